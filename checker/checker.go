@@ -1,0 +1,88 @@
+package checker
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A Verdict is the answer of a check. Unknown is an answer: it never counts as
+// Valid.
+type Verdict string
+
+// The verdicts.
+const (
+	Valid   Verdict = "valid"   // the property held
+	Invalid Verdict = "invalid" // a violation was found
+	Unknown Verdict = "unknown" // it could not be decided, and the summary says why
+)
+
+// Worst is the verdict of several: Invalid over Unknown over Valid. Of none it
+// is Unknown.
+func Worst(verdicts ...Verdict) Verdict {
+	worst := Unknown
+	for i, v := range verdicts {
+		switch {
+		case v == Invalid:
+			return Invalid
+		case i == 0:
+			worst = v
+		case v == Unknown:
+			worst = Unknown
+		}
+	}
+	return worst
+}
+
+// The kinds of violation.
+const (
+	DoubleGrant     = "double-grant"     // two owners hold at the same time
+	UseAfterLease   = "use-after-lease"  // an access after the holder's belief had to end
+	LostUpdate      = "lost-update"      // concurrent accesses lost a write
+	ForeignRelease  = "foreign-release"  // a release or extension confirmed for somebody who cannot have held
+	PrematureLoss   = "premature-loss"   // told "not held" before the lease can have run out
+	NotLinearizable = "not-linearizable" // no order of the operations explains their results
+)
+
+// A Violation is one proof that a property does not hold.
+type Violation struct {
+	Kind     string `json:"kind"`
+	Lock     string `json:"lock,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	// Events are the indices of the two or three events that prove it.
+	Events []int64 `json:"events"`
+	// From and Until bound it in time; equal for something that has no length.
+	From  time.Duration `json:"from"`
+	Until time.Duration `json:"until"`
+	// Explanation says it in a sentence, with the times and the owners.
+	Explanation string `json:"explanation"`
+}
+
+// A Result is what one checker found.
+type Result struct {
+	// Name is the property: mutual-exclusion, assumptions, …
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	// Summary says the result in a sentence, for whoever reads no further.
+	Summary string `json:"summary"`
+	// Engine is how it was decided: "interval sweep", "porcupine", …
+	Engine string `json:"engine"`
+	// Violations are the first of the Total that were found, in order of time.
+	Violations []Violation   `json:"violations,omitempty"`
+	Total      int           `json:"total,omitempty"`
+	Took       time.Duration `json:"took_ns"`
+}
+
+// A Checker judges one property of a history. It never changes the history,
+// and gives up with [Unknown] when the context ends.
+type Checker interface {
+	Name() string
+	Check(ctx context.Context, h *history.History) Result
+}
+
+// A Report is the results of several checkers over one history.
+type Report struct {
+	Verdict Verdict  `json:"verdict"`
+	Results []Result `json:"properties"`
+}

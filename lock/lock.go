@@ -1,0 +1,77 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+)
+
+// The errors that a caller matches with errors.Is. [ErrNotAcquired],
+// [ErrNotHeld] and [ErrNotReplicated] are definite: what was asked for did not
+// happen and left nothing behind. After any other error, those of a context
+// included, it may have happened.
+var (
+	// ErrNotAcquired says that somebody else holds the lock, and that the wait
+	// that was allowed, if any, is over.
+	ErrNotAcquired = errors.New("lock not acquired")
+	// ErrNotHeld says that the caller does not hold the lock (any longer).
+	ErrNotHeld = errors.New("lock not held")
+	// ErrNotReplicated says that too few replicas acknowledged the grant, and
+	// that it was undone.
+	ErrNotReplicated = errors.New("lock not replicated")
+	// ErrLost is the cause of a hold's context once the holder may no longer
+	// believe that it holds.
+	ErrLost = errors.New("lock lost")
+	// ErrClosed says that the client was closed.
+	ErrClosed = errors.New("lock client closed")
+)
+
+// Forever, as [Options.Wait], waits until the context ends.
+const Forever time.Duration = math.MaxInt64
+
+// A Locker grants locks by name. It is the smallest thing that a workload can
+// drive: whoever implements it can be tested by lockchaos.
+//
+// Acquire blocks for at most o.Wait, and returns a [Hold] or an error.
+// [ErrNotAcquired] and [ErrNotReplicated] are definite refusals; after any
+// other error the lock may have been granted, for no longer than its lease.
+type Locker interface {
+	Acquire(ctx context.Context, name string, o Options) (*Hold, error)
+}
+
+// Options say how a lock is asked for. The zero value asks once, under an
+// owner of its own, and keeps the hold alive until it is released.
+type Options struct {
+	// Owner is who asks. An owner that already holds a re-entrant lock is
+	// granted it again. Default: a fresh random identity for each call.
+	// Goroutines that share an owner share its holds.
+	Owner string
+	// Lease is how long the grant lasts unless it is extended, at least a
+	// millisecond. Zero: a watchdog extends it until it is released or lost.
+	Lease time.Duration
+	// Wait is how long to wait for a lock that somebody else holds. Zero: one
+	// try. See [Forever].
+	Wait time.Duration
+}
+
+// A Lease is a grant as plain data.
+type Lease struct {
+	// Name is the lock's name and Owner is who was granted it.
+	Name, Owner string
+	// Request tells this grant from every other one, of the same owner too.
+	Request string
+	// Token is the fencing token; 0 if the lock gives none.
+	Token int64
+	// Holds is the owner's hold count right after the grant, 1 for a first one.
+	Holds int
+	// Length is the lease that was asked for, or the watchdog's.
+	Length time.Duration
+	// Expires is the last instant at which the holder may believe that it
+	// holds: the time before the request that won was sent, plus the lease,
+	// less a margin for clock drift. It carries a monotonic reading. The zero
+	// Time means that the grant does not run out.
+	Expires time.Time
+	// Node is the server that granted it, where that is known.
+	Node string
+}

@@ -1,0 +1,70 @@
+package history
+
+import "time"
+
+// RunVersion is the version of the run.json format that this package writes.
+const RunVersion = 1
+
+// A Run is the record of what was run, beside what was observed: everything a
+// report needs to draw the run, and a person to repeat it. It is plain data,
+// written as run.json before the first event and again at the end.
+type Run struct {
+	Version int `json:"version"`
+	// Program is the version of lockchaos that ran.
+	Program string `json:"program"`
+	// Command repeats the run.
+	Command  string `json:"command"`
+	Seed     uint64 `json:"seed"`
+	Scenario string `json:"scenario,omitempty"` // empty for a random run
+	Title    string `json:"title,omitempty"`    // what the scenario shows, in a sentence
+	Source   string `json:"source,omitempty"`   // who described this failure first
+	Expect   string `json:"expect,omitempty"`   // the verdict that a scenario expects
+	// Cures are what would have prevented the violations of a scenario.
+	Cures []string `json:"cures,omitempty"`
+
+	Topology Topology `json:"topology"`
+	// Servers are the server versions, by what they run: "redis": "7.0.15".
+	Servers  map[string]string `json:"servers,omitempty"`
+	Lock     string            `json:"lock"`
+	Workload string            `json:"workload,omitempty"`
+	// Faults names the mix that Plan was drawn from.
+	Faults string        `json:"faults,omitempty"`
+	Plan   []PlannedStep `json:"plan,omitempty"`
+
+	Started     time.Time     `json:"started"` // wall clock, for people
+	Duration    time.Duration `json:"duration"`
+	Interrupted bool          `json:"interrupted,omitempty"`
+}
+
+// A Topology is the drawing of a deployment: its parties and the links
+// between them.
+type Topology struct {
+	Name  string `json:"name"`
+	Nodes []Node `json:"nodes"`
+	Links []Link `json:"links"`
+}
+
+// A Node is one party of a topology: a server, a sentinel or a zone of clients.
+type Node struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`           // redis, sentinel, zone
+	Role    string `json:"role,omitempty"` // at the start: master, replica
+	Address string `json:"address,omitempty"`
+}
+
+// A Link is one direction of dialling between two parties.
+type Link struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // client, replication, monitor, gossip
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// A PlannedStep is one fault of a plan, before it is run.
+type PlannedStep struct {
+	At     time.Duration     `json:"at"`
+	For    time.Duration     `json:"for,omitempty"`
+	Fault  string            `json:"fault"`
+	Target string            `json:"target,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+}
