@@ -1,0 +1,151 @@
+// Package fabric wires the parties of a topology so that each pair of them has
+// a link of its own, on which faults can be put.
+//
+// Every server has a real address, where it listens, and a virtual one, which
+// it announces and everybody dials. The fabric listens on the virtual
+// addresses, tells callers apart by the address that they dial from, and
+// forwards through toxiproxy's engine. One address a server is what Sentinel
+// and Cluster need to agree with each other; one link a pair is what faults
+// need. Nothing here needs privileges: all addresses are in 127.0.0.0/8.
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Party is one end of links.
+type Party struct {
+	Name string
+	// Source is the address that it dials from.
+	Source netip.Addr
+	// Virtual is the address that the others dial, and Real the one behind
+	// it. Both are zero for a party that nobody dials.
+	Virtual, Real netip.AddrPort
+}
+
+// A Fabric is the links between some parties. [New] makes it; whoever made it
+// closes it.
+type Fabric struct {
+	engine  *toxiproxy.ApiServer
+	parties map[netip.Addr]Party
+	wires   map[string]*Wire
+
+	mu        sync.Mutex
+	listeners []net.Listener
+	strangers int
+	done      sync.WaitGroup
+}
+
+// New listens on the virtual addresses of the parties and serves the links
+// between them. Connections along no link are refused.
+func New(parties []Party, links []topologies.Link) (*Fabric, error) {
+	registerHold()
+	f := &Fabric{
+		engine:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+		parties: map[netip.Addr]Party{},
+		wires:   map[string]*Wire{},
+	}
+	byName := map[string]Party{}
+	for _, p := range parties {
+		f.parties[p.Source] = p
+		byName[p.Name] = p
+	}
+	for _, l := range links {
+		f.wires[l.Name()] = &Wire{
+			name: l.Name(), engine: f.engine, from: byName[l.From].Source, to: byName[l.To],
+			pipes: map[*pipe]struct{}{}, toxics: map[int]toxic{},
+		}
+	}
+	for _, p := range parties {
+		if !p.Virtual.IsValid() {
+			continue
+		}
+		if err := f.listen(p); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+// Wire returns a link by its name, or nil.
+func (f *Fabric) Wire(name string) *Wire { return f.wires[name] }
+
+// Strangers is how many connections were refused because no link allows them.
+func (f *Fabric) Strangers() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.strangers
+}
+
+func (f *Fabric) listen(p Party) error {
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", p.Virtual.String())
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", p.Name, err)
+	}
+	f.listeners = append(f.listeners, l)
+	f.done.Go(func() { f.accept(l, p) })
+	return nil
+}
+
+func (f *Fabric) accept(l net.Listener, to Party) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return // the listener was closed
+		}
+		client := c.(*net.TCPConn)
+		from := client.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		w := f.wires[f.parties[from].Name+">"+to.Name]
+		if w == nil {
+			f.mu.Lock()
+			f.strangers++
+			f.mu.Unlock()
+			abort(client)
+			continue
+		}
+		f.done.Go(func() { w.serve(client) })
+	}
+}
+
+// Close refuses new connections, resets all open ones and waits for them.
+func (f *Fabric) Close() error {
+	var errs []error
+	for _, l := range f.listeners {
+		errs = append(errs, l.Close())
+	}
+	for _, w := range f.wires {
+		w.Cut()
+	}
+	f.done.Wait()
+	return errors.Join(errs...)
+}
+
+// abort closes a connection so that its peer sees a reset and not an end.
+func abort(c *net.TCPConn) {
+	_ = c.SetLinger(0) // a connection that is already gone needs no reset
+	_ = c.Close()
+}
+
+// dialTimeout bounds how long a link tries to reach the server behind it.
+const dialTimeout = time.Second
+
+func dialFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Timeout: dialTimeout}
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}

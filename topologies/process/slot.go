@@ -1,0 +1,77 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+)
+
+// The ports of a deployment. They are the same in every slot, because each
+// slot has addresses of its own.
+const (
+	lockPort     = 22000
+	redisPort    = 22001
+	sentinelPort = 22501
+)
+
+// The slots, each the second octet of its addresses 127.S.x.y.
+const (
+	firstSlot = 10
+	lastSlot  = 250
+)
+
+// A slot is a range of loopback addresses that nobody else uses. Holding its
+// listener holds the slot, and the kernel frees it with us.
+type slot struct {
+	number byte
+	lock   net.Listener
+}
+
+// errNoSlot says that all slots are taken.
+var errNoSlot = errors.New("no free range of loopback addresses")
+
+// takeSlot takes a free slot, and starts to look at one that depends on the
+// process, so that parallel harnesses seldom ask for the same.
+func takeSlot() (*slot, error) {
+	const slots = lastSlot - firstSlot + 1
+	for i := range slots {
+		number := byte(firstSlot + (os.Getpid()+i)%slots)
+		var config net.ListenConfig
+		l, err := config.Listen(context.Background(), "tcp", addr(number, 0, 1, lockPort).String())
+		switch {
+		case err == nil:
+			return &slot{number: number, lock: l}, nil
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			return nil, fmt.Errorf("%w: this system has no 127.0.0.0/8 (the process backend needs Linux): %w", errNoSlot, err)
+		}
+	}
+	return nil, fmt.Errorf("%w: port %d is taken on every address from 127.%d.0.1 to 127.%d.0.1",
+		errNoSlot, lockPort, firstSlot, lastSlot)
+}
+
+func addr(slot, plane, host byte, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, slot, plane, host}), port)
+}
+
+// The planes, third octet of an address.
+const (
+	realPlane    = 1 // where servers listen
+	virtualPlane = 2 // what they announce, and where the fabric listens
+	zonePlane    = 3 // where clients dial from
+)
+
+func (s *slot) real(host byte, port uint16) netip.AddrPort {
+	return addr(s.number, realPlane, host, port)
+}
+
+func (s *slot) virtual(host byte, port uint16) netip.AddrPort {
+	return addr(s.number, virtualPlane, host, port)
+}
+
+func (s *slot) zone(host byte) netip.Addr { return addr(s.number, zonePlane, host, 0).Addr() }
+
+func (s *slot) release() error { return s.lock.Close() }

@@ -1,0 +1,94 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+)
+
+// spawner starts children from one OS thread that never ends: the kernel sends
+// a child its death signal when the thread that forked it ends, not only when
+// the process does.
+type spawner chan func()
+
+func newSpawner() spawner {
+	s := make(spawner)
+	go func() {
+		runtime.LockOSThread()
+		for start := range s {
+			start()
+		}
+		select {} // the thread must outlive its children
+	}()
+	return s
+}
+
+// start starts cmd in a process group of its own, to be killed with us.
+func (s spawner) start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	failed := make(chan error)
+	s <- func() { failed <- cmd.Start() }
+	return <-failed
+}
+
+// theSpawner is one for the whole process, since its thread is never given back.
+var theSpawner = newSpawner() //nolint:gochecknoglobals // see above
+
+// reaperScript ends what a killed harness left: the process groups that were
+// announced to it and still work inside the folder, then the folder. It waits
+// for the end of its input, which comes when the harness dies in whatever way.
+const reaperScript = `
+trap '' INT TERM HUP QUIT
+dir=$1; pids=
+while read -r pid; do pids="$pids $pid"; done
+for pid in $pids; do
+	case $(readlink "/proc/$pid/cwd") in "$dir"/*) kill -KILL -- "-$pid" ;; esac
+done
+tries=0
+until rm -rf -- "$dir" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+`
+
+// A reaper is a process that outlives us for a moment to tidy up.
+type reaper struct {
+	cmd   *exec.Cmd
+	input io.WriteCloser
+}
+
+// startReaper must come before anything is put into dir.
+func startReaper(dir string) (*reaper, error) {
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", reaperScript, "lockchaos-reaper", dir)
+	cmd.Dir = os.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start reaper: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start reaper: %w", err)
+	}
+	return &reaper{cmd: cmd, input: input}, nil
+}
+
+// watch tells the reaper of a process group.
+func (r *reaper) watch(pid int) error {
+	if _, err := io.WriteString(r.input, strconv.Itoa(pid)+"\n"); err != nil {
+		return fmt.Errorf("tell reaper: %w", err)
+	}
+	return nil
+}
+
+// close lets the reaper do its work and waits for it.
+func (r *reaper) close() error {
+	if err := r.input.Close(); err != nil {
+		return fmt.Errorf("stop reaper: %w", err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("stop reaper: %w", err)
+	}
+	return nil
+}
