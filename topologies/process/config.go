@@ -17,11 +17,11 @@ import (
 // dials from its own address, so that the fabric knows it, and announces its
 // virtual one. Replicas sync through the disk at once: a diskless master
 // waits, and calls a replica online before it is.
-func redisArgs(real, virtual netip.AddrPort, role string, master netip.AddrPort) []string {
+func redisArgs(at, virtual netip.AddrPort, role string, master netip.AddrPort) []string {
 	args := []string{
-		"--port", strconv.Itoa(int(real.Port())),
-		"--bind", real.Addr().String(),
-		"--bind-source-addr", real.Addr().String(),
+		"--port", strconv.Itoa(int(at.Port())),
+		"--bind", at.Addr().String(),
+		"--bind-source-addr", at.Addr().String(),
 		"--protected-mode", "no",
 		"--save", "", "--appendonly", "no",
 		"--dir", ".", "--hz", "100",
@@ -58,7 +58,7 @@ sentinel monitor %s %s %d 2
 sentinel down-after-milliseconds %s %s
 sentinel failover-timeout %s 2000
 sentinel parallel-syncs %s 2
-`, real.Port(), real.Addr(), real.Addr(), virtual.Addr(), virtual.Port(),
+`, at.Port(), at.Addr(), at.Addr(), virtual.Addr(), virtual.Port(),
 		masterName, master.Addr(), master.Port(), masterName, disarmed, masterName, masterName)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)

@@ -22,9 +22,9 @@ const observerTimeout = 200 * time.Millisecond
 const dialsBeforePause = 4096
 
 // observerOptions are those of a connection past every fault.
-func observerOptions(real netip.AddrPort) *redis.Options {
+func observerOptions(at netip.AddrPort) *redis.Options {
 	return &redis.Options{
-		Addr:                     real.String(),
+		Addr:                     at.String(),
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		DialTimeout:              observerTimeout,

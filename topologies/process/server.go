@@ -231,14 +231,14 @@ func (s *server) awaitState(ctx context.Context, want func(string) bool) error {
 }
 
 // newServer prepares a server without starting it.
-func newServer(name, path, root string, real, virtual netip.AddrPort, r *reaper) (*server, error) {
+func newServer(name, path, root string, at, virtual netip.AddrPort, r *reaper) (*server, error) {
 	dir := filepath.Join(root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
 	return &server{
 		name: name, path: path, dir: dir, logTo: filepath.Join(dir, "log"),
-		real: real, virtual: virtual, reaper: r,
-		observer: redis.NewClient(observerOptions(real)),
+		real: at, virtual: virtual, reaper: r,
+		observer: redis.NewClient(observerOptions(at)),
 	}, nil
 }

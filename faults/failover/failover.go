@@ -1,0 +1,157 @@
+// Package failover makes a replicated deployment change its master: by crash,
+// by request, and behind the back of a master that lives on.
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/network"
+	"github.com/lockchaos/lockchaos/faults/process"
+)
+
+// A Deployment is what these faults need of one.
+type Deployment interface {
+	Master(ctx context.Context) (string, error)
+	AwaitMaster(ctx context.Context, old string) (string, error)
+	Arm(ctx context.Context) error
+	Disarm(ctx context.Context) error
+	Promote(ctx context.Context) error
+	AwaitReady(ctx context.Context) error
+}
+
+// replaced waits for another master and disarms the deployment, in whatever
+// way that ends.
+func replaced(ctx context.Context, d Deployment, old string) (string, error) {
+	master, err := d.AwaitMaster(ctx, old)
+	if err := errors.Join(err, d.Disarm(context.WithoutCancel(ctx))); err != nil {
+		return "", err
+	}
+	return master, nil
+}
+
+type crash struct {
+	d      Deployment
+	server func(name string) process.Process
+}
+
+// Crash kills the master and waits until a replica was promoted. The heal
+// starts the old master again and waits until it follows the new one.
+func Crash(d Deployment, server func(name string) process.Process) faults.Fault {
+	return &crash{d: d, server: server}
+}
+
+// Name returns "crash-failover".
+func (*crash) Name() string { return "crash-failover" }
+
+// Inject fails if no replica is promoted before the context ends.
+func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
+	old, err := f.d.Master(ctx)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	p := f.server(old)
+	if err := f.d.Arm(ctx); err != nil {
+		return faults.Injection{}, err
+	}
+	if err := p.Kill(ctx); err != nil {
+		return faults.Injection{}, errors.Join(err, f.d.Disarm(context.WithoutCancel(ctx)))
+	}
+	master, err := replaced(ctx, f.d, old)
+	if err != nil {
+		return faults.Injection{}, errors.Join(err, p.Restart(context.WithoutCancel(ctx)))
+	}
+	return faults.Injection{
+		Effect: fmt.Sprintf("%s is gone, %s is master", old, master),
+		Heal: faults.Once(func(ctx context.Context) (string, error) {
+			if err := p.Restart(ctx); err != nil {
+				return "", err
+			}
+			return old + " follows " + master, f.d.AwaitReady(ctx)
+		}),
+	}, nil
+}
+
+type graceful struct{ d Deployment }
+
+// Graceful asks for a failover that nothing forces, and waits for it. It has
+// no duration.
+func Graceful(d Deployment) faults.Fault { return graceful{d} }
+
+// Name returns "failover".
+func (graceful) Name() string { return "failover" }
+
+// Inject fails if the master does not change before the context ends.
+func (f graceful) Inject(ctx context.Context) (faults.Injection, error) {
+	old, err := f.d.Master(ctx)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	if err := f.d.Promote(ctx); err != nil {
+		return faults.Injection{}, err
+	}
+	master, err := replaced(ctx, f.d, old)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	return faults.Injection{Effect: fmt.Sprintf("%s took over from %s", master, old)}, nil
+}
+
+// A Side is the minority's side of a split brain.
+type Side struct {
+	// Name says who is on it: "{redis-1 sentinel-1 zone-a}".
+	Name string
+	// Links are those between it and all others.
+	Links []network.Link
+}
+
+type splitBrain struct {
+	d    Deployment
+	side func(master string) (Side, error)
+}
+
+// SplitBrain cuts the master off, together with a minority of the sentinels
+// and some clients, and waits until the majority has a master of its own. The
+// heal mends the links and waits until there is one master again.
+func SplitBrain(d Deployment, side func(master string) (Side, error)) faults.Fault {
+	return &splitBrain{d: d, side: side}
+}
+
+// Name returns "split-brain".
+func (*splitBrain) Name() string { return "split-brain" }
+
+// Inject fails if the majority promotes nobody before the context ends.
+func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
+	old, err := f.d.Master(ctx)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	side, err := f.side(old)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	if err := f.d.Arm(ctx); err != nil {
+		return faults.Injection{}, err
+	}
+	cut, err := network.Cut(side.Links).Inject(ctx)
+	if err != nil {
+		return faults.Injection{}, errors.Join(err, f.d.Disarm(context.WithoutCancel(ctx)))
+	}
+	master, err := replaced(ctx, f.d, old)
+	if err != nil {
+		_, mended := cut.Heal(context.WithoutCancel(ctx))
+		return faults.Injection{}, errors.Join(err, mended)
+	}
+	return faults.Injection{
+		Effect: strings.Join([]string{cut.Effect, side.Name + " is alone with " + old, master + " is master of the rest"}, ", "),
+		Heal: faults.Once(func(ctx context.Context) (string, error) {
+			if _, err := cut.Heal(ctx); err != nil {
+				return "", err
+			}
+			return old + " follows " + master, f.d.AwaitReady(ctx)
+		}),
+	}, nil
+}

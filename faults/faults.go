@@ -1,0 +1,49 @@
+// Package faults says what can go wrong, where and when.
+//
+// The mechanisms are packages below this one: network, process, failover. A
+// mechanism declares the small interface that it needs of a deployment, so
+// that none of them knows how one is built.
+package faults
+
+import (
+	"context"
+	"time"
+)
+
+// A Fault is one thing that can go wrong in one place.
+//
+// Inject makes it happen, waits until its effect was observed, and returns
+// that. An error means that the effect was not observed; what had been begun
+// is undone then.
+type Fault interface {
+	// Name is the fault's name: cut, kill, crash-failover, …
+	Name() string
+	Inject(ctx context.Context) (Injection, error)
+}
+
+// An Injection is a fault that took effect.
+type Injection struct {
+	// Effect says what was observed: "2 links refuse", "redis-2 is master".
+	Effect string
+	// Heal ends the fault, waits until that was observed and says what was.
+	// It is nil for a fault that has no duration. A second call does nothing.
+	Heal Heal
+}
+
+// Heal ends a fault.
+type Heal func(ctx context.Context) (effect string, err error)
+
+// A Step is one fault of a [Schedule], as data.
+type Step struct {
+	// At is when it begins, from the start of the schedule.
+	At time.Duration
+	// For is how long it lasts. Zero: it has no duration.
+	For time.Duration
+	// Fault, Target and Params name it.
+	Fault  string
+	Target string
+	Params map[string]string
+}
+
+// A Schedule is a plan of faults in order of time, of which no two overlap.
+type Schedule []Step
