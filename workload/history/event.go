@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -173,6 +174,9 @@ func (e *Event) Validate() error {
 		if e.Resource == "" && e.Lock == "" {
 			errs = append(errs, errors.New(`access needs "resource" or "lock"`))
 		}
+		if e.Process < 0 {
+			errs = append(errs, fmt.Errorf("access needs a process of 0 or more, not %d", e.Process))
+		}
 	case Inject, Heal:
 		if e.Fault == "" {
 			errs = append(errs, fmt.Errorf(`%s needs "fault"`, e.Op))
@@ -209,3 +213,6 @@ func (e *Event) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// defaultOwner is the owner of an event that names none.
+func defaultOwner(process int) string { return "p" + strconv.Itoa(process) }

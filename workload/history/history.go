@@ -63,7 +63,7 @@ func (o *Operation) Expires() time.Duration {
 	switch {
 	case o.Complete.Expires > 0:
 		return o.Complete.Expires
-	case o.Invoke.Lease > 0:
+	case o.Invoke.Lease > 0 && o.Invoke.Lease <= Never-o.Invoke.Time:
 		return o.Invoke.Time + o.Invoke.Lease
 	default:
 		return 0
@@ -77,21 +77,32 @@ func (o *Operation) String() string {
 }
 
 // Operations pairs the invocations of clients with their completions, in order
-// of invocation. Single events, faults and observations are left out.
+// of invocation. Single events, faults and observations are left out. The
+// invocation of one on a lock has its owner, also where the event names none.
 func (h *History) Operations() []Operation {
-	var ops []Operation
+	n := 0
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Type == Invoke && e.Process >= 0 {
+			n++
+		}
+	}
+	ops := make([]Operation, 0, n)
 	open := map[int]int{}
-	for _, e := range h.Events {
+	for i := range h.Events {
+		e := &h.Events[i]
 		if e.Process < 0 || e.Op.single() {
 			continue
 		}
 		if e.Type == Invoke {
 			open[e.Process] = len(ops)
-			ops = append(ops, Operation{Invoke: e})
+			ops = append(ops, Operation{Invoke: *e})
+			if e.Op.onLock() {
+				ops[len(ops)-1].Invoke.Owner = ownerOf(e)
+			}
 			continue
 		}
 		if at, ok := open[e.Process]; ok {
-			ops[at].Complete = e
+			ops[at].Complete = *e
 			delete(open, e.Process)
 		}
 	}

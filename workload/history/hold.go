@@ -12,13 +12,52 @@ const Never time.Duration = math.MaxInt64
 const (
 	EndReleased = "released" // a confirmed release was sent
 	EndExpired  = "expired"  // the lease ran out
-	EndLost     = "lost"     // the holder was told
+	EndLost     = "lost"     // the holder was told, by a lost or by a refused release or extend
 	EndUnknown  = "unknown"  // an operation with an unknown outcome may have ended it
 	EndOpen     = "open"     // nothing ended it
 )
 
-// A Hold is one grant of a lock and what followed under the same owner: the
-// time in which that owner is entitled to believe that it holds.
+// A Span is the closed stretch of time between two instants; it has no length
+// where Until <= From.
+type Span struct {
+	From, Until time.Duration
+}
+
+// Overlap is the stretch that two spans share. It reports false for spans that
+// are apart or only touch.
+func (s Span) Overlap(other Span) (Span, bool) {
+	both := Span{From: max(s.From, other.From), Until: min(s.Until, other.Until)}
+	return both, both.From < both.Until
+}
+
+// A LateSpan is a stretch of a hold in which its lease had run out (or its
+// holder had been told that it was lost), and of which only a later
+// confirmation shows that the lock was still held.
+type LateSpan struct {
+	Span
+	By Operation // the release or extend that was confirmed
+}
+
+// A Hold is one grant of a lock and what followed under the same owner.
+//
+// Start and End bound the time in which the owner held the lock for certain,
+// whatever was the order in which the service did what it was asked for:
+//
+//	Start = the completion of Proof
+//	alive = the invoke of the last acquire or extend that was answered ok
+//	lease = the Expires of that operation less the lock's declared drift, and
+//	        no later than a lost that followed it; Never without a lease
+//	End   = the invoke of the release that was answered ok, else the least of
+//	        max(lease, alive), max(invoke, alive) of a release with an unknown outcome, and
+//	        max(invoke + its lease - drift, invoke, alive) of such an extend
+//
+// An inner acquire of a re-entrant lock counts as an extend. Of a re-entrant
+// hold the release that matters is the one that can bring the count to 0.
+//
+// Where End <= Start the grant was answered too late to be of use, and there
+// is only some instant in [End, Start] at which the lock was held. A late but
+// confirmed release or extend proves that the lock was held beyond its lease:
+// [Hold.Late] has those parts.
 type Hold struct {
 	Lock    string
 	Owner   string
@@ -27,12 +66,14 @@ type Hold struct {
 	Permits int  // at least 1
 	Token   int64
 	// Acquire is the operation that asked. Its completion may be an Info, if
-	// a later confirmed release, extension or access proves the grant.
+	// a later confirmed release or extend proves the grant. (An access proves
+	// nothing: it is not the lock service that answers it.)
 	Acquire Operation
 	// Proof is the operation whose reply proves the grant: Acquire itself if
 	// it was answered ok.
 	Proof Operation
-	// Extensions are the later extends and inner acquires of this owner.
+	// Extensions are the later extends and inner acquires of this owner,
+	// whatever their outcome.
 	Extensions []Operation
 	// Release is the last release, whatever its outcome; nil if there was none.
 	Release *Operation
@@ -40,6 +81,41 @@ type Hold struct {
 	// the earliest at which it can have ended; Never if nothing ended it.
 	// Where End <= Start the grant was answered too late to be of use.
 	Start, End time.Duration
-	// Ended says why it ended at End.
-	Ended string
+	// Ended says why it ended at End, and EndEvent is the index of the event
+	// that ended it: the release's or extend's invoke, the lost, the refusal.
+	// It is -1 where a lease ran out or nothing ended it.
+	Ended    string
+	EndEvent int64
+	// Late are the parts of [Start, End] that no lease covers, in order.
+	Late []LateSpan
+	// Belief is when the holder itself was entitled to believe that it held:
+	// from a completion to the recorded expiry (without drift), the invoke of
+	// the last matching release whatever its outcome, or the notice of loss.
+	// In order; more than one where an extend was confirmed after the lease.
+	Belief []Span
+	// Weak says that End is no more than a lower bound, because the owner was
+	// used again after an operation with an unknown outcome that may have
+	// ended this hold too.
+	Weak bool
 }
+
+// Certain are the parts of [Start, End] that the lease covers, in order; none
+// for a grant that was answered too late.
+func (h *Hold) Certain() []Span {
+	var spans []Span
+	from := h.Start
+	for _, late := range h.Late {
+		if late.From > from {
+			spans = append(spans, Span{From: from, Until: late.From})
+		}
+		from = max(from, late.Until)
+	}
+	if h.End > from {
+		spans = append(spans, Span{From: from, Until: h.End})
+	}
+	return spans
+}
+
+// Holds are the holds of all locks in order of their Start. See [History.Book]
+// for the answers that belong to no hold.
+func (h *History) Holds() []Hold { return h.Book().Holds }

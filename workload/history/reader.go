@@ -54,7 +54,7 @@ func (r *Reader) Read() (Event, error) {
 		}
 		e, err := r.decode(line)
 		if err != nil {
-			if r.atEnd() && !bytes.HasSuffix(line, []byte("\n")) {
+			if cutShort(line, err) {
 				r.cut = r.line
 				return Event{}, io.EOF
 			}
@@ -92,9 +92,11 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-func (r *Reader) atEnd() bool {
-	_, err := r.lines.Peek(1)
-	return errors.Is(err, io.EOF)
+// cutShort reports whether err says that the line ends in the middle of its
+// JSON. Only the last line has no newline.
+func cutShort(line []byte, err error) bool {
+	var syntax *json.SyntaxError
+	return !bytes.HasSuffix(line, []byte("\n")) && errors.As(err, &syntax) && syntax.Offset >= int64(len(line))
 }
 
 // decode parses one line; "time" and "process" must be there even when zero.
@@ -124,7 +126,7 @@ func (r *Reader) accept(e *Event) error {
 		return fmt.Errorf("time runs backwards: %d after %d", e.Time, r.last)
 	}
 	if e.Owner == "" && e.Op.onLock() && e.Op != Declare {
-		e.Owner = fmt.Sprintf("p%d", e.Process)
+		e.Owner = defaultOwner(e.Process)
 	}
 	if e.Process >= 0 && !e.Op.single() {
 		open, busy := r.open[e.Process]

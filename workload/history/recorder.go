@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// flushEvery bounds how much of a history a crash of the recording process can
+// flushBytes and flushEvery bound how much of a history a crash of the recording process can
 // lose, without a system call an event.
 const (
 	flushBytes = 64 << 10
@@ -87,13 +87,12 @@ func (r *Recorder) append(e Event) Event {
 
 func (r *Recorder) flush() {
 	r.flushed = r.last
-	if r.err != nil {
-		return
+	if r.err == nil && r.buf.Len() > 0 {
+		if _, err := r.w.Write(r.buf.Bytes()); err != nil {
+			r.err = fmt.Errorf("write history: %w", err)
+		}
 	}
-	if _, err := r.w.Write(r.buf.Bytes()); err != nil {
-		r.err = fmt.Errorf("write history: %w", err)
-	}
-	r.buf.Reset()
+	r.buf.Reset() // also after an error, which is final
 }
 
 // Flush writes what is buffered and reports the first error of the recording.

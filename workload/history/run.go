@@ -19,6 +19,9 @@ type Run struct {
 	Title    string `json:"title,omitempty"`    // what the scenario shows, in a sentence
 	Source   string `json:"source,omitempty"`   // who described this failure first
 	Expect   string `json:"expect,omitempty"`   // the verdict that a scenario expects
+	// Unmet says which step of a scenario could not be done, and why. A run
+	// with one has shown nothing.
+	Unmet string `json:"unmet,omitempty"`
 	// Cures are what would have prevented the violations of a scenario.
 	Cures []string `json:"cures,omitempty"`
 
