@@ -1,0 +1,16 @@
+package reports
+
+import _ "embed" // the style sheets, the script and the page
+
+var (
+	//go:embed assets/palette.css
+	paletteCSS string
+	//go:embed assets/drawing.css
+	drawingCSS string
+	//go:embed assets/page.css
+	pageCSS string
+	//go:embed assets/page.js
+	pageJS string
+	//go:embed assets/report.html
+	pageHTML string
+)

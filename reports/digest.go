@@ -1,0 +1,152 @@
+package reports
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// An Input is everything that a report is made of.
+type Input struct {
+	Run     history.Run
+	History *history.History
+	Report  checker.Report
+}
+
+// A digest is an input with what all reports derive from it, derived once.
+type digest struct {
+	Input
+	ops    []history.Operation
+	holds  []history.Hold // in order of their start
+	faults []Fault
+	roles  []roleChange
+	end    time.Duration // of the record
+
+	allLanes []*lane // found when the first timeline asks
+}
+
+func newDigest(in Input) *digest {
+	if in.History == nil {
+		in.History = &history.History{}
+	}
+	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End()}
+	d.holds = in.History.Holds()
+	d.faults = faultsOf(in.History)
+	d.roles = roleChanges(in.Run.Topology, in.History)
+	return d
+}
+
+// violation is the first violation of the worst property: the one that the
+// story tells. It is nil if there is none.
+func (d *digest) violation() *checker.Violation {
+	var first *checker.Violation
+	for i := range d.Report.Results {
+		r := &d.Report.Results[i]
+		if r.Verdict != checker.Invalid || len(r.Violations) == 0 {
+			continue
+		}
+		v := &r.Violations[0]
+		if first == nil || severity(v.Kind) < severity(first.Kind) {
+			first = v
+		}
+	}
+	return first
+}
+
+// severity orders violations by how much of the others they explain: a double
+// grant is the cause of the lost update, not the other way round.
+func severity(kind string) int {
+	order := []string{
+		checker.DoubleGrant, checker.ForeignRelease, checker.PrematureLoss,
+		checker.UseAfterLease, checker.LostUpdate, checker.NotLinearizable,
+	}
+	if at := slices.Index(order, kind); at >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// event is the event of that index, if the history has it.
+func (d *digest) event(index int64) (history.Event, bool) {
+	if index < 0 || index >= int64(len(d.History.Events)) {
+		return history.Event{}, false
+	}
+	return d.History.Events[index], true
+}
+
+// holdsOf are the holds that the evidence names, in order of their start.
+func (d *digest) holdsOf(v *checker.Violation) []*history.Hold {
+	var found []*history.Hold
+	for i := range d.holds {
+		h := &d.holds[i]
+		for _, op := range []history.Operation{h.Acquire, h.Proof} {
+			if slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index) {
+				found = append(found, h)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// holdBefore is the last hold of an owner that began before an instant.
+func (d *digest) holdBefore(lock, owner string, at time.Duration) *history.Hold {
+	var found *history.Hold
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Start <= at && h.Owner == owner && (lock == "" || h.Lock == lock) {
+			found = h
+		}
+	}
+	return found
+}
+
+// operation is the operation that an event is one end of.
+func (d *digest) operation(index int64) (history.Operation, bool) {
+	for _, op := range d.ops {
+		if op.Invoke.Index == index || op.Complete.Index == index {
+			return op, true
+		}
+	}
+	return history.Operation{}, false
+}
+
+// client is whose hold it is: the owner without the number of the attempt.
+func client(owner string) string {
+	name, _, _ := strings.Cut(owner, "#")
+	if name == "" {
+		return owner
+	}
+	return name
+}
+
+// A roleChange is a server that was seen in a role that it did not have.
+type roleChange struct {
+	at        time.Duration
+	node      string
+	role, was string // was is empty for the role at the start
+}
+
+// roleChanges are the roles at the start, at instant 0, and every change that
+// was observed.
+func roleChanges(t history.Topology, h *history.History) []roleChange {
+	var changes []roleChange
+	current := map[string]string{}
+	for _, n := range t.Nodes {
+		if n.Role != "" {
+			current[n.Name] = n.Role
+			changes = append(changes, roleChange{node: n.Name, role: n.Role})
+		}
+	}
+	for _, e := range h.Events {
+		if e.Op != history.Observe || e.What != history.ObserveRole || e.Value == current[e.Node] {
+			continue
+		}
+		changes = append(changes, roleChange{at: e.Time, node: e.Node, role: e.Value, was: current[e.Node]})
+		current[e.Node] = e.Value
+	}
+	return changes
+}

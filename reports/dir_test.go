@@ -1,0 +1,111 @@
+package reports_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+func TestDirRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	in := failover()
+	writeRun(t, dir, in)
+	require.NoError(t, reports.WriteDir(dir, in))
+	back, err := reports.ReadDir(dir)
+	require.NoError(t, err)
+	require.Equal(t, in, back)
+
+	// Drawing the stored run again changes nothing, and leaves nothing behind.
+	before, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
+	require.NoError(t, err)
+	require.NoError(t, reports.WriteDir(dir, back))
+	after, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after))
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 8)
+}
+
+func TestReadDirErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, content string // no content: the file is missing
+		want                string
+	}{
+		{"no run", reports.RunFile, "", "run.json: no such file"},
+		{"no history", reports.HistoryFile, "", "history.jsonl: no such file"},
+		{"no results", reports.ResultsFile, "", "results.json: no such file"},
+		{"run cut short", reports.RunFile, `{"version":1,`, "run.json: unexpected EOF"},
+		{"run of another version", reports.RunFile, `{"version":9}`, "run.json: version 9, want 1"},
+		{"history damaged", reports.HistoryFile, "{\"time\":0}\n{}\n", "history.jsonl: line 1: "},
+		{"results damaged", reports.ResultsFile, "[]", "results.json: read results: "},
+		{"results of another version", reports.ResultsFile, `{"version":2}`, "version 2, want 1"},
+		{"results without a verdict", reports.ResultsFile, `{"version":1,"verdict":"fine"}`, `unknown verdict "fine"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			in := failover()
+			writeRun(t, dir, in)
+			require.NoError(t, reports.WriteDir(dir, in))
+			path := filepath.Join(dir, tt.file)
+			if tt.content == "" {
+				require.NoError(t, os.Remove(path))
+			} else {
+				require.NoError(t, os.WriteFile(path, []byte(tt.content), 0o644))
+			}
+			_, err := reports.ReadDir(dir)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestReadDirNamesEveryPart(t *testing.T) {
+	_, err := reports.ReadDir(filepath.Join(t.TempDir(), "nowhere"))
+	for _, name := range []string{reports.RunFile, reports.HistoryFile, reports.ResultsFile} {
+		require.ErrorContains(t, err, name)
+	}
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestWriteDirErrors(t *testing.T) {
+	err := reports.WriteDir(filepath.Join(t.TempDir(), "nowhere"), failover())
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestJSONRoundTrip(t *testing.T) {
+	for name, fixture := range fixtures() {
+		t.Run(name, func(t *testing.T) {
+			want := reports.Summarize(fixture())
+			out := written(t, func(w io.Writer) error { return reports.WriteJSON(w, want) })
+			got, err := reports.ReadJSON(bytes.NewReader(out))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestWriteErrors(t *testing.T) {
+	in := failover()
+	r := reports.Summarize(in)
+	for name, err := range map[string]error{
+		"json":       reports.WriteJSON(brokenWriter{}, r),
+		"text":       reports.WriteText(brokenWriter{}, r, reports.TextOptions{}),
+		"junit":      reports.WriteJUnit(brokenWriter{}, r),
+		"html":       reports.WriteHTML(brokenWriter{}, in),
+		"timeline":   reports.WriteTimeline(brokenWriter{}, in),
+		"latency":    reports.WriteLatency(brokenWriter{}, in),
+		"throughput": reports.WriteThroughput(brokenWriter{}, in),
+	} {
+		require.ErrorIs(t, err, os.ErrClosed, name)
+	}
+}

@@ -1,0 +1,235 @@
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A Fault is one fault of a run, from its injection to its heal.
+type Fault struct {
+	Name   string            `json:"name"`
+	Target string            `json:"target,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+	// Start is when it was asked for, InEffect when its effect had been
+	// observed, and End when its heal was answered: the end of the record if
+	// it never was.
+	Start    time.Duration `json:"start"`
+	InEffect time.Duration `json:"in_effect,omitempty"`
+	End      time.Duration `json:"end"`
+	Healed   bool          `json:"healed"`
+	// OK says whether the effect was observed, Effect what was seen, and
+	// Error why not.
+	OK     bool   `json:"ok"`
+	Effect string `json:"effect,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// HealError is what was said to a heal that failed.
+	HealError string `json:"heal_error,omitempty"`
+}
+
+// faultsOf pairs injections with their heals, in order of injection.
+func faultsOf(h *history.History) []Fault {
+	var faults []Fault
+	key := func(e history.Event) string { return e.Fault + "\x00" + e.Target }
+	pending, active := map[string][]int{}, map[string][]int{}
+	for _, e := range h.Events {
+		k := key(e)
+		switch {
+		case e.Op == history.Inject && e.Type == history.Invoke:
+			pending[k] = append(pending[k], len(faults))
+			faults = append(faults, Fault{
+				Name: e.Fault, Target: e.Target, Params: e.Params, Start: e.Time,
+				End: h.End(), Error: "never answered",
+			})
+		case e.Op == history.Inject && len(pending[k]) > 0:
+			f := &faults[pending[k][0]]
+			f.OK, f.Effect, f.Error = e.Type == history.OK, e.Value, e.Error
+			if f.OK {
+				f.InEffect = e.Time
+			}
+			if !f.OK || momentary(f.Name) {
+				f.End = e.Time
+			}
+			active[k] = append(active[k], pending[k][0])
+			pending[k] = pending[k][1:]
+		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
+			f := &faults[active[k][0]]
+			active[k] = active[k][1:]
+			if e.Type == history.OK {
+				f.Healed = true
+				if f.OK {
+					f.End = e.Time
+				}
+			} else {
+				f.HealError = e.Error
+			}
+		}
+	}
+	return faults
+}
+
+// momentary reports whether a fault is over as soon as it has happened.
+func momentary(name string) bool {
+	return name == "reset" || name == "restart" || name == "failover"
+}
+
+// stops reports whether a fault takes its target down.
+func stops(name string) bool {
+	return name == "kill" || name == "pause" || name == "crash" || name == "crash-failover"
+}
+
+// hits reports whether the fault's target names a party.
+func (f *Fault) hits(party string) bool {
+	return slices.Contains(strings.Fields(strings.Trim(f.Target, "{}")), party)
+}
+
+// during reports whether the fault was in effect at some instant of a window.
+func (f *Fault) during(from, to time.Duration) bool {
+	return f.OK && f.Start <= to && f.End >= from
+}
+
+// label names a fault in a drawing: "cut replication".
+func (f *Fault) label() string { return strings.TrimSpace(f.Name + " " + f.Target) }
+
+// detail is the label with the parameters: "latency zone-a>redis-1 (delay 50ms)".
+func (f *Fault) detail() string {
+	if len(f.Params) == 0 {
+		return f.label()
+	}
+	var params []string
+	for _, k := range slices.Sorted(maps.Keys(f.Params)) {
+		params = append(params, k+" "+f.Params[k])
+	}
+	return f.label() + " (" + strings.Join(params, ", ") + ")"
+}
+
+// happened says in words what the fault did, without its time.
+func (f *Fault) happened(t history.Topology) string {
+	if !f.OK {
+		s := f.detail() + " was tried and did not take effect"
+		if f.Error != "" {
+			s += ": " + f.Error
+		}
+		return s
+	}
+	what, were := targetWords(f.Target, t)
+	var s string
+	switch f.Name {
+	case "cut":
+		s = what + " " + were + " cut"
+	case "hold":
+		s = "traffic on " + what + " was held back"
+	case "drop":
+		s = "traffic on " + what + " was dropped"
+	case "latency":
+		s = what + " " + were + " slowed down"
+	case "reset":
+		s = "the connections of " + what + " were reset"
+	case "kill":
+		s = what + " " + were + " killed"
+	case "pause":
+		s = what + " " + were + " paused"
+	case "restart":
+		s = what + " " + were + " restarted"
+	case "partition":
+		s = what + " " + were + " partitioned from the rest"
+	case "failover":
+		s = "a failover was ordered"
+	case "crash-failover":
+		s = "the master was crashed and a replica promoted"
+	default:
+		s = "the fault " + f.detail() + " was injected"
+	}
+	if len(f.Params) > 0 && f.Name == "latency" {
+		s += strings.TrimPrefix(f.detail(), f.label())
+	}
+	if f.Effect != "" && !strings.Contains(s, f.Effect) {
+		s += " (" + f.Effect + ")"
+	}
+	return s
+}
+
+// healed says in words that the fault ended.
+func (f *Fault) healed(t history.Topology) string {
+	what, were := targetWords(f.Target, t)
+	switch f.Name {
+	case "cut", "hold", "drop", "partition":
+		return what + " " + were + " connected again"
+	case "kill":
+		return what + " " + were + " started again"
+	case "pause":
+		return what + " went on after the pause"
+	default:
+		return "the fault " + f.label() + " was healed"
+	}
+}
+
+// targetWords names a target with its verb: "the link a>b", "was".
+func targetWords(target string, t history.Topology) (what, were string) {
+	switch {
+	case target == "":
+		return "the deployment", "was"
+	case strings.HasPrefix(target, "{") && strings.HasSuffix(target, "}"):
+		names := strings.Fields(strings.Trim(target, "{}"))
+		if len(names) == 1 {
+			return names[0], "was"
+		}
+		return list(names), "were"
+	case strings.Contains(target, ">"):
+		if names := strings.Fields(strings.ReplaceAll(target, ",", " ")); len(names) > 1 {
+			return "the links " + list(names), "were"
+		}
+		return "the link " + target, "was"
+	}
+	links := linksOf(target, t)
+	switch {
+	case len(links) == 0:
+		return target, "was"
+	case len(links) == 1:
+		return "the " + target + " link " + links[0].Name, "was"
+	case len(links) > 3:
+		return fmt.Sprintf("all %d %s links", len(links), target), "were"
+	}
+	var names []string
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	return "the " + target + " links " + list(names), "were"
+}
+
+// linksOf are the links that a target names: by their name, several of them,
+// or all of a kind.
+func linksOf(target string, t history.Topology) []history.Link {
+	names := strings.Fields(strings.ReplaceAll(strings.Trim(target, "{}"), ",", " "))
+	var links []history.Link
+	for _, l := range t.Links {
+		if l.Kind == target || slices.Contains(names, l.Name) || slices.Contains(names, l.From+">"+l.To) {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// severs reports whether the fault stops all replication from and to a node.
+func (f *Fault) severs(node string, t history.Topology) bool {
+	if !f.OK || node == "" || !slices.Contains([]string{"cut", "hold", "drop", "partition"}, f.Name) {
+		return false
+	}
+	group := strings.Fields(strings.Trim(f.Target, "{}"))
+	cut, found := linksOf(f.Target, t), false
+	for _, l := range t.Links {
+		if l.Kind != "replication" || (l.From != node && l.To != node) {
+			continue
+		}
+		found = true
+		across := f.Name == "partition" && slices.Contains(group, l.From) != slices.Contains(group, l.To)
+		if !across && !slices.Contains(cut, l) {
+			return false
+		}
+	}
+	return found
+}

@@ -1,0 +1,137 @@
+package reports
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// Outcomes counts how the operations of one kind ended.
+type Outcomes struct {
+	OK   int `json:"ok"`   // happened
+	Fail int `json:"fail"` // definitely did not happen
+	Info int `json:"info"` // may have happened
+}
+
+// Total is the number of operations.
+func (o Outcomes) Total() int { return o.OK + o.Fail + o.Info }
+
+// A Latency is the distribution of the time from the invocation to the ok, of
+// the operations of one kind that were answered ok. The percentiles are exact:
+// the nearest rank, not interpolated.
+type Latency struct {
+	Count int           `json:"count"`
+	Mean  time.Duration `json:"mean_ns"`
+	Min   time.Duration `json:"min_ns"`
+	P50   time.Duration `json:"p50_ns"`
+	P95   time.Duration `json:"p95_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	P999  time.Duration `json:"p99_9_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+func outcomes(ops []history.Operation) map[string]Outcomes {
+	counts := map[string]Outcomes{}
+	for i := range ops {
+		name := string(ops[i].Invoke.Op)
+		c := counts[name]
+		switch {
+		case ops[i].OK():
+			c.OK++
+		case ops[i].Failed():
+			c.Fail++
+		default:
+			c.Info++
+		}
+		counts[name] = c
+	}
+	return counts
+}
+
+func latencies(ops []history.Operation) map[string]Latency {
+	samples := map[string][]time.Duration{}
+	for i := range ops {
+		if ops[i].OK() {
+			name := string(ops[i].Invoke.Op)
+			samples[name] = append(samples[name], took(&ops[i]))
+		}
+	}
+	all := map[string]Latency{}
+	for name, s := range samples {
+		all[name] = latencyOf(s)
+	}
+	return all
+}
+
+// latencyOf sorts the sample, which is not empty, and takes its figures.
+func latencyOf(sample []time.Duration) Latency {
+	slices.Sort(sample)
+	var sum time.Duration
+	for _, s := range sample {
+		sum += s
+	}
+	return Latency{
+		Count: len(sample), Mean: sum / time.Duration(len(sample)),
+		Min: sample[0], Max: sample[len(sample)-1],
+		P50: rank(sample, 500), P95: rank(sample, 950), P99: rank(sample, 990), P999: rank(sample, 999),
+	}
+}
+
+// rank is the nearest-rank percentile of a sorted sample, in permille.
+func rank(sorted []time.Duration, permille int) time.Duration {
+	return sorted[max(0, (len(sorted)*permille+999)/1000-1)]
+}
+
+func took(op *history.Operation) time.Duration { return op.Complete.Time - op.Invoke.Time }
+
+// contended counts the requests for a lock that overlap a hold of somebody
+// else: those without which a verdict would mean little. The holds are in
+// order of their start.
+func contended(ops []history.Operation, holds []history.Hold) int {
+	// For every hold of a lock: which of those so far ends last, and which of
+	// those of other owners than that one's.
+	type ends struct {
+		start, last, other time.Duration
+		owner              string
+	}
+	byLock := map[string][]ends{}
+	for i := range holds {
+		h := &holds[i]
+		e := ends{}
+		if n := len(byLock[h.Lock]); n > 0 {
+			e = byLock[h.Lock][n-1]
+		}
+		e.start = h.Start
+		switch {
+		case h.Owner == e.owner:
+			e.last = max(e.last, h.End)
+		case h.End > e.last:
+			e.other, e.last, e.owner = e.last, h.End, h.Owner
+		default:
+			e.other = max(e.other, h.End)
+		}
+		byLock[h.Lock] = append(byLock[h.Lock], e)
+	}
+	n := 0
+	for i := range ops {
+		op := &ops[i]
+		if op.Invoke.Op != history.Acquire {
+			continue
+		}
+		all := byLock[op.Invoke.Lock]
+		at := sort.Search(len(all), func(i int) bool { return all[i].start >= op.Complete.Time }) - 1
+		if at < 0 {
+			continue
+		}
+		last := all[at].last
+		if all[at].owner == op.Invoke.Owner {
+			last = all[at].other
+		}
+		if last > op.Invoke.Time {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,405 @@
+package reports_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// ms is a time in milliseconds.
+func ms(n float64) time.Duration { return time.Duration(n * 1e6) }
+
+// A script writes a history by hand. Events may come in any order; indices
+// follow time.
+type script struct{ events []history.Event }
+
+func (s *script) at(t float64, e history.Event) {
+	e.Time = ms(t)
+	s.events = append(s.events, e)
+}
+
+func (s *script) declare(lock string) {
+	s.at(0, history.Event{Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: lock, Kind: "mutex"})
+}
+
+// acquire asks at from and is answered at to; a lease of 0 leaves it out.
+func (s *script) acquire(p int, lock, owner, node string, from, to, lease float64) {
+	e := history.Event{Process: p, Type: history.Invoke, Op: history.Acquire, Lock: lock, Owner: owner, Lease: ms(lease)}
+	s.at(from, e)
+	e.Type, e.Node, e.Lease = history.OK, node, 0
+	if lease > 0 {
+		e.Expires = ms(from + lease)
+	}
+	s.at(to, e)
+}
+
+func (s *script) attempt(p int, op history.Op, lock, owner string, from, to float64, end history.Type, why string) {
+	e := history.Event{Process: p, Type: history.Invoke, Op: op, Lock: lock, Owner: owner}
+	s.at(from, e)
+	e.Type, e.Error = end, why
+	s.at(to, e)
+}
+
+func (s *script) release(p int, lock, owner, node string, from, to float64) {
+	e := history.Event{Process: p, Type: history.Invoke, Op: history.Release, Lock: lock, Owner: owner}
+	s.at(from, e)
+	e.Type, e.Node = history.OK, node
+	s.at(to, e)
+}
+
+func (s *script) access(p int, lock, owner, resource, value string, from, to float64) {
+	e := history.Event{Process: p, Type: history.Invoke, Op: history.Access, Lock: lock, Owner: owner, Resource: resource}
+	s.at(from, e)
+	e.Type, e.Value = history.OK, value
+	s.at(to, e)
+}
+
+func (s *script) fault(op history.Op, fault, target string, from, to float64, end history.Type, effect, why string) {
+	e := history.Event{Process: history.Nobody, Type: history.Invoke, Op: op, Fault: fault, Target: target}
+	s.at(from, e)
+	e.Type, e.Value, e.Error = end, effect, why
+	s.at(to, e)
+}
+
+func (s *script) observe(t float64, node, what, value string) {
+	s.at(t, history.Event{Process: history.Nobody, Type: history.OK, Op: history.Observe, Node: node, What: what, Value: value})
+}
+
+// history sorts and numbers what was written.
+func (s *script) history() *history.History {
+	slices.SortStableFunc(s.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range s.events {
+		s.events[i].Index = int64(i)
+	}
+	return &history.History{Events: s.events}
+}
+
+// find is the index of the event of that kind by that owner or process.
+func find(h *history.History, op history.Op, end history.Type, owner string) int64 {
+	for _, e := range h.Events {
+		if e.Op == op && e.Type == end && e.Owner == owner {
+			return e.Index
+		}
+	}
+	panic(fmt.Sprintf("no %s %s of %s", op, end, owner))
+}
+
+func sentinel() history.Topology {
+	t := history.Topology{Name: "sentinel", Nodes: []history.Node{
+		{Name: "redis-1", Kind: "redis", Role: "master", Address: "127.0.0.1:21001"},
+		{Name: "redis-2", Kind: "redis", Role: "replica", Address: "127.0.0.1:21002"},
+		{Name: "redis-3", Kind: "redis", Role: "replica", Address: "127.0.0.1:21003"},
+		{Name: "sentinel-1", Kind: "sentinel"},
+		{Name: "sentinel-2", Kind: "sentinel"},
+		{Name: "sentinel-3", Kind: "sentinel"},
+		{Name: "zone-a", Kind: "zone"},
+		{Name: "zone-b", Kind: "zone"},
+	}}
+	for _, l := range [][3]string{
+		{"zone-a", "redis-1", "client"},
+		{"zone-b", "redis-1", "client"},
+		{"zone-a", "redis-2", "client"},
+		{"zone-b", "redis-2", "client"},
+		{"redis-2", "redis-1", "replication"},
+		{"redis-3", "redis-1", "replication"},
+	} {
+		t.Links = append(t.Links, history.Link{Name: l[0] + ">" + l[1], Kind: l[2], From: l[0], To: l[1]})
+	}
+	return t
+}
+
+func run() history.Run {
+	return history.Run{
+		Version: history.RunVersion, Program: "v0.1.0", Seed: 42, Topology: sentinel(),
+		Servers: map[string]string{"redis": "7.0.15", "sentinel": "7.0.15"},
+		Lock:    "mutex", Started: time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC),
+	}
+}
+
+func held(name, engine, summary string) checker.Result {
+	return checker.Result{Name: name, Verdict: checker.Valid, Engine: engine, Summary: summary, Took: 42 * time.Microsecond}
+}
+
+func broken(name, engine, summary string, v ...checker.Violation) checker.Result {
+	return checker.Result{
+		Name: name, Verdict: checker.Invalid, Engine: engine, Summary: summary,
+		Violations: v, Total: len(v), Took: 310 * time.Microsecond,
+	}
+}
+
+func report(results ...checker.Result) checker.Report {
+	r := checker.Report{Results: results}
+	var all []checker.Verdict
+	for _, one := range results {
+		all = append(all, one.Verdict)
+	}
+	r.Verdict = checker.Worst(all...)
+	return r
+}
+
+// failover is the failure that most people know: a lock on a master whose
+// replicas never hear of the grant.
+func failover() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 40, 41.2, 30000)
+	s.access(1, "orders", "a#1", "ledger", "39>40", 60, 61)
+	s.acquire(2, "orders", "b#1", "redis-1", 50, 121.5, 30000)
+	s.release(1, "orders", "a#1", "redis-1", 120, 120.8)
+	s.access(2, "orders", "b#1", "ledger", "40>41", 160, 161)
+	s.release(2, "orders", "b#1", "redis-1", 260, 260.9)
+	s.fault(history.Inject, "cut", "replication", 398, 402, history.OK, "2 links refuse", "")
+	s.acquire(1, "orders", "a#2", "redis-1", 411, 412.3, 30000)
+	s.fault(history.Inject, "kill", "redis-1", 413, 415, history.OK, "redis-1 exited", "")
+	s.attempt(2, history.Acquire, "orders", "b#2", 620, 1121, history.Info, "dial redis-1: connection refused")
+	s.observe(1713, "redis-2", history.ObserveRole, "master")
+	s.acquire(3, "orders", "b#3", "redis-2", 1180, 1716, 30000)
+	s.observe(1718, "redis-2", history.ObserveKey, "orders b#3")
+	s.access(1, "orders", "a#2", "ledger", "41>42", 1950, 2051)
+	s.access(3, "orders", "b#3", "ledger", "41>42", 1990, 2110)
+	s.fault(history.Heal, "cut", "replication", 2700, 2704, history.OK, "", "")
+	s.observe(2956, "redis-2", history.ObserveKey, "orders b#3")
+	h := s.history()
+
+	r := run()
+	r.Command = "lockchaos reproduce failover-double-grant --seed 42"
+	r.Scenario, r.Expect = "failover-double-grant", "invalid"
+	r.Title = "A lock on a master with replicas is granted twice when the master fails before it has replicated the grant."
+	r.Source = "the Redis documentation, “Why failover-based implementations are not enough”"
+	r.Cures = []string{"a lock on independent masters (Redlock) or one held by consensus", "a fencing token that the resource itself checks"}
+	a, b := find(h, history.Acquire, history.OK, "a#2"), find(h, history.Acquire, history.OK, "b#3")
+	x, y := find(h, history.Access, history.OK, "a#2"), find(h, history.Access, history.OK, "b#3")
+	return reports.Input{Run: r, History: h, Report: report(
+		held("assumptions", "counts", "4 grants; 2 requests met a hold of another client; 2 of 2 faults took effect"),
+		broken("mutual-exclusion", "interval sweep", "2 clients hold orders at the same time", checker.Violation{
+			Kind: checker.DoubleGrant, Lock: "orders", Events: []int64{a, b}, From: ms(1716), Until: ms(30411),
+			Explanation: "a#2 is entitled to hold orders from 0.412 s to 30.411 s, and b#3 was granted it at 1.716 s.",
+		}),
+		held("use-within-lease", "interval sweep", "4 accesses, each within the belief of its owner"),
+		broken("protected-resource", "register replay", "an update of ledger was lost", checker.Violation{
+			Kind: checker.LostUpdate, Lock: "orders", Resource: "ledger", Events: []int64{x, y}, From: ms(2051), Until: ms(2110),
+			Explanation: "a#2 and b#3 both read 41 from ledger and wrote 42.",
+		}),
+		held("ownership", "interval sweep", "2 releases were confirmed, each for the holder"),
+	)}
+}
+
+// busy is a random run without a violation: clients in two zones, two locks,
+// and so many rounds.
+func busy(clients, rounds int, gap float64) reports.Input {
+	s := &script{}
+	rng := rand.New(rand.NewPCG(7, 1))
+	locks := []string{"orders", "stock"}
+	value := map[string]int{}
+	free := map[string]float64{}
+	ready := make([]float64, clients)
+	now := 5.0
+	for _, l := range locks {
+		s.declare(l)
+	}
+	for i := range rounds {
+		c := rng.IntN(clients)
+		lock := locks[rng.IntN(len(locks))]
+		owner := fmt.Sprintf("zone-%c.%d#%d", 'a'+rune(c%2), c/2+1, i)
+		from := max(now, ready[c]) + rng.Float64()*gap
+		if free[lock]-from > 8*gap && rng.IntN(3) == 0 {
+			s.attempt(c+1, history.Acquire, lock, owner, from, from+1.5*gap, history.Fail, "lock: not acquired: the wait ended")
+			ready[c] = from + 1.6*gap
+			continue
+		}
+		grant := max(from+0.3+rng.ExpFloat64()*0.4, free[lock]+0.3)
+		end := grant + gap*(0.5+rng.Float64())
+		s.acquire(c+1, lock, owner, "redis-1", from, grant, 10000)
+		s.access(c+1, lock, owner, lock+"-total", fmt.Sprintf("%d>%d", value[lock], value[lock]+1), grant+gap*0.1, grant+gap*0.2)
+		value[lock]++
+		s.release(c+1, lock, owner, "redis-1", end, end+0.4)
+		free[lock], ready[c] = end+0.5, end+1
+		now = max(now, from-3*gap)
+	}
+	end := max(free["orders"], free["stock"])
+	s.fault(history.Inject, "latency", "zone-a>redis-1", end*0.2, end*0.2+2, history.OK, "1 link delayed", "")
+	s.fault(history.Heal, "latency", "zone-a>redis-1", end*0.35, end*0.35+1, history.OK, "", "")
+	s.fault(history.Inject, "pause", "redis-3", end*0.5, end*0.5+2, history.OK, "redis-3 stopped", "")
+	s.fault(history.Heal, "pause", "redis-3", end*0.7, end*0.7+2, history.OK, "", "")
+	s.fault(history.Inject, "cut", "redis-2>redis-1", end*0.62, end*0.62+3, history.OK, "1 link refuses", "")
+	s.fault(history.Heal, "cut", "redis-2>redis-1", end*0.9, end*0.9+3, history.OK, "", "")
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --lock mutex --faults network --duration 3s --seed 42"
+	r.Workload, r.Faults = "counter", "network"
+	r.Plan = []history.PlannedStep{{At: ms(end * 0.2), For: ms(end * 0.15), Fault: "latency", Target: "zone-a>redis-1"}}
+	return reports.Input{Run: r, History: s.history(), Report: report(
+		held("assumptions", "counts", "every assumption of the run holds"),
+		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
+		held("use-within-lease", "interval sweep", "no access outside its owner's belief"),
+		held("protected-resource", "register replay", "no update was lost"),
+		held("ownership", "interval sweep", "every release was confirmed for the holder"),
+		held("linearizability", "porcupine", "an order of the operations explains every result"),
+	)}
+}
+
+func valid() reports.Input { return busy(4, 80, 18) }
+
+// undecided is a run whose fault never took effect.
+func undecided() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 40, 41.2, 2000)
+	s.fault(history.Inject, "cut", "replication", 100, 1100, history.Fail, "", "redis-2 still replicates after 1 s")
+	s.acquire(2, "orders", "b#1", "redis-1", 50, 1206, 2000)
+	s.release(1, "orders", "a#1", "redis-1", 1200, 1201)
+	s.attempt(2, history.Release, "orders", "b#1", 1500, 2000, history.Info, "i/o timeout")
+	r := run()
+	r.Command = "lockchaos reproduce failover-double-grant --seed 42"
+	r.Scenario, r.Expect = "failover-double-grant", "invalid"
+	r.Title = failover().Run.Title
+	return reports.Input{Run: r, History: s.history(), Report: report(
+		checker.Result{
+			Name: "assumptions", Verdict: checker.Unknown, Engine: "counts", Took: 11 * time.Microsecond,
+			Summary: "the fault cut replication never took effect",
+		},
+		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
+		held("ownership", "interval sweep", "1 release was confirmed, for the holder"),
+	)}
+}
+
+// oversleeper is a holder that is paused beyond its lease.
+func oversleeper() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 500)
+	s.fault(history.Inject, "pause", "zone-a", 100, 103, history.OK, "zone-a stopped", "")
+	s.acquire(2, "orders", "b#1", "redis-1", 300, 512, 500)
+	s.access(2, "orders", "b#1", "ledger", "7>8", 600, 602)
+	s.fault(history.Heal, "pause", "zone-a", 850, 852, history.OK, "", "")
+	s.access(1, "orders", "a#1", "ledger", "7>8", 855, 860)
+	s.attempt(1, history.Release, "orders", "a#1", 870, 871, history.Fail, "lock: not held")
+	s.release(2, "orders", "b#1", "redis-1", 900, 901)
+	h := s.history()
+	r := run()
+	r.Scenario, r.Command = "paused-holder", "lockchaos reproduce paused-holder --seed 42"
+	return reports.Input{Run: r, History: h, Report: report(
+		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
+		broken("use-within-lease", "interval sweep", "1 access after its owner's lease", checker.Violation{
+			Kind: checker.UseAfterLease, Lock: "orders", Resource: "ledger",
+			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Access, history.OK, "a#1")},
+			From:   ms(510), Until: ms(855), Explanation: "a#1 began to use ledger at 0.855 s; its lease ended at 0.510 s.",
+		}),
+	)}
+}
+
+// lost is an update that did not last, and nothing else.
+func lost() reports.Input {
+	in := failover()
+	in.Report.Results = in.Report.Results[3:4]
+	in.Run.Cures = nil
+	return in
+}
+
+// foreign is a release without a check of the owner.
+func foreign() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+	s.acquire(2, "orders", "b#1", "redis-1", 200, 312, 2000)
+	s.release(1, "orders", "a#1", "redis-1", 400, 401)
+	s.acquire(3, "orders", "c#1", "redis-1", 350, 402, 2000)
+	s.release(3, "orders", "c#1", "redis-1", 600, 601)
+	h := s.history()
+	r := run()
+	r.Command = "lockchaos reproduce plain-delete --seed 42"
+	return reports.Input{Run: r, History: h, Report: report(
+		broken("ownership", "interval sweep", "1 release was confirmed for who did not hold", checker.Violation{
+			Kind: checker.ForeignRelease, Lock: "orders",
+			Events: []int64{find(h, history.Release, history.Invoke, "a#1"), find(h, history.Release, history.OK, "a#1"), find(h, history.Acquire, history.OK, "b#1")},
+			From:   ms(400), Until: ms(401), Explanation: "the release of a#1 was confirmed while b#1 held orders.",
+		}),
+	)}
+}
+
+// deleted is what follows of a foreign release: somebody else is granted.
+func deleted() reports.Input {
+	in := foreign()
+	h := in.History
+	in.Report.Results = append(in.Report.Results, broken("mutual-exclusion", "interval sweep", "2 clients hold orders at the same time", checker.Violation{
+		Kind: checker.DoubleGrant, Lock: "orders", From: ms(402), Until: ms(600),
+		Events:      []int64{find(h, history.Acquire, history.OK, "b#1"), find(h, history.Acquire, history.OK, "c#1")},
+		Explanation: "b#1 and c#1 held orders at the same time for 198 ms.",
+	}))
+	return in
+}
+
+// forgotten is a server that restarts without its keys.
+func forgotten() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
+	s.fault(history.Inject, "restart", "redis-1", 100, 180, history.OK, "redis-1 answers again, with 0 keys", "")
+	s.attempt(1, history.Release, "orders", "a#1", 400, 401, history.Fail, "lock: not held")
+	h := s.history()
+	r := run()
+	r.Command = "lockchaos reproduce restart-without-persistence --seed 42"
+	return reports.Input{Run: r, History: h, Report: report(
+		broken("ownership", "interval sweep", "1 grant was forgotten", checker.Violation{
+			Kind: checker.PrematureLoss, Lock: "orders",
+			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Release, history.Fail, "a#1")},
+			From:   ms(401), Until: ms(401), Explanation: "a#1 was told \"not held\" at 0.401 s, 9.6 s before its lease ended.",
+		}),
+	)}
+}
+
+// unordered is a kind of violation that has no template of its own.
+func unordered() reports.Input {
+	in := valid()
+	grants := []int64{}
+	for _, e := range in.History.Events {
+		if e.Op == history.Acquire && e.Type == history.OK && e.Lock == "stock" && len(grants) < 2 {
+			grants = append(grants, e.Index)
+		}
+	}
+	second := in.History.Events[grants[1]].Time
+	in.Report = report(broken("fencing-order", "sweep", "a token went backwards", checker.Violation{
+		Kind: "fence-regress", Lock: "stock", Events: grants, From: second, Until: second,
+		Explanation: "the second grant has a token that is not greater than the first",
+	}))
+	in.Report.Results[0].Total = 12
+	return in
+}
+
+// fixtures are the inputs that golden files exist for.
+func fixtures() map[string]func() reports.Input {
+	return map[string]func() reports.Input{
+		"failover": failover, "valid": valid, "unknown": undecided,
+		"use-after-lease": oversleeper, "lost-update": lost, "foreign-release": foreign, "plain-delete": deleted,
+		"premature-loss": forgotten, "other-kind": unordered,
+		"empty": func() reports.Input { return reports.Input{} },
+	}
+}
+
+// writeRun writes what a run leaves behind, without its reports.
+func writeRun(t *testing.T, dir string, in reports.Input) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	out, err := json.MarshalIndent(in.Run, "", "  ")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), append(out, '\n'), 0o644))
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, e := range in.History.Events {
+		require.NoError(t, enc.Encode(e))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
+}

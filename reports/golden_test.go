@@ -1,0 +1,107 @@
+package reports_test
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares what was written with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run go test ./reports -update")
+	require.Equal(t, string(want), string(got), "if this is meant: go test ./reports -update")
+}
+
+func written(t *testing.T, write func(io.Writer) error) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, write(&b))
+	return b.Bytes()
+}
+
+func TestGolden(t *testing.T) {
+	for name, fixture := range fixtures() {
+		t.Run(name, func(t *testing.T) {
+			in := fixture()
+			r := reports.Summarize(in)
+			golden(t, name+"/story.txt", []byte(r.Story.Headline+"\n\n"+r.Story.String()+"\n"))
+			golden(t, name+"/results.json", written(t, func(w io.Writer) error { return reports.WriteJSON(w, r) }))
+			golden(t, name+"/junit.xml", written(t, func(w io.Writer) error { return reports.WriteJUnit(w, r) }))
+			golden(t, name+"/summary.txt", written(t, func(w io.Writer) error {
+				return reports.WriteText(w, r, reports.TextOptions{Dir: "reports/runs/latest"})
+			}))
+		})
+	}
+}
+
+func TestGoldenRuns(t *testing.T) {
+	for _, name := range []string{"failover", "valid", "unknown"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join("testdata", name)
+			in := fixtures()[name]()
+			if *update {
+				writeRun(t, dir, in)
+			}
+			stored, err := reports.ReadDir(dir)
+			require.NoError(t, err)
+			require.Equal(t, in, stored, "the stored run differs from its script: go test ./reports -update")
+			require.Equal(t, reports.Summarize(in), reports.Summarize(stored))
+		})
+	}
+}
+
+func TestTextFits(t *testing.T) {
+	for name, fixture := range fixtures() {
+		for _, width := range []int{0, 72, 160} {
+			out := written(t, func(w io.Writer) error {
+				return reports.WriteText(w, reports.Summarize(fixture()), reports.TextOptions{Width: width, Dir: "d"})
+			})
+			lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+			require.LessOrEqual(t, len(lines), 25, "%s at %d columns:\n%s", name, width, out)
+			require.NotContains(t, string(out), "\x1b")
+			for _, line := range lines[2:] {
+				if width == 0 {
+					require.LessOrEqual(t, utf8.RuneCountInString(line), 100+8, "%s: %s", name, line)
+				}
+			}
+			last := lines[len(lines)-1]
+			require.True(t, strings.Contains(last, "seed") || strings.Contains(last, "--seed"), last)
+		}
+	}
+}
+
+func TestTextColor(t *testing.T) {
+	out := written(t, func(w io.Writer) error {
+		return reports.WriteText(w, reports.Summarize(failover()), reports.TextOptions{Color: true})
+	})
+	require.True(t, strings.HasPrefix(string(out), "\x1b[1;31m✗ INVALID\x1b[0m  Two clients"), string(out))
+}
+
+func TestTextKeepsTheTerminal(t *testing.T) {
+	in := failover()
+	in.Run.Scenario, in.Run.Command = "a\x1b[2Jb", "c\r\nd\u009b31m"
+	out := written(t, func(w io.Writer) error {
+		return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{})
+	})
+	require.NotContains(t, string(out), "\x1b")
+	require.NotContains(t, string(out), "\u009b")
+	require.NotContains(t, string(out), "\r")
+}

@@ -1,0 +1,204 @@
+package reports_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+func htmlOf(t *testing.T, in reports.Input) string {
+	t.Helper()
+	return string(written(t, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
+}
+
+var code = regexp.MustCompile(`(?s)<(script|style)>.*?</(script|style)>`)
+
+// elements reads markup to its end, and counts its elements.
+func elements(t *testing.T, markup string, strict bool) map[string]int {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(markup))
+	if !strict {
+		d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	}
+	counts, open := map[string]int{}, []string{}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			require.Empty(t, open)
+			return counts
+		}
+		require.NoError(t, err)
+		switch e := token.(type) {
+		case xml.StartElement:
+			counts[e.Name.Local]++
+			open = append(open, e.Name.Local)
+		case xml.EndElement:
+			require.Equal(t, open[len(open)-1], e.Name.Local)
+			open = open[:len(open)-1]
+		}
+	}
+}
+
+func TestHTMLStructure(t *testing.T) {
+	for name, fixture := range fixtures() {
+		t.Run(name, func(t *testing.T) {
+			page := htmlOf(t, fixture())
+			counts := elements(t, code.ReplaceAllString(page, ""), false)
+			require.Equal(t, 1, counts["h1"])
+			require.Equal(t, 6, counts["h2"])
+			require.GreaterOrEqual(t, counts["svg"], 4) // the hatch, a timeline, latency, throughput
+			require.Len(t, regexp.MustCompile(`id="[^"]*"`).FindAllString(page, -1), len(unique(regexp.MustCompile(`id="[^"]*"`).FindAllString(page, -1))))
+		})
+	}
+}
+
+func unique(all []string) map[string]bool {
+	set := map[string]bool{}
+	for _, s := range all {
+		set[s] = true
+	}
+	return set
+}
+
+// sections must come in the order in which a reader asks.
+func TestHTMLOrder(t *testing.T) {
+	page := htmlOf(t, failover())
+	at := 0
+	for _, part := range []string{
+		`class="banner invalid"`, "as this scenario expects", "lockchaos reproduce failover-double-grant --seed 42",
+		"What happened", "redis-2 was promoted to master", "What would have prevented it", "Timeline", `class="t-violation"`,
+		"What was checked", "mutual-exclusion", "Latency and throughput", "p99.9", "Faults", "2 links refuse",
+		"Environment", "redis 7.0.15", `href="history.jsonl"`,
+	} {
+		next := strings.Index(page[at:], part)
+		require.GreaterOrEqual(t, next, 0, part)
+		at += next
+	}
+}
+
+func TestHTMLNeedsNoNetwork(t *testing.T) {
+	local := map[string]bool{
+		"run.json": true, "history.jsonl": true, "results.json": true, "junit.xml": true,
+		"timeline.svg": true, "latency.svg": true, "throughput.svg": true,
+	}
+	for name, in := range map[string]reports.Input{"failover": failover(), "dense": busy(16, 2000, 6)} {
+		page := htmlOf(t, in)
+		require.NotRegexp(t, `https?:|@import|<link|<iframe`, page, name)
+		for _, m := range regexp.MustCompile(`(?:href|src|url)\s*[=(]\s*["']?([^"')>\s]*)`).FindAllStringSubmatch(page, -1) {
+			if !strings.HasPrefix(m[1], "#") && !strings.HasPrefix(m[1], "data:image/png;base64,") {
+				require.True(t, local[m[1]], "%s: %s", name, m[0])
+			}
+		}
+	}
+}
+
+// hostile is the failover with names that try to leave their place.
+func hostile() reports.Input {
+	const bad = `</text></svg></style><script>alert(1)</script><img src=x onerror=alert(2)>"'&` + "\x00\x1b[31m\xff\u2028"
+	in := failover()
+	for i := range in.History.Events {
+		e := &in.History.Events[i]
+		for _, s := range []*string{&e.Lock, &e.Node, &e.Resource, &e.Fault, &e.Target, &e.Error, &e.Value} {
+			if *s != "" {
+				*s = bad + *s
+			}
+		}
+		if e.Owner != "" {
+			e.Owner = e.Owner[:1] + bad + e.Owner[1:]
+		}
+	}
+	for i := range in.Report.Results {
+		r := &in.Report.Results[i]
+		r.Name, r.Summary, r.Engine = bad+r.Name, bad, bad
+		for j := range r.Violations {
+			v := &r.Violations[j]
+			v.Lock, v.Resource, v.Explanation = bad+v.Lock, bad+v.Resource, bad
+		}
+	}
+	run := &in.Run
+	run.Command, run.Scenario, run.Title, run.Source, run.Lock, run.Program = bad, bad, bad, bad, bad, bad
+	run.Expect, run.Workload, run.Faults = bad, bad, bad
+	run.Cures = []string{bad}
+	run.Servers = map[string]string{bad: bad}
+	run.Plan = []history.PlannedStep{{Fault: bad, Target: bad}}
+	run.Topology.Name = bad
+	for i := range run.Topology.Nodes {
+		n := &run.Topology.Nodes[i]
+		n.Name, n.Role, n.Address = bad+n.Name, bad+n.Role, bad
+	}
+	for i := range run.Topology.Links {
+		l := &run.Topology.Links[i]
+		l.Name, l.From, l.To = bad+l.Name, bad+l.From, bad+l.To
+	}
+	return in
+}
+
+func TestHostileNames(t *testing.T) {
+	in := hostile()
+	page := htmlOf(t, in)
+	require.NotContains(t, page, "<script>alert")
+	require.NotContains(t, page, "<img")
+	counts := elements(t, code.ReplaceAllString(page, ""), false)
+	require.Zero(t, counts["img"])
+	require.Equal(t, 1, strings.Count(page, "<script>"))
+
+	dir := t.TempDir()
+	require.NoError(t, reports.WriteDir(dir, in))
+	for _, name := range []string{reports.TimelineFile, reports.LatencyFile, reports.ThroughputFile, reports.JUnitFile} {
+		out, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		counts := elements(t, string(out), true)
+		require.Zero(t, counts["img"]+counts["script"], name)
+	}
+}
+
+// Every SVG is well-formed XML, and every report the same twice.
+func TestSameInputSameBytes(t *testing.T) {
+	inputs := map[string]func() reports.Input{"dense": func() reports.Input { return busy(6, 1500, 6) }}
+	maps.Copy(inputs, fixtures())
+	for name, fixture := range inputs {
+		t.Run(name, func(t *testing.T) {
+			first, second := t.TempDir(), t.TempDir()
+			require.NoError(t, reports.WriteDir(first, fixture()))
+			require.NoError(t, reports.WriteDir(second, fixture()))
+			files, err := os.ReadDir(first)
+			require.NoError(t, err)
+			require.Len(t, files, 6)
+			for _, f := range files {
+				a, err := os.ReadFile(filepath.Join(first, f.Name()))
+				require.NoError(t, err)
+				b, err := os.ReadFile(filepath.Join(second, f.Name()))
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(a, b), f.Name())
+				if strings.HasSuffix(f.Name(), ".svg") {
+					require.NotZero(t, elements(t, string(a), true)["svg"])
+				}
+			}
+		})
+	}
+}
+
+// A long run must stay small and quick: sixty seconds, 20,000 operations.
+func TestLongRun(t *testing.T) {
+	in := busy(16, 7000, 11)
+	require.Greater(t, in.History.End(), 50*time.Second)
+	start := time.Now()
+	page := htmlOf(t, in)
+	t.Logf("%d events, %s: %d bytes in %s", len(in.History.Events), in.History.End(), len(page), time.Since(start))
+	require.Less(t, len(page), 3<<20)
+	require.Less(t, time.Since(start), 10*time.Second)
+	require.Contains(t, page, "lanes more, left out here")
+}

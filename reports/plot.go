@@ -1,0 +1,207 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// The colours that plotters draw with stand for the variables of the palette;
+// [restyle] puts the variables in, so that one SVG serves light and dark.
+type tint string
+
+const (
+	tintInk  tint = "#010203"
+	tintGrid tint = "#C0C1C2"
+	tintOK   tint = "#81BFFC"
+	tintInfo tint = "#FFA400"
+	tintFail tint = "#FF1E90"
+	tintBand tint = "#B58A1E"
+)
+
+// rgb is the tint as a colour with so much opacity.
+func (t tint) rgb(alpha uint8) color.NRGBA {
+	var c color.NRGBA
+	if _, err := fmt.Sscanf(string(t), "#%02X%02X%02X", &c.R, &c.G, &c.B); err != nil {
+		return color.NRGBA{A: alpha} // the tints are constants: this does not happen
+	}
+	c.A = alpha
+	return c
+}
+
+func (t tint) stroke(width float64, dashes ...vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: t.rgb(255), Width: vg.Length(width), Dashes: dashes}
+}
+
+// plotHeight is the height of the data and its axes.
+const plotHeight = 210.0
+
+// newPlot is a plot over the whole run with the look of the timelines.
+func newPlot(w window, yLabel string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	face := font.Font{Typeface: "Liberation", Variant: "Sans", Size: smallSize}
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font = face
+		axis.Tick.Label.Font = face
+		axis.LineStyle = tintInk.stroke(0.8)
+		axis.Tick.LineStyle = tintInk.stroke(0.8)
+		axis.Tick.Length = 4
+		axis.Padding = 0
+	}
+	p.Y.Label.Text = yLabel
+	p.X.Min, p.X.Max = w.from.Seconds(), w.to.Seconds()
+	p.X.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
+		step := niceStep(fromSeconds(to-from), 9)
+		var ticks []plot.Tick
+		if step <= 0 {
+			return ticks
+		}
+		for t := (fromSeconds(from) + step - 1) / step * step; t <= fromSeconds(to); t += step {
+			ticks = append(ticks, plot.Tick{Value: t.Seconds(), Label: tickLabel(t, step)})
+		}
+		return ticks
+	})
+	return p
+}
+
+func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// A key is an entry of a plot's legend.
+type key struct {
+	text string
+	draw func(s *drawing, x, y float64)
+}
+
+// plotFigure draws a plot as a figure, with its title, its legend and the
+// names of the faults above it. Its data area lies exactly below that of a
+// timeline.
+func (d *digest) plotFigure(p *plot.Plot, w window, title string, keys []key) (figure, error) {
+	const head = 42.0
+	canvas := vgsvg.New(vg.Length(chartWidth), vg.Length(plotHeight))
+	area := draw.New(canvas)
+	for range 4 { // tick labels at the edges move the data area a little each time
+		data := p.DataCanvas(area)
+		area = draw.Crop(area, vg.Length(chartLeft)-data.Min.X, vg.Length(chartWidth-chartRight)-data.Max.X,
+			0, vg.Length(plotHeight-2)-data.Max.Y)
+	}
+	p.Draw(area)
+	inner, err := restyle(canvas)
+	if err != nil {
+		return figure{}, fmt.Errorf("draw %s: %w", title, err)
+	}
+	var s drawing
+	s.text("t-group", 4, 14, title)
+	x := max(chartLeft, 4+wide(title, smallSize)*1.1+18)
+	for _, k := range keys {
+		k.draw(&s, x, 10)
+		s.text("t-small", x+26, 14, k.text)
+		x += 26 + wide(k.text, smallSize) + 16
+	}
+	c := &chart{digest: d, win: w}
+	free := 0.0
+	for i := range d.faults {
+		f := &d.faults[i]
+		at := c.x(f.Start)
+		if label := shorten(f.label(), 40); f.OK && at > free && at+wide(label, smallSize) < chartWidth {
+			s.text("t-tick-left", at, head-5, label)
+			free = at + wide(label, smallSize) + 8
+		}
+	}
+	s.raw(`<g class="plot" transform="translate(0 `, num(head), `)">`, inner, `</g>`)
+	return figure{body: s.String(), height: head + plotHeight, win: w, label: title}, nil
+}
+
+var (
+	svgFont  = regexp.MustCompile(`font-family:[^"]*?(;font-size|")`)
+	svgBlank = regexp.MustCompile(`\s*\n\s*`)
+)
+
+// restyle takes the drawing out of its SVG element, hands its colours and
+// fonts over to the style sheet, and drops what a page does not need.
+func restyle(canvas *vgsvg.Canvas) (string, error) {
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("write svg: %w", err)
+	}
+	_, s, _ := strings.Cut(b.String(), "<svg")
+	_, s, _ = strings.Cut(s, ">")
+	s = strings.TrimSuffix(strings.TrimSpace(s), "</svg>")
+	s = svgFont.ReplaceAllString(s, "$1")
+	replace := []string{
+		"xlink:href", "href", "data:image/jpg;", "data:image/png;",
+		`style=";`, `style="`, ` style=""`, "", `style="font-size:11px;fill:#010203"`, "", `style="font-size:11px"`, "",
+	}
+	for t, name := range map[tint]string{
+		tintInk: "soft", tintGrid: "grid", tintOK: "ok", tintInfo: "info", tintFail: "fail", tintBand: "band",
+	} {
+		replace = append(replace, ":"+string(t), ":var(--"+name+")")
+	}
+	s = strings.NewReplacer(replace...).Replace(s)
+	return svgBlank.ReplaceAllString(s, " "), nil
+}
+
+// bands shades the time in which a fault was in effect. It comes first, so
+// that grid and data lie above it.
+type bands struct{ faults []Fault }
+
+// Plot implements [plot.Plotter].
+func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
+	for i := range b.faults {
+		f := &b.faults[i]
+		if !f.OK {
+			continue
+		}
+		from, to := c.X(p.X.Norm(f.Start.Seconds())), c.X(p.X.Norm(f.End.Seconds()))
+		to = max(to, from+1)
+		c.FillPolygon(tintBand.rgb(30), []vg.Point{
+			{X: from, Y: c.Min.Y}, {X: to, Y: c.Min.Y}, {X: to, Y: c.Max.Y}, {X: from, Y: c.Max.Y},
+		})
+		c.StrokeLine2(tintBand.stroke(0.8), from, c.Min.Y, from, c.Max.Y)
+	}
+}
+
+// grid draws a line at every labelled tick of the y axis.
+type grid struct{}
+
+// Plot implements [plot.Plotter].
+func (grid) Plot(c draw.Canvas, p *plot.Plot) {
+	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		if y := c.Y(p.Y.Norm(t.Value)); !t.IsMinor() && c.ContainsY(y) {
+			c.StrokeLine2(tintGrid.stroke(0.8), c.Min.X, y, c.Max.X, y)
+		}
+	}
+}
+
+// A point lies at a time, in seconds, and a value.
+type point struct{ x, y float64 }
+
+// polyline joins points; a value that is not a number interrupts it.
+type polyline struct {
+	points []point
+	style  draw.LineStyle
+}
+
+// Plot implements [plot.Plotter].
+func (l polyline) Plot(c draw.Canvas, p *plot.Plot) {
+	var run []vg.Point
+	for _, pt := range l.points {
+		if math.IsNaN(pt.y) {
+			c.StrokeLines(l.style, run)
+			run = nil
+			continue
+		}
+		run = append(run, vg.Point{X: c.X(p.X.Norm(pt.x)), Y: c.Y(p.Y.Norm(pt.y))})
+	}
+	c.StrokeLines(l.style, run)
+}

@@ -1,0 +1,209 @@
+package reports
+
+import (
+	"image"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+const (
+	// maxDots is how many answers are drawn one by one; more become a density.
+	maxDots = 1500
+	// minQuantile is how many answers it takes for lines of percentiles.
+	minQuantile = 400
+	// leastLatency is where the logarithmic axis begins: shorter is clamped.
+	leastLatency = time.Microsecond
+)
+
+// latencyFigure plots how long each request for a lock took to be answered.
+func (d *digest) latencyFigure() (figure, error) {
+	w := d.whole()
+	p := newPlot(w, "acquire latency")
+	p.Y.Scale = plot.LogScale{}
+	p.Y.Tick.Marker = plot.TickerFunc(latencyTicks)
+	var ok, fail, info []point
+	low, high := math.Inf(1), 0.0
+	for i := range d.ops {
+		op := &d.ops[i]
+		if op.Invoke.Op != history.Acquire {
+			continue
+		}
+		pt := point{op.Complete.Time.Seconds(), max(took(op), leastLatency).Seconds()}
+		low, high = min(low, pt.y), max(high, pt.y)
+		switch {
+		case op.OK():
+			ok = append(ok, pt)
+		case op.Failed():
+			fail = append(fail, pt)
+		default:
+			info = append(info, pt)
+		}
+	}
+	if high == 0 {
+		low, high = 1e-4, 1e-1
+	}
+	p.Y.Min, p.Y.Max = max(leastLatency.Seconds(), low/1.5), max(high*1.5, low*10)
+	p.Add(bands{d.faults}, grid{})
+	if len(ok) > maxDots {
+		p.Add(density{ok})
+	} else {
+		p.Add(dots{ok})
+	}
+	p.Add(glyphs{points: info, style: tintInfo.stroke(1.4), shape: ring}, glyphs{points: fail, style: tintFail.stroke(1.2), shape: crossShape})
+	keys := []key{{"granted", func(s *drawing, x, y float64) { s.rect("t-dot", x+8, y-2, 4, 4, 0, "") }}}
+	if len(fail) > 0 {
+		keys = append(keys, key{"refused", func(s *drawing, x, y float64) { s.path("t-fail", cross(x+10, y, 3), "") }})
+	}
+	if len(info) > 0 {
+		keys = append(keys, key{"outcome unknown", func(s *drawing, x, y float64) { s.ring(x+10, y, 3, "") }})
+	}
+	if len(ok) >= minQuantile {
+		p.Add(
+			polyline{quantile(ok, w, 500), tintInk.stroke(1.6)},
+			polyline{quantile(ok, w, 990), tintInk.stroke(1.2, 4, 3)},
+		)
+		keys = append(keys,
+			key{"p50", func(s *drawing, x, y float64) { s.line("t-axis t-p50", x, y, x+20, y) }},
+			key{"p99", func(s *drawing, x, y float64) { s.line("t-axis t-p99", x, y, x+20, y) }})
+	}
+	keys = append(keys, d.bandKey()...)
+	return d.plotFigure(p, w, "Latency", keys)
+}
+
+// bandKey explains the bands, where there are any.
+func (d *digest) bandKey() []key {
+	if effective(d.faults) == 0 {
+		return nil
+	}
+	return []key{{"fault in effect", func(s *drawing, x, y float64) { s.rect("t-band", x, y-6, 20, 12, 0, "") }}}
+}
+
+// latencyTicks are the powers of ten in the unit that reads best.
+func latencyTicks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		decade := math.Pow(10, e)
+		ticks = append(ticks, plot.Tick{Value: decade, Label: span(time.Duration(math.Round(decade * 1e9)))})
+		for m := 2.0; m < 10; m++ {
+			ticks = append(ticks, plot.Tick{Value: m * decade})
+		}
+	}
+	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value < low*0.999 || t.Value > high*1.001 })
+}
+
+// quantile is a percentile over time, in bins of a hundredth of the window.
+func quantile(points []point, w window, permille int) []point {
+	const bins = 100
+	width := w.length().Seconds() / bins
+	samples := make([][]float64, bins)
+	for _, pt := range points {
+		at := min(max(int((pt.x-w.from.Seconds())/width), 0), bins-1)
+		samples[at] = append(samples[at], pt.y)
+	}
+	var line []point
+	for i, s := range samples {
+		x := w.from.Seconds() + (float64(i)+0.5)*width
+		if len(s) == 0 {
+			line = append(line, point{x, math.NaN()})
+			continue
+		}
+		slices.Sort(s)
+		line = append(line, point{x, s[max(0, (len(s)*permille+999)/1000-1)]})
+	}
+	return line
+}
+
+// dots draws every point as a small square, all in one path.
+type dots struct{ points []point }
+
+// Plot implements [plot.Plotter].
+func (d dots) Plot(c draw.Canvas, p *plot.Plot) {
+	const r = 1.5
+	var path vg.Path
+	for _, pt := range d.points {
+		x, y := c.X(p.X.Norm(pt.x)), c.Y(p.Y.Norm(pt.y))
+		path.Move(vg.Point{X: x - r, Y: y - r})
+		path.Line(vg.Point{X: x + r, Y: y - r})
+		path.Line(vg.Point{X: x + r, Y: y + r})
+		path.Line(vg.Point{X: x - r, Y: y + r})
+		path.Close()
+	}
+	if len(path) > 0 {
+		c.SetColor(tintOK.rgb(255))
+		c.Fill(path)
+	}
+}
+
+// density draws many points as a raster in which more points are more opaque.
+type density struct{ points []point }
+
+// Plot implements [plot.Plotter].
+func (d density) Plot(c draw.Canvas, p *plot.Plot) {
+	const columns, rows = 480, 100
+	var counts [columns * rows]float64
+	most := 0.0
+	for _, pt := range d.points {
+		x := min(max(int(p.X.Norm(pt.x)*columns), 0), columns-1)
+		y := min(max(int((1-p.Y.Norm(pt.y))*rows), 0), rows-1)
+		counts[y*columns+x]++
+		most = max(most, counts[y*columns+x])
+	}
+	img := image.NewNRGBA(image.Rect(0, 0, columns, rows))
+	for i, n := range counts {
+		if n > 0 {
+			// Between the blue of the light and that of the dark palette.
+			shade := tint("#4B9BE8").rgb(uint8(70 + 185*math.Log1p(n)/math.Log1p(most)))
+			img.SetNRGBA(i%columns, i/columns, shade)
+		}
+	}
+	c.DrawImage(c.Rectangle, img)
+}
+
+// glyphs draws points with a shape of their own; of those that would cover
+// each other one is drawn.
+type glyphs struct {
+	points []point
+	style  draw.LineStyle
+	shape  func(path *vg.Path, x, y vg.Length)
+}
+
+// Plot implements [plot.Plotter].
+func (g glyphs) Plot(c draw.Canvas, p *plot.Plot) {
+	const cell = 4
+	type place struct{ x, y int }
+	drawn := map[place]bool{}
+	var path vg.Path
+	for _, pt := range g.points {
+		x, y := c.X(p.X.Norm(pt.x)), c.Y(p.Y.Norm(pt.y))
+		at := place{int(x / cell), int(y / cell)}
+		if !drawn[at] {
+			drawn[at] = true
+			g.shape(&path, x, y)
+		}
+	}
+	if len(path) > 0 {
+		c.SetLineStyle(g.style)
+		c.Stroke(path)
+	}
+}
+
+func crossShape(path *vg.Path, x, y vg.Length) {
+	const r = 2.5
+	path.Move(vg.Point{X: x - r, Y: y - r})
+	path.Line(vg.Point{X: x + r, Y: y + r})
+	path.Move(vg.Point{X: x - r, Y: y + r})
+	path.Line(vg.Point{X: x + r, Y: y - r})
+}
+
+func ring(path *vg.Path, x, y vg.Length) {
+	const r = 2.8
+	path.Move(vg.Point{X: x + r, Y: y})
+	path.Arc(vg.Point{X: x, Y: y}, r, 0, 2*math.Pi)
+}

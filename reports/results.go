@@ -1,0 +1,128 @@
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// ResultsVersion is the version of the results.json format.
+const ResultsVersion = 1
+
+// Results are the verdicts and figures of a run: what results.json holds, and
+// all that the text and JUnit reports need. All times are nanoseconds.
+type Results struct {
+	Version  int             `json:"version"`
+	Verdict  checker.Verdict `json:"verdict"`
+	Scenario string          `json:"scenario,omitempty"` // empty for a random run
+	Expect   string          `json:"expect,omitempty"`   // the verdict that the scenario expects
+	Seed     uint64          `json:"seed"`
+	Topology string          `json:"topology,omitempty"`
+	Lock     string          `json:"lock,omitempty"`
+	Workload string          `json:"workload,omitempty"`
+	Command  string          `json:"command,omitempty"` // repeats the run
+	Program  string          `json:"program,omitempty"` // the version of lockchaos that ran
+	Started  time.Time       `json:"started"`
+	Duration time.Duration   `json:"duration"` // of the record
+	// Interrupted is set if the run was stopped early, Truncated if the last
+	// line of the history was cut short and dropped.
+	Interrupted bool `json:"interrupted,omitempty"`
+	Truncated   int  `json:"truncated,omitempty"`
+	Events      int  `json:"events"`
+
+	Story      Story               `json:"story"`
+	Properties []checker.Result    `json:"properties"`
+	Operations map[string]Outcomes `json:"operations"`
+	Latency    map[string]Latency  `json:"latency"`
+	Faults     []Fault             `json:"faults"`
+}
+
+// Summarize derives the results of a run.
+func Summarize(in Input) Results { return newDigest(in).results() }
+
+func (d *digest) results() Results {
+	r := Results{
+		Version: ResultsVersion, Verdict: d.Report.Verdict,
+		Scenario: d.Run.Scenario, Expect: d.Run.Expect, Seed: d.Run.Seed,
+		Topology: d.Run.Topology.Name, Lock: d.Run.Lock, Workload: d.Run.Workload,
+		Command: d.Run.Command, Program: d.Run.Program,
+		Started: d.Run.Started, Duration: d.end,
+		Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events),
+		Story: d.story(), Properties: d.Report.Results,
+		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
+	}
+	if r.Verdict == "" {
+		r.Verdict = checker.Unknown
+	}
+	if r.Properties == nil {
+		r.Properties = []checker.Result{}
+	}
+	if r.Faults == nil {
+		r.Faults = []Fault{}
+	}
+	return r
+}
+
+// sign is the mark that goes with a verdict, so that no colour is needed.
+func sign(v checker.Verdict) string {
+	switch v {
+	case checker.Valid:
+		return "✓"
+	case checker.Invalid:
+		return "✗"
+	default:
+		return "?"
+	}
+}
+
+// effective counts the faults whose effect was observed.
+func effective(faults []Fault) int {
+	n := 0
+	for i := range faults {
+		if faults[i].OK {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteJSON writes results.json.
+func WriteJSON(w io.Writer, r Results) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// ReadJSON reads what [WriteJSON] wrote. It refuses a version that it does not
+// know.
+func ReadJSON(r io.Reader) (Results, error) {
+	var results Results
+	if err := json.NewDecoder(r).Decode(&results); err != nil {
+		return Results{}, fmt.Errorf("read results: %w", err)
+	}
+	if results.Version != ResultsVersion {
+		return Results{}, fmt.Errorf("read results: version %d, want %d", results.Version, ResultsVersion)
+	}
+	switch results.Verdict {
+	case checker.Valid, checker.Invalid, checker.Unknown:
+		return results, nil
+	default:
+		return Results{}, fmt.Errorf("read results: unknown verdict %q (want valid, invalid or unknown)", results.Verdict)
+	}
+}
+
+// opNames are the operations of clients, in the order in which reports list
+// them.
+func opNames() []string {
+	return []string{
+		string(history.Acquire), string(history.Extend), string(history.Release), string(history.Access),
+	}
+}

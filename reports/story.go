@@ -1,0 +1,302 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A Story is what happened in plain words, generated from the events alone.
+type Story struct {
+	// Headline says it in one line, without a full stop.
+	Headline string `json:"headline"`
+	// Moments are what led to it, in order of time.
+	Moments []Moment `json:"moments,omitempty"`
+	// Outcome are the sentences that follow from the moments.
+	Outcome []string `json:"outcome,omitempty"`
+	// Cures are what would have prevented it.
+	Cures []string `json:"cures,omitempty"`
+}
+
+// A Moment is one thing that happened, as a clause that follows its time.
+type Moment struct {
+	At   time.Duration `json:"at"`
+	Kind string        `json:"kind"`
+	Text string        `json:"text"`
+}
+
+// The kinds of moment.
+const (
+	MomentFault     = "fault"     // a fault began or ended
+	MomentServer    = "server"    // a server changed its role, or was looked at
+	MomentGrant     = "grant"     // a client was granted the lock
+	MomentLock      = "lock"      // a lock was extended, released or lost
+	MomentAccess    = "access"    // the protected resource was used
+	MomentViolation = "violation" // the instant at which the promise was broken
+)
+
+// String is the whole story as one paragraph.
+func (s Story) String() string {
+	var parts []string
+	for _, m := range s.Moments {
+		parts = append(parts, "At "+instant(m.At)+" "+stop(m.Text))
+	}
+	parts = append(parts, s.Outcome...)
+	if cure := s.cure(); cure != "" {
+		parts = append(parts, cure)
+	}
+	if len(parts) == 0 {
+		return stop(s.Headline)
+	}
+	return strings.Join(parts, " ")
+}
+
+// cure is the sentence that says what would have helped.
+func (s Story) cure() string {
+	if len(s.Cures) == 0 {
+		return ""
+	}
+	cures := make([]string, len(s.Cures))
+	for i, c := range s.Cures {
+		cures[i] = strings.TrimRight(c, ". ")
+	}
+	return "What would have prevented it: " + strings.Join(cures, "; or ") + "."
+}
+
+// story tells the first violation, or why there is none.
+func (d *digest) story() Story {
+	if v := d.violation(); v != nil {
+		return d.violationStory(v)
+	}
+	switch d.Report.Verdict {
+	case checker.Valid:
+		return d.validStory()
+	case checker.Invalid:
+		return d.unprovenStory()
+	default:
+		return d.unknownStory()
+	}
+}
+
+func (d *digest) violationStory(v *checker.Violation) Story {
+	var s Story
+	switch v.Kind {
+	case checker.DoubleGrant:
+		s = d.doubleGrant(v)
+	case checker.UseAfterLease:
+		s = d.useAfterLease(v)
+	case checker.LostUpdate:
+		s = d.lostUpdate(v)
+	case checker.ForeignRelease:
+		s = d.foreignRelease(v)
+	case checker.PrematureLoss:
+		s = d.prematureLoss(v)
+	default:
+		s = d.otherViolation(v)
+	}
+	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
+	if more := d.moreViolations(v); more != "" {
+		s.Outcome = append(s.Outcome, more)
+	}
+	if len(d.Run.Cures) > 0 {
+		s.Cures = d.Run.Cures
+	}
+	return s
+}
+
+// moreViolations says how many there are beside the one that is told.
+func (d *digest) moreViolations(told *checker.Violation) string {
+	alike, kinds, others := 0, []string{}, 0
+	var seen [][]int64
+	for _, r := range d.Report.Results {
+		if r.Verdict != checker.Invalid {
+			continue
+		}
+		n := max(r.Total, len(r.Violations))
+		for i := range r.Violations {
+			// Another engine's finding in the same events is the same finding.
+			events := r.Violations[i].Events
+			if slices.Equal(events, told.Events) || r.Violations[i].Kind == checker.NotLinearizable &&
+				slices.ContainsFunc(seen, func(s []int64) bool { return slices.Equal(s, events) }) {
+				n--
+			}
+			seen = append(seen, events)
+		}
+		switch {
+		case n <= 0:
+		case len(r.Violations) > 0 && r.Violations[0].Kind == told.Kind:
+			alike += n
+		default:
+			others += n
+			kinds = append(kinds, r.Name)
+		}
+	}
+	var parts []string
+	if alike > 0 {
+		parts = append(parts, "And "+thousands(int64(alike))+" more like it.")
+	}
+	if others > 0 {
+		parts = append(parts, fmt.Sprintf("Also violated: %s (%s).", list(kinds), count(others, "violation")))
+	}
+	return strings.Join(parts, " ")
+}
+
+// grant is the moment at which a hold began.
+func (d *digest) grant(h *history.Hold, violates bool) Moment {
+	m := Moment{At: h.Start, Kind: MomentGrant}
+	if violates {
+		m.Kind = MomentViolation
+	}
+	m.Text = d.who(h) + " was granted " + h.Lock
+	if h.Mode != history.Exclusive && h.Mode != "" {
+		m.Text += " (" + string(h.Mode) + ")"
+	}
+	if node := h.Acquire.Complete.Node; node != "" {
+		m.Text += " by " + node
+	}
+	if h.Token != 0 {
+		m.Text += fmt.Sprintf(" with token %d", h.Token)
+	}
+	m.Text += " and " + d.entitled(h)
+	return m
+}
+
+// entitled says until when a holder may believe.
+func (d *digest) entitled(h *history.Hold) string {
+	until := believes(h)
+	switch {
+	case until == history.Never:
+		return "was entitled to hold it until told otherwise, which the record does not show"
+	case until < h.End:
+		return "was entitled to hold it until " + instant(until)
+	case h.Ended == history.EndReleased:
+		return "held it until it gave it back at " + instant(until)
+	case h.Ended == history.EndLost:
+		return "believed so until it was told at " + instant(until) + " that it is lost"
+	default:
+		return "was entitled to hold it until " + instant(until)
+	}
+}
+
+// believes is until when a holder was entitled to believe: no later than its
+// hold is certain.
+func believes(h *history.Hold) time.Duration {
+	if n := len(h.Belief); n > 0 {
+		return min(h.End, h.Belief[n-1].Until)
+	}
+	return h.End
+}
+
+// who names the client of a hold.
+func (d *digest) who(h *history.Hold) string { return "client " + client(h.Owner) }
+
+// whoOf names the client of an event: by its owner, else by the last owner
+// that its process used.
+func (d *digest) whoOf(e history.Event) string {
+	if e.Owner != "" {
+		return "client " + client(e.Owner)
+	}
+	for i := range d.holds {
+		if h := &d.holds[i]; h.Process == e.Process {
+			return "client " + client(h.Owner)
+		}
+	}
+	return fmt.Sprintf("process %d", e.Process)
+}
+
+// maxBackground bounds the moments of the background, so that a run with many
+// faults at once still reads in a minute.
+const maxBackground = 6
+
+// background are the faults and the servers' changes that were in effect at
+// some time of a window, and began before its end.
+func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []Moment {
+	begin := from
+	var moments []Moment
+	for i := range d.faults {
+		f := &d.faults[i]
+		if !f.during(from, to) || f.Start > to {
+			continue
+		}
+		begin = min(begin, f.Start)
+		if f.InEffect > to {
+			moments = append(moments, Moment{
+				At: f.Start, Kind: MomentFault,
+				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), instant(f.InEffect)),
+			})
+			continue
+		}
+		text := f.happened(d.Run.Topology)
+		if len(holders) > 0 && d.isolated(f, holders[0]) {
+			text += ", so that nothing " + holders[0].Acquire.Complete.Node + " granted from then on could reach another server"
+		}
+		moments = append(moments, Moment{At: f.InEffect, Kind: MomentFault, Text: text})
+		if f.Healed && f.End <= to {
+			moments = append(moments, Moment{At: f.End, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
+		}
+	}
+	moments = append(moments, d.serverMoments(begin, to, holders)...)
+	slices.SortStableFunc(moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
+	if extra := len(moments) - maxBackground; extra > 0 {
+		moments = moments[extra:]
+		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", count(extra, "event"))
+	}
+	return moments
+}
+
+// isolated reports whether a fault kept a grant from every other server: it was
+// in effect before the grant was asked for, and on all replication links of
+// the server that granted. The links are those at the start of the run.
+func (d *digest) isolated(f *Fault, h *history.Hold) bool {
+	return f.severs(h.Acquire.Complete.Node, d.Run.Topology) && f.InEffect <= h.Acquire.Invoke.Time && f.End >= h.Start
+}
+
+// serverMoments are the promotions and demotions of a window, and what was
+// seen of the lock's key in it.
+func (d *digest) serverMoments(from, to time.Duration, holders []*history.Hold) []Moment {
+	var moments []Moment
+	for _, c := range d.roles {
+		if c.at == 0 || c.at < from || c.at > to {
+			continue
+		}
+		text := c.node + " became a " + c.role
+		if c.role == "master" {
+			text = c.node + " was promoted to master"
+			if forgotten(c, holders) {
+				text += " and knew nothing of that grant"
+			}
+		}
+		moments = append(moments, Moment{At: c.at, Kind: MomentServer, Text: text})
+	}
+	for _, e := range d.History.Events {
+		if e.Op != history.Observe || e.What != history.ObserveKey || e.Time < from || e.Time > to || len(holders) == 0 {
+			continue
+		}
+		lock, owner, held := strings.Cut(e.Value, " ")
+		if lock != holders[0].Lock {
+			continue
+		}
+		text := e.Node + " was seen without the key of " + lock
+		if held {
+			text = e.Node + " was seen with " + client(owner) + " as the holder of " + lock
+		}
+		moments = append(moments, Moment{At: e.Time, Kind: MomentServer, Text: text})
+	}
+	return moments
+}
+
+// forgotten reports whether a promoted server granted the lock again although
+// another server had granted it before the promotion.
+func forgotten(c roleChange, holders []*history.Hold) bool {
+	if len(holders) < 2 {
+		return false
+	}
+	first, second := holders[0].Acquire.Complete, holders[1].Acquire.Complete
+	return first.Node != "" && first.Node != c.node && second.Node == c.node &&
+		holders[0].Start <= c.at && c.at <= holders[1].Start
+}

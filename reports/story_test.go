@@ -1,0 +1,144 @@
+package reports_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+func TestStoryTellsTheGravestFirst(t *testing.T) {
+	in := failover()
+	in.Report.Results[1], in.Report.Results[3] = in.Report.Results[3], in.Report.Results[1]
+	s := reports.Summarize(in).Story
+	require.Equal(t, reports.Summarize(failover()).Story.Headline, s.Headline)
+}
+
+func TestStoryCountsTheRest(t *testing.T) {
+	in := failover()
+	in.Report.Results[1].Total = 8
+	require.Contains(t, reports.Summarize(in).Story.String(), "And 7 more like it. Also violated: protected-resource (1 violation).")
+}
+
+func TestStoryOverlap(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		until       time.Duration
+		lease       float64
+		headline    string
+		wantOutcome string
+	}{
+		{
+			"within the record", ms(800), 790, "Two clients held the lock k at the same time for 300 ms",
+			"From 0.500 s to 0.800 s, for 300 ms, both were entitled to believe that they hold it.",
+		},
+		{
+			"beyond the record", ms(5000), 4990, "Two clients held the lock k at the same time (500 ms of it observed)",
+			"From 0.500 s on both were entitled to believe that they hold it, for 4,500 ms; the record covers 500 ms of that.",
+		},
+		{
+			"without an end", history.Never, 0, "Two clients held the lock k at the same time (500 ms of it observed)",
+			"From 0.500 s on both were entitled to believe that they hold it, and nothing in the record ends that: 500 ms until the end of the record.",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &script{}
+			s.acquire(1, "k", "a#1", "", 10, 11, tt.lease)
+			s.acquire(2, "k", "b#1", "", 490, 500, tt.lease*2)
+			s.observe(1000, "redis-1", history.ObserveEpoch, "1")
+			h := s.history()
+			in := reports.Input{History: h, Report: report(broken("mutual-exclusion", "", "", checker.Violation{
+				Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: tt.until,
+				Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Acquire, history.OK, "b#1")},
+			}))}
+			story := reports.Summarize(in).Story
+			require.Equal(t, tt.headline, story.Headline)
+			require.Contains(t, story.Outcome, tt.wantOutcome)
+		})
+	}
+}
+
+// Of a link that was cut after the grant nothing follows for the grant.
+func TestStoryClaimsNoMoreThanItKnows(t *testing.T) {
+	in := failover()
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Inject && e.Fault == "cut" {
+			e.Target = "redis-2>redis-1" // redis-3 still replicates
+		}
+	}
+	text := reports.Summarize(in).Story.String()
+	require.Contains(t, text, "the link redis-2>redis-1 was cut")
+	require.NotContains(t, text, "so that nothing")
+}
+
+func TestFaults(t *testing.T) {
+	s := &script{}
+	s.fault(history.Inject, "cut", "a>b", 10, 12, history.OK, "1 link refuses", "")
+	s.fault(history.Inject, "latency", "a>b", 20, 21, history.OK, "", "")
+	s.fault(history.Heal, "cut", "a>b", 30, 33, history.OK, "", "")
+	s.fault(history.Inject, "cut", "a>b", 40, 41, history.Fail, "", "still connected")
+	s.fault(history.Inject, "reset", "a>b", 50, 51, history.OK, "2 connections", "")
+	s.fault(history.Heal, "latency", "a>b", 60, 61, history.Fail, "", "no such link")
+	s.fault(history.Inject, "kill", "redis-1", 70, 71, history.OK, "", "")
+	s.observe(100, "redis-1", history.ObserveEpoch, "1")
+	s.at(90, history.Event{Process: history.Nobody, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-2"})
+	require.Equal(t, []reports.Fault{
+		{Name: "cut", Target: "a>b", Start: ms(10), InEffect: ms(12), End: ms(33), Healed: true, OK: true, Effect: "1 link refuses"},
+		{Name: "latency", Target: "a>b", Start: ms(20), InEffect: ms(21), End: ms(100), OK: true, HealError: "no such link"},
+		{Name: "cut", Target: "a>b", Start: ms(40), End: ms(41), Error: "still connected"},
+		{Name: "reset", Target: "a>b", Start: ms(50), InEffect: ms(51), End: ms(51), OK: true, Effect: "2 connections"},
+		{Name: "kill", Target: "redis-1", Start: ms(70), InEffect: ms(71), End: ms(100), OK: true},
+		{Name: "pause", Target: "redis-2", Start: ms(90), End: ms(100), Error: "never answered"},
+	}, reports.Summarize(reports.Input{History: s.history()}).Faults)
+}
+
+func TestLatency(t *testing.T) {
+	s := &script{}
+	for i := range 1000 {
+		from := float64(i) * 2000
+		s.acquire(1, "k", fmt.Sprintf("a#%d", i), "", from, from+float64(i+1), 10)
+	}
+	got := reports.Summarize(reports.Input{History: s.history()})
+	require.Equal(t, reports.Latency{
+		Count: 1000, Mean: ms(500.5), Min: ms(1), P50: ms(500), P95: ms(950), P99: ms(990), P999: ms(999), Max: ms(1000),
+	}, got.Latency["acquire"])
+	require.Equal(t, reports.Outcomes{OK: 1000}, got.Operations["acquire"])
+}
+
+// Whatever a checker hands over, a report comes out.
+func TestAnyViolation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	kinds := []string{
+		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease,
+		checker.PrematureLoss, checker.NotLinearizable, "stuck", "",
+	}
+	bases := []reports.Input{failover(), oversleeper(), forgotten(), undecided()}
+	for i := range 120 {
+		in := bases[i%len(bases)]
+		v := checker.Violation{Kind: kinds[i%len(kinds)], Explanation: "why"}
+		if rng.IntN(4) > 0 {
+			v.Lock = "orders"
+		}
+		for range rng.IntN(4) {
+			v.Events = append(v.Events, rng.Int64N(int64(len(in.History.Events))+4)-2)
+		}
+		v.From = time.Duration(rng.Int64N(int64(3 * time.Second)))
+		v.Until = v.From + time.Duration(rng.Int64N(int64(3*time.Second)))
+		if rng.IntN(5) == 0 {
+			v.Until = history.Never
+		}
+		in.Report = report(broken("p", "", "", v))
+		require.NotEmpty(t, reports.Summarize(in).Story.Headline)
+		require.NoError(t, reports.WriteTimeline(io.Discard, in))
+		if i%10 == 0 {
+			require.NoError(t, reports.WriteHTML(io.Discard, in))
+		}
+	}
+}

@@ -1,0 +1,560 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// doubleGrant tells of two owners that hold at the same time.
+func (d *digest) doubleGrant(v *checker.Violation) Story {
+	holds := d.holdsOf(v)
+	if len(holds) < 2 {
+		return d.otherViolation(v)
+	}
+	first, second := holds[0], holds[1]
+	until := min(v.Until, first.End, second.End)
+	s := Story{Headline: fmt.Sprintf("Two clients held the lock %s at the same time%s", v.Lock, d.forHowLong(v.From, until))}
+	if client(first.Owner) == client(second.Owner) {
+		s.Headline = fmt.Sprintf("Client %s was granted the lock %s twice at the same time%s", client(first.Owner), v.Lock, d.forHowLong(v.From, until))
+	}
+	s.Moments = append(s.Moments, d.grant(first, false))
+	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
+	causes := d.causes(v.Lock, first.Acquire.Invoke.Time, second.Start)
+	s.Moments = append(s.Moments, causes...)
+	if len(causes) > 0 && slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
+		s.Cures = []string{ownerCure}
+	}
+	s.Moments = append(s.Moments, d.grant(second, true))
+	s.Outcome = append(s.Outcome, d.overlapWords(v.From, until))
+	s.Outcome = append(s.Outcome, d.damage(first, second, v.From, until)...)
+	return s
+}
+
+// ownerCure is what a release needs so that it can end nobody else's hold.
+const ownerCure = "compare the owner and delete in one step on the server"
+
+// maxCauses bounds the wrong answers that a story lists.
+const maxCauses = 2
+
+// causes are the wrong answers of the service that made a second grant
+// possible: it let somebody end a hold of somebody else, or forgot one.
+func (d *digest) causes(lock string, from, to time.Duration) []Moment {
+	var moments []Moment
+	for _, r := range d.Report.Results {
+		for i := range r.Violations {
+			v := &r.Violations[i]
+			if v.Lock != lock || v.Until < from || v.From > to || len(v.Events) == 0 || len(moments) == maxCauses {
+				continue
+			}
+			op, ok := d.answered(v)
+			if !ok {
+				continue
+			}
+			m := Moment{At: op.Complete.Time, Kind: MomentLock}
+			switch v.Kind {
+			case checker.ForeignRelease:
+				m.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
+				if own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
+					m.Text += ": its time had ended at " + instant(believes(own))
+				}
+			case checker.PrematureLoss:
+				m.Text = fmt.Sprintf("client %s was told that it does not hold %s, although its time was not over", client(op.Invoke.Owner), lock)
+			default:
+				continue
+			}
+			moments = append(moments, m)
+		}
+	}
+	return moments
+}
+
+// answered is the release or extension that a violation is about.
+func (d *digest) answered(v *checker.Violation) (history.Operation, bool) {
+	if op, ok := d.lastOf(v, history.Release); ok {
+		return op, true
+	}
+	return d.lastOf(v, history.Extend)
+}
+
+// forHowLong is " for 350 ms", or what of it the record covers.
+func (d *digest) forHowLong(from, until time.Duration) string {
+	if until > d.end {
+		if d.end <= from {
+			return ""
+		}
+		return fmt.Sprintf(" (%s of it observed)", span(d.end-from))
+	}
+	if until <= from {
+		return ""
+	}
+	return " for " + span(until-from)
+}
+
+// overlapWords keeps apart what the two were entitled to believe and what was
+// observed of it.
+func (d *digest) overlapWords(from, until time.Duration) string {
+	observed := span(max(0, d.end-from))
+	switch {
+	case until == history.Never:
+		return fmt.Sprintf("From %s on both were entitled to believe that they hold it, and nothing in the record ends that: %s until the end of the record.", instant(from), observed)
+	case until > d.end && d.end <= from:
+		return fmt.Sprintf("From %s on, where the record ends, both were entitled to believe that they hold it, for %s.", instant(from), span(until-from))
+	case until > d.end:
+		return fmt.Sprintf("From %s on both were entitled to believe that they hold it, for %s; the record covers %s of that.", instant(from), span(until-from), observed)
+	case until <= from:
+		return "The second grant leaves no instant at which it can have been rightful."
+	default:
+		return fmt.Sprintf("From %s to %s, for %s, both were entitled to believe that they hold it.", instant(from), instant(until), span(until-from))
+	}
+}
+
+// damage says what the two did to the protected resource inside the overlap.
+func (d *digest) damage(first, second *history.Hold, from, until time.Duration) []string {
+	var done []history.Operation
+	accessed := false
+	for _, op := range d.ops {
+		if op.Invoke.Op != history.Access {
+			continue
+		}
+		accessed = true
+		owner := op.Invoke.Owner
+		mine := owner == first.Owner || owner == second.Owner ||
+			owner == "" && (op.Invoke.Process == first.Process || op.Invoke.Process == second.Process)
+		if mine && op.Complete.Time >= from && op.Invoke.Time <= until {
+			done = append(done, op)
+		}
+	}
+	if !accessed {
+		return nil
+	}
+	if len(done) == 0 {
+		return []string{"Neither of them used the protected resource in that time."}
+	}
+	if lost := d.lostWithin(done); lost != "" {
+		return []string{"In that time " + lost}
+	}
+	clauses := make([]string, 0, len(done))
+	for i := range done {
+		if i == 3 {
+			clauses = append(clauses, count(len(done)-i, "access")+" more")
+			break
+		}
+		clauses = append(clauses, d.accessClause(&done[i])+" at "+instant(done[i].Complete.Time))
+	}
+	return []string{"In that time " + list(clauses) + "."}
+}
+
+// accessClause says what an access did: "client a wrote 42 to ledger after
+// reading 41".
+func (d *digest) accessClause(op *history.Operation) string {
+	e := op.Complete
+	resource := e.Resource
+	if resource == "" {
+		resource = op.Invoke.Resource
+	}
+	if resource == "" {
+		resource = "the resource"
+	}
+	who := d.whoOf(op.Invoke)
+	read, written, rmw := strings.Cut(e.Value, ">")
+	switch {
+	case op.Failed():
+		s := who + " was refused by " + resource
+		if e.Error != "" {
+			s += " (" + e.Error + ")"
+		}
+		return s
+	case op.Unknown():
+		return who + " may have used " + resource
+	case rmw:
+		return fmt.Sprintf("%s read %s from %s and wrote %s", who, read, resource, written)
+	case e.Value != "":
+		return fmt.Sprintf("%s wrote %s to %s", who, e.Value, resource)
+	default:
+		return who + " used " + resource
+	}
+}
+
+// lostWithin says which update was lost among accesses that read the same.
+func (d *digest) lostWithin(ops []history.Operation) string {
+	for i := range ops {
+		a, _, rmw := strings.Cut(ops[i].Complete.Value, ">")
+		if !rmw || !ops[i].OK() {
+			continue
+		}
+		for j := i + 1; j < len(ops); j++ {
+			b, _, rmw := strings.Cut(ops[j].Complete.Value, ">")
+			if rmw && ops[j].OK() && a == b && ops[i].Complete.Resource == ops[j].Complete.Resource {
+				return fmt.Sprintf("%s (at %s) and %s (at %s) both read %s from %s and changed it: one of the two updates is lost.",
+					d.whoOf(ops[i].Invoke), instant(ops[i].Complete.Time), d.whoOf(ops[j].Invoke), instant(ops[j].Complete.Time),
+					a, resourceOf(&ops[i]))
+			}
+		}
+	}
+	return ""
+}
+
+// useAfterLease tells of a holder that did not notice that its time was over.
+func (d *digest) useAfterLease(v *checker.Violation) Story {
+	op, ok := d.lastOf(v, history.Access)
+	if !ok {
+		return d.otherViolation(v)
+	}
+	hold := d.holdFor(v, op.Invoke)
+	if hold == nil || believes(hold) >= op.Complete.Time {
+		return d.otherViolation(v)
+	}
+	ended := believes(hold)
+	late := op.Complete.Time - ended
+	if op.Invoke.Time >= ended {
+		late = op.Invoke.Time - ended
+	}
+	resource := op.Complete.Resource
+	if resource == "" {
+		resource = "what " + hold.Lock + " protects"
+	}
+	s := Story{
+		Headline: fmt.Sprintf("%s used %s %s after its time on %s was over", capitalClient(hold.Owner), resource, span(late), hold.Lock),
+		Cures:    []string{"a fencing token that the resource itself checks"},
+	}
+	s.Moments = append(s.Moments, d.grant(hold, false))
+	if n := len(hold.Extensions); n > 0 {
+		last := &hold.Extensions[n-1]
+		s.Moments = append(s.Moments, Moment{
+			At: last.Complete.Time, Kind: MomentLock,
+			Text: fmt.Sprintf("its last extension ended %s (%s in all)", last.Complete.Type, count(n, "extension")),
+		})
+	}
+	s.Moments = append(s.Moments, d.background(hold.Acquire.Invoke.Time, op.Complete.Time, hold)...)
+	s.Moments = append(s.Moments, Moment{At: ended, Kind: MomentLock, Text: d.endWords(hold)})
+	others := d.grantsBetween(hold.Lock, hold.Owner, ended, op.Complete.Time)
+	s.Moments = append(s.Moments, others...)
+	if op.Invoke.Time >= ended {
+		s.Moments = append(s.Moments,
+			Moment{
+				At: op.Invoke.Time, Kind: MomentViolation,
+				Text: fmt.Sprintf("%s began to use %s, %s after its time was over", d.who(hold), resource, span(late)),
+			},
+			Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(&op)})
+	} else {
+		s.Moments = append(s.Moments, Moment{
+			At: op.Complete.Time, Kind: MomentViolation,
+			Text: fmt.Sprintf("%s, %s after its time was over", d.accessClause(&op), span(late)),
+		})
+	}
+	s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
+	if len(others) > 0 {
+		s.Outcome = append(s.Outcome, "By then somebody else had been granted the lock.")
+	}
+	return s
+}
+
+// endWords says why a hold ended.
+func (d *digest) endWords(h *history.Hold) string {
+	if believes(h) < h.End {
+		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
+	}
+	switch h.Ended {
+	case history.EndReleased:
+		return d.who(h) + " gave " + h.Lock + " back"
+	case history.EndLost:
+		return d.who(h) + " was told that " + h.Lock + " is lost"
+	case history.EndUnknown:
+		return "an operation with an unknown outcome may have ended the hold of " + d.who(h)
+	default:
+		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
+	}
+}
+
+// maxOthers bounds the grants to others that a story lists.
+const maxOthers = 3
+
+// grantsBetween are the grants to others in a window.
+func (d *digest) grantsBetween(lock, owner string, from, to time.Duration) []Moment {
+	var moments []Moment
+	more := 0
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Lock != lock || h.Owner == owner || h.Start < from || h.Start > to {
+			continue
+		}
+		if len(moments) == maxOthers {
+			more++
+			continue
+		}
+		moments = append(moments, d.grant(h, false))
+	}
+	if more > 0 {
+		moments[len(moments)-1].Text += fmt.Sprintf(" (and %s more until %s)", count(more, "grant"), instant(to))
+	}
+	return moments
+}
+
+// lostUpdate tells of two accesses of which one did not last.
+func (d *digest) lostUpdate(v *checker.Violation) Story {
+	accesses := d.operationsOf(v, history.Access)
+	if len(accesses) < 2 {
+		return d.otherViolation(v)
+	}
+	slices.SortStableFunc(accesses, func(a, b history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
+	resource := v.Resource
+	if resource == "" {
+		resource = accesses[0].Complete.Resource
+	}
+	s := Story{
+		Headline: "An update of " + resource + " was lost",
+		Cures:    []string{"a fencing token that the resource itself checks"},
+	}
+	told := map[*history.Hold]bool{}
+	var holders []*history.Hold
+	for i := range accesses {
+		op := &accesses[i]
+		if h := d.holdFor(v, op.Invoke); h != nil && !told[h] {
+			told[h] = true
+			holders = append(holders, h)
+			s.Moments = append(s.Moments, d.grant(h, false))
+			if end := believes(h); end < op.Complete.Time {
+				s.Moments = append(s.Moments, Moment{At: end, Kind: MomentLock, Text: d.endWords(h)})
+			}
+		}
+		m := Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(op) + fmt.Sprintf(" (begun at %s)", instant(op.Invoke.Time))}
+		if i == len(accesses)-1 {
+			m.Kind = MomentViolation
+		}
+		s.Moments = append(s.Moments, m)
+	}
+	from := accesses[0].Invoke.Time
+	for _, h := range holders {
+		from = min(from, h.Acquire.Invoke.Time)
+	}
+	s.Moments = append(s.Moments, d.background(from, accesses[len(accesses)-1].Complete.Time, holders...)...)
+	if read, _, rmw := strings.Cut(accesses[0].Complete.Value, ">"); rmw && d.lostWithin(accesses) != "" {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("Both started from %s: one of the two updates is lost.", read))
+	} else {
+		s.Outcome = append(s.Outcome, stop(v.Explanation))
+	}
+	return s
+}
+
+// foreignRelease tells of an answer that somebody got who did not hold.
+func (d *digest) foreignRelease(v *checker.Violation) Story {
+	op, ok := d.lastOf(v, history.Release)
+	verb, cure := "release", ownerCure
+	if !ok {
+		op, ok = d.lastOf(v, history.Extend)
+		verb, cure = "extension", "compare the owner and prolong in one step on the server"
+	}
+	if !ok {
+		return d.otherViolation(v)
+	}
+	owner := op.Invoke.Owner
+	s := Story{
+		Headline: fmt.Sprintf("A %s of %s was confirmed for client %s, who did not hold it", verb, v.Lock, client(owner)),
+		Cures:    []string{cure},
+	}
+	if verb == "extension" {
+		s.Headline = "An" + strings.TrimPrefix(s.Headline, "A")
+	}
+	from := op.Invoke.Time
+	var holders []*history.Hold
+	if own := d.holdBefore(v.Lock, owner, op.Invoke.Time); own != nil {
+		from = own.Acquire.Invoke.Time
+		holders = append(holders, own)
+		s.Moments = append(s.Moments, d.grant(own, false))
+		if end := believes(own); end < op.Invoke.Time {
+			s.Moments = append(s.Moments, Moment{At: end, Kind: MomentLock, Text: d.endWords(own)})
+		}
+	}
+	victim := d.holderAt(v.Lock, owner, op.Invoke.Time, op.Complete.Time)
+	if victim != nil {
+		s.Moments = append(s.Moments, d.grant(victim, false))
+	}
+	s.Moments = append(s.Moments, d.background(from, op.Complete.Time, holders...)...)
+	text := fmt.Sprintf("the %s of %s by client %s was confirmed", verb, v.Lock, client(owner))
+	if op.Complete.Node != "" {
+		text += " by " + op.Complete.Node
+	}
+	s.Moments = append(s.Moments, Moment{At: op.Complete.Time, Kind: MomentViolation, Text: text})
+	if victim == nil {
+		s.Outcome = append(s.Outcome, "Client "+client(owner)+" cannot have held it at any instant of that call.")
+		return s
+	}
+	did := "ended"
+	if verb == "extension" {
+		did = "prolonged"
+	}
+	s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call; what it %s was the hold of %s.", client(owner), did, d.who(victim)))
+	next := d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, victim.End)
+	if len(next) > 0 {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s still believed, at %s %s.", d.who(victim), instant(next[0].At), next[0].Text))
+	}
+	return s
+}
+
+// prematureLoss tells of a service that forgot a grant.
+func (d *digest) prematureLoss(v *checker.Violation) Story {
+	if len(v.Events) == 0 {
+		return d.otherViolation(v)
+	}
+	last, ok := d.event(slices.Max(v.Events))
+	if !ok {
+		return d.otherViolation(v)
+	}
+	hold := d.holdFor(v, last)
+	if hold == nil {
+		return d.otherViolation(v)
+	}
+	due := hold.Acquire.Expires()
+	for i := range hold.Extensions {
+		if e := &hold.Extensions[i]; e.OK() && e.Complete.Time <= last.Time {
+			due = e.Expires()
+		}
+	}
+	s := Story{Headline: fmt.Sprintf("%s lost %s before its lease could run out", capitalClient(hold.Owner), hold.Lock)}
+	if due > last.Time {
+		s.Headline = fmt.Sprintf("%s lost %s %s before its lease could run out", capitalClient(hold.Owner), hold.Lock, span(due-last.Time))
+	}
+	// The hold's own end is the loss itself: say what had been promised.
+	grant := d.grant(hold, false)
+	grant.Text = strings.TrimSuffix(grant.Text, d.entitled(hold)) + "was entitled to hold it until "
+	if due > 0 {
+		grant.Text += instant(due)
+	} else {
+		grant.Text += "it gives it back, as a watchdog keeps it alive"
+	}
+	s.Moments = append(s.Moments, grant)
+	s.Moments = append(s.Moments, d.background(hold.Acquire.Invoke.Time, last.Time, hold)...)
+	s.Moments = append(s.Moments, d.grantsBetween(hold.Lock, hold.Owner, hold.Start, last.Time)...)
+	text := fmt.Sprintf("%s was told that it does not hold %s", d.whoOf(last), hold.Lock)
+	if last.Op != history.Lost {
+		text += ", in answer to its " + string(last.Op)
+	}
+	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
+	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
+	return s
+}
+
+// otherViolation tells any kind, from the evidence and the explanation.
+func (d *digest) otherViolation(v *checker.Violation) Story {
+	what := v.Lock
+	if what == "" {
+		what = v.Resource
+	}
+	s := Story{Headline: strings.TrimSpace(kindWords(v.Kind) + " " + onWhat(what))}
+	for i, index := range v.Events {
+		e, ok := d.event(index)
+		if !ok {
+			continue
+		}
+		m := Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)}
+		if i == len(v.Events)-1 {
+			m.Kind = MomentViolation
+		}
+		s.Moments = append(s.Moments, m)
+	}
+	s.Moments = append(s.Moments, d.background(v.From, max(v.From, min(v.Until, d.end)))...)
+	s.Outcome = append(s.Outcome, stop(v.Explanation))
+	return s
+}
+
+func onWhat(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "on " + name
+}
+
+// kindWords is a kind of violation as the start of a headline.
+func kindWords(kind string) string {
+	words := strings.ReplaceAll(kind, "-", " ")
+	if words == "" {
+		return "Violation"
+	}
+	return strings.ToUpper(words[:1]) + words[1:]
+}
+
+func capitalClient(owner string) string { return "Client " + client(owner) }
+
+// eventClause says any event in words.
+func (d *digest) eventClause(e history.Event) string {
+	who := d.whoOf(e)
+	if e.Op == history.Access {
+		if op, ok := d.operation(e.Index); ok && e.Type != history.Invoke {
+			return d.accessClause(&op)
+		}
+		return who + " began to use " + e.Resource
+	}
+	var s string
+	switch e.Type {
+	case history.Invoke:
+		s = fmt.Sprintf("%s began to %s %s", who, e.Op, e.Lock)
+	case history.OK:
+		s = fmt.Sprintf("%s: %s of %s confirmed", who, e.Op, e.Lock)
+	case history.Fail:
+		s = fmt.Sprintf("%s: %s of %s refused", who, e.Op, e.Lock)
+	default:
+		s = fmt.Sprintf("%s: %s of %s without a known outcome", who, e.Op, e.Lock)
+	}
+	if e.Node != "" {
+		s += " by " + e.Node
+	}
+	if e.Token != 0 {
+		s += fmt.Sprintf(", token %d", e.Token)
+	}
+	return s
+}
+
+// operationsOf are the operations of a kind that the evidence names, in order.
+func (d *digest) operationsOf(v *checker.Violation, kind history.Op) []history.Operation {
+	var found []history.Operation
+	for _, op := range d.ops {
+		if op.Invoke.Op == kind &&
+			(slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index)) {
+			found = append(found, op)
+		}
+	}
+	return found
+}
+
+func (d *digest) lastOf(v *checker.Violation, kind history.Op) (history.Operation, bool) {
+	ops := d.operationsOf(v, kind)
+	if len(ops) == 0 {
+		return history.Operation{}, false
+	}
+	return ops[len(ops)-1], true
+}
+
+// holdFor is the hold that an event acted under: that of its owner, else the
+// last of its process.
+func (d *digest) holdFor(v *checker.Violation, e history.Event) *history.Hold {
+	if e.Owner != "" {
+		if h := d.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
+			return h
+		}
+	}
+	var found *history.Hold
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Process == e.Process && h.Start <= e.Time && (v.Lock == "" || h.Lock == v.Lock) {
+			found = h
+		}
+	}
+	return found
+}
+
+// holderAt is somebody else's hold that touches a window.
+func (d *digest) holderAt(lock, not string, from, to time.Duration) *history.Hold {
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Lock == lock && h.Owner != not && h.Start <= to && h.End >= from {
+			return h
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// hatchPattern is for use after belief: a texture, so that no colour is needed.
+const hatchPattern = `<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
+	`<line class="t-hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>`
+
+// inline is a figure as part of a page that has the style sheets and the
+// hatch.
+func (f *figure) inline() string {
+	return fmt.Sprintf(`<svg class="figure" viewBox="0 0 %s %s" role="img" aria-label="%s" data-from="%d" data-to="%d" data-left="%s" data-right="%s">%s</svg>`,
+		num(chartWidth), num(f.height), escape(f.label), int64(f.win.from), int64(f.win.to),
+		num(chartLeft), num(chartWidth-chartRight), f.body)
+}
+
+// WriteTimeline writes the timeline as an SVG file that stands for itself:
+// the first violation from near if there is one, else the whole run.
+func WriteTimeline(w io.Writer, in Input) error { return newDigest(in).writeTimeline(w) }
+
+func (d *digest) writeTimeline(w io.Writer) error {
+	f := d.wholeFigure(window{})
+	if v := d.violation(); v != nil {
+		f = d.focusFigure(v)
+	}
+	return d.standAlone(w, f)
+}
+
+// WriteLatency writes the latency plot as an SVG file that stands for itself.
+func WriteLatency(w io.Writer, in Input) error { return newDigest(in).writeLatency(w) }
+
+func (d *digest) writeLatency(w io.Writer) error {
+	f, err := d.latencyFigure()
+	if err != nil {
+		return err
+	}
+	return d.standAlone(w, f)
+}
+
+// WriteThroughput writes the throughput plot as an SVG file that stands for
+// itself.
+func WriteThroughput(w io.Writer, in Input) error { return newDigest(in).writeThroughput(w) }
+
+func (d *digest) writeThroughput(w io.Writer) error {
+	f, err := d.throughputFigure()
+	if err != nil {
+		return err
+	}
+	return d.standAlone(w, f)
+}
+
+// standAlone writes a figure with its style sheets, below the verdict.
+func (d *digest) standAlone(w io.Writer, f figure) error {
+	const margin, head = 24.0, 62.0
+	width, height := chartWidth+2*margin, f.height+head+2*margin-8
+	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
+	if class == "" {
+		class = "t-title-open"
+	}
+	var s drawing
+	s.raw(svgHead(width, height), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
+	s.rect("t-paper", 0, 0, width, height, 0, "")
+	s.raw(`<g transform="translate(`, num(margin), ` `, num(margin), `)">`)
+	s.text("t-title "+class, 4, 18, sign(d.Report.Verdict)+" "+shorten(d.story().Headline, 92))
+	s.text("t-sub", 4, 40, shorten(strings.Join(d.about(), " · "), 140))
+	s.raw(`</g><g transform="translate(`, num(margin), ` `, num(margin+head-8), `)">`, f.body, `</g></svg>`, "\n")
+	if _, err := io.WriteString(w, s.String()); err != nil {
+		return fmt.Errorf("write %s: %w", f.label, err)
+	}
+	return nil
+}
+
+func svgHead(width, height float64) string {
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="figure" viewBox="0 0 %s %s" width="%s" height="%s" role="img">`,
+		num(width), num(height), num(width), num(height))
+}
+
+// about names what was run, in the order of interest.
+func (d *digest) about() []string {
+	var parts []string
+	for _, s := range []string{d.Run.Scenario, d.Run.Topology.Name, d.Run.Lock, d.Run.Workload} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return append(parts, fmt.Sprintf("seed %d", d.Run.Seed))
+}

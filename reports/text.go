@@ -1,0 +1,236 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// TextOptions say how the terminal summary is written. The zero value is
+// plain text, 100 columns wide.
+type TextOptions struct {
+	Color bool   // use ANSI colours
+	Width int    // columns; 0 is 100
+	Dir   string // the run directory to name; empty names none
+}
+
+// maxTextLines is what a terminal shows without scrolling.
+const maxTextLines = 25
+
+// WriteText writes the summary for a terminal: the verdict and its story
+// first, the command that repeats the run last, at most 25 lines in all.
+func WriteText(w io.Writer, r Results, o TextOptions) error {
+	if o.Width <= 0 {
+		o.Width = 100
+	}
+	t := textReport{Results: r, TextOptions: o}
+	head := t.head()
+	rest := append(t.properties(), t.figures()...)
+	rest = append(rest, t.faults()...)
+	rest = append(rest, t.again()...)
+	lines := append(head, t.story(maxTextLines-len(head)-len(rest))...)
+	lines = append(lines, rest...)
+	if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n"); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// A textReport makes the lines of the summary, part by part.
+type textReport struct {
+	Results
+	TextOptions
+}
+
+// labelWidth is the column in which the text begins.
+const labelWidth = 13
+
+func (t *textReport) head() []string {
+	verdict := strings.ToUpper(string(t.Verdict))
+	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + oneLine(t.Story.Headline)
+	names := []string{}
+	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
+		if s != "" {
+			names = append(names, oneLine(s))
+		}
+	}
+	about := strings.Join(append(names, fmt.Sprintf("seed %d", t.Seed)), " · ")
+	if t.Expect != "" {
+		if t.Expect == string(t.Verdict) {
+			about += " · as expected"
+		} else {
+			about += " · expected " + oneLine(t.Expect)
+		}
+	}
+	return []string{line, "  " + t.dim(about)}
+}
+
+// story fits the moments and the outcome into so many lines; what does not
+// fit is in the report.
+func (t *textReport) story(room int) []string {
+	var lines []string
+	for _, m := range t.Story.Moments {
+		label := instant(m.At)
+		text := m.Text
+		if m.Kind == MomentViolation {
+			label = sign(checker.Invalid) + " " + label
+		}
+		lines = append(lines, t.wrap(label, text)...)
+	}
+	for _, s := range t.Story.Outcome {
+		lines = append(lines, t.wrap("", s)...)
+	}
+	var cures []string
+	if len(t.Story.Cures) > 0 {
+		cures = t.wrap("cure", strings.Join(t.Story.Cures, "; or "))
+		cures = cures[:min(len(cures), 3)]
+	}
+	room = max(room-len(cures), 3)
+	if len(lines) > room {
+		lines = append(lines[:room-1], t.wrap("", "… and more: the report tells the whole story")[0])
+	}
+	return append(lines, cures...)
+}
+
+// properties names those that hold on one line, and the others one by one.
+func (t *textReport) properties() []string {
+	var held []string
+	var lines []string
+	for _, p := range t.Properties {
+		if p.Verdict == checker.Valid {
+			held = append(held, p.Name)
+			continue
+		}
+		label := sign(p.Verdict) + " " + string(p.Verdict)
+		lines = append(lines, t.paint(p.Verdict, pad(label))+t.clip(p.Name+": "+p.Summary))
+	}
+	if len(lines) > 5 {
+		lines = append(lines[:4], pad("")+fmt.Sprintf("and %d more properties do not hold", len(lines)-4))
+	}
+	if len(held) > 0 {
+		lines = append(lines, t.paint(checker.Valid, pad(sign(checker.Valid)+" held"))+t.clip(strings.Join(held, ", ")))
+	}
+	return lines
+}
+
+func (t *textReport) figures() []string {
+	var parts []string
+	for _, op := range opNames() {
+		if o, ok := t.Operations[op]; ok {
+			parts = append(parts, fmt.Sprintf("%s %d ok %d fail %d info", op, o.OK, o.Fail, o.Info))
+		}
+	}
+	lines := []string{pad("operations") + t.clip(strings.Join(parts, " · "))}
+	if len(parts) == 0 {
+		lines[0] = pad("operations") + "none recorded"
+	}
+	if l, ok := t.Latency["acquire"]; ok {
+		lines = append(lines, pad("acquire")+t.clip(fmt.Sprintf("avg %s  min %s  p50 %s  p95 %s  p99 %s  p99.9 %s  max %s",
+			span(l.Mean), span(l.Min), span(l.P50), span(l.P95), span(l.P99), span(l.P999), span(l.Max))))
+	}
+	return lines
+}
+
+func (t *textReport) faults() []string {
+	if len(t.Faults) == 0 {
+		return []string{pad("faults") + "none"}
+	}
+	var names []string
+	for i := range t.Faults {
+		f := &t.Faults[i]
+		name := oneLine(f.label())
+		if !f.OK {
+			name += " (no effect)"
+		}
+		names = append(names, name)
+	}
+	s := fmt.Sprintf("%d of %d took effect: %s", effective(t.Faults), len(t.Faults), strings.Join(names, ", "))
+	return []string{pad("faults") + t.clip(s)}
+}
+
+func (t *textReport) again() []string {
+	var lines []string
+	if t.Dir != "" {
+		lines = append(lines, pad("report")+strings.TrimSuffix(t.Dir, "/")+"/report.html")
+	}
+	line := pad("seed") + fmt.Sprint(t.Seed)
+	if t.Command != "" {
+		line = pad("again") + oneLine(t.Command)
+		if !strings.Contains(t.Command, "--seed") {
+			line += fmt.Sprintf("   (seed %d)", t.Seed)
+		}
+	}
+	return append(lines, line)
+}
+
+// wrap breaks a text into lines behind a label.
+func (t *textReport) wrap(label, text string) []string {
+	var lines []string
+	line := pad(label)
+	if label == "" {
+		line = pad("")
+	}
+	width := 0
+	for word := range strings.FieldsSeq(oneLine(text)) {
+		n := utf8.RuneCountInString(word)
+		if width > 0 && labelWidth+width+1+n > t.Width {
+			lines = append(lines, line)
+			line, width = pad(""), 0
+		}
+		if width > 0 {
+			line += " "
+			width++
+		}
+		line += word
+		width += n
+	}
+	return append(lines, line)
+}
+
+// clip shortens a line that would not fit.
+func (t *textReport) clip(text string) string {
+	r := []rune(oneLine(text))
+	if room := t.Width - labelWidth; len(r) > room && room > 1 {
+		return string(r[:room-1]) + "…"
+	}
+	return string(r)
+}
+
+func (t *textReport) paint(v checker.Verdict, s string) string {
+	if !t.Color {
+		return s
+	}
+	code := map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v]
+	if code == "" {
+		code = "33"
+	}
+	return "\x1b[1;" + code + "m" + s + "\x1b[0m"
+}
+
+func (t *textReport) dim(s string) string {
+	if !t.Color {
+		return s
+	}
+	return "\x1b[2m" + s + "\x1b[0m"
+}
+
+// pad makes a label as wide as the column of labels.
+func pad(label string) string {
+	const indent = "  "
+	n := labelWidth - len(indent) - utf8.RuneCountInString(label)
+	return indent + label + strings.Repeat(" ", max(1, n))
+}
+
+// oneLine replaces what would move a terminal's cursor: a name in a history is
+// data, whoever wrote it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,288 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A window is the part of the time axis that a timeline shows.
+type window struct{ from, to time.Duration }
+
+func (w window) length() time.Duration { return w.to - w.from }
+
+// meets reports whether something that lasted so long shows in the window.
+func (w window) meets(from, to time.Duration) bool { return from <= w.to && to >= w.from }
+
+// whole is the window of the entire record.
+func (d *digest) whole() window { return window{to: max(d.end, time.Millisecond)} }
+
+// focus is the window of what the story tells, with a margin.
+func (d *digest) focus(v *checker.Violation) window {
+	w := window{from: v.From, to: v.From}
+	for _, m := range d.violationStory(v).Moments {
+		if m.At <= d.end {
+			w.from, w.to = min(w.from, m.At), max(w.to, m.At)
+		}
+	}
+	lead := max(w.length(), 2*time.Millisecond)
+	w.to = max(w.to, min(v.Until, d.end, v.From+max(lead, 50*time.Millisecond)))
+	margin := w.length() / 14
+	w = window{from: max(0, w.from-margin), to: min(d.whole().to, w.to+margin)}
+	if w.length() > d.whole().length()*3/5 {
+		return d.whole() // what is left out would not be worth a second drawing
+	}
+	return w
+}
+
+// A lane is one client at one lock.
+type lane struct {
+	lock, client string
+	waits        []*history.Operation
+	holds        []*history.Hold
+	uses         []*history.Operation // accesses under the lock
+}
+
+// lanes are all clients at all locks, by lock, then by name.
+func (d *digest) lanes() []*lane {
+	if d.allLanes == nil {
+		d.allLanes = d.findLanes()
+	}
+	return d.allLanes
+}
+
+func (d *digest) findLanes() []*lane {
+	byKey := map[[2]string]*lane{}
+	var lanes []*lane
+	at := func(lock, owner string) *lane {
+		key := [2]string{lock, client(owner)}
+		l := byKey[key]
+		if l == nil {
+			l = &lane{lock: lock, client: key[1]}
+			byKey[key] = l
+			lanes = append(lanes, l)
+		}
+		return l
+	}
+	byProcess := map[int]*lane{}
+	for i := range d.ops {
+		op := &d.ops[i]
+		switch op.Invoke.Op {
+		case history.Acquire:
+			l := at(op.Invoke.Lock, op.Invoke.Owner)
+			l.waits = append(l.waits, op)
+			byProcess[op.Invoke.Process] = l
+		case history.Access:
+			l := byProcess[op.Invoke.Process]
+			if op.Invoke.Owner != "" && op.Invoke.Lock != "" {
+				l = at(op.Invoke.Lock, op.Invoke.Owner)
+			}
+			if l != nil {
+				l.uses = append(l.uses, op)
+			}
+		default:
+		}
+	}
+	for i := range d.holds {
+		l := at(d.holds[i].Lock, d.holds[i].Owner)
+		l.holds = append(l.holds, &d.holds[i])
+	}
+	slices.SortFunc(lanes, func(a, b *lane) int {
+		return cmp.Or(cmp.Compare(a.lock, b.lock), natural(a.client, b.client))
+	})
+	return lanes
+}
+
+// natural orders names by their text, and by their number where that is all
+// that differs: zone-a.3 before zone-a.12.
+func natural(a, b string) int {
+	split := func(s string) (string, int) {
+		stem := strings.TrimRight(s, "0123456789")
+		n, err := strconv.Atoi(s[len(stem):])
+		if err != nil {
+			return s, 0
+		}
+		return stem, n
+	}
+	as, an := split(a)
+	bs, bn := split(b)
+	return cmp.Or(cmp.Compare(as, bs), cmp.Compare(an, bn), cmp.Compare(a, b))
+}
+
+// shows reports whether anything of the lane lies in the window.
+func (l *lane) shows(w window) bool {
+	for _, h := range l.holds {
+		if w.meets(h.Start, h.End) {
+			return true
+		}
+	}
+	for _, op := range l.waits {
+		if w.meets(op.Invoke.Time, op.Complete.Time) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdAt is the last hold that began before an access, and under which it
+// can have been made.
+func (l *lane) holdAt(access history.Event) *history.Hold {
+	at := sort.Search(len(l.holds), func(i int) bool { return l.holds[i].Start > access.Time })
+	for at--; at >= 0; at-- {
+		if access.Owner == "" || access.Owner == l.holds[at].Owner {
+			return l.holds[at]
+		}
+	}
+	return nil
+}
+
+// How many lanes a timeline draws before it says how many it left out.
+const (
+	maxFocusLanes = 8
+	maxWholeLanes = 24
+)
+
+// focusLanes are the lanes of the violated lock, those of the evidence first.
+func (d *digest) focusLanes(v *checker.Violation, w window) (lanes []*lane, left int) {
+	var first, rest []*lane
+	evidence := map[string]int{}
+	for i, h := range d.evidence(v) {
+		if _, ok := evidence[client(h.Owner)]; !ok {
+			evidence[client(h.Owner)] = i
+		}
+	}
+	for _, l := range d.lanes() {
+		if v.Lock != "" && l.lock != v.Lock || !l.shows(w) {
+			continue
+		}
+		if _, ok := evidence[l.client]; ok {
+			first = append(first, l)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b *lane) int {
+		return cmp.Compare(evidence[a.client], evidence[b.client])
+	})
+	return capped(append(first, rest...), maxFocusLanes)
+}
+
+// evidence are the holds that a violation is about.
+func (d *digest) evidence(v *checker.Violation) []*history.Hold {
+	holds := d.holdsOf(v)
+	for _, index := range v.Events {
+		if e, ok := d.event(index); ok && e.Op != history.Acquire {
+			if h := d.holdFor(v, e); h != nil && !slices.Contains(holds, h) {
+				holds = append(holds, h)
+			}
+		}
+	}
+	return holds
+}
+
+func (d *digest) wholeLanes() (lanes []*lane, left int) { return capped(d.lanes(), maxWholeLanes) }
+
+func capped(lanes []*lane, most int) ([]*lane, int) {
+	if len(lanes) <= most {
+		return lanes, 0
+	}
+	return lanes[:most], len(lanes) - most
+}
+
+// A stretch is a server in one state for a while.
+type stretch struct {
+	from, to time.Duration
+	state    string // master, replica, down, paused, or empty
+	changed  bool   // it began with a change that was observed
+}
+
+// server is the life of one server over the whole record.
+func (d *digest) server(node string) []stretch {
+	var life []stretch
+	for _, c := range d.roles {
+		if c.node != node {
+			continue
+		}
+		if n := len(life); n > 0 {
+			life[n-1].to = c.at
+		}
+		life = append(life, stretch{from: c.at, to: d.end, state: c.role, changed: c.at > 0 && c.was != ""})
+	}
+	for i := range d.faults {
+		f := &d.faults[i]
+		if !f.OK || !stops(f.Name) || !f.hits(node) {
+			continue
+		}
+		state := "down"
+		if f.Name == "pause" {
+			state = "paused"
+		}
+		life = interrupt(life, stretch{from: f.InEffect, to: f.End, state: state})
+	}
+	return life
+}
+
+// interrupt lays a stretch over a life.
+func interrupt(life []stretch, over stretch) []stretch {
+	var out []stretch
+	for _, s := range life {
+		if s.to <= over.from || s.from >= over.to {
+			out = append(out, s)
+			continue
+		}
+		if s.from < over.from {
+			before := s
+			before.to = over.from
+			out = append(out, before)
+		}
+		if s.to > over.to {
+			after := s
+			after.from, after.changed = over.to, false
+			out = append(out, after)
+		}
+	}
+	out = append(out, over)
+	slices.SortStableFunc(out, func(a, b stretch) int { return cmp.Compare(a.from, b.from) })
+	return out
+}
+
+// servers are the nodes that get a lane: those with a role, and those of
+// which something was observed.
+func (d *digest) servers() []string {
+	var names []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, n := range d.Run.Topology.Nodes {
+		if n.Kind == "redis" || n.Role != "" {
+			add(n.Name)
+		}
+	}
+	for _, c := range d.roles {
+		add(c.node)
+	}
+	return names
+}
+
+// resources are the names of what was accessed, in order of appearance.
+func (d *digest) resources() []string {
+	var names []string
+	for i := range d.ops {
+		if op := &d.ops[i]; op.Invoke.Op == history.Access && !slices.Contains(names, resourceOf(op)) {
+			names = append(names, resourceOf(op))
+		}
+	}
+	return names
+}
+
+func resourceOf(op *history.Operation) string {
+	return cmp.Or(op.Complete.Resource, op.Invoke.Resource, op.Invoke.Lock)
+}

@@ -1,0 +1,132 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// accesses draws a lane for each protected resource.
+func (c *chart) accesses() {
+	var resources []string
+	for _, name := range c.resources() {
+		if c.violation == nil || c.violation.Lock == "" || c.uses(c.violation.Lock, name) {
+			resources = append(resources, name)
+		}
+	}
+	if len(resources) == 0 {
+		return
+	}
+	c.y += groupGap - laneGap
+	c.heading("protected resource")
+	const most = 4
+	for i, name := range resources {
+		if i == most {
+			c.out.text("t-note", chartLeft, c.y+10, "and "+count(len(resources)-most, "resource")+" more, left out here")
+			c.y += 18
+			break
+		}
+		c.laneLabel(name)
+		c.base(laneHeight)
+		c.accessLane(name)
+		c.y += laneHeight + laneGap
+	}
+}
+
+// uses reports whether a resource was accessed by who had asked for a lock.
+func (c *chart) uses(lock, resource string) bool {
+	for _, l := range c.lanes() {
+		if l.lock == lock && slices.ContainsFunc(l.uses, func(op *history.Operation) bool { return resourceOf(op) == resource }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *chart) accessLane(name string) {
+	var shown []*history.Operation
+	for i := range c.ops {
+		op := &c.ops[i]
+		if op.Invoke.Op == history.Access && resourceOf(op) == name && c.win.meets(op.Complete.Time, op.Complete.Time) {
+			shown = append(shown, op)
+		}
+	}
+	bad := c.badAccesses()
+	var ok, fail strings.Builder
+	lastOK, lastFail, room := -9.0, -9.0, chartLeft
+	for i, op := range shown {
+		x, mid := c.x(op.Complete.Time), c.y+laneHeight/2
+		title := ""
+		if len(shown) <= dense {
+			title = c.accessClause(op) + " at " + instant(op.Complete.Time)
+		}
+		switch {
+		case op.OK() && title == "":
+			if x-lastOK >= 1 {
+				fmt.Fprintf(&ok, "M%s %sv%s", num(x), num(c.y+5), num(laneHeight-10))
+				lastOK = x
+			}
+			c.used["access"] = true
+		case op.OK():
+			c.used["access"] = true
+			class, label := "t-access", shorten(c.accessLabel(op), 28)
+			textClass := "t-small"
+			if slices.Contains(bad, op.Complete.Index) {
+				class, textClass = class+" t-bad", "t-small t-bad-text"
+			}
+			c.out.path(class, fmt.Sprintf("M%s %sv%s", num(x), num(c.y+4), num(laneHeight-8)), title)
+			next := chartWidth - chartRight
+			if i+1 < len(shown) {
+				next = c.x(shown[i+1].Complete.Time)
+			}
+			switch w := wide(label, smallSize) + 8; {
+			case label == "":
+			case x+w < next:
+				c.out.text(textClass, x+5, mid+4, label)
+				room = x + w
+			case x-w > room:
+				c.out.text(textClass+" end", x-5, mid+4, label)
+			}
+			room = math.Max(room, x)
+		case op.Failed():
+			c.used["refused"] = true
+			if title != "" {
+				c.out.path("t-fail", cross(x, mid, 4), title)
+			} else if x-lastFail >= 4 {
+				fail.WriteString(cross(x, mid, 3))
+				lastFail = x
+			}
+		default:
+			c.used["info"] = true
+			c.out.ring(x, mid, 3.5, title)
+		}
+	}
+	c.out.path("t-access t-many", ok.String(), "")
+	c.out.path("t-fail", fail.String(), "")
+}
+
+// accessLabel is who wrote what: "a: 41 → 42".
+func (c *chart) accessLabel(op *history.Operation) string {
+	value := strings.Replace(op.Complete.Value, ">", " → ", 1)
+	if value == "" {
+		return ""
+	}
+	return strings.TrimPrefix(c.whoOf(op.Invoke), "client ") + ": " + value
+}
+
+// badAccesses are the accesses that prove a violation.
+func (c *chart) badAccesses() []int64 {
+	var events []int64
+	for _, r := range c.Report.Results {
+		for _, v := range r.Violations {
+			if v.Kind == checker.LostUpdate || v.Kind == checker.UseAfterLease || v.Kind == "stale-access" {
+				events = append(events, v.Events...)
+			}
+		}
+	}
+	return events
+}

@@ -1,0 +1,303 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// The measures of a timeline, in SVG units: a page shows it about 1:1.
+const (
+	chartWidth = 1000.0
+	chartLeft  = 124.0
+	chartRight = 18.0
+	laneHeight = 26.0
+	laneGap    = 6.0
+	groupGap   = 14.0
+	textSize   = 12.0
+	smallSize  = 11.0
+)
+
+// dense is how many things a lane shows one by one; more are drawn as the
+// share of each pixel that they cover.
+const dense = 160
+
+// A chart draws one window of a run.
+type chart struct {
+	*digest
+	win       window
+	violation *checker.Violation // drawn in full, if it is set
+	zoom      window             // marked, if it has a length
+	behind    drawing            // what lies below the rest: the grid
+	out       drawing
+	y         float64
+	used      map[string]bool // what the legend has to explain
+	top       map[*lane]float64
+}
+
+// A figure is a finished drawing with its size and time axis.
+type figure struct {
+	body   string
+	height float64
+	win    window
+	label  string
+}
+
+// focusFigure draws the first violation from near.
+func (d *digest) focusFigure(v *checker.Violation) figure {
+	c := &chart{digest: d, win: d.focus(v), violation: v}
+	lanes, left := d.focusLanes(v, c.win)
+	return c.draw(lanes, left, "Timeline of the first violation")
+}
+
+// wholeFigure draws the whole run; zoom marks the part that is drawn apart.
+func (d *digest) wholeFigure(zoom window) figure {
+	c := &chart{digest: d, win: d.whole(), zoom: zoom}
+	lanes, left := d.wholeLanes()
+	return c.draw(lanes, left, "Timeline of the whole run")
+}
+
+// x is where an instant lies, clipped to the window.
+func (c *chart) x(t time.Duration) float64 {
+	t = min(max(t, c.win.from), c.win.to)
+	share := float64(t-c.win.from) / float64(max(c.win.length(), 1))
+	return chartLeft + share*(chartWidth-chartLeft-chartRight)
+}
+
+func (c *chart) draw(lanes []*lane, left int, label string) figure {
+	c.used, c.top = map[string]bool{}, map[*lane]float64{}
+	c.y = 8
+	if c.violation != nil {
+		c.y = 34 // room for the violation's label
+	} else if c.violations() {
+		c.y += 4
+	}
+	lanesTop := c.y
+	lock := ""
+	for i, l := range lanes {
+		if l.lock != lock {
+			if i > 0 {
+				c.y += groupGap - laneGap
+			}
+			c.heading("lock " + l.lock)
+			lock = l.lock
+		}
+		c.lane(l)
+	}
+	if left > 0 {
+		c.out.text("t-note", chartLeft, c.y+10, "and "+count(left, "lane")+" more, left out here")
+		c.y += 18
+	}
+	if len(lanes) == 0 {
+		c.out.text("t-note", chartLeft, c.y+12, "no client used a lock")
+		c.y += 24
+	}
+	c.accesses()
+	c.serverLanes()
+	c.faultLanes()
+	bottom := c.y
+	c.axis(lanesTop-8, bottom)
+	if c.violation != nil {
+		c.mark(lanes)
+	}
+	if c.zoom.length() > 0 {
+		c.out.rect("t-zoom", c.x(c.zoom.from), lanesTop-6, math.Max(3, c.x(c.zoom.to)-c.x(c.zoom.from)), bottom-lanesTop+6, 3,
+			fmt.Sprintf("shown above: %s to %s", instant(c.zoom.from), instant(c.zoom.to)))
+	}
+	c.legend()
+	return figure{body: c.behind.String() + c.out.String(), height: c.y, win: c.win, label: label}
+}
+
+// heading names a group of lanes.
+func (c *chart) heading(text string) {
+	c.out.text("t-group", 4, c.y+11, shorten(text, 100))
+	c.y += 18
+}
+
+// laneLabel names a lane in the margin.
+func (c *chart) laneLabel(name string) {
+	c.out.text("t-label end", chartLeft-10, c.y+laneHeight/2+4, shorten(name, 16))
+}
+
+// base is the empty lane that things are drawn on.
+func (c *chart) base(h float64) {
+	c.out.rect("t-lane", chartLeft, c.y, chartWidth-chartLeft-chartRight, h, 0, "")
+}
+
+// lane draws one client at one lock.
+func (c *chart) lane(l *lane) {
+	c.top[l] = c.y
+	c.laneLabel(l.client)
+	c.base(laneHeight)
+	var waits []*history.Operation
+	for _, op := range l.waits {
+		if c.win.meets(op.Invoke.Time, op.Complete.Time) {
+			waits = append(waits, op)
+		}
+	}
+	var holds []*history.Hold
+	for _, h := range l.holds {
+		if c.win.meets(h.Start, h.End) && h.End > h.Start {
+			holds = append(holds, h)
+		}
+	}
+	if len(waits)+len(holds) > dense {
+		c.denseLane(waits, holds)
+	} else {
+		for _, op := range waits {
+			c.wait(op)
+		}
+		for _, h := range holds {
+			c.hold(h)
+		}
+	}
+	for _, op := range l.uses {
+		c.late(l, op)
+	}
+	c.y += laneHeight + laneGap
+}
+
+// wait draws a request from its invocation to its answer.
+func (c *chart) wait(op *history.Operation) {
+	from, to := c.x(op.Invoke.Time), c.x(op.Complete.Time)
+	mid := c.y + laneHeight/2
+	title := fmt.Sprintf("%s asked for %s at %s: %s after %s", client(op.Invoke.Owner), op.Invoke.Lock,
+		instant(op.Invoke.Time), op.Complete.Type, span(took(op)))
+	if op.Complete.Error != "" {
+		title += " (" + op.Complete.Error + ")"
+	}
+	if to-from > 1.5 {
+		c.used["wait"] = true
+		c.out.rect("t-wait", from, mid-3, to-from, 6, 0, title)
+	}
+	if op.Complete.Time > c.win.to {
+		return
+	}
+	switch {
+	case op.Failed():
+		c.used["fail"] = true
+		c.out.path("t-fail", cross(to, mid, 3.5), title)
+	case op.Unknown():
+		c.used["info"] = true
+		c.out.ring(to, mid, 3.5, title)
+	}
+}
+
+// hold draws the time in which an owner may believe.
+func (c *chart) hold(h *history.Hold) {
+	c.used["hold"] = true
+	from, to := c.x(h.Start), c.x(h.End)
+	until := "the end of the record"
+	if h.End != history.Never {
+		until = instant(h.End)
+	}
+	title := fmt.Sprintf("%s holds %s from %s to %s (%s)", client(h.Owner), h.Lock, instant(h.Start), until, h.Ended)
+	if h.Token != 0 {
+		title += fmt.Sprintf(", token %d", h.Token)
+	}
+	if node := h.Acquire.Complete.Node; node != "" {
+		title += ", granted by " + node
+	}
+	for _, part := range h.Certain() {
+		if c.win.meets(part.From, part.Until) {
+			from := c.x(part.From)
+			c.out.rect("t-hold", from, c.y+2, math.Max(c.x(part.Until)-from, 1), laneHeight-4, 3, title)
+		}
+	}
+	for _, part := range h.Late {
+		if c.win.meets(part.From, part.Until) {
+			c.used["beyond"] = true
+			from := c.x(part.From)
+			c.out.rect("t-beyond", from, c.y+3, math.Max(c.x(part.Until)-from, 1), laneHeight-6, 3, title+"; beyond its lease, as a later answer shows")
+		}
+	}
+	for i := range h.Extensions {
+		if e := &h.Extensions[i]; e.OK() && c.win.meets(e.Complete.Time, e.Complete.Time) && len(h.Extensions) <= 40 {
+			x := c.x(e.Complete.Time)
+			c.used["extend"] = true
+			c.out.line("t-extend", x, c.y+2, x, c.y+laneHeight-2)
+		}
+	}
+	right := ""
+	if h.End > c.win.to && to-from > 120 {
+		right = "no end →"
+		if h.End != history.Never {
+			right = "until " + instant(h.End) + " →"
+		}
+		if c.marks(to-wide(right, smallSize)-8, to-4) {
+			right = ""
+		}
+		c.out.text("t-in end", to-8, c.y+laneHeight/2+4, right)
+	}
+	words := ""
+	if node := h.Acquire.Complete.Node; node != "" {
+		words = "granted by " + node
+	}
+	if h.Token != 0 {
+		words = strings.TrimSpace(words + fmt.Sprintf(" token %d", h.Token))
+	}
+	if words != "" && wide(words, smallSize)+wide(right, smallSize)+26 < to-from {
+		c.out.text("t-in", from+8, c.y+laneHeight/2+4, words)
+	}
+}
+
+// marks reports whether the end of the violation's frame crosses a stretch.
+func (c *chart) marks(from, to float64) bool {
+	return c.violation != nil && c.x(c.violation.Until) > from && c.x(c.violation.Until) < to
+}
+
+// late draws an access, and what of it lies after its owner's belief.
+func (c *chart) late(l *lane, op *history.Operation) {
+	if !c.win.meets(op.Invoke.Time, op.Complete.Time) || op.Failed() {
+		return
+	}
+	under := l.holdAt(op.Invoke)
+	if under == nil || believes(under) >= op.Complete.Time {
+		return
+	}
+	c.used["late"] = true
+	from, to := c.x(believes(under)), c.x(op.Complete.Time)
+	title := fmt.Sprintf("%s used %s until %s, %s after it had ceased to hold", l.client, resourceOf(op),
+		instant(op.Complete.Time), span(op.Complete.Time-believes(under)))
+	c.out.rect("t-late", from, c.y+2, math.Max(to-from, 2), laneHeight-4, 0, title)
+}
+
+// denseLane draws how much of each pixel the holds cover.
+func (c *chart) denseLane(waits []*history.Operation, holds []*history.Hold) {
+	const columns = int(chartWidth - chartLeft - chartRight)
+	var covered [columns + 1]float64
+	for _, h := range holds {
+		from, to := c.x(h.Start)-chartLeft, c.x(h.End)-chartLeft
+		for at := int(from); at <= int(to) && at < columns; at++ {
+			covered[at] += math.Min(to, float64(at+1)) - math.Max(from, float64(at))
+		}
+	}
+	c.used["hold"] = true
+	const levels = 4
+	var paths [levels + 1]strings.Builder
+	level := func(column int) int { return min(levels, int(math.Ceil(covered[column]*levels-0.001))) }
+	begin := 0
+	for at := 1; at <= columns; at++ {
+		if at < columns && level(at) == level(begin) {
+			continue
+		}
+		fmt.Fprintf(&paths[level(begin)], "M%d %sh%dv%sh-%dz", int(chartLeft)+begin, num(c.y+2), at-begin, num(laneHeight-4), at-begin)
+		begin = at
+	}
+	for level := 1; level <= levels; level++ {
+		c.out.path(fmt.Sprintf("t-hold t-d%d", level), paths[level].String(), "")
+	}
+	// Refusals are the daily bread of a busy lock; unknown outcomes are not.
+	last := -9.0
+	for _, op := range waits {
+		if x := c.x(op.Complete.Time); op.Unknown() && x-last > 4 {
+			c.used["info"] = true
+			c.out.ring(x, c.y+laneHeight/2, 3, "no known outcome: "+op.Complete.Error)
+			last = x
+		}
+	}
+}

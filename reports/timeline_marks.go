@@ -1,0 +1,85 @@
+package reports
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// mark draws the violation over the lanes that it concerns.
+func (c *chart) mark(lanes []*lane) {
+	v := c.violation
+	var tops []float64
+	for i, h := range c.evidence(v) {
+		if i == 2 && v.Kind == checker.DoubleGrant {
+			break
+		}
+		for _, l := range lanes {
+			if l.lock == h.Lock && l.client == client(h.Owner) {
+				tops = append(tops, c.top[l])
+			}
+		}
+	}
+	if len(tops) == 0 && len(lanes) > 0 {
+		tops = append(tops, c.top[lanes[0]])
+	}
+	if len(tops) == 0 {
+		return
+	}
+	from, to := c.x(v.From), c.x(min(v.Until, max(c.end, v.From)))
+	if to-from < 3 {
+		from, to = from-1.5, from+1.5
+	}
+	top, bottom := slices.Min(tops)-3, slices.Max(tops)+laneHeight+3
+	c.used["violation"] = true
+	c.out.rect("t-violation", from, top, to-from, bottom-top, 2, v.Explanation)
+	label := "✗ " + c.markWords(v)
+	w := wide(label, textSize)*1.1 + 14
+	x := math.Min(math.Max(from, chartLeft), chartWidth-chartRight-w)
+	c.out.line("t-flag-pole", from, 27, from, top)
+	c.out.rect("t-flag", x, 6, w, 21, 3, "")
+	c.out.text("t-flag-text", x+7, 21, label)
+}
+
+func (c *chart) markWords(v *checker.Violation) string {
+	switch v.Kind {
+	case checker.DoubleGrant:
+		if v.Until > c.end {
+			if c.end > v.From {
+				return "both hold: " + span(c.end-v.From) + " observed"
+			}
+			return "both hold"
+		}
+		return "both hold for " + span(v.Until-v.From)
+	case checker.UseAfterLease:
+		return "used after its lease"
+	case checker.LostUpdate:
+		return "an update is lost"
+	case checker.ForeignRelease:
+		return "confirmed for who does not hold"
+	case checker.PrematureLoss:
+		return "lost before its time"
+	default:
+		return strings.ReplaceAll(v.Kind, "-", " ")
+	}
+}
+
+// violations draws a mark for each violation above the lanes of a whole run,
+// and reports whether there is any.
+func (c *chart) violations() bool {
+	last, found := -99.0, false
+	for _, r := range c.Report.Results {
+		for _, v := range r.Violations {
+			if x := c.x(v.From); math.Abs(x-last) > 8 {
+				c.out.path("t-bad-mark", cross(x, 7, 4), v.Kind+" at "+instant(v.From)+": "+v.Explanation)
+				last, found = x, true
+			}
+		}
+	}
+	if found {
+		c.used["violation-mark"] = true
+	}
+	return found
+}

@@ -1,0 +1,123 @@
+package reports
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+func TestSpan(t *testing.T) {
+	for _, tt := range []struct {
+		give time.Duration
+		want string
+	}{
+		{0, "0 ms"},
+		{740, "740 ns"},
+		{840 * time.Microsecond, "840 µs"},
+		{3140 * time.Microsecond, "3.1 ms"},
+		{9960 * time.Microsecond, "10 ms"},
+		{415 * time.Millisecond, "415 ms"},
+		{1240 * time.Millisecond, "1,240 ms"},
+		{28698 * time.Millisecond, "28.698 s"},
+		{30 * time.Second, "30 s"},
+		{-5 * time.Millisecond, "-5 ms"},
+	} {
+		require.Equal(t, tt.want, span(tt.give))
+	}
+	require.Equal(t, "2 s", runLength(2*time.Second))
+	require.Equal(t, "1.716 s", instant(1716*time.Millisecond))
+}
+
+func TestCount(t *testing.T) {
+	require.Equal(t, "1 grant", count(1, "grant"))
+	require.Equal(t, "2,310 grants", count(2310, "grant"))
+	require.Equal(t, "2 properties", count(2, "property"))
+	require.Equal(t, "0 accesses", count(0, "access"))
+	require.Equal(t, "-1,234,567", thousands(-1234567))
+	require.Equal(t, "-123", thousands(-123))
+	require.Equal(t, "a, b and c", list([]string{"a", "b", "c"}))
+}
+
+func TestTargetWords(t *testing.T) {
+	top := history.Topology{Links: []history.Link{
+		{Name: "r2>r1", Kind: "replication", From: "r2", To: "r1"}, {Name: "r3>r1", Kind: "replication", From: "r3", To: "r1"},
+	}}
+	for _, tt := range []struct{ give, what, were string }{
+		{"", "the deployment", "was"},
+		{"redis-1", "redis-1", "was"},
+		{"{redis-1 zone-a}", "redis-1 and zone-a", "were"},
+		{"zone-a>redis-1", "the link zone-a>redis-1", "was"},
+		{"replication", "the replication links r2>r1 and r3>r1", "were"},
+	} {
+		what, were := targetWords(tt.give, top)
+		require.Equal(t, [2]string{tt.what, tt.were}, [2]string{what, were})
+	}
+	cut := Fault{Name: "cut", Target: "replication", OK: true}
+	require.True(t, cut.severs("r1", top))
+	require.True(t, cut.severs("r2", top))
+	require.False(t, cut.severs("elsewhere", top))
+	island := Fault{Name: "partition", Target: "{r1 zone-a}", OK: true}
+	require.True(t, island.severs("r1", top))
+	island.Target = "{r1 r2}"
+	require.False(t, island.severs("r1", top))
+}
+
+// contended must agree with what its comment says, asked one by one.
+func TestContended(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var ops []history.Operation
+		var holds []history.Hold
+		for i := range 1 + rng.IntN(12) {
+			from := time.Duration(rng.IntN(50))
+			op := history.Operation{
+				Invoke:   history.Event{Op: history.Acquire, Lock: "k", Owner: string(rune('a' + i%3)), Time: from},
+				Complete: history.Event{Type: history.OK, Time: from + time.Duration(rng.IntN(20))},
+			}
+			ops = append(ops, op)
+		}
+		start := time.Duration(0)
+		for range rng.IntN(12) {
+			start += time.Duration(rng.IntN(8))
+			end := start + time.Duration(rng.IntN(15))
+			if rng.IntN(9) == 0 {
+				end = history.Never
+			}
+			holds = append(holds, history.Hold{Lock: "k", Owner: string(rune('a' + rng.IntN(3))), Start: start, End: end})
+		}
+		want := 0
+		for _, op := range ops {
+			for _, h := range holds {
+				if h.Owner != op.Invoke.Owner && h.Start < op.Complete.Time && h.End > op.Invoke.Time {
+					want++
+					break
+				}
+			}
+		}
+		require.Equal(t, want, contended(ops, holds))
+	}
+}
+
+func TestNiceStep(t *testing.T) {
+	for length, want := range map[time.Duration]time.Duration{
+		0:                       0,
+		3 * time.Nanosecond:     1,
+		time.Millisecond:        200 * time.Microsecond,
+		2956 * time.Millisecond: 500 * time.Millisecond,
+		60 * time.Second:        10 * time.Second,
+	} {
+		require.Equal(t, want, niceStep(length, 9), length)
+	}
+	require.Equal(t, "0.05 s", tickLabel(50*time.Millisecond, 10*time.Millisecond))
+	require.Equal(t, "20 s", tickLabel(20*time.Second, 10*time.Second))
+}
+
+func TestNatural(t *testing.T) {
+	require.Negative(t, natural("zone-a.3", "zone-a.12"))
+	require.Negative(t, natural("zone-a.12", "zone-b.1"))
+	require.Zero(t, natural("a", "a"))
+}
