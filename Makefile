@@ -1,0 +1,95 @@
+# lockchaos: `make help` lists the targets.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GOLANGCI_VERSION := v2.15.0
+
+BIN       := bin/lockchaos
+SOURCES   := $(shell find . -name '*.go' -not -name '*_test.go' -o -path './scenarios/catalogue/*.yaml' -o -path './reports/assets/*' -o -path './lock/scripts/*.lua') go.mod go.sum
+
+# What `make chaos` runs; anything that is empty is left to lockchaos' default.
+TOPOLOGY ?= sentinel
+LOCK     ?=
+SEED     ?=
+DURATION ?=
+FAULTS   ?=
+CLIENTS  ?=
+ARGS     ?=
+# What `make reproduce` plays: a scenario's name, or --all.
+BUG      ?= failover-double-grant
+REPEAT   ?= 1
+
+flag = $(if $(2),--$(1) $(2))
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: build
+build: $(BIN) ## Build bin/lockchaos
+
+$(BIN): $(SOURCES)
+	go build -o $@ ./cmd/lockchaos
+
+# The binary's exit code says what was found; make turns every failure into 2,
+# so the last line repeats it.
+define run_lockchaos
+	@code=0; $(BIN) $(1) || code=$$?; \
+	case $$code in 0) word=valid;; 1) word="a violation was found";; 2) word="it could not be decided";; \
+		130) word=interrupted;; 254) word="wrong usage or unreadable input";; *) word="the harness failed";; esac; \
+	echo "lockchaos: $$word (exit code $$code)"; exit $$code
+endef
+
+define play_lockchaos
+	@code=0; $(BIN) $(1) || code=$$?; \
+	case $$code in 0) word="every scenario gave its verdict";; 1) word="a scenario did not give its verdict";; 2) word="a fault never landed";; \
+		130) word=interrupted;; 254) word="wrong usage or unreadable input";; *) word="the harness failed";; esac; \
+	echo "lockchaos: $$word (exit code $$code)"; exit $$code
+endef
+
+.PHONY: chaos
+chaos: redis build ## Drive a lock under random faults: TOPOLOGY= LOCK= SEED= DURATION= FAULTS= CLIENTS= ARGS=
+	$(call run_lockchaos,run --topology $(TOPOLOGY) $(call flag,lock,$(LOCK)) $(call flag,seed,$(SEED)) $(call flag,duration,$(DURATION)) $(call flag,faults,$(FAULTS)) $(call flag,clients,$(CLIENTS)) $(ARGS))
+
+.PHONY: reproduce
+reproduce: redis build ## Play a scripted failure: BUG=failover-double-grant REPEAT=1, or BUG=--all
+	$(call play_lockchaos,reproduce $(BUG) --repeat $(REPEAT) $(ARGS))
+
+.PHONY: doctor
+doctor: build ## Say what this machine can run, and how to get what it lacks
+	@$(BIN) doctor
+
+.PHONY: redis
+redis: ## Install redis-server where there is none (Debian, Ubuntu)
+	@./scripts/install-redis
+
+.PHONY: test
+test: redis ## All tests, with the race detector and real servers
+	LOCKCHAOS_TEST_REQUIRE=1 go test -race -timeout 5m ./...
+
+.PHONY: unit
+unit: ## The fast tests alone: no servers, in seconds
+	go test -short ./...
+
+.PHONY: lint
+lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$< run ./...
+
+.bin/golangci-lint-$(GOLANGCI_VERSION):
+	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .bin/golangci-lint $@
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME (default 10s)
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),10s) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## Remove what was built, and all run directories
+	rm -rf bin .bin reports/runs
