@@ -25,9 +25,11 @@ type Choice struct {
 // between two faults, and at the end, where everything has healed.
 const (
 	quietStart  = time.Second
-	quietLeast  = 500 * time.Millisecond
 	quietSpread = time.Second
-	quietEnd    = 3 * time.Second
+	// QuietLeast is the shortest pause between two faults.
+	QuietLeast = 500 * time.Millisecond
+	// QuietEnd is the pause at the end.
+	QuietEnd = 3 * time.Second
 )
 
 // Draw makes a schedule for a run of that length. Like a deck of cards, the
@@ -47,8 +49,8 @@ func Draw(rng *rand.Rand, choices []Choice, length time.Duration) Schedule {
 		c := choices[deck[0]]
 		deck = deck[1:]
 		step := Step{At: at, For: between(rng, c.Min, c.Max), Fault: c.Fault, Target: c.Target, Params: drawParams(rng, c.Params)}
-		at += step.For + quietLeast + time.Duration(rng.Int64N(int64(quietSpread)))
-		if step.At+step.For > length-quietEnd {
+		at += step.For + QuietLeast + time.Duration(rng.Int64N(int64(quietSpread)))
+		if step.At+step.For > length-QuietEnd {
 			return s
 		}
 		s = append(s, step)

@@ -75,7 +75,7 @@ func ByName(name string) (Topology, error) {
 	case "sentinel":
 		return wire(name, 3, 3), nil
 	default:
-		return Topology{}, fmt.Errorf("unknown topology %q (known: %s)", name, strings.Join(Names(), ", "))
+		return Topology{}, UnknownName("topology", name, Names())
 	}
 }
 

@@ -46,7 +46,7 @@ const (
 	armed    = "300"
 )
 
-func writeSentinelConf(path string, real, virtual, master netip.AddrPort) error {
+func writeSentinelConf(path string, at, virtual, master netip.AddrPort) error {
 	conf := fmt.Sprintf(`port %d
 bind %s
 bind-source-addr %s

@@ -22,19 +22,23 @@ import (
 const poll = 2 * time.Millisecond
 
 // await calls ready until it is nil or the context ends; then it returns what
-// ready said last.
+// ready said last, before that end got into its way.
 func await(ctx context.Context, ready func() error) error {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := ready()
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+			return errors.Join(context.Cause(ctx), last)
 		}
 	}
 }

@@ -1,0 +1,64 @@
+// Package faultstest is the contract of a fault: what every mechanism must do,
+// on a deployment that is really there.
+package faultstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+)
+
+// limit bounds one injection or heal.
+const limit = 15 * time.Second
+
+// Run injects a fault, heals it, and checks that
+//
+//   - the fault says what it did, and what was seen of its end;
+//   - what worked before works again: whole returns nil;
+//   - a heal works although the run's context has ended;
+//   - a second heal does nothing;
+//   - it can be done all over again.
+//
+// While the fault lasts, broken must return nil: it is the test's own look at
+// the effect. It is not called for a fault that has no duration.
+func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) error) {
+	t.Helper()
+	for round := range 2 {
+		run, end := context.WithTimeout(t.Context(), limit)
+		if err := whole(run); err != nil {
+			t.Fatalf("round %d: not whole before the fault: %v", round, err)
+		}
+		injection, err := f.Inject(run)
+		if err != nil {
+			t.Fatalf("round %d: inject %s: %v", round, f.Name(), err)
+		}
+		if injection.Effect == "" {
+			t.Errorf("round %d: %s does not say what it did", round, f.Name())
+		}
+		if injection.Heal != nil {
+			if err := broken(run); err != nil {
+				t.Errorf("round %d: %s shows no effect: %v", round, f.Name(), err)
+			}
+		}
+		end() // as Ctrl-C does
+		healing, cancel := context.WithTimeout(context.WithoutCancel(run), limit)
+		for again := range 2 {
+			if injection.Heal == nil {
+				break
+			}
+			effect, err := injection.Heal(healing)
+			if err != nil {
+				t.Fatalf("round %d: heal %s, time %d: %v", round, f.Name(), again+1, err)
+			}
+			if first := again == 0; first == (effect == "") {
+				t.Errorf("round %d: heal %s, time %d, says %q", round, f.Name(), again+1, effect)
+			}
+		}
+		if err := whole(healing); err != nil {
+			t.Errorf("round %d: not whole after %s: %v", round, f.Name(), err)
+		}
+		cancel()
+	}
+}

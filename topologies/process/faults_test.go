@@ -1,0 +1,122 @@
+package process_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/failover"
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/faults/network"
+	faultprocess "github.com/lockchaos/lockchaos/faults/process"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// links are the wires of a target.
+func links(t *testing.T, d topologies.Deployment, target string) []network.Link {
+	t.Helper()
+	chosen, err := d.Topology().Select(target)
+	require.NoError(t, err)
+	var ls []network.Link
+	for _, l := range chosen {
+		ls = append(ls, d.Wire(l.Name()))
+	}
+	return ls
+}
+
+func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
+	d := start(t, "single")
+	link := links(t, d, "zone-a>redis-1")
+	server := d.Server("redis-1")
+	probe := func(ctx context.Context) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		return link[0].Probe(ctx)
+	}
+	fails := func(ctx context.Context) error {
+		if took, err := probe(ctx); err == nil {
+			return fmt.Errorf("it answers after %v", took)
+		}
+		return nil
+	}
+	slow := func(ctx context.Context) error {
+		if took, err := probe(ctx); err != nil || took < 20*time.Millisecond {
+			return fmt.Errorf("it answers after %v, %w", took, err)
+		}
+		return nil
+	}
+	tests := []struct {
+		fault  faults.Fault
+		broken func(context.Context) error
+	}{
+		{network.Cut(link), fails},
+		{network.Hold(link, "both"), fails},
+		{network.Hold(link, "upstream"), fails},
+		{network.Hold(link, "downstream"), fails},
+		{network.Latency(link, "both", 20*time.Millisecond, 5*time.Millisecond), slow},
+		{faultprocess.Kill(server), fails},
+		{faultprocess.Pause(server), fails},
+		{faultprocess.Restart(server), nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fault.Name(), func(t *testing.T) {
+			faultstest.Run(t, tt.fault, tt.broken, d.AwaitReady)
+		})
+	}
+}
+
+func TestFailoversKeepTheContract(t *testing.T) {
+	d := start(t, "sentinel").(topologies.Failover)
+	old := ""
+	changed := func(ctx context.Context) error {
+		master, err := d.Master(ctx)
+		if err == nil && master == old {
+			err = errors.New(master + " is still the master")
+		}
+		return err
+	}
+	whole := func(ctx context.Context) (err error) {
+		if err := d.AwaitReady(ctx); err != nil {
+			return err
+		}
+		old, err = d.Master(ctx)
+		return err
+	}
+	side := func(master string) (failover.Side, error) {
+		group := []string{master, "sentinel-1", "zone-a"}
+		var ls []network.Link
+		for _, l := range d.Topology().Across(group) {
+			ls = append(ls, d.Wire(l.Name()))
+		}
+		return failover.Side{Name: "the minority", Links: ls}, nil
+	}
+	for _, f := range []faults.Fault{
+		failover.Crash(d, func(name string) faultprocess.Process { return d.Server(name) }),
+		failover.Graceful(d),
+		failover.SplitBrain(d, side),
+	} {
+		t.Run(f.Name(), func(t *testing.T) { faultstest.Run(t, f, changed, whole) })
+	}
+}
+
+func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
+	d := start(t, "sentinel").(topologies.Failover)
+	ctx := within(t)
+	_, err := network.Reset(links(t, d, "redis-3>redis-2")).Inject(ctx)
+	require.ErrorContains(t, err, "no connection was open")
+
+	// Nobody can be promoted while no replica answers.
+	require.NoError(t, d.Server("redis-2").Kill(ctx))
+	require.NoError(t, d.Server("redis-3").Kill(ctx))
+	crash := failover.Crash(d, func(name string) faultprocess.Process { return d.Server(name) })
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err = crash.Inject(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, d.Server("redis-1").Observer().Ping(ctx).Err(), "the master runs again")
+}

@@ -1,0 +1,47 @@
+package topologies
+
+import (
+	"fmt"
+	"strings"
+)
+
+// UnknownName is the error for a name that nothing has: it lists those that
+// are known, the nearest first.
+func UnknownName(what, name string, known []string) error {
+	nearest, least := "", len(name)/2+1
+	for _, k := range known {
+		d := editDistance(name, k)
+		if name != "" && strings.HasPrefix(k, name) {
+			d = 0
+		}
+		if d < least {
+			nearest, least = k, d
+		}
+	}
+	hint := "known: " + strings.Join(known, ", ")
+	if nearest != "" {
+		hint = "did you mean " + nearest + "? " + hint
+	}
+	return fmt.Errorf("unknown %s %q (%s)", what, name, hint)
+}
+
+// editDistance is the number of bytes to insert, delete or replace to make one
+// string of the other (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
