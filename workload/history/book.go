@@ -23,6 +23,7 @@ type Book struct {
 	// Promises are the promises of each lock.
 	Promises map[string]Promise
 
+	held       []*Hold // the holds while they are derived
 	leases     map[int64]lease
 	disordered map[owned]bool // owners whose account cannot be told
 }
@@ -126,8 +127,8 @@ func (h *History) Book() *Book {
 		a := account{book: b, key: key, promise: b.Promises[key.lock], renew: Never}
 		a.read(entries)
 	}
-	b.discard()
 	b.order()
+	b.discard()
 	slices.SortFunc(b.Uncovered, func(x, y Operation) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) })
 	slices.SortFunc(b.Denied, func(x, y Denial) int {
 		return cmp.Compare(x.Operation.Complete.Index, y.Operation.Complete.Index)
@@ -135,20 +136,16 @@ func (h *History) Book() *Book {
 	return b
 }
 
-// order sorts the holds by start. A hold is large, and moved once.
+// order lists the holds by start.
 func (b *Book) order() {
-	order := make([]*Hold, len(b.Holds))
-	for i := range b.Holds {
-		order[i] = &b.Holds[i]
-	}
-	slices.SortFunc(order, func(x, y *Hold) int {
+	slices.SortFunc(b.held, func(x, y *Hold) int {
 		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index))
 	})
-	sorted := make([]Hold, len(order))
-	for i, h := range order {
-		sorted[i] = *h
+	b.Holds = make([]Hold, len(b.held))
+	for i, h := range b.held {
+		b.Holds[i] = *h
 	}
-	b.Holds = sorted
+	b.held = nil
 }
 
 // discard drops what was concluded of owners whose account cannot be told.
@@ -225,7 +222,7 @@ type account struct {
 	promise Promise
 
 	hold     *open           // what it holds now, if anything
-	last     int             // index in book.Holds of the latest hold that a release ended, plus 1
+	last     int             // index in book.held of the latest hold that a release ended, plus 1
 	gone     time.Duration   // when that release had taken effect at the latest
 	unproven []*Operation    // its acquires with an unknown outcome that nothing has proven yet
 	pending  []time.Duration // invokes of its releases with an unknown outcome
@@ -243,7 +240,7 @@ type open struct {
 	lease       lease
 	blurred     bool          // lease is the lesser of two that were given at the same time
 	told        time.Duration // completion of the operation that gave the lease
-	old         int           // index, plus 1, of the hold that this may be still
+	old         int           // index in book.held, plus 1, of the hold that this may be still
 	dropped     time.Duration // completion of the last release that was answered ok
 	zeroAt      time.Duration // when the pending releases could first end it; Never if they cannot
 	zeroBy      int64
@@ -313,7 +310,7 @@ func (a *account) acquire(op *Operation) {
 	}
 	a.begin(op, op, most)
 	if most > 1 {
-		a.hold.old = len(a.book.Holds)
+		a.hold.old = len(a.book.held)
 	}
 }
 
@@ -422,7 +419,7 @@ func (a *account) again(op *Operation) bool {
 	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
 	a.begin(acquire, op, most)
-	a.hold.old = len(a.book.Holds)
+	a.hold.old = len(a.book.held)
 	return true
 }
 
@@ -483,9 +480,9 @@ func (a *account) close(end time.Duration, why string, by int64) {
 	if h.old > 0 && end <= h.Start {
 		// It was granted too late to tell: if it is the old hold still, then
 		// it may have cut the old lease to its own.
-		a.book.Holds[h.old-1].cut(end)
+		a.book.held[h.old-1].cut(end)
 	}
-	a.book.Holds = append(a.book.Holds, h.Hold)
+	a.book.held = append(a.book.held, &h.Hold)
 	a.hold, a.last = nil, 0
 }
 
@@ -541,7 +538,7 @@ func (a *account) releasedBy(op *Operation) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
 	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
-	a.last, a.gone = len(a.book.Holds), op.Complete.Time
+	a.last, a.gone = len(a.book.held), op.Complete.Time
 }
 
 // denied judges the answer "not held", after which there is no hold.
@@ -554,7 +551,7 @@ func (a *account) denied(op *Operation, at time.Duration, by int64) {
 	}
 	a.hold.believe(at)
 	a.close(max(at, a.hold.alive), EndLost, by)
-	a.book.Denied = append(a.book.Denied, Denial{Operation: *op, Hold: a.book.Holds[len(a.book.Holds)-1], Good: good})
+	a.book.Denied = append(a.book.Denied, Denial{Operation: *op, Hold: *a.book.held[len(a.book.held)-1], Good: good})
 }
 
 // witness looks for the unknown acquire that explains why op was answered ok
@@ -571,7 +568,7 @@ func (a *account) witness(op *Operation) {
 	if op.Invoke.Op == Release {
 		a.hold.Release = op
 		a.close(op.Invoke.Time, EndReleased, op.Invoke.Index)
-		a.last, a.gone = len(a.book.Holds), op.Complete.Time
+		a.last, a.gone = len(a.book.held), op.Complete.Time
 	}
 }
 
@@ -587,7 +584,7 @@ func (a *account) extend(op *Operation) {
 		case a.grantedDuring(op):
 			a.book.Unclear[a.key.lock] = "an extend of owner " + a.key.owner + " overlaps its acquire"
 		case a.hold == nil:
-			if a.last > 0 && op.Invoke.Time > a.book.Holds[a.last-1].Start {
+			if a.last > 0 && op.Invoke.Time > a.book.held[a.last-1].Start {
 				a.gone = min(a.gone, op.Complete.Time)
 			}
 		case op.Invoke.Time <= a.hold.Start:
@@ -603,7 +600,7 @@ func (a *account) extend(op *Operation) {
 	case (a.hold != nil || a.last > 0) && a.again(op):
 	case a.hold == nil && a.last > 0 && op.Invoke.Time <= a.gone:
 		// At the same time as the release that ended the hold, and before it.
-		h := &a.book.Holds[a.last-1]
+		h := a.book.held[a.last-1]
 		h.prove(op)
 		if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
 			h.Late[n-1].Until = max(h.End, op.Invoke.Time)

@@ -1,0 +1,117 @@
+// Command lockchaos tells whether a distributed lock is safe: it drives the
+// lock while the servers under it fail, records what happens, judges the
+// record and tells the story.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// The exit codes, a promise to scripts.
+const (
+	exitValid       = 0   // every property held; every scenario gave its verdict
+	exitInvalid     = 1   // a violation was found; a scenario did not give its verdict
+	exitUnknown     = 2   // it could not be decided
+	exitInterrupted = 130 // Ctrl-C, with a report of what was recorded
+	exitUsage       = 254 // wrong usage or unreadable input
+	exitHarness     = 255 // the harness or its machine failed
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main, with everything from outside passed in.
+func run(args []string, stdout, stderr io.Writer) int {
+	logging.Disable() // go-redis writes to stderr what its errors say as well
+	// The signals are caught before the first process is started. The first
+	// one ends the run in order, a second one ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	cmd := newRoot(stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	code := exitCode(err)
+	if ctx.Err() != nil && (code != exitHarness || errors.Is(err, context.Canceled)) {
+		fmt.Fprintln(stderr, "lockchaos: interrupted")
+		return exitInterrupted
+	}
+	var finding verdictError
+	if err != nil && !errors.As(err, &finding) {
+		fmt.Fprintf(stderr, "lockchaos: %v\n", err)
+	}
+	return code
+}
+
+// A verdictError is an exit code that is no error: what was asked for was
+// done, and this is the answer.
+type verdictError int
+
+func (v verdictError) Error() string { return fmt.Sprintf("exit code %d", int(v)) }
+
+// A harnessError is a failure of the harness or its machine. All other errors
+// are the user's: a name, a flag, a file.
+type harnessError struct{ error }
+
+func (e harnessError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var finding verdictError
+	var harness harnessError
+	switch {
+	case err == nil:
+		return exitValid
+	case errors.As(err, &finding):
+		return int(finding)
+	case errors.Is(err, topologies.ErrTooOld):
+		return exitUsage
+	case errors.As(err, &harness), errors.Is(err, topologies.ErrMissing):
+		return exitHarness
+	default:
+		return exitUsage
+	}
+}
+
+// verdictExit is the answer of a verdict; nil for valid.
+func verdictExit(v checker.Verdict) error {
+	switch v {
+	case checker.Valid:
+		return nil
+	case checker.Invalid:
+		return verdictError(exitInvalid)
+	default:
+		return verdictError(exitUnknown)
+	}
+}
+
+// worst is the exit that counts of several.
+func worst(a, b error) error {
+	rank := func(err error) int {
+		switch exitCode(err) {
+		case exitHarness:
+			return 4
+		case exitUsage:
+			return 3
+		case exitInvalid:
+			return 2
+		case exitUnknown:
+			return 1
+		default:
+			return 0
+		}
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}

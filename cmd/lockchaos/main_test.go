@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lockchaos": main})
+}
+
+// TestCommandLine drives the program as a user does. The scripts in testdata
+// that begin with server_ start real servers.
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			// Data folders of servers go where the script can look for them.
+			tmp := filepath.Join(env.WorkDir, "tmp")
+			env.Setenv("TMPDIR", tmp)
+			return os.Mkdir(tmp, 0o755)
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "servers" {
+				return false, errors.New("unknown condition " + cond)
+			}
+			_, err := process.FindBinary(t.Context())
+			if err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+				return false, err
+			}
+			return err == nil && !testing.Short(), nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":   exits,
+			"await":   await,
+			"nothing": nothing,
+		},
+	})
+}
+
+// exits runs a command and checks its exit code: exits CODE COMMAND...
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// await waits until a file matches a pattern and is not empty: await GLOB.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		files, err := filepath.Glob(ts.MkAbs(args[0]))
+		ts.Check(err)
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	ts.Fatalf("%s did not come", args[0])
+}
+
+// nothing waits until no process works in a folder and it is empty, and fails
+// if that does not come: nothing FOLDER.
+func nothing(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		left := leftovers(dir)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("left behind: %s", strings.Join(left, ", "))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func leftovers(dir string) []string {
+	left, _ := filepath.Glob(filepath.Join(dir, "*"))
+	cwds, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range cwds {
+		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, dir) {
+			left = append(left, link)
+		}
+	}
+	return left
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// An app is what all subcommands share.
+type app struct {
+	stdout, stderr io.Writer
+	verbose        bool
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	a := &app{stdout: stdout, stderr: stderr}
+	root := &cobra.Command{
+		Use:   "lockchaos",
+		Short: "Is my distributed lock safe?",
+		Long: `lockchaos drives a distributed lock while the servers under it fail, records
+what happens, judges the record and tells the story.
+
+Exit codes: 0 valid, 1 a violation was found, 2 it could not be decided,
+130 interrupted, 254 wrong usage or unreadable input, 255 the harness failed.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
+	root.AddCommand(
+		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(),
+		a.listCommand(), a.doctorCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// log is the harness's own log: to the run directory always, to stderr if the
+// user wants it.
+func (a *app) log(file io.Writer) *slog.Logger {
+	handlers := []slog.Handler{slog.NewJSONHandler(file, nil)}
+	if a.verbose {
+		handlers = append(handlers, slog.NewTextHandler(a.stderr, nil))
+	}
+	return slog.New(slog.NewMultiHandler(handlers...))
+}
+
+// onTerminal reports whether w is a terminal, and how wide it is.
+func onTerminal(w io.Writer) (width int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	return width, err == nil
+}
+
+// colour reports whether to write colours: on a terminal, unless NO_COLOR is
+// set.
+func (a *app) colour() bool {
+	_, ok := onTerminal(a.stdout)
+	return ok && os.Getenv("NO_COLOR") == ""
+}
+
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	r := scenarios.Random{}
+	var seed uint64
+	var out string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Drive a lock under a random, seeded plan of faults, and judge what happened",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.Validate(); err != nil {
+				return err
+			}
+			dir, err := newRunDir(out, seed, r.Topology, r.Lock)
+			if err != nil {
+				return err
+			}
+			log, err := os.Create(filepath.Join(dir, logFile))
+			if err != nil {
+				return harnessError{fmt.Errorf("make log: %w", err)}
+			}
+			defer log.Close()
+			again := "lockchaos run" + changedFlags(cmd)
+			fmt.Fprintf(a.stderr, "seed %d · %s\n", seed, again)
+			progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", r.Topology, r.Lock, seed))
+			err = r.Run(cmd.Context(), scenarios.Setup{
+				Dir: dir, Backend: process.Backend{}, Seed: seed, Program: version(), Command: again,
+				Log: a.log(log), Progress: progress.show,
+			})
+			progress.end()
+			if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+				return harnessError{errors.Join(err, removeEmpty(dir))}
+			}
+			return worst(a.conclude(dir, asJSON), asHarness(errors.Join(err, pointLatest(dir))))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.Topology, "topology", "single", "where the lock lives (lockchaos list topologies)")
+	f.StringVar(&r.Lock, "lock", "mutex", "the lock under test (lockchaos list locks)")
+	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, failover, all, or a comma list (default: network, and failover where there are replicas)")
+	f.DurationVar(&r.Length, "duration", 40*time.Second, "how long the clients go on")
+	f.Uint64Var(&seed, "seed", 1, "decides the plan of faults and the clients' choices, though not how they interleave")
+	f.IntVar(&r.Options.ReplicaAcks, "replica-acks", 0, "how many replicas must acknowledge a grant (mutex)")
+	f.DurationVar(&r.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog keeps alive (mutex)")
+	f.IntVar(&r.Workload.Clients, "clients", 8, "how many clients contend, spread over two zones")
+	f.IntVar(&r.Workload.Locks, "locks", 3, "how many locks they contend for")
+	f.DurationVar(&r.Workload.Hold, "hold", 20*time.Millisecond, "mean time for which a lock is held; one hold in twenty is twenty times as long")
+	f.DurationVar(&r.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
+	f.DurationVar(&r.Workload.Lease, "lease", 0, "lease to ask for; 0 leaves it to the lock's watchdog")
+	f.DurationVar(&r.Workload.Wait, "wait", 500*time.Millisecond, "how long a client waits for a lock")
+	f.Float64Var(&r.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, over all clients; 0 is a closed loop")
+	f.BoolVar(&r.Workload.Careless, "careless", false, "clients go on using the resource after they were told that they lost the lock")
+	f.StringVar(&out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED)")
+	f.BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
+	return cmd
+}
+
+// asHarness marks an error that came while a run was under way.
+func asHarness(err error) error {
+	if err == nil {
+		return nil
+	}
+	return harnessError{err}
+}
+
+// conclude judges a run, writes its reports and prints the summary.
+func (a *app) conclude(dir string, asJSON bool) error {
+	in, err := judge(dir)
+	if err != nil {
+		return err
+	}
+	if err := a.print(in, dir, asJSON); err != nil {
+		return err
+	}
+	return verdictExit(in.Report.Verdict)
+}
+
+func (a *app) print(in reports.Input, dir string, asJSON bool) error {
+	r := reports.Summarize(in)
+	if asJSON {
+		return asHarness(reports.WriteJSON(a.stdout, r))
+	}
+	width, _ := onTerminal(a.stdout)
+	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir}))
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// runsDir is where run directories go that nobody chose.
+const runsDir = "reports/runs"
+
+// newRunDir names and makes a run directory. Without a name it is made of the
+// time, what is run and the seed.
+func newRunDir(chosen string, seed uint64, what ...string) (string, error) {
+	dir := chosen
+	if dir == "" {
+		name := strings.Join(append(append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...),
+			strconv.FormatUint(seed, 10)), "-")
+		dir = filepath.Join(runsDir, strings.ReplaceAll(name, "/", "-"))
+		for n := 2; exists(dir); n++ {
+			dir = filepath.Join(runsDir, strings.ReplaceAll(name, "/", "-")+"."+strconv.Itoa(n))
+		}
+	}
+	if exists(filepath.Join(dir, reports.RunFile)) {
+		return "", fmt.Errorf("%s holds a run already; choose another --out, or remove it", dir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", harnessError{fmt.Errorf("make run directory: %w", err)}
+	}
+	return dir, nil
+}
+
+// logFile is the harness's own log in a run directory.
+const logFile = "lockchaos.log"
+
+// removeEmpty removes a run directory in which nothing was recorded.
+func removeEmpty(dir string) error {
+	if err := os.Remove(filepath.Join(dir, logFile)); err != nil {
+		return fmt.Errorf("remove run directory: %w", err)
+	}
+	// A folder of the user's that holds other things stays.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		return fmt.Errorf("remove run directory: %w", err)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// pointLatest makes runs/latest point to the newest of the run directories
+// that nobody chose.
+func pointLatest(dir string) error {
+	if filepath.Dir(dir) != runsDir {
+		return nil
+	}
+	latest := filepath.Join(runsDir, "latest")
+	if err := os.Remove(latest); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("point latest: %w", err)
+	}
+	if err := os.Symlink(filepath.Base(dir), latest); err != nil {
+		return fmt.Errorf("point latest: %w", err)
+	}
+	return nil
+}
+
+// checkBudget bounds how long the judging of one run may take.
+const checkBudget = time.Minute
+
+// judge judges the run in a directory and writes its reports there.
+func judge(dir string) (reports.Input, error) {
+	in, err := readRecord(dir)
+	if err != nil {
+		return in, err
+	}
+	// What was recorded is judged also after Ctrl-C.
+	ctx, cancel := context.WithTimeout(context.Background(), checkBudget)
+	defer cancel()
+	in.Report = scenarios.Judge(ctx, in.Run, in.History)
+	if err := reports.WriteDir(dir, in); err != nil {
+		return in, harnessError{err}
+	}
+	return in, writePictures(dir, in)
+}
+
+// readRecord reads what a run left, without its results.
+func readRecord(dir string) (reports.Input, error) {
+	var in reports.Input
+	b, err := os.ReadFile(filepath.Join(dir, reports.RunFile))
+	if err != nil {
+		return in, fmt.Errorf("read run: %w", err)
+	}
+	if err := json.Unmarshal(b, &in.Run); err != nil {
+		return in, fmt.Errorf("read %s: %w", filepath.Join(dir, reports.RunFile), err)
+	}
+	in.History, err = readHistory(filepath.Join(dir, reports.HistoryFile))
+	return in, err
+}
+
+func readHistory(path string) (*history.History, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	defer f.Close()
+	h, err := history.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return h, nil
+}
+
+// writePictures writes porcupine's own view of the first violation of each
+// lock.
+func writePictures(dir string, in reports.Input) error {
+	drawn := map[string]bool{}
+	for _, r := range in.Report.Results {
+		for _, v := range r.Violations {
+			if v.Lock == "" || drawn[v.Lock] {
+				continue
+			}
+			drawn[v.Lock] = true
+			if err := writePicture(filepath.Join(dir, "porcupine-"+fileName(v.Lock)+".html"), in.History, v); err != nil {
+				return harnessError{err}
+			}
+		}
+	}
+	return nil
+}
+
+func writePicture(path string, h *history.History, v checker.Violation) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("draw violation: %w", err)
+	}
+	return errors.Join(checker.Picture(f, h, v), f.Close())
+}
+
+// fileName makes a lock's name one of a file: what is not a letter, a digit, a
+// dot or a dash becomes %XX.
+func fileName(lock string) string {
+	var b strings.Builder
+	for _, c := range []byte(lock) {
+		if c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,196 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A Random is a run in which a workload goes on while a seeded schedule of
+// faults passes.
+type Random struct {
+	Topology string
+	Lock     string
+	Options  LockOptions
+	Workload workload.Config
+	// Faults is the mix to draw from; empty is [DefaultMix].
+	Faults string
+	// Length is how long the workload goes on.
+	Length time.Duration
+}
+
+// Plan draws the run's schedule: the same seed gives the same one.
+func (r Random) Plan(seed uint64) (faults.Schedule, error) {
+	t, err := topologies.ByName(r.Topology)
+	if err != nil {
+		return nil, err
+	}
+	mix := r.Faults
+	if mix == "" {
+		mix = DefaultMix(t)
+	}
+	chosen, err := choices(t, mix)
+	if err != nil {
+		return nil, err
+	}
+	return faults.Draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length), nil
+}
+
+// planStream keeps the plan's choices apart from those of the workload.
+const planStream = 1 << 32
+
+// Validate joins everything that is wrong with the run.
+func (r Random) Validate() error {
+	errs := []error{r.Workload.Validate()}
+	if _, err := r.Plan(0); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := LockByName(r.Lock); err != nil {
+		errs = append(errs, err)
+	}
+	if r.Length <= 0 {
+		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
+	}
+	if r.Options.ReplicaAcks < 0 || r.Options.Watchdog < 0 {
+		errs = append(errs, errors.New("replica acks and watchdog must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run runs it and leaves the record in s.Dir. When ctx ends before its time,
+// the faults are healed and what was recorded is kept; that is no error.
+func (r Random) Run(ctx context.Context, s Setup) (err error) {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	plan, err := r.Plan(s.Seed)
+	if err != nil {
+		return err
+	}
+	l, err := LockByName(r.Lock)
+	if err != nil {
+		return err
+	}
+	r.Workload.Seed = s.Seed
+	r.Workload = r.Workload.WithDefaults()
+	run := history.Run{Lock: r.Lock, Workload: "contended", Faults: r.Faults, Plan: planned(plan)}
+	if run.Faults == "" {
+		t, err := topologies.ByName(r.Topology)
+		if err != nil {
+			return err
+		}
+		run.Faults = DefaultMix(t)
+	}
+	st, err := open(ctx, s, run, r.Topology)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.close(ctx)) }()
+	st.declare(l, r.Workload.LockNames()...)
+	var zones []workload.Zone
+	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
+		locker, err := st.locker(l, r.Options, name)
+		if err != nil {
+			return err
+		}
+		zones = append(zones, workload.Zone{Name: name, Locker: locker})
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	st.report(working, r.Length)
+	go func() {
+		defer stop()
+		start := time.Now()
+		st.follow(ctx, plan, r.Length)
+		wait(ctx, time.Until(start.Add(r.Length)))
+	}()
+	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
+	return nil
+}
+
+// follow injects and heals the faults of a plan. One that takes no effect is
+// recorded as such, and the plan goes on. Each begins with the deployment
+// whole and quiet, so that the plan falls behind its times where that takes
+// long, and its last steps may be left out.
+func (st *stage) follow(ctx context.Context, plan faults.Schedule, length time.Duration) {
+	start := time.Now()
+	quiet := start
+	for _, step := range plan {
+		if !wait(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
+			return
+		}
+		if time.Since(start)+step.For > length-faults.QuietEnd {
+			return
+		}
+		if err := st.injectWhole(ctx, step); err == nil && step.For > 0 {
+			wait(ctx, step.For) // the heal comes in any case
+			_ = st.heal(ctx, step.Fault)
+		}
+		quiet = time.Now().Add(faults.QuietLeast)
+	}
+}
+
+// injectWhole injects once the deployment is whole.
+func (st *stage) injectWhole(ctx context.Context, step faults.Step) error {
+	whole, cancel := context.WithTimeout(ctx, healTimeout)
+	defer cancel()
+	if err := st.deployment.AwaitReady(whole); err != nil {
+		st.Log.WarnContext(ctx, "the deployment is not whole", "error", err)
+	}
+	return st.inject(ctx, step)
+}
+
+// wait lets time pass, and reports false if the context ended before.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// progressEvery is how often a run's progress is told.
+const progressEvery = 200 * time.Millisecond
+
+func (st *stage) report(ctx context.Context, length time.Duration) {
+	if st.Progress == nil {
+		return
+	}
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				st.Progress(Progress{
+					Elapsed: time.Since(start), Length: length,
+					Grants: st.grants.Load(), Fault: st.activeFault(),
+				})
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	st.closers = append(st.closers, func() { <-done })
+}
+
+func planned(s faults.Schedule) []history.PlannedStep {
+	var steps []history.PlannedStep
+	for _, p := range s {
+		steps = append(steps, history.PlannedStep{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
+	}
+	return steps
+}

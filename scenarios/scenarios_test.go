@@ -1,0 +1,235 @@
+package scenarios_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"))
+}
+
+// setup prepares a run, or skips the test where servers can't be run.
+func setup(t *testing.T) scenarios.Setup {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return scenarios.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+}
+
+// judged reads a run directory back and judges it.
+func judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
+	t.Helper()
+	var run history.Run
+	b, err := os.ReadFile(filepath.Join(dir, "run.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &run))
+	f, err := os.Open(filepath.Join(dir, "history.jsonl"))
+	require.NoError(t, err)
+	defer f.Close()
+	h, err := history.ReadAll(f)
+	require.NoError(t, err)
+	return run, h, scenarios.Judge(t.Context(), run, h)
+}
+
+// faultEvents are the injections and heals of a history that did not work out.
+func failedFaults(h *history.History) []history.Event {
+	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool {
+		return e.Op != history.Inject && e.Op != history.Heal || e.Type != history.Fail
+	})
+}
+
+func TestEveryScenarioGivesItsVerdict(t *testing.T) {
+	all, err := scenarios.Catalogue()
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, s := range all {
+		for _, variant := range append([]string{""}, s.VariantNames()...) {
+			as := s.As(variant)
+			t.Run(as.Name, func(t *testing.T) {
+				setup := setup(t)
+				require.NoError(t, as.Run(t.Context(), setup))
+				run, h, report := judged(t, setup.Dir)
+				require.Empty(t, run.Unmet)
+				require.Empty(t, failedFaults(h))
+				require.NoError(t, as.Expect.Met(report), "%+v", report)
+				require.FileExists(t, filepath.Join(setup.Dir, "logs", "redis-1.log"))
+			})
+		}
+	}
+}
+
+func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
+	setup := setup(t)
+	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: 10 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := judged(t, setup.Dir)
+	require.Empty(t, failedFaults(h))
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+}
+
+func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
+	setup := setup(t)
+	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Faults: "failover", Length: 15 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := judged(t, setup.Dir)
+	require.Empty(t, failedFaults(h))
+	require.Equal(t, checker.Invalid, report.Verdict)
+	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(report))
+}
+
+func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
+	tests := []struct {
+		lock string
+		want checker.Verdict
+	}{
+		{"memory", checker.Valid},
+		{"broken-plain-delete", checker.Invalid},
+		{"broken-constant-token", checker.Invalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.lock, func(t *testing.T) {
+			setup := setup(t)
+			r := scenarios.Random{
+				Topology: "single", Lock: tt.lock, Faults: scenarios.MixNone, Length: 3 * time.Second,
+				// Some holds outlive their lease, as a late release needs.
+				Workload: workload.Config{Lease: 100 * time.Millisecond, Locks: 1},
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			_, _, report := judged(t, setup.Dir)
+			require.Equal(t, tt.want, report.Verdict, "%+v", report)
+			if tt.want == checker.Invalid {
+				require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(report))
+			}
+		})
+	}
+}
+
+func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
+	setup := setup(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	setup.Progress = func(p scenarios.Progress) {
+		if p.Grants > 20 {
+			interrupt()
+		}
+	}
+	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: time.Minute}
+	require.NoError(t, r.Run(ctx, setup))
+	run, h, report := judged(t, setup.Dir)
+	require.True(t, run.Interrupted)
+	require.NotEmpty(t, h.Events)
+	require.NotEqual(t, checker.Invalid, report.Verdict, "%+v", report)
+}
+
+func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
+	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: time.Minute}
+	one, err := r.Plan(7)
+	require.NoError(t, err)
+	two, err := r.Plan(7)
+	require.NoError(t, err)
+	require.Equal(t, one, two)
+	other, err := r.Plan(8)
+	require.NoError(t, err)
+	require.NotEqual(t, one, other)
+}
+
+func TestADefaultPlanHasEveryFaultOfItsMix(t *testing.T) {
+	for seed := range uint64(200) {
+		plan, err := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: 40 * time.Second}.Plan(seed)
+		require.NoError(t, err)
+		kinds := map[string]bool{}
+		end := time.Duration(0)
+		for _, step := range plan {
+			require.GreaterOrEqual(t, step.At, end, "no two faults overlap")
+			end = step.At + step.For
+			kinds[step.Fault] = true
+		}
+		require.Len(t, kinds, 7, "seed %d: %v", seed, plan)
+	}
+}
+
+func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
+	tests := []struct {
+		name string
+		run  scenarios.Random
+		want string
+	}{
+		{"topology", scenarios.Random{Topology: "sentinal", Lock: "mutex", Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
+		{"lock", scenarios.Random{Topology: "single", Lock: "mutx", Length: 1}, `unknown lock "mutx" (did you mean mutex?`},
+		{"faults", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Faults: "netwrk"}, `did you mean network?`},
+		{"no failover", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Faults: "failover"}, "nothing to fail over to"},
+		{"duration", scenarios.Random{Topology: "single", Lock: "mutex", Length: -1}, "duration must be above 0"},
+		{"clients", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
+		{"lease", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Workload: workload.Config{Lease: 10}}, "at least a millisecond"},
+		{"acks", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Options: scenarios.LockOptions{ReplicaAcks: -1}}, "must not be negative"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
+	}
+}
+
+func TestParseSaysWhatIsWrongWithAScenario(t *testing.T) {
+	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n"
+	tests := []struct{ name, give, want string }{
+		{"unknown field", head + "stepz: []\n", `[7:1] unknown field "stepz"`},
+		{"not yaml", "name: [\n", "x.yaml"},
+		{"no name", "topology: single\n", "needs a name"},
+		{"two things", head + "steps: [{client: a, acquire: l, inject: cut}]", "exactly one of client, inject"},
+		{"nothing to do", head + "steps: [{client: a}]", "exactly one of acquire"},
+		{"unknown client", head + "steps: [{client: c, acquire: l}]", `unknown client "c" (known: a)`},
+		{"unknown fault", head + "steps: [{inject: cutt}]", "did you mean cut?"},
+		{"unknown server", head + "steps: [{require: held, of: a, on: [redis-9]}]", `unknown server "redis-9"`},
+		{"unknown variant", head + "steps: [{client: a, acquire: l, only: [z]}]", `unknown variant "z"`},
+		{"unknown zone", "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-q}\nexpect: {verdict: valid}\n", `unknown zone "zone-q"`},
+		{"verdict", "name: x\ntitle: y\ntopology: single\nlock: mutex\nexpect: {verdict: maybe}\n", `not "maybe"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := scenarios.Parse("x.yaml", []byte(tt.give))
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestAScenarioThatCannotBePlayedIsUnknown(t *testing.T) {
+	setup := setup(t)
+	s, err := scenarios.Parse("x.yaml", []byte(`
+name: x
+title: the cut is aimed at a link that single does not have
+topology: single
+lock: mutex
+clients: {a: zone-a}
+steps:
+  - {inject: cut, target: replication}
+expect: {verdict: valid}
+`))
+	require.NoError(t, err)
+	require.NoError(t, s.Run(t.Context(), setup))
+	run, _, report := judged(t, setup.Dir)
+	require.Contains(t, run.Unmet, "step 1 (inject cut)")
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Error(t, s.Expect.Met(report))
+}

@@ -1,0 +1,335 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+const (
+	// injectTimeout and healTimeout bound how long a fault may take to show
+	// its effect, and to end.
+	injectTimeout = 10 * time.Second
+	healTimeout   = 10 * time.Second
+)
+
+// A Setup is what every run needs to know.
+type Setup struct {
+	// Dir is the run directory. It is made if need be.
+	Dir string
+	// Backend starts the topology.
+	Backend topologies.Backend
+	Seed    uint64
+	// Program is the version of lockchaos, and Command repeats the run; both
+	// are for the record.
+	Program, Command string
+	// Log is told of each step. Nil: nobody is.
+	Log *slog.Logger
+	// Progress is told, now and then, how a random run goes. Nil: nobody is.
+	Progress func(Progress)
+}
+
+// A Progress is how far a run is.
+type Progress struct {
+	Elapsed, Length time.Duration
+	Grants          int64  // so far
+	Fault           string // active now; empty for none
+}
+
+// A stage is a deployment with a recorder and the faults that lie on it.
+type stage struct {
+	Setup
+	run        history.Run
+	file       *os.File
+	recorder   *history.Recorder
+	processes  workload.Processes
+	deployment topologies.Deployment
+	stopWatch  func()
+	closers    []func()
+
+	mu     sync.Mutex
+	active []activeFault // in the order in which they were injected
+	grants atomic.Int64
+}
+
+// An activeFault can be healed.
+type activeFault struct {
+	step faults.Step
+	heal faults.Heal
+}
+
+// open starts the topology and the recording. What it started, close ends.
+func open(ctx context.Context, s Setup, run history.Run, topology string) (*stage, error) {
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	t, err := topologies.ByName(topology)
+	if err != nil {
+		return nil, err
+	}
+	st := &stage{Setup: s, stopWatch: func() {}}
+	st.Log.InfoContext(ctx, "starting topology", "topology", topology)
+	started := time.Now()
+	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
+		return nil, err
+	}
+	st.Log.InfoContext(ctx, "topology is ready", "topology", topology, "redis", st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
+	run.Version = history.RunVersion
+	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
+	run.Topology = drawing(t)
+	run.Servers = map[string]string{"redis": st.deployment.Version()}
+	run.Started = started
+	st.run = run
+	if err := st.openRecord(); err != nil {
+		return nil, errors.Join(err, st.deployment.Close())
+	}
+	st.watch(ctx)
+	return st, nil
+}
+
+func (st *stage) openRecord() error {
+	if err := os.MkdirAll(filepath.Join(st.Dir, "logs"), 0o755); err != nil {
+		return fmt.Errorf("make run directory: %w", err)
+	}
+	var err error
+	if st.file, err = os.Create(filepath.Join(st.Dir, "history.jsonl")); err != nil {
+		return fmt.Errorf("make history: %w", err)
+	}
+	st.recorder = history.NewRecorder(st.file)
+	return st.writeRun()
+}
+
+// writeRun writes run.json: at the start, so that a run that is cut short can
+// be read, and at the end.
+func (st *stage) writeRun() error {
+	b, err := json.MarshalIndent(st.run, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode run: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(st.Dir, "run.json"), append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write run: %w", err)
+	}
+	return nil
+}
+
+// watch records what the servers say of themselves.
+func (st *stage) watch(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		st.deployment.Watch(ctx, func(o topologies.Observation) {
+			st.recorder.Record(history.Event{
+				Process: history.Nobody, Op: history.Observe, Type: history.OK,
+				Node: o.Node, What: o.What, Value: o.Value,
+			})
+		})
+	}()
+	st.stopWatch = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// declare records what the locks of the run promise.
+func (st *stage) declare(l Lock, names ...string) {
+	for _, name := range names {
+		st.recorder.Record(history.Event{
+			Process: history.Nobody, Op: history.Declare, Type: history.OK,
+			Lock: name, Kind: "mutex", Reentrant: l.reentrant,
+		})
+	}
+}
+
+// locker opens the lock under test for clients of a zone.
+func (st *stage) locker(l Lock, o LockOptions, zone string) (lock.Locker, error) {
+	rdb := redis.NewUniversalClient(st.deployment.ClientOptions(zone))
+	st.closers = append(st.closers, func() { _ = rdb.Close() })
+	o.observer = workload.NewRenewals(st.recorder, &st.processes)
+	locker, closeLocker, err := l.open(rdb, o)
+	if err != nil {
+		return nil, fmt.Errorf("open lock %s for %s: %w", l.Name, zone, err)
+	}
+	st.closers = append(st.closers, closeLocker)
+	return counted{locker, &st.grants}, nil
+}
+
+// counted counts grants for the progress line.
+type counted struct {
+	lock.Locker
+	grants *atomic.Int64
+}
+
+func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := c.Locker.Acquire(ctx, name, o)
+	if err == nil {
+		c.grants.Add(1)
+	}
+	return h, err
+}
+
+// inject makes a fault happen and records it, whether or not it took effect.
+func (st *stage) inject(ctx context.Context, s faults.Step) error {
+	f, err := build(st.deployment, s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
+	defer cancel()
+	s.Target = aim(ctx, st.deployment, s)
+	e := history.Event{
+		Process: history.Nobody, Op: history.Inject, Type: history.Invoke,
+		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
+	}
+	st.recorder.Record(e)
+	injection, err := f.Inject(ctx)
+	if err != nil {
+		e.Type, e.Error = history.Fail, err.Error()
+		st.recorder.Record(e)
+		st.Log.WarnContext(ctx, "fault took no effect", "fault", s.Fault, "target", s.Target, "error", err)
+		return fmt.Errorf("inject %s: %w", s.Fault, err)
+	}
+	e.Type, e.Value = history.OK, injection.Effect
+	st.recorder.Record(e)
+	st.Log.InfoContext(ctx, "fault injected", "fault", s.Fault, "target", s.Target, "effect", injection.Effect)
+	if injection.Heal != nil {
+		st.mu.Lock()
+		st.active = append(st.active, activeFault{s, injection.Heal})
+		st.mu.Unlock()
+	}
+	return nil
+}
+
+// heal ends the newest active fault with that name.
+func (st *stage) heal(ctx context.Context, name string) error {
+	st.mu.Lock()
+	i := -1
+	for j, a := range slices.Backward(st.active) {
+		if a.step.Fault == name {
+			i = j
+			break
+		}
+	}
+	if i < 0 {
+		st.mu.Unlock()
+		return fmt.Errorf("heal %s: it is not active", name)
+	}
+	a := st.active[i]
+	st.active = slices.Delete(st.active, i, i+1)
+	st.mu.Unlock()
+
+	e := history.Event{
+		Process: history.Nobody, Op: history.Heal, Type: history.Invoke,
+		Fault: a.step.Fault, Target: a.step.Target, Params: maps.Clone(a.step.Params),
+	}
+	st.recorder.Record(e)
+	// A heal is not cut short: what is broken must not stay so.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	defer cancel()
+	effect, err := a.heal(ctx)
+	if err != nil {
+		e.Type, e.Error = history.Fail, err.Error()
+		st.recorder.Record(e)
+		st.Log.WarnContext(ctx, "fault did not heal", "fault", name, "error", err)
+		return fmt.Errorf("heal %s: %w", name, err)
+	}
+	e.Type, e.Value = history.OK, effect
+	st.recorder.Record(e)
+	st.Log.InfoContext(ctx, "fault healed", "fault", name, "effect", effect)
+	return nil
+}
+
+// healAll ends all active faults, the newest first.
+func (st *stage) healAll(ctx context.Context) error {
+	var errs []error
+	for {
+		name := st.activeFault()
+		if name == "" {
+			return errors.Join(errs...)
+		}
+		if err := st.heal(ctx, name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+}
+
+// activeFault is the name of the newest active fault.
+func (st *stage) activeFault() string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.active) == 0 {
+		return ""
+	}
+	return st.active[len(st.active)-1].step.Fault
+}
+
+// close heals what is broken, ends the recording, keeps the servers' logs and
+// stops the servers. It returns what could not be done.
+func (st *stage) close(ctx context.Context) error {
+	errs := []error{st.healAll(ctx)}
+	for _, c := range slices.Backward(st.closers) {
+		c()
+	}
+	st.stopWatch()
+	errs = append(errs, st.recorder.Close(), st.file.Close())
+	st.run.Duration = time.Since(st.run.Started).Round(time.Millisecond)
+	st.run.Interrupted = ctx.Err() != nil
+	errs = append(errs, st.writeRun(), st.keepLogs(), st.deployment.Close())
+	return errors.Join(errs...)
+}
+
+func (st *stage) keepLogs() error {
+	var errs []error
+	for _, n := range st.deployment.Topology().Nodes {
+		s := st.deployment.Server(n.Name)
+		if s == nil {
+			continue
+		}
+		errs = append(errs, copyFile(filepath.Join(st.Dir, "logs", n.Name+".log"), s.Log()))
+	}
+	return errors.Join(errs...)
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("keep log: %w", err)
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return fmt.Errorf("keep log: %w", err)
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// drawing is a topology as the record keeps it.
+func drawing(t topologies.Topology) history.Topology {
+	d := history.Topology{Name: t.Name}
+	for _, n := range t.Nodes {
+		d.Nodes = append(d.Nodes, history.Node{Name: n.Name, Kind: string(n.Kind), Role: n.Role})
+	}
+	for _, l := range t.Links {
+		d.Links = append(d.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})
+	}
+	return d
+}

@@ -1,0 +1,55 @@
+package workload
+
+import (
+	"sync"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// Renewals records what the watchdog of a lock client does: each renewal is an
+// extend, by a process of its own, for the owner of the hold. It is a
+// [lock.Observer]; make it with [NewRenewals].
+type Renewals struct {
+	recorder  *history.Recorder
+	processes *Processes
+
+	mu   sync.Mutex
+	open map[string]history.Event // by the grant's request
+}
+
+// NewRenewals returns an observer that records to r.
+func NewRenewals(r *history.Recorder, p *Processes) *Renewals {
+	return &Renewals{recorder: r, processes: p, open: map[string]history.Event{}}
+}
+
+// Observe records the beginning and the end of a renewal; other events are the
+// client's own.
+func (o *Renewals) Observe(e lock.Event) {
+	switch e.Kind {
+	case lock.Renewing:
+		begin := history.Event{
+			Process: o.processes.New(), Op: history.Extend, Type: history.Invoke,
+			Lock: e.Lease.Name, Owner: e.Lease.Owner, Lease: e.Lease.Length,
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.open[e.Lease.Request] = o.recorder.Record(begin)
+	case lock.Renewed:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		end, ok := o.open[e.Lease.Request]
+		if !ok {
+			return
+		}
+		delete(o.open, e.Lease.Request)
+		end.Type = Outcome(e.Err, lock.ErrNotHeld)
+		if e.Err != nil {
+			end.Error = e.Err.Error()
+		} else {
+			end.Expires = Expiry(o.recorder, e.Lease)
+		}
+		o.recorder.Record(end)
+	default:
+	}
+}
