@@ -36,11 +36,44 @@ func newDigest(in Input) *digest {
 	d.holds = in.History.Holds()
 	d.faults = faultsOf(in.History)
 	d.roles = roleChanges(in.Run.Topology, in.History)
+	d.locateGrants()
 	return d
 }
 
-// violation is the first violation of the worst property: the one that the
-// story tells. It is nil if there is none.
+// locateGrants fills in which server granted a hold, where the lock did not
+// say, from what the servers were seen to hold: the one that was master then.
+func (d *digest) locateGrants() {
+	seen := map[string]string{}
+	for _, e := range d.History.Events {
+		if e.Op != history.Observe || e.What != history.ObserveKey {
+			continue
+		}
+		if _, known := seen[e.Value]; !known && d.roleAt(e.Node, e.Time) == "master" {
+			seen[e.Value] = e.Node
+		}
+	}
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Acquire.Complete.Node == "" {
+			h.Acquire.Complete.Node = seen[h.Lock+" "+h.Owner]
+		}
+	}
+}
+
+// roleAt is the role that a server was last seen in.
+func (d *digest) roleAt(node string, at time.Duration) string {
+	role := ""
+	for _, c := range d.roles {
+		if c.node == node && c.at <= at {
+			role = c.role
+		}
+	}
+	return role
+}
+
+// violation is the one that the story tells: of the worst property the one
+// that lasted longest within the record, and the first of those. It is nil if
+// there is none.
 func (d *digest) violation() *checker.Violation {
 	var first *checker.Violation
 	for i := range d.Report.Results {
@@ -48,13 +81,19 @@ func (d *digest) violation() *checker.Violation {
 		if r.Verdict != checker.Invalid || len(r.Violations) == 0 {
 			continue
 		}
-		v := &r.Violations[0]
-		if first == nil || severity(v.Kind) < severity(first.Kind) {
-			first = v
+		for j := range r.Violations {
+			v := &r.Violations[j]
+			if first == nil || severity(v.Kind) < severity(first.Kind) ||
+				severity(v.Kind) == severity(first.Kind) && d.lasted(v) > d.lasted(first) {
+				first = v
+			}
 		}
 	}
 	return first
 }
+
+// lasted is how long a violation lasted within the record.
+func (d *digest) lasted(v *checker.Violation) time.Duration { return min(v.Until, d.end) - v.From }
 
 // severity orders violations by how much of the others they explain: a double
 // grant is the cause of the lost update, not the other way round.

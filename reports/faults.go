@@ -82,6 +82,20 @@ func stops(name string) bool {
 	return name == "kill" || name == "pause" || name == "crash" || name == "crash-failover"
 }
 
+// separates reports whether the fault's target is a group that it cuts off from
+// all others.
+func (f *Fault) separates() bool { return f.Name == "partition" || f.Name == "split-brain" }
+
+// at is when the fault hit, as the story counts it: when its effect was
+// observed, but for a fault that begins with a blow and is observed by what
+// comes of it later.
+func (f *Fault) at() time.Duration {
+	if f.Name == "crash-failover" || f.Name == "split-brain" {
+		return f.Start
+	}
+	return f.InEffect
+}
+
 // hits reports whether the fault's target names a party.
 func (f *Fault) hits(party string) bool {
 	return slices.Contains(strings.Fields(strings.Trim(f.Target, "{}")), party)
@@ -135,12 +149,12 @@ func (f *Fault) happened(t history.Topology) string {
 		s = what + " " + were + " paused"
 	case "restart":
 		s = what + " " + were + " restarted"
-	case "partition":
-		s = what + " " + were + " partitioned from the rest"
+	case "partition", "split-brain":
+		return what + " " + were + " cut off from all others"
 	case "failover":
 		s = "a failover was ordered"
 	case "crash-failover":
-		s = "the master was crashed and a replica promoted"
+		return what + " " + were + " killed"
 	default:
 		s = "the fault " + f.detail() + " was injected"
 	}
@@ -157,9 +171,9 @@ func (f *Fault) happened(t history.Topology) string {
 func (f *Fault) healed(t history.Topology) string {
 	what, were := targetWords(f.Target, t)
 	switch f.Name {
-	case "cut", "hold", "drop", "partition":
+	case "cut", "hold", "drop", "partition", "split-brain":
 		return what + " " + were + " connected again"
-	case "kill":
+	case "kill", "crash-failover":
 		return what + " " + were + " started again"
 	case "pause":
 		return what + " went on after the pause"
@@ -214,19 +228,20 @@ func linksOf(target string, t history.Topology) []history.Link {
 	return links
 }
 
-// severs reports whether the fault stops all replication from and to a node.
+// severs reports whether the fault stops all replication from a node: replicas
+// dial their master.
 func (f *Fault) severs(node string, t history.Topology) bool {
-	if !f.OK || node == "" || !slices.Contains([]string{"cut", "hold", "drop", "partition"}, f.Name) {
+	if !f.OK || node == "" || !f.separates() && !slices.Contains([]string{"cut", "hold", "drop"}, f.Name) {
 		return false
 	}
 	group := strings.Fields(strings.Trim(f.Target, "{}"))
 	cut, found := linksOf(f.Target, t), false
 	for _, l := range t.Links {
-		if l.Kind != "replication" || (l.From != node && l.To != node) {
+		if l.Kind != "replication" || l.To != node {
 			continue
 		}
 		found = true
-		across := f.Name == "partition" && slices.Contains(group, l.From) != slices.Contains(group, l.To)
+		across := f.separates() && slices.Contains(group, l.From) != slices.Contains(group, l.To)
 		if !across && !slices.Contains(cut, l) {
 			return false
 		}

@@ -224,7 +224,7 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 			continue
 		}
 		begin = min(begin, f.Start)
-		if f.InEffect > to {
+		if f.at() > to {
 			moments = append(moments, Moment{
 				At: f.Start, Kind: MomentFault,
 				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), instant(f.InEffect)),
@@ -235,7 +235,7 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 		if len(holders) > 0 && d.isolated(f, holders[0]) {
 			text += ", so that nothing " + holders[0].Acquire.Complete.Node + " granted from then on could reach another server"
 		}
-		moments = append(moments, Moment{At: f.InEffect, Kind: MomentFault, Text: text})
+		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
 		if f.Healed && f.End <= to {
 			moments = append(moments, Moment{At: f.End, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
 		}
@@ -253,7 +253,7 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 // in effect before the grant was asked for, and on all replication links of
 // the server that granted. The links are those at the start of the run.
 func (d *digest) isolated(f *Fault, h *history.Hold) bool {
-	return f.severs(h.Acquire.Complete.Node, d.Run.Topology) && f.InEffect <= h.Acquire.Invoke.Time && f.End >= h.Start
+	return f.severs(h.Acquire.Complete.Node, d.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
 }
 
 // serverMoments are the promotions and demotions of a window, and what was
@@ -273,21 +273,57 @@ func (d *digest) serverMoments(from, to time.Duration, holders []*history.Hold) 
 		}
 		moments = append(moments, Moment{At: c.at, Kind: MomentServer, Text: text})
 	}
-	for _, e := range d.History.Events {
-		if e.Op != history.Observe || e.What != history.ObserveKey || e.Time < from || e.Time > to || len(holders) == 0 {
-			continue
-		}
-		lock, owner, held := strings.Cut(e.Value, " ")
-		if lock != holders[0].Lock {
-			continue
-		}
-		text := e.Node + " was seen without the key of " + lock
-		if held {
-			text = e.Node + " was seen with " + client(owner) + " as the holder of " + lock
-		}
-		moments = append(moments, Moment{At: e.Time, Kind: MomentServer, Text: text})
+	if len(holders) > 0 {
+		moments = append(moments, d.keyMoments(holders[0].Lock, from, to)...)
 	}
 	return moments
+}
+
+// oneLook is how far apart the answers of several servers to one look at a key
+// may lie.
+const oneLook = 50 * time.Millisecond
+
+// keyMoments are the looks at a lock's key: which servers had it, and whose.
+func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
+	var moments []Moment
+	var look Moment
+	var with, without []string
+	end := func() {
+		if len(with) > 0 || len(without) > 0 {
+			look.Text = keyWords(lock, with, without)
+			moments = append(moments, look)
+		}
+		with, without = nil, nil
+	}
+	for _, e := range d.History.Events {
+		name, owner, held := strings.Cut(e.Value, " ")
+		if e.Op != history.Observe || e.What != history.ObserveKey || name != lock || e.Time < from || e.Time > to {
+			continue
+		}
+		if e.Time-look.At > oneLook {
+			end()
+			look = Moment{At: e.Time, Kind: MomentServer}
+		}
+		if held {
+			with = append(with, e.Node+" had "+client(owner)+" as the holder of "+lock)
+		} else {
+			without = append(without, e.Node)
+		}
+	}
+	end()
+	return moments
+}
+
+// keyWords say what one look at several servers found.
+func keyWords(lock string, with, without []string) string {
+	switch {
+	case len(without) == 0:
+		return list(with)
+	case len(with) == 0:
+		return list(without) + " had no holder of " + lock
+	default:
+		return list(with) + "; " + list(without) + " had none"
+	}
 }
 
 // forgotten reports whether a promoted server granted the lock again although

@@ -29,6 +29,8 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, causes...)
 	if len(causes) > 0 && slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
+	} else if d.replicated() {
+		s.Cures = []string{replicaCure, fenceCure}
 	}
 	s.Moments = append(s.Moments, d.grant(second, true))
 	s.Outcome = append(s.Outcome, d.overlapWords(v.From, until))
@@ -38,6 +40,18 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 
 // ownerCure is what a release needs so that it can end nobody else's hold.
 const ownerCure = "compare the owner and delete in one step on the server"
+
+// replicaCure and fenceCure are what helps where a master can be replaced by a
+// replica that does not know what it granted.
+const (
+	replicaCure = "count a grant only after replicas acknowledged it"
+	fenceCure   = "have the resource refuse tokens older than the newest that it saw (fencing)"
+)
+
+// replicated reports whether the topology has replicas.
+func (d *digest) replicated() bool {
+	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == "replica" })
+}
 
 // maxCauses bounds the wrong answers that a story lists.
 const maxCauses = 2

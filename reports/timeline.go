@@ -223,7 +223,7 @@ func (d *digest) server(node string) []stretch {
 		if f.Name == "pause" {
 			state = "paused"
 		}
-		life = interrupt(life, stretch{from: f.InEffect, to: f.End, state: state})
+		life = interrupt(life, stretch{from: f.at(), to: f.End, state: state})
 	}
 	return life
 }

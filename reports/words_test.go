@@ -58,7 +58,7 @@ func TestTargetWords(t *testing.T) {
 	}
 	cut := Fault{Name: "cut", Target: "replication", OK: true}
 	require.True(t, cut.severs("r1", top))
-	require.True(t, cut.severs("r2", top))
+	require.False(t, cut.severs("r2", top), "nobody replicates from r2")
 	require.False(t, cut.severs("elsewhere", top))
 	island := Fault{Name: "partition", Target: "{r1 zone-a}", OK: true}
 	require.True(t, island.severs("r1", top))
