@@ -43,6 +43,10 @@ const (
 	ForeignRelease  = "foreign-release"  // a release or extension confirmed for somebody who cannot have held
 	PrematureLoss   = "premature-loss"   // told "not held" before the lease can have run out
 	NotLinearizable = "not-linearizable" // no order of the operations explains their results
+	Reentrancy      = "reentrancy"       // a lock that is not re-entrant was granted again to its holder
+	FenceRegress    = "fence-regress"    // a later grant has a smaller fencing token
+	FenceDuplicate  = "fence-duplicate"  // two grants have the same fencing token
+	StaleAccess     = "stale-access"     // the resource accepted a token older than one it had accepted before
 )
 
 // A Violation is one proof that a property does not hold.

@@ -1,0 +1,108 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// Assumptions is the checker of "assumptions": whether the history can show
+// anything at all. It never finds a violation. It is Unknown where
+//
+//   - no lock was asked for,
+//   - no two processes contended for a lock: none asked for one, at some time
+//     between its request and the answer, while another process held it, or
+//   - faults were injected and none of them took effect.
+func Assumptions() Checker {
+	return &property{
+		name: "assumptions", engine: "counts",
+		judge: func(_ context.Context, ev *evidence) *findings {
+			f := &findings{}
+			asked, injected, landed := 0, 0, 0
+			for i := range ev.history.Events {
+				switch e := &ev.history.Events[i]; {
+				case e.Op == history.Acquire && e.Type == history.Invoke:
+					asked++
+				case e.Op == history.Inject && e.Type == history.Invoke:
+					injected++
+				case e.Op == history.Inject && e.Type == history.OK:
+					landed++
+				}
+			}
+			switch {
+			case asked == 0:
+				f.doubt("no lock was asked for")
+			case !contended(ev):
+				f.doubt("no two processes contended for a lock")
+			}
+			if injected > 0 && landed == 0 {
+				f.doubt("%s injected, and none took effect", plural(injected, "fault"))
+			}
+			f.valid = plural(asked, "request") + " for a lock, with contention"
+			if landed > 0 {
+				f.valid += ", under " + plural(landed, "fault")
+			}
+			return f
+		},
+	}
+}
+
+// contended looks for a request that overlaps a hold of another process.
+func contended(ev *evidence) bool {
+	asks := map[string][]*history.Operation{}
+	ops := ev.operations()
+	for i := range ops {
+		if op := &ops[i]; op.Invoke.Op == history.Acquire {
+			asks[op.Invoke.Lock] = append(asks[op.Invoke.Lock], op)
+		}
+	}
+	holds := map[string][]*history.Hold{}
+	book := ev.book()
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		holds[h.Lock] = append(holds[h.Lock], h)
+	}
+	for lock, asked := range asks {
+		if contendedFor(asked, holds[lock]) {
+			return true
+		}
+	}
+	return false
+}
+
+// contendedFor goes through the requests in order of their answers, and keeps
+// the two holds, of different processes, that last longest.
+func contendedFor(asked []*history.Operation, holds []*history.Hold) bool {
+	slices.SortFunc(asked, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
+	type lasting struct {
+		process int
+		until   time.Duration
+	}
+	best := [2]lasting{{process: history.Nobody, until: -1}, {process: history.Nobody, until: -1}}
+	next := 0
+	for _, op := range asked {
+		for ; next < len(holds) && holds[next].Start <= op.Complete.Time; next++ {
+			h := lasting{process: holds[next].Process, until: max(holds[next].Start, holds[next].End)}
+			if r := holds[next].Release; r != nil {
+				h.until = max(h.until, r.Complete.Time)
+			}
+			switch {
+			case h.process == best[0].process:
+				best[0].until = max(best[0].until, h.until)
+			case h.until > best[0].until:
+				best[0], best[1] = h, best[0]
+			case h.until > best[1].until:
+				best[1] = h
+			}
+		}
+		for _, h := range best {
+			if h.process != history.Nobody && h.process != op.Invoke.Process && h.until >= op.Invoke.Time {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,239 @@
+package checker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// turns is a history of n legal holds of one lock, by processes that wait for
+// one another.
+func turns(n int) *history.History {
+	h := &history.History{}
+	add := func(process, i int, op history.Op, typ history.Type, at time.Duration) {
+		h.Events = append(h.Events, history.Event{
+			Index: int64(len(h.Events)), Time: at, Process: process, Type: typ, Op: op, Lock: "k",
+			Owner: "o" + strconv.Itoa(i), Lease: time.Second,
+		})
+	}
+	at := time.Duration(0)
+	for i := range n {
+		if i == 0 {
+			add(0, 0, history.Acquire, history.Invoke, at+1)
+			add(0, 0, history.Acquire, history.OK, at+2)
+		}
+		// The next one asks while this one holds.
+		add((i+1)%5, i+1, history.Acquire, history.Invoke, at+3)
+		add(i%5, i, history.Release, history.Invoke, at+4)
+		add(i%5, i, history.Release, history.OK, at+6)
+		add((i+1)%5, i+1, history.Acquire, history.OK, at+8)
+		at += 10
+	}
+	return h
+}
+
+func result(t *testing.T, r checker.Report, name string) checker.Result {
+	t.Helper()
+	for _, result := range r.Results {
+		if result.Name == name {
+			return result
+		}
+	}
+	require.Failf(t, "no such result", "%s in %+v", name, r)
+	return checker.Result{}
+}
+
+func TestStandardLeavesOutWhatDoesNotApply(t *testing.T) {
+	t.Parallel()
+	r := checker.Check(t.Context(), turns(5))
+	var names []string
+	for _, result := range r.Results {
+		names = append(names, result.Name)
+	}
+	require.Equal(t, []string{"assumptions", "mutual-exclusion", "ownership", "linearizability"}, names)
+	require.Equal(t, checker.Valid, r.Verdict)
+	require.Len(t, checker.Standard(), 7)
+
+	alone := checker.FencingOrder().Check(t.Context(), turns(5))
+	require.Equal(t, checker.Unknown, alone.Verdict, "what does not apply is not valid")
+}
+
+func TestOnlyTheCheckersThatAreGiven(t *testing.T) {
+	t.Parallel()
+	r := checker.Check(t.Context(), turns(5), checker.MutualExclusion())
+	require.Len(t, r.Results, 1)
+	require.Equal(t, "mutual-exclusion", r.Results[0].Name)
+}
+
+func TestNoTimeIsUnknown(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := checker.Check(ctx, turns(5))
+	require.Equal(t, checker.Unknown, r.Verdict)
+	for _, result := range r.Results {
+		require.Equal(t, checker.Unknown, result.Verdict, result.Name)
+		require.Contains(t, result.Summary, "no time left")
+	}
+}
+
+func TestALongHistoryIsCutAndJudged(t *testing.T) {
+	t.Parallel()
+	h := turns(3 * checker.SearchOperations)
+	require.Equal(t, checker.Valid, checker.Linearizability().Check(t.Context(), h).Verdict)
+}
+
+func TestBeyondTheBudgetIsUnknown(t *testing.T) {
+	t.Parallel()
+	// A violation at the end: a history that is not legal is not cut.
+	h := turns(checker.SearchOperations)
+	for i := range h.Events[:len(h.Events)-1] {
+		if e := &h.Events[len(h.Events)-1-i]; e.Op == history.Release && e.Type == history.OK {
+			e.Type = history.Fail
+			break
+		}
+	}
+	r := checker.Check(t.Context(), h)
+	search := result(t, r, "linearizability")
+	require.Equal(t, checker.Unknown, search.Verdict)
+	require.Contains(t, search.Summary, "more than the search takes")
+	require.Equal(t, checker.Invalid, result(t, r, "ownership").Verdict)
+	require.Equal(t, checker.Invalid, r.Verdict)
+}
+
+func TestListsTheFirstAndCountsAll(t *testing.T) {
+	t.Parallel()
+	h := &history.History{}
+	for i := range 300 {
+		for _, typ := range []history.Type{history.Invoke, history.OK} {
+			h.Events = append(h.Events, history.Event{
+				Index: int64(len(h.Events)), Time: time.Duration(len(h.Events)), Process: i, Type: typ,
+				Op: history.Acquire, Lock: "k", Owner: strconv.Itoa(i),
+			})
+		}
+	}
+	r := checker.MutualExclusion().Check(t.Context(), h)
+	require.Equal(t, 299, r.Total)
+	require.Len(t, r.Violations, checker.MaxListed)
+	checkProofs(t, h, r)
+}
+
+// Two engines that differ are never hidden.
+func TestEnginesThatDifferMakeTheReportUnknown(t *testing.T) {
+	t.Parallel()
+	r, differ := checker.Disagreement(t.Context(), turns(5), "k")
+	require.True(t, differ)
+	require.Equal(t, "engines-agree", r.Name)
+	require.Equal(t, checker.Unknown, r.Verdict)
+	require.Contains(t, r.Summary, "a defect of the checker")
+}
+
+func TestCheckDoesNotChangeTheHistory(t *testing.T) {
+	t.Parallel()
+	h := simulate(source(7), 5, 400)
+	before := dump(h)
+	checker.Check(t.Context(), h)
+	require.Equal(t, before, dump(h))
+}
+
+func TestReportIsJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(checker.Check(t.Context(), load(t, "testdata/invalid/double-grant--format-example.jsonl")))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"verdict":"invalid"`)
+	require.Contains(t, string(text), `"kind":"double-grant"`)
+}
+
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	h := load(t, "testdata/invalid/double-grant--format-example.jsonl")
+	for i := range h.Events {
+		if h.Events[i].Owner == "a" {
+			h.Events[i].Owner = "<script>a"
+		}
+	}
+	v := checker.MutualExclusion().Check(t.Context(), h).Violations[0]
+	var page bytes.Buffer
+	require.NoError(t, checker.Picture(&page, h, v))
+	require.Contains(t, page.String(), "<html")
+	require.NotContains(t, page.String(), "<script>a")
+	require.Contains(t, page.String(), "script\\u0026gt;a", "the name is there, escaped")
+
+	require.ErrorIs(t, checker.Picture(&page, h, checker.Violation{Kind: checker.LostUpdate}), checker.ErrNoPicture)
+	require.ErrorIs(t, checker.Picture(&page, h, checker.Violation{Lock: "other"}), checker.ErrNoPicture)
+}
+
+func TestPictureDrawsAWindow(t *testing.T) {
+	t.Parallel()
+	h := turns(500)
+	var page bytes.Buffer
+	require.NoError(t, checker.Picture(&page, h, checker.Violation{Lock: "k", From: 2000, Until: 2100}))
+	n := strings.Count(page.String(), `"OriginalStart"`)
+	require.Positive(t, n)
+	require.LessOrEqual(t, n, checker.PictureOperations)
+}
+
+func BenchmarkSweep(b *testing.B) {
+	benchmark(b, func(b *testing.B, h *history.History) {
+		b.Helper()
+		r := checker.MutualExclusion().Check(b.Context(), h)
+		require.Equal(b, checker.Valid, r.Verdict)
+	})
+}
+
+func BenchmarkPlainSearch(b *testing.B) {
+	benchmark(b, func(b *testing.B, h *history.History) {
+		b.Helper()
+		require.Equal(b, checker.Valid, checker.PlainSearch(b.Context(), h, "k"))
+	})
+}
+
+func BenchmarkLinearizability(b *testing.B) {
+	benchmark(b, func(b *testing.B, h *history.History) {
+		b.Helper()
+		require.Equal(b, checker.Valid, checker.Linearizability().Check(b.Context(), h).Verdict)
+	})
+}
+
+func benchmark(b *testing.B, judge func(*testing.B, *history.History)) {
+	b.Helper()
+	for _, operations := range []int{1_000, 10_000} {
+		b.Run(strconv.Itoa(operations), func(b *testing.B) {
+			h := turns(operations/2 - 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				judge(b, h)
+			}
+		})
+	}
+}
+
+func FuzzEnginesAgree(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add([]byte(dump(simulate(source(seed), 3, 30))))
+		f.Add([]byte(dump(randomHistory(source(seed)))))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := history.ReadAll(bytes.NewReader(data))
+		if err != nil || len(h.Events) > 80 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r := checker.Check(ctx, h)
+		for _, result := range r.Results {
+			if result.Name == "engines-agree" {
+				t.Fatal(result.Summary)
+			}
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package checker_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// cases is how many random histories each differential test judges; more
+// where LOCKCHAOS_CASES says so.
+func cases(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("LOCKCHAOS_CASES")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+func dump(h *history.History) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for _, e := range h.Events {
+		_ = enc.Encode(e)
+	}
+	return b.String()
+}
+
+// A tally counts the verdicts on which both engines agreed.
+type tally struct{ valid, invalid, inexact int }
+
+func (n *tally) compare(t *testing.T, seed uint64, h *history.History) {
+	t.Helper()
+	sweep, searched, exact := checker.Compare(t.Context(), h, "k")
+	switch {
+	case !exact:
+		n.inexact++
+	case searched != sweep:
+		found := append(checker.MutualExclusion().Check(t.Context(), h).Violations,
+			checker.Ownership().Check(t.Context(), h).Violations...)
+		require.Failf(t, "the engines differ", "seed %d: the search says %s, the sweep %s: %+v\n%s",
+			seed, searched, sweep, found, dump(h))
+	case sweep == checker.Valid:
+		n.valid++
+	default:
+		n.invalid++
+	}
+}
+
+// show fails a test whose histories were all alike.
+func (n *tally) show(t *testing.T) {
+	t.Helper()
+	t.Logf("valid %d, invalid %d, not compared %d", n.valid, n.invalid, n.inexact)
+	all := n.valid + n.invalid + n.inexact
+	require.Greater(t, n.valid, all/50, "too few valid histories")
+	require.Greater(t, n.invalid, all/50, "too few invalid histories")
+	require.Less(t, n.inexact, all/2, "too many histories that are not compared")
+}
+
+func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+func TestEnginesAgreeOnRandomHistories(t *testing.T) {
+	t.Parallel()
+	var n tally
+	for seed := range uint64(cases(t, 12_000)) {
+		n.compare(t, seed, randomHistory(source(seed)))
+	}
+	n.show(t)
+}
+
+func TestEnginesAgreeOnMutatedHistories(t *testing.T) {
+	t.Parallel()
+	var n tally
+	for seed := range uint64(cases(t, 8_000)) {
+		rnd := source(seed)
+		h := simulate(rnd, 2+rnd.IntN(4), 10+rnd.IntN(40))
+		mutate(rnd, h)
+		n.compare(t, seed, h)
+	}
+	n.show(t)
+}
+
+// No correct lock may be rejected, by either engine.
+func TestEnginesAcceptACorrectLock(t *testing.T) {
+	t.Parallel()
+	holds := 0
+	for seed := range uint64(cases(t, 5_000)) {
+		rnd := source(seed)
+		h := simulate(rnd, 2+rnd.IntN(4), 20+rnd.IntN(60))
+		sweep, searched, _ := checker.Compare(t.Context(), h, "k")
+		if sweep != checker.Valid || searched != checker.Valid {
+			found := append(checker.MutualExclusion().Check(t.Context(), h).Violations,
+				checker.Ownership().Check(t.Context(), h).Violations...)
+			require.Failf(t, "a correct lock was rejected", "seed %d: the search says %s, the sweep %s: %+v\n%s",
+				seed, searched, sweep, found, dump(h))
+		}
+		holds += len(h.Holds())
+	}
+	require.Positive(t, holds)
+}
+
+// Cutting the history of a lock changes no verdict.
+func TestSegmentsKeepTheVerdict(t *testing.T) {
+	t.Parallel()
+	cut := 0
+	for seed := range uint64(cases(t, 2_500)) {
+		rnd := source(seed)
+		h := simulate(rnd, 2+rnd.IntN(3), 40+rnd.IntN(100))
+		if rnd.IntN(2) == 0 {
+			mutate(rnd, h)
+		}
+		whole, parts, n := checker.CompareSegments(t.Context(), h, "k")
+		require.Equal(t, whole, parts, "seed %d\n%s", seed, dump(h))
+		cut += n
+	}
+	require.Greater(t, cut, 1000, "nothing was cut")
+}

@@ -1,0 +1,119 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// FencingOrder is the checker of "fencing-order": every grant of a fenced lock
+// has a token of its own, and the grants can be placed in order of their
+// tokens. It applies where a grant of a lock that is fenced carries a token;
+// grants without one are ignored, and inner grants share their hold's.
+//
+// A grant takes effect between its invoke and its answer, and after the
+// earliest end of the grant with the next smaller token. The greedy placement
+// as early as possible, in order of tokens, is exact: where a grant was
+// answered before that, the later of the two has the smaller token
+// (fence-regress). Two holds that overlap for certain are a double grant,
+// which [MutualExclusion] reports, and no evidence about their order.
+//
+// Read-write locks and permits are not judged.
+func FencingOrder() Checker {
+	return &property{
+		name: "fencing-order", engine: "greedy placement",
+		applies: func(ev *evidence) bool {
+			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.book().Promises[e.Lock].Fenced
+			})
+		},
+		judge: func(_ context.Context, ev *evidence) *findings { return fencingOrder(ev) },
+	}
+}
+
+func fencingOrder(ev *evidence) *findings {
+	f := &findings{}
+	book := ev.book()
+	byLock := map[string][]*history.Hold{}
+	grants := 0
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		if h.Token != 0 && h.Acquire.OK() && book.Promises[h.Lock].Fenced {
+			byLock[h.Lock] = append(byLock[h.Lock], h)
+			grants++
+		}
+	}
+	for _, lock := range ev.locks() {
+		if len(byLock[lock]) == 0 {
+			continue
+		}
+		if kind := book.Promises[lock].Kind; kind != history.KindMutex {
+			f.doubt("lock %q is a %s, whose tokens are not judged", lock, kind)
+			continue
+		}
+		if why := book.Unclear[lock]; why != "" {
+			f.doubt("lock %q: %s", lock, why)
+		}
+		place(f, byLock[lock])
+	}
+	f.valid = "the tokens of " + plural(grants, "grant") + " are distinct and in order"
+	return f
+}
+
+// place puts the grants of one lock as early as their tokens allow.
+func place(f *findings, holds []*history.Hold) {
+	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Token, b.Token) })
+	var (
+		invoked, ended *history.Hold // of those with a smaller token: which was invoked last, and which ended last
+		end            time.Duration
+	)
+	for i, h := range holds {
+		if i > 0 && holds[i-1].Token == h.Token {
+			f.add(duplicate(holds[i-1], h))
+			continue
+		}
+		at := max(h.Acquire.Invoke.Time, end)
+		switch {
+		case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
+			f.add(regress(h, invoked))
+		case ended != nil && h.Start < end && !certainTogether(h, ended):
+			f.add(regress(h, ended))
+		}
+		if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {
+			invoked = h
+		}
+		if reach := max(min(at, h.Start), h.End); ended == nil || reach > end {
+			end, ended = reach, h
+		}
+	}
+}
+
+func certainTogether(a, b *history.Hold) bool {
+	_, both := history.Span{From: a.Start, Until: a.End}.Overlap(history.Span{From: b.Start, Until: b.End})
+	return both
+}
+
+func duplicate(a, b *history.Hold) Violation {
+	if b.Start < a.Start {
+		a, b = b, a
+	}
+	return Violation{
+		Kind: FenceDuplicate, Lock: b.Lock, From: b.Start, Until: b.Start,
+		Events: events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which %s had been given at %s",
+			holder(b), b.Lock, seconds(b.Start), b.Token, holder(a), seconds(a.Start)),
+	}
+}
+
+func regress(earlier, later *history.Hold) Violation {
+	return Violation{
+		Kind: FenceRegress, Lock: later.Lock, From: later.Start, Until: later.Start,
+		Events: events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
+			holder(later), later.Lock, seconds(later.Start), later.Token, earlier.Token, holder(earlier), seconds(earlier.Start)),
+	}
+}

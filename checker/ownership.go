@@ -1,0 +1,31 @@
+package checker
+
+import "context"
+
+// Ownership is the checker of "ownership": every answer to a release or extend
+// agrees with who held the lock.
+//
+// A confirmed one needs a hold of that owner at some instant of the call, else
+// somebody else's hold was ended or prolonged: foreign-release. A confirmation
+// after the lease is legal as long as nobody else was granted the lock in
+// between. "Not held" needs a hold that can have ended by then, by its lease,
+// by its release, or by an operation with an unknown outcome; else the service
+// has forgotten a grant: premature-loss. Both are decided exactly.
+func Ownership() Checker {
+	return &property{
+		name: "ownership", engine: "interval sweep",
+		judge: func(_ context.Context, ev *evidence) *findings {
+			f := &findings{violations: ev.swept().ownership}
+			unjudged(f, ev)
+			answers := 0
+			ops := ev.operations()
+			for i := range ops {
+				if op := &ops[i]; isAnswer(op) {
+					answers++
+				}
+			}
+			f.valid = plural(answers, "answer") + " to releases and extends agreed with who held the lock"
+			return f
+		},
+	}
+}

@@ -1,0 +1,211 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// ProtectedResource is the checker of "protected-resource": what the lock was
+// there for did not happen to the resource itself. An access is of its
+// Resource, or of its Lock if it names none.
+//
+// lost-update: an access that was answered ok with the Value "<read>><written>"
+// is a read-modify-write of versions, each of which is written once (a counter
+// that only grows will do). Two that read the same version and both wrote lost
+// one of the writes; so did one that was answered before another was invoked
+// that read an older version.
+//
+// stale-access: an access with a fencing token was accepted although it was
+// invoked after one with a greater token had been accepted.
+//
+// An access with an unknown outcome is no evidence: it may have written any
+// version that nobody else is known to have written.
+func ProtectedResource() Checker {
+	return &property{
+		name: "protected-resource", engine: "pairs in order of time",
+		applies: func(ev *evidence) bool {
+			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+				if e.Op != history.Access || e.Type != history.OK {
+					return false
+				}
+				_, _, ok := update(e.Value)
+				return ok || e.Token != 0
+			})
+		},
+		judge: func(_ context.Context, ev *evidence) *findings { return protectedResource(ev) },
+	}
+}
+
+// update splits the value of a read-modify-write.
+func update(value string) (read, written string, ok bool) {
+	read, written, ok = strings.Cut(value, ">")
+	return read, written, ok && read != "" && written != "" && read != written
+}
+
+// An rmw is a read-modify-write that happened.
+type rmw struct {
+	op            *history.Operation
+	read, written string
+}
+
+// A guarded is all that is known of one resource.
+type guarded struct {
+	name    string
+	updates []rmw
+	tokens  []*history.Operation
+	unknown bool // some access may have written
+}
+
+func protectedResource(ev *evidence) *findings {
+	f := &findings{}
+	resources := map[string]*guarded{}
+	var names []string
+	ops := ev.operations()
+	for i := range ops {
+		op := &ops[i]
+		if op.Invoke.Op != history.Access || op.Failed() {
+			continue
+		}
+		name := op.Invoke.Resource
+		if name == "" {
+			name = op.Invoke.Lock
+		}
+		g := resources[name]
+		if g == nil {
+			g = &guarded{name: name}
+			resources[name] = g
+			names = append(names, name)
+		}
+		if op.Unknown() {
+			g.unknown = true
+			continue
+		}
+		if read, written, ok := update(op.Complete.Value); ok {
+			g.updates = append(g.updates, rmw{op: op, read: read, written: written})
+		}
+		if token(op) != 0 {
+			g.tokens = append(g.tokens, op)
+		}
+	}
+	updates, tokens := 0, 0
+	for _, name := range names {
+		g := resources[name]
+		updates += len(g.updates)
+		tokens += len(g.tokens)
+		g.lostUpdates(f)
+		g.staleAccesses(f)
+	}
+	f.valid = fmt.Sprintf("no update was lost in %s, and none of %s with a token came too late",
+		plural(updates, "read-modify-write"), plural(tokens, "access"))
+	return f
+}
+
+// token is the access's token, wherever it was written.
+func token(op *history.Operation) int64 {
+	return cmp.Or(op.Complete.Token, op.Invoke.Token)
+}
+
+func (g *guarded) lostUpdates(f *findings) {
+	slices.SortFunc(g.updates, func(a, b rmw) int { return cmp.Compare(a.op.Complete.Index, b.op.Complete.Index) })
+	writers := map[string][]rmw{}
+	readers := map[string][]rmw{}
+	for _, u := range g.updates {
+		writers[u.written] = append(writers[u.written], u)
+		readers[u.read] = append(readers[u.read], u)
+	}
+	// How often a version was there to be read: as often as it was written,
+	// and at the beginning, if somebody read it before it was written.
+	chances := func(version string) int {
+		n := len(writers[version])
+		for _, w := range writers[version] {
+			if readers[version][0].op.Complete.Index > w.op.Invoke.Index {
+				return n
+			}
+		}
+		return n + 1
+	}
+	// latest[i] is the update, of the first i+1 in order of answers, that was invoked last.
+	latest := make([]int, len(g.updates))
+	for i := range g.updates {
+		latest[i] = i
+		if i > 0 && g.updates[latest[i-1]].op.Invoke.Index > g.updates[i].op.Invoke.Index {
+			latest[i] = latest[i-1]
+		}
+	}
+	seen := map[string]int{}
+	for i := range g.updates {
+		u := g.updates[i]
+		if seen[u.read]++; seen[u.read] > chances(u.read) {
+			f.add(g.readTwice(readers[u.read][seen[u.read]-2], u))
+			continue
+		}
+		written := int64(-1)
+		switch from := writers[u.read]; {
+		case len(from) > 1 || len(from) == 0 && g.unknown:
+			continue // nobody knows which write it read
+		case len(from) == 1:
+			written = from[0].op.Complete.Index
+		}
+		before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Index >= u.op.Invoke.Index })
+		if before == 0 {
+			continue
+		}
+		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Index > written && unseen.written != u.read {
+			f.add(g.unseen(unseen, u))
+		}
+	}
+}
+
+func (g *guarded) readTwice(first, second rmw) Violation {
+	return Violation{
+		Kind: LostUpdate, Lock: second.op.Invoke.Lock, Resource: g.name,
+		Events: events(first.op.Complete.Index, second.op.Complete.Index),
+		From:   min(first.op.Invoke.Time, second.op.Invoke.Time), Until: max(first.op.Complete.Time, second.op.Complete.Time),
+		Explanation: fmt.Sprintf("%s and %s both read version %s of %q and wrote %s and %s (answered at %s and %s): one of the two writes is lost",
+			caller(first.op), caller(second.op), first.read, g.name, first.written, second.written,
+			seconds(first.op.Complete.Time), seconds(second.op.Complete.Time)),
+	}
+}
+
+func (g *guarded) unseen(lost, by rmw) Violation {
+	return Violation{
+		Kind: LostUpdate, Lock: by.op.Invoke.Lock, Resource: g.name,
+		Events: events(lost.op.Complete.Index, by.op.Invoke.Index, by.op.Complete.Index),
+		From:   lost.op.Invoke.Time, Until: by.op.Complete.Time,
+		Explanation: fmt.Sprintf("%s wrote version %s of %q by %s, but %s, which began at %s, read the older version %s and wrote %s over it: the write is lost",
+			caller(lost.op), lost.written, g.name, seconds(lost.op.Complete.Time),
+			caller(by.op), seconds(by.op.Invoke.Time), by.read, by.written),
+	}
+}
+
+func (g *guarded) staleAccesses(f *findings) {
+	answered := slices.Clone(g.tokens)
+	slices.SortFunc(answered, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
+	var newest *history.Operation
+	next := 0
+	for _, op := range g.tokens { // in order of invokes
+		for ; next < len(answered) && answered[next].Complete.Index < op.Invoke.Index; next++ {
+			if newest == nil || token(answered[next]) > token(newest) {
+				newest = answered[next]
+			}
+		}
+		if newest == nil || token(newest) <= token(op) {
+			continue
+		}
+		f.add(Violation{
+			Kind: StaleAccess, Lock: op.Invoke.Lock, Resource: g.name,
+			Events: events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
+			From:   op.Invoke.Time, Until: op.Complete.Time,
+			Explanation: fmt.Sprintf("%q accepted token %d of %s at %s, %s after it had accepted token %d of %s",
+				g.name, token(op), caller(op), seconds(op.Complete.Time),
+				seconds(max(op.Complete.Time-newest.Complete.Time, time.Duration(0))), token(newest), caller(newest)),
+		})
+	}
+}

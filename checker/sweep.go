@@ -1,0 +1,392 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// swept are the violations that one pass over the holds of each lock found.
+//
+// For one owner at a time, a history is explained by some order of its
+// operations if and only if: no two holds are certain at the same instant
+// (P1), a grant without any certain length has an instant at which no other
+// hold is certain (P1b), and every answer belongs to a hold (P2). Moving a
+// grant to the end of its window and the end of a hold to its earliest end
+// only shrinks what must be apart, so that if any choice works, this one does.
+type swept struct {
+	exclusion []Violation         // P1 and P1b, by leases alone
+	ownership []Violation         // P2, and P1 where only a late confirmation proves the hold
+	invalid   map[string]struct{} // locks with one of either
+}
+
+func (ev *evidence) swept() *swept {
+	if ev.sweep != nil {
+		return ev.sweep
+	}
+	s := &swept{invalid: map[string]struct{}{}}
+	ev.sweep = s
+	book := ev.book()
+	end := ev.history.End()
+	for i := range book.Uncovered {
+		s.own(uncovered(book, &book.Uncovered[i]))
+	}
+	for i := range book.Denied {
+		s.own(denied(&book.Denied[i]))
+	}
+	byLock := map[string][]*history.Hold{}
+	var names []string
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		if byLock[h.Lock] == nil {
+			names = append(names, h.Lock)
+		}
+		byLock[h.Lock] = append(byLock[h.Lock], h)
+	}
+	for _, name := range names {
+		kind := book.Promises[name].Kind
+		if kind == history.KindSemaphore {
+			continue
+		}
+		l := lane{swept: s, book: book, rw: kind == history.KindRW, until: end}
+		l.run(byLock[name])
+	}
+	return s
+}
+
+func (s *swept) exclude(v Violation) {
+	s.exclusion = append(s.exclusion, v)
+	s.invalid[v.Lock] = struct{}{}
+}
+
+func (s *swept) own(v Violation) {
+	s.ownership = append(s.ownership, v)
+	s.invalid[v.Lock] = struct{}{}
+}
+
+// A piece is a stretch of a hold: covered by its lease, or by a late
+// confirmation only.
+type piece struct {
+	history.Span
+	hold *history.Hold
+	late *history.LateSpan // nil: covered by the lease
+}
+
+// A lane sweeps the holds of one lock.
+type lane struct {
+	*swept
+	book  *history.Book
+	rw    bool
+	until time.Duration // the end of the history, where a violation has no other
+}
+
+func (l *lane) run(holds []*history.Hold) {
+	var pieces []piece
+	for _, h := range holds {
+		for _, span := range h.Certain() {
+			pieces = append(pieces, piece{Span: span, hold: h})
+		}
+		for i := range h.Late {
+			if late := &h.Late[i]; late.From < late.Until {
+				pieces = append(pieces, piece{Span: late.Span, hold: h, late: late})
+			}
+		}
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.From, b.From) })
+	l.overlaps(pieces)
+	l.room(holds, pieces)
+}
+
+// A front is the two pieces that reach farthest, of different holds (of
+// different owners in a read-write lock, where one owner may hold both).
+type front [2]*piece
+
+func (l *lane) same(a, b *piece) bool {
+	return a.hold == b.hold || l.rw && a.hold.Owner == b.hold.Owner
+}
+
+func (l *lane) push(f *front, p *piece) {
+	switch {
+	case f[0] == nil:
+		f[0] = p
+	case l.same(f[0], p):
+		if p.Until > f[0].Until {
+			f[0] = p
+		}
+	case p.Until > f[0].Until:
+		f[0], f[1] = p, f[0]
+	case f[1] == nil || p.Until > f[1].Until:
+		f[1] = p
+	}
+}
+
+// reach is the piece of somebody else that goes beyond the start of p.
+func (l *lane) reach(f *front, p *piece) *piece {
+	for _, q := range f {
+		if q != nil && !l.same(q, p) && q.Until > p.From {
+			return q
+		}
+	}
+	return nil
+}
+
+// overlaps finds the pieces that share more than an instant with an earlier
+// one. For each piece it reports the one that reaches farthest.
+func (l *lane) overlaps(pieces []piece) {
+	var fronts [2][2]front // by late or not, by read or not
+	index := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		read := l.rw && p.hold.Mode == history.Read
+		find := func(late bool) *piece {
+			q := l.reach(&fronts[index(late)][0], p)
+			if !read {
+				if r := l.reach(&fronts[index(late)][1], p); r != nil && (q == nil || r.Until > q.Until) {
+					q = r
+				}
+			}
+			return q
+		}
+		if q := find(false); q != nil {
+			if p.late == nil {
+				l.exclude(l.doubleGrant(q, p))
+			} else {
+				l.own(l.foreign(p, q.hold))
+			}
+		}
+		if q := find(true); q != nil {
+			l.own(l.foreign(q, p.hold))
+		}
+		l.push(&fronts[index(p.late != nil)][index(read)], p)
+	}
+}
+
+func (l *lane) doubleGrant(a, b *piece) Violation {
+	both, _ := a.Overlap(b.Span)
+	first, second := a, b
+	length := ""
+	if both.Until == history.Never {
+		both.Until = max(l.until, both.From)
+	}
+	length = fmt.Sprintf("both were owners for at least %s", seconds(both.Until-both.From))
+	v := Violation{
+		Kind: DoubleGrant, Lock: first.hold.Lock, From: both.From, Until: both.Until,
+		Events: events(first.hold.Proof.Complete.Index, second.hold.Proof.Complete.Index, first.hold.EndEvent),
+	}
+	again := "was granted it"
+	if first.hold.Owner == second.hold.Owner {
+		v.Kind = Reentrancy
+		again = "was granted it again"
+		length = fmt.Sprintf("a lock that is not declared re-entrant had two grants for at least %s", seconds(both.Until-both.From))
+	}
+	if second.From > second.hold.Start {
+		again = "had its hold prolonged"
+	}
+	v.Explanation = fmt.Sprintf("%s held %q for certain from %s until %s; %s %s at %s: %s",
+		holder(first.hold), first.hold.Lock, seconds(first.From), seconds(first.Until),
+		holder(second.hold), again, seconds(second.From), length)
+	return v
+}
+
+// foreign is the release or extend that was confirmed after its lease,
+// although another had been granted the lock in between.
+func (l *lane) foreign(p *piece, other *history.Hold) Violation {
+	by := &p.late.By
+	return Violation{
+		Kind: ForeignRelease, Lock: p.hold.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: events(by.Complete.Index, other.Proof.Complete.Index, p.hold.Proof.Complete.Index),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its lease had run out at %s and %s had been granted the lock by %s",
+			by.Invoke.Op, holder(p.hold), p.hold.Lock, seconds(by.Complete.Time), seconds(p.From),
+			holder(other), seconds(other.Start)),
+	}
+}
+
+// A stretch is a maximal union of overlapping spans, with the piece that
+// began it.
+type stretch struct {
+	history.Span
+	hold   *history.Hold
+	owners map[string]struct{} // of a read-write lock
+}
+
+// union merges what overlaps; what only touches leaves an instant free.
+func (l *lane) union(pieces []piece) []stretch {
+	var union []stretch
+	for _, p := range pieces {
+		if n := len(union); n > 0 && p.From < union[n-1].Until {
+			union[n-1].Until = max(union[n-1].Until, p.Until)
+		} else {
+			union = append(union, stretch{Span: p.Span, hold: p.hold})
+		}
+		if l.rw {
+			u := &union[len(union)-1]
+			if u.owners == nil {
+				u.owners = map[string]struct{}{}
+			}
+			u.owners[p.hold.Owner] = struct{}{}
+		}
+	}
+	return union
+}
+
+// within is the stretch that has the whole span strictly inside.
+func within(union []stretch, s history.Span) *stretch {
+	at, _ := slices.BinarySearchFunc(union, s.From, func(u stretch, t time.Duration) int {
+		if u.From < t {
+			return -1
+		}
+		return 1
+	})
+	if at == 0 || union[at-1].Until <= s.Until {
+		return nil
+	}
+	return &union[at-1]
+}
+
+// room finds the grants that were answered too late to be certain for any
+// time, and had no free instant in which they can have been made.
+func (l *lane) room(holds []*history.Hold, pieces []piece) {
+	type query struct {
+		hold *history.Hold
+		span history.Span
+	}
+	var granted, kept []query
+	for _, h := range holds {
+		certain := h.Certain()
+		if h.Proof.Invoke.Op == history.Acquire && (len(certain) == 0 || certain[0].From > h.Start) {
+			end := min(h.End, l.book.Lease(&h.Acquire), h.Start)
+			granted = append(granted, query{hold: h, span: history.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
+		}
+		if h.End <= h.Start {
+			kept = append(kept, query{hold: h, span: history.Span{From: max(h.End, h.Acquire.Invoke.Time), Until: h.Start}})
+		}
+	}
+	if len(granted)+len(kept) == 0 {
+		return
+	}
+	byLease := func(p piece) bool { return p.late == nil }
+	writes := func(p piece) bool { return !l.rw || p.hold.Mode != history.Read }
+	all := func(piece) bool { return true }
+	blocks := func(keep func(piece) bool) (everything, onlyWrites []stretch) {
+		everything = l.union(filter(pieces, keep))
+		if !l.rw {
+			return everything, everything
+		}
+		return everything, l.union(filter(pieces, func(p piece) bool { return keep(p) && writes(p) }))
+	}
+	blocked := func(q query, everything, onlyWrites []stretch) *stretch {
+		union := everything
+		if l.rw && q.hold.Mode == history.Read {
+			union = onlyWrites
+		}
+		u := within(union, q.span)
+		if u != nil && l.rw {
+			if _, own := u.owners[q.hold.Owner]; own {
+				return nil // which of its two modes kept it is not told here
+			}
+		}
+		return u
+	}
+	found := map[*history.Hold]bool{}
+	everything, onlyWrites := blocks(byLease)
+	for _, q := range granted {
+		if u := blocked(q, everything, onlyWrites); u != nil {
+			found[q.hold] = true
+			l.exclude(noRoom(u, q.hold))
+		}
+	}
+	everything, onlyWrites = blocks(all)
+	everything, onlyWrites = join(everything), join(onlyWrites)
+	for _, q := range kept {
+		if u := blocked(q, everything, onlyWrites); u != nil && !found[q.hold] {
+			l.own(notHeld(u, q.hold))
+		}
+	}
+}
+
+// join merges the stretches of one hold that touch, where its lease ends and
+// its late confirmation begins.
+func join(union []stretch) []stretch {
+	var joined []stretch
+	for _, u := range union {
+		if n := len(joined); n > 0 && joined[n-1].Until == u.From && u.From < u.hold.End && u.From > u.hold.Start {
+			joined[n-1].Until = u.Until
+			continue
+		}
+		joined = append(joined, u)
+	}
+	return joined
+}
+
+func filter(pieces []piece, keep func(piece) bool) []piece {
+	var kept []piece
+	for _, p := range pieces {
+		if keep(p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func noRoom(u *stretch, h *history.Hold) Violation {
+	return Violation{
+		Kind: DoubleGrant, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
+		Events: events(u.hold.Proof.Complete.Index, h.Proof.Complete.Index, u.hold.EndEvent),
+		Explanation: fmt.Sprintf("%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
+			holder(h), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start),
+			holder(u.hold), seconds(u.From), seconds(u.Until)),
+	}
+}
+
+func notHeld(u *stretch, h *history.Hold) Violation {
+	by := &h.Proof
+	return Violation{
+		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: events(u.hold.Proof.Complete.Index, by.Complete.Index, u.hold.EndEvent),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but %s held the lock from %s until %s",
+			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), holder(u.hold), seconds(u.From), seconds(u.Until)),
+	}
+}
+
+func uncovered(book *history.Book, op *history.Operation) Violation {
+	v := Violation{
+		Kind: ForeignRelease, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,
+		Events: events(op.Invoke.Index, op.Complete.Index),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but it had no grant left that can have lasted until then",
+			op.Invoke.Op, caller(op), op.Invoke.Lock, seconds(op.Complete.Time)),
+	}
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		if h.Start > op.Complete.Time {
+			break
+		}
+		if h.Lock == op.Invoke.Lock && h.Owner != op.Invoke.Owner && h.Start <= op.Invoke.Time && op.Complete.Time <= h.End {
+			v.Events = events(op.Invoke.Index, op.Complete.Index, h.Proof.Complete.Index)
+			v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(h), seconds(h.Start), seconds(h.End))
+			break
+		}
+	}
+	return v
+}
+
+func denied(d *history.Denial) Violation {
+	op := &d.Operation
+	good := "it had no end"
+	if d.Good != history.Never {
+		good = fmt.Sprintf("it was good until %s, %s longer", seconds(d.Good), seconds(d.Good-op.Complete.Time))
+	}
+	return Violation{
+		Kind: PrematureLoss, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,
+		Events: events(d.Hold.Proof.Complete.Index, op.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s and was told at %s, by the answer to its %s, that it did not hold it; %s",
+			holder(&d.Hold), op.Invoke.Lock, seconds(d.Hold.Start), seconds(op.Complete.Time), op.Invoke.Op, good),
+	}
+}

@@ -1,0 +1,164 @@
+package checker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// UseWithinLease is the checker of "use-within-lease": whoever uses a resource
+// under a lock is still entitled to believe that it holds the lock.
+//
+// It judges the accesses that name a lock. An access belongs to the holds of
+// the owner that it names (by default p<process>), or if that owner has none,
+// and none was named, to the holds of its process. It is a violation,
+// use-after-lease, if it was answered ok and was invoked after the belief of
+// those holds had ended: after the expiry that the holder was told, after the
+// invoke of its own last release, or after it was told that the lock was lost.
+// An access that was invoked before the end and answered after it may have
+// been done in time: the summary counts those, but nothing is proven. One with
+// an unknown outcome or that the resource refused proves nothing either.
+//
+// It is not the service's fault: the lock did its job, and the holder did not
+// notice. Where an access names a lock but nothing in the history shows that
+// its owner ever held it, the verdict is Unknown.
+func UseWithinLease() Checker {
+	return &property{
+		name: "use-within-lease", engine: "interval sweep",
+		applies: func(ev *evidence) bool {
+			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+				return e.Op == history.Access && e.Lock != ""
+			})
+		},
+		judge: func(_ context.Context, ev *evidence) *findings { return useWithinLease(ev) },
+	}
+}
+
+// A believer is who an access belongs to; by owner, or by process.
+type believer struct {
+	lock, owner string
+	process     int
+}
+
+// A belief is a span of belief with its hold.
+type belief struct {
+	history.Span
+	hold *history.Hold
+}
+
+func useWithinLease(ev *evidence) *findings {
+	f := &findings{}
+	book := ev.book()
+	beliefs := map[believer][]belief{}
+	locks := map[string][]*history.Hold{}
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		locks[h.Lock] = append(locks[h.Lock], h)
+		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.Nobody}
+		byProcess := believer{lock: h.Lock, process: h.Process}
+		for _, span := range h.Belief {
+			beliefs[byOwner] = append(beliefs[byOwner], belief{Span: span, hold: h})
+			beliefs[byProcess] = append(beliefs[byProcess], belief{Span: span, hold: h})
+		}
+	}
+	for _, list := range beliefs {
+		slices.SortFunc(list, func(a, b belief) int { return int(min(max(a.From-b.From, -1), 1)) })
+	}
+	uses, outlived, unowned := 0, 0, 0
+	ops := ev.operations()
+	for i := range ops {
+		op := &ops[i]
+		e := &op.Invoke
+		if e.Op != history.Access || e.Lock == "" || !op.OK() {
+			continue
+		}
+		uses++
+		key := believer{lock: e.Lock, owner: e.Owner, process: history.Nobody}
+		if e.Owner == "" {
+			key.owner = "p" + strconv.Itoa(e.Process)
+			if beliefs[key] == nil {
+				key = believer{lock: e.Lock, process: e.Process}
+			}
+		}
+		list := beliefs[key]
+		at := sort.Search(len(list), func(i int) bool { return list[i].From > e.Time })
+		if at == 0 {
+			unowned++
+			continue
+		}
+		last := list[0]
+		for _, b := range list[max(0, at-8):at] { // holds of one owner hardly overlap
+			if b.Until >= last.Until {
+				last = b
+			}
+		}
+		switch {
+		case e.Time > last.Until:
+			f.add(useAfterLease(op, &last, locks[e.Lock]))
+		case op.Complete.Time > last.Until:
+			outlived++
+		}
+	}
+	if unowned > 0 {
+		f.doubt("%s named an owner that is not known to have held the lock", plural(unowned, "access"))
+	}
+	f.valid = plural(uses, "access") + " began while the lock was held"
+	if outlived > 0 {
+		f.valid += fmt.Sprintf("; %d of them ended after the lease", outlived)
+	}
+	return f
+}
+
+func useAfterLease(op *history.Operation, b *belief, holds []*history.Hold) Violation {
+	h := b.hold
+	why := "its lease had run out"
+	proof := h.Proof.Complete.Index
+	switch {
+	case h.Release != nil && h.Release.Invoke.Time == b.Until:
+		why, proof = "it had sent its release", h.Release.Invoke.Index
+	case h.EndEvent >= 0 && h.Ended == history.EndLost:
+		why, proof = "it had been told that the lock was lost", h.EndEvent
+	default:
+		for i := range h.Extensions {
+			if x := &h.Extensions[i]; x.OK() && x.Complete.Time <= op.Invoke.Time {
+				proof = x.Complete.Index
+			}
+		}
+	}
+	v := Violation{
+		Kind: UseAfterLease, Lock: h.Lock, Resource: op.Invoke.Resource,
+		Events: events(proof, op.Invoke.Index, op.Complete.Index),
+		From:   op.Invoke.Time, Until: op.Complete.Time,
+		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
+			holder(h), resource(&op.Invoke), h.Lock, seconds(op.Invoke.Time),
+			seconds(op.Invoke.Time-b.Until), why, seconds(b.Until)),
+	}
+	if other := holding(holds, op.Invoke.Time, h.Owner); other != nil {
+		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(other), seconds(other.Start))
+	}
+	return v
+}
+
+// holding is who else held the lock at t: the latest to begin.
+func holding(holds []*history.Hold, t time.Duration, but string) *history.Hold {
+	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > t })
+	for i := at - 1; i >= 0 && i >= at-8; i-- {
+		if h := holds[i]; h.Owner != but && h.End > t {
+			return h
+		}
+	}
+	return nil
+}
+
+// resource names what was accessed.
+func resource(e *history.Event) string {
+	if e.Resource == "" {
+		return "the resource"
+	}
+	return strconv.Quote(e.Resource)
+}
