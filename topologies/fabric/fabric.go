@@ -50,7 +50,6 @@ type Fabric struct {
 // New listens on the virtual addresses of the parties and serves the links
 // between them. Connections along no link are refused.
 func New(parties []Party, links []topologies.Link) (*Fabric, error) {
-	registerHold()
 	f := &Fabric{
 		engine:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
 		parties: map[netip.Addr]Party{},
@@ -64,7 +63,7 @@ func New(parties []Party, links []topologies.Link) (*Fabric, error) {
 	for _, l := range links {
 		f.wires[l.Name()] = &Wire{
 			name: l.Name(), engine: f.engine, from: byName[l.From].Source, to: byName[l.To],
-			pipes: map[*pipe]struct{}{}, toxics: map[int]toxic{},
+			pipes: map[*pipe]struct{}{},
 		}
 	}
 	for _, p := range parties {

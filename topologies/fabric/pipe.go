@@ -2,120 +2,150 @@ package fabric
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/Shopify/toxiproxy/v2/toxics"
+
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// A pipe is one proxied connection.
+// A pipe is one proxied connection: two streams, each through a chain of
+// toxiproxy's toxics into an outlet.
 //
-// It has a toxiproxy Proxy of its own, which is never started, for its chain
-// of toxics alone: in one chain shared by several connections, removing a
-// toxic waits for ever once a peer has died (Shopify/toxiproxy issues 427, 428
-// and 558). Its lock keeps changes of the chain and the end apart.
+// It has a toxiproxy Proxy of its own, which is never started, for its chains
+// alone: in one that several connections share, removing a toxic waits for
+// ever once a peer has died (Shopify/toxiproxy issues 427, 428 and 558). A
+// chain whose stream has ended is left alone: toxiproxy loses count of its
+// toxics when one is removed then.
 type pipe struct {
-	name           string
-	engine         *toxiproxy.ApiServer
 	proxy          *toxiproxy.Proxy
 	client, server *net.TCPConn
+	outlets        map[stream.Direction]*outlet
+	ended          chan struct{} // closed when both streams have ended
 
-	mu    sync.Mutex
-	dead  bool
-	open  atomic.Int32
-	ended chan struct{} // closed when both streams have ended
+	mu   sync.Mutex
+	over map[stream.Direction]bool // whose source has ended
 }
 
 func newPipe(engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn) *pipe {
-	p := &pipe{
-		name: name, engine: engine, client: client, server: server,
-		proxy: toxiproxy.NewProxy(engine, name, "", ""),
+	return &pipe{
+		proxy:  toxiproxy.NewProxy(engine, name, "", ""),
+		client: client, server: server,
+		outlets: map[stream.Direction]*outlet{
+			stream.Upstream:   newOutlet(server),
+			stream.Downstream: newOutlet(client),
+		},
 		ended: make(chan struct{}),
-	}
-	p.open.Store(2)
-	return p
-}
-
-func (p *pipe) start() {
-	p.proxy.Toxics.StartLink(p.engine, p.name+"/up", p.client, &sink{pipe: p, to: p.server}, stream.Upstream)
-	p.proxy.Toxics.StartLink(p.engine, p.name+"/down", p.server, &sink{pipe: p, to: p.client}, stream.Downstream)
-}
-
-func (p *pipe) add(t toxic) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dead {
-		return
-	}
-	if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(t.json())); err != nil {
-		panic("fabric: toxiproxy refuses its own toxic: " + err.Error())
+		over:  map[stream.Direction]bool{},
 	}
 }
 
-func (p *pipe) remove(toxic string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dead {
-		return
+// start lets the data flow.
+func (p *pipe) start(engine *toxiproxy.ApiServer) {
+	var streams sync.WaitGroup
+	for _, o := range p.outlets {
+		streams.Go(func() {
+			if !o.run() {
+				p.abort()
+			}
+		})
 	}
-	// The only error is that the toxic is not there, and then there is
-	// nothing to remove.
-	_ = p.proxy.Toxics.RemoveToxic(context.Background(), toxic)
+	go func() {
+		streams.Wait()
+		close(p.ended)
+	}()
+	p.proxy.Toxics.StartLink(engine, "up", &source{p, stream.Upstream, p.client}, p.outlets[stream.Upstream], stream.Upstream)
+	p.proxy.Toxics.StartLink(engine, "down", &source{p, stream.Downstream, p.server}, p.outlets[stream.Downstream], stream.Downstream)
 }
 
-// abort resets both ends and takes the chain apart, so that nothing waits on.
+// abort resets both ends; what was on its way is lost.
 func (p *pipe) abort() {
 	abort(p.client)
 	abort(p.server)
+	for _, o := range p.outlets {
+		o.kill()
+	}
+}
+
+// A source reads one stream, and tells its pipe of the end before anybody else
+// learns of it.
+type source struct {
+	pipe      *pipe
+	direction stream.Direction
+	from      *net.TCPConn
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	n, err := s.from.Read(b)
+	if err != nil {
+		s.pipe.mu.Lock()
+		s.pipe.over[s.direction] = true
+		s.pipe.mu.Unlock()
+	}
+	return n, err
+}
+
+// An impairment is a fault on one stream of a wire: a latency, or a hold.
+type impairment struct {
+	name            string
+	stream          topologies.Stream
+	hold            bool
+	latency, jitter time.Duration
+}
+
+func (i impairment) direction() stream.Direction {
+	if i.stream == topologies.Upstream {
+		return stream.Upstream
+	}
+	return stream.Downstream
+}
+
+// toxic is the impairment in toxiproxy's words.
+func (i impairment) toxic() string {
+	b, err := json.Marshal(map[string]any{
+		"name": i.name, "type": "latency", "stream": i.stream, "toxicity": 1,
+		"attributes": map[string]int64{"latency": i.latency.Milliseconds(), "jitter": i.jitter.Milliseconds()},
+	})
+	if err != nil {
+		panic(fmt.Sprintf("fabric: strings and numbers do not encode: %v", err))
+	}
+	return string(b)
+}
+
+// put lays an impairment on the pipe.
+func (p *pipe) put(i impairment) {
+	if i.hold {
+		p.outlets[i.direction()].hold(1)
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.dead {
-		p.dead = true
-		p.proxy.Toxics.ResetToxics(context.Background())
+	if p.over[i.direction()] {
+		return
+	}
+	if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(i.toxic())); err != nil {
+		panic(fmt.Sprintf("fabric: toxiproxy refuses its own toxic: %v", err))
 	}
 }
 
-// A sink writes one stream to its end. After an error it swallows what comes
-// and aborts both ends: a chain whose last write fails would stop reading, and
-// whoever changes the chain would wait for it for ever.
-type sink struct {
-	pipe   *pipe
-	to     *net.TCPConn
-	failed bool
-}
-
-func (s *sink) Write(b []byte) (int, error) {
-	if !s.failed {
-		if _, err := s.to.Write(b); err != nil {
-			s.failed = true
-			abort(s.pipe.client)
-			abort(s.pipe.server)
-		}
+// lift takes it off again.
+func (p *pipe) lift(i impairment) {
+	if i.hold {
+		p.outlets[i.direction()].hold(-1)
+		return
 	}
-	return len(b), nil
-}
-
-// Close passes on the end of the stream; the other stream may go on.
-func (s *sink) Close() error {
-	if s.pipe.open.Add(-1) == 0 {
-		close(s.pipe.ended)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over[i.direction()] {
+		return
 	}
-	return s.to.CloseWrite()
+	// The only error is that the toxic is not there, because the stream had
+	// ended when it was put; then there is nothing to remove.
+	_ = p.proxy.Toxics.RemoveToxic(context.Background(), i.name)
 }
-
-// holdType is the name of the toxic that stops a stream and keeps its data.
-// toxiproxy's own "timeout" drops the data, and closes the connection when it
-// is lifted.
-const holdType = "lockchaos-hold"
-
-type hold struct{}
-
-// Pipe takes nothing in until it is lifted, so that what is sent stays in the
-// stream.
-func (*hold) Pipe(stub *toxics.ToxicStub) { <-stub.Interrupt }
-
-var registerHold = sync.OnceFunc(func() { toxics.Register(holdType, new(hold)) }) //nolint:gochecknoglobals // toxiproxy's registry is global, and an entry must be made once

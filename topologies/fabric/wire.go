@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,25 +25,8 @@ type Wire struct {
 	mu     sync.Mutex
 	cuts   int
 	pipes  map[*pipe]struct{}
-	toxics map[int]toxic
-	next   int
-}
-
-// A toxic is what toxiproxy calls a fault on a stream of data.
-type toxic struct {
-	Name       string           `json:"name"`
-	Type       string           `json:"type"`
-	Stream     string           `json:"stream"`
-	Toxicity   float32          `json:"toxicity"`
-	Attributes map[string]int64 `json:"attributes"`
-}
-
-func (t toxic) json() string {
-	b, err := json.Marshal(t)
-	if err != nil {
-		panic(err) // a struct of strings and numbers always encodes
-	}
-	return string(b)
+	faults []impairment // in the order in which they were put
+	made   int          // so that each has a name of its own
 }
 
 // Name is "<from>><to>".
@@ -72,27 +54,18 @@ func (w *Wire) serve(client *net.TCPConn) {
 		return
 	}
 	w.pipes[p] = struct{}{}
-	for _, id := range w.order() {
-		p.add(w.toxics[id])
+	for _, i := range w.faults {
+		p.put(i)
 	}
-	p.start()
+	p.start(w.engine)
 	w.mu.Unlock()
 
 	<-p.ended
-	p.abort()
+	_ = client.Close() // both streams have ended, so that nothing is lost
+	_ = server.Close()
 	w.mu.Lock()
 	delete(w.pipes, p)
 	w.mu.Unlock()
-}
-
-// order is the order in which the toxics were put on.
-func (w *Wire) order() []int {
-	ids := make([]int, 0, len(w.toxics))
-	for id := range w.toxics {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // Cut resets every connection and refuses new ones until the returned function
@@ -126,55 +99,48 @@ func (w *Wire) Reset() int {
 // Hold stops the data of a stream and keeps it; what was kept is delivered, in
 // order, after the returned function was called.
 func (w *Wire) Hold(s topologies.Stream) (mend func(), err error) {
-	return w.put(s, holdType, nil)
+	return w.put(s, impairment{hold: true})
 }
 
 // Delay adds a latency, give or take the jitter, to the data of a stream. Both
 // are rounded to whole milliseconds.
 func (w *Wire) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
-	return w.put(s, "latency", map[string]int64{
-		"latency": latency.Milliseconds(),
-		"jitter":  jitter.Milliseconds(),
-	})
+	return w.put(s, impairment{latency: latency, jitter: jitter})
 }
 
-func (w *Wire) put(s topologies.Stream, kind string, attributes map[string]int64) (func(), error) {
-	var streams []string
+func (w *Wire) put(s topologies.Stream, i impairment) (func(), error) {
+	var streams []topologies.Stream
 	switch s {
 	case topologies.Both:
-		streams = []string{topologies.Upstream, topologies.Downstream}
+		streams = []topologies.Stream{topologies.Upstream, topologies.Downstream}
 	case topologies.Upstream, topologies.Downstream:
-		streams = []string{s}
+		streams = []topologies.Stream{s}
 	default:
 		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var ids []int
+	var put []impairment
 	for _, stream := range streams {
-		id := w.next
-		w.next++
-		t := toxic{
-			Name: fmt.Sprintf("%s-%d", kind, id), Type: kind, Stream: stream,
-			Toxicity: 1, Attributes: attributes,
-		}
-		w.toxics[id] = t
+		w.made++
+		i.name, i.stream = fmt.Sprintf("fault-%d", w.made), stream
+		put = append(put, i)
 		for p := range w.pipes {
-			p.add(t)
+			p.put(i)
 		}
-		ids = append(ids, id)
 	}
-	return sync.OnceFunc(func() { w.lift(ids) }), nil
+	w.faults = append(w.faults, put...)
+	return sync.OnceFunc(func() { w.lift(put) }), nil
 }
 
-func (w *Wire) lift(ids []int) {
+func (w *Wire) lift(put []impairment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, id := range ids {
+	for _, i := range put {
+		w.faults = slices.DeleteFunc(w.faults, func(other impairment) bool { return other.name == i.name })
 		for p := range w.pipes {
-			p.remove(w.toxics[id].Name)
+			p.lift(i)
 		}
-		delete(w.toxics, id)
 	}
 }
 

@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 // start boots a topology, or skips the test where there is no redis-server.
 func start(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
 	if _, err := process.FindBinary(t.Context()); err != nil {
 		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
 			t.Fatal(err)

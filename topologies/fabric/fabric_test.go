@@ -1,0 +1,239 @@
+package fabric_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/fabric"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The addresses of this package's tests: a slot that no deployment takes.
+var (
+	caller   = netip.MustParseAddr("127.251.3.1")
+	stranger = netip.MustParseAddr("127.251.3.9")
+)
+
+// pair is a fabric with one link, from a caller to a server that sends every
+// line back, and that pushes lines of its own to whoever says "push".
+func pair(t *testing.T) (*fabric.Fabric, *fabric.Wire, netip.AddrPort) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.251.1.1:0")
+	require.NoError(t, err)
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() { serve(c) })
+		}
+	})
+	virtual := netip.AddrPortFrom(netip.MustParseAddr("127.251.2.1"), at.Port())
+	f, err := fabric.New([]fabric.Party{
+		{Name: "caller", Source: caller},
+		{Name: "server", Source: at.Addr(), Virtual: virtual, Real: at},
+	}, []topologies.Link{{From: "caller", To: "server", Kind: topologies.Client}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.NoError(t, l.Close())
+		served.Wait()
+	})
+	return f, f.Wire("caller>server"), virtual
+}
+
+func serve(c net.Conn) {
+	defer c.Close()
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		if lines.Text() == "push" {
+			for i := 0; ; i++ {
+				if _, err := fmt.Fprintln(c, "pushed", i); err != nil {
+					return
+				}
+			}
+		}
+		if _, err := fmt.Fprintln(c, lines.Text()); err != nil {
+			return
+		}
+	}
+}
+
+func dial(t *testing.T, from netip.Addr, to netip.AddrPort) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+	c, err := d.DialContext(t.Context(), "tcp", to.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAnEndOfOneStreamIsPassedOn(t *testing.T) {
+	_, _, virtual := pair(t)
+	c := dial(t, caller, virtual)
+	_, err := fmt.Fprintln(c, "last words")
+	require.NoError(t, err)
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "last words\n", string(got))
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	f, _, virtual := pair(t)
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: stranger.AsSlice()}}
+	c, err := d.DialContext(t.Context(), "tcp", virtual.String())
+	if err == nil { // the reset may come before the dial is done, or after
+		defer c.Close()
+		_, err = io.ReadAll(c)
+	}
+	require.Error(t, err)
+	require.Equal(t, 1, f.Strangers())
+}
+
+func TestFaultsAddUp(t *testing.T) {
+	_, w, virtual := pair(t)
+	probe := func() (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return w.Probe(ctx)
+	}
+	one, err := w.Delay(topologies.Upstream, 30*time.Millisecond, 0)
+	require.NoError(t, err)
+	two, err := w.Delay(topologies.Upstream, 30*time.Millisecond, 0)
+	require.NoError(t, err)
+	took, err := probe()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, took, 60*time.Millisecond)
+	one()
+	one() // to mend twice does nothing
+	took, err = probe()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, took, 30*time.Millisecond)
+	two()
+
+	first, second := w.Cut(), w.Cut()
+	first()
+	_, err = probe()
+	require.Error(t, err, "one of two cuts is left")
+	second()
+	_, err = probe()
+	require.NoError(t, err)
+
+	_, err = w.Hold("sideways")
+	require.ErrorContains(t, err, `unknown stream "sideways"`)
+	require.Eventually(t, func() bool { return w.Reset() == 0 }, time.Second, time.Millisecond, "no connection is left")
+	dial(t, caller, virtual)
+	require.Eventually(t, func() bool { return w.Reset() == 1 }, time.Second, time.Millisecond)
+}
+
+func TestAHoldKeepsItsDataWhileOtherFaultsComeAndGo(t *testing.T) {
+	_, w, virtual := pair(t)
+	c := dial(t, caller, virtual)
+	early, err := w.Delay(topologies.Upstream, time.Millisecond, 0)
+	require.NoError(t, err)
+	lift, err := w.Hold(topologies.Upstream)
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(c, "kept")
+	require.NoError(t, err)
+	late, err := w.Delay(topologies.Upstream, time.Millisecond, 0)
+	require.NoError(t, err)
+	early()
+	late()
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(30*time.Millisecond)))
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it lets nothing through")
+	lift()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "kept\n", string(got))
+}
+
+// TestTorture changes the faults of a link while its connections come, push
+// data and die. In toxiproxy's own proxies this hangs within seconds.
+func TestTorture(t *testing.T) {
+	_, w, virtual := pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller.AsSlice()}}
+			for ctx.Err() == nil {
+				c, err := d.DialContext(ctx, "tcp", virtual.String())
+				if err != nil {
+					continue
+				}
+				fmt.Fprintln(c, "push")
+				_, _ = io.CopyN(io.Discard, c, rng.Int64N(1<<16))
+				c.Close()
+			}
+		})
+	}
+	changes := 0
+	for i := range 3 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(2, uint64(i)))
+			for ctx.Err() == nil {
+				mend := func() {}
+				var err error
+				switch rng.IntN(4) {
+				case 0:
+					mend, err = w.Hold(topologies.Both)
+				case 1:
+					mend, err = w.Delay(topologies.Downstream, 2*time.Millisecond, time.Millisecond)
+				case 2:
+					mend = w.Cut()
+				default:
+					w.Reset()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-time.After(time.Duration(rng.IntN(5)) * time.Millisecond):
+				case <-ctx.Done():
+				}
+				mend()
+				if i == 0 {
+					changes++
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a change of the faults hangs")
+	}
+	require.Greater(t, changes, 10)
+	probing, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	_, err := w.Probe(probing)
+	require.NoError(t, err, "with every fault mended, the link works")
+}
