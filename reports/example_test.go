@@ -44,7 +44,7 @@ func ExampleWriteText() {
 	//   ✗ 2.900 s  client b was granted k and was entitled to hold it until 5.000 s
 	//              From 2.900 s on, where the record ends, both were entitled to believe that they hold
 	//              it, for 100 ms.
-	//   ✗ invalid  mutual-exclusion: k was granted twice
+	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info
 	//   acquire    avg 451 ms  min 1 ms  p50 1 ms  p95 900 ms  p99 900 ms  p99.9 900 ms  max 900 ms
 	//   faults     none

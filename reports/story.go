@@ -300,7 +300,7 @@ func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 		if e.Op != history.Observe || e.What != history.ObserveKey || name != lock || e.Time < from || e.Time > to {
 			continue
 		}
-		if e.Time-look.At > oneLook {
+		if len(with)+len(without) == 0 || e.Time-look.At > oneLook {
 			end()
 			look = Moment{At: e.Time, Kind: MomentServer}
 		}

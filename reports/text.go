@@ -95,25 +95,35 @@ func (t *textReport) story(room int) []string {
 	return append(lines, cures...)
 }
 
-// properties names those that hold on one line, and the others one by one.
+// properties names those that are violated on one line, since the story is
+// about them, and those that hold on another; each that could not be decided
+// says why.
 func (t *textReport) properties() []string {
-	var held []string
-	var lines []string
+	var violated, held, lines []string
 	for _, p := range t.Properties {
-		if p.Verdict == checker.Valid {
+		switch p.Verdict {
+		case checker.Invalid:
+			violated = append(violated, fmt.Sprintf("%s (%s)", p.Name, thousands(int64(max(p.Total, len(p.Violations))))))
+		case checker.Valid:
 			held = append(held, p.Name)
-			continue
+		default:
+			lines = append(lines, t.property(p.Verdict, string(p.Verdict), p.Name+": "+p.Summary))
 		}
-		label := sign(p.Verdict) + " " + string(p.Verdict)
-		lines = append(lines, t.paint(p.Verdict, pad(label))+t.clip(p.Name+": "+p.Summary))
 	}
 	if len(lines) > 5 {
-		lines = append(lines[:4], pad("")+fmt.Sprintf("and %d more properties do not hold", len(lines)-4))
+		lines = append(lines[:4], pad("")+fmt.Sprintf("and %d more properties could not be decided", len(lines)-4))
+	}
+	if len(violated) > 0 {
+		lines = append([]string{t.property(checker.Invalid, "violated", strings.Join(violated, ", "))}, lines...)
 	}
 	if len(held) > 0 {
-		lines = append(lines, t.paint(checker.Valid, pad(sign(checker.Valid)+" held"))+t.clip(strings.Join(held, ", ")))
+		lines = append(lines, t.property(checker.Valid, "held", strings.Join(held, ", ")))
 	}
 	return lines
+}
+
+func (t *textReport) property(v checker.Verdict, label, text string) string {
+	return t.paint(v, pad(sign(v)+" "+label)) + t.clip(text)
 }
 
 func (t *textReport) figures() []string {
