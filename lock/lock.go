@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -27,7 +28,7 @@ var (
 	ErrClosed = errors.New("lock client closed")
 )
 
-// Forever, as [Options.Wait], waits until the context ends.
+// Forever is the [Options.Wait] that ends with the context only.
 const Forever time.Duration = math.MaxInt64
 
 // A Locker grants locks by name. It is the smallest thing that a workload can
@@ -53,6 +54,21 @@ type Options struct {
 	// Wait is how long to wait for a lock that somebody else holds. Zero: one
 	// try. See [Forever].
 	Wait time.Duration
+}
+
+// Validate joins everything that is wrong with the options. An implementation
+// of [Locker] calls it first.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Lease < 0 {
+		errs = append(errs, fmt.Errorf("lease of %v: give a positive one, or 0 for a watchdog", o.Lease))
+	} else if o.Lease > 0 && o.Lease < time.Millisecond {
+		errs = append(errs, fmt.Errorf("lease of %v: give at least 1ms, or 0 for a watchdog", o.Lease))
+	}
+	if o.Wait < 0 {
+		errs = append(errs, fmt.Errorf("wait of %v: give 0 for one try, or Forever", o.Wait))
+	}
+	return errors.Join(errs...)
 }
 
 // A Lease is a grant as plain data.

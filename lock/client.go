@@ -1,0 +1,204 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	defaultPrefix   = "lock"
+	defaultWatchdog = 30 * time.Second
+	defaultDrift    = 0.01
+	defaultAcks     = time.Second
+	// driftFloor is added to the drift margin, as Redlock does for the
+	// precision of Redis' expiry and small leases.
+	driftFloor = 2 * time.Millisecond
+	// markLife is how long a released request is remembered, for repetitions.
+	markLife = 15 * time.Second
+	// withdrawLimit bounds the undoing of a grant that nobody waits for.
+	withdrawLimit = 5 * time.Second
+)
+
+// Config says how a [Client] works. The zero value is a good start.
+type Config struct {
+	// Prefix begins the name of every key and channel, followed by a colon. It
+	// has no braces. Default: "lock".
+	Prefix string
+	// Watchdog is the lease of a hold that asked for none. It is renewed every
+	// third of that time. At least 10ms. Default: 30s.
+	Watchdog time.Duration
+	// Drift is how much faster the server's clock may run than ours, as a
+	// fraction. So much of a lease, plus 2ms, is left out of
+	// [Lease.Expires]: the clock drift factor of Redlock,
+	// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/.
+	// Less than 1. Default: 0.01.
+	Drift float64
+	// ReplicaAcks is how many replicas must have a grant, or an extension,
+	// before it counts (WAIT). A master that sees fewer grants nothing.
+	// Default: 0, the master alone.
+	ReplicaAcks int
+	// AckTimeout is how long to wait for them, at least 1ms and less than the
+	// read timeout of the Redis client. Default: 1s.
+	AckTimeout time.Duration
+	// Observer is told what happens. Default: nobody.
+	Observer Observer
+}
+
+// Validate joins everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	for _, r := range c.Prefix {
+		if r == '{' || r == '}' {
+			errs = append(errs, fmt.Errorf("prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix))
+			break
+		}
+	}
+	if c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog))
+	}
+	if c.Drift < 0 || c.Drift >= 1 || math.IsNaN(c.Drift) {
+		errs = append(errs, fmt.Errorf("drift of %v: give a fraction below 1, or 0 for %v", c.Drift, defaultDrift))
+	}
+	if c.ReplicaAcks < 0 {
+		errs = append(errs, fmt.Errorf("%d replica acks: give a number of replicas, or 0", c.ReplicaAcks))
+	}
+	if c.AckTimeout != 0 && c.AckTimeout < time.Millisecond {
+		errs = append(errs, fmt.Errorf("ack timeout of %v: give at least 1ms, or 0 for %v", c.AckTimeout, defaultAcks))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
+	}
+	if c.Drift == 0 {
+		c.Drift = defaultDrift
+	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = defaultAcks
+	}
+	return c
+}
+
+// A Client makes locks on one Redis deployment. It is a [Locker] with the
+// meaning of [Mutex], and safe for concurrent use. Make it with [New] and end it
+// with [Client.Close].
+type Client struct {
+	rdb      redis.UniversalClient
+	config   Config
+	node     string // the server, if there is just one
+	scripts  scripts
+	watchdog *watchdog
+	wakeups  *wakeups
+
+	mu      sync.Mutex
+	closed  bool
+	closing chan struct{}
+	tasks   sync.WaitGroup
+}
+
+var _ Locker = (*Client)(nil)
+
+// New returns a client that keeps its locks on rdb: a single server, a failover
+// client of Sentinel or a cluster. It sends nothing yet, and never closes rdb.
+func New(rdb redis.UniversalClient, c Config) (*Client, error) {
+	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
+		return nil, fmt.Errorf("configure lock client: %w", err)
+	}
+	client := &Client{
+		rdb: rdb, config: c.withDefaults(), scripts: newScripts(), closing: make(chan struct{}),
+	}
+	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
+		client.node = one.Options().Addr
+	}
+	client.watchdog = newWatchdog(client)
+	client.wakeups = newWakeups(client)
+	return client, nil
+}
+
+// failoverAddr is what go-redis calls the address of a failover client.
+const failoverAddr = "FailoverClient"
+
+// suits joins the reasons why a Redis client can't keep the locks.
+func suits(rdb redis.UniversalClient, c Config) error {
+	var timeout time.Duration
+	switch rdb := rdb.(type) {
+	case nil:
+		return errors.New("no Redis client: pass one to New")
+	case *redis.Ring:
+		return errors.New("a ring moves a lock to another server when a shard is down: use a single server, a failover client or a cluster")
+	case *redis.Client:
+		timeout = rdb.Options().ReadTimeout
+	case *redis.ClusterClient:
+		timeout = rdb.Options().ReadTimeout
+	default:
+		if c.ReplicaAcks > 0 {
+			return fmt.Errorf("replica acks need one connection for two commands, which a %T can't promise: use a *redis.Client or *redis.ClusterClient", rdb)
+		}
+	}
+	if c.ReplicaAcks > 0 && timeout > 0 && c.AckTimeout >= timeout {
+		return fmt.Errorf("ack timeout of %v: give less than the read timeout of the Redis client, %v", c.AckTimeout, timeout)
+	}
+	return nil
+}
+
+// Acquire locks the [Mutex] of that name.
+func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
+	return c.Mutex(name).acquire(ctx, o)
+}
+
+// Close stops all renewals, ends every wait with [ErrClosed], and waits for the
+// requests in flight, which the timeouts of the Redis client bound. Holds that
+// are left run out with their lease, and may still be released. A second call
+// waits as well.
+func (c *Client) Close() {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		close(c.closing)
+	}
+	c.mu.Unlock()
+	c.tasks.Wait()
+}
+
+// spawn runs f in a goroutine that Close awaits; false if it is too late.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.tasks.Go(f)
+	return true
+}
+
+func (c *Client) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	if c.config.Observer != nil {
+		c.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err})
+	}
+}
+
+// expires is the last instant at which the holder may believe in a lease whose
+// request was sent then.
+func (c *Client) expires(sent time.Time, lease time.Duration) time.Time {
+	return sent.Add(lease - c.margin(lease))
+}
+
+func (c *Client) margin(lease time.Duration) time.Duration {
+	return time.Duration(float64(lease)*c.config.Drift) + driftFloor
+}
+
+// milliseconds rounds up, so that the server never ends a lease before we do.
+func milliseconds(d time.Duration) int64 {
+	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
+}

@@ -1,0 +1,59 @@
+package lock
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Observer is told what a [Client] does. Observe is called from several
+// goroutines, for one lease in order, and never with a lock of the client held.
+// It should return soon: the operation that it is told of waits for it. It must
+// not extend or release the hold that it is told of.
+type Observer interface {
+	Observe(e Event)
+}
+
+// An Event is something that happened to a lease.
+type Event struct {
+	Kind EventKind
+	// Lease is the grant. A wait without a grant has no Expires and Holds.
+	Lease Lease
+	// At is when it happened.
+	At time.Time
+	// Took is how long the call or the request took; 0 for Renewing and Lost.
+	Took time.Duration
+	// Err is nil if it went well.
+	Err error
+}
+
+// EventKind says what happened.
+type EventKind int
+
+// The kinds of events.
+const (
+	// Acquired follows a grant.
+	Acquired EventKind = iota + 1
+	// Waited ends the wait of a call that was refused at first, with Err unless
+	// the lock was granted.
+	Waited
+	// Renewing comes right before a request of the watchdog to extend the lease
+	// is sent. Renewed always follows it.
+	Renewing
+	// Renewed ends what Renewing began: Err is nil, [ErrNotHeld], or what kept
+	// the answer away.
+	Renewed
+	// Lost says that the holder may no longer believe that it holds.
+	Lost
+	// Released ends a request to release: Err is nil, [ErrNotHeld], or what kept
+	// the answer away.
+	Released
+)
+
+// String returns the kind's name in lower case.
+func (k EventKind) String() string {
+	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released"}
+	if k < Acquired || k > Released {
+		return fmt.Sprintf("event %d", int(k))
+	}
+	return names[k-1]
+}

@@ -1,0 +1,277 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// overLink returns a client, with go-redis' default retries, on a link that can
+// be disturbed.
+func overLink(t *testing.T, s *redistest.Server, c lock.Config) (*lock.Client, *redistest.Link) {
+	t.Helper()
+	link := &redistest.Link{}
+	return newClient(t, s.Client(t, link.Use), c), link
+}
+
+// happened requires that a fault took effect, without which a test proves
+// nothing.
+func happened(t *testing.T, fault <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-fault:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the fault never struck")
+	}
+}
+
+func TestLostReplyToAcquire(t *testing.T) {
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{})
+	warm := acquire(t, c, "warm", long) // so that the digest is known
+	require.NoError(t, warm.Release(t.Context()))
+	dropped := link.DropReply(digest(t, "acquire"))
+	h := acquire(t, c, "a", long) // go-redis asked twice
+	happened(t, dropped)
+	require.Equal(t, 1, h.Lease().Holds, "not counted twice")
+	n, err := c.Mutex("orders").HoldCount(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, s.Client(t, nil)), "one release frees it")
+}
+
+func TestLostReplyToRelease(t *testing.T) {
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{})
+	warm := acquire(t, c, "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	h := acquire(t, c, "a", long)
+	dropped := link.DropReply(digest(t, "release"))
+	require.NoError(t, h.Release(t.Context()))
+	happened(t, dropped)
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+// Between a release whose reply is lost and its repetition somebody else gets
+// the lock.
+func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
+	s := redistest.Start(t)
+	link := &redistest.Link{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+	other := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", long)
+	dropped := link.DropReply("evalsha")
+	err := h.Release(t.Context())
+	happened(t, dropped)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	// The release was carried out, unless the server didn't know its script.
+	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
+	if err != nil {
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, h.Release(t.Context()))
+		next = acquire(t, other, "b", long)
+		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	} else {
+		require.NoError(t, h.Release(t.Context()))
+	}
+	held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+func TestLostReplyToExtend(t *testing.T) {
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{})
+	h := acquire(t, c, "a", long)
+	require.NoError(t, h.Extend(t.Context(), long))
+	dropped := link.DropReply(digest(t, "extend"))
+	require.NoError(t, h.Extend(t.Context(), 2*long))
+	happened(t, dropped)
+	require.Greater(t, time.Until(h.Lease().Expires), long)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+func TestScriptsThatTheServerForgot(t *testing.T) {
+	s := redistest.Start(t)
+	_, detach := s.Replica(t)
+	defer detach()
+	rdb := s.Client(t, nil)
+	for _, acks := range []int{0, 1} {
+		c := open(t, s, lock.Config{ReplicaAcks: acks})
+		flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }
+		flush()
+		h := acquire(t, c, "a", long)
+		flush()
+		require.NoError(t, h.Extend(t.Context(), 2*long))
+		flush()
+		held, err := c.Mutex("orders").IsHeldBy(t.Context(), "a")
+		require.NoError(t, err)
+		require.True(t, held)
+		flush()
+		require.NoError(t, h.Release(t.Context()))
+	}
+}
+
+func TestWatchdogSurvivesAScriptFlush(t *testing.T) {
+	s := redistest.Start(t)
+	e := &events{}
+	c := open(t, s, lock.Config{Watchdog: 500 * time.Millisecond, Observer: e})
+	h := acquire(t, c, "a", 0)
+	again := acquire(t, c, "a", 0) // two of them, for a pipeline
+	redistest.Await(t, "a renewal", func() bool { return e.count(lock.Renewed) >= 2 })
+	require.NoError(t, s.Client(t, nil).ScriptFlush(t.Context()).Err())
+	before := e.count(lock.Renewed)
+	redistest.Await(t, "more renewals", func() bool { return e.count(lock.Renewed) >= before+4 })
+	for _, ev := range e.list() {
+		require.NoError(t, ev.Err)
+	}
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, again.Release(t.Context()))
+}
+
+func TestWaiterSurvivesABrokenSubscription(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	waiter := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+	parked(t, rdb, 1)
+	killed, err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, killed)
+	require.NoError(t, h.Release(t.Context())) // its message may reach nobody
+	require.NoError(t, <-waiter)
+
+	// The subscription works again: a waiter is woken by it, and not by a poll.
+	h = acquire(t, holder, "a", long)
+	waiter = waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+	parked(t, rdb, 1)
+	begin := time.Now()
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, <-waiter)
+	require.Less(t, time.Since(begin), 2*time.Second)
+}
+
+func TestWaiterIsServedWithoutAnyMessage(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	require.NoError(t, rdb.ACLSetUser(t.Context(), "mute", "on", "nopass", "~*", "resetchannels", "+@all").Err())
+	mute := newClient(t, s.Client(t, func(o *redis.Options) { o.Username = "mute"; o.Password = "x" }), lock.Config{})
+	h := acquire(t, open(t, s, lock.Config{}), "a", 200*time.Millisecond)
+	next, err := mute.Acquire(t.Context(), "orders", lock.Options{Lease: 100 * time.Millisecond, Wait: lock.Forever})
+	require.NoError(t, err)
+	require.False(t, time.Now().Before(h.Lease().Expires))
+	<-next.Lost() // it can't be released by a user that may not publish
+}
+
+func TestServerRestartsDuringAHold(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{Watchdog: 500 * time.Millisecond})
+	watched := acquire(t, c, "a", 0)
+	leased := acquire(t, c, "a", long)
+	s.Kill()
+	s.Start(t)
+	select {
+	case <-watched.Lost():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the watchdog didn't notice")
+	}
+	require.ErrorIs(t, watched.Release(t.Context()), lock.ErrNotHeld)
+	require.ErrorIs(t, leased.Release(t.Context()), lock.ErrNotHeld)
+	select {
+	case <-leased.Lost():
+	default:
+		t.Fatal("a refused release loses the hold")
+	}
+}
+
+func TestCancelInFlightLeavesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	e := &events{}
+	c, link := overLink(t, s, lock.Config{Observer: e, Watchdog: 500 * time.Millisecond})
+	warm := acquire(t, c, "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	for _, lease := range []time.Duration{0, long} {
+		held, deliver := link.HoldReply(digest(t, "acquire"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := waiting(ctx, t, c, lock.Options{Lease: lease})
+		happened(t, held)
+		require.Len(t, keysLeft(t, rdb), 1, "the server has granted it")
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled) // without waiting for the reply
+		deliver()
+		redistest.Await(t, "the grant to be taken back", func() bool { return len(keysLeft(t, rdb)) == 0 })
+	}
+	require.Equal(t, 1, e.count(lock.Acquired))
+	require.Zero(t, e.count(lock.Renewing))
+}
+
+func TestCloseInFlightLeavesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, link := overLink(t, s, lock.Config{})
+	warm := acquire(t, c, "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	held, deliver := link.HoldReply(digest(t, "acquire"))
+	done := waiting(t.Context(), t, c, lock.Options{Lease: long})
+	happened(t, held)
+	closed := make(chan struct{})
+	go func() { c.Close(); close(closed) }()
+	require.ErrorIs(t, <-done, lock.ErrClosed)
+	deliver()
+	<-closed
+	require.Empty(t, keysLeft(t, rdb), "Close waited until the grant was taken back")
+}
+
+func TestReplicaAcks(t *testing.T) {
+	s := redistest.Start(t)
+	replica, detach := s.Replica(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: 500 * time.Millisecond})
+	h := acquire(t, c, "a", long)
+	require.Equal(t, rdb.HGetAll(t.Context(), "lock:{orders}").Val(),
+		replica.Client(t, nil).HGetAll(t.Context(), "lock:{orders}").Val())
+	require.NoError(t, h.Extend(t.Context(), 2*long))
+	end := h.Lease().Expires
+
+	two := open(t, s, lock.Config{ReplicaAcks: 2, AckTimeout: 50 * time.Millisecond})
+	_, err := two.Acquire(t.Context(), "other", lock.Options{Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotReplicated, "one replica is not two")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+
+	detach()
+	err = h.Extend(t.Context(), 3*long)
+	require.ErrorContains(t, err, "0 of 1 replicas")
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.Equal(t, end, h.Lease().Expires, "what the replica doesn't have is not believed")
+	require.NoError(t, h.Release(t.Context()))
+	_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotReplicated)
+	require.Empty(t, keysLeft(t, rdb), "it was undone")
+}
+
+func TestWatchdogNeedsTheAcksToo(t *testing.T) {
+	s := redistest.Start(t)
+	_, detach := s.Replica(t)
+	e := &events{}
+	c := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: 50 * time.Millisecond, Watchdog: time.Second, Observer: e})
+	h := acquire(t, c, "a", 0)
+	redistest.Await(t, "a renewal", func() bool { return e.count(lock.Renewed) >= 1 })
+	require.NoError(t, e.list()[2].Err)
+	detach()
+	select {
+	case <-h.Lost():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the hold was believed in though no replica has its renewals")
+	}
+}

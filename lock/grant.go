@@ -1,0 +1,207 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A grant is one request for a mutex. Its request tells it from all others, so
+// that asking, extending and releasing may each be repeated. Once granted, it
+// is the keeper of its hold.
+type grant struct {
+	*Mutex
+	owner, request string
+	lease          time.Duration
+	watched        bool // kept alive by the watchdog
+}
+
+// answer is the server's to one try. The zero answer is a refusal.
+type answer struct {
+	granted bool
+	holds   int
+	expires time.Time
+	ttl     time.Duration // of a refusal: until the lock runs out
+	unacked error         // of a grant: too few replicas have it
+}
+
+// try asks once. Whatever it returns but a grant leaves nothing behind that
+// outlives the lease: an unknown outcome is undone in the background.
+func (g *grant) try(ctx context.Context) (answer, error) {
+	c := g.client
+	a, err := await(ctx, c, c.closing, func(ctx context.Context) (answer, error) {
+		a, err := g.ask(ctx)
+		if err != nil {
+			c.tasks.Go(func() { _ = g.withdraw(ctx) }) // we are a task, so Close still waits
+		}
+		return a, err
+	}, func(a answer, _ error) {
+		if a.granted {
+			_ = g.withdraw(ctx)
+		}
+	})
+	switch {
+	case err != nil || !a.granted:
+		return a, err
+	case a.unacked != nil:
+		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
+	case !time.Now().Before(a.expires):
+		late := fmt.Errorf("granted when the lease of %v was over already", g.lease)
+		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
+	}
+	return a, nil
+}
+
+// undo takes a grant back that doesn't count, and returns the one error if that
+// is confirmed, and the other if it isn't.
+func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		if late := func() { _ = g.withdraw(ctx) }; !g.client.spawn(late) {
+			late()
+		}
+		return answer{}, fmt.Errorf("%w: %w", reason, err)
+	}
+	_, err := await(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, g.withdraw(ctx)
+	}, nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w; take the grant back: %w", reason, err)
+	}
+	return answer{}, undone
+}
+
+// ask sends the request.
+func (g *grant) ask(ctx context.Context) (answer, error) {
+	c := g.client
+	sent := time.Now()
+	replies, unacked := c.commit(ctx, call{
+		c.scripts.acquire,
+		[]string{g.keys.lock, g.keys.mark(g.request)},
+		[]any{g.owner, g.request, milliseconds(g.lease)},
+	})
+	if replies[0].err != nil {
+		return answer{}, replies[0].err
+	}
+	fields, _ := replies[0].value.([]any)
+	if len(fields) != 2 {
+		return answer{}, fmt.Errorf("strange reply %v", replies[0].value)
+	}
+	granted, _ := fields[0].(int64)
+	n, _ := fields[1].(int64)
+	if granted == 0 {
+		return answer{ttl: time.Duration(n) * time.Millisecond}, nil
+	}
+	return answer{granted: true, holds: int(n), expires: c.expires(sent, g.lease), unacked: unacked}, nil
+}
+
+// withdraw makes sure that nothing is left of the request, even if it is still
+// on its way. It outlives ctx, and tries for a bounded time.
+func (g *grant) withdraw(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		_, err := g.end(ctx, true)
+		if err == nil || isRefusal(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		case <-g.client.closing:
+			return err
+		}
+	}
+}
+
+// end sends one request to release.
+func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err error) {
+	flag := 0
+	if withdraw {
+		flag = 1
+	}
+	c := g.client
+	v, err := c.run(ctx, call{
+		c.scripts.release,
+		[]string{g.keys.lock, g.keys.mark(g.request)},
+		[]any{g.request, markLife.Milliseconds(), g.keys.channel, flag},
+	})
+	return v == int64(1), err
+}
+
+// extension is the call that moves the grant's end.
+func (g *grant) extension(d time.Duration) call {
+	flag := 0
+	if g.watched {
+		flag = 1
+	}
+	return call{g.client.scripts.extend, []string{g.keys.lock}, []any{g.request, milliseconds(d), flag}}
+}
+
+// extended reads the reply to an extension.
+func extended(r reply[any], unacked error) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.value != int64(1):
+		return ErrNotHeld
+	default:
+		return unacked
+	}
+}
+
+// leased is the grant as plain data.
+func (g *grant) leased(a answer) Lease {
+	return Lease{
+		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds,
+		Length: g.lease, Expires: a.expires, Node: g.client.node,
+	}
+}
+
+func (g *grant) hold(a answer, begin time.Time) *Hold {
+	c := g.client
+	h := newHold(g.leased(a), g)
+	h.onLost = func(l Lease) { c.observe(Lost, l, 0, nil) }
+	if g.watched {
+		h.unwatch = func() { c.watchdog.remove(h) }
+		h.moved = func() { c.watchdog.hurry(h) }
+	}
+	c.observe(Acquired, h.lease, time.Since(begin), nil)
+	h.start()
+	if g.watched {
+		c.watchdog.add(h, g)
+	}
+	return h
+}
+
+// Extend is for the hold.
+func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
+	c := g.client
+	sent := time.Now()
+	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
+		replies, unacked := c.commit(ctx, g.extension(d))
+		return struct{}{}, extended(replies[0], unacked)
+	}, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	expires := c.expires(sent, d)
+	if g.watched && l.Expires.After(expires) {
+		expires = l.Expires
+	}
+	return expires, nil
+}
+
+// Release is for the hold.
+func (g *grant) Release(ctx context.Context, l Lease) error {
+	c := g.client
+	begin := time.Now()
+	released, err := await(ctx, c, nil, func(ctx context.Context) (bool, error) {
+		return g.end(ctx, false)
+	}, nil)
+	if err == nil && !released {
+		err = ErrNotHeld
+	}
+	c.observe(Released, l, time.Since(begin), err)
+	return err
+}

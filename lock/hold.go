@@ -1,0 +1,284 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Keeper is what a lock implementation supplies behind a [Hold]. Its methods
+// are never called at the same time for one lease.
+type Keeper interface {
+	// Extend makes the grant end d from now, and returns the last instant at
+	// which the holder may believe in it, reckoned as [Lease.Expires].
+	// [ErrNotHeld] is a definite refusal.
+	Extend(ctx context.Context, l Lease, d time.Duration) (expires time.Time, err error)
+	// Release ends the grant and no other. [ErrNotHeld] is a definite refusal.
+	// It may be called again after any other error.
+	Release(ctx context.Context, l Lease) error
+}
+
+// A Hold is the handle on a grant. Whoever has it holds the lock until it is
+// released or lost; see [Hold.Lost]. It is safe for concurrent use.
+type Hold struct {
+	keeper Keeper
+	turn   chan struct{} // held by who talks to the service about this grant
+	lost   chan struct{}
+	// Called once, after lost was closed. Optional.
+	onLost func(Lease)
+	// Called when the hold needs no watchdog any more. Optional.
+	unwatch func()
+	// Called when an extension of the caller may have moved the end. Optional.
+	moved func()
+
+	mu       sync.Mutex
+	lease    Lease
+	timer    *time.Timer // closes lost at lease.Expires; nil without an end
+	isLost   bool
+	ending   bool // a release was asked for
+	gone     bool // the service said that the grant is over
+	contexts map[*byte]context.CancelCauseFunc
+}
+
+// NewHold returns the handle on a grant that k keeps.
+func NewHold(l Lease, k Keeper) *Hold {
+	h := newHold(l, k)
+	h.start()
+	return h
+}
+
+func newHold(l Lease, k Keeper) *Hold {
+	return &Hold{
+		keeper: k, lease: l,
+		turn: make(chan struct{}, 1), lost: make(chan struct{}),
+	}
+}
+
+// start begins to watch the clock.
+func (h *Hold) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.arm()
+}
+
+// Lease returns the grant, with the newest end that was confirmed.
+func (h *Hold) Lease() Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// Lost is closed once the holder may no longer believe that it holds: the lease
+// ended on the local monotonic clock, the service said that the lock is not
+// held, or a release failed. A release that succeeds doesn't close it.
+func (h *Hold) Lost() <-chan struct{} { return h.lost }
+
+// Context returns a copy of ctx that is cancelled when the hold is lost, with
+// [ErrLost] as its [context.Cause]. The caller must call the CancelFunc.
+func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isLost {
+		cancel(ErrLost)
+		return ctx, func() { cancel(nil) }
+	}
+	if h.contexts == nil {
+		h.contexts = map[*byte]context.CancelCauseFunc{}
+	}
+	id := new(byte)
+	h.contexts[id] = cancel
+	return ctx, func() {
+		h.mu.Lock()
+		delete(h.contexts, id)
+		h.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// Extend makes the lease end d from now, at least a millisecond; where a
+// watchdog keeps the hold it never ends sooner than before. After [ErrNotHeld]
+// the hold is lost. After any other error the extension may have taken effect:
+// the hold then ends, for the holder, at whichever of the two ends is sooner.
+func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
+	if d < time.Millisecond {
+		return fmt.Errorf("extend lock %q by %v: give at least 1ms", h.lease.Name, d)
+	}
+	if err := h.take(ctx); err != nil {
+		return fmt.Errorf("extend lock %q: %w", h.lease.Name, err)
+	}
+	defer h.give()
+	h.mu.Lock()
+	l, over := h.lease, h.isLost || h.ending || h.gone
+	h.mu.Unlock()
+	if over {
+		return fmt.Errorf("extend lock %q: %w", l.Name, ErrNotHeld)
+	}
+	sent := time.Now()
+	expires, err := h.keeper.Extend(ctx, l, d)
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		h.end(true)
+	case err != nil:
+		h.shorten(sent.Add(d))
+	case !h.prolong(expires, true):
+		err = fmt.Errorf("the answer came too late: %w", ErrLost)
+	}
+	if h.moved != nil {
+		h.moved()
+	}
+	if err != nil {
+		return fmt.Errorf("extend lock %q: %w", l.Name, err)
+	}
+	return nil
+}
+
+// Release gives the lock back. It stops the watchdog and the clock first, so
+// whatever it returns, the grant lasts no longer than its lease. [ErrNotHeld]:
+// the hold had ended before, or was already released. After any other error the
+// lock may still be held, and Release may be called again.
+func (h *Hold) Release(ctx context.Context) error {
+	h.mu.Lock()
+	l, gone := h.lease, h.gone
+	h.ending = true
+	h.stop()
+	h.mu.Unlock()
+	if gone {
+		return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
+	}
+	if h.unwatch != nil {
+		h.unwatch()
+	}
+	err := h.take(ctx)
+	if err == nil {
+		defer h.give()
+		h.mu.Lock()
+		l, gone = h.lease, h.gone
+		h.mu.Unlock()
+		if gone {
+			return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
+		}
+		err = h.keeper.Release(ctx, l)
+	}
+	if err != nil {
+		h.end(errors.Is(err, ErrNotHeld))
+		return fmt.Errorf("release lock %q: %w", l.Name, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone = true
+	return nil
+}
+
+// take waits for the right to talk to the service about this grant.
+func (h *Hold) take(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Hold) give() { <-h.turn }
+
+// renewal takes the right to talk to the service for a watchdog. It doesn't
+// wait: busy says to come again, over that there is nothing left to renew.
+func (h *Hold) renewal() (l Lease, busy, over bool) {
+	select {
+	case h.turn <- struct{}{}:
+	default:
+		busy = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over = h.isLost || h.ending || h.gone
+	if over && !busy {
+		h.give()
+	}
+	return h.lease, busy, over
+}
+
+// arm sets the timer to the lease's end.
+func (h *Hold) arm() {
+	h.stop()
+	if h.isLost || h.ending || h.lease.Expires.IsZero() {
+		return
+	}
+	h.timer = time.AfterFunc(time.Until(h.lease.Expires), h.expire)
+}
+
+func (h *Hold) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+}
+
+// expire loses the hold at its end, unless that was moved in the meantime or
+// the hold is being released.
+func (h *Hold) expire() {
+	h.mu.Lock()
+	over := h.timer != nil && !time.Now().Before(h.lease.Expires)
+	h.mu.Unlock()
+	if over {
+		h.end(false)
+	}
+}
+
+// prolong notes a confirmed end, sooner or later than the one before, or only
+// later. It reports whether the holder may believe in it.
+func (h *Hold) prolong(expires time.Time, shorter bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isLost {
+		return false
+	}
+	if shorter || expires.After(h.lease.Expires) {
+		h.lease.Expires = expires
+	}
+	h.arm()
+	return true
+}
+
+// shorten notes that the lease may end at t already.
+func (h *Hold) shorten(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lease.Expires.IsZero() || t.Before(h.lease.Expires) {
+		h.lease.Expires = t
+		h.arm()
+	}
+}
+
+// end loses the hold; gone says that the service confirmed it.
+func (h *Hold) end(gone bool) {
+	h.mu.Lock()
+	h.gone = h.gone || gone
+	if h.isLost {
+		h.mu.Unlock()
+		return
+	}
+	h.isLost = true
+	h.stop()
+	l, contexts := h.lease, h.contexts
+	h.contexts = nil
+	close(h.lost)
+	h.mu.Unlock()
+	for _, cancel := range contexts {
+		cancel(ErrLost)
+	}
+	if h.unwatch != nil {
+		h.unwatch()
+	}
+	if h.onLost != nil {
+		h.onLost(l)
+	}
+}

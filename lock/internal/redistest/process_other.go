@@ -1,0 +1,9 @@
+//go:build !linux
+
+package redistest
+
+import "os/exec"
+
+func lockThread() (unlock func()) { return func() {} }
+
+func dieWithParent(*exec.Cmd) {}

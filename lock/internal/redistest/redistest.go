@@ -1,0 +1,173 @@
+// Package redistest runs Redis servers for the tests of locks.
+package redistest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Required is the environment variable that makes a missing redis-server a
+// failure instead of a skip.
+const Required = "LOCKCHAOS_TEST_REQUIRE"
+
+// Server is a redis-server behind a Unix socket, without persistence.
+type Server struct {
+	socket string
+	dir    string
+	args   []string
+	exited chan struct{}
+	kill   func()
+}
+
+// Start starts a server that ends with the test.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv(Required) != "" {
+			tb.Fatalf("%s is set, but: %v", Required, err)
+		}
+		tb.Skipf("needs redis-server: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // a socket's path has at most 108 bytes
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{socket: filepath.Join(dir, "s"), dir: dir, args: args}
+	tb.Cleanup(func() {
+		s.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	s.Start(tb)
+	return s
+}
+
+// Start starts the server again after Kill, with nothing in it.
+func (s *Server) Start(tb testing.TB) {
+	tb.Helper()
+	args := append([]string{
+		"--port", "0", "--unixsocket", s.socket, "--dir", s.dir,
+		"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0",
+	}, s.args...)
+	started := make(chan error)
+	exited := make(chan struct{})
+	var cmd *exec.Cmd
+	go func() {
+		defer close(exited)
+		unlock := lockThread()
+		defer unlock()
+		cmd = exec.CommandContext(context.Background(), "redis-server", args...)
+		dieWithParent(cmd)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		tb.Fatalf("start redis-server: %v", err)
+	}
+	s.exited = exited
+	s.kill = func() { _ = cmd.Process.Kill() }
+	rdb := s.Client(tb, nil)
+	Await(tb, "redis-server to answer", func() bool {
+		select {
+		case <-exited:
+			tb.Fatal("redis-server ended")
+		default:
+		}
+		return rdb.Ping(tb.Context()).Err() == nil
+	})
+}
+
+// Kill ends the server and waits until it is gone.
+func (s *Server) Kill() {
+	if s.kill != nil {
+		s.kill()
+		<-s.exited
+	}
+}
+
+// Client returns a client with go-redis' defaults, but for what change says.
+func (s *Server) Client(tb testing.TB, change func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	o := &redis.Options{Network: "unix", Addr: s.socket}
+	if change != nil {
+		change(o)
+	}
+	rdb := redis.NewClient(o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Dial opens a connection to the server.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
+}
+
+// Replica starts a replica of the server and returns when it is in step. The
+// server sees it until detach is called.
+func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
+	tb.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var mu sync.Mutex
+	var conns []net.Conn
+	detach = sync.OnceFunc(func() {
+		_ = ln.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	tb.Cleanup(detach)
+	go func() { // a TCP door to the Unix socket, which replicaof can't name
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := s.Dial(context.Background())
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			mu.Lock()
+			conns = append(conns, in, out)
+			mu.Unlock()
+			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+		}
+	}()
+	addr, _ := ln.Addr().(*net.TCPAddr)
+	replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(addr.Port))
+	rdb := s.Client(tb, nil)
+	Await(tb, "the replica to be in step", func() bool {
+		return rdb.Wait(tb.Context(), 1, 100*time.Millisecond).Val() == 1
+	})
+	return replica, detach
+}
+
+// Await waits for a condition that must come true.
+func Await(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

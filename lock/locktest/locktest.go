@@ -1,0 +1,610 @@
+// Package locktest is the contract of [lock.Locker] as a test suite, in the
+// manner of testing/fstest: whoever implements a Locker runs [Run] in a test.
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// Features say what a lock promises beyond the plain contract, and how coarse
+// its times are.
+type Features struct {
+	// Reentrant: an owner that holds the lock is granted it again.
+	Reentrant bool
+	// Fenced: every grant has a token, greater than that of the grant before.
+	Fenced bool
+	// Watchdog is the lease that is kept alive for a hold that asked for none;
+	// the check waits for three times as long. Zero: there is none, or it is
+	// too long to wait for.
+	Watchdog time.Duration
+	// Lease is the lease that is let run out. A grant has to arrive within it.
+	// Default: 200ms.
+	Lease time.Duration
+	// Callers is how many ask at once in the check that just one gets it, and a
+	// tenth of it is how many then take turns. Default: 1000.
+	Callers int
+}
+
+// A Check is one sentence of the contract.
+type Check struct {
+	Name string
+	// Run returns what is wrong, or nil. The locker holds nothing yet.
+	Run func(ctx context.Context, l lock.Locker) error
+}
+
+// limit bounds every wait for something that must happen.
+const limit = 30 * time.Second
+
+// long is a lease that doesn't end during a check.
+const long = 2 * limit
+
+// Run checks that the locks that newLocker makes keep the contract. Each check
+// has a locker of its own; two of them may share a service.
+func Run(t *testing.T, newLocker func(t *testing.T) lock.Locker, f Features) {
+	t.Helper()
+	for _, c := range Checks(f) {
+		t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+			defer cancel()
+			if err := c.Run(ctx, newLocker(t)); err != nil {
+				t.Errorf("%s: %v", c.Name, err)
+			}
+		})
+	}
+}
+
+// Checks lists the checks for a lock with those features.
+func Checks(f Features) []Check {
+	if f.Lease == 0 {
+		f.Lease = 200 * time.Millisecond
+	}
+	if f.Callers == 0 {
+		f.Callers = 1000
+	}
+	checks := []Check{
+		{"a held lock is refused", refused},
+		{"a grant says what it is", described},
+		{"locks of different names are independent", independent},
+		{"a released lock is free", freed},
+		{"a waiter is handed the lock", handedOver},
+		{"a wait ends with a refusal", waitEnds},
+		{"a cancelled wait leaves nothing behind", cancelled},
+		{"a lease that ends lets the next one in", f.expires},
+		{"a release after the lease is refused", f.lateRelease},
+		{"a late release leaves the next holder alone", f.lateReleaseOfAnother},
+		{"a second release is refused", releasedTwice},
+		{"an extended lease lasts longer", f.extended},
+		{"an extension after the lease is refused", f.lateExtend},
+		{"a lease that ends closes Lost", f.lost},
+		{"a lease that ends cancels the context", f.contextLost},
+		{"a release does not close Lost", releasedIsNotLost},
+		{"one of many callers gets the lock", f.oneOfMany},
+		{"many waiters take turns", f.turns},
+		{"bad options are refused", badOptions},
+	}
+	if f.Reentrant {
+		checks = append(checks, Check{"a re-entrant lock counts its holds", reentered})
+	} else {
+		checks = append(checks, Check{"an owner is refused its own lock", notReentered})
+	}
+	if f.Fenced {
+		checks = append(checks, Check{"tokens grow", f.tokensGrow})
+	}
+	if f.Watchdog > 0 {
+		checks = append(checks, Check{"a watchdog keeps a hold", f.watched})
+	}
+	return checks
+}
+
+const name = "locktest"
+
+func try(owner string, lease time.Duration) lock.Options {
+	return lock.Options{Owner: owner, Lease: lease}
+}
+
+func await(owner string) lock.Options {
+	return lock.Options{Owner: owner, Lease: long, Wait: limit}
+}
+
+// want says what is wrong unless err is the wanted one.
+func want(err, wanted error, what string) error {
+	if !errors.Is(err, wanted) {
+		return fmt.Errorf("%s returned %q; want %q", what, text(err), text(wanted))
+	}
+	return nil
+}
+
+// text is an error in words: it is quoted, not wrapped, because the caller must
+// not take it for one of the check's own.
+func text(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
+
+// refuse checks that somebody else doesn't get the lock.
+func refuse(ctx context.Context, l lock.Locker, owner string) error {
+	h, err := l.Acquire(ctx, name, try(owner, long))
+	if err == nil {
+		return errors.Join(fmt.Errorf("%s was granted a lock that is held", owner), h.Release(ctx))
+	}
+	return want(err, lock.ErrNotAcquired, "Acquire of a held lock")
+}
+
+func refused(ctx context.Context, l lock.Locker) error {
+	h, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	if err := refuse(ctx, l, "b"); err != nil {
+		return err
+	}
+	_, err = l.Acquire(ctx, name, try("", long))
+	if err := want(err, lock.ErrNotAcquired, "Acquire by an owner without a name"); err != nil {
+		return err
+	}
+	return h.Release(ctx)
+}
+
+func described(ctx context.Context, l lock.Locker) error {
+	before := time.Now()
+	h, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	after := time.Now()
+	got := h.Lease()
+	if got.Name != name || got.Owner != "a" || got.Request == "" || got.Holds != 1 || got.Length != long {
+		return fmt.Errorf("the lease is %+v", got)
+	}
+	if got.Expires.Before(before.Add(long/2)) || got.Expires.After(after.Add(long)) {
+		return fmt.Errorf("a lease of %v ends %v after it was asked for", long, got.Expires.Sub(before))
+	}
+	return h.Release(ctx)
+}
+
+func independent(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	b, err := l.Acquire(ctx, name+"/other", try("b", long))
+	if err != nil {
+		return err
+	}
+	if err := b.Release(ctx); err != nil {
+		return err
+	}
+	return errors.Join(refuse(ctx, l, "b"), a.Release(ctx))
+}
+
+func freed(ctx context.Context, l lock.Locker) error {
+	for _, owner := range []string{"a", "b", "a"} {
+		h, err := l.Acquire(ctx, name, try(owner, long))
+		if err != nil {
+			return fmt.Errorf("acquire by %s: %w", owner, err)
+		}
+		if err := h.Release(ctx); err != nil {
+			return fmt.Errorf("release by %s: %w", owner, err)
+		}
+	}
+	return nil
+}
+
+type result struct {
+	hold *lock.Hold
+	err  error
+	at   time.Time
+}
+
+// waiting asks in the background.
+func waiting(ctx context.Context, l lock.Locker, o lock.Options) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		h, err := l.Acquire(ctx, name, o)
+		done <- result{h, err, time.Now()}
+	}()
+	return done
+}
+
+func handedOver(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	b := waiting(ctx, l, await("b"))
+	select {
+	case r := <-b:
+		return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
+	case <-time.After(20 * time.Millisecond): // so that it is parked, mostly
+	}
+	released := time.Now()
+	if err := a.Release(ctx); err != nil {
+		return err
+	}
+	r := <-b
+	if r.err != nil {
+		return r.err
+	}
+	if r.at.Before(released) {
+		return errors.New("the waiter was granted the lock before it was released")
+	}
+	return r.hold.Release(ctx)
+}
+
+func waitEnds(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	const wait = 30 * time.Millisecond
+	begin := time.Now()
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: wait})
+	if err := want(err, lock.ErrNotAcquired, "a wait that ended"); err != nil {
+		return err
+	}
+	if took := time.Since(begin); took < wait {
+		return fmt.Errorf("a wait of %v ended after %v", wait, took)
+	}
+	return a.Release(ctx)
+}
+
+func cancelled(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	c, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err = l.Acquire(c, name, await("b"))
+	if err := want(err, context.DeadlineExceeded, "a cancelled wait"); err != nil {
+		return err
+	}
+	if _, err = l.Acquire(c, name+"/other", try("b", long)); err == nil {
+		return errors.New("a lock was granted after the context had ended")
+	}
+	if err := a.Release(ctx); err != nil {
+		return err
+	}
+	d, err := l.Acquire(ctx, name, await("d"))
+	if err != nil {
+		return err
+	}
+	return d.Release(ctx)
+}
+
+func (f Features) expires(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", f.Lease))
+	if err != nil {
+		return err
+	}
+	b, err := l.Acquire(ctx, name, await("b"))
+	if err != nil {
+		return err
+	}
+	if until := time.Until(a.Lease().Expires); until > 0 {
+		return fmt.Errorf("the next one was let in %v before the lease ended", until)
+	}
+	return b.Release(ctx)
+}
+
+// outlive returns a hold whose lease has ended, on the service too: another
+// owner was granted the lock.
+func (f Features) outlive(ctx context.Context, l lock.Locker) (old, next *lock.Hold, err error) {
+	if old, err = l.Acquire(ctx, name, try("a", f.Lease)); err != nil {
+		return nil, nil, err
+	}
+	next, err = l.Acquire(ctx, name, await("b"))
+	return old, next, err
+}
+
+func (f Features) lateRelease(ctx context.Context, l lock.Locker) error {
+	old, next, err := f.outlive(ctx, l)
+	if err != nil {
+		return err
+	}
+	if err := want(old.Release(ctx), lock.ErrNotHeld, "Release after the lease"); err != nil {
+		return err
+	}
+	return next.Release(ctx)
+}
+
+func (f Features) lateReleaseOfAnother(ctx context.Context, l lock.Locker) error {
+	old, next, err := f.outlive(ctx, l)
+	if err != nil {
+		return err
+	}
+	_ = old.Release(ctx) // whatever it says
+	return errors.Join(refuse(ctx, l, "c"), next.Release(ctx))
+}
+
+func releasedTwice(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	if err := a.Release(ctx); err != nil {
+		return err
+	}
+	if err := want(a.Release(ctx), lock.ErrNotHeld, "a second Release"); err != nil {
+		return err
+	}
+	b, err := l.Acquire(ctx, name, try("b", long))
+	if err != nil {
+		return err
+	}
+	if err := want(a.Release(ctx), lock.ErrNotHeld, "a third Release"); err != nil {
+		return err
+	}
+	return errors.Join(refuse(ctx, l, "c"), b.Release(ctx))
+}
+
+func (f Features) extended(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", 3*f.Lease))
+	if err != nil {
+		return err
+	}
+	first := a.Lease().Expires
+	if err := a.Extend(ctx, long); err != nil {
+		return err
+	}
+	if moved := a.Lease().Expires.Sub(first); moved < long/2 {
+		return fmt.Errorf("an extension to %v moved the end by %v", long, moved)
+	}
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: time.Until(first) + f.Lease})
+	if err := want(err, lock.ErrNotAcquired, "Acquire of an extended lock"); err != nil {
+		return err
+	}
+	return a.Release(ctx)
+}
+
+func (f Features) lateExtend(ctx context.Context, l lock.Locker) error {
+	old, next, err := f.outlive(ctx, l)
+	if err != nil {
+		return err
+	}
+	if err := want(old.Extend(ctx, long), lock.ErrNotHeld, "Extend after the lease"); err != nil {
+		return err
+	}
+	return errors.Join(refuse(ctx, l, "c"), next.Release(ctx))
+}
+
+func (f Features) lost(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", f.Lease))
+	if err != nil {
+		return err
+	}
+	end := a.Lease().Expires
+	select {
+	case <-a.Lost():
+	case <-time.After(limit):
+		return errors.New("the lease ended and Lost was not closed")
+	}
+	if until := time.Until(end); until > 0 {
+		return fmt.Errorf("the hold was lost %v before the lease ended", until)
+	}
+	return nil
+}
+
+func (f Features) contextLost(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", f.Lease))
+	if err != nil {
+		return err
+	}
+	c, cancel := a.Context(ctx)
+	defer cancel()
+	select {
+	case <-c.Done():
+	case <-time.After(limit):
+		return errors.New("the context was not cancelled")
+	}
+	return want(context.Cause(c), lock.ErrLost, "context.Cause")
+}
+
+func releasedIsNotLost(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	c, cancel := a.Context(ctx)
+	defer cancel()
+	if err := a.Release(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-a.Lost():
+		return errors.New("a release closed Lost")
+	case <-c.Done():
+		return fmt.Errorf("a release cancelled the context: %w", context.Cause(c))
+	default:
+		return nil
+	}
+}
+
+func (f Features) oneOfMany(ctx context.Context, l lock.Locker) error {
+	errs := make([]error, f.Callers)
+	holds := make([]*lock.Hold, f.Callers)
+	start := make(chan struct{})
+	var callers sync.WaitGroup
+	for i := range f.Callers {
+		callers.Go(func() {
+			<-start
+			holds[i], errs[i] = l.Acquire(ctx, name, try("", long))
+		})
+	}
+	close(start)
+	callers.Wait()
+	granted := 0
+	for i, err := range errs {
+		if err == nil {
+			granted++
+			errs[i] = holds[i].Release(ctx)
+		} else if errors.Is(err, lock.ErrNotAcquired) {
+			errs[i] = nil
+		}
+	}
+	if granted != 1 {
+		return fmt.Errorf("%d of %d callers were granted the lock", granted, f.Callers)
+	}
+	return errors.Join(errs...)
+}
+
+func (f Features) turns(ctx context.Context, l lock.Locker) error {
+	n := max(f.Callers/10, 2)
+	errs := make([]error, n)
+	var inside, most atomic.Int64
+	var callers sync.WaitGroup
+	for i := range n {
+		callers.Go(func() {
+			h, err := l.Acquire(ctx, name, await(""))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			if now := inside.Add(1); now > 1 {
+				most.Store(now)
+			}
+			time.Sleep(100 * time.Microsecond) // a section that others could run into
+			inside.Add(-1)
+			errs[i] = h.Release(ctx)
+		})
+	}
+	callers.Wait()
+	if most.Load() > 1 {
+		errs = append(errs, fmt.Errorf("%d were inside at the same time", most.Load()))
+	}
+	return errors.Join(errs...)
+}
+
+func badOptions(ctx context.Context, l lock.Locker) error {
+	tests := []struct {
+		what, name string
+		o          lock.Options
+	}{
+		{"an empty name", "", lock.Options{Lease: long}},
+		{"a negative lease", name, lock.Options{Lease: -time.Second}},
+		{"a lease below a millisecond", name, lock.Options{Lease: time.Microsecond}},
+		{"a negative wait", name, lock.Options{Lease: long, Wait: -time.Second}},
+	}
+	var errs []error
+	for _, tt := range tests {
+		_, err := l.Acquire(ctx, tt.name, tt.o)
+		if err == nil || errors.Is(err, lock.ErrNotAcquired) {
+			errs = append(errs, fmt.Errorf("%s: Acquire returned %q", tt.what, text(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func reentered(ctx context.Context, l lock.Locker) error {
+	var holds []*lock.Hold
+	for i := 1; i <= 3; i++ {
+		h, err := l.Acquire(ctx, name, try("a", long))
+		if err != nil {
+			return fmt.Errorf("acquire for the %d. time: %w", i, err)
+		}
+		if got := h.Lease().Holds; got != i {
+			return fmt.Errorf("the %d. grant counts %d holds", i, got)
+		}
+		holds = append(holds, h)
+	}
+	for _, h := range holds { // oldest first: each ends its own grant
+		if err := refuse(ctx, l, "b"); err != nil {
+			return err
+		}
+		if err := h.Release(ctx); err != nil {
+			return err
+		}
+	}
+	b, err := l.Acquire(ctx, name, try("b", long))
+	if err != nil {
+		return fmt.Errorf("acquire after the last release: %w", err)
+	}
+	return b.Release(ctx)
+}
+
+func notReentered(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", long))
+	if err != nil {
+		return err
+	}
+	return errors.Join(refuse(ctx, l, "a"), a.Release(ctx))
+}
+
+func (f Features) tokensGrow(ctx context.Context, l lock.Locker) error {
+	var last int64
+	next := func(o lock.Options) (*lock.Hold, error) {
+		h, err := l.Acquire(ctx, name, o)
+		if err != nil {
+			return nil, err
+		}
+		if got := h.Lease().Token; got <= last {
+			return nil, fmt.Errorf("a token of %d follows %d", got, last)
+		}
+		last = h.Lease().Token
+		return h, nil
+	}
+	for range 3 {
+		h, err := next(try("a", long))
+		if err != nil {
+			return err
+		}
+		if f.Reentrant {
+			again, err := l.Acquire(ctx, name, try("a", long))
+			if err != nil {
+				return err
+			}
+			if got := again.Lease().Token; got != last {
+				return fmt.Errorf("a re-entry changed the token from %d to %d", last, got)
+			}
+			if err := again.Release(ctx); err != nil {
+				return err
+			}
+		}
+		if err := h.Release(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := next(try("a", f.Lease)); err != nil {
+		return err
+	}
+	h, err := next(await("b")) // after a lease that ended
+	if err != nil {
+		return err
+	}
+	return h.Release(ctx)
+}
+
+func (f Features) watched(ctx context.Context, l lock.Locker) error {
+	a, err := l.Acquire(ctx, name, try("a", 0))
+	if err != nil {
+		return err
+	}
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog})
+	if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
+		return err
+	}
+	select {
+	case <-a.Lost():
+		return errors.New("a hold that is kept alive was lost")
+	default:
+	}
+	if err := a.Release(ctx); err != nil {
+		return err
+	}
+	b, err := l.Acquire(ctx, name, try("b", long))
+	if err != nil {
+		return err
+	}
+	return b.Release(ctx)
+}

@@ -1,0 +1,113 @@
+package lock_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const long = time.Minute
+
+// open returns a client of its own connection pool.
+func open(t *testing.T, s *redistest.Server, c lock.Config) *lock.Client {
+	t.Helper()
+	return newClient(t, s.Client(t, nil), c)
+}
+
+func newClient(t *testing.T, rdb redis.UniversalClient, c lock.Config) *lock.Client {
+	t.Helper()
+	client, err := lock.New(rdb, c)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func acquire(t *testing.T, l lock.Locker, owner string, lease time.Duration) *lock.Hold {
+	t.Helper()
+	h, err := l.Acquire(t.Context(), "orders", lock.Options{Owner: owner, Lease: lease})
+	require.NoError(t, err)
+	return h
+}
+
+// digest is what a script is called by.
+func digest(t *testing.T, name string) string {
+	t.Helper()
+	source, err := os.ReadFile("scripts/" + name + ".lua")
+	require.NoError(t, err)
+	return redis.NewScript(string(source)).Hash()
+}
+
+// events is an observer that keeps all it is told.
+type events struct {
+	mu  sync.Mutex
+	all []lock.Event
+}
+
+func (e *events) Observe(ev lock.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, ev)
+}
+
+func (e *events) list() []lock.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]lock.Event(nil), e.all...)
+}
+
+func (e *events) count(kind lock.EventKind) int {
+	n := 0
+	for _, ev := range e.list() {
+		if ev.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// keysLeft lists what is on the server, but for the marks of released requests.
+func keysLeft(t *testing.T, rdb *redis.Client) []string {
+	t.Helper()
+	all, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	var left []string
+	for _, key := range all {
+		if rdb.Type(t.Context(), key).Val() != "string" {
+			left = append(left, key)
+		}
+	}
+	return left
+}
+
+// waiting asks in the background, and gives the lock back at once.
+func waiting(ctx context.Context, t *testing.T, l lock.Locker, o lock.Options) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		h, err := l.Acquire(ctx, "orders", o)
+		if err == nil {
+			err = h.Release(context.WithoutCancel(ctx))
+		}
+		done <- err
+	}()
+	return done
+}
+
+// parked waits until so many subscriptions to locks are there.
+func parked(t *testing.T, rdb *redis.Client, channels int) {
+	t.Helper()
+	redistest.Await(t, "subscriptions", func() bool {
+		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == channels
+	})
+}
