@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -49,8 +50,11 @@ type Scenario struct {
 // A Variant is a scenario with a cure or without its cause. Steps name it in
 // "only" and "except".
 type Variant struct {
-	Name        string      `yaml:"name"`
-	Title       string      `yaml:"title"`
+	Name  string `yaml:"name"`
+	Title string `yaml:"title"`
+	// Lock is another lock under test; empty for the scenario's.
+	Lock string `yaml:"lock"`
+	// ReplicaAcks configures the lock.
 	ReplicaAcks int         `yaml:"replica-acks"`
 	Expect      Expectation `yaml:"expect"`
 }
@@ -203,6 +207,7 @@ func (s Scenario) As(variant string) Scenario {
 		s.Title = v.Title
 		s.Expect = v.Expect
 		s.ReplicaAcks = v.ReplicaAcks
+		s.Lock = cmp.Or(v.Lock, s.Lock)
 	}
 	var steps []ScriptStep
 	for _, step := range s.Steps {
@@ -228,8 +233,10 @@ func (s Scenario) Validate() error {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := LockByName(s.Lock); err != nil {
-		errs = append(errs, err)
+	for _, name := range append([]string{s.Lock}, s.variantLocks()...) {
+		if _, err := LockByName(name); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zone := s.Clients[client]; !slices.Contains(t.Of(topologies.Zone), zone) {
@@ -253,6 +260,17 @@ func (s Scenario) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// variantLocks are the locks of the variants that have one of their own.
+func (s Scenario) variantLocks() []string {
+	var names []string
+	for _, v := range s.Variants {
+		if v.Lock != "" {
+			names = append(names, v.Lock)
+		}
+	}
+	return names
 }
 
 func (s Scenario) variantExpectations() []Expectation {
