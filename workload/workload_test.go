@@ -1,0 +1,186 @@
+package workload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// record runs a workload for so long, in virtual time, and reads back what it
+// recorded.
+func record(t *testing.T, c workload.Config, length time.Duration, locker lock.Locker) *history.History {
+	t.Helper()
+	var b bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		r := history.NewRecorder(&b)
+		ctx, cancel := context.WithTimeout(t.Context(), length)
+		defer cancel()
+		zones := []workload.Zone{{Name: "zone-a", Locker: locker}, {Name: "zone-b", Locker: locker}}
+		workload.Run(ctx, c, zones, r, &workload.Processes{})
+		require.NoError(t, r.Close())
+	})
+	h, err := history.ReadAll(&b)
+	require.NoError(t, err)
+	return h
+}
+
+// seeds is how many runs of the correct lock are judged: LOCKCHAOS_SEEDS, or a
+// few.
+func seeds(t *testing.T) uint64 {
+	t.Helper()
+	value := os.Getenv("LOCKCHAOS_SEEDS")
+	if value == "" {
+		return 5
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+func TestTheTwinInMemoryIsNeverBlamed(t *testing.T) {
+	for seed := range seeds(t) {
+		h := record(t, workload.Config{Seed: seed, Lease: 50 * time.Millisecond}, 10*time.Second, memory.New())
+		report := checker.Check(t.Context(), h)
+		require.Equal(t, checker.Valid, report.Verdict, "seed %d: %+v", seed, report)
+		lost := 0
+		for _, e := range h.Events {
+			if e.Op == history.Lost {
+				lost++
+			}
+		}
+		require.Positive(t, lost, "some holds outlive their lease")
+	}
+}
+
+func TestCarelessClientsOversleepTheirLease(t *testing.T) {
+	h := record(t, workload.Config{Lease: 50 * time.Millisecond, Careless: true}, 10*time.Second, memory.New())
+	kinds := map[string]bool{}
+	for _, r := range checker.Check(t.Context(), h).Results {
+		for _, v := range r.Violations {
+			kinds[v.Kind] = true
+		}
+	}
+	require.True(t, kinds[checker.UseAfterLease], "%v", kinds)
+	require.False(t, kinds[checker.DoubleGrant], "the lock did its job: %v", kinds)
+}
+
+// grantsAll is no lock at all.
+type grantsAll struct{}
+
+func (grantsAll) Acquire(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	l := lock.Lease{Name: name, Owner: o.Owner, Holds: 1, Expires: time.Now().Add(time.Minute)}
+	return lock.NewHold(l, grantsAll{}), nil
+}
+
+func (grantsAll) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
+	return time.Now().Add(time.Minute), nil
+}
+
+func (grantsAll) Release(context.Context, lock.Lease) error { return nil }
+
+func TestWhatIsNoLockIsFoundOut(t *testing.T) {
+	h := record(t, workload.Config{}, 5*time.Second, grantsAll{})
+	report := checker.Check(t.Context(), h)
+	require.Equal(t, checker.Invalid, report.Verdict)
+	invalid := map[string]bool{}
+	for _, r := range report.Results {
+		invalid[r.Name] = r.Verdict == checker.Invalid
+	}
+	require.True(t, invalid["mutual-exclusion"], "%v", invalid)
+	require.True(t, invalid["protected-resource"], "%v", invalid)
+	require.True(t, invalid["linearizability"], "%v", invalid)
+}
+
+func TestAnOpenLoopKeepsItsRate(t *testing.T) {
+	const rate, length = 50, 20 * time.Second
+	h := record(t, workload.Config{Rate: rate, Clients: 20}, length, memory.New())
+	asked := 0
+	for _, e := range h.Events {
+		if e.Op == history.Acquire && e.Type == history.Invoke {
+			asked++
+		}
+	}
+	// A Poisson process of 1,000 arrivals strays by 32 or so.
+	require.InDelta(t, rate*length.Seconds(), asked, 150)
+}
+
+func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
+	names := func(seed uint64) (locks []string) {
+		h := record(t, workload.Config{Seed: seed, Clients: 1}, 2*time.Second, memory.New())
+		for _, e := range h.Events {
+			if e.Op == history.Acquire && e.Type == history.Invoke {
+				locks = append(locks, fmt.Sprint(e.Lock, e.Time))
+			}
+		}
+		return locks
+	}
+	require.Equal(t, names(1), names(1))
+	require.NotEqual(t, names(1), names(2))
+}
+
+// fails is a locker whose every answer is the same error.
+type fails struct{ err error }
+
+func (f fails) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, f.err }
+
+func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want history.Type
+	}{
+		{nil, history.OK},
+		{fmt.Errorf("acquire: %w", lock.ErrNotAcquired), history.Fail},
+		{lock.ErrNotReplicated, history.Fail},
+		{context.DeadlineExceeded, history.Info},
+		{errors.New("connection reset"), history.Info},
+	} {
+		require.Equal(t, tt.want, workload.Outcome(tt.err, lock.ErrNotAcquired, lock.ErrNotReplicated), "%v", tt.err)
+	}
+	h := record(t, workload.Config{Clients: 1}, time.Second, fails{errors.New("no answer")})
+	processes := map[int]bool{}
+	for _, op := range h.Operations() {
+		require.True(t, op.Unknown())
+		require.False(t, processes[op.Invoke.Process], "after an unknown outcome a client goes on as a new process")
+		processes[op.Invoke.Process] = true
+	}
+	require.Greater(t, len(processes), 10)
+}
+
+func TestRenewalsAreOperationsOfProcessesOfTheirOwn(t *testing.T) {
+	var b bytes.Buffer
+	r := history.NewRecorder(&b)
+	o := workload.NewRenewals(r, &workload.Processes{})
+	lease := lock.Lease{Name: "l", Owner: "a#1", Request: "r", Length: time.Second, Expires: time.Now().Add(time.Second)}
+	for _, err := range []error{nil, lock.ErrNotHeld, errors.New("no answer")} {
+		o.Observe(lock.Event{Kind: lock.Renewing, Lease: lease})
+		o.Observe(lock.Event{Kind: lock.Renewed, Lease: lease, Err: err})
+	}
+	o.Observe(lock.Event{Kind: lock.Acquired, Lease: lease})
+	require.NoError(t, r.Close())
+	h, err := history.ReadAll(&b)
+	require.NoError(t, err)
+	ops := h.Operations()
+	require.Len(t, ops, 3)
+	for i, want := range []history.Type{history.OK, history.Fail, history.Info} {
+		require.Equal(t, history.Extend, ops[i].Invoke.Op)
+		require.Equal(t, "a#1", ops[i].Invoke.Owner)
+		require.Equal(t, want, ops[i].Complete.Type)
+		require.Equal(t, i, ops[i].Invoke.Process)
+	}
+	require.Positive(t, ops[0].Complete.Expires)
+	require.Zero(t, ops[2].Complete.Expires)
+}
