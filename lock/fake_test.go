@@ -52,6 +52,7 @@ func newFake(t *testing.T) (*fake, *redis.Client) {
 	rdb := redis.NewClient(&redis.Options{
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Addr:                     "127.0.0.1:1", MaxRetries: -1, DisableIdentity: true, Protocol: 2,
+		ReadTimeout: time.Hour, // so that nothing but the lock's client gives up
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go f.serve(server)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -57,4 +58,79 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	locked, err := g.IsLocked(t.Context())
 	require.NoError(t, err)
 	require.False(t, locked)
+}
+
+// A message wakes one waiter; if that one is leaving, the next.
+func TestWakeUpIsPassedOn(t *testing.T) {
+	tests := []struct {
+		name string
+		read bool // the first waiter has taken its wake-up
+		used bool // and its try was answered
+		want bool // the second is woken
+	}{
+		{"not taken", false, false, true},
+		{"taken, not used", true, false, true},
+		{"used", true, true, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			u := newWakeups(closedClient(t))
+			first, second := u.join("c"), u.join("c")
+			u.receive(&redis.Message{Channel: "c"})
+			require.Len(t, first.wake, 1)
+			require.Empty(t, second.wake)
+			if tt.read {
+				<-first.wake
+			}
+			u.leave(first, tt.read && !tt.used)
+			require.Equal(t, tt.want, len(second.wake) == 1)
+			u.leave(second, false)
+		})
+	}
+}
+
+func TestSubscriptionWakesAWaiter(t *testing.T) {
+	u := newWakeups(closedClient(t))
+	first, second := u.join("c"), u.join("c")
+	u.topics["c"].asked = true
+	for range 2 { // the second time after a broken connection
+		u.receive(&redis.Subscription{Kind: "subscribe", Channel: "c"})
+		require.Len(t, first.wake, 1)
+		<-first.wake
+	}
+	require.Empty(t, second.wake)
+	third := u.join("c")
+	require.Len(t, third.wake, 1, "it may have missed a message before it joined")
+}
+
+// closedClient is a client that starts nothing.
+func closedClient(t *testing.T) *Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	c, err := New(rdb, Config{})
+	require.NoError(t, err)
+	c.Close()
+	return c
+}
+
+func TestNothingIsWatchedAfterTheEnd(t *testing.T) {
+	s := redistest.Start(t)
+	c, err := New(s.Client(t, nil), Config{Watchdog: 100 * time.Millisecond})
+	require.NoError(t, err)
+	defer c.Close()
+	for range 3 {
+		h, err := c.Acquire(t.Context(), "orders", Options{})
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context()))
+	}
+	_, err = c.Acquire(t.Context(), "orders", Options{})
+	require.NoError(t, err)
+	_, err = c.Mutex("orders").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	redistest.Await(t, "the watchdog to see it", func() bool {
+		c.watchdog.mu.Lock()
+		defer c.watchdog.mu.Unlock()
+		return len(c.watchdog.watched) == 0 && len(c.watchdog.queue) == 0
+	})
 }

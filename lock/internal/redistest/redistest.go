@@ -156,8 +156,20 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 	addr, _ := ln.Addr().(*net.TCPAddr)
 	replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(addr.Port))
 	rdb := s.Client(tb, nil)
-	Await(tb, "the replica to be in step", func() bool {
-		return rdb.Wait(tb.Context(), 1, 100*time.Millisecond).Val() == 1
+	// A replica that has just come online answers only once a second at first.
+	Await(tb, "the replica to keep in step", func() bool {
+		for range 3 {
+			var acks *redis.Cmd
+			_, err := rdb.Pipelined(tb.Context(), func(p redis.Pipeliner) error {
+				p.Set(tb.Context(), "in step", 1, time.Second)
+				acks = p.Do(tb.Context(), "WAIT", 1, 100)
+				return nil
+			})
+			if n, _ := acks.Int(); err != nil || n != 1 {
+				return false
+			}
+		}
+		return rdb.Del(tb.Context(), "in step").Err() == nil
 	})
 	return replica, detach
 }
