@@ -25,7 +25,8 @@ type digest struct {
 	roles  []roleChange
 	end    time.Duration // of the record
 
-	allLanes []*lane // found when the first timeline asks
+	allLanes []*lane   // found when the first timeline asks
+	pictures []picture // drawn when the first page asks
 }
 
 func newDigest(in Input) *digest {

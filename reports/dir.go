@@ -46,6 +46,14 @@ func WriteDir(dir string, in Input) error {
 			errs = append(errs, err)
 		}
 	}
+	pictures, err := d.drawPictures()
+	errs = append(errs, err)
+	for _, p := range pictures {
+		errs = append(errs, writeFile(filepath.Join(dir, p.File), func(w io.Writer) error {
+			_, err := w.Write(p.page)
+			return err
+		}))
+	}
 	return errors.Join(errs...)
 }
 

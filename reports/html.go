@@ -30,6 +30,7 @@ type page struct {
 	Throughput template.HTML
 	Rows       []latencyRow
 	Proof      []property
+	Pictures   []picture
 }
 
 type latencyRow struct {
@@ -64,6 +65,10 @@ func (d *digest) writeHTML(w io.Writer) error {
 		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS),
 		Hatch: template.HTML(`<svg width="0" height="0" aria-hidden="true" style="position:absolute">` + hatchPattern + `</svg>`),
 		Proof: d.proof(),
+	}
+	var err error
+	if p.Pictures, err = d.drawPictures(); err != nil {
+		return fmt.Errorf("write html: %w", err)
 	}
 	zoom := window{}
 	if v := d.violation(); v != nil {

@@ -176,7 +176,16 @@ func TestSameInputSameBytes(t *testing.T) {
 			require.NoError(t, reports.WriteDir(second, fixture()))
 			files, err := os.ReadDir(first)
 			require.NoError(t, err)
-			require.Len(t, files, 6)
+			pictures := 0
+			page, err := os.ReadFile(filepath.Join(first, reports.HTMLFile))
+			require.NoError(t, err)
+			for _, f := range files {
+				if strings.HasPrefix(f.Name(), "porcupine-") {
+					pictures++
+					require.Contains(t, string(page), `href="`+f.Name()+`"`, "the report leads to it")
+				}
+			}
+			require.Len(t, files, 6+pictures)
 			for _, f := range files {
 				a, err := os.ReadFile(filepath.Join(first, f.Name()))
 				require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -94,7 +93,7 @@ func judge(dir string) (reports.Input, error) {
 	if err := reports.WriteDir(dir, in); err != nil {
 		return in, harnessError{err}
 	}
-	return in, writePictures(dir, in)
+	return in, nil
 }
 
 // readRecord reads what a run left, without its results.
@@ -122,44 +121,4 @@ func readHistory(path string) (*history.History, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return h, nil
-}
-
-// writePictures writes porcupine's own view of the first violation of each
-// lock.
-func writePictures(dir string, in reports.Input) error {
-	drawn := map[string]bool{}
-	for _, r := range in.Report.Results {
-		for _, v := range r.Violations {
-			if v.Lock == "" || drawn[v.Lock] {
-				continue
-			}
-			drawn[v.Lock] = true
-			if err := writePicture(filepath.Join(dir, "porcupine-"+fileName(v.Lock)+".html"), in.History, v); err != nil {
-				return harnessError{err}
-			}
-		}
-	}
-	return nil
-}
-
-func writePicture(path string, h *history.History, v checker.Violation) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("draw violation: %w", err)
-	}
-	return errors.Join(checker.Picture(f, h, v), f.Close())
-}
-
-// fileName makes a lock's name one of a file: what is not a letter, a digit, a
-// dot or a dash becomes %XX.
-func fileName(lock string) string {
-	var b strings.Builder
-	for _, c := range []byte(lock) {
-		if c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
 }

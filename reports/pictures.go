@@ -1,0 +1,60 @@
+package reports
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// A picture is porcupine's own page of the window in which a lock fails.
+type picture struct {
+	Lock, File string
+	page       []byte
+}
+
+// drawPictures draws the first violation of each lock, where it can be drawn.
+func (d *digest) drawPictures() ([]picture, error) {
+	if d.pictures != nil {
+		return d.pictures, nil
+	}
+	pictures := []picture{}
+	drawn := map[string]bool{}
+	for _, r := range d.Report.Results {
+		for _, v := range r.Violations {
+			if v.Lock == "" || drawn[v.Lock] {
+				continue
+			}
+			var b bytes.Buffer
+			switch err := checker.Picture(&b, d.History, v); {
+			case errors.Is(err, checker.ErrNoPicture):
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("draw violation: %w", err)
+			}
+			drawn[v.Lock] = true
+			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: b.Bytes()})
+		}
+	}
+	d.pictures = pictures
+	return pictures, nil
+}
+
+// fileName makes a lock's name part of a file's: what is not a letter, a digit,
+// a dot or a dash becomes =XX, so that a link to it needs no escapes.
+func fileName(lock string) string {
+	var b strings.Builder
+	for _, c := range []byte(lock) {
+		if c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()[:min(b.Len(), maxFileName)]
+}
+
+// maxFileName leaves room for the rest of a file's name, which has 255 bytes.
+const maxFileName = 200
