@@ -30,7 +30,7 @@ func TestDirRoundTrip(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 8)
+	require.Len(t, files, 9, "the run's two, six reports and porcupine's page")
 }
 
 func TestReadDirErrors(t *testing.T) {

@@ -92,7 +92,7 @@ func TestHTMLOrder(t *testing.T) {
 func TestHTMLNeedsNoNetwork(t *testing.T) {
 	local := map[string]bool{
 		"run.json": true, "history.jsonl": true, "results.json": true, "junit.xml": true,
-		"timeline.svg": true, "latency.svg": true, "throughput.svg": true,
+		"timeline.svg": true, "latency.svg": true, "throughput.svg": true, "porcupine-orders.html": true,
 	}
 	for name, in := range map[string]reports.Input{"failover": failover(), "dense": busy(16, 2000, 6)} {
 		page := htmlOf(t, in)
