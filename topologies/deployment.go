@@ -35,6 +35,9 @@ type Deployment interface {
 	Version() string
 	// Server returns a node of kind [Redis] or [Sentinel]; nil for any other.
 	Server(name string) Server
+	// NodeAt is the name of the server that clients know by an address; the
+	// address itself if there is none.
+	NodeAt(address string) string
 	// Wire returns a link by its name; nil for any other.
 	Wire(name string) Wire
 	// ClientOptions connect clients of a zone as their services would: through

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // A Kind says what a node is.
@@ -29,18 +31,19 @@ const (
 
 // A Node is one party of a topology.
 type Node struct {
-	Name string
-	Kind Kind
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
 	// Role is what a Redis server boots as: master or replica; empty for the
 	// other kinds.
-	Role string
+	Role string `json:"role,omitempty"`
 }
 
 // A Link is one direction of dialling: From opens connections to To, and data
 // flows both ways on them.
 type Link struct {
-	From, To string
-	Kind     LinkKind
+	From string   `json:"from"`
+	To   string   `json:"to"`
+	Kind LinkKind `json:"kind"`
 }
 
 // Name is how the link is called in plans and histories: "zone-a>redis-1".
@@ -54,9 +57,9 @@ const (
 
 // A Topology is the plan of a deployment.
 type Topology struct {
-	Name  string
-	Nodes []Node
-	Links []Link
+	Name  string `json:"name"`
+	Nodes []Node `json:"nodes"`
+	Links []Link `json:"links"`
 }
 
 // Names lists the topologies that [ByName] knows.
@@ -75,7 +78,7 @@ func ByName(name string) (Topology, error) {
 	case "sentinel":
 		return wire(name, 3, 3), nil
 	default:
-		return Topology{}, UnknownName("topology", name, Names())
+		return Topology{}, names.Unknown("topology", name, Names())
 	}
 }
 

@@ -27,10 +27,17 @@ type Deployment interface {
 // way that ends.
 func replaced(ctx context.Context, d Deployment, old string) (string, error) {
 	master, err := d.AwaitMaster(ctx, old)
-	if err := errors.Join(err, d.Disarm(context.WithoutCancel(ctx))); err != nil {
+	if err := errors.Join(err, disarm(ctx, d)); err != nil {
 		return "", err
 	}
 	return master, nil
+}
+
+// disarm comes in any case.
+func disarm(ctx context.Context, d Deployment) error {
+	ctx, cancel := faults.Undo(ctx)
+	defer cancel()
+	return d.Disarm(ctx)
 }
 
 type crash struct {
@@ -58,11 +65,13 @@ func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
 		return faults.Injection{}, err
 	}
 	if err := p.Kill(ctx); err != nil {
-		return faults.Injection{}, errors.Join(err, f.d.Disarm(context.WithoutCancel(ctx)))
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
 	master, err := replaced(ctx, f.d, old)
 	if err != nil {
-		return faults.Injection{}, errors.Join(err, p.Restart(context.WithoutCancel(ctx)))
+		undo, cancel := faults.Undo(ctx)
+		defer cancel()
+		return faults.Injection{}, errors.Join(err, p.Restart(undo))
 	}
 	return faults.Injection{
 		Effect: fmt.Sprintf("%s is gone, %s is master", old, master),
@@ -138,11 +147,13 @@ func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
 	}
 	cut, err := network.Cut(side.Links).Inject(ctx)
 	if err != nil {
-		return faults.Injection{}, errors.Join(err, f.d.Disarm(context.WithoutCancel(ctx)))
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
 	master, err := replaced(ctx, f.d, old)
 	if err != nil {
-		_, mended := cut.Heal(context.WithoutCancel(ctx))
+		undo, cancel := faults.Undo(ctx)
+		defer cancel()
+		_, mended := cut.Heal(undo)
 		return faults.Injection{}, errors.Join(err, mended)
 	}
 	return faults.Injection{

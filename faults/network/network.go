@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -45,14 +47,19 @@ type fault struct {
 	links []Link
 	put   func(Link) (mend func(), err error)
 	seen  func(context.Context, Link) error
-	words string // what the links do now: "refuse"
+	words string // what the links are: "refusing"
 }
 
 // Name returns the fault's name.
 func (f *fault) Name() string { return f.name }
 
-// Inject puts the fault on all links and sees that it is on each.
+// Inject puts the fault on all links, and sees that it is on each that worked
+// before. If none did, nothing can be seen, and it fails.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
+	working := answering(ctx, f.links)
+	if len(working) == 0 {
+		return faults.Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", f.name)
+	}
 	var mends []func()
 	mend := func() {
 		for _, m := range mends {
@@ -67,45 +74,83 @@ func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
 		}
 		mends = append(mends, m)
 	}
-	if err := each(ctx, f.links, f.seen); err != nil {
+	group, seeing := errgroup.WithContext(ctx)
+	for _, l := range working {
+		group.Go(func() error { return f.seen(seeing, l) })
+	}
+	if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
 		mend()
 		return faults.Injection{}, fmt.Errorf("%s took no effect: %w", f.name, err)
 	}
 	heal := faults.Once(func(ctx context.Context) (string, error) {
 		mend()
-		if err := each(ctx, f.links, works); err != nil {
-			return "", fmt.Errorf("heal %s: %w", f.name, err)
-		}
-		return count(f.links) + " answer again", nil
+		again, err := f.mended(ctx, working)
+		return count(len(working), "link") + " mended, " + again, err
 	})
-	return faults.Injection{Effect: count(f.links) + " " + f.words, Heal: heal}, nil
+	return faults.Injection{Effect: f.effect(len(working)), Heal: heal}, nil
 }
 
-func count(links []Link) string {
-	if len(links) == 1 {
-		return "1 link"
+// effect is what was seen: "2 links refusing".
+func (f *fault) effect(seen int) string {
+	if seen < len(f.links) {
+		return fmt.Sprintf("%d of %s %s", seen, count(len(f.links), "link"), f.words)
 	}
-	return fmt.Sprintf("%d links", len(links))
+	return count(seen, "link") + " " + f.words
 }
 
-func each(ctx context.Context, links []Link, do func(context.Context, Link) error) error {
+// mended sees that no link is silent. One may refuse, when the server behind
+// it is gone for reasons of its own.
+func (f *fault) mended(ctx context.Context, links []Link) (string, error) {
+	var answer atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range links {
-		group.Go(func() error { return do(ctx, l) })
+		group.Go(func() error {
+			err := works(ctx, l)
+			if err == nil {
+				answer.Add(1)
+			} else if timedOut(err) {
+				return fmt.Errorf("heal %s: %s is still silent: %w", f.name, l.Name(), err)
+			}
+			return nil
+		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	if n := int(answer.Load()); n < len(links) {
+		return fmt.Sprintf("%d answering again", n), err
+	}
+	return "answering again", err
 }
 
-// works sees that a link answers. The server behind it may be down for
-// reasons of its own: then the link is as good as it can be.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// answering are the links that answer.
+func answering(ctx context.Context, links []Link) []Link {
+	ok := make([]bool, len(links))
+	var all sync.WaitGroup
+	for i, l := range links {
+		all.Go(func() { ok[i] = works(ctx, l) == nil })
+	}
+	all.Wait()
+	var working []Link
+	for i, l := range links {
+		if ok[i] {
+			working = append(working, l)
+		}
+	}
+	return working
+}
+
+// works sees that a link answers.
 func works(ctx context.Context, l Link) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err := l.Probe(ctx)
-	if timedOut(err) {
-		return fmt.Errorf("%s is still silent: %w", l.Name(), err)
-	}
-	return nil
+	return err
 }
 
 func timedOut(err error) bool {
@@ -116,7 +161,7 @@ func timedOut(err error) bool {
 // Cut resets all connections of the links and refuses new ones.
 func Cut(links []Link) faults.Fault {
 	return &fault{
-		name: "cut", links: links, words: "refuse",
+		name: "cut", links: links, words: "refusing",
 		put: func(l Link) (func(), error) { return l.Cut(), nil },
 		seen: func(ctx context.Context, l Link) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -135,9 +180,9 @@ func Cut(links []Link) faults.Fault {
 // until the heal: a partition, as TCP lives through one. On one stream it is a
 // one-way cut.
 func Hold(links []Link, stream string) faults.Fault {
-	words := "are silent"
+	words := "silent"
 	if stream != "both" {
-		words = "are silent " + stream
+		words = "silent " + stream
 	}
 	return &fault{
 		name: "hold", links: links, words: words,
@@ -145,8 +190,11 @@ func Hold(links []Link, stream string) faults.Fault {
 		seen: func(ctx context.Context, l Link) error {
 			ctx, cancel := context.WithTimeout(ctx, silence)
 			defer cancel()
-			if _, err := l.Probe(ctx); err == nil {
+			switch _, err := l.Probe(ctx); {
+			case err == nil:
 				return fmt.Errorf("%s still answers", l.Name())
+			case !timedOut(err):
+				return fmt.Errorf("%s is not silent, it refuses: %w", l.Name(), err)
 			}
 			return nil
 		},
@@ -159,7 +207,7 @@ func Latency(links []Link, stream string, latency, jitter time.Duration) faults.
 	least := latency - jitter
 	return &fault{
 		name: "latency", links: links,
-		words: fmt.Sprintf("are slower by %v ± %v %s", latency, jitter, stream),
+		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, stream),
 		put:   func(l Link) (func(), error) { return l.Delay(stream, latency, jitter) },
 		seen: func(ctx context.Context, l Link) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout+2*(latency+jitter))
@@ -197,5 +245,5 @@ func (r reset) Inject(context.Context) (faults.Injection, error) {
 	if total == 0 {
 		return faults.Injection{}, errors.New("reset took no effect: no connection was open")
 	}
-	return faults.Injection{Effect: fmt.Sprintf("%d connections reset on %s", total, strings.Join(hit, ", "))}, nil
+	return faults.Injection{Effect: count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
 }

@@ -3,6 +3,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/lockchaos/lockchaos/faults"
@@ -31,7 +32,7 @@ func (f *fault) Name() string { return f.name }
 // Inject does it and waits until the process did as told.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
 	if err := f.inject(ctx); err != nil {
-		return faults.Injection{}, err
+		return faults.Injection{}, errors.Join(err, f.undo(ctx))
 	}
 	injection := faults.Injection{Effect: f.p.Name() + " " + f.does}
 	if f.heal != nil {
@@ -40,6 +41,16 @@ func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
 		})
 	}
 	return injection, nil
+}
+
+// undo ends what may have begun.
+func (f *fault) undo(ctx context.Context) error {
+	if f.heal == nil {
+		return nil
+	}
+	ctx, cancel := faults.Undo(ctx)
+	defer cancel()
+	return f.heal(ctx)
 }
 
 // Kill ends a process with SIGKILL; the heal starts it again. It is no power

@@ -101,8 +101,11 @@ func (f *Fabric) listen(p Party) error {
 func (f *Fabric) accept(l net.Listener, to Party) {
 	for {
 		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
-			return // the listener was closed
+			continue // one that died before it was accepted
 		}
 		client := c.(*net.TCPConn)
 		from := client.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()

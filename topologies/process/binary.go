@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,9 +33,15 @@ func FindBinary(ctx context.Context) (Binary, error) {
 		name = "redis-server"
 	}
 	path, err := exec.LookPath(name)
-	if err != nil {
-		return Binary{}, fmt.Errorf("%w: no %s (install it with `make redis`, or `apt-get install redis-server`, "+
-			"or `brew install redis`; or name one in %s)", topologies.ErrMissing, name, BinaryVariable)
+	switch {
+	case err != nil && name != "redis-server":
+		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrMissing, BinaryVariable, name)
+	case err != nil:
+		return Binary{}, fmt.Errorf("%w: no redis-server, and no other backend than local processes (install it with `make redis`, "+
+			"`apt-get install redis-server` or `brew install redis`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
+	}
+	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
+		return Binary{}, fmt.Errorf("find redis-server: %w", err)
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {

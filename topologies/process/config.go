@@ -108,8 +108,9 @@ func setDownAfter(ctx context.Context, c *redis.Client, milliseconds, quorum str
 		"down-after-milliseconds", milliseconds, "quorum", quorum).Err()
 }
 
-// nodeAt is the name of the server with that virtual address.
-func (d *Deployment) nodeAt(address string) string {
+// NodeAt is the name of the server with that virtual address; the address
+// itself if there is none.
+func (d *Deployment) NodeAt(address string) string {
 	for name, s := range d.servers {
 		if s.virtual.String() == strings.TrimSpace(address) {
 			return name

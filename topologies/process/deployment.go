@@ -66,11 +66,11 @@ func (d *Deployment) boot(ctx context.Context) error {
 	if d.slot, err = takeSlot(); err != nil {
 		return err
 	}
-	if d.dir, err = os.MkdirTemp("", "lockchaos-"); err != nil {
+	if d.dir, err = makeDir(); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
 	if d.reaper, err = startReaper(d.dir); err != nil {
-		return err
+		return errors.Join(err, os.Remove(d.dir))
 	}
 	parties, err := d.prepare()
 	if err != nil {
@@ -98,6 +98,19 @@ func (d *Deployment) boot(ctx context.Context) error {
 		return err
 	}
 	return d.AwaitReady(ctx)
+}
+
+// makeDir makes the data folder. Its name is the one by which the kernel knows
+// it, so that the reaper can tell who works in it.
+func makeDir() (string, error) {
+	parent, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	if parent, err = filepath.EvalSymlinks(parent); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(parent, "lockchaos-")
 }
 
 // prepare gives every party its addresses and every server its arguments.

@@ -123,7 +123,7 @@ func TestWhatIsHeldIsDeliveredOnceMended(t *testing.T) {
 	reply := make(chan error, 1)
 	go func() { reply <- client.Set(ctx, "k", "v", 0).Err() }()
 	observer := d.Server("redis-1").Observer()
-	require.Eventually(t, func() bool { return observer.Get(ctx, "k").Val() == "v" }, time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return observer.Get(ctx, "k").Val() == "v" }, 500*time.Millisecond, time.Millisecond,
 		"the request goes through, only its reply is held")
 	select {
 	case err := <-reply:
@@ -226,9 +226,12 @@ func TestWatchReportsPromotions(t *testing.T) {
 		return o.Node != "redis-1" && o.What == "role" && o.Value == topologies.Master
 	}
 	require.NoError(t, d.Promote(ctx))
-	for o := range seen {
-		if promoted(o) {
-			break
+	for saw := false; !saw; {
+		select {
+		case o := <-seen:
+			saw = promoted(o)
+		case <-ctx.Done():
+			t.Fatal("no promotion was reported")
 		}
 	}
 	cancel()
@@ -280,7 +283,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		name, binary, want string
 		is                 error
 	}{
-		{"no binary", "/nowhere/redis-server", "apt-get install redis-server", topologies.ErrMissing},
+		{"no binary", "/nowhere/redis-server", "names /nowhere/redis-server, and there is no such program", topologies.ErrMissing},
 		{"too old", script("echo Redis server v=6.2.14 sha=0"), "7.0.0 is the oldest", topologies.ErrTooOld},
 		{"not a redis", script("echo hello"), "no version in", nil},
 		{"does not start", script(`[ "$1" = --version ] && echo v=7.0.0 || { echo "Out of luck"; exit 1; }`), "Out of luck", nil},

@@ -45,7 +45,7 @@ func (d *Deployment) ready(ctx context.Context) error {
 			return err
 		}
 		seen := fields(m)
-		if at := d.nodeAt(net.JoinHostPort(seen["ip"], seen["port"])); at != master {
+		if at := d.NodeAt(net.JoinHostPort(seen["ip"], seen["port"])); at != master {
 			return fmt.Errorf("it takes %s for the master, and not %s", at, master)
 		}
 		if seen["flags"] != "master" || seen["num-slaves"] != strconv.Itoa(replicas) ||
@@ -198,5 +198,5 @@ func (d *Deployment) masterOf(ctx context.Context, sentinel *redis.Client) (stri
 	if err != nil {
 		return "", fmt.Errorf("ask for the master: %w", err)
 	}
-	return d.nodeAt(strings.Join(at, ":")), nil
+	return d.NodeAt(strings.Join(at, ":")), nil
 }

@@ -51,6 +51,7 @@ for pid in $pids; do
 done
 tries=0
 until rm -rf -- "$dir" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+[ ! -e "$dir" ]
 `
 
 // A reaper is a process that outlives us for a moment to tidy up.
@@ -59,7 +60,8 @@ type reaper struct {
 	input io.WriteCloser
 }
 
-// startReaper must come before anything is put into dir.
+// startReaper must come before anything is put into dir, an absolute path
+// without links.
 func startReaper(dir string) (*reaper, error) {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", reaperScript, "lockchaos-reaper", dir)
 	cmd.Dir = os.TempDir()
