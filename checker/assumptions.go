@@ -14,7 +14,8 @@ import (
 //
 //   - no lock was asked for,
 //   - no two processes contended for a lock: none asked for one, at some time
-//     between its request and the answer, while another process held it, or
+//     between its request and the answer, while another process held it,
+//   - the history's last line was cut short and dropped, or
 //   - faults were injected and none of them took effect.
 func Assumptions() Checker {
 	return &property{
@@ -37,6 +38,9 @@ func Assumptions() Checker {
 				f.doubt("no lock was asked for")
 			case !contended(ev):
 				f.doubt("no two processes contended for a lock")
+			}
+			if ev.history.Truncated > 0 {
+				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", ev.history.Truncated)
 			}
 			if injected > 0 && landed == 0 {
 				f.doubt("%s injected, and none took effect", plural(injected, "fault"))

@@ -29,12 +29,19 @@ type Client struct {
 	Locker    lock.Locker
 	Recorder  *history.Recorder
 	Processes *Processes
+	// Careless clients use the resource also after they had to stop believing
+	// that they hold.
+	Careless bool
+	// NodeName is how the history calls the server at an address; nil: by the
+	// address.
+	NodeName func(address string) string
 
 	process  int
 	started  bool
 	attempts int
 	hold     *lock.Hold
-	base     history.Event // what all events of the current hold share
+	asked    history.Event // what all events of the latest attempt share
+	base     history.Event // and those of the current hold
 	toldLost bool
 	read     int64
 }
@@ -52,13 +59,12 @@ func (c *Client) Lost() <-chan struct{} {
 	return c.hold.Lost()
 }
 
-func (c *Client) event(op history.Op, t history.Type) history.Event {
+func (c *Client) event(base history.Event, op history.Op, t history.Type) history.Event {
 	if !c.started {
 		c.process, c.started = c.Processes.New(), true
 	}
-	e := c.base
-	e.Process, e.Op, e.Type = c.process, op, t
-	return e
+	base.Process, base.Op, base.Type = c.process, op, t
+	return base
 }
 
 // done records how an operation ended.
@@ -88,13 +94,13 @@ func Outcome(err error, refusals ...error) history.Type {
 	return history.Info
 }
 
-// Acquire asks once for a lock, and waits for it as the options say. It
-// returns the outcome.
+// Acquire asks once for a lock, and waits for it for so long. It returns the
+// outcome. A client that is granted one forgets the hold that it had.
 func (c *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
 	c.attempts++
 	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
-	c.base = history.Event{Lock: name, Owner: owner}
-	e := c.event(history.Acquire, history.Invoke)
+	c.asked = history.Event{Lock: name, Owner: owner}
+	e := c.event(c.asked, history.Acquire, history.Invoke)
 	e.Lease = lease
 	c.Recorder.Record(e)
 	hold, err := c.Locker.Acquire(ctx, name, lock.Options{Owner: owner, Lease: lease, Wait: wait})
@@ -104,7 +110,11 @@ func (c *Client) Acquire(ctx context.Context, name string, lease, wait time.Dura
 	c.hold, c.toldLost = hold, false
 	l := hold.Lease()
 	e.Token, e.Holds, e.Node = l.Token, l.Holds, l.Node
+	if c.NodeName != nil && l.Node != "" {
+		e.Node = c.NodeName(l.Node)
+	}
 	e.Expires = Expiry(c.Recorder, l)
+	c.base = c.asked
 	c.base.Token = l.Token
 	return c.done(e, nil).Type
 }
@@ -117,11 +127,35 @@ func Expiry(r *history.Recorder, l lock.Lease) time.Duration {
 	return max(r.Offset(l.Expires), 1)
 }
 
-// Read begins an access to the resource: it reads the value.
+// slack is how much of its lease a careful client leaves unused, at most a
+// tenth of it: nothing else covers a pause between its last look at the clock
+// and what it does then.
+const slack = 10 * time.Millisecond
+
+// late reports whether it is too late to use the resource under this hold, at
+// an instant of the history.
+func (c *Client) late(at time.Duration) bool {
+	if c.Careless || c.hold == nil {
+		return false
+	}
+	l := c.hold.Lease()
+	expires := Expiry(c.Recorder, l)
+	return expires > 0 && at > expires-min(slack, l.Length/10)
+}
+
+// errLate is what a careful client says to itself.
+var errLate = errors.New("abandoned: the lease is over")
+
+// Read begins an access to the resource: it reads the value. A careful client
+// whose lease is over does not, and the access is recorded as failed.
 func (c *Client) Read(ctx context.Context, name string, r Resource) error {
-	e := c.event(history.Access, history.Invoke)
+	e := c.event(c.base, history.Access, history.Invoke)
 	e.Resource = name
-	c.Recorder.Record(e)
+	e.Time = c.Recorder.Record(e).Time
+	if c.late(e.Time) {
+		c.done(e, errLate, errLate)
+		return fmt.Errorf("read %s: %w", name, errLate)
+	}
 	value, err := r.Read(ctx)
 	if err != nil {
 		c.done(e, err, ErrRefused)
@@ -135,9 +169,13 @@ func (c *Client) Read(ctx context.Context, name string, r Resource) error {
 var ErrRefused = errors.New("stale token refused")
 
 // Write ends the access that the last Read began: it writes the value that was
-// read plus one.
+// read plus one. A careful client whose lease is over writes nothing.
 func (c *Client) Write(ctx context.Context, name string, r Resource) {
-	e := c.event(history.Access, history.OK)
+	if c.late(c.Recorder.Offset(time.Now())) {
+		c.Abandon(name)
+		return
+	}
+	e := c.event(c.base, history.Access, history.OK)
 	e.Resource = name
 	e.Value = fmt.Sprintf("%d>%d", c.read, c.read+1)
 	c.done(e, r.Write(ctx, c.read+1, c.base.Token), ErrRefused)
@@ -145,16 +183,16 @@ func (c *Client) Write(ctx context.Context, name string, r Resource) {
 
 // Abandon ends the access that the last Read began without writing anything.
 func (c *Client) Abandon(name string) {
-	e := c.event(history.Access, history.Fail)
-	e.Resource, e.Error = name, "abandoned: the lock was lost"
+	e := c.event(c.base, history.Access, history.Fail)
+	e.Resource, e.Error = name, errLate.Error()
 	c.Recorder.Record(e)
 }
 
 // Owner is the identity that the latest attempt to acquire claimed.
-func (c *Client) Owner() string { return c.base.Owner }
+func (c *Client) Owner() string { return c.asked.Owner }
 
 // Lock is the name of the lock that the latest attempt asked for.
-func (c *Client) Lock() string { return c.base.Lock }
+func (c *Client) Lock() string { return c.asked.Lock }
 
 // NoticeLost records, once a hold, that the client was told that it lost it.
 func (c *Client) NoticeLost() {
@@ -162,13 +200,13 @@ func (c *Client) NoticeLost() {
 		return
 	}
 	c.toldLost = true
-	c.Recorder.Record(c.event(history.Lost, history.OK))
+	c.Recorder.Record(c.event(c.base, history.Lost, history.OK))
 }
 
 // Release gives the lock back and returns the outcome. A refusal means that
 // the hold had ended before.
 func (c *Client) Release(ctx context.Context) history.Type {
-	e := c.event(history.Release, history.Invoke)
+	e := c.event(c.base, history.Release, history.Invoke)
 	c.Recorder.Record(e)
 	err := c.hold.Release(ctx)
 	c.hold = nil

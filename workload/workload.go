@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type Config struct {
 	Think time.Duration
 	// Lease is what is asked for. Zero: the lock's watchdog.
 	Lease time.Duration
-	// Wait is how long a client waits for a lock. Default 500 ms.
+	// Wait is how long a client waits for a lock. Zero: one try.
 	Wait time.Duration
 	// Rate makes an open loop: that many attempts a second begin, over all
 	// clients together, whether or not earlier ones are done; those for which
@@ -45,7 +46,6 @@ func (c Config) WithDefaults() Config {
 	c.Locks = orDefault(c.Locks, 3)
 	c.Hold = orDefault(c.Hold, 20*time.Millisecond)
 	c.Think = orDefault(c.Think, 20*time.Millisecond)
-	c.Wait = orDefault(c.Wait, 500*time.Millisecond)
 	return c
 }
 
@@ -70,14 +70,17 @@ func (c Config) Validate() error {
 	positive("think", int64(c.Think))
 	positive("lease", int64(c.Lease))
 	positive("wait", int64(c.Wait))
-	if c.Rate < 0 {
-		errs = append(errs, errors.New("rate must not be negative"))
+	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
+		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
-	if c.Lease > 0 && c.Lease < time.Millisecond {
-		errs = append(errs, errors.New("lease must be at least a millisecond"))
+	if c.Lease > 0 && c.Lease < leastLease {
+		errs = append(errs, fmt.Errorf("lease must be at least %v", leastLease))
 	}
 	return errors.Join(errs...)
 }
+
+// leastLease is a lease within which a client can do anything.
+const leastLease = 10 * time.Millisecond
 
 // LockNames are the names of the locks: lock-1, lock-2 and so on.
 func (c Config) LockNames() []string {
@@ -99,6 +102,9 @@ const accesses = 2
 type Zone struct {
 	Name   string
 	Locker lock.Locker
+	// NodeName is how the history calls the server at an address; nil: by the
+	// address.
+	NodeName func(address string) string
 }
 
 // Run drives the clients, spread over the zones in turn, until the context
@@ -117,6 +123,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			rng: rand.New(rand.NewPCG(c.Seed, uint64(i)+1)),
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
+				Careless: c.Careless, NodeName: zone.NodeName,
 			},
 		}
 		all.Go(func() { w.run(ctx) })

@@ -5,6 +5,13 @@ import "time"
 // RunVersion is the version of the run.json format that this package writes.
 const RunVersion = 1
 
+// The files of a run directory that a run itself writes: what was run, and what
+// was observed.
+const (
+	RunFile    = "run.json"
+	EventsFile = "history.jsonl"
+)
+
 // A Run is the record of what was run, beside what was observed: everything a
 // report needs to draw the run, and a person to repeat it. It is plain data,
 // written as run.json before the first event and again at the end.
