@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults/failover"
 	"github.com/lockchaos/lockchaos/faults/network"
 	"github.com/lockchaos/lockchaos/faults/process"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -66,7 +67,7 @@ func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
 		MixNetwork: {
 			{Fault: "cut", Target: "zone-a>redis", Min: short, Max: long},
 			{Fault: "hold", Target: "zone-b>redis", Params: map[string]string{"stream": "downstream"}, Min: short, Max: long},
-			{Fault: "latency", Target: "client", Params: map[string]string{"stream": "both", "latency": "5-50", "jitter": "5"}, Min: short, Max: long},
+			{Fault: "latency", Target: "client", Params: map[string]string{"stream": "both", "latency": "10-50", "jitter": "5"}, Min: short, Max: long},
 			{Fault: "reset", Target: "client"},
 		},
 		MixProcess: {
@@ -84,27 +85,29 @@ func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
 	if !replicated {
 		delete(parts, MixFailover)
 	}
-	var names []string
+	var mixes []string
 	switch mix {
 	case MixNone:
 		return nil, nil
 	case MixAll:
 		for _, name := range []string{MixNetwork, MixProcess, MixFailover} {
 			if parts[name] != nil {
-				names = append(names, name)
+				mixes = append(mixes, name)
 			}
 		}
 	default:
-		names = strings.Split(mix, ",")
+		mixes = strings.Split(mix, ",")
 	}
 	var chosen []faults.Choice
-	for _, name := range names {
+	for _, name := range mixes {
 		part, ok := parts[name]
 		switch {
+		case name == MixNone || name == MixAll:
+			return nil, fmt.Errorf("faults %q stands alone, and not in a list", name)
 		case !ok && name == MixFailover:
 			return nil, fmt.Errorf("topology %s has nothing to fail over to", t.Name)
 		case !ok:
-			return nil, topologies.UnknownName("mix of faults", name, []string{MixNone, MixNetwork, MixProcess, MixFailover, MixAll})
+			return nil, names.Unknown("mix of faults", name, []string{MixNone, MixNetwork, MixProcess, MixFailover, MixAll})
 		}
 		chosen = append(chosen, part...)
 	}
@@ -113,14 +116,14 @@ func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
 
 // checkFault refuses a name that no fault has.
 func checkFault(name string) error {
-	var names []string
+	var known []string
 	for _, k := range FaultKinds() {
 		if k.Name == name {
 			return nil
 		}
-		names = append(names, k.Name)
+		known = append(known, k.Name)
 	}
-	return topologies.UnknownName("fault", name, names)
+	return names.Unknown("fault", name, known)
 }
 
 // build makes a fault of its name, target and parameters.
@@ -180,11 +183,11 @@ func aim(ctx context.Context, d topologies.Deployment, s faults.Step) string {
 	if err != nil || len(links) > fewLinks || !strings.Contains(s.Target, ">") {
 		return s.Target
 	}
-	var names []string
+	var found []string
 	for _, l := range links {
-		names = append(names, l.Name())
+		found = append(found, l.Name())
 	}
-	return strings.Join(names, " ")
+	return strings.Join(found, " ")
 }
 
 func buildNetwork(d topologies.Deployment, s faults.Step) (faults.Fault, error) {
@@ -216,8 +219,8 @@ func buildNetwork(d topologies.Deployment, s faults.Step) (faults.Fault, error) 
 		if err != nil {
 			return nil, err
 		}
-		if latency == 0 || jitter > latency {
-			return nil, fmt.Errorf("latency: want a latency above 0 and a jitter up to it, not %v and %v", latency, jitter)
+		if jitter >= latency {
+			return nil, fmt.Errorf("latency: want a latency above its jitter, not %v and %v", latency, jitter)
 		}
 		return network.Latency(links, stream, latency, jitter), nil
 	}

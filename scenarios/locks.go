@@ -2,10 +2,13 @@ package scenarios
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/memory"
@@ -18,7 +21,9 @@ type Lock struct {
 	About string
 	// reentrant is what the lock promises in the history.
 	reentrant bool
-	open      func(rdb redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
+	// replicaAcks says that it takes [LockOptions.ReplicaAcks].
+	replicaAcks bool
+	open        func(rdb redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
 }
 
 // LockOptions configure a lock under test. Zero fields mean the lock's own
@@ -29,6 +34,27 @@ type LockOptions struct {
 	// Watchdog is the lease that a lock's watchdog keeps alive.
 	Watchdog time.Duration
 	observer lock.Observer
+}
+
+// validate joins what is wrong with the options for a lock on a topology.
+func (o LockOptions) validate(l Lock, topology string) error {
+	var errs []error
+	replicas := 0
+	if t, err := topologies.ByName(topology); err == nil {
+		replicas = len(t.Of(topologies.Redis)) - 1
+	}
+	switch {
+	case o.ReplicaAcks > 0 && l.Name != "" && !l.replicaAcks:
+		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
+	case o.ReplicaAcks > replicas:
+		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, replicas))
+	}
+	return errors.Join(append(errs, o.config().Validate())...)
+}
+
+// config is what the options mean to our own lock.
+func (o LockOptions) config() lock.Config {
+	return lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.observer}
 }
 
 // Locks lists what can be put under test, in order of name.
@@ -53,12 +79,10 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "mutex", reentrant: true,
+			Name: "mutex", reentrant: true, replicaAcks: true,
 			About: "lockchaos' own: re-entrant, kept alive by a watchdog, woken by pub/sub",
 			open: func(rdb redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
-				c, err := lock.New(rdb, lock.Config{
-					Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.observer,
-				})
+				c, err := lock.New(rdb, o.config())
 				if err != nil {
 					return nil, nil, err
 				}
@@ -95,7 +119,7 @@ func LockByName(name string) (Lock, error) {
 			return l, nil
 		}
 	}
-	return Lock{}, topologies.UnknownName("lock", name, LockNames())
+	return Lock{}, names.Unknown("lock", name, LockNames())
 }
 
 // heldOn reports whether a server says that the owner holds the mutex.

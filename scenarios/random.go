@@ -52,16 +52,14 @@ func (r Random) Validate() error {
 	if _, err := r.Plan(0); err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := LockByName(r.Lock); err != nil {
+	l, err := LockByName(r.Lock)
+	if err != nil {
 		errs = append(errs, err)
 	}
 	if r.Length <= 0 {
 		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
 	}
-	if r.Options.ReplicaAcks < 0 || r.Options.Watchdog < 0 {
-		errs = append(errs, errors.New("replica acks and watchdog must not be negative"))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.Options.validate(l, r.Topology))...)
 }
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
@@ -100,12 +98,15 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		if err != nil {
 			return err
 		}
-		zones = append(zones, workload.Zone{Name: name, Locker: locker})
+		zones = append(zones, workload.Zone{Name: name, Locker: locker, NodeName: st.deployment.NodeAt})
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	st.report(working, r.Length)
+	followed := make(chan struct{})
+	defer func() { <-followed }()
 	go func() {
+		defer close(followed)
 		defer stop()
 		start := time.Now()
 		st.follow(ctx, plan, r.Length)
@@ -142,7 +143,8 @@ func (st *stage) injectWhole(ctx context.Context, step faults.Step) error {
 	whole, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	if err := st.deployment.AwaitReady(whole); err != nil {
-		st.Log.WarnContext(ctx, "the deployment is not whole", "error", err)
+		st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
+		return err
 	}
 	return st.inject(ctx, step)
 }

@@ -3,10 +3,8 @@ package scenarios
 import (
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -15,7 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // A Scenario is a known way in which a lock breaks, as a script: who does what
@@ -143,8 +141,8 @@ func Parse(file string, b []byte) (Scenario, error) {
 	return s, nil
 }
 
-// Find returns the scenario with that name or alias; "name/variant" is one of
-// its variants. A name that ends in .yaml is read from that file.
+// Find returns the scenario of the catalogue with that name or alias;
+// "name/variant" is one of its variants.
 func Find(name string) (Scenario, string, error) {
 	name, variant, _ := strings.Cut(name, "/")
 	all, err := Catalogue()
@@ -156,15 +154,15 @@ func Find(name string) (Scenario, string, error) {
 			continue
 		}
 		if variant != "" && !slices.Contains(s.VariantNames(), variant) {
-			return s, "", topologies.UnknownName("variant of "+s.Name, variant, s.VariantNames())
+			return s, "", names.Unknown("variant of "+s.Name, variant, s.VariantNames())
 		}
 		return s, variant, nil
 	}
-	var names []string
+	var known []string
 	for _, s := range all {
-		names = append(names, s.Name)
+		known = append(known, s.Name)
 	}
-	return Scenario{}, "", topologies.UnknownName("scenario", name, names)
+	return Scenario{}, "", names.Unknown("scenario", name, known)
 }
 
 // Load reads a scenario from a file of the user's.
@@ -178,20 +176,20 @@ func Load(file string) (Scenario, error) {
 
 // VariantNames lists the names of the variants.
 func (s Scenario) VariantNames() []string {
-	var names []string
+	var variants []string
 	for _, v := range s.Variants {
-		names = append(names, v.Name)
+		variants = append(variants, v.Name)
 	}
-	return names
+	return variants
 }
 
 // Names are those under which the scenario and its variants can be run.
 func (s Scenario) Names() []string {
-	names := []string{s.Name}
+	all := []string{s.Name}
 	for _, v := range s.VariantNames() {
-		names = append(names, s.Name+"/"+v)
+		all = append(all, s.Name+"/"+v)
 	}
-	return names
+	return all
 }
 
 // As returns the scenario as the variant has it; the empty variant is the
@@ -206,12 +204,12 @@ func (s Scenario) As(variant string) Scenario {
 		s.Name += "/" + v.Name
 		s.Title = v.Title
 		s.Expect = v.Expect
-		s.ReplicaAcks = v.ReplicaAcks
+		s.ReplicaAcks = cmp.Or(v.ReplicaAcks, s.ReplicaAcks)
 		s.Lock = cmp.Or(v.Lock, s.Lock)
 	}
 	var steps []ScriptStep
 	for _, step := range s.Steps {
-		if slices.Contains(step.Except, name) || len(step.Only) > 0 && !slices.Contains(step.Only, name) {
+		if !step.takenBy(name) {
 			continue
 		}
 		step.Only, step.Except = nil, nil
@@ -220,107 +218,4 @@ func (s Scenario) As(variant string) Scenario {
 	s.Steps = steps
 	s.Variants = nil
 	return s
-}
-
-// Validate joins everything that is wrong with the scenario.
-func (s Scenario) Validate() error {
-	var errs []error
-	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Name == "" || s.Title == "" {
-		problem("a scenario needs a name and a title")
-	}
-	t, err := topologies.ByName(s.Topology)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	for _, name := range append([]string{s.Lock}, s.variantLocks()...) {
-		if _, err := LockByName(name); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
-		if zone := s.Clients[client]; !slices.Contains(t.Of(topologies.Zone), zone) {
-			problem("client %s sits in the unknown zone %q (known: %s)", client, zone, strings.Join(t.Of(topologies.Zone), ", "))
-		}
-	}
-	variants := append(s.VariantNames(), mainVariant)
-	for i, step := range s.Steps {
-		if err := step.validate(s, t); err != nil {
-			problem("step %d: %w", i+1, err)
-		}
-		for _, v := range slices.Concat(step.Only, step.Except) {
-			if !slices.Contains(variants, v) {
-				problem("step %d names the unknown variant %q (known: %s)", i+1, v, strings.Join(variants, ", "))
-			}
-		}
-	}
-	for _, e := range append([]Expectation{s.Expect}, s.variantExpectations()...) {
-		if e.Verdict != "valid" && e.Verdict != "invalid" {
-			problem("expect valid or invalid, not %q", e.Verdict)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// variantLocks are the locks of the variants that have one of their own.
-func (s Scenario) variantLocks() []string {
-	var names []string
-	for _, v := range s.Variants {
-		if v.Lock != "" {
-			names = append(names, v.Lock)
-		}
-	}
-	return names
-}
-
-func (s Scenario) variantExpectations() []Expectation {
-	var es []Expectation
-	for _, v := range s.Variants {
-		es = append(es, v.Expect)
-	}
-	return es
-}
-
-func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
-	count := func(fields ...string) int {
-		return len(slices.DeleteFunc(fields, func(f string) bool { return f == "" }))
-	}
-	if count(step.Client, step.Inject, step.Heal, step.Require) != 1 {
-		return errors.New("want exactly one of client, inject, heal, require")
-	}
-	switch {
-	case step.Client != "":
-		if _, ok := s.Clients[step.Client]; !ok {
-			return fmt.Errorf("unknown client %q (known: %s)", step.Client, strings.Join(slices.Sorted(maps.Keys(s.Clients)), ", "))
-		}
-		if count(step.Acquire, step.Release, step.Read, step.Write, step.Access) != 1 {
-			return errors.New("want exactly one of acquire, release, read, write, access")
-		}
-		if !slices.Contains([]string{"", untilAnswered, untilGranted, untilRefused}, step.Until) {
-			return fmt.Errorf("unknown until %q (known: granted, refused, answered)", step.Until)
-		}
-		if step.Lease < 0 || step.Wait < 0 {
-			return errors.New("lease and wait must not be negative")
-		}
-	case step.Inject != "":
-		return checkFault(step.Inject)
-	case step.Heal != "":
-		return checkFault(step.Heal)
-	default:
-		if step.Require != requireHeld && step.Require != requireAbsent {
-			return fmt.Errorf("unknown require %q (known: held, absent)", step.Require)
-		}
-		if _, ok := s.Clients[step.Of]; !ok {
-			return fmt.Errorf("require %s needs a client in \"of\", not %q", step.Require, step.Of)
-		}
-		for _, name := range step.On {
-			if !slices.Contains(t.Of(topologies.Redis), name) {
-				return fmt.Errorf("unknown server %q (known: %s)", name, strings.Join(t.Of(topologies.Redis), ", "))
-			}
-		}
-		if len(step.On) == 0 {
-			return errors.New(`require needs servers in "on"`)
-		}
-	}
-	return nil
 }

@@ -64,7 +64,11 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 		if err != nil {
 			return err
 		}
-		p.clients[name] = &workload.Client{Name: name, Locker: locker, Recorder: st.recorder, Processes: &st.processes}
+		p.clients[name] = &workload.Client{
+			Name: name, Locker: locker, Recorder: st.recorder, Processes: &st.processes,
+			Careless: true, // what it does when is the script's business
+			NodeName: st.deployment.NodeAt,
+		}
 	}
 	for i, step := range s.Steps {
 		if err := p.do(ctx, step); err != nil {

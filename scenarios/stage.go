@@ -96,7 +96,6 @@ func open(ctx context.Context, s Setup, run history.Run, topology string) (*stag
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
 	run.Topology = drawing(t)
 	run.Servers = map[string]string{"redis": st.deployment.Version()}
-	run.Started = started
 	st.run = run
 	if err := st.openRecord(); err != nil {
 		return nil, errors.Join(err, st.deployment.Close())
@@ -110,10 +109,11 @@ func (st *stage) openRecord() error {
 		return fmt.Errorf("make run directory: %w", err)
 	}
 	var err error
-	if st.file, err = os.Create(filepath.Join(st.Dir, "history.jsonl")); err != nil {
+	if st.file, err = os.Create(filepath.Join(st.Dir, history.EventsFile)); err != nil {
 		return fmt.Errorf("make history: %w", err)
 	}
 	st.recorder = history.NewRecorder(st.file)
+	st.run.Started = st.recorder.Start()
 	return st.writeRun()
 }
 
@@ -124,7 +124,7 @@ func (st *stage) writeRun() error {
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(st.Dir, "run.json"), append(b, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(st.Dir, history.RunFile), append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write run: %w", err)
 	}
 	return nil
@@ -202,9 +202,7 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	st.recorder.Record(e)
 	injection, err := f.Inject(ctx)
 	if err != nil {
-		e.Type, e.Error = history.Fail, err.Error()
-		st.recorder.Record(e)
-		st.Log.WarnContext(ctx, "fault took no effect", "fault", s.Fault, "target", s.Target, "error", err)
+		st.failed(ctx, e, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
 	e.Type, e.Value = history.OK, injection.Effect
@@ -218,7 +216,25 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	return nil
 }
 
-// heal ends the newest active fault with that name.
+// failInjection records a fault that could not even be tried.
+func (st *stage) failInjection(ctx context.Context, s faults.Step, why error) {
+	e := history.Event{
+		Process: history.Nobody, Op: history.Inject, Type: history.Invoke,
+		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
+	}
+	st.recorder.Record(e)
+	st.failed(ctx, e, why)
+}
+
+// failed records that a fault took no effect, or did not heal.
+func (st *stage) failed(ctx context.Context, e history.Event, why error) {
+	e.Type, e.Error = history.Fail, why.Error()
+	st.recorder.Record(e)
+	st.Log.WarnContext(ctx, "fault did not do as told", "op", e.Op, "fault", e.Fault, "target", e.Target, "error", why)
+}
+
+// heal ends the newest active fault with that name. One that does not heal
+// stays active.
 func (st *stage) heal(ctx context.Context, name string) error {
 	st.mu.Lock()
 	i := -1
@@ -233,7 +249,6 @@ func (st *stage) heal(ctx context.Context, name string) error {
 		return fmt.Errorf("heal %s: it is not active", name)
 	}
 	a := st.active[i]
-	st.active = slices.Delete(st.active, i, i+1)
 	st.mu.Unlock()
 
 	e := history.Event{
@@ -246,29 +261,34 @@ func (st *stage) heal(ctx context.Context, name string) error {
 	defer cancel()
 	effect, err := a.heal(ctx)
 	if err != nil {
-		e.Type, e.Error = history.Fail, err.Error()
-		st.recorder.Record(e)
-		st.Log.WarnContext(ctx, "fault did not heal", "fault", name, "error", err)
+		st.failed(ctx, e, err)
 		return fmt.Errorf("heal %s: %w", name, err)
 	}
+	st.mu.Lock()
+	st.active = slices.Delete(st.active, i, i+1) // only heals take away, one at a time
+	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
 	st.Log.InfoContext(ctx, "fault healed", "fault", name, "effect", effect)
 	return nil
 }
 
-// healAll ends all active faults, the newest first.
+// healAll ends all active faults, the newest first. Each is tried once, which
+// for one that did not heal before is once more.
 func (st *stage) healAll(ctx context.Context) error {
+	st.mu.Lock()
+	names := make([]string, 0, len(st.active))
+	for _, a := range slices.Backward(st.active) {
+		names = append(names, a.step.Fault)
+	}
+	st.mu.Unlock()
 	var errs []error
-	for {
-		name := st.activeFault()
-		if name == "" {
-			return errors.Join(errs...)
-		}
+	for _, name := range names {
 		if err := st.heal(ctx, name); err != nil {
 			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // activeFault is the name of the newest active fault.

@@ -1,20 +1,21 @@
-package topologies
+// Package names helps those who misspell one.
+package names
 
 import (
 	"fmt"
 	"strings"
 )
 
-// UnknownName is the error for a name that nothing has: it lists those that
-// are known, the nearest first.
-func UnknownName(what, name string, known []string) error {
+// Unknown is the error for a name that nothing has: it lists those that are
+// known, and asks whether the nearest was meant.
+func Unknown(what, name string, known []string) error {
 	nearest, least := "", len(name)/2+1
 	for _, k := range known {
 		d := editDistance(name, k)
 		if name != "" && strings.HasPrefix(k, name) {
 			d = 0
 		}
-		if d < least {
+		if k != name && d < least {
 			nearest, least = k, d
 		}
 	}

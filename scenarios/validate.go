@@ -1,0 +1,239 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Validate joins everything that is wrong with the scenario, so that nothing
+// that could be known before is found out in the middle of a run.
+func (s Scenario) Validate() error {
+	if s.Name == "" || s.Title == "" {
+		return errors.New("a scenario needs a name and a title")
+	}
+	t, err := topologies.ByName(s.Topology)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, name := range append([]string{s.Lock}, s.variantLocks()...) {
+		if _, err := LockByName(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
+		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
+			problem("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones))
+		}
+	}
+	if len(s.Steps) == 0 {
+		problem("a scenario needs steps")
+	}
+	variants := append(s.VariantNames(), mainVariant)
+	for i, step := range s.Steps {
+		if err := step.validate(s, t); err != nil {
+			problem("step %d: %w", i+1, err)
+		}
+		for _, v := range slices.Concat(step.Only, step.Except) {
+			if !slices.Contains(variants, v) {
+				problem("step %d: %w", i+1, names.Unknown("variant", v, variants))
+			}
+		}
+	}
+	for _, v := range variants {
+		errs = append(errs, s.walk(v))
+	}
+	for _, e := range append([]Expectation{s.Expect}, s.variantExpectations()...) {
+		errs = append(errs, e.validate())
+	}
+	return errors.Join(dedupe(errs)...)
+}
+
+// dedupe drops problems that several variants share.
+func dedupe(errs []error) []error {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(errs, func(err error) bool {
+		if err == nil || seen[err.Error()] {
+			return true
+		}
+		seen[err.Error()] = true
+		return false
+	})
+}
+
+func (e Expectation) validate() error {
+	if e.Verdict != string(checker.Valid) && e.Verdict != string(checker.Invalid) {
+		return fmt.Errorf("expect valid or invalid, not %q", e.Verdict)
+	}
+	kinds := []string{
+		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease, checker.PrematureLoss,
+		checker.NotLinearizable, checker.Reentrancy, checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess,
+	}
+	if e.Violation != "" && !slices.Contains(kinds, e.Violation) {
+		return names.Unknown("kind of violation", e.Violation, kinds)
+	}
+	return nil
+}
+
+// variantLocks are the locks of the variants that have one of their own.
+func (s Scenario) variantLocks() []string {
+	var locks []string
+	for _, v := range s.Variants {
+		if v.Lock != "" {
+			locks = append(locks, v.Lock)
+		}
+	}
+	return locks
+}
+
+func (s Scenario) variantExpectations() []Expectation {
+	var es []Expectation
+	for _, v := range s.Variants {
+		es = append(es, v.Expect)
+	}
+	return es
+}
+
+// leastLease is the shortest lease that a script may ask for.
+const leastLease = 10 * time.Millisecond
+
+// validate checks a step by itself.
+func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
+	count := func(fields ...string) int {
+		return len(slices.DeleteFunc(fields, func(f string) bool { return f == "" }))
+	}
+	if count(step.Client, step.Inject, step.Heal, step.Require) != 1 {
+		return errors.New("want exactly one of client, inject, heal, require")
+	}
+	clients := slices.Sorted(maps.Keys(s.Clients))
+	switch {
+	case step.Client != "":
+		if !slices.Contains(clients, step.Client) {
+			return names.Unknown("client", step.Client, clients)
+		}
+		if count(step.Acquire, step.Release, step.Read, step.Write, step.Access) != 1 {
+			return errors.New("want exactly one of acquire, release, read, write, access")
+		}
+		if untils := []string{untilAnswered, untilGranted, untilRefused}; step.Until != "" && !slices.Contains(untils, step.Until) {
+			return names.Unknown("until", step.Until, untils)
+		}
+		if step.Lease != 0 && step.Lease < leastLease {
+			return fmt.Errorf("lease must be at least %v, not %v", leastLease, step.Lease)
+		}
+		if step.Wait < 0 || step.Wait >= stepTimeout {
+			return fmt.Errorf("wait must be from 0 to below %v, how long a step may take, and not %v", stepTimeout, step.Wait)
+		}
+	case step.Inject != "":
+		return checkStep(t, step)
+	case step.Heal != "":
+		return checkFault(step.Heal)
+	default:
+		if step.Require != requireHeld && step.Require != requireAbsent {
+			return names.Unknown("require", step.Require, []string{requireHeld, requireAbsent})
+		}
+		if !slices.Contains(clients, step.Of) {
+			return fmt.Errorf("of: %w", names.Unknown("client", step.Of, clients))
+		}
+		servers := t.Of(topologies.Redis)
+		for _, name := range step.On {
+			if !slices.Contains(servers, name) {
+				return names.Unknown("server", name, servers)
+			}
+		}
+		if len(step.On) == 0 {
+			return errors.New(`require needs servers in "on"`)
+		}
+	}
+	return nil
+}
+
+// checkStep checks that the topology can have the fault where it is aimed.
+func checkStep(t topologies.Topology, step ScriptStep) error {
+	if err := checkFault(step.Inject); err != nil {
+		return err
+	}
+	switch step.Inject {
+	case "cut", "hold", "latency", "reset":
+		_, err := t.Select(step.Target)
+		return err
+	case "kill", "pause", "restart":
+		servers := slices.Concat(t.Of(topologies.Redis), t.Of(topologies.Sentinel))
+		if !slices.Contains(servers, step.Target) {
+			return names.Unknown("server", step.Target, servers)
+		}
+	default:
+		if len(t.Of(topologies.Sentinel)) == 0 {
+			return fmt.Errorf("%s: topology %s has nothing to fail over to", step.Inject, t.Name)
+		}
+	}
+	return nil
+}
+
+// walk goes through the steps of a variant in order, and checks what depends on
+// the ones before.
+func (s Scenario) walk(variant string) error {
+	var errs []error
+	reading := map[string]string{} // which resource a client has read, and not yet written
+	asked := map[string]string{}   // which lock it asked for last
+	injected := map[string]int{}
+	for i, step := range s.Steps {
+		if !step.takenBy(variant) {
+			continue
+		}
+		problem := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("step %d: "+format, append([]any{i + 1}, args...)...))
+		}
+		open := reading[step.Client]
+		switch {
+		case step.Inject != "":
+			injected[step.Inject]++
+		case step.Heal != "":
+			if injected[step.Heal]--; injected[step.Heal] < 0 {
+				problem("heal %s: nothing has injected it", step.Heal)
+			}
+		case step.Require != "":
+			if asked[step.Of] == "" {
+				problem("client %s has asked for no lock yet", step.Of)
+			}
+		case step.Write != "" && open == "":
+			problem("write without a read")
+		case step.Write != "":
+			if open != step.Write {
+				problem("client %s has read %s, and writes %s", step.Client, open, step.Write)
+			}
+			delete(reading, step.Client)
+		case open != "":
+			problem("client %s has read %s and must write it first", step.Client, open)
+		case step.Read != "":
+			reading[step.Client] = step.Read
+		case step.Acquire != "":
+			asked[step.Client] = step.Acquire
+		case step.Release != "" && asked[step.Client] != step.Release:
+			problem("client %s releases %s, and asked for %s last", step.Client, step.Release, noneIfEmpty(asked[step.Client]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func noneIfEmpty(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// takenBy reports whether a variant takes the step.
+func (step ScriptStep) takenBy(variant string) bool {
+	if slices.Contains(step.Except, variant) {
+		return false
+	}
+	return len(step.Only) == 0 || slices.Contains(step.Only, variant)
+}
