@@ -64,8 +64,13 @@ doctor: build ## Say what this machine can run, and how to get what it lacks
 redis: ## Install redis-server where there is none (Debian, Ubuntu)
 	@./scripts/install-redis
 
+# The race detector is built with cgo.
+.PHONY: compiler
+compiler:
+	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { echo "The race detector needs a C compiler. Install one with: apt-get install gcc libc6-dev" >&2; exit 1; }
+
 .PHONY: test
-test: redis ## All tests, with the race detector and real servers
+test: redis compiler ## All tests, with the race detector and real servers
 	LOCKCHAOS_TEST_REQUIRE=1 go test -race -timeout 5m ./...
 
 .PHONY: unit
@@ -84,7 +89,8 @@ lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME (default 10s)
 	@for package in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+		list=$$(go test -list '^Fuzz' $$package) || exit 1; \
+		for target in $$(grep '^Fuzz' <<<"$$list"); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),10s) $$package || exit 1; \
 		done; \

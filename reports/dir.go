@@ -15,8 +15,8 @@ import (
 
 // The files of a run directory that reports read or write.
 const (
-	RunFile        = "run.json"
-	HistoryFile    = "history.jsonl"
+	RunFile        = history.RunFile
+	HistoryFile    = history.EventsFile
 	ResultsFile    = "results.json"
 	HTMLFile       = "report.html"
 	JUnitFile      = "junit.xml"

@@ -54,18 +54,18 @@ func faultsOf(h *history.History) []Fault {
 			if !f.OK || momentary(f.Name) {
 				f.End = e.Time
 			}
-			active[k] = append(active[k], pending[k][0])
+			if f.OK && !momentary(f.Name) {
+				active[k] = append(active[k], pending[k][0])
+			}
 			pending[k] = pending[k][1:]
 		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
-			f := &faults[active[k][0]]
-			active[k] = active[k][1:]
+			newest := len(active[k]) - 1
+			f := &faults[active[k][newest]]
 			if e.Type == history.OK {
-				f.Healed = true
-				if f.OK {
-					f.End = e.Time
-				}
+				f.Healed, f.HealError, f.End = true, "", e.Time
+				active[k] = active[k][:newest]
 			} else {
-				f.HealError = e.Error
+				f.HealError = e.Error // it may be tried again
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (f *Fault) separates() bool { return f.Name == "partition" || f.Name == "sp
 // observed, but for a fault that begins with a blow and is observed by what
 // comes of it later.
 func (f *Fault) at() time.Duration {
-	if f.Name == "crash-failover" || f.Name == "split-brain" {
+	if f.Name == "crash-failover" || f.Name == "split-brain" || f.Name == "failover" {
 		return f.Start
 	}
 	return f.InEffect

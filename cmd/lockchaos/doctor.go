@@ -24,7 +24,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			redis := a.doctorRedis(cmd.Context())
 			a.doctorDocker(cmd.Context())
 			if redis != nil {
-				return worst(nil, redis)
+				return harnessError{redis}
 			}
 			return a.doctorBoot(cmd.Context())
 		},

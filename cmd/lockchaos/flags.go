@@ -1,11 +1,24 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// aboveZero refuses flags that were set to 0, which would mean their default.
+func aboveZero(cmd *cobra.Command, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if v := cmd.Flag(name).Value.String(); v == "0" || v == "0s" {
+			errs = append(errs, fmt.Errorf("--%s must be above 0", name))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // changedFlags are the flags that repeat a command: those that were given, but
 // for where the output goes. The seed is named in any case.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -27,17 +29,22 @@ func (a *app) listCommand() *cobra.Command {
 		"faults":     listFaults,
 		"scenarios":  listScenarios,
 	}
-	names := []string{"topologies", "locks", "workloads", "faults", "scenarios"}
+	kindNames := []string{"topologies", "locks", "workloads", "faults", "scenarios"}
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:       "list " + strings.Join(names, "|"),
+		Use:       "list " + strings.Join(kindNames, "|"),
 		Short:     "List what can be run",
-		ValidArgs: names,
-		Args:      cobra.ExactArgs(1),
+		ValidArgs: kindNames,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("say what to list: topologies, locks, workloads, faults or scenarios")
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, ok := kinds[args[0]]
 			if !ok {
-				return topologies.UnknownName("kind of list", args[0], names)
+				return names.Unknown("kind of list", args[0], kindNames)
 			}
 			if asJSON && args[0] == "topologies" {
 				return a.topologiesJSON()

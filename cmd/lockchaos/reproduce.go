@@ -38,6 +38,7 @@ if each gave its verdict in as many of its runs as it must.`,
 				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
 			}
 			if len(chosen) == 1 && repeat == 1 {
+				fmt.Fprintf(a.stderr, "%s\n", chosen[0].again())
 				return a.reproduceOnce(cmd.Context(), chosen[0], out, asJSON)
 			}
 			if asJSON {
@@ -55,8 +56,11 @@ if each gave its verdict in as many of its runs as it must.`,
 }
 
 // chooseScenarios finds what the arguments name.
-func chooseScenarios(args []string, all bool) ([]scenarios.Scenario, error) {
-	if all == (len(args) > 0) {
+func chooseScenarios(args []string, all bool) ([]choice, error) {
+	switch {
+	case all && len(args) > 0:
+		return nil, errors.New("--all plays every scenario: name none beside it")
+	case !all && len(args) == 0:
 		return nil, errors.New("name the scenarios to reproduce, or say --all (lockchaos list scenarios)")
 	}
 	if all {
@@ -68,16 +72,15 @@ func chooseScenarios(args []string, all bool) ([]scenarios.Scenario, error) {
 			args = append(args, s.Names()...)
 		}
 	}
-	var chosen []scenarios.Scenario
+	var chosen []choice
 	for _, arg := range args {
-		if strings.HasSuffix(arg, ".yaml") {
+		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 			s, err := scenarios.Load(arg)
 			if err != nil {
 				return nil, err
 			}
-			chosen = append(chosen, s.As(""))
-			for _, v := range s.VariantNames() {
-				chosen = append(chosen, s.As(v))
+			for _, v := range append([]string{""}, s.VariantNames()...) {
+				chosen = append(chosen, choice{s.As(v), arg})
 			}
 			continue
 		}
@@ -85,10 +88,20 @@ func chooseScenarios(args []string, all bool) ([]scenarios.Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		chosen = append(chosen, s.As(variant))
+		as := s.As(variant)
+		chosen = append(chosen, choice{as, as.Name})
 	}
 	return chosen, nil
 }
+
+// A choice is a scenario and what the user has to type to have it played.
+type choice struct {
+	scenarios.Scenario
+	typed string
+}
+
+// again is the command that plays it again.
+func (c choice) again() string { return "lockchaos reproduce " + c.typed }
 
 // played is what came of one run of a scenario.
 type played struct {
@@ -99,7 +112,7 @@ type played struct {
 }
 
 // play plays a scenario once and judges it.
-func (a *app) play(ctx context.Context, s scenarios.Scenario, dir string) (played, error) {
+func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
 	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
 		return played{}, harnessError{fmt.Errorf("make log: %w", err)}
@@ -108,7 +121,7 @@ func (a *app) play(ctx context.Context, s scenarios.Scenario, dir string) (playe
 	start := time.Now()
 	err = s.Run(ctx, scenarios.Setup{
 		Dir: dir, Backend: process.Backend{}, Seed: seedOfScripts, Program: version(),
-		Command: "lockchaos reproduce " + s.Name, Log: a.log(log),
+		Command: s.again(), Log: a.log(log),
 	})
 	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
 		return played{}, harnessError{errors.Join(err, removeEmpty(dir))}
@@ -116,14 +129,14 @@ func (a *app) play(ctx context.Context, s scenarios.Scenario, dir string) (playe
 	p := played{dir: dir, took: time.Since(start)}
 	var judged error
 	p.in, judged = judge(dir)
-	p.met = s.Expect.Met(p.in.Report)
+	p.met = s.Expect.Met(p.in.Run, p.in.Report)
 	return p, worst(asHarness(errors.Join(err, pointLatest(dir))), judged)
 }
 
 // seedOfScripts is recorded for scripts, in which nothing is drawn.
 const seedOfScripts = 0
 
-func (a *app) reproduceOnce(ctx context.Context, s scenarios.Scenario, out string, asJSON bool) error {
+func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bool) error {
 	dir, err := newRunDir(out, seedOfScripts, s.Name)
 	if err != nil {
 		return err
@@ -146,12 +159,17 @@ func (a *app) reproduceOnce(ctx context.Context, s scenarios.Scenario, out strin
 	return nil
 }
 
+// unknown reports whether the run shows nothing, one way or the other.
+func (p played) unknown() bool {
+	return p.in.Report.Verdict == checker.Unknown || p.in.Run.Unmet != ""
+}
+
 // exit is the answer of a single run.
 func (p played) exit() error {
 	switch {
 	case p.met == nil:
 		return nil
-	case p.in.Report.Verdict == checker.Unknown:
+	case p.unknown():
 		return verdictError(exitUnknown)
 	default:
 		return verdictError(exitInvalid)
@@ -160,7 +178,7 @@ func (p played) exit() error {
 
 // reproduceMany plays several scenarios, each several times, and prints a
 // table.
-func (a *app) reproduceMany(ctx context.Context, chosen []scenarios.Scenario, repeat int, out string) error {
+func (a *app) reproduceMany(ctx context.Context, chosen []choice, repeat int, out string) error {
 	if out == "" {
 		dir, err := newRunDir("", seedOfScripts, "reproduce")
 		if err != nil {
@@ -202,7 +220,7 @@ func (a *app) reproduceMany(ctx context.Context, chosen []scenarios.Scenario, re
 	return result
 }
 
-func (*app) row(table *tabwriter.Writer, s scenarios.Scenario, runs []played, repeat int) {
+func (*app) row(table *tabwriter.Writer, s choice, runs []played, repeat int) {
 	got := map[checker.Verdict]int{}
 	var times []time.Duration
 	met := 0
@@ -234,13 +252,13 @@ func (*app) row(table *tabwriter.Writer, s scenarios.Scenario, runs []played, re
 
 // exitOf is valid if the scenario gave its verdict as often as it must: always,
 // or in nine of ten runs.
-func exitOf(s scenarios.Scenario, runs []played, repeat int) error {
+func exitOf(s choice, runs []played, repeat int) error {
 	met, unknown := 0, 0
 	for _, p := range runs {
 		switch {
 		case p.met == nil:
 			met++
-		case p.in.Report.Verdict == checker.Unknown:
+		case p.unknown():
 			unknown++
 		}
 	}

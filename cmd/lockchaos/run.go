@@ -24,7 +24,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Drive a lock under a random, seeded plan of faults, and judge what happened",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := r.Validate(); err != nil {
+			if err := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog"), r.Validate()); err != nil {
 				return err
 			}
 			dir, err := newRunDir(out, seed, r.Topology, r.Lock)

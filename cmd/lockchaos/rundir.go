@@ -20,25 +20,48 @@ import (
 // runsDir is where run directories go that nobody chose.
 const runsDir = "reports/runs"
 
-// newRunDir names and makes a run directory. Without a name it is made of the
-// time, what is run and the seed.
+// newRunDir makes a run directory, which must be new or empty. Without a name it
+// is made of the time, what is run and the seed.
 func newRunDir(chosen string, seed uint64, what ...string) (string, error) {
-	dir := chosen
-	if dir == "" {
-		name := strings.Join(append(append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...),
-			strconv.FormatUint(seed, 10)), "-")
-		dir = filepath.Join(runsDir, strings.ReplaceAll(name, "/", "-"))
-		for n := 2; exists(dir); n++ {
-			dir = filepath.Join(runsDir, strings.ReplaceAll(name, "/", "-")+"."+strconv.Itoa(n))
-		}
+	if chosen != "" {
+		return chosen, emptyDir(chosen)
 	}
-	if exists(filepath.Join(dir, reports.RunFile)) {
-		return "", fmt.Errorf("%s holds a run already; choose another --out, or remove it", dir)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	parts := append(append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...), strconv.FormatUint(seed, 10))
+	name := filepath.Join(runsDir, strings.ReplaceAll(strings.Join(parts, "-"), "/", "-"))
+	if err := os.MkdirAll(runsDir, 0o755); err != nil {
 		return "", harnessError{fmt.Errorf("make run directory: %w", err)}
 	}
-	return dir, nil
+	dir := name
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, 0o755)
+		switch {
+		case err == nil:
+			return dir, nil
+		case !errors.Is(err, os.ErrExist):
+			return "", harnessError{fmt.Errorf("make run directory: %w", err)}
+		}
+		dir = name + "." + strconv.Itoa(n) // another run began in the same second
+	}
+}
+
+// emptyDir makes a folder that the user chose, or makes sure that it is empty.
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return harnessError{fmt.Errorf("make run directory: %w", err)}
+		}
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("--out %s is no folder", dir)
+	case err != nil:
+		return fmt.Errorf("look into --out: %w", err)
+	case len(entries) > 0:
+		return fmt.Errorf("--out %s is not empty; choose another folder, or remove what is there", dir)
+	default:
+		return nil
+	}
 }
 
 // logFile is the harness's own log in a run directory.
@@ -49,8 +72,7 @@ func removeEmpty(dir string) error {
 	if err := os.Remove(filepath.Join(dir, logFile)); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
-	// A folder of the user's that holds other things stays.
-	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := os.Remove(dir); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
 	return nil
@@ -67,11 +89,12 @@ func pointLatest(dir string) error {
 	if filepath.Dir(dir) != runsDir {
 		return nil
 	}
-	latest := filepath.Join(runsDir, "latest")
-	if err := os.Remove(latest); err != nil && !errors.Is(err, os.ErrNotExist) {
+	// In two steps, so that there always is one.
+	next := filepath.Join(runsDir, ".latest-"+filepath.Base(dir))
+	if err := os.Symlink(filepath.Base(dir), next); err != nil {
 		return fmt.Errorf("point latest: %w", err)
 	}
-	if err := os.Symlink(filepath.Base(dir), latest); err != nil {
+	if err := os.Rename(next, filepath.Join(runsDir, "latest")); err != nil {
 		return fmt.Errorf("point latest: %w", err)
 	}
 	return nil
