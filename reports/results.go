@@ -26,7 +26,7 @@ type Results struct {
 	Workload string          `json:"workload,omitempty"`
 	Command  string          `json:"command,omitempty"` // repeats the run
 	Program  string          `json:"program,omitempty"` // the version of lockchaos that ran
-	Started  time.Time       `json:"started"`
+	Started  time.Time       `json:"started,omitzero"`
 	Duration time.Duration   `json:"duration"` // of the record
 	// Interrupted is set if the run was stopped early, Truncated if the last
 	// line of the history was cut short and dropped.

@@ -451,6 +451,9 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
+	if d.replicated() {
+		s.Cures = []string{replicaCure, fenceCure}
+	}
 	return s
 }
 

@@ -57,7 +57,10 @@ func (t *textReport) head() []string {
 			names = append(names, oneLine(s))
 		}
 	}
-	about := strings.Join(append(names, fmt.Sprintf("seed %d", t.Seed)), " · ")
+	if t.recorded() {
+		names = append(names, fmt.Sprintf("seed %d", t.Seed))
+	}
+	about := strings.Join(names, " · ")
 	if t.Expect != "" {
 		if t.Expect == string(t.Verdict) {
 			about += " · as expected"
@@ -65,8 +68,14 @@ func (t *textReport) head() []string {
 			about += " · expected " + oneLine(t.Expect)
 		}
 	}
+	if about == "" {
+		return []string{line}
+	}
 	return []string{line, "  " + t.dim(about)}
 }
+
+// recorded reports whether there is a record of the run beside its history.
+func (t *textReport) recorded() bool { return t.Command != "" || t.Seed != 0 || t.Topology != "" }
 
 // story fits the moments and the outcome into so many lines; what does not
 // fit is in the report.
@@ -117,7 +126,7 @@ func (t *textReport) properties() []string {
 		lines = append([]string{t.property(checker.Invalid, "violated", strings.Join(violated, ", "))}, lines...)
 	}
 	if len(held) > 0 {
-		lines = append(lines, t.property(checker.Valid, "held", strings.Join(held, ", ")))
+		lines = append(lines, t.wrap(sign(checker.Valid)+" held", strings.Join(held, ", "))...)
 	}
 	return lines
 }
@@ -133,9 +142,9 @@ func (t *textReport) figures() []string {
 			parts = append(parts, fmt.Sprintf("%s %d ok %d fail %d info", op, o.OK, o.Fail, o.Info))
 		}
 	}
-	lines := []string{pad("operations") + t.clip(strings.Join(parts, " · "))}
+	lines := t.wrap("operations", strings.Join(parts, " · "))
 	if len(parts) == 0 {
-		lines[0] = pad("operations") + "none recorded"
+		lines = t.wrap("operations", "none recorded")
 	}
 	if l, ok := t.Latency["acquire"]; ok {
 		lines = append(lines, pad("acquire")+t.clip(fmt.Sprintf("avg %s  min %s  p50 %s  p95 %s  p99 %s  p99.9 %s  max %s",
@@ -145,7 +154,10 @@ func (t *textReport) figures() []string {
 }
 
 func (t *textReport) faults() []string {
-	if len(t.Faults) == 0 {
+	switch {
+	case len(t.Faults) == 0 && !t.recorded():
+		return nil
+	case len(t.Faults) == 0:
 		return []string{pad("faults") + "none"}
 	}
 	var names []string
@@ -165,6 +177,9 @@ func (t *textReport) again() []string {
 	var lines []string
 	if t.Dir != "" {
 		lines = append(lines, pad("report")+strings.TrimSuffix(t.Dir, "/")+"/report.html")
+	}
+	if !t.recorded() {
+		return lines
 	}
 	line := pad("seed") + fmt.Sprint(t.Seed)
 	if t.Command != "" {
