@@ -110,7 +110,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		defer stop()
 		start := time.Now()
 		st.follow(ctx, plan, r.Length)
-		wait(ctx, time.Until(start.Add(r.Length)))
+		workload.Pause(ctx, time.Until(start.Add(r.Length)))
 	}()
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	return nil
@@ -124,14 +124,14 @@ func (st *stage) follow(ctx context.Context, plan faults.Schedule, length time.D
 	start := time.Now()
 	quiet := start
 	for _, step := range plan {
-		if !wait(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
+		if !workload.Pause(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
 			return
 		}
 		if time.Since(start)+step.For > length-faults.QuietEnd {
 			return
 		}
 		if err := st.injectWhole(ctx, step); err == nil && step.For > 0 {
-			wait(ctx, step.For) // the heal comes in any case
+			workload.Pause(ctx, step.For) // the heal comes in any case
 			_ = st.heal(ctx, step.Fault)
 		}
 		quiet = time.Now().Add(faults.QuietLeast)
@@ -147,18 +147,6 @@ func (st *stage) injectWhole(ctx context.Context, step faults.Step) error {
 		return err
 	}
 	return st.inject(ctx, step)
-}
-
-// wait lets time pass, and reports false if the context ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // progressEvery is how often a run's progress is told.

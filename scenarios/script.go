@@ -181,7 +181,7 @@ func (p *play) acquire(ctx context.Context, c *workload.Client, step ScriptStep)
 		if granted || refused {
 			return p.lookForKey(ctx, step.Acquire, c.Owner())
 		}
-		if !wait(ctx, askAgain) {
+		if !workload.Pause(ctx, askAgain) {
 			return fmt.Errorf("not %s: %w", cmp.Or(step.Until, untilAnswered), context.Cause(ctx))
 		}
 	}
@@ -225,7 +225,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}
-			if !wait(ctx, askAgain) {
+			if !workload.Pause(ctx, askAgain) {
 				return fmt.Errorf("%s says held: %t (%w)", server, held, cmp.Or(err, context.Cause(ctx)))
 			}
 		}

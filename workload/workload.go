@@ -143,7 +143,7 @@ func arrive(ctx context.Context, c Config) <-chan struct{} {
 		next := time.Now()
 		for {
 			next = next.Add(time.Duration(rng.ExpFloat64() / c.Rate * float64(time.Second)))
-			if !wait(ctx, time.Until(next)) {
+			if !Pause(ctx, time.Until(next)) {
 				return
 			}
 			select {
@@ -156,8 +156,8 @@ func arrive(ctx context.Context, c Config) <-chan struct{} {
 	return arrivals
 }
 
-// wait lets time pass, and reports false if the context ended before.
-func wait(ctx context.Context, d time.Duration) bool {
+// Pause lets time pass, and reports false if the context ended before.
+func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -192,7 +192,7 @@ func (w *worker) run(ctx context.Context) {
 // next waits for the moment of the next attempt.
 func (w *worker) next(ctx context.Context) bool {
 	if w.arrivals == nil {
-		return wait(ctx, w.around(w.Think))
+		return Pause(ctx, w.around(w.Think))
 	}
 	select {
 	case <-w.arrivals:
