@@ -42,7 +42,8 @@ func newDigest(in Input) *digest {
 }
 
 // locateGrants fills in which server granted a hold, where the lock did not
-// say, from what the servers were seen to hold: the one that was master then.
+// say: the master that was seen to hold it, else the only master that the
+// client could reach.
 func (d *digest) locateGrants() {
 	seen := map[string]string{}
 	for _, e := range d.History.Events {
@@ -58,7 +59,44 @@ func (d *digest) locateGrants() {
 		if h.Acquire.Complete.Node == "" {
 			h.Acquire.Complete.Node = seen[h.Lock+" "+h.Owner]
 		}
+		if h.Acquire.Complete.Node == "" {
+			master := d.masterOf(h.Owner, h.Acquire.Invoke.Time)
+			if master == d.masterOf(h.Owner, h.Acquire.Complete.Time) {
+				h.Acquire.Complete.Node = master
+			}
+		}
 	}
+}
+
+// masterOf is the only master that the client of an owner could reach at an
+// instant, by what was seen of the servers and by the faults that cut groups
+// off from each other. It is empty if there was none, or more than one.
+func (d *digest) masterOf(owner string, at time.Duration) string {
+	zone, _, _ := strings.Cut(client(owner), ".")
+	only := ""
+	for _, n := range d.Run.Topology.Nodes {
+		if n.Role == "" || d.roleAt(n.Name, at) != "master" || !d.reaches(zone, n.Name, at) {
+			continue
+		}
+		if only != "" {
+			return ""
+		}
+		only = n.Name
+	}
+	return only
+}
+
+// reaches reports whether no fault kept a zone from a server.
+func (d *digest) reaches(zone, server string, at time.Duration) bool {
+	for i := range d.faults {
+		f := &d.faults[i]
+		switch {
+		case !f.OK || at < f.at() || at > f.End:
+		case f.separates() && f.hits(zone) != f.hits(server), stops(f.Name) && f.hits(server):
+			return false
+		}
+	}
+	return true
 }
 
 // roleAt is the role that a server was last seen in.

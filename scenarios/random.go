@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -19,6 +21,8 @@ type Random struct {
 	Topology string
 	Lock     string
 	Options  LockOptions
+	// Kind names the workload; empty is [DefaultWorkload].
+	Kind     string
 	Workload workload.Config
 	// Faults is the mix to draw from; empty is [DefaultMix].
 	Faults string
@@ -46,9 +50,34 @@ func (r Random) Plan(seed uint64) (faults.Schedule, error) {
 // planStream keeps the plan's choices apart from those of the workload.
 const planStream = 1 << 32
 
+// DefaultWorkload is the workload of a run that names none.
+const DefaultWorkload = "contended"
+
+// A WorkloadKind is something that clients can do with a lock.
+type WorkloadKind struct{ Name, About string }
+
+// Workloads lists what can be run.
+func Workloads() []WorkloadKind {
+	return []WorkloadKind{{
+		DefaultWorkload,
+		"clients in two zones contend for a few locks, and change a counter under each by a read and a write",
+	}}
+}
+
+func checkWorkload(name string) error {
+	var known []string
+	for _, w := range Workloads() {
+		if w.Name == name || name == "" {
+			return nil
+		}
+		known = append(known, w.Name)
+	}
+	return names.Unknown("workload", name, known)
+}
+
 // Validate joins everything that is wrong with the run.
 func (r Random) Validate() error {
-	errs := []error{r.Workload.Validate()}
+	errs := []error{r.Workload.Validate(), checkWorkload(r.Kind)}
 	if _, err := r.Plan(0); err != nil {
 		errs = append(errs, err)
 	}
@@ -78,7 +107,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	}
 	r.Workload.Seed = s.Seed
 	r.Workload = r.Workload.WithDefaults()
-	run := history.Run{Lock: r.Lock, Workload: "contended", Faults: r.Faults, Plan: planned(plan)}
+	run := history.Run{Lock: r.Lock, Workload: cmp.Or(r.Kind, DefaultWorkload), Faults: r.Faults, Plan: planned(plan)}
 	if run.Faults == "" {
 		t, err := topologies.ByName(r.Topology)
 		if err != nil {

@@ -123,13 +123,11 @@ func listLocks() (listing, error) {
 }
 
 func listWorkloads() (listing, error) {
-	return listing{
-		columns: []string{"name", "about"},
-		rows: [][]string{{
-			"contended",
-			"clients in two zones contend for a few locks, and change a counter under each by a read and a write",
-		}},
-	}, nil
+	l := listing{columns: []string{"name", "about"}}
+	for _, w := range scenarios.Workloads() {
+		l.rows = append(l.rows, []string{w.Name, w.About})
+	}
+	return l, nil
 }
 
 func listFaults() (listing, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,9 +112,9 @@ type played struct {
 
 // play plays a scenario once and judges it.
 func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
-	log, err := os.Create(filepath.Join(dir, logFile))
+	log, err := createLog(dir)
 	if err != nil {
-		return played{}, harnessError{fmt.Errorf("make log: %w", err)}
+		return played{}, err
 	}
 	defer log.Close()
 	start := time.Now()

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -31,9 +30,9 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log, err := os.Create(filepath.Join(dir, logFile))
+			log, err := createLog(dir)
 			if err != nil {
-				return harnessError{fmt.Errorf("make log: %w", err)}
+				return err
 			}
 			defer log.Close()
 			again := "lockchaos run" + changedFlags(cmd)
@@ -53,6 +52,7 @@ func (a *app) runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.Topology, "topology", "single", "where the lock lives (lockchaos list topologies)")
 	f.StringVar(&r.Lock, "lock", "mutex", "the lock under test (lockchaos list locks)")
+	f.StringVar(&r.Kind, "workload", scenarios.DefaultWorkload, "what the clients do with it (lockchaos list workloads)")
 	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, failover, all, or a comma list (default: network, and failover where there are replicas)")
 	f.DurationVar(&r.Length, "duration", 40*time.Second, "how long the clients go on")
 	f.Uint64Var(&seed, "seed", 1, "decides the plan of faults and the clients' choices, though not how they interleave")

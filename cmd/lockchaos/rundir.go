@@ -64,12 +64,25 @@ func emptyDir(dir string) error {
 	}
 }
 
-// logFile is the harness's own log in a run directory.
-const logFile = "lockchaos.log"
+// logsDir is where a run directory keeps logs: the servers' and the harness's.
+const logsDir = "logs"
+
+// createLog makes the harness's own log, as JSON lines.
+func createLog(dir string) (*os.File, error) {
+	logs := filepath.Join(dir, logsDir)
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, harnessError{fmt.Errorf("make log: %w", err)}
+	}
+	f, err := os.Create(filepath.Join(logs, "lockchaos.log"))
+	if err != nil {
+		return nil, harnessError{fmt.Errorf("make log: %w", err)}
+	}
+	return f, nil
+}
 
 // removeEmpty removes a run directory in which nothing was recorded.
 func removeEmpty(dir string) error {
-	if err := os.Remove(filepath.Join(dir, logFile)); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, logsDir)); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
 	if err := os.Remove(dir); err != nil {

@@ -1,0 +1,49 @@
+package reports
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// In a split brain both masters grant, each to the clients of its own side.
+func TestMasterOf(t *testing.T) {
+	event := func(at int, e history.Event) history.Event {
+		e.Time, e.Process = time.Duration(at), history.Nobody
+		return e
+	}
+	split := history.Event{Op: history.Inject, Fault: "split-brain", Target: "{r1 s1 zone-a}"}
+	asked, landed := split, split
+	asked.Type, landed.Type = history.Invoke, history.OK
+	healing := history.Event{Op: history.Heal, Type: history.OK, Fault: split.Fault, Target: split.Target}
+	role := func(node, role string) history.Event {
+		return history.Event{Op: history.Observe, Type: history.OK, Node: node, What: history.ObserveRole, Value: role}
+	}
+	d := newDigest(Input{
+		Run: history.Run{Topology: history.Topology{Nodes: []history.Node{
+			{Name: "r1", Role: "master"}, {Name: "r2", Role: "replica"}, {Name: "zone-a"}, {Name: "zone-b"},
+		}}},
+		History: &history.History{Events: []history.Event{
+			event(10, asked), event(20, role("r2", "master")), event(30, landed),
+			event(40, healing), event(50, role("r1", "replica")), event(60, role("r1", "replica")),
+		}},
+	})
+	for _, tt := range []struct {
+		owner string
+		at    time.Duration
+		want  string
+	}{
+		{"zone-a.1#1", 5, "r1"},
+		{"zone-b.2#1", 5, "r1"},
+		{"zone-b.2#1", 15, ""},   // cut off from r1, and r2 is no master yet
+		{"zone-a.1#1", 35, "r1"}, // each on its side
+		{"zone-b.2#1", 35, "r2"},
+		{"zone-b.2#1", 45, ""}, // healed, and both are still masters
+		{"zone-b.2#1", 55, "r2"},
+	} {
+		require.Equal(t, tt.want, d.masterOf(tt.owner, tt.at), "%s at %d", tt.owner, tt.at)
+	}
+}
