@@ -32,6 +32,9 @@ type Server struct {
 // Start starts a server that ends with the test.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs a real server; -short leaves them out")
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv(Required) != "" {
 			tb.Fatalf("%s is set, but: %v", Required, err)
