@@ -64,10 +64,9 @@ doctor: build ## Say what this machine can run, and how to get what it lacks
 redis: ## Install redis-server where there is none (Debian, Ubuntu)
 	@./scripts/install-redis
 
-# The race detector is built with cgo.
 .PHONY: compiler
-compiler:
-	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { echo "The race detector needs a C compiler. Install one with: apt-get install gcc libc6-dev" >&2; exit 1; }
+compiler: ## Install gcc where there is none, for the race detector (Debian, Ubuntu)
+	@./scripts/install-compiler
 
 .PHONY: test
 test: redis compiler ## All tests, with the race detector and real servers
