@@ -60,15 +60,21 @@ func Check(ctx context.Context, h *history.History, checkers ...Checker) Report 
 	if differ {
 		report.Results = append(report.Results, disagreement)
 	}
+	report.Verdict = sum(report.Results, differ)
+	return report
+}
+
+// sum is the verdict of several results. Where the engines differ, one of them
+// is wrong, and what either says convicts nobody.
+func sum(results []Result, differ bool) Verdict {
 	var verdicts []Verdict
-	for _, r := range report.Results {
+	for _, r := range results {
 		if differ && (r.Name == "mutual-exclusion" || r.Name == "ownership" || r.Name == "linearizability") {
-			continue // one of the two engines is wrong: neither convicts
+			continue
 		}
 		verdicts = append(verdicts, r.Verdict)
 	}
-	report.Verdict = Worst(verdicts...)
-	return report
+	return Worst(verdicts...)
 }
 
 func applies(c Checker, ev *evidence) bool {

@@ -237,3 +237,16 @@ func FuzzEnginesAgree(f *testing.F) {
 		}
 	})
 }
+
+func TestEnginesThatDifferConvictNobody(t *testing.T) {
+	results := []checker.Result{
+		{Name: "assumptions", Verdict: checker.Valid},
+		{Name: "mutual-exclusion", Verdict: checker.Invalid},
+		{Name: "linearizability", Verdict: checker.Valid},
+	}
+	require.Equal(t, checker.Invalid, checker.Sum(results, false))
+	results = append(results, checker.Result{Name: "engines-agree", Verdict: checker.Unknown})
+	require.Equal(t, checker.Unknown, checker.Sum(results, true))
+	results = append(results, checker.Result{Name: "protected-resource", Verdict: checker.Invalid})
+	require.Equal(t, checker.Invalid, checker.Sum(results, true), "what neither of them found stands")
+}

@@ -53,3 +53,6 @@ func PlainSearch(ctx context.Context, h *history.History, lock string) Verdict {
 	v, _ := search(ctx, part{requests: reduce(h.Book(), lock, h.Operations())})
 	return v
 }
+
+// Sum is the verdict of several results.
+func Sum(results []Result, differ bool) Verdict { return sum(results, differ) }

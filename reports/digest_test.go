@@ -47,3 +47,27 @@ func TestMasterOf(t *testing.T) {
 		require.Equal(t, tt.want, d.masterOf(tt.owner, tt.at), "%s at %d", tt.owner, tt.at)
 	}
 }
+
+// A fault that took no effect has nothing that a later heal could end.
+func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
+	var events []history.Event
+	add := func(op history.Op, types ...history.Type) {
+		for _, typ := range types {
+			events = append(events, history.Event{
+				Time: time.Duration(len(events) + 1), Process: history.Nobody, Op: op, Type: typ, Fault: "cut", Target: "a>b",
+			})
+		}
+	}
+	add(history.Inject, history.Invoke, history.Fail)
+	add(history.Inject, history.Invoke, history.OK)
+	add(history.Heal, history.Invoke, history.Fail) // and is tried again
+	add(history.Heal, history.Invoke, history.OK)
+	add(history.Observe, history.OK)
+	faults := faultsOf(&history.History{Events: events})
+	require.Len(t, faults, 2)
+	require.False(t, faults[0].OK)
+	require.False(t, faults[0].Healed)
+	require.True(t, faults[1].Healed)
+	require.Equal(t, time.Duration(8), faults[1].End)
+	require.Empty(t, faults[1].HealError)
+}

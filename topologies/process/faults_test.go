@@ -120,3 +120,23 @@ func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, d.Server("redis-1").Observer().Ping(ctx).Err(), "the master runs again")
 }
+
+func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
+	d := start(t, "sentinel")
+	ctx := within(t)
+	client := links(t, d, "zone-a>redis")
+	require.NoError(t, d.Server("redis-3").Kill(ctx))
+	cut, err := network.Cut(client).Inject(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "2 of 3 links refusing", cut.Effect, "the third answered nobody before")
+	require.NoError(t, d.Server("redis-2").Kill(ctx))
+	effect, err := cut.Heal(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "2 links mended, 1 answering again", effect, "the server behind the other is gone")
+
+	dead := links(t, d, "zone-a>redis-3")
+	for _, f := range []faults.Fault{network.Cut(dead), network.Hold(dead, "both")} {
+		_, err := f.Inject(ctx)
+		require.ErrorContains(t, err, "no link answered before", f.Name())
+	}
+}
