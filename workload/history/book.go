@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -18,14 +17,27 @@ type Book struct {
 	// Denied are the releases and extends that were answered "not held" before
 	// the hold can have ended.
 	Denied []Denial
+	// Accounts are how the account of each owner of each lock stands at the
+	// end of the history, in order of their first operations.
+	Accounts []Account
 	// Unclear says, for each lock whose account is incomplete, why.
 	Unclear map[string]string
+	// Pending says the same of an unfinished history, of locks with owners
+	// whose later operations may still make them clear.
+	Pending map[string]string
 	// Promises are the promises of each lock.
 	Promises map[string]Promise
+	// Operations are those of the history, in order of their invokes.
+	Operations []Operation
 
-	held       []*Hold // the holds while they are derived
-	leases     map[int64]lease
-	disordered map[owned]bool // owners whose account cannot be told
+	held       []Hold          // the holds while they are derived
+	leases     []lease         // of each operation that was lent one
+	accountOf  []int32         // the account of each operation; -1 for none
+	also       map[int][]int32 // and more of them
+	beliefs    []Span          // where those of the holds begin their life
+	doubts     []doubt         // what Unclear is made of
+	disordered []owned         // owners whose account cannot be told
+	unfinished bool            // see History
 }
 
 // A Denial is the answer "not held" to somebody who must have held.
@@ -37,11 +49,41 @@ type Denial struct {
 	Good time.Duration
 }
 
+// An Account is how matters stand between one owner and one lock at the end of
+// a history. Of a read-write lock the reads of an owner have an account of
+// their own, and of a semaphore each of the grants that it has at a time.
+type Account struct {
+	Lock, Owner string
+	// Read says that it is the account of reads.
+	Read bool
+	// From is the index of the first event of what is not settled yet, and for
+	// a settled account of what was settled last. Hold is the index of the
+	// first event of the hold that is there, or of what an operation that is
+	// under way may still be part of; -1 if there is neither.
+	From, Hold int64
+	// Settled says that the owner holds nothing and that nothing it did can
+	// have any effect later, as if it had never been.
+	Settled bool
+	// Open says that an operation is under way, or that the owner holds the
+	// lock for certain at the end of the history, since Since.
+	Open bool
+	// Since is the Start of the hold that is open; Never if there is none.
+	Since time.Duration
+}
+
 // lease is how long an acquire or extend that was answered ok is good.
 type lease struct {
+	given   bool
 	certain time.Duration // less drift
 	belief  time.Duration // as the holder was told
 	lost    int64         // index of the lost that cut it, else -1
+}
+
+// doubt is why the account of a lock is incomplete.
+type doubt struct {
+	key  owned
+	open bool // what the owner does next may end it
+	why  string
 }
 
 // Lease is how long the lock was promised by op, an acquire or extend that was
@@ -49,23 +91,49 @@ type lease struct {
 // that followed, or, without a lease, than the crash of its process; else
 // [Never].
 func (b *Book) Lease(op *Operation) time.Duration {
-	if l, ok := b.leases[op.Invoke.Index]; ok {
-		return l.certain
+	if op.at < len(b.leases) && b.leases[op.at].given {
+		return b.leases[op.at].certain
 	}
 	return Never
+}
+
+// AccountsOf are the indices of the accounts that the operation belongs to: one
+// for an acquire, a release or an extend; several for a release that gives back
+// several grants of a semaphore; none if the book could not tell, or for other
+// operations.
+func (b *Book) AccountsOf(op *Operation) (one int, more []int32) {
+	return int(b.accountOf[op.at]), b.also[op.at]
+}
+
+// Doubtful are the owners of the lock whose accounts make it Unclear, or
+// Pending, and why.
+func (b *Book) Doubtful(lock string) map[string]string {
+	if b.Unclear[lock] == "" && b.Pending[lock] == "" {
+		return nil
+	}
+	owners := map[string]string{}
+	for _, d := range b.doubts {
+		if d.key.lock == lock {
+			owners[d.key.owner] = d.why
+		}
+	}
+	return owners
 }
 
 // owned tells apart whose operations belong together.
 type owned struct {
 	lock, owner string
 	read        bool // of a read-write lock: its reads are holds of their own
+	slot        int  // of a semaphore: its grants at a time are holds of their own
 }
 
 // entry is what happened to one owner of one lock: an operation, or a lost.
 type entry struct {
-	op   *Operation
-	lost *Event
-	at   int64 // its place in the order of the account
+	op      *Operation
+	lost    *Event
+	at      int64 // its place in the order of the account
+	next    int64 // the least index of the first events from here on
+	account int32
 }
 
 // Book derives the account. It takes O(n log n) time.
@@ -75,60 +143,38 @@ type entry struct {
 // they do not, and the account leaves that owner out. Where an owner was used
 // again after an unknown outcome, Unclear says so and the account claims less
 // than it might.
+//
+// Whoever reads under a read-write lock may do so again, as if it were
+// re-entrant.
+//
+// An owner of a semaphore may be granted permits while it has some. Which of
+// them a release gives back is not told: the account takes those that last
+// longest, which claims the least.
 func (h *History) Book() *Book {
-	b := &Book{Unclear: map[string]string{}, Promises: h.Promises(), leases: map[int64]lease{}, disordered: map[owned]bool{}}
 	ops := h.Operations()
-	accounts := map[owned][]entry{}
-	var order []owned
-	add := func(key owned, e entry) {
-		if _, ok := accounts[key]; !ok {
-			order = append(order, key)
-		}
-		accounts[key] = append(accounts[key], e)
+	b := &Book{
+		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops,
+		leases: make([]lease, len(ops)), unfinished: h.Unfinished,
 	}
-	reads := map[owned]bool{} // whether an owner's latest acquire of a read-write lock was a read
+	r := register{book: b}
+	r.read(h)
+	entries := r.grouped()
+	grants := 0
 	for i := range ops {
-		op := &ops[i]
-		e := &op.Invoke
-		if e.Op != Acquire && e.Op != Release && e.Op != Extend {
-			continue
-		}
-		key := owned{lock: e.Lock, owner: ownerOf(e)}
-		if b.Promises[e.Lock].Kind == KindRW {
-			read := e.Mode == Read
-			if e.Op == Acquire {
-				reads[key] = read
-			} else if e.Mode == "" {
-				read = reads[key]
-			}
-			key.read = read
-		}
-		add(key, entry{op: op, at: place(op)})
-	}
-	crashed := map[int]*Event{}
-	for i := range h.Events {
-		e := &h.Events[i]
-		switch e.Op {
-		case Lost:
-			key := owned{lock: e.Lock, owner: ownerOf(e), read: e.Mode == Read}
-			if e.Mode == "" && b.Promises[e.Lock].Kind == KindRW {
-				key.read = reads[owned{lock: e.Lock, owner: ownerOf(e)}]
-			}
-			add(key, entry{lost: e, at: e.Index})
-		case Crash:
-			crashed[e.Process] = e
-		default:
+		if ops[i].Invoke.Op == Acquire && ops[i].OK() {
+			grants++
 		}
 	}
-	for _, key := range order {
-		entries := accounts[key]
-		slices.SortFunc(entries, func(x, y entry) int { return cmp.Compare(x.at, y.at) })
-		b.lend(entries, b.Promises[key.lock].Drift, crashed)
-		a := account{book: b, key: key, promise: b.Promises[key.lock], renew: Never}
-		a.read(entries)
+	b.held, b.beliefs = make([]Hold, 0, grants), make([]Span, 0, grants)
+	b.Accounts = make([]Account, 0, len(r.accounts))
+	b.accountOf, b.also = r.of, r.also
+	for id, first := 0, 0; id < len(r.accounts); id++ {
+		last := first + int(r.sizes[id])
+		b.account(r.accounts[id], entries[first:last], r.crashed, h.End())
+		first = last
 	}
 	b.order()
-	b.discard()
+	b.conclude()
 	slices.SortFunc(b.Uncovered, func(x, y Operation) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) })
 	slices.SortFunc(b.Denied, func(x, y Denial) int {
 		return cmp.Compare(x.Operation.Complete.Index, y.Operation.Complete.Index)
@@ -136,31 +182,73 @@ func (h *History) Book() *Book {
 	return b
 }
 
+// account goes through what happened between one owner and one lock.
+func (b *Book) account(key owned, entries []entry, crashed map[int]*Event, now time.Duration) {
+	if !slices.IsSortedFunc(entries, byPlace) {
+		slices.SortFunc(entries, byPlace)
+	}
+	promise := b.Promises[key.lock]
+	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
+	b.lend(entries, promise.Drift, crashed)
+	a := account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: Never}
+	for _, e := range entries {
+		a.open = a.open || e.op != nil && e.op.Complete.Index < 0
+	}
+	a.read(entries)
+	b.Accounts = append(b.Accounts, a.stands(now))
+	if a.hold != nil {
+		a.open = true // as far as the history goes
+		a.end()
+	}
+}
+
+func byPlace(x, y entry) int { return cmp.Compare(x.at, y.at) }
+
 // order lists the holds by start.
 func (b *Book) order() {
-	slices.SortFunc(b.held, func(x, y *Hold) int {
-		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index))
+	order := make([]int32, len(b.held))
+	for i := range order {
+		order[i] = int32(i) //nolint:gosec // a history that long does not fit into memory
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		x, y := &b.held[i], &b.held[j]
+		if x.Start != y.Start {
+			return cmp.Compare(x.Start, y.Start)
+		}
+		return cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index)
 	})
 	b.Holds = make([]Hold, len(b.held))
-	for i, h := range b.held {
-		b.Holds[i] = *h
+	for i, at := range order {
+		b.Holds[i] = b.held[at]
 	}
 	b.held = nil
 }
 
-// discard drops what was concluded of owners whose account cannot be told.
-func (b *Book) discard() {
+// conclude drops what was concluded of owners whose account cannot be told,
+// and says which locks are unclear. Of a history that goes on, an owner that is
+// not settled may still explain itself.
+func (b *Book) conclude() {
+	for _, d := range b.doubts {
+		if d.open && b.unfinished {
+			b.Pending[d.key.lock] = d.why
+		} else {
+			b.Unclear[d.key.lock] = d.why
+		}
+	}
 	if len(b.disordered) == 0 {
 		return
 	}
-	dropped := func(lock, owner string) bool {
-		return b.disordered[owned{lock: lock, owner: owner}] || b.disordered[owned{lock: lock, owner: owner, read: true}]
+	dropped := map[owned]bool{}
+	for _, key := range b.disordered {
+		dropped[owned{lock: key.lock, owner: key.owner}] = true
 	}
-	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped(h.Lock, h.Owner) })
+	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped[owned{lock: h.Lock, owner: h.Owner}] })
 	b.Uncovered = slices.DeleteFunc(b.Uncovered, func(o Operation) bool {
-		return dropped(o.Invoke.Lock, ownerOf(&o.Invoke))
+		return dropped[owned{lock: o.Invoke.Lock, owner: ownerOf(o.Invoke)}]
 	})
-	b.Denied = slices.DeleteFunc(b.Denied, func(d Denial) bool { return dropped(d.Hold.Lock, d.Hold.Owner) })
+	b.Denied = slices.DeleteFunc(b.Denied, func(d Denial) bool {
+		return dropped[owned{lock: d.Hold.Lock, owner: d.Hold.Owner}]
+	})
 }
 
 func ownerOf(e *Event) string {
@@ -171,10 +259,10 @@ func ownerOf(e *Event) string {
 }
 
 // place orders the account of one owner: by invoke, because that is when a
-// release may take effect; but a refusal by its completion, because whatever
-// was sent until then may be its cause.
+// release may take effect; but a refusal or a grant by its completion, because
+// whatever was sent until then may be its cause.
 func place(op *Operation) int64 {
-	if op.Failed() {
+	if op.Failed() || op.OK() && op.Invoke.Op == Acquire {
 		return op.Complete.Index
 	}
 	return op.Invoke.Index
@@ -183,463 +271,40 @@ func place(op *Operation) int64 {
 // lend notes how long each ok acquire and extend of one owner is good.
 func (b *Book) lend(entries []entry, drift time.Duration, crashed map[int]*Event) {
 	var crash *Event
-	for _, e := range entries {
-		if e.op == nil || e.op.Invoke.Op != Acquire {
-			continue
-		}
-		if c := crashed[e.op.Invoke.Process]; c != nil && (crash == nil || c.Index < crash.Index) {
-			crash = c
+	if len(crashed) > 0 {
+		for _, e := range entries {
+			if e.op == nil || e.op.Invoke.Op != Acquire {
+				continue
+			}
+			if c := crashed[e.op.Invoke.Process]; c != nil && (crash == nil || c.Index < crash.Index) {
+				crash = c
+			}
 		}
 	}
-	latest := int64(-1)
+	var latest *lease
 	for _, e := range entries {
 		if e.lost != nil {
-			if l, ok := b.leases[latest]; ok && l.lost < 0 && e.lost.Time < l.belief {
+			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.belief {
 				l.belief, l.lost = e.lost.Time, e.lost.Index
 				l.certain = min(l.certain, e.lost.Time)
-				b.leases[latest] = l
 			}
 			continue
 		}
 		if !e.op.OK() || e.op.Invoke.Op == Release {
 			continue
 		}
-		l := lease{certain: Never, belief: Never, lost: -1}
+		latest = &b.leases[e.op.at]
+		*latest = lease{given: true, certain: Never, belief: Never, lost: -1}
 		if expires := e.op.Expires(); expires > 0 {
-			l.certain, l.belief = max(expires-drift, 0), expires
+			latest.certain, latest.belief = max(expires-drift, 0), expires
 		} else if crash != nil && crash.Time >= e.op.Invoke.Time {
-			l.certain, l.belief = crash.Time, crash.Time
+			latest.certain, latest.belief = crash.Time, crash.Time
 		}
-		latest = e.op.Invoke.Index
-		b.leases[latest] = l
-	}
-}
-
-// An account follows one owner of one lock.
-type account struct {
-	book    *Book
-	key     owned
-	promise Promise
-
-	hold     *open           // what it holds now, if anything
-	last     int             // index in book.held of the latest hold that a release ended, plus 1
-	gone     time.Duration   // when that release had taken effect at the latest
-	unproven []*Operation    // its acquires with an unknown outcome that nothing has proven yet
-	pending  []time.Duration // invokes of its releases with an unknown outcome
-	renew    time.Duration   // the earliest end that an extend with an unknown outcome may have set
-	carried  bool            // pending or renew were there before the hold began
-	busy     int64           // index of the latest completion of an acquire or release
-	asked    []*Operation    // its acquires that were not refused, in order
-}
-
-// open is a hold under construction.
-type open struct {
-	Hold
-	least, most int           // the count of what it holds, without its pending releases
-	alive       time.Duration // invoke of the last ok answer
-	lease       lease
-	blurred     bool          // lease is the lesser of two that were given at the same time
-	told        time.Duration // completion of the operation that gave the lease
-	old         int           // index in book.held, plus 1, of the hold that this may be still
-	dropped     time.Duration // completion of the last release that was answered ok
-	zeroAt      time.Duration // when the pending releases could first end it; Never if they cannot
-	zeroBy      int64
-}
-
-func (a *account) read(entries []entry) {
-	for _, e := range entries {
-		if e.op != nil && e.op.Invoke.Op == Acquire && !e.op.Failed() {
-			a.asked = append(a.asked, e.op)
-		}
-	}
-	for _, e := range entries {
-		if e.lost != nil {
-			continue // lend has cut the lease
-		}
-		op := e.op
-		switch op.Invoke.Op {
-		case Acquire:
-			a.acquire(op)
-		case Release:
-			a.release(op)
-		case Extend:
-			a.extend(op)
-		default:
-		}
-	}
-	if a.hold != nil {
-		a.end()
-	}
-}
-
-// follows checks that the acquires and releases of one owner do not overlap.
-func (a *account) follows(op *Operation) {
-	if op.Invoke.Index < a.busy {
-		a.book.Unclear[a.key.lock] = "the operations of owner " + a.key.owner + " overlap, so that their order is unknown"
-		a.book.disordered[a.key] = true
-	}
-	a.busy = max(a.busy, op.Complete.Index)
-}
-
-func (a *account) acquire(op *Operation) {
-	switch {
-	case op.Failed():
-		return
-	case op.Unknown():
-		a.unproven = append(a.unproven, op)
-		if a.promise.Reentrant { // it may be an inner one, with a lease of its own
-			a.mayShorten(op)
-		}
-		return
-	}
-	a.follows(op)
-	most := 1
-	if a.hold != nil {
-		end, _, _ := a.earliest()
-		if a.promise.Reentrant {
-			if end > op.Complete.Time {
-				a.confirm(op)
-				a.hold.least++
-				a.hold.most++
-				a.count(&op.Invoke)
-				return
-			}
-			most = a.hold.most + 1 // or it is the old hold still, and counts on
-		}
-		a.end()
-	}
-	a.begin(op, op, most)
-	if most > 1 {
-		a.hold.old = len(a.book.held)
-	}
-}
-
-func (a *account) begin(acquire, proof *Operation, most int) {
-	e := &acquire.Invoke
-	h := Hold{
-		Lock: e.Lock, Owner: a.key.owner, Process: e.Process, Mode: e.Mode, Permits: max(e.Permits, 1),
-		Token: acquire.Complete.Token, Acquire: *acquire, Proof: *proof, Start: proof.Complete.Time, EndEvent: -1,
-	}
-	if h.Mode == "" {
-		h.Mode = Exclusive
-	}
-	a.carried = len(a.pending) > 0 || a.renew != Never
-	a.hold = &open{Hold: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: Never, told: proof.Complete.Time}
-	if proof.Invoke.Op != Release {
-		a.hold.lease = a.book.leases[proof.Invoke.Index]
-	} else {
-		a.hold.lease = lease{certain: Never, belief: Never, lost: -1}
-	}
-	if len(a.pending) > 0 {
-		a.hold.zeroAt, a.hold.zeroBy = a.pending[len(a.pending)-1], -1
-	}
-}
-
-// count notes when the pending releases could first end the hold.
-func (a *account) count(by *Event) {
-	h := a.hold
-	switch {
-	case h.least > len(a.pending):
-		h.zeroAt = Never
-	case h.zeroAt == Never:
-		h.zeroAt, h.zeroBy = by.Time, by.Index
-	}
-}
-
-// confirm takes note that op, an extend or inner acquire, was answered ok.
-func (a *account) confirm(op *Operation) {
-	h := a.hold
-	h.prove(op)
-	l := a.book.leases[op.Invoke.Index]
-	h.late(op, op.Complete.Time)
-	if op.Invoke.Time <= h.told { // at the same time as another: either may have been last
-		l.certain = min(l.certain, h.lease.certain)
-		if h.blurred {
-			a.book.Unclear[a.key.lock] = "the extends of owner " + a.key.owner + " overlap one another"
-		}
-		h.blurred = true
-	} else {
-		h.blurred = false
-	}
-	if op.Complete.Time > h.lease.belief {
-		h.believe(h.lease.belief)
-		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: Never})
-	}
-	h.lease = l
-	h.told = max(h.told, op.Complete.Time)
-	h.alive = max(h.alive, op.Invoke.Time)
-	if op.Invoke.Time > h.dropped { // else it may have come before the release
-		a.continued()
-		h.least = max(h.least, 1)
-	}
-	h.Extensions = append(h.Extensions, *op)
-	a.count(&op.Invoke)
-}
-
-// prove makes op the proof of the hold where it is a better witness of an
-// acquire with an unknown outcome.
-func (h *Hold) prove(op *Operation) {
-	if op.Complete.Time < h.Start {
-		h.Start, h.Proof = op.Complete.Time, *op
-	}
-}
-
-// late notes the time that only op, confirmed after the lease, accounts for.
-func (h *open) late(op *Operation, until time.Duration) {
-	if op.Invoke.Time > h.lease.certain {
-		from := max(h.lease.certain, h.alive, h.Start)
-		h.Late = append(h.Late, LateSpan{Span: Span{From: from, Until: max(from, until)}, By: *op})
-	}
-}
-
-// cut makes the hold end no later than end.
-func (h *Hold) cut(end time.Duration) {
-	h.End = min(h.End, end)
-	for i := range h.Late {
-		h.Late[i].Until = min(h.Late[i].Until, end)
-	}
-}
-
-// again reports whether op, which was answered ok, may belong to an acquire with
-// an unknown outcome rather than to the hold that is there: that can have ended
-// by then. The account takes the acquire for granted, which claims less.
-func (a *account) again(op *Operation) bool {
-	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
-		return false
-	}
-	most := 1
-	if a.hold != nil {
-		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire.Invoke.Index == a.unproven[0].Invoke.Index {
-			return false
-		}
-		most = a.hold.most + 1
-		a.end()
-	}
-	a.book.Unclear[a.key.lock] = "an acquire with an unknown outcome may have granted it to owner " + a.key.owner + " again"
-	acquire := a.unproven[0]
-	a.unproven = a.unproven[1:]
-	a.begin(acquire, op, most)
-	a.hold.old = len(a.book.held)
-	return true
-}
-
-// continued notes that the hold was confirmed although its own count is used
-// up: only the old hold, which then never ended, can account for that.
-func (a *account) continued() {
-	if a.hold.old > 0 && a.hold.least == 0 {
-		a.book.Unclear[a.key.lock] = "owner " + a.key.owner + " acquired again when its lease may have run out, and counted on"
-	}
-}
-
-// believe ends the last span of the holder's belief.
-func (h *open) believe(until time.Duration) {
-	if len(h.Belief) == 0 {
-		h.Belief = append(h.Belief, Span{From: h.Start, Until: Never})
-	}
-	at := len(h.Belief) - 1
-	h.Belief[at].Until = max(min(h.Belief[at].Until, until), h.Belief[at].From)
-}
-
-// earliest is when the hold can first have ended, as far as is known, why, and
-// by which event.
-func (a *account) earliest() (end time.Duration, why string, by int64) {
-	h := a.hold
-	end, why, by = max(h.lease.certain, h.alive), EndExpired, -1
-	switch {
-	case end == Never:
-		why = EndOpen
-	case h.lease.lost >= 0 && end == h.lease.belief:
-		why, by = EndLost, h.lease.lost
-	}
-	if h.zeroAt != Never && max(h.zeroAt, h.alive) < end {
-		end, why, by = max(h.zeroAt, h.alive), EndUnknown, h.zeroBy
-	}
-	if a.renew != Never && max(a.renew, h.alive) < end {
-		end, why, by = max(a.renew, h.alive), EndUnknown, -1
-	}
-	return end, why, by
-}
-
-// end closes the hold at the earliest instant at which it can have ended.
-func (a *account) end() {
-	end, why, by := a.earliest()
-	if a.carried && why == EndUnknown {
-		a.hold.Weak = true
-		a.book.Unclear[a.key.lock] = "owner " + a.key.owner + " was used again after an operation with an unknown outcome"
-	}
-	a.close(end, why, by)
-}
-
-func (a *account) close(end time.Duration, why string, by int64) {
-	h := a.hold
-	if h.Proof.Invoke.Op != Release { // else the owner never knew that it held
-		h.believe(h.lease.belief)
-	}
-	h.End, h.Ended, h.EndEvent = end, why, by
-	h.cut(end)
-	if h.old > 0 && end <= h.Start {
-		// It was granted too late to tell: if it is the old hold still, then
-		// it may have cut the old lease to its own.
-		a.book.held[h.old-1].cut(end)
-	}
-	a.book.held = append(a.book.held, &h.Hold)
-	a.hold, a.last = nil, 0
-}
-
-func (a *account) release(op *Operation) {
-	if op.Unknown() {
-		a.pending = append(a.pending, op.Invoke.Time)
-		if a.hold != nil {
-			a.hold.Release = op
-			if a.hold.least <= len(a.pending) {
-				a.hold.believe(op.Invoke.Time)
-			}
-			a.count(&op.Invoke)
-		}
-		return
-	}
-	a.follows(op)
-	if a.hold == nil {
-		if op.OK() {
-			a.witness(op)
-		}
-		return
-	}
-	if op.OK() {
-		a.again(op)
-	}
-	h := a.hold
-	if op.Failed() {
-		if op.Invoke.Time > h.Start { // else it may have been answered before the hold began
-			h.Release = op
-			a.denied(op, op.Invoke.Time, op.Invoke.Index)
-		}
-		return
-	}
-	h.Release = op
-	h.prove(op)
-	a.continued()
-	h.least, h.most = max(h.least, 1)-1, h.most-1
-	h.dropped, h.zeroBy = op.Complete.Time, op.Invoke.Index
-	a.count(&op.Invoke)
-	if h.least == 0 {
-		h.believe(op.Invoke.Time)
-	}
-	if h.most == 0 {
-		a.releasedBy(op)
-		return
-	}
-	h.late(op, op.Invoke.Time)
-	h.alive = max(h.alive, op.Invoke.Time)
-}
-
-// releasedBy closes the hold with a release that was answered ok.
-func (a *account) releasedBy(op *Operation) {
-	h := a.hold
-	h.late(op, op.Invoke.Time)
-	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
-	a.last, a.gone = len(a.book.held), op.Complete.Time
-}
-
-// denied judges the answer "not held", after which there is no hold.
-func (a *account) denied(op *Operation, at time.Duration, by int64) {
-	good, _, _ := a.earliest()
-	if good <= op.Complete.Time {
-		a.hold.believe(at)
-		a.end()
-		return
-	}
-	a.hold.believe(at)
-	a.close(max(at, a.hold.alive), EndLost, by)
-	a.book.Denied = append(a.book.Denied, Denial{Operation: *op, Hold: *a.book.held[len(a.book.held)-1], Good: good})
-}
-
-// witness looks for the unknown acquire that explains why op was answered ok
-// although the owner has no known hold. It is granted at the latest when op is
-// answered.
-func (a *account) witness(op *Operation) {
-	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
-		a.book.Uncovered = append(a.book.Uncovered, *op)
-		return
-	}
-	acquire := a.unproven[0]
-	a.unproven = a.unproven[1:]
-	a.begin(acquire, op, 1)
-	if op.Invoke.Op == Release {
-		a.hold.Release = op
-		a.close(op.Invoke.Time, EndReleased, op.Invoke.Index)
-		a.last, a.gone = len(a.book.held), op.Complete.Time
-	}
-}
-
-func (a *account) extend(op *Operation) {
-	switch {
-	case op.Unknown():
-		a.mayShorten(op)
-		if a.hold != nil {
-			a.hold.Extensions = append(a.hold.Extensions, *op)
-		}
-	case op.Failed():
-		switch {
-		case a.grantedDuring(op):
-			a.book.Unclear[a.key.lock] = "an extend of owner " + a.key.owner + " overlaps its acquire"
-		case a.hold == nil:
-			if a.last > 0 && op.Invoke.Time > a.book.held[a.last-1].Start {
-				a.gone = min(a.gone, op.Complete.Time)
-			}
-		case op.Invoke.Time <= a.hold.Start:
-			// It may have been answered before the hold began.
-		default:
-			a.hold.Extensions = append(a.hold.Extensions, *op)
-			a.denied(op, op.Complete.Time, op.Complete.Index)
-		}
-	case a.grantedDuring(op):
-		// It may belong to an earlier hold, or to this one.
-		a.book.Unclear[a.key.lock] = "an extend of owner " + a.key.owner + " overlaps its acquire"
-		a.mayShorten(op)
-	case (a.hold != nil || a.last > 0) && a.again(op):
-	case a.hold == nil && a.last > 0 && op.Invoke.Time <= a.gone:
-		// At the same time as the release that ended the hold, and before it.
-		h := a.book.held[a.last-1]
-		h.prove(op)
-		if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
-			h.Late[n-1].Until = max(h.End, op.Invoke.Time)
-		}
-		h.End = max(h.End, op.Invoke.Time)
-		h.Extensions = append(h.Extensions, *op)
-	case a.hold == nil:
-		a.witness(op)
-	default:
-		a.confirm(op)
-	}
-}
-
-// grantedDuring reports whether op, an extend, may have come before or after a
-// grant: an acquire that was not refused was invoked, or one was answered ok,
-// between its invoke and its completion.
-func (a *account) grantedDuring(op *Operation) bool {
-	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].Invoke.Index > op.Complete.Index })
-	if at == 0 {
-		return false
-	}
-	last := a.asked[at-1]
-	return last.Invoke.Index > op.Invoke.Index || last.OK() && last.Complete.Index > op.Invoke.Index
-}
-
-// mayShorten notes that op may have cut a hold to its own lease.
-func (a *account) mayShorten(op *Operation) {
-	if op.Invoke.Lease > 0 {
-		a.renew = min(a.renew, op.Invoke.Time+max(op.Invoke.Lease-a.promise.Drift, 0))
 	}
 }
 
 // Disordered reports whether Unclear says of the lock that the account of an
 // owner was left out.
 func (b *Book) Disordered(lock string) bool {
-	for key := range b.disordered {
-		if key.lock == lock {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.disordered, func(key owned) bool { return key.lock == lock })
 }

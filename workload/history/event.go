@@ -139,6 +139,10 @@ func (o Op) onLock() bool {
 	}
 }
 
+// OfHolder reports whether the op says something of who holds a lock: acquire,
+// release, extend or lost.
+func (o Op) OfHolder() bool { return o.onLock() && o != Declare }
+
 // Validate reports what is wrong with the event by itself: an unknown op or
 // type, a missing required field, a value out of range.
 func (e *Event) Validate() error {

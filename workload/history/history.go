@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 )
 
@@ -14,14 +15,18 @@ type History struct {
 	// Truncated is the line number of a last line that was cut short and
 	// dropped; 0 if there was none.
 	Truncated int
+	// Unfinished says that these are not all the events, and that the others
+	// came later than the last: what is open at the end goes on.
+	Unfinished bool
 }
 
 // ReadAll reads a whole history. Its errors name the line.
 func ReadAll(r io.Reader) (*History, error) {
 	h := &History{}
 	rd := NewReader(r)
+	var e Event
 	for {
-		e, err := rd.Read()
+		err := rd.read(&e)
 		if errors.Is(err, io.EOF) {
 			h.Truncated = rd.Truncated()
 			return h, nil
@@ -41,11 +46,13 @@ func (h *History) End() time.Duration {
 	return h.Events[len(h.Events)-1].Time
 }
 
-// An Operation is an invocation with its completion. One that was still open
-// at the end of the history has the completion Info with Index -1 and the
-// history's end as its time.
+// An Operation is an invocation with its completion, which point into the
+// history. One that was still open at the end of the history has the
+// completion Info with Index -1 and the history's end as its time.
 type Operation struct {
-	Invoke, Complete Event
+	Invoke, Complete *Event
+
+	at int // its place among the operations of its history
 }
 
 // OK reports whether the operation happened for certain.
@@ -56,6 +63,9 @@ func (o *Operation) Failed() bool { return o.Complete.Type == Fail }
 
 // Unknown reports whether the operation may have happened.
 func (o *Operation) Unknown() bool { return o.Complete.Type == Info }
+
+// Ordinal is its place among the operations of its history, from 0.
+func (o *Operation) Ordinal() int { return o.at }
 
 // Expires is the end of the belief that a completed acquire or extend gives:
 // the recorded expiry, else invoke plus lease, else 0 for no end.
@@ -87,29 +97,69 @@ func (h *History) Operations() []Operation {
 		}
 	}
 	ops := make([]Operation, 0, n)
-	open := map[int]int{}
+	open := newOpenAt(h.Events)
 	for i := range h.Events {
 		e := &h.Events[i]
 		if e.Process < 0 || e.Op.single() {
 			continue
 		}
 		if e.Type == Invoke {
-			open[e.Process] = len(ops)
-			ops = append(ops, Operation{Invoke: *e})
-			if e.Op.onLock() {
-				ops[len(ops)-1].Invoke.Owner = ownerOf(e)
+			if e.Owner == "" && e.Op.onLock() {
+				named := *e
+				named.Owner = ownerOf(e)
+				e = &named
 			}
+			open.set(e.Process, len(ops))
+			ops = append(ops, Operation{Invoke: e, at: len(ops)})
 			continue
 		}
-		if at, ok := open[e.Process]; ok {
-			ops[at].Complete = *e
-			delete(open, e.Process)
+		if at := open.of(e.Process); at >= 0 {
+			ops[at].Complete = e
+			open.set(e.Process, -1)
 		}
 	}
-	for _, at := range open {
-		e := ops[at].Invoke
-		e.Index, e.Type, e.Time, e.Error = -1, Info, h.End(), "still open at the end of the history"
-		ops[at].Complete = e
+	for i := range ops {
+		if ops[i].Complete == nil {
+			e := *ops[i].Invoke
+			e.Index, e.Type, e.Time, e.Error = -1, Info, h.End(), "still open at the end of the history"
+			ops[i].Complete = &e
+		}
 	}
 	return ops
+}
+
+// openAt says where the open operation of each process is. Where the numbers of
+// the processes are near one another, there is a table.
+type openAt struct {
+	least int
+	small []int32     // plus 1
+	large map[int]int // plus 1
+}
+
+func newOpenAt(events []Event) *openAt {
+	least, most := math.MaxInt, -1
+	for i := range events {
+		if p := events[i].Process; p >= 0 {
+			least, most = min(least, p), max(most, p)
+		}
+	}
+	if most >= 0 && most-least < 4*len(events)+64 {
+		return &openAt{least: least, small: make([]int32, most-least+1)}
+	}
+	return &openAt{large: map[int]int{}}
+}
+
+func (o *openAt) of(process int) int {
+	if o.small != nil {
+		return int(o.small[process-o.least]) - 1
+	}
+	return o.large[process] - 1
+}
+
+func (o *openAt) set(process, at int) {
+	if o.small != nil {
+		o.small[process-o.least] = int32(at + 1) //nolint:gosec // fewer than events, which fit into memory
+		return
+	}
+	o.large[process] = at + 1
 }

@@ -62,6 +62,7 @@ type Hold struct {
 	Lock    string
 	Owner   string
 	Process int
+	Account int  // its index among the accounts of the book
 	Mode    Mode // never empty
 	Permits int  // at least 1
 	Token   int64
@@ -97,7 +98,13 @@ type Hold struct {
 	// used again after an operation with an unknown outcome that may have
 	// ended this hold too.
 	Weak bool
+
+	first int64
 }
+
+// First is the index of the first event that the hold depends on: that of its
+// acquire, or of an older hold which it may be still.
+func (h *Hold) First() int64 { return h.first }
 
 // Certain are the parts of [Start, End] that the lease covers, in order; none
 // for a grant that was answered too late.

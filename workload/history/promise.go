@@ -21,24 +21,31 @@ type Promise struct {
 
 // Promises are the promises of every lock that the history names.
 func (h *History) Promises() map[string]Promise {
-	promises := map[string]Promise{}
-	fenced := map[string]bool{}
+	type kept struct {
+		Promise
+		told bool // whether it is fenced
+	}
+	found := map[string]*kept{}
+	name, p := "", (*kept)(nil) // of the event before
 	for i := range h.Events {
 		e := &h.Events[i]
 		if e.Lock == "" {
 			continue
 		}
-		p, seen := promises[e.Lock]
-		if e.Op == Declare {
-			p = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
-			if e.Fenced != nil {
-				p.Fenced = *e.Fenced
-				fenced[e.Lock] = true
+		if p == nil || e.Lock != name {
+			name, p = e.Lock, found[e.Lock]
+			if p == nil {
+				p = &kept{}
+				found[name] = p
 			}
-			promises[e.Lock] = p
+		}
+		if e.Op == Declare {
+			p.Promise = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
+			if p.told = e.Fenced != nil; p.told {
+				p.Fenced = *e.Fenced
+			}
 			continue
 		}
-		before := p
 		if p.Kind == "" {
 			switch e.Mode {
 			case Read, Write:
@@ -48,18 +55,16 @@ func (h *History) Promises() map[string]Promise {
 			default:
 			}
 		}
-		if e.Op == Acquire && e.Token != 0 && !fenced[e.Lock] {
+		if e.Op == Acquire && e.Token != 0 && !p.told {
 			p.Fenced = true
 		}
-		if !seen || p != before {
-			promises[e.Lock] = p
-		}
 	}
-	for name, p := range promises {
+	promises := make(map[string]Promise, len(found))
+	for name, p := range found {
 		if p.Kind == "" {
 			p.Kind = KindMutex
-			promises[name] = p
 		}
+		promises[name] = p.Promise
 	}
 	return promises
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 
 // maxLine is the longest line a Reader accepts.
 const maxLine = 16 << 20
+
+// bufferSize is how much a Reader reads at a time, in bytes.
+const bufferSize = 256 << 10
 
 // A FormatError says which line of a history is wrong and what was expected.
 type FormatError struct {
@@ -28,42 +32,62 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // forbids: unknown ops and types, missing fields, time that runs backwards, a
 // completion without its invocation, a process that does two things at once.
 type Reader struct {
-	lines *bufio.Reader
-	line  int
-	next  int64
-	last  time.Duration
-	open  map[int]Op
-	cut   int
+	lines   *bufio.Reader
+	started bool
+	decoder decoder
+	line    int
+	next    int64
+	last    time.Duration
+	open    openOps
+	cut     int
 }
 
-// NewReader returns a Reader of JSON lines.
+// NewReader returns a Reader of JSON lines, plain or compressed by gzip: it
+// tells by the first two bytes.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{lines: bufio.NewReaderSize(r, 256<<10), open: map[int]Op{}}
+	return &Reader{lines: bufio.NewReaderSize(r, bufferSize)}
 }
 
 // Read returns the next event, io.EOF after the last one, or a [*FormatError].
 // A last line that a crash cut short is dropped; [Reader.Truncated] tells.
 func (r *Reader) Read() (Event, error) {
+	var e Event
+	err := r.read(&e)
+	return e, err
+}
+
+// ReadSome appends events to list until it is full (its capacity stays what it
+// is), and returns it with the error of [Reader.Read] if there are no more.
+func (r *Reader) ReadSome(list []Event) ([]Event, error) {
+	for len(list) < cap(list) {
+		list = list[:len(list)+1]
+		if err := r.read(&list[len(list)-1]); err != nil {
+			return list[:len(list)-1], err
+		}
+	}
+	return list, nil
+}
+
+func (r *Reader) read(e *Event) error {
 	for {
 		line, err := r.readLine()
 		if err != nil {
-			return Event{}, err
+			return err
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		e, err := r.decode(line)
-		if err != nil {
+		if err := r.decoder.decode(line, e); err != nil {
 			if cutShort(line, err) {
 				r.cut = r.line
-				return Event{}, io.EOF
+				return io.EOF
 			}
-			return Event{}, &FormatError{Line: r.line, Err: err}
+			return &FormatError{Line: r.line, Err: err}
 		}
-		if err := r.accept(&e); err != nil {
-			return Event{}, &FormatError{Line: r.line, Err: err}
+		if err := r.accept(e); err != nil {
+			return &FormatError{Line: r.line, Err: err}
 		}
-		return e, nil
+		return nil
 	}
 }
 
@@ -71,14 +95,48 @@ func (r *Reader) Read() (Event, error) {
 // else 0.
 func (r *Reader) Truncated() int { return r.cut }
 
+// Plain returns a reader of what r has: decompressed, if it begins as gzip does.
+func Plain(r io.Reader) (io.Reader, error) {
+	lines := bufio.NewReaderSize(r, bufferSize)
+	magic, err := lines.Peek(2)
+	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return lines, nil //nolint:nilerr // whatever is wrong, the first read will say it
+	}
+	plain, err := gzip.NewReader(lines)
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	return plain, nil
+}
+
+// unpack puts a decompressor before the lines where they are compressed.
+func (r *Reader) unpack() error {
+	r.started = true
+	plain, err := Plain(r.lines)
+	if err != nil {
+		return err
+	}
+	r.lines = bufio.NewReaderSize(plain, bufferSize)
+	return nil
+}
+
+// readLine returns a line, which is good until the next one is read.
 func (r *Reader) readLine() ([]byte, error) {
-	var line []byte
+	if !r.started {
+		if err := r.unpack(); err != nil {
+			return nil, err
+		}
+	}
+	var long []byte
 	for {
-		part, err := r.lines.ReadSlice('\n')
-		line = append(line, part...)
+		line, err := r.lines.ReadSlice('\n')
+		if long != nil || errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, line...)
+			line = long
+		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			if len(line) > maxLine {
+			if len(long) > maxLine {
 				return nil, &FormatError{Line: r.line + 1, Err: fmt.Errorf("longer than %d bytes", maxLine)}
 			}
 		case errors.Is(err, io.EOF) && len(line) == 0:
@@ -99,27 +157,6 @@ func cutShort(line []byte, err error) bool {
 	return !bytes.HasSuffix(line, []byte("\n")) && errors.As(err, &syntax) && syntax.Offset >= int64(len(line))
 }
 
-// decode parses one line; "time" and "process" must be there even when zero.
-func (*Reader) decode(line []byte) (Event, error) {
-	var wire struct {
-		Time    *time.Duration `json:"time"`
-		Process *int           `json:"process"`
-		Event
-	}
-	if err := json.Unmarshal(line, &wire); err != nil {
-		return Event{}, fmt.Errorf("want one JSON object a line: %w", err)
-	}
-	e := wire.Event
-	if wire.Time == nil {
-		return e, errors.New(`missing "time" (nanoseconds since the run began)`)
-	}
-	if wire.Process == nil {
-		return e, errors.New(`missing "process"`)
-	}
-	e.Time, e.Process = *wire.Time, *wire.Process
-	return e, e.Validate()
-}
-
 // accept holds the event against the ones before it and fills in defaults.
 func (r *Reader) accept(e *Event) error {
 	if e.Time < r.last {
@@ -129,22 +166,66 @@ func (r *Reader) accept(e *Event) error {
 		e.Owner = defaultOwner(e.Process)
 	}
 	if e.Process >= 0 && !e.Op.single() {
-		open, busy := r.open[e.Process]
+		open := r.open.of(e.Process)
 		switch {
-		case e.Type == Invoke && busy:
+		case e.Type == Invoke && open != "":
 			return fmt.Errorf("process %d invokes %s while its %s is open", e.Process, e.Op, open)
 		case e.Type == Invoke:
-			r.open[e.Process] = e.Op
-		case !busy:
+			r.open.set(e.Process, e.Op)
+		case open == "":
 			return fmt.Errorf("%s %s of process %d has no invoke", e.Op, e.Type, e.Process)
 		case open != e.Op:
 			return fmt.Errorf("process %d completes %s while its %s is open", e.Process, e.Op, open)
 		default:
-			delete(r.open, e.Process)
+			r.open.set(e.Process, "")
 		}
 	}
 	r.last = e.Time
 	e.Index = r.next
 	r.next++
 	return nil
+}
+
+// openOps are the operations that processes have open. Most processes have
+// small numbers, for which there is a table.
+type openOps struct {
+	small []uint8 // index into opsWithEnds, plus 1
+	large map[int]Op
+}
+
+// smallProcesses is how many processes the table has at the most.
+const smallProcesses = 1 << 22
+
+// opsWithEnds are the operations that are invoked and completed.
+func opsWithEnds() [5]Op { return [...]Op{Acquire, Release, Extend, Access, Inject} }
+
+func (o *openOps) of(process int) Op {
+	if process >= smallProcesses {
+		return o.large[process]
+	}
+	if process >= len(o.small) || o.small[process] == 0 {
+		return ""
+	}
+	return opsWithEnds()[o.small[process]-1]
+}
+
+func (o *openOps) set(process int, op Op) {
+	if process >= smallProcesses {
+		if o.large == nil {
+			o.large = map[int]Op{}
+		}
+		if o.large[process] = op; op == "" {
+			delete(o.large, process)
+		}
+		return
+	}
+	for process >= len(o.small) {
+		o.small = append(o.small, make([]uint8, len(o.small)+256)...)
+	}
+	o.small[process] = 0
+	for i, known := range opsWithEnds() {
+		if op == known {
+			o.small[process] = uint8(i + 1)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -77,6 +78,37 @@ func TestReaderFillsInTheOwnerAndIgnoresUnknownFields(t *testing.T) {
 	h, err := history.ReadAll(strings.NewReader(`{"index":70,"time":1,"process":4,"type":"invoke","op":"acquire","lock":"k","colour":"red"}`))
 	require.NoError(t, err)
 	require.Equal(t, []history.Event{{Time: 1, Process: 4, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "p4"}}, h.Events)
+}
+
+func TestReaderUnpacksWhatIsCompressed(t *testing.T) {
+	t.Parallel()
+	const line = `{"time":1,"process":4,"type":"invoke","op":"acquire","lock":"k"}` + "\n"
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := io.WriteString(w, line)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	whole := packed.Bytes()
+	h, err := history.ReadAll(bytes.NewReader(whole))
+	require.NoError(t, err)
+	require.Len(t, h.Events, 1)
+	_, err = history.ReadAll(bytes.NewReader(whole[:len(whole)-4]))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = history.ReadAll(bytes.NewReader(whole[:5]))
+	require.Error(t, err)
+}
+
+func TestReaderReadsSome(t *testing.T) {
+	t.Parallel()
+	const line = `{"time":1,"process":4,"type":"ok","op":"lost","lock":"k"}` + "\n"
+	r := history.NewReader(strings.NewReader(line + line + line))
+	some, err := r.ReadSome(make([]history.Event, 0, 2))
+	require.NoError(t, err)
+	require.Len(t, some, 2)
+	some, err = r.ReadSome(some[:0])
+	require.ErrorIs(t, err, io.EOF)
+	require.Len(t, some, 1)
+	require.Equal(t, int64(2), some[0].Index)
 }
 
 func TestReaderPassesOnReadErrors(t *testing.T) {

@@ -32,6 +32,8 @@ type Run struct {
 	// Cures are what would have prevented the violations of a scenario.
 	Cures []string `json:"cures,omitempty"`
 
+	// Backend is what the servers ran in: process, container, attach.
+	Backend  string   `json:"backend,omitempty"`
 	Topology Topology `json:"topology"`
 	// Servers are the server versions, by what they run: "redis": "7.0.15".
 	Servers  map[string]string `json:"servers,omitempty"`
@@ -49,9 +51,11 @@ type Run struct {
 // A Topology is the drawing of a deployment: its parties and the links
 // between them.
 type Topology struct {
-	Name  string `json:"name"`
-	Nodes []Node `json:"nodes"`
-	Links []Link `json:"links"`
+	Name string `json:"name"`
+	// Options are how it was sized and tuned, where that was not by default.
+	Options map[string]string `json:"options,omitempty"`
+	Nodes   []Node            `json:"nodes"`
+	Links   []Link            `json:"links"`
 }
 
 // A Node is one party of a topology: a server, a sentinel or a zone of clients.
@@ -59,13 +63,14 @@ type Node struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`           // redis, sentinel, zone
 	Role    string `json:"role,omitempty"` // at the start: master, replica
+	Of      string `json:"of,omitempty"`   // at the start: a replica's master
 	Address string `json:"address,omitempty"`
 }
 
 // A Link is one direction of dialling between two parties.
 type Link struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // client, replication, monitor, gossip
+	Kind string `json:"kind"` // client, replication, monitor, gossip, bus
 	From string `json:"from"`
 	To   string `json:"to"`
 }
