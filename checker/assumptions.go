@@ -20,36 +20,41 @@ import (
 func Assumptions() Checker {
 	return &property{
 		name: "assumptions", engine: "counts",
-		judge: func(_ context.Context, ev *evidence) *findings {
-			f := &findings{}
-			asked, injected, landed := 0, 0, 0
+		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for i := range ev.history.Events {
 				switch e := &ev.history.Events[i]; {
+				case e.Index < ev.from:
 				case e.Op == history.Acquire && e.Type == history.Invoke:
-					asked++
+					f.counts["asked"]++
 				case e.Op == history.Inject && e.Type == history.Invoke:
-					injected++
+					f.counts["injected"]++
 				case e.Op == history.Inject && e.Type == history.OK:
-					landed++
+					f.counts["landed"]++
 				}
 			}
+			if f.counts["contended"] == 0 && contended(ev) {
+				f.counts["contended"] = 1
+			}
+			f.counts["cut"] = ev.history.Truncated
+		},
+		conclude: func(f *findings) {
 			switch {
-			case asked == 0:
+			case f.counts["asked"] == 0:
 				f.doubt("no lock was asked for")
-			case !contended(ev):
+			case f.counts["contended"] == 0:
 				f.doubt("no two processes contended for a lock")
 			}
-			if ev.history.Truncated > 0 {
-				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", ev.history.Truncated)
+			if cut := f.counts["cut"]; cut > 0 {
+				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
-			if injected > 0 && landed == 0 {
+			landed := f.counts["landed"]
+			if injected := f.counts["injected"]; injected > 0 && landed == 0 {
 				f.doubt("%s injected, and none took effect", plural(injected, "fault"))
 			}
-			f.valid = plural(asked, "request") + " for a lock, with contention"
+			f.valid = plural(f.counts["asked"], "request") + " for a lock, with contention"
 			if landed > 0 {
 				f.valid += ", under " + plural(landed, "fault")
 			}
-			return f
 		},
 	}
 }

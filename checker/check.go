@@ -2,8 +2,7 @@ package checker
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -18,11 +17,14 @@ func Standard() []Checker {
 	return []Checker{
 		Assumptions(),
 		MutualExclusion(),
+		Capacity(),
 		Ownership(),
 		UseWithinLease(),
 		ProtectedResource(),
 		FencingOrder(),
 		Linearizability(),
+		Progress(0),
+		Fairness(),
 	}
 }
 
@@ -36,31 +38,129 @@ func Standard() []Checker {
 // The report's verdict is the [Worst] of the results, so that nothing is Valid
 // while the assumptions are Unknown; a violation stands whatever they are.
 //
-// Mutual exclusion and ownership are decided by a sweep and linearizability by
-// a search, and both decide the same for one lock. Where they do not, the
-// report carries a result named "engines-agree", which is Unknown: one of the
-// two is wrong, and neither is to be trusted.
+// Mutual exclusion, capacity and ownership are decided by a sweep and
+// linearizability by a search, and both decide the same for one lock. Where
+// they do not, the report carries a result named "engines-agree", which is
+// Unknown: one of the two is wrong, and neither is to be trusted.
 func Check(ctx context.Context, h *history.History, checkers ...Checker) Report {
+	s := newSession(checkers)
+	s.judge(ctx, newEvidence(h))
+	return s.report()
+}
+
+// A session judges a history, whole or window by window.
+type session struct {
+	began     time.Time
+	runs      []*run
+	agreement *findings // of the two engines
+	locks     map[string]struct{}
+	events    int64
+	until     time.Duration
+	explain   bool // what is found, at once
+}
+
+// A run is one checker of a session.
+type run struct {
+	checker Checker
+	began   bool // it applied
+	found   *findings
+	took    time.Duration
+	whole   *Result // of a checker that is not of this package
+}
+
+func newSession(checkers []Checker) *session {
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	ev := newEvidence(h)
-	report := Report{}
+	s := &session{began: time.Now(), agreement: newFindings(), locks: map[string]struct{}{}}
 	for _, c := range checkers {
-		if !applies(c, ev) {
-			continue
+		s.runs = append(s.runs, &run{checker: c, found: newFindings()})
+	}
+	return s
+}
+
+// judge takes in the whole history, or its next window.
+func (s *session) judge(ctx context.Context, ev *evidence) {
+	ev.known = s.locks
+	ev.book()
+	began := time.Now()
+	ev.swept() // which both engines begin with
+	ev.sweeping = time.Since(began)
+	var beside sync.WaitGroup
+	for _, r := range s.runs {
+		judge := func() {
+			r.judge(ctx, ev)
+			if p, ok := r.checker.(*property); ok && s.explain {
+				p.explain(ctx, ev, r.found)
+			}
 		}
-		if p, ok := c.(*property); ok {
-			report.Results = append(report.Results, p.run(ctx, ev))
+		if p, ok := r.checker.(*property); ok && p.searches {
+			beside.Go(judge)
 		} else {
-			report.Results = append(report.Results, c.Check(ctx, h))
+			judge()
 		}
 	}
-	disagreement, differ := agreement(ev)
+	beside.Wait()
+	for _, r := range s.runs {
+		r.found.nextWindow()
+	}
+	disagreements(s.agreement, ev)
+	s.events, s.until = ev.end(), ev.history.End()
+}
+
+func (r *run) judge(ctx context.Context, ev *evidence) {
+	began := time.Now()
+	defer func() { r.took += time.Since(began) }()
+	if !applies(r.checker, ev) {
+		return
+	}
+	r.began = true
+	if p, ok := r.checker.(*property); ok {
+		p.judgeAll(ctx, ev, r.found)
+		if p.sweeps {
+			r.took += ev.sweeping
+		}
+		return
+	}
+	result := r.checker.Check(ctx, ev.history)
+	if r.whole != nil {
+		result = merge(*r.whole, result)
+	}
+	r.whole = &result
+}
+
+// merge adds what a checker from elsewhere found in the next window.
+func merge(a, b Result) Result {
+	if Worst(a.Verdict, b.Verdict) != a.Verdict {
+		a.Verdict, a.Summary = b.Verdict, b.Summary
+	}
+	a.Total += b.Total
+	a.Violations = append(a.Violations, b.Violations...)
+	a.Violations = a.Violations[:min(len(a.Violations), MaxListed)]
+	return a
+}
+
+func (s *session) report() Report {
+	report := Report{Events: s.events, Until: s.until}
+	for _, r := range s.runs {
+		switch {
+		case !r.began:
+		case r.whole != nil:
+			report.Results = append(report.Results, *r.whole)
+		default:
+			if p, ok := r.checker.(*property); ok {
+				report.Results = append(report.Results, p.result(r.found, r.took))
+			}
+		}
+	}
+	differ := len(s.agreement.doubts) > 0
 	if differ {
-		report.Results = append(report.Results, disagreement)
+		r := s.agreement.result()
+		r.Name, r.Engine = "engines-agree", "comparison"
+		report.Results = append(report.Results, r)
 	}
 	report.Verdict = sum(report.Results, differ)
+	report.Took = time.Since(s.began)
 	return report
 }
 
@@ -69,8 +169,11 @@ func Check(ctx context.Context, h *history.History, checkers ...Checker) Report 
 func sum(results []Result, differ bool) Verdict {
 	var verdicts []Verdict
 	for _, r := range results {
-		if differ && (r.Name == "mutual-exclusion" || r.Name == "ownership" || r.Name == "linearizability") {
-			continue
+		if differ {
+			switch r.Name {
+			case "mutual-exclusion", "capacity", "ownership", "linearizability":
+				continue
+			}
 		}
 		verdicts = append(verdicts, r.Verdict)
 	}
@@ -93,8 +196,17 @@ func applies(c Checker, ev *evidence) bool {
 // A property is a Checker of this package: a name, an engine and a judge.
 type property struct {
 	name, engine string
-	applies      func(*evidence) bool // nil: always
-	judge        func(context.Context, *evidence) *findings
+	// searches says that it takes long, and shares nothing with the others
+	// but the sweep.
+	searches bool
+	sweeps   bool // it is decided by the sweep, which is counted as its own
+	// applies reports whether there is anything to judge; nil: always.
+	applies func(*evidence) bool
+	// judge adds what it finds in a history, or in a window of one.
+	judge func(context.Context, *evidence, *findings)
+	// conclude says what follows from all that was found: doubts about the
+	// whole, and the sentence for a property that held.
+	conclude func(*findings)
 }
 
 // Name is the property's name.
@@ -102,98 +214,33 @@ func (p *property) Name() string { return p.name }
 
 // Check judges the history alone.
 func (p *property) Check(ctx context.Context, h *history.History) Result {
-	return p.run(ctx, newEvidence(h))
+	began := time.Now()
+	f := newFindings()
+	p.judgeAll(ctx, newEvidence(h), f)
+	return p.result(f, time.Since(began))
 }
 
 // Applies reports whether the history has anything that the property is about.
 func (p *property) Applies(h *history.History) bool { return applies(p, newEvidence(h)) }
 
-func (p *property) run(ctx context.Context, ev *evidence) Result {
-	began := time.Now()
-	var f *findings
+func (p *property) judgeAll(ctx context.Context, ev *evidence, f *findings) {
 	switch {
 	case ctx.Err() != nil:
-		f = &findings{}
 		f.doubt("there was no time left to judge it: %v", context.Cause(ctx))
+		f.cut = true
 	case p.applies != nil && !p.applies(ev):
-		f = &findings{}
 		f.doubt("the history has nothing that this property is about")
+		f.cut = true
 	default:
-		f = p.judge(ctx, ev)
+		p.judge(ctx, ev, f)
+	}
+}
+
+func (p *property) result(f *findings, took time.Duration) Result {
+	if p.conclude != nil && !f.cut {
+		p.conclude(f)
 	}
 	r := f.result()
-	r.Name, r.Engine, r.Took = p.name, p.engine, time.Since(began)
-	return r
-}
-
-// evidence is a history with what several checkers derive from it, once.
-type evidence struct {
-	history *history.History
-
-	derived  *history.Book
-	paired   []history.Operation
-	sweep    *swept
-	searched map[string]Verdict // of each lock that the search has judged
-}
-
-func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
-
-func (ev *evidence) book() *history.Book {
-	if ev.derived == nil {
-		ev.derived = ev.history.Book()
-	}
-	return ev.derived
-}
-
-func (ev *evidence) operations() []history.Operation {
-	if ev.paired == nil {
-		ev.paired = ev.history.Operations()
-	}
-	return ev.paired
-}
-
-// locks are the names of all locks, in order.
-func (ev *evidence) locks() []string {
-	var names []string
-	for name := range ev.book().Promises {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// findings are what a judge has found.
-type findings struct {
-	violations []Violation
-	doubts     []string // why it may not say Valid
-	valid      string   // the summary if there is neither
-}
-
-func (f *findings) add(v Violation) { f.violations = append(f.violations, v) }
-
-func (f *findings) doubt(format string, args ...any) {
-	if d := fmt.Sprintf(format, args...); !slices.Contains(f.doubts, d) {
-		f.doubts = append(f.doubts, d)
-	}
-}
-
-func (f *findings) result() Result {
-	r := Result{Verdict: Valid, Summary: f.valid, Total: len(f.violations)}
-	switch {
-	case len(f.violations) > 0:
-		slices.SortStableFunc(f.violations, byTime)
-		r.Verdict = Invalid
-		r.Violations = f.violations[:min(len(f.violations), MaxListed)]
-		r.Summary = plural(r.Total, "violation") + ": " + r.Violations[0].Explanation
-		if r.Total > 1 {
-			r.Summary = plural(r.Total, "violation") + ", the first: " + r.Violations[0].Explanation
-		}
-	case len(f.doubts) > 0:
-		r.Verdict = Unknown
-		r.Summary = f.doubts[0]
-		if n := len(f.doubts) - 1; n > 0 {
-			r.Summary += fmt.Sprintf(" (and %s more)", plural(n, "reason"))
-		}
-	}
+	r.Name, r.Engine, r.Took = p.name, p.engine, took
 	return r
 }

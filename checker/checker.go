@@ -43,9 +43,12 @@ const (
 	ForeignRelease  = "foreign-release"  // a release or extension confirmed for somebody who cannot have held
 	PrematureLoss   = "premature-loss"   // told "not held" before the lease can have run out
 	NotLinearizable = "not-linearizable" // no order of the operations explains their results
-	Reentrancy      = "reentrancy"       // a lock that is not re-entrant was granted again to its holder
+	Reentrancy      = "reentrancy"       // granted again to its holder though not re-entrant, or with another token
 	FenceRegress    = "fence-regress"    // a later grant has a smaller fencing token
 	FenceDuplicate  = "fence-duplicate"  // two grants have the same fencing token
+	OverCapacity    = "over-capacity"    // more permits of a semaphore out than there are
+	Stuck           = "stuck"            // free of holders and faults, and nobody could acquire it
+	Overtaken       = "overtaken"        // of a fair lock, a request queued later was granted earlier
 	StaleAccess     = "stale-access"     // the resource accepted a token older than one it had accepted before
 )
 
@@ -61,6 +64,10 @@ type Violation struct {
 	Until time.Duration `json:"until"`
 	// Explanation says it in a sentence, with the times and the owners.
 	Explanation string `json:"explanation"`
+	// Minimal is a part of the history, whole operations only, that on its own
+	// still breaks the property in the same way; empty if it was not asked for
+	// (see [Explain]).
+	Minimal []history.Event `json:"minimal,omitempty"`
 }
 
 // A Result is what one checker found.
@@ -73,9 +80,14 @@ type Result struct {
 	// Engine is how it was decided: "interval sweep", "porcupine", …
 	Engine string `json:"engine"`
 	// Violations are the first of the Total that were found, in order of time.
-	Violations []Violation   `json:"violations,omitempty"`
-	Total      int           `json:"total,omitempty"`
-	Took       time.Duration `json:"took_ns"`
+	Violations []Violation `json:"violations,omitempty"`
+	Total      int         `json:"total,omitempty"`
+	// Took is how long it took, without the reading of the history and the
+	// derivation of who held what, which all properties share.
+	Took time.Duration `json:"took_ns"`
+	// Memory is what it kept at one time at the most, in bytes, beside the
+	// history: an estimate from the sizes of what it allocates.
+	Memory int64 `json:"memory_bytes,omitempty"`
 }
 
 // A Checker judges one property of a history. It never changes the history,
@@ -89,4 +101,9 @@ type Checker interface {
 type Report struct {
 	Verdict Verdict  `json:"verdict"`
 	Results []Result `json:"properties"`
+	// Events is the number of events, and Until the time of the last.
+	Events int64         `json:"events,omitempty"`
+	Until  time.Duration `json:"until_ns,omitempty"`
+	// Took is how long all of it took, reading included where it was read.
+	Took time.Duration `json:"took_ns,omitempty"`
 }

@@ -1,6 +1,7 @@
 package checker_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,11 +57,34 @@ func unknown(r checker.Report) []string {
 	return found
 }
 
+// Every history says in a line why its verdict is what it is, and the list says
+// the same.
+func TestCorpusSaysWhy(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("testdata/README.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("testdata/*/*.jsonl")
+	require.NoError(t, err)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var first struct{ Why string }
+		line, _, _ := strings.Cut(string(text), "\n")
+		if line != "" {
+			require.NoError(t, json.Unmarshal([]byte(line), &first), path)
+			require.NotEmpty(t, first.Why, path)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".jsonl")
+		require.Contains(t, string(list), "| `"+name+"` | "+first.Why, path)
+	}
+	require.Equal(t, len(files)+1, strings.Count(string(list), "\n| "), "a row a history, and the head")
+}
+
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.jsonl")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), 30)
+	require.GreaterOrEqual(t, len(files), 120)
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".jsonl"), func(t *testing.T) {
 			t.Parallel()

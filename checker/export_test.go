@@ -14,45 +14,88 @@ func Compare(ctx context.Context, h *history.History, lock string) (sweep, searc
 	if _, bad := ev.swept().invalid[lock]; bad {
 		sweep = Invalid
 	}
-	book := ev.book()
-	requests := reduce(book, lock, ev.operations())
-	searched, _ = search(ctx, part{requests: requests})
-	return sweep, searched, book.Unclear[lock] == "" && !ties(ev)[lock]
+	searched, _, _ = search(ctx, whole(ev, lock, reduce(ev, lock)))
+	return sweep, searched, ev.clear(lock) && !ties(ev)[lock]
 }
 
 // CompareSegments gives the verdicts of the search on a whole lock and on its
 // segments, for a history that the sweep found legal, and how many cuts were
 // made.
-func CompareSegments(ctx context.Context, h *history.History, lock string) (whole, parts Verdict, cuts int) {
+func CompareSegments(ctx context.Context, h *history.History, lock string) (all, parts Verdict, cuts int) {
 	ev := newEvidence(h)
 	book := ev.book()
-	if _, bad := ev.swept().invalid[lock]; bad || book.Unclear[lock] != "" {
+	if _, bad := ev.swept().invalid[lock]; bad || !ev.clear(lock) {
 		return Valid, Valid, 0
 	}
-	requests := reduce(book, lock, ev.operations())
-	whole, _ = search(ctx, part{requests: requests})
+	requests := reduce(ev, lock)
+	all, _, _ = search(ctx, whole(ev, lock, requests))
 	parts = Valid
-	cutUp := segments(book, lock, requests)
+	var cutUp []part
+	if p := book.Promises[lock]; p.Kind == history.KindMutex {
+		cutUp = segments(ev, lock, requests, 1)
+	} else {
+		cutUp = sharedSegments(ev, lock, requests, p.Capacity, 1)
+	}
 	for _, p := range cutUp {
-		v, _ := search(ctx, p)
+		v, _, _ := search(ctx, p)
 		parts = Worst(parts, v)
 	}
-	return whole, parts, len(cutUp) - 1
+	return all, parts, len(cutUp) - 1
 }
 
 // Disagreement is what a report says if the engines differ on the lock.
 func Disagreement(ctx context.Context, h *history.History, lock string) (Result, bool) {
 	ev := newEvidence(h)
-	linearizable(ctx, ev)
+	linearizable(ctx, ev, newFindings())
 	ev.searched[lock] = Invalid
-	return agreement(ev)
-}
-
-// PlainSearch searches a whole lock without any cuts.
-func PlainSearch(ctx context.Context, h *history.History, lock string) Verdict {
-	v, _ := search(ctx, part{requests: reduce(h.Book(), lock, h.Operations())})
-	return v
+	ev.swept()
+	f := newFindings()
+	disagreements(f, ev)
+	r := f.result()
+	r.Name = "engines-agree"
+	return r, len(f.doubts) > 0
 }
 
 // Sum is the verdict of several results.
 func Sum(results []Result, differ bool) Verdict { return sum(results, differ) }
+
+// CheckWindows is CheckReader with windows of so many events at the least.
+func CheckWindows(ctx context.Context, r Source, least int, checkers ...Checker) (Report, error) {
+	s := stream{session: newSession(checkers), least: least}
+	err := s.judge(ctx, r)
+	return s.session.report(), err
+}
+
+// Prepared is a history of which it is known who held what: what both engines
+// begin with.
+type Prepared struct {
+	ev       *evidence
+	lock     string
+	requests []*request
+}
+
+// Prepare derives who held the lock. The requests are all operations on it, as
+// one would search who had no sweep.
+func Prepare(h *history.History, lock string) *Prepared {
+	ev := newEvidence(h)
+	_, held := ev.proven()
+	for i := range held {
+		held[i] = true
+	}
+	return &Prepared{ev: ev, lock: lock, requests: reduce(ev, lock)}
+}
+
+// Sweep decides by the sweep.
+func (p *Prepared) Sweep() Verdict {
+	p.ev.sweep = nil
+	if _, bad := p.ev.swept().invalid[p.lock]; bad {
+		return Invalid
+	}
+	return Valid
+}
+
+// Search decides by porcupine alone: nothing is left out, or cut.
+func (p *Prepared) Search(ctx context.Context) Verdict {
+	v, _, _ := search(ctx, part{requests: p.requests})
+	return v
+}

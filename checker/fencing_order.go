@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -22,50 +23,51 @@ import (
 // (fence-regress). Two holds that overlap for certain are a double grant,
 // which [MutualExclusion] reports, and no evidence about their order.
 //
-// Read-write locks and permits are not judged.
+// Grants of a read-write lock or a semaphore may hold it together, and so are in
+// order only where one was answered before the other was asked for; two readers
+// may share a token.
 func FencingOrder() Checker {
 	return &property{
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
-			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+			return ev.sees(func(e *history.Event) bool {
 				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.book().Promises[e.Lock].Fenced
 			})
 		},
-		judge: func(_ context.Context, ev *evidence) *findings { return fencingOrder(ev) },
+		judge: func(_ context.Context, ev *evidence, f *findings) { fencingOrder(ev, f) },
+		conclude: func(f *findings) {
+			f.valid = "the tokens of " + plural(f.counts["grants"], "grant") + " are distinct and in order"
+		},
 	}
 }
 
-func fencingOrder(ev *evidence) *findings {
-	f := &findings{}
+func fencingOrder(ev *evidence, f *findings) {
 	book := ev.book()
 	byLock := map[string][]*history.Hold{}
-	grants := 0
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		if h.Token != 0 && h.Acquire.OK() && book.Promises[h.Lock].Fenced {
 			byLock[h.Lock] = append(byLock[h.Lock], h)
-			grants++
+			if ev.fresh(&h.Acquire) {
+				f.counts["grants"]++
+			}
 		}
 	}
 	for _, lock := range ev.locks() {
 		if len(byLock[lock]) == 0 {
 			continue
 		}
-		if kind := book.Promises[lock].Kind; kind != history.KindMutex {
-			f.doubt("lock %q is a %s, whose tokens are not judged", lock, kind)
-			continue
-		}
 		if why := book.Unclear[lock]; why != "" {
 			f.doubt("lock %q: %s", lock, why)
 		}
-		place(f, byLock[lock])
+		f.used(len(byLock[lock]) * int(unsafe.Sizeof(byLock[lock][0])))
+		place(f, byLock[lock], book.Promises[lock].Kind == history.KindMutex)
 	}
-	f.valid = "the tokens of " + plural(grants, "grant") + " are distinct and in order"
-	return f
 }
 
-// place puts the grants of one lock as early as their tokens allow.
-func place(f *findings, holds []*history.Hold) {
+// place puts the grants of one lock as early as their tokens allow. Those of a
+// lock that several may hold take up no time.
+func place(f *findings, holds []*history.Hold, exclusive bool) {
 	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
 		invoked, ended *history.Hold // of those with a smaller token: which was invoked last, and which ended last
@@ -73,6 +75,9 @@ func place(f *findings, holds []*history.Hold) {
 	)
 	for i, h := range holds {
 		if i > 0 && holds[i-1].Token == h.Token {
+			if h.Mode == history.Read && holds[i-1].Mode == history.Read {
+				continue
+			}
 			f.add(duplicate(holds[i-1], h))
 			continue
 		}
@@ -80,7 +85,7 @@ func place(f *findings, holds []*history.Hold) {
 		switch {
 		case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
 			f.add(regress(h, invoked))
-		case ended != nil && h.Start < end && !certainTogether(h, ended):
+		case exclusive && ended != nil && h.Start < end && !certainTogether(h, ended):
 			f.add(regress(h, ended))
 		}
 		if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {

@@ -3,8 +3,11 @@ package checker
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sort"
+	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/anishathalye/porcupine"
 
@@ -13,147 +16,243 @@ import (
 
 // The budget of the search. It ends sooner if the context does.
 const (
-	// SearchTime is the most time that the search takes for a whole history.
+	// SearchTime is the most time that the search takes for a whole history, or
+	// for each window of one.
 	SearchTime = 20 * time.Second
 	// SearchOperations is the most operations that are searched as one: it
 	// takes n*n/8 bytes of memory, where all goes well.
 	SearchOperations = 10_000
-	// searchMemory bounds the memory where it does not.
-	searchMemory = 512 << 20
+	// searchMemory bounds the memory where it does not, in bytes.
+	searchMemory = 256 << 20
 	// cutAbove is the number of operations from which the history of a lock is
 	// cut where that changes nothing.
-	cutAbove = 1_000
+	cutAbove = 200
 )
+
+// aroundViolation are the most operations among which the search looks for a
+// violation that the sweep has found, before it looks everywhere.
+func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 
 // Linearizability is the checker of "linearizability": some order of the
 // operations on each lock explains all their results, with leases that may end
 // at any time after their promised end. It is decided by a search with
-// porcupine that knows nothing of the sweep behind [MutualExclusion] and
-// [Ownership], as a second opinion.
+// porcupine that knows nothing of the sweep behind [MutualExclusion],
+// [Capacity] and [Ownership], as a second opinion. Its models are a lock of one
+// holder, with counts where it is re-entrant; a read-write lock; and a
+// semaphore.
 //
-// Locks are searched one after another, within [SearchTime] and
-// [SearchOperations]; what lies beyond is Unknown. A longer history is cut
-// first where nothing is in flight and the state of the lock is known. Read-write
-// locks and permits are not judged.
+// Locks are searched apart, within [SearchTime] and [SearchOperations]; what
+// lies beyond is Unknown. A longer history is cut first, where nothing is in
+// flight and the state of the lock is known; one in which the sweep found a
+// violation is searched around it first: without some of its holds, a legal
+// history stays legal.
 func Linearizability() Checker {
 	return &property{
-		name: "linearizability", engine: "porcupine",
-		judge: func(ctx context.Context, ev *evidence) *findings {
-			return linearizable(ctx, ev)
+		name: "linearizability", engine: "porcupine", searches: true,
+		judge: linearizable,
+		conclude: func(f *findings) {
+			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
+				plural(f.counts["searched"], "operation"), plural(f.counts["locks"], "lock"))
 		},
 	}
 }
 
-func linearizable(ctx context.Context, ev *evidence) *findings {
+// A task is the search of one lock.
+type task struct {
+	lock     string
+	parts    []part
+	requests int
+	verdict  Verdict
+	why      string
+}
+
+func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	ctx, cancel := context.WithTimeout(ctx, SearchTime)
 	defer cancel()
-	f := &findings{}
 	ev.searched = map[string]Verdict{}
 	book := ev.book()
-	byLock := map[string][]history.Operation{}
-	for _, op := range ev.operations() {
-		if op.Invoke.Lock != "" {
-			byLock[op.Invoke.Lock] = append(byLock[op.Invoke.Lock], op)
+	var tasks []*task
+	for _, lock := range ev.locks() {
+		promise := book.Promises[lock]
+		switch {
+		case isSemaphore(promise.Kind) && promise.Capacity == 0:
+			f.doubt("nothing says how many permits %q has: its declaration has no capacity", lock)
+		default:
+			tasks = append(tasks, newTask(ctx, ev, lock))
 		}
 	}
-	judged, searched := 0, 0
-	for _, lock := range ev.locks() {
-		if kind := book.Promises[lock].Kind; kind != history.KindMutex {
-			f.doubt("lock %q is a %s, which the search does not judge", lock, kind)
-			continue
+	memory := searchAll(ctx, tasks)
+	f.used(memory)
+	for _, t := range tasks {
+		ev.searched[t.lock] = t.verdict
+		switch t.verdict {
+		case Unknown:
+			f.doubt("lock %q: %s", t.lock, t.why)
+		case Invalid:
+			f.add(unexplained(ctx, ev, t.lock))
+		default:
 		}
-		if book.Disordered(lock) {
-			f.doubt("lock %q: %s", lock, book.Unclear[lock])
-			continue
+		f.counts["searched"] += t.requests
+	}
+	unclear(f, ev, func(string) bool { return true })
+	f.counts["locks"] = len(ev.known)
+	f.need(len(tasks) > 0, "there was no lock to judge")
+}
+
+func newTask(ctx context.Context, ev *evidence, lock string) *task {
+	t := &task{lock: lock, verdict: Valid}
+	requests := reduce(ev, lock)
+	for _, r := range requests {
+		if ev.fresh(r.op) || r.op.Complete.Index < 0 && !ev.history.Unfinished {
+			t.requests++
 		}
-		requests := reduce(book, lock, byLock[lock])
-		parts := []part{{requests: requests}}
-		if _, bad := ev.swept().invalid[lock]; !bad && book.Unclear[lock] == "" && len(requests) > cutAbove {
-			parts = segments(book, lock, requests)
-		}
-		verdict := Valid
-		for _, p := range parts {
-			v, why := search(ctx, p)
-			if v == Unknown {
-				f.doubt("lock %q: %s", lock, why)
+	}
+	t.parts = []part{whole(ev, lock, requests)}
+	if v, bad := ev.swept().first(lock); bad {
+		for _, most := range aroundViolation() {
+			picked, entire := window(requests, v, most)
+			if !entire {
+				continue
 			}
-			if verdict = Worst(verdict, v); verdict == Invalid {
+			near := whole(ev, lock, picked)
+			if verdict, _, _ := search(ctx, near); verdict == Invalid {
+				t.parts = []part{near}
 				break
 			}
 		}
-		ev.searched[lock] = verdict
-		if verdict == Invalid {
-			f.add(unexplained(ctx, ev, lock))
-		}
-		judged++
-		searched += len(requests)
+		return t
 	}
-	if judged == 0 {
-		f.doubt("there was no lock to judge")
+	if len(requests) <= cutAbove {
+		return t
 	}
-	f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
-		plural(searched, "operation"), plural(judged, "lock"))
-	return f
+	if p := ev.book().Promises[lock]; p.Kind == history.KindMutex {
+		t.parts = segments(ev, lock, requests, partSize)
+	} else {
+		t.parts = sharedSegments(ev, lock, requests, p.Capacity, partSize)
+	}
+	return t
 }
 
-// search looks for an order that explains the requests of one lock.
-func search(ctx context.Context, p part) (verdict Verdict, why string) {
+// whole is all of a lock as one part.
+func whole(ev *evidence, lock string, requests []*request) part {
+	p := ev.book().Promises[lock]
+	if p.Kind != history.KindRW && p.Kind != history.KindSemaphore {
+		return part{requests: requests}
+	}
+	pin(requests)
+	return part{requests: requests, shared: &shared{}, capacity: p.Capacity}
+}
+
+// searchAll searches the tasks on all processors, and says how much memory
+// that took.
+func searchAll(ctx context.Context, tasks []*task) int {
+	type job struct {
+		task  *task
+		parts []part
+	}
+	const batch = 16
+	jobs := make(chan job)
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	most := 0
+	n := runtime.GOMAXPROCS(0)
+	for range n {
+		workers.Go(func() {
+			for j := range jobs {
+				for _, p := range j.parts {
+					v, why, memory := search(ctx, p)
+					mu.Lock()
+					if j.task.verdict != Invalid && v != Valid {
+						j.task.verdict, j.task.why = v, why
+					}
+					most = max(most, memory)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, t := range tasks {
+		for from := 0; from < len(t.parts); from += batch {
+			jobs <- job{task: t, parts: t.parts[from:min(from+batch, len(t.parts))]}
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	return most * n
+}
+
+// search looks for an order that explains the requests of one lock. It tells
+// how much memory its states took, in bytes.
+func search(ctx context.Context, p part) (verdict Verdict, why string, memory int) {
 	requests := p.requests
 	if len(requests) > SearchOperations {
-		return Unknown, fmt.Sprintf("%d operations in a row are more than the search takes (%d)", len(requests), SearchOperations)
+		return Unknown, fmt.Sprintf("%d operations in a row are more than the search takes (%d)", len(requests), SearchOperations), 0
 	}
 	if len(requests) == 0 {
-		return Valid, ""
+		return Valid, "", 0
 	}
-	steps, taken := 0, 0
-	most := searchMemory / (len(requests)/8 + 64)
-	spent := false
-	model := leaseModel(p.from, func() bool {
-		if steps++; steps%1024 == 0 && ctx.Err() != nil {
-			spent = true
-		}
-		return !spent
-	}, func() {
-		if taken++; taken > most {
-			spent = true
-		}
-	})
 	if ctx.Err() != nil {
-		return Unknown, "no time was left to search for an order of its operations"
+		return Unknown, "no time was left to search for an order of its operations", 0
+	}
+	steps := 0
+	spent := ""
+	may := func() bool {
+		if steps++; steps%1024 == 0 && ctx.Err() != nil {
+			spent = "the search for an order of its operations used up its time"
+		}
+		return spent == ""
+	}
+	took := func(holders int) {
+		memory += len(requests)/8 + 64 + holders*int(unsafe.Sizeof(occupant{}))
+		if memory > searchMemory {
+			spent = "the search for an order of its operations used up its memory"
+		}
+	}
+	var model porcupine.Model
+	if p.shared != nil {
+		model = sharedModel(p.shared, p.capacity, may, took)
+	} else {
+		model = leaseModel(p.from, may, func() { took(0) })
 	}
 	result := porcupine.CheckOperationsTimeout(model, operations(requests), 0)
 	switch {
 	case result == porcupine.Ok:
-		return Valid, ""
-	case spent && taken > most:
-		return Unknown, "the search for an order of its operations used up its memory"
-	case spent:
-		return Unknown, "the search for an order of its operations used up its time"
+		return Valid, "", memory
+	case spent != "":
+		return Unknown, spent, memory
 	default:
-		return Invalid, ""
+		return Invalid, "", memory
 	}
+}
+
+// first is the first violation of the lock that the sweep has found.
+func (s *swept) first(lock string) (v Violation, found bool) {
+	if _, bad := s.invalid[lock]; !bad {
+		return v, false
+	}
+	for _, list := range [][]Violation{s.exclusion, s.capacity, s.ownership} {
+		for _, w := range list {
+			if w.Lock == lock && (!found || byTime(w, v) < 0) {
+				v, found = w, true
+			}
+		}
+	}
+	return v, found
 }
 
 // unexplained points at why no order works: at what the sweep has found, else
 // at the operation without which there would be one.
 func unexplained(ctx context.Context, ev *evidence, lock string) Violation {
-	v := Violation{Kind: NotLinearizable, Lock: lock}
-	s := ev.swept()
-	for _, list := range [][]Violation{s.exclusion, s.ownership} {
-		for _, w := range list {
-			if w.Lock == lock && (v.Events == nil || byTime(w, v) < 0) {
-				v.Events, v.From, v.Until, v.Explanation = w.Events, w.From, w.Until, w.Explanation
-			}
-		}
-	}
-	if v.Events != nil {
+	if v, found := ev.swept().first(lock); found {
+		v.Kind = NotLinearizable
 		v.Explanation = fmt.Sprintf("no order of the operations on %q explains their results: %s", lock, v.Explanation)
 		return v
 	}
+	v := Violation{Kind: NotLinearizable, Lock: lock}
 	all := ev.history.Events
 	n := sort.Search(len(all), func(n int) bool {
-		prefix := &history.History{Events: all[:n]}
-		verdict, _ := search(ctx, part{requests: reduce(prefix.Book(), lock, prefix.Operations())})
+		prefix := newEvidence(&history.History{Events: all[:n]})
+		verdict, _, _ := search(ctx, whole(prefix, lock, reduce(prefix, lock)))
 		return verdict == Invalid
 	})
 	v.Explanation = fmt.Sprintf("no order of the operations on %q explains their results", lock)
@@ -168,53 +267,45 @@ func unexplained(ctx context.Context, ev *evidence, lock string) Violation {
 	return v
 }
 
-// agreement compares the two engines where both are exact.
-func agreement(ev *evidence) (Result, bool) {
+// disagreements compares the two engines where both are exact.
+func disagreements(f *findings, ev *evidence) {
 	if ev.searched == nil || ev.sweep == nil {
-		return Result{}, false
+		return
 	}
-	f := &findings{}
-	book := ev.book()
 	tied := ties(ev)
 	for _, lock := range ev.locks() {
 		verdict, ok := ev.searched[lock]
 		_, bad := ev.sweep.invalid[lock]
-		if !ok || verdict == Unknown || book.Unclear[lock] != "" || tied[lock] {
+		if !ok || verdict == Unknown || !ev.clear(lock) || bad == (verdict == Invalid) || tied[lock] {
 			continue
 		}
-		if bad != (verdict == Invalid) {
-			sweep := Valid
-			if bad {
-				sweep = Invalid
-			}
-			f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history",
-				lock, sweep, verdict)
+		sweep := Valid
+		if bad {
+			sweep = Invalid
 		}
+		f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history",
+			lock, sweep, verdict)
 	}
-	if len(f.doubts) == 0 {
-		return Result{}, false
-	}
-	r := f.result()
-	r.Name, r.Engine = "engines-agree", "comparison"
-	return r, true
 }
 
 // ties are the locks on which one owner did two things in the same instant:
 // porcupine takes those for concurrent, and the sweep does not.
 func ties(ev *evidence) map[string]bool {
 	tied := map[string]bool{}
-	type owned struct{ lock, owner string }
-	latest := map[owned]time.Duration{}
-	for i := range ev.history.Events {
-		e := &ev.history.Events[i]
-		if e.Op != history.Acquire && e.Op != history.Release && e.Op != history.Extend && e.Op != history.Lost {
-			continue
+	all := ev.history.Events
+	for from := 0; from < len(all); {
+		to := from + 1
+		for to < len(all) && all[to].Time == all[from].Time {
+			to++
 		}
-		key := owned{lock: e.Lock, owner: e.Owner}
-		if at, ok := latest[key]; ok && at == e.Time {
-			tied[e.Lock] = true
+		for i := from; i < to-1; i++ {
+			for j := i + 1; j < to && !tied[all[i].Lock]; j++ {
+				if a, b := &all[i], &all[j]; a.Op.OfHolder() && b.Op.OfHolder() && a.Lock == b.Lock && a.Owner == b.Owner {
+					tied[a.Lock] = true
+				}
+			}
 		}
-		latest[key] = e.Time
+		from = to
 	}
 	return tied
 }

@@ -16,9 +16,9 @@ type request struct {
 	op      *history.Operation
 	verb    history.Op // acquire, extend or release
 	outcome history.Type
-	owner   int // from 1
-	name    string
+	owner   int           // the account that it belongs to, from 1
 	again   bool          // the lock is re-entrant
+	pinned  int           // of a grant of permits: how often it is confirmed later
 	invoke  time.Duration // the earliest instant of its effect
 	until   time.Duration // the latest: its completion, or Never
 	lease   time.Duration // the end that it gives the hold; Never for none
@@ -134,5 +134,5 @@ func leaseModel(from state, may func() bool, took func()) porcupine.Model {
 // describe is a short label: "acquire a ok #7". Porcupine's page takes its
 // texts for HTML.
 func (r *request) describe() string {
-	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.verb, r.name, r.outcome, r.op.Invoke.Index))
+	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.verb, r.op.Invoke.Owner, r.outcome, r.op.Invoke.Index))
 }

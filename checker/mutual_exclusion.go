@@ -2,8 +2,6 @@ package checker
 
 import (
 	"context"
-
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // MutualExclusion is the checker of "mutual-exclusion": no two owners hold a
@@ -16,33 +14,36 @@ import (
 // instant, between its earliest end and its answer, that no other hold has
 // strictly inside. Both are decided exactly, by one sweep over the holds.
 //
-// Locks of permits are not judged: where a history has one, and no violation
-// elsewhere, the verdict is Unknown.
+// Locks of permits are the business of [Capacity].
 func MutualExclusion() Checker {
 	return &property{
-		name: "mutual-exclusion", engine: "interval sweep",
-		judge: func(_ context.Context, ev *evidence) *findings {
-			f := &findings{violations: ev.swept().exclusion}
-			book := ev.book()
-			unjudged(f, ev)
-			if len(book.Holds) == 0 {
-				f.doubt("nobody was granted a lock for certain")
+		name: "mutual-exclusion", engine: "interval sweep", sweeps: true,
+		applies: func(ev *evidence) bool { return len(ev.locks()) == 0 || ev.has(isExclusive) },
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			for _, v := range ev.swept().exclusion {
+				f.add(v)
 			}
-			f.valid = "no two owners held a lock at the same time, in " + plural(len(book.Holds), "hold") +
-				" of " + plural(len(book.Promises), "lock")
-			return f
+			unclear(f, ev, isExclusive)
+			f.used(ev.swept().memory)
+			f.counts["holds"] += ev.holds(isExclusive)
+			f.counts["locks"] = len(ev.known)
+			f.need(len(ev.book().Holds) > 0, "nobody was granted a lock for certain")
+		},
+		conclude: func(f *findings) {
+			f.valid = "no two owners held a lock at the same time, in " + plural(f.counts["holds"], "hold") +
+				" of " + plural(f.counts["locks"], "lock")
 		},
 	}
 }
 
-// unjudged says what the sweep has not judged.
-func unjudged(f *findings, ev *evidence) {
+// unclear says which locks of a kind have an account that is incomplete.
+func unclear(f *findings, ev *evidence, of func(kind string) bool) {
 	book := ev.book()
+	if len(book.Unclear) == 0 {
+		return
+	}
 	for _, name := range ev.locks() {
-		if book.Promises[name].Kind == history.KindSemaphore {
-			f.doubt("lock %q gives permits, which are not judged", name)
-		}
-		if why := book.Unclear[name]; why != "" {
+		if why := book.Unclear[name]; why != "" && of(book.Promises[name].Kind) {
 			f.doubt("lock %q: %s", name, why)
 		}
 	}

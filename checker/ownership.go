@@ -14,18 +14,20 @@ import "context"
 func Ownership() Checker {
 	return &property{
 		name: "ownership", engine: "interval sweep",
-		judge: func(_ context.Context, ev *evidence) *findings {
-			f := &findings{violations: ev.swept().ownership}
-			unjudged(f, ev)
-			answers := 0
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			for _, v := range ev.swept().ownership {
+				f.add(v)
+			}
+			unclear(f, ev, func(string) bool { return true })
 			ops := ev.operations()
 			for i := range ops {
-				if op := &ops[i]; isAnswer(op) {
-					answers++
+				if op := &ops[i]; isAnswer(op) && ev.fresh(op) {
+					f.counts["answers"]++
 				}
 			}
-			f.valid = plural(answers, "answer") + " to releases and extends agreed with who held the lock"
-			return f
+		},
+		conclude: func(f *findings) {
+			f.valid = plural(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
 	}
 }

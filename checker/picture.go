@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -30,11 +31,13 @@ var ErrNoPicture = errors.New("no picture")
 //
 // The page places operations by rank and not by time.
 func Picture(w io.Writer, h *history.History, v Violation) error {
-	book := h.Book()
-	if v.Lock == "" || book.Promises[v.Lock].Kind != history.KindMutex {
+	ev := newEvidence(h)
+	book := ev.book()
+	promise, known := book.Promises[v.Lock]
+	if !known || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w", v.Kind, v.Lock, ErrNoPicture)
 	}
-	requests := window(reduce(book, v.Lock, h.Operations()), v)
+	requests, _ := window(reduce(ev, v.Lock), v, PictureOperations)
 	if len(requests) == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
@@ -58,22 +61,7 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		ops[i].ClientId = clients[p]
 		ops[i].Return = min(ops[i].Return, int64(end))
 	}
-	model := leaseModel(state{}, func() bool { return true }, func() {})
-	names := map[int]string{}
-	for _, r := range requests {
-		names[r.owner] = r.name
-	}
-	model.DescribeState = func(s any) string {
-		at, ok := s.(state)
-		if !ok || at.owner == 0 {
-			return "free"
-		}
-		text := fmt.Sprintf("held by %s", names[at.owner])
-		if at.lease != history.Never {
-			text += " until " + seconds(at.lease)
-		}
-		return html.EscapeString(text)
-	}
+	model := drawnModel(whole(ev, v.Lock, requests))
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 10*time.Second)
 	var held []porcupine.Annotation
 	for i := range book.Holds {
@@ -92,12 +80,54 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 	return nil
 }
 
-func drawnOwner(requests []*request, owner string) bool {
-	return slices.ContainsFunc(requests, func(r *request) bool { return r.name == owner })
+// drawnModel is the model of a part, with states that say who holds the lock.
+func drawnModel(p part) porcupine.Model {
+	always := func() bool { return true }
+	held := func(owner string, lease time.Duration) string {
+		text := owner
+		if lease != history.Never {
+			text += " until " + seconds(lease)
+		}
+		return html.EscapeString(text)
+	}
+	if p.shared != nil {
+		model := sharedModel(p.shared, p.capacity, always, func(int) {})
+		model.DescribeState = func(s any) string {
+			at, ok := s.(*shared)
+			if !ok || len(at.holders) == 0 {
+				return "free"
+			}
+			var names []string
+			for i := range at.holders {
+				names = append(names, held(at.holders[i].owner, at.holders[i].lease))
+			}
+			return "held by " + strings.Join(names, ", ")
+		}
+		return model
+	}
+	names := map[int]string{}
+	for _, r := range p.requests {
+		names[r.owner] = r.op.Invoke.Owner
+	}
+	model := leaseModel(p.from, always, func() {})
+	model.DescribeState = func(s any) string {
+		at, ok := s.(state)
+		if !ok || at.owner == 0 {
+			return "free"
+		}
+		return "held by " + held(names[at.owner], at.lease)
+	}
+	return model
 }
 
-// window picks whole owners: those of the violation, then the nearest.
-func window(requests []*request, v Violation) []*request {
+func drawnOwner(requests []*request, owner string) bool {
+	return slices.ContainsFunc(requests, func(r *request) bool { return r.op.Invoke.Owner == owner })
+}
+
+// window picks whole owners, with so many requests at the most: those of the
+// violation, then the nearest. It tells whether none of them had to be cut.
+func window(requests []*request, v Violation, most int) (picked []*request, entire bool) {
+	entire = true
 	type group struct {
 		requests []*request
 		named    bool
@@ -125,9 +155,8 @@ func window(requests []*request, v Violation) []*request {
 		}
 		return cmp.Compare(a.distance, b.distance)
 	})
-	var picked []*request
 	for _, g := range order {
-		if len(picked)+len(g.requests) > PictureOperations {
+		if len(picked)+len(g.requests) > most {
 			if !g.named {
 				break
 			}
@@ -135,10 +164,11 @@ func window(requests []*request, v Violation) []*request {
 			slices.SortStableFunc(g.requests, func(a, b *request) int {
 				return cmp.Compare(max(v.From-a.op.Complete.Time, a.invoke-v.Until, 0), max(v.From-b.op.Complete.Time, b.invoke-v.Until, 0))
 			})
-			g.requests = g.requests[:PictureOperations-len(picked)]
+			g.requests = g.requests[:most-len(picked)]
+			entire = false
 		}
 		picked = append(picked, g.requests...)
 	}
 	slices.SortStableFunc(picked, func(a, b *request) int { return cmp.Compare(a.op.Invoke.Index, b.op.Invoke.Index) })
-	return picked
+	return picked, entire
 }

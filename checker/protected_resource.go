@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -31,7 +32,7 @@ func ProtectedResource() Checker {
 	return &property{
 		name: "protected-resource", engine: "pairs in order of time",
 		applies: func(ev *evidence) bool {
-			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+			return ev.sees(func(e *history.Event) bool {
 				if e.Op != history.Access || e.Type != history.OK {
 					return false
 				}
@@ -39,7 +40,11 @@ func ProtectedResource() Checker {
 				return ok || e.Token != 0
 			})
 		},
-		judge: func(_ context.Context, ev *evidence) *findings { return protectedResource(ev) },
+		judge: func(_ context.Context, ev *evidence, f *findings) { protectedResource(ev, f) },
+		conclude: func(f *findings) {
+			f.valid = fmt.Sprintf("no update was lost in %s, and none of %s with a token came too late",
+				plural(f.counts["updates"], "read-modify-write"), plural(f.counts["tokens"], "access"))
+		},
 	}
 }
 
@@ -63,8 +68,7 @@ type guarded struct {
 	unknown bool // some access may have written
 }
 
-func protectedResource(ev *evidence) *findings {
-	f := &findings{}
+func protectedResource(ev *evidence, f *findings) {
 	resources := map[string]*guarded{}
 	var names []string
 	ops := ev.operations()
@@ -89,22 +93,23 @@ func protectedResource(ev *evidence) *findings {
 		}
 		if read, written, ok := update(op.Complete.Value); ok {
 			g.updates = append(g.updates, rmw{op: op, read: read, written: written})
+			if ev.fresh(op) {
+				f.counts["updates"]++
+			}
 		}
 		if token(op) != 0 {
 			g.tokens = append(g.tokens, op)
+			if ev.fresh(op) {
+				f.counts["tokens"]++
+			}
 		}
 	}
-	updates, tokens := 0, 0
 	for _, name := range names {
 		g := resources[name]
-		updates += len(g.updates)
-		tokens += len(g.tokens)
-		g.lostUpdates(f)
-		g.staleAccesses(f)
+		f.used(len(g.updates)*3*int(unsafe.Sizeof(rmw{})) + len(g.tokens)*int(unsafe.Sizeof(g)))
+		g.lostUpdates(ev, f)
+		g.staleAccesses(ev, f)
 	}
-	f.valid = fmt.Sprintf("no update was lost in %s, and none of %s with a token came too late",
-		plural(updates, "read-modify-write"), plural(tokens, "access"))
-	return f
 }
 
 // token is the access's token, wherever it was written.
@@ -112,7 +117,7 @@ func token(op *history.Operation) int64 {
 	return cmp.Or(op.Complete.Token, op.Invoke.Token)
 }
 
-func (g *guarded) lostUpdates(f *findings) {
+func (g *guarded) lostUpdates(ev *evidence, f *findings) {
 	slices.SortFunc(g.updates, func(a, b rmw) int { return cmp.Compare(a.op.Complete.Index, b.op.Complete.Index) })
 	writers := map[string][]rmw{}
 	readers := map[string][]rmw{}
@@ -143,7 +148,9 @@ func (g *guarded) lostUpdates(f *findings) {
 	for i := range g.updates {
 		u := g.updates[i]
 		if seen[u.read]++; seen[u.read] > chances(u.read) {
-			f.add(g.readTwice(readers[u.read][seen[u.read]-2], u))
+			if ev.fresh(u.op) {
+				f.add(g.readTwice(readers[u.read][seen[u.read]-2], u))
+			}
 			continue
 		}
 		written := int64(-1)
@@ -157,7 +164,7 @@ func (g *guarded) lostUpdates(f *findings) {
 		if before == 0 {
 			continue
 		}
-		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Index > written && unseen.written != u.read {
+		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Index > written && unseen.written != u.read && ev.fresh(u.op) {
 			f.add(g.unseen(unseen, u))
 		}
 	}
@@ -185,7 +192,7 @@ func (g *guarded) unseen(lost, by rmw) Violation {
 	}
 }
 
-func (g *guarded) staleAccesses(f *findings) {
+func (g *guarded) staleAccesses(ev *evidence, f *findings) {
 	answered := slices.Clone(g.tokens)
 	slices.SortFunc(answered, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
 	var newest *history.Operation
@@ -196,7 +203,7 @@ func (g *guarded) staleAccesses(f *findings) {
 				newest = answered[next]
 			}
 		}
-		if newest == nil || token(newest) <= token(op) {
+		if newest == nil || token(newest) <= token(op) || !ev.fresh(op) {
 			continue
 		}
 		f.add(Violation{

@@ -15,6 +15,14 @@ import (
 // different owners tie, with random outcomes. Most are illegal, in every way.
 func randomHistory(rnd *rand.Rand) *history.History {
 	g := &generator{rnd: rnd, reentrant: rnd.IntN(3) == 0, grid: 8 + rnd.IntN(30)}
+	switch rnd.IntN(5) {
+	case 0:
+		g.kind = history.KindRW
+	case 1:
+		g.kind, g.capacity, g.reentrant = history.KindSemaphore, 1+rnd.IntN(3), false
+	default:
+		g.kind = history.KindMutex
+	}
 	if rnd.IntN(4) == 0 {
 		g.drift = time.Duration(1 + rnd.IntN(2))
 	}
@@ -27,10 +35,14 @@ func randomHistory(rnd *rand.Rand) *history.History {
 
 type generator struct {
 	rnd       *rand.Rand
+	kind      string
+	capacity  int
 	reentrant bool
 	drift     time.Duration
 	grid      int
 	process   int
+	permits   int // of the owner
+	mode      history.Mode
 	owners    int
 	events    []history.Event
 }
@@ -41,7 +53,7 @@ func (g *generator) history() *history.History {
 	slices.SortStableFunc(g.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
 	declare := history.Event{
 		Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k",
-		Reentrant: g.reentrant, Drift: g.drift,
+		Kind: g.kind, Capacity: g.capacity, Reentrant: g.reentrant, Drift: g.drift,
 	}
 	all := append([]history.Event{declare}, g.events...)
 	for i := range all {
@@ -65,6 +77,10 @@ func (g *generator) owner() {
 	slices.Sort(stamps)
 	slices.Sort(dog)
 	g.process++
+	g.permits = 0
+	if g.kind == history.KindSemaphore && g.rnd.IntN(3) == 0 {
+		g.permits = 1 + g.rnd.IntN(2)
+	}
 	for i := range n {
 		verb := history.Acquire
 		if i > 0 {
@@ -86,6 +102,18 @@ func (g *generator) owner() {
 func (g *generator) operation(owner string, verb history.Op, from, to int) {
 	invoke := history.Event{
 		Time: time.Duration(from), Process: g.process, Type: history.Invoke, Op: verb, Lock: "k", Owner: owner,
+	}
+	switch g.kind {
+	case history.KindRW:
+		if verb == history.Acquire || g.rnd.IntN(8) == 0 {
+			g.mode = []history.Mode{history.Read, history.Write}[g.rnd.IntN(2)]
+		}
+		if invoke.Mode = g.mode; g.rnd.IntN(4) == 0 && verb != history.Acquire {
+			invoke.Mode = "" // as it was acquired last
+		}
+	case history.KindSemaphore:
+		invoke.Mode, invoke.Permits = history.Permit, g.permits
+	default:
 	}
 	if verb == history.Lost {
 		invoke.Type = history.OK

@@ -12,9 +12,48 @@ import (
 // that take effect late or never, answers that are lost, leases that run out,
 // renewals and re-entry. Every attempt has an owner of its own. It is legal.
 func simulate(rnd *rand.Rand, clients, ticks int) *history.History {
-	s := &simulation{rnd: rnd, reentrant: rnd.IntN(3) == 0, maxLease: 3 + rnd.IntN(20), lost: rnd.IntN(3), h: &history.History{}}
+	return simulateBug(rnd, clients, ticks, "")
+}
+
+// The bugs that a simulated server may have.
+const (
+	bugForeignDelete = "a release deletes the lock whoever holds it"
+	bugForeignExtend = "an extend prolongs the lock whoever holds it"
+	bugConstantToken = "all owners are one to it"
+	bugForgets       = "it forgets grants"
+	bugShortLease    = "a lease is shorter than it was asked for"
+	bugOneTooMany    = "it gives one permit more than it has"
+	bugReadersIn     = "readers are let in beside a writer"
+	bugFirstRelease  = "the first release of a re-entrant lock frees it"
+)
+
+// simulateBug is simulate with a server that has a bug.
+func simulateBug(rnd *rand.Rand, clients, ticks int, bug string) *history.History {
+	s := &simulation{
+		bug: bug,
+
+		rnd: rnd, kind: history.KindMutex, reentrant: rnd.IntN(3) == 0, maxLease: 3 + rnd.IntN(20), lost: rnd.IntN(3),
+		h: &history.History{}, holders: map[string]*granted{},
+	}
+	switch rnd.IntN(4) {
+	case 0:
+		s.kind = history.KindRW
+	case 1:
+		s.kind, s.capacity, s.reentrant = history.KindSemaphore, 1+rnd.IntN(3), false
+	default:
+	}
+	switch bug {
+	case "":
+	case bugOneTooMany:
+		s.kind, s.capacity, s.reentrant = history.KindSemaphore, 1+rnd.IntN(3), false
+	case bugReadersIn:
+		s.kind, s.capacity = history.KindRW, 0
+	default:
+		s.kind, s.capacity, s.reentrant = history.KindMutex, 0, bug == bugFirstRelease
+	}
 	s.record(history.Event{
-		Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k", Reentrant: s.reentrant,
+		Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k",
+		Kind: s.kind, Capacity: s.capacity, Reentrant: s.reentrant,
 	})
 	for i := range clients {
 		s.clients = append(s.clients, &client{process: i})
@@ -45,6 +84,8 @@ func simulate(rnd *rand.Rand, clients, ticks int) *history.History {
 
 type simulation struct {
 	rnd       *rand.Rand
+	kind      string
+	capacity  int
 	reentrant bool
 	maxLease  int
 	lost      int // of ten answers, how many are lost
@@ -56,14 +97,24 @@ type simulation struct {
 	late      []*sent
 
 	// The server.
-	holder string
-	count  int
-	until  time.Duration
+	holders map[string]*granted // by owner, and mode
+	bug     string              // what is wrong with it
+}
+
+// granted is what an owner holds.
+type granted struct {
+	owner   string
+	read    bool
+	permits int
+	count   int
+	until   time.Duration
 }
 
 type client struct {
 	process int
 	owner   string
+	mode    history.Mode
+	permits int
 	count   int
 	sent    *sent
 }
@@ -83,29 +134,77 @@ func (s *simulation) record(e history.Event) history.Event {
 
 func (s *simulation) apply(r *sent) {
 	e := &r.invoke
-	if s.now > s.until {
-		s.holder, s.count = "", 0
-	}
-	mine := s.holder == e.Owner
-	switch e.Op {
-	case history.Acquire:
-		r.ok = s.holder == "" || mine && s.reentrant
-		if r.ok {
-			s.holder, s.until = e.Owner, s.now+e.Lease
-			s.count++
+	for key, g := range s.holders {
+		if s.now > g.until {
+			delete(s.holders, key)
 		}
-	case history.Extend:
-		if r.ok = mine; mine {
-			s.until = s.now + e.Lease
+	}
+	key := e.Owner + string(e.Mode)
+	mine := s.holders[key]
+	switch s.bug {
+	case bugForgets:
+		if s.rnd.IntN(20) == 0 {
+			clear(s.holders)
+			mine = nil
+		}
+	case bugConstantToken:
+		key = ""
+		mine = s.holders[key]
+	case bugForeignDelete, bugForeignExtend:
+		for other, g := range s.holders {
+			if (e.Op == history.Release) == (s.bug == bugForeignDelete) && e.Op != history.Acquire {
+				key, mine = other, g
+			}
 		}
 	default:
-		if r.ok = mine; mine {
-			if s.count--; s.count == 0 {
-				s.holder = ""
-			}
+	}
+	switch {
+	case e.Op == history.Acquire:
+		if r.ok = s.admits(e, mine); !r.ok {
+			break
+		}
+		if mine == nil {
+			mine = &granted{owner: e.Owner, read: e.Mode == history.Read, permits: max(e.Permits, 1)}
+			s.holders[key] = mine
+		}
+		mine.until = s.now + e.Lease
+		if s.bug == bugShortLease {
+			mine.until = s.now + e.Lease/2
+		}
+		mine.count++
+	case mine == nil:
+		r.ok = false
+	case e.Op == history.Extend:
+		r.ok = true
+		mine.until = s.now + e.Lease
+	default:
+		r.ok = true
+		if mine.count--; mine.count == 0 || s.bug == bugFirstRelease {
+			delete(s.holders, key)
 		}
 	}
 	r.done = true
+}
+
+// admits reports whether the server grants a request.
+func (s *simulation) admits(e *history.Event, mine *granted) bool {
+	if s.bug == bugConstantToken {
+		return true
+	}
+	if mine != nil && !s.reentrant && e.Mode != history.Read {
+		return false
+	}
+	out := max(e.Permits, 1)
+	for _, g := range s.holders {
+		out += g.permits
+		if s.kind != history.KindSemaphore && g.owner != e.Owner && (!g.read || e.Mode != history.Read) {
+			if s.bug == bugReadersIn && e.Mode == history.Read {
+				continue
+			}
+			return false
+		}
+	}
+	return s.kind != history.KindSemaphore || out <= s.capacity || s.bug == bugOneTooMany && out == s.capacity+1
 }
 
 func (s *simulation) step(c *client) {
@@ -175,6 +274,13 @@ func (s *simulation) send(c *client) {
 	if c.owner == "" {
 		s.attempts++
 		c.owner, c.count = "o"+strconv.Itoa(s.attempts), 0
+		switch s.kind {
+		case history.KindRW:
+			c.mode = []history.Mode{history.Read, history.Write}[s.rnd.IntN(2)]
+		case history.KindSemaphore:
+			c.mode, c.permits = history.Permit, 1+s.rnd.IntN(s.capacity)
+		default:
+		}
 	} else {
 		switch s.rnd.IntN(4) {
 		case 0:
@@ -190,7 +296,10 @@ func (s *simulation) send(c *client) {
 	if e.Op == history.Release {
 		e.Lease = 0
 	}
-	e.Owner = c.owner
+	if s.kind == history.KindRW && c.mode == history.Write && c.count == 1 && s.rnd.IntN(4) == 0 {
+		e.Op, e.Lease, c.mode = history.Acquire, time.Duration(1+s.rnd.IntN(s.maxLease)), history.Read // and does not give back the write
+	}
+	e.Owner, e.Mode, e.Permits = c.owner, c.mode, c.permits
 	c.sent = &sent{invoke: s.record(e)}
 }
 

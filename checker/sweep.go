@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -19,8 +20,10 @@ import (
 // only shrinks what must be apart, so that if any choice works, this one does.
 type swept struct {
 	exclusion []Violation         // P1 and P1b, by leases alone
+	capacity  []Violation         // the same of permits
 	ownership []Violation         // P2, and P1 where only a late confirmation proves the hold
 	invalid   map[string]struct{} // locks with one of either
+	memory    int                 // in bytes
 }
 
 func (ev *evidence) swept() *swept {
@@ -41,24 +44,54 @@ func (ev *evidence) swept() *swept {
 	var names []string
 	for i := range book.Holds {
 		h := &book.Holds[i]
+		if h.Token != 0 && len(h.Extensions) > 0 && h.Mode != history.Read {
+			s.sameToken(h)
+		}
 		if byLock[h.Lock] == nil {
 			names = append(names, h.Lock)
 		}
 		byLock[h.Lock] = append(byLock[h.Lock], h)
 	}
 	for _, name := range names {
-		kind := book.Promises[name].Kind
-		if kind == history.KindSemaphore {
+		promise := book.Promises[name]
+		if isSemaphore(promise.Kind) && promise.Capacity == 0 {
 			continue
 		}
-		l := lane{swept: s, book: book, rw: kind == history.KindRW, until: end}
+		l := lane{
+			swept: s, book: book, until: end,
+			rw: promise.Kind == history.KindRW, semaphore: isSemaphore(promise.Kind), capacity: promise.Capacity,
+		}
 		l.run(byLock[name])
 	}
 	return s
 }
 
+// sameToken finds the inner acquires that were given another token than the hold
+// that they are part of. No order of the operations is at stake, so the lock is
+// not among the invalid ones that the search must find, too.
+func (s *swept) sameToken(h *history.Hold) {
+	for i := range h.Extensions {
+		op := &h.Extensions[i]
+		if op.Invoke.Op != history.Acquire || !op.OK() || op.Complete.Token == 0 || op.Complete.Token == h.Token {
+			continue
+		}
+		s.exclusion = append(s.exclusion, Violation{
+			Kind: Reentrancy, Lock: h.Lock, From: op.Complete.Time, Until: op.Complete.Time,
+			Events: events(h.Acquire.Complete.Index, op.Complete.Index),
+			Explanation: fmt.Sprintf("%s held %q with token %d, and was given token %d with its inner grant at %s",
+				holder(h), h.Lock, h.Token, op.Complete.Token, seconds(op.Complete.Time)),
+		})
+		return
+	}
+}
+
 func (s *swept) exclude(v Violation) {
 	s.exclusion = append(s.exclusion, v)
+	s.invalid[v.Lock] = struct{}{}
+}
+
+func (s *swept) crowd(v Violation) {
+	s.capacity = append(s.capacity, v)
 	s.invalid[v.Lock] = struct{}{}
 }
 
@@ -78,34 +111,51 @@ type piece struct {
 // A lane sweeps the holds of one lock.
 type lane struct {
 	*swept
-	book  *history.Book
-	rw    bool
-	until time.Duration // the end of the history, where a violation has no other
+	book      *history.Book
+	rw        bool
+	semaphore bool
+	capacity  int
+	until     time.Duration // the end of the history, where a violation has no other
 }
 
 func (l *lane) run(holds []*history.Hold) {
-	var pieces []piece
+	pieces := make([]piece, 0, len(holds))
 	for _, h := range holds {
-		for _, span := range h.Certain() {
-			pieces = append(pieces, piece{Span: span, hold: h})
-		}
+		from := h.Start
 		for i := range h.Late {
-			if late := &h.Late[i]; late.From < late.Until {
+			late := &h.Late[i]
+			if late.From > from {
+				pieces = append(pieces, piece{Span: history.Span{From: from, Until: late.From}, hold: h})
+			}
+			if late.From < late.Until {
 				pieces = append(pieces, piece{Span: late.Span, hold: h, late: late})
 			}
+			from = max(from, late.Until)
+		}
+		if h.End > from {
+			pieces = append(pieces, piece{Span: history.Span{From: from, Until: h.End}, hold: h})
 		}
 	}
-	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.From, b.From) })
+	byStart := func(a, b piece) int { return cmp.Compare(a.From, b.From) }
+	if !slices.IsSortedFunc(pieces, byStart) {
+		slices.SortStableFunc(pieces, byStart)
+	}
+	l.memory = max(l.memory, cap(pieces)*int(unsafe.Sizeof(piece{}))+len(holds)*int(unsafe.Sizeof(history.Hold{})))
+	if l.semaphore {
+		l.permits(holds, pieces)
+		return
+	}
 	l.overlaps(pieces)
 	l.room(holds, pieces)
 }
 
-// A front is the two pieces that reach farthest, of different holds (of
-// different owners in a read-write lock, where one owner may hold both).
+// A front is the two pieces that reach farthest, of different holds (in a
+// read-write lock, one owner may hold both modes).
 type front [2]*piece
 
 func (l *lane) same(a, b *piece) bool {
-	return a.hold == b.hold || l.rw && a.hold.Owner == b.hold.Owner
+	return a.hold == b.hold ||
+		l.rw && a.hold.Owner == b.hold.Owner && (a.hold.Mode == history.Read) != (b.hold.Mode == history.Read)
 }
 
 func (l *lane) push(f *front, p *piece) {
@@ -251,17 +301,20 @@ func within(union []stretch, s history.Span) *stretch {
 	return &union[at-1]
 }
 
-// room finds the grants that were answered too late to be certain for any
-// time, and had no free instant in which they can have been made.
-func (l *lane) room(holds []*history.Hold, pieces []piece) {
-	type query struct {
-		hold *history.Hold
-		span history.Span
-	}
-	var granted, kept []query
+// A query asks whether a hold fits somewhere into a span.
+type query struct {
+	hold *history.Hold
+	span history.Span
+}
+
+// tooLate are the grants that were answered too late to be certain for any
+// time, with the spans in which they were granted, and in which they were kept.
+func (l *lane) tooLate(holds []*history.Hold) (granted, kept []query) {
 	for _, h := range holds {
-		certain := h.Certain()
-		if h.Proof.Invoke.Op == history.Acquire && (len(certain) == 0 || certain[0].From > h.Start) {
+		if h.End > h.Start && (len(h.Late) == 0 || h.Late[0].From > h.Start) {
+			continue
+		}
+		if h.Proof.Invoke.Op == history.Acquire {
 			end := min(h.End, l.book.Lease(&h.Acquire), h.Start)
 			granted = append(granted, query{hold: h, span: history.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
 		}
@@ -269,61 +322,70 @@ func (l *lane) room(holds []*history.Hold, pieces []piece) {
 			kept = append(kept, query{hold: h, span: history.Span{From: max(h.End, h.Acquire.Invoke.Time), Until: h.Start}})
 		}
 	}
+	return granted, kept
+}
+
+// room finds those of them that had no free instant.
+func (l *lane) room(holds []*history.Hold, pieces []piece) {
+	granted, kept := l.tooLate(holds)
 	if len(granted)+len(kept) == 0 {
 		return
 	}
-	byLease := func(p piece) bool { return p.late == nil }
-	writes := func(p piece) bool { return !l.rw || p.hold.Mode != history.Read }
-	all := func(piece) bool { return true }
-	blocks := func(keep func(piece) bool) (everything, onlyWrites []stretch) {
-		everything = l.union(filter(pieces, keep))
-		if !l.rw {
-			return everything, everything
-		}
-		return everything, l.union(filter(pieces, func(p piece) bool { return keep(p) && writes(p) }))
-	}
-	blocked := func(q query, everything, onlyWrites []stretch) *stretch {
-		union := everything
-		if l.rw && q.hold.Mode == history.Read {
-			union = onlyWrites
-		}
-		u := within(union, q.span)
-		if u != nil && l.rw {
-			if _, own := u.owners[q.hold.Owner]; own {
-				return nil // which of its two modes kept it is not told here
-			}
-		}
-		return u
-	}
 	found := map[*history.Hold]bool{}
-	everything, onlyWrites := blocks(byLease)
+	leased := l.blocks(filter(pieces, func(p piece) bool { return p.late == nil }))
 	for _, q := range granted {
-		if u := blocked(q, everything, onlyWrites); u != nil {
+		if u := leased.around(q); u != nil {
 			found[q.hold] = true
 			l.exclude(noRoom(u, q.hold))
 		}
 	}
-	everything, onlyWrites = blocks(all)
-	everything, onlyWrites = join(everything), join(onlyWrites)
+	all := l.blocks(entire(holds))
 	for _, q := range kept {
-		if u := blocked(q, everything, onlyWrites); u != nil && !found[q.hold] {
+		if u := all.around(q); u != nil && !found[q.hold] {
 			l.own(notHeld(u, q.hold))
 		}
 	}
 }
 
-// join merges the stretches of one hold that touch, where its lease ends and
-// its late confirmation begins.
-func join(union []stretch) []stretch {
-	var joined []stretch
-	for _, u := range union {
-		if n := len(joined); n > 0 && joined[n-1].Until == u.From && u.From < u.hold.End && u.From > u.hold.Start {
-			joined[n-1].Until = u.Until
-			continue
-		}
-		joined = append(joined, u)
+// blocks are when somebody held the lock.
+type blocks struct {
+	*lane
+	pieces             []piece
+	everything, writes []stretch
+}
+
+func (l *lane) blocks(pieces []piece) *blocks {
+	b := &blocks{lane: l, pieces: pieces, everything: l.union(pieces)}
+	if l.rw {
+		b.writes = l.union(filter(pieces, func(p piece) bool { return p.hold.Mode != history.Read }))
 	}
-	return joined
+	return b
+}
+
+// around is the stretch that has all the time of a query strictly inside, and in
+// which nobody else can hold the lock.
+func (b *blocks) around(q query) *stretch {
+	if !b.rw {
+		return within(b.everything, q.span)
+	}
+	read := q.hold.Mode == history.Read
+	union := b.everything
+	if read {
+		union = b.writes
+	}
+	u := within(union, q.span)
+	if u == nil {
+		return nil
+	}
+	if _, own := u.owners[q.hold.Owner]; !own {
+		return u
+	}
+	// What the owner holds in the other mode is not in its way.
+	return within(b.union(filter(b.pieces, func(p piece) bool {
+		reads := p.hold.Mode == history.Read
+		return p.From <= q.span.Until && p.Until >= q.span.From &&
+			(!read || !reads) && (p.hold.Owner != q.hold.Owner || reads == read)
+	})), q.span)
 }
 
 func filter(pieces []piece, keep func(piece) bool) []piece {

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -31,11 +32,20 @@ func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return slices.ContainsFunc(ev.history.Events, func(e history.Event) bool {
+			return ev.sees(func(e *history.Event) bool {
 				return e.Op == history.Access && e.Lock != ""
 			})
 		},
-		judge: func(_ context.Context, ev *evidence) *findings { return useWithinLease(ev) },
+		judge: func(_ context.Context, ev *evidence, f *findings) { useWithinLease(ev, f) },
+		conclude: func(f *findings) {
+			if n := f.counts["unowned"]; n > 0 {
+				f.doubt("%s named an owner that is not known to have held the lock", plural(n, "access"))
+			}
+			f.valid = plural(f.counts["uses"], "access") + " began while the lock was held"
+			if n := f.counts["outlived"]; n > 0 {
+				f.valid += fmt.Sprintf("; %d of them ended after the lease", n)
+			}
+		},
 	}
 }
 
@@ -51,8 +61,7 @@ type belief struct {
 	hold *history.Hold
 }
 
-func useWithinLease(ev *evidence) *findings {
-	f := &findings{}
+func useWithinLease(ev *evidence, f *findings) {
 	book := ev.book()
 	beliefs := map[believer][]belief{}
 	locks := map[string][]*history.Hold{}
@@ -69,15 +78,15 @@ func useWithinLease(ev *evidence) *findings {
 	for _, list := range beliefs {
 		slices.SortFunc(list, func(a, b belief) int { return int(min(max(a.From-b.From, -1), 1)) })
 	}
-	uses, outlived, unowned := 0, 0, 0
+	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
 	ops := ev.operations()
 	for i := range ops {
 		op := &ops[i]
-		e := &op.Invoke
-		if e.Op != history.Access || e.Lock == "" || !op.OK() {
+		e := op.Invoke
+		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) {
 			continue
 		}
-		uses++
+		f.counts["uses"]++
 		key := believer{lock: e.Lock, owner: e.Owner, process: history.Nobody}
 		if e.Owner == "" {
 			key.owner = "p" + strconv.Itoa(e.Process)
@@ -88,7 +97,7 @@ func useWithinLease(ev *evidence) *findings {
 		list := beliefs[key]
 		at := sort.Search(len(list), func(i int) bool { return list[i].From > e.Time })
 		if at == 0 {
-			unowned++
+			f.counts["unowned"]++
 			continue
 		}
 		last := list[0]
@@ -101,17 +110,9 @@ func useWithinLease(ev *evidence) *findings {
 		case e.Time > last.Until:
 			f.add(useAfterLease(op, &last, locks[e.Lock]))
 		case op.Complete.Time > last.Until:
-			outlived++
+			f.counts["outlived"]++
 		}
 	}
-	if unowned > 0 {
-		f.doubt("%s named an owner that is not known to have held the lock", plural(unowned, "access"))
-	}
-	f.valid = plural(uses, "access") + " began while the lock was held"
-	if outlived > 0 {
-		f.valid += fmt.Sprintf("; %d of them ended after the lease", outlived)
-	}
-	return f
 }
 
 func useAfterLease(op *history.Operation, b *belief, holds []*history.Hold) Violation {
@@ -135,7 +136,7 @@ func useAfterLease(op *history.Operation, b *belief, holds []*history.Hold) Viol
 		Events: events(proof, op.Invoke.Index, op.Complete.Index),
 		From:   op.Invoke.Time, Until: op.Complete.Time,
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
-			holder(h), resource(&op.Invoke), h.Lock, seconds(op.Invoke.Time),
+			holder(h), resource(op.Invoke), h.Lock, seconds(op.Invoke.Time),
 			seconds(op.Invoke.Time-b.Until), why, seconds(b.Until)),
 	}
 	if other := holding(holds, op.Invoke.Time, h.Owner); other != nil {

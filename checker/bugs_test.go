@@ -1,0 +1,54 @@
+package checker_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// Every bug is caught by the property that should catch it, in many runs that
+// are long enough for it to show, and by both engines.
+func TestSimulatedBugsAreCaught(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		bug, property string
+		kinds         []string
+	}{
+		{bugForeignDelete, "ownership", []string{checker.ForeignRelease, checker.PrematureLoss}},
+		{bugForeignExtend, "ownership", []string{checker.ForeignRelease}},
+		{bugConstantToken, "mutual-exclusion", []string{checker.DoubleGrant}},
+		{bugForgets, "ownership", []string{checker.PrematureLoss}},
+		{bugShortLease, "ownership", []string{checker.PrematureLoss}},
+		{bugShortLease, "mutual-exclusion", []string{checker.DoubleGrant}},
+		{bugOneTooMany, "capacity", []string{checker.OverCapacity}},
+		{bugReadersIn, "mutual-exclusion", []string{checker.DoubleGrant}},
+		{bugFirstRelease, "linearizability", []string{checker.NotLinearizable}}, // premature-loss, or double-grant
+	} {
+		t.Run(test.bug+": "+test.property, func(t *testing.T) {
+			t.Parallel()
+			caught, confirmed := 0, 0
+			const runs = 12
+			for seed := range uint64(runs) {
+				r := checker.Check(t.Context(), simulateBug(source(seed), 4, 4000, test.bug))
+				var found []string
+				for _, v := range result(t, r, test.property).Violations {
+					found = append(found, v.Kind)
+				}
+				if slices.ContainsFunc(test.kinds, func(kind string) bool { return slices.Contains(found, kind) }) {
+					caught++
+				}
+				if result(t, r, "linearizability").Verdict == checker.Invalid {
+					confirmed++
+				}
+				for _, result := range r.Results {
+					require.NotEqual(t, "engines-agree", result.Name, "seed %d: %s", seed, result.Summary)
+				}
+			}
+			require.Greater(t, caught, runs/3, "caught in %d runs of %d", caught, runs)
+			require.Greater(t, confirmed, runs/3, "the search saw it in %d runs of %d", confirmed, runs)
+		})
+	}
+}

@@ -1,0 +1,288 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// Capacity is the checker of "capacity": no more permits of a semaphore are
+// out, for certain and at the same time, than it was declared to have.
+//
+// A permit is certainly out for as long as its hold is certain, by the formulas
+// of [history.Hold]; permits that are given back in the instant in which others
+// are granted are not out together. A grant that was answered after its own
+// lease needs one instant, between its earliest end and its answer, at which
+// its permits still fit. Both are decided exactly, by one sweep over the ends
+// of the holds.
+//
+// A semaphore whose capacity was not declared is not judged: the verdict is
+// Unknown.
+func Capacity() Checker {
+	return &property{
+		name: "capacity", engine: "interval sweep", sweeps: true,
+		applies: func(ev *evidence) bool { return ev.has(isSemaphore) },
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			for _, v := range ev.swept().capacity {
+				f.add(v)
+			}
+			unclear(f, ev, isSemaphore)
+			for _, name := range ev.locks() {
+				if p := ev.book().Promises[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
+					f.doubt("nothing says how many permits %q has: its declaration has no capacity", name)
+				}
+			}
+			for i := range ev.book().Holds {
+				h := &ev.book().Holds[i]
+				if _, back := ev.back[owner{h.Lock, h.Owner}]; back && len(h.Late) > 0 && isSemaphore(ev.book().Promises[h.Lock].Kind) {
+					f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
+				}
+			}
+			f.used(ev.swept().memory)
+			f.counts["grants"] += ev.holds(isSemaphore)
+			f.need(ev.holds(isSemaphore) > 0, "nobody was granted a permit for certain")
+		},
+		conclude: func(f *findings) {
+			f.valid = "no more permits were out than there are, in " + plural(f.counts["grants"], "grant")
+		},
+	}
+}
+
+// An edge is where permits go out or come back.
+type edge struct {
+	at      time.Duration
+	out     bool
+	permits int
+	piece   *piece
+}
+
+// edges are those of the pieces in order of time. What comes back in an
+// instant does so before anything goes out.
+func edges(pieces []piece) []edge {
+	list := make([]edge, 0, 2*len(pieces))
+	for i := range pieces {
+		p := &pieces[i]
+		list = append(list,
+			edge{at: p.From, out: true, permits: p.hold.Permits, piece: p},
+			edge{at: p.Until, permits: p.hold.Permits, piece: p})
+	}
+	slices.SortStableFunc(list, func(a, b edge) int {
+		if a.at != b.at || a.out == b.out {
+			return cmp.Compare(a.at, b.at)
+		}
+		if b.out {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// permits sweeps the holds of a semaphore.
+func (l *lane) permits(holds []*history.Hold, pieces []piece) {
+	leased := filter(pieces, func(p piece) bool { return p.late == nil })
+	reported := map[*history.Hold]bool{}
+	l.over(edges(leased), func(p *piece, out []*piece) {
+		reported[p.hold] = true
+		l.crowd(l.overCapacity(p, out))
+	})
+	if len(leased) < len(pieces) {
+		l.over(edges(entire(holds)), func(p *piece, out []*piece) {
+			late, other := lateOne(p, out)
+			if late != nil && !reported[p.hold] {
+				l.own(l.foreign(late, other))
+			}
+		})
+	}
+	granted, kept := l.tooLate(holds)
+	found := map[*history.Hold]bool{}
+	if len(granted) > 0 {
+		u := newUse(leased)
+		for _, q := range granted {
+			if !u.fits(q.span, l.capacity-q.hold.Permits) {
+				found[q.hold] = true
+				l.crowd(l.noPermit(q.hold, leased))
+			}
+		}
+	}
+	if len(kept) > 0 {
+		u := newUse(entire(holds))
+		for _, q := range kept {
+			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) {
+				l.own(l.notKept(q.hold, pieces))
+			}
+		}
+	}
+}
+
+// entire are the holds as one piece each: where a lease ends and a late
+// confirmation begins to count, nothing is free.
+func entire(holds []*history.Hold) []piece {
+	var pieces []piece
+	for _, h := range holds {
+		if h.End > h.Start {
+			pieces = append(pieces, piece{Span: history.Span{From: h.Start, Until: h.End}, hold: h})
+		}
+	}
+	return pieces
+}
+
+// over calls found for each piece that takes more out than there is, with those
+// that are out already.
+func (l *lane) over(list []edge, found func(p *piece, out []*piece)) {
+	var out []*piece
+	sum := 0
+	for _, e := range list {
+		if !e.out {
+			if at := slices.Index(out, e.piece); at >= 0 { // a piece has its start before its end
+				out = slices.Delete(out, at, at+1)
+				sum -= e.permits
+			}
+			continue
+		}
+		sum += e.permits
+		if sum > l.capacity {
+			found(e.piece, out)
+		}
+		out = append(out, e.piece)
+	}
+}
+
+// lateOne is a piece at a time for which only a late confirmation accounts, of a
+// hold that is there when p begins, and who else is there.
+func lateOne(p *piece, out []*piece) (late *piece, other *history.Hold) {
+	other = p.hold
+	for _, q := range append(slices.Clone(out), p) {
+		for i := range q.hold.Late {
+			if s := &q.hold.Late[i]; s.Until > p.From {
+				if q == p && len(out) > 0 {
+					other = out[len(out)-1].hold
+				}
+				return &piece{Span: s.Span, hold: q.hold, late: s}, other
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (l *lane) overCapacity(p *piece, out []*piece) Violation {
+	sum, until := p.hold.Permits, p.Until
+	for _, q := range out {
+		sum += q.hold.Permits
+		until = min(until, q.Until)
+	}
+	if until == history.Never {
+		until = max(l.until, p.From)
+	}
+	v := Violation{
+		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
+		Events: proofs(p, out),
+		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and it has %d",
+			holder(p.hold), plural(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
+	}
+	if len(out) > 0 {
+		v.Explanation += fmt.Sprintf("; %s were out for at least %s", plural(sum, "permit"), seconds(until-p.From))
+	}
+	return v
+}
+
+// proofs are the grants of a piece and of the last two that were out.
+func proofs(p *piece, out []*piece) []int64 {
+	list := []int64{p.hold.Proof.Complete.Index}
+	for _, q := range out[max(0, len(out)-2):] {
+		list = append(list, q.hold.Proof.Complete.Index)
+	}
+	return events(list...)
+}
+
+// noPermit is a grant that was answered after its lease, and fitted nowhere.
+func (l *lane) noPermit(h *history.Hold, pieces []piece) Violation {
+	return Violation{
+		Kind: OverCapacity, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
+		Events: around(h, pieces),
+		Explanation: fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
+			holder(h), plural(h.Permits, "permit"), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.capacity),
+	}
+}
+
+func (l *lane) notKept(h *history.Hold, pieces []piece) Violation {
+	by := h.Proof
+	return Violation{
+		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: around(h, pieces),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its permits can't have been out: too many of %d were at every instant",
+			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), l.capacity),
+	}
+}
+
+// around are the grant of a hold and two others that were out at its end.
+func around(h *history.Hold, pieces []piece) []int64 {
+	list := []int64{h.Proof.Complete.Index}
+	for i := len(pieces) - 1; i >= 0 && len(list) < 3; i-- {
+		if p := &pieces[i]; p.hold != h && p.From < h.Start && p.Until >= h.Start {
+			list = append(list, p.hold.Proof.Complete.Index)
+		}
+	}
+	return events(list...)
+}
+
+// use is how many permits are out when: those that went out before an instant
+// less those that came back by then.
+type use struct {
+	out, back         []time.Duration
+	outSums, backSums []int
+}
+
+func newUse(pieces []piece) *use {
+	u := &use{}
+	sums := func(list []*piece, at func(*piece) time.Duration) (times []time.Duration, sums []int) {
+		slices.SortFunc(list, func(a, b *piece) int { return cmp.Compare(at(a), at(b)) })
+		sum := 0
+		for _, p := range list {
+			sum += p.hold.Permits
+			times, sums = append(times, at(p)), append(sums, sum)
+		}
+		return times, sums
+	}
+	list := make([]*piece, len(pieces))
+	for i := range pieces {
+		list[i] = &pieces[i]
+	}
+	u.out, u.outSums = sums(list, func(p *piece) time.Duration { return p.From })
+	u.back, u.backSums = sums(list, func(p *piece) time.Duration { return p.Until })
+	return u
+}
+
+// at is how many permits are out at t, of pieces that have t strictly inside.
+func (u *use) at(t time.Duration) int {
+	n := 0
+	if i := sort.Search(len(u.out), func(i int) bool { return u.out[i] >= t }); i > 0 {
+		n += u.outSums[i-1]
+	}
+	if i := sort.Search(len(u.back), func(i int) bool { return u.back[i] > t }); i > 0 {
+		n -= u.backSums[i-1]
+	}
+	return n
+}
+
+// fits reports whether at some instant of the span no more than most are out.
+func (u *use) fits(s history.Span, most int) bool {
+	if most < 0 {
+		return false
+	}
+	if u.at(s.From) <= most || u.at(s.Until) <= most {
+		return true
+	}
+	i := sort.Search(len(u.back), func(i int) bool { return u.back[i] >= s.From })
+	for ; i < len(u.back) && u.back[i] <= s.Until; i++ {
+		if u.at(u.back[i]) <= most {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,124 @@
+package checker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// evidence is a history, or a window of one, with what several checkers derive
+// from it, once.
+type evidence struct {
+	history *history.History
+	from    int64               // the first event that no earlier window had
+	known   map[string]struct{} // the locks of all windows
+	back    map[owner]struct{}  // owners whose lock's later holds are forgotten in part
+
+	derived  *history.Book
+	ordered  []string
+	sweep    *swept
+	sweeping time.Duration // how long it took
+	byLock   map[string][]history.Operation
+	proofs   proof
+	held     []bool             // by account: whether it was ever granted something
+	searched map[string]Verdict // of each lock that the search has judged
+}
+
+func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
+
+func (ev *evidence) book() *history.Book {
+	if ev.derived == nil {
+		ev.derived = ev.history.Book()
+		if ev.known == nil {
+			ev.known = map[string]struct{}{}
+		}
+		for name := range ev.derived.Promises {
+			ev.known[name] = struct{}{}
+			ev.ordered = append(ev.ordered, name)
+		}
+		slices.Sort(ev.ordered)
+	}
+	return ev.derived
+}
+
+func (ev *evidence) operations() []history.Operation { return ev.book().Operations }
+
+// onLock are the operations of each lock.
+func (ev *evidence) onLock(lock string) []history.Operation {
+	if ev.byLock == nil {
+		ev.byLock = map[string][]history.Operation{}
+		if len(ev.locks()) == 1 {
+			ev.byLock[ev.locks()[0]] = ev.operations()
+			return ev.byLock[lock]
+		}
+		for _, op := range ev.operations() {
+			if op.Invoke.Lock != "" {
+				ev.byLock[op.Invoke.Lock] = append(ev.byLock[op.Invoke.Lock], op)
+			}
+		}
+	}
+	return ev.byLock[lock]
+}
+
+// locks are the names of all locks, in order.
+func (ev *evidence) locks() []string {
+	ev.book()
+	return ev.ordered
+}
+
+// clear reports whether the account of the lock is complete, so that both
+// engines are exact.
+func (ev *evidence) clear(lock string) bool {
+	book := ev.book()
+	return book.Unclear[lock] == "" && book.Pending[lock] == ""
+}
+
+// end is the number of events until the end of the window.
+func (ev *evidence) end() int64 {
+	if n := len(ev.history.Events); n > 0 {
+		return ev.history.Events[n-1].Index + 1
+	}
+	return 0
+}
+
+// fresh reports whether an operation was answered in this window, and has not
+// been counted in an earlier one.
+func (ev *evidence) fresh(op *history.Operation) bool { return op.Complete.Index >= ev.from }
+
+// holds are the holds that were proven in this window, of locks of that kind.
+func (ev *evidence) holds(of func(kind string) bool) int {
+	n := 0
+	book := ev.book()
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		if ev.fresh(&h.Proof) && of(book.Promises[h.Lock].Kind) {
+			n++
+		}
+	}
+	return n
+}
+
+// sees reports whether some event is what it is asked about.
+func (ev *evidence) sees(is func(*history.Event) bool) bool {
+	for i := range ev.history.Events {
+		if is(&ev.history.Events[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether some lock is of that kind.
+func (ev *evidence) has(of func(kind string) bool) bool {
+	for _, p := range ev.book().Promises {
+		if of(p.Kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func isSemaphore(kind string) bool { return kind == history.KindSemaphore }
+
+func isExclusive(kind string) bool { return kind != history.KindSemaphore }

@@ -1,0 +1,234 @@
+package importers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// JepsenLock is the name of the lock where the history names none.
+const JepsenLock = "lock"
+
+// Jepsen reads a history of Jepsen or Knossos about a mutex: EDN maps, one
+// after another or in a vector, with :process, :type (:invoke, :ok, :fail,
+// :info), :f (:acquire, :release), :value and, if there is one, :time in
+// nanoseconds. Operations of the nemesis, and others whose process is no
+// number, are left out. Its errors name the line and what was expected.
+//
+// The lock is named by the first of a :value [k v], else it is [JepsenLock].
+// The token of a grant is the :fence of its value, if that is positive. There
+// are no leases: a hold lasts until it is released.
+//
+// An owner of ours is one attempt to acquire, with its releases: a release goes
+// with the last acquire of its thread that was answered ok and not released
+// yet, else with the last one of an unknown outcome. A thread is the process
+// modulo the number of processes before the first :info, because Jepsen goes
+// on with another process after one. A lock that is granted to its holder again
+// is taken for one that is not re-entrant, and a release that was answered :ok
+// for one that the service confirmed. (Some clients answer :ok to every
+// release; then [checker.Ownership] has nothing to say of their service.)
+func Jepsen(r io.Reader) (*history.History, error) {
+	j := jepsen{edn: newEDNReader(r), threads: map[int]*thread{}, open: map[int]*history.Event{}}
+	for {
+		v, err := j.edn.read()
+		switch {
+		case errors.Is(err, io.EOF):
+			j.history()
+			return &history.History{Events: j.events}, nil
+		case errors.Is(err, errDiscarded):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if list, ok := v.([]any); ok { // the whole history as one
+			for _, one := range list {
+				if err := j.take(one); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if err := j.take(v); err != nil {
+			return nil, err
+		}
+	}
+}
+
+type jepsen struct {
+	edn     *ednReader
+	events  []history.Event
+	open    map[int]*history.Event // invokes, by process
+	threads map[int]*thread
+	width   int  // processes before the first info
+	crashed bool // there was one
+}
+
+// A thread is what Jepsen runs its processes on, one after another.
+type thread struct {
+	attempts int
+	held     map[string]string // the owner that holds, by lock
+	unknown  map[string]string // the owner whose acquire has an unknown outcome
+}
+
+func (j *jepsen) take(v any) error {
+	op, ok := v.(dict)
+	if !ok {
+		return j.edn.wrong("want a map of an operation, like {:process 0, :type :invoke, :f :acquire, :value nil}, found %s", kindOf(v))
+	}
+	process, ok := op.get("process").(int64)
+	if !ok {
+		if op.get("process") == nil {
+			return j.edn.wrong("an operation has no :process")
+		}
+		return nil // the nemesis
+	}
+	if process < 0 || process > math.MaxInt32 {
+		return j.edn.wrong(":process %d is out of range", process)
+	}
+	e := history.Event{Process: int(process), Index: int64(len(j.events)), Time: time.Duration(len(j.events))}
+	if n := len(j.events); n > 0 {
+		e.Time = j.events[n-1].Time + 1
+	}
+	if at := op.get("time"); at != nil {
+		ns, ok := at.(int64)
+		if !ok || ns < 0 {
+			return j.edn.wrong(":time is %v, want nanoseconds", at)
+		}
+		// Stamps of Jepsen may tie, and those of one process must not.
+		e.Time = max(e.Time, time.Duration(ns))
+	}
+	switch t, _ := op.get("type").(keyword); t {
+	case "invoke", "ok", "fail", "info":
+		e.Type = history.Type(t)
+	default:
+		return j.edn.wrong(":type is %s, want :invoke, :ok, :fail or :info", shown(op.get("type")))
+	}
+	switch f, _ := op.get("f").(keyword); f {
+	case "acquire", "release":
+		e.Op = history.Op(f)
+	default:
+		return j.edn.wrong(":f is %s, want :acquire or :release", shown(op.get("f")))
+	}
+	e.Lock = JepsenLock
+	value := op.get("value")
+	if tuple, ok := value.([]any); ok && len(tuple) == 2 {
+		e.Lock, value = fmt.Sprint(shown(tuple[0])), tuple[1]
+	}
+	if d, ok := value.(dict); ok && e.Type == history.OK && e.Op == history.Acquire {
+		if fence, ok := d.get("fence").(int64); ok && fence > 0 {
+			e.Token = fence
+		}
+	}
+	if text, ok := op.get("error").(string); ok {
+		e.Error = text
+	}
+	return j.add(e)
+}
+
+func (j *jepsen) add(e history.Event) error {
+	open := j.open[e.Process]
+	switch {
+	case e.Type == history.Invoke && open != nil:
+		return j.edn.wrong("process %d invokes :%s while its :%s is open", e.Process, e.Op, open.Op)
+	case e.Type != history.Invoke && open == nil:
+		return j.edn.wrong(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
+	case e.Type != history.Invoke && open.Op != e.Op:
+		return j.edn.wrong("process %d completes :%s while its :%s is open", e.Process, e.Op, open.Op)
+	case e.Type == history.Invoke:
+		invoke := e
+		j.open[e.Process] = &invoke
+	default:
+		e.Lock = open.Lock
+		delete(j.open, e.Process)
+	}
+	if !j.crashed {
+		j.width = max(j.width, e.Process+1)
+	}
+	j.crashed = j.crashed || e.Type == history.Info
+	j.events = append(j.events, e)
+	return nil
+}
+
+// history gives the events their owners.
+func (j *jepsen) history() {
+	owners := map[int]string{} // of the open operation of each process
+	for i := range j.events {
+		e := &j.events[i]
+		id := e.Process % max(j.width, 1)
+		t := j.threads[id]
+		if t == nil {
+			t = &thread{held: map[string]string{}, unknown: map[string]string{}}
+			j.threads[id] = t
+		}
+		if e.Type == history.Invoke {
+			owners[e.Process] = t.owner(e, id)
+		}
+		e.Owner = owners[e.Process]
+		t.note(e)
+	}
+}
+
+// owner is who invokes e.
+func (t *thread) owner(e *history.Event, id int) string {
+	if held := t.held[e.Lock]; held != "" {
+		return held
+	}
+	if unknown := t.unknown[e.Lock]; unknown != "" && e.Op == history.Release {
+		return unknown
+	}
+	t.attempts++
+	return "t" + strconv.Itoa(id) + "-" + strconv.Itoa(t.attempts)
+}
+
+// note takes note of how an operation ended.
+func (t *thread) note(e *history.Event) {
+	switch {
+	case e.Type == history.Invoke || e.Type == history.Fail && e.Op == history.Acquire:
+	case e.Op == history.Acquire && e.Type == history.OK:
+		t.held[e.Lock] = e.Owner
+	case e.Op == history.Acquire:
+		if t.held[e.Lock] == "" {
+			t.unknown[e.Lock] = e.Owner
+		}
+	case t.held[e.Lock] == e.Owner:
+		delete(t.held, e.Lock)
+	case e.Type == history.OK:
+		delete(t.unknown, e.Lock)
+	default:
+	}
+}
+
+// shown is a value as EDN, for names and messages.
+func shown(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nil"
+	case keyword:
+		return ":" + string(v)
+	case string:
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nil"
+	case []any:
+		return "a list"
+	case keyword:
+		return ":" + string(v)
+	case string:
+		return strconv.Quote(strings.ToValidUTF8(v, "?"))
+	default:
+		return fmt.Sprint(v)
+	}
+}

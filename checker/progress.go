@@ -1,0 +1,312 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// ProgressBound is how long a lock may stay free and asked for, if nothing else
+// was said.
+const ProgressBound = 10 * time.Second
+
+// Progress is the checker of "progress": a lock that is free is granted to
+// somebody who asks for it, within the bound; 0 is [ProgressBound].
+//
+// A lock is free from the instant at which nobody can hold it any more and no
+// fault is in effect. A hold can last until its release or refusal was
+// answered, else until its lease has run out, with any drift added; one without
+// a lease until it is released. A grant with an unknown outcome can last for
+// its lease from its end on. (It may take effect later still; this property
+// takes it that requests do not travel for longer than their lease.) A fault is
+// in effect from its inject until its heal was answered, or for ever.
+//
+// The lock is stuck if for at least the bound somebody asked for it while it was
+// free, or asked again and again, and none was granted it. One that was granted
+// after longer than that was stuck, too: the wait was not bounded.
+func Progress(bound time.Duration) Checker {
+	if bound == 0 {
+		bound = ProgressBound
+	}
+	return &property{
+		name: "progress", engine: "free spans",
+		applies: func(ev *evidence) bool {
+			return ev.sees(func(e *history.Event) bool { return e.Op == history.Acquire })
+		},
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			w, ok := f.memo.(*watch)
+			if !ok {
+				w = newWatch(bound)
+				f.memo = w
+			}
+			w.findings = f
+			all := ev.history.Events
+			for i := range all {
+				if all[i].Index >= ev.from {
+					w.see(&all[i], ev.book().Promises)
+				}
+			}
+			for _, l := range w.locks {
+				f.used(len(w.locks)*int(unsafe.Sizeof(*l)) + len(l.asks)*int(unsafe.Sizeof(*l.first)) + len(l.holds)*int(unsafe.Sizeof(lasting{})))
+			}
+			if !ev.history.Unfinished {
+				w.end(ev.history.End())
+			}
+			f.need(w.granted, "nobody was granted a lock, and the record is too short to say that nobody could be")
+		},
+		conclude: func(f *findings) {
+			w, ok := f.memo.(*watch)
+			if !ok {
+				return
+			}
+			f.valid = fmt.Sprintf("no lock was free and asked for in vain for longer than %s", seconds(w.longest))
+			if w.healed > 0 {
+				f.valid += fmt.Sprintf("; after the last fault one was granted again within %s", seconds(w.recovered))
+			}
+		},
+	}
+}
+
+// A watch follows the locks event by event.
+type watch struct {
+	*findings
+	bound   time.Duration
+	granted bool
+	longest time.Duration // that a lock was free and asked for in vain
+
+	faults    map[[2]string]int // in effect, by name and target
+	active    int
+	calm      time.Duration // when the last fault ended
+	healed    int
+	recovered time.Duration // from then to the next grant; negative until there is one
+
+	pruned int    // how many locks there were when those at rest were last forgotten
+	name   string // of the lock that was seen last
+	last   *watched
+	locks  map[string]*watched
+}
+
+// A watched is one lock.
+type watched struct {
+	name   string
+	until  time.Duration       // when the last of those that are gone may have ended
+	holds  map[string]*lasting // of those that may hold, by owner
+	asks   map[int]*history.Event
+	since  time.Duration  // when the lock became free, as far as first is concerned
+	first  *history.Event // the first that asked for it while it was free
+	asked  time.Duration
+	told   bool // that it was stuck
+	refuse int  // how many were refused meanwhile
+}
+
+// A lasting is how long an owner may hold a lock.
+type lasting struct {
+	count int
+	until time.Duration
+}
+
+func newWatch(bound time.Duration) *watch {
+	return &watch{bound: bound, faults: map[[2]string]int{}, locks: map[string]*watched{}, recovered: -1}
+}
+
+func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
+	switch e.Op {
+	case history.Inject, history.Heal:
+		w.fault(e)
+		return
+	case history.Acquire, history.Release, history.Extend:
+	default:
+		return
+	}
+	if w.last == nil || w.name != e.Lock {
+		w.name, w.last = e.Lock, w.locks[e.Lock]
+		if w.last == nil {
+			w.prune(e.Time)
+			w.last = &watched{name: e.Lock, until: -1, holds: map[string]*lasting{}, asks: map[int]*history.Event{}, since: -1}
+			w.locks[e.Lock] = w.last
+		}
+	}
+	l := w.last
+	if e.Op == history.Acquire {
+		w.acquire(l, e, promises[e.Lock].Drift)
+		return
+	}
+	if e.Type == history.Invoke {
+		if e.Op == history.Extend {
+			ask := *e
+			l.asks[e.Process] = &ask
+		}
+		return
+	}
+	h := l.holds[e.Owner]
+	asked := l.asks[e.Process]
+	delete(l.asks, e.Process)
+	switch {
+	case h == nil:
+	case e.Op == history.Extend && e.Type != history.Fail:
+		h.until = max(h.until, ends(asked, e, promises[e.Lock].Drift))
+	case e.Type == history.Info:
+	case e.Type == history.OK && h.count > 1:
+		h.count--
+	default:
+		l.until = max(l.until, e.Time)
+		delete(l.holds, e.Owner)
+	}
+}
+
+// prune forgets the locks that nobody holds or asks for, now and then.
+func (w *watch) prune(now time.Duration) {
+	const few = 4096
+	if len(w.locks) < max(few, 2*w.pruned) {
+		return
+	}
+	for name, l := range w.locks {
+		if len(l.asks) == 0 && len(l.holds) == 0 && l.refuse == 0 && l.until < now {
+			delete(w.locks, name)
+		}
+	}
+	w.pruned = len(w.locks)
+}
+
+// ends is the latest end of a lease that was asked for and answered, or not.
+func ends(asked, e *history.Event, drift time.Duration) time.Duration {
+	lease := e.Lease
+	if asked != nil {
+		lease = asked.Lease
+	}
+	switch {
+	case e.Expires > 0:
+		return after(max(e.Expires, after(e.Time, lease)), drift)
+	case lease == 0:
+		return history.Never
+	default:
+		return after(after(e.Time, lease), drift)
+	}
+}
+
+// after is t and some time more.
+func after(t, more time.Duration) time.Duration {
+	if more > history.Never-t {
+		return history.Never
+	}
+	return t + more
+}
+
+func (w *watch) fault(e *history.Event) {
+	key := [2]string{e.Fault, e.Target}
+	switch {
+	case e.Op == history.Inject && e.Type == history.Invoke:
+		w.faults[key]++
+		w.active++
+	case e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK:
+		if w.faults[key] == 0 {
+			return
+		}
+		w.faults[key]--
+		w.active--
+		w.calm = e.Time
+		if e.Op == history.Heal {
+			w.healed++
+			w.recovered = -1
+		}
+	default:
+	}
+}
+
+func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
+	asked := l.asks[e.Process]
+	if e.Type != history.Invoke {
+		delete(l.asks, e.Process)
+		if asked == nil {
+			return
+		}
+	}
+	switch e.Type {
+	case history.Invoke:
+		ask := *e
+		l.asks[e.Process] = &ask
+		w.askedFor(l, &ask, e.Time, 0)
+	case history.Fail:
+		w.askedFor(l, asked, e.Time, 1)
+	case history.OK:
+		w.askedFor(l, asked, e.Time, 0)
+		w.granted = true
+		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
+			w.recovered = e.Time - w.calm
+		}
+		h := l.holds[e.Owner]
+		if h == nil {
+			h = &lasting{}
+			l.holds[e.Owner] = h
+		}
+		h.count++
+		h.until = max(h.until, ends(asked, e, drift))
+	default:
+		l.until = max(l.until, ends(asked, e, drift))
+	}
+}
+
+// askedFor takes note that somebody asked for the lock from the event on until
+// now, and was not granted it before now; refused is 1 if it was refused now.
+func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, refused int) {
+	if w.active > 0 {
+		return
+	}
+	for owner, h := range l.holds {
+		if h.until < now {
+			l.until = max(l.until, h.until)
+			delete(l.holds, owner)
+		}
+	}
+	since := max(l.until, w.calm)
+	if len(l.holds) > 0 || since >= now {
+		return
+	}
+	if from := max(asked.Time, since); l.since != since || l.first == nil || from < l.asked {
+		if l.since != since {
+			l.told, l.refuse = false, 0
+		}
+		l.since, l.first, l.asked = since, asked, from
+	}
+	l.refuse += refused
+	waited := now - l.asked
+	w.longest = max(w.longest, waited)
+	if waited < w.bound || l.told {
+		return
+	}
+	l.told = true
+	tries := fmt.Sprintf("and %s refused", plural(l.refuse, "request")+was(l.refuse))
+	if l.refuse == 0 {
+		tries = "and no request was answered"
+	}
+	w.add(Violation{
+		Kind: Stuck, Lock: l.name, From: l.asked, Until: now, Events: events(l.first.Index, asked.Index),
+		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s asked for it, until %s nobody was granted it, %s",
+			l.name, seconds(since), seconds(l.asked), who(l.first.Process, l.first.Owner), seconds(now), tries),
+	})
+}
+
+func was(n int) string {
+	if n == 1 {
+		return " was"
+	}
+	return " were"
+}
+
+// end looks at those who are still waiting.
+func (w *watch) end(now time.Duration) {
+	for _, l := range w.locks {
+		asks := slices.SortedFunc(maps.Values(l.asks), func(a, b *history.Event) int { return cmp.Compare(a.Index, b.Index) })
+		for _, asked := range asks {
+			if asked.Op == history.Acquire {
+				w.askedFor(l, asked, now, 0)
+			}
+		}
+	}
+}

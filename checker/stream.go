@@ -1,0 +1,554 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// windowEvents is how many events a window has at least, but for the last one.
+const windowEvents = 1 << 13
+
+// crowd is how many times the least length of a window may be kept of locks that
+// nobody asks for, before they are put aside.
+const crowd = 8
+
+// rememberedProcesses is how many processes the last hold of which is kept, of
+// the last rememberedHolds; rememberedUpdates is how many accesses of each
+// resource are kept.
+const (
+	rememberedProcesses = 256
+	rememberedHolds     = 2048
+	rememberedUpdates   = 256
+)
+
+// A Source is what a history is read from: a [history.Reader].
+type Source interface {
+	// ReadSome appends events to a list until it is full; see
+	// [history.Reader.ReadSome].
+	ReadSome(list []history.Event) ([]history.Event, error)
+	// Truncated is the number of the last line if it was cut short, else 0.
+	Truncated() int
+}
+
+// CheckReader is [Check] with [Explain] for a history that need not fit into memory: it is
+// judged in windows as it is read, and forgotten as far as nothing that comes
+// later can depend on it. Its errors are those of the reader.
+//
+// A window has, besides what was read since the last one, the whole account of
+// every owner that may still act (see [history.Account]); the holds that began
+// before one that is still open has ended; of each lock the two holds that
+// reached farthest; and faults, declarations and a little of each resource. To
+// leave out whole accounts keeps a legal history legal, so that nobody is
+// blamed for what was forgotten. And no two of the forgotten holds can share an
+// instant with a later one, unless an owner returns after an operation with an
+// unknown outcome, or after its lease, and its hold turns out to have lasted:
+// then it meets the hold that reached farthest. So the verdict is the same as
+// that of [Check], with three exceptions: an access by a process that was granted
+// nothing since some 2,000 holds belongs to no hold that is known, which is
+// Unknown; a lost update is told from the last 256 updates of its resource;
+// and an owner that returns late to a semaphore meets some of the holds of the
+// meantime only, which is Unknown too.
+func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
+	s := stream{session: newSession(checkers), least: windowEvents}
+	s.session.explain = true // later, the events are gone
+	err := s.judge(ctx, r)
+	return s.session.report(), err
+}
+
+// A stream judges a history in windows.
+type stream struct {
+	session *session
+	least   int // events of a window
+
+	window []history.Event
+	last   time.Duration // of the last event
+	from   int64         // the first event that no window had before
+	shelf  map[owner][]shelved
+	idle   map[string][]shelvedOf // of locks that nobody asked for, where there are many
+	doubts map[owner]string       // why the account of an owner on the shelf is unclear
+	back   map[owner]struct{}     // who returned from it in this window
+	carry  carry
+}
+
+// An owner is one of a lock.
+type owner struct{ lock, name string }
+
+// A shelved is an event of a client on a lock, as far as it matters to who holds
+// the lock, in a quarter of the space: there may be many.
+type shelved struct {
+	index                int64
+	time, lease, expires time.Duration
+	token                int64
+	process, permits     int
+	typ, op, mode        uint8
+}
+
+// A shelvedOf is a shelved event and whose it is.
+type shelvedOf struct {
+	shelved
+	owner string
+}
+
+// The words of a shelved event, by their numbers.
+func shelvedTypes() [4]history.Type {
+	return [...]history.Type{history.Invoke, history.OK, history.Fail, history.Info}
+}
+
+func shelvedOps() [4]history.Op {
+	return [...]history.Op{history.Acquire, history.Release, history.Extend, history.Lost}
+}
+
+func shelvedModes() [5]history.Mode {
+	return [...]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
+}
+
+// number is where a word is in a list.
+func number[T comparable](list []T, word T) uint8 { return uint8(max(slices.Index(list, word), 0)) }
+
+func shelve(e *history.Event) shelved {
+	types, ops, modes := shelvedTypes(), shelvedOps(), shelvedModes()
+	return shelved{
+		index: e.Index, time: e.Time, lease: e.Lease, expires: e.Expires, token: e.Token,
+		process: e.Process, permits: e.Permits,
+		typ: number(types[:], e.Type), op: number(ops[:], e.Op), mode: number(modes[:], e.Mode),
+	}
+}
+
+// event is the event of an owner again.
+func (s *shelved) event(of owner) history.Event {
+	return history.Event{
+		Index: s.index, Time: s.time, Process: s.process, Type: shelvedTypes()[s.typ], Op: shelvedOps()[s.op],
+		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: s.permits,
+		Lease: s.lease, Expires: s.expires, Token: s.token,
+	}
+}
+
+// A batch is some events as they were read, and why there are no more.
+type batch struct {
+	events []history.Event
+	err    error
+}
+
+// read reads events ahead of the judge, who gives the batches back.
+func read(ctx context.Context, r Source, full chan<- batch, empty <-chan []history.Event) {
+	defer close(full)
+	for {
+		var b batch
+		select {
+		case b.events = <-empty:
+		case <-ctx.Done():
+			return
+		}
+		b.events, b.err = r.ReadSome(b.events[:0])
+		select {
+		case full <- b:
+		case <-ctx.Done():
+			return
+		}
+		if b.err != nil {
+			return
+		}
+	}
+}
+
+func (s *stream) judge(ctx context.Context, r Source) error {
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	full, empty := make(chan batch, 2), make(chan []history.Event, 3)
+	for range cap(empty) {
+		empty <- make([]history.Event, 0, min(2048, s.least))
+	}
+	defer func() {
+		stop()
+		for range full { // until the reading has ended
+		}
+	}()
+	go read(reading, r, full, empty)
+	s.idle = map[string][]shelvedOf{}
+	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
+	limit := s.least
+	for b := range full {
+		for i := range b.events {
+			e := &b.events[i]
+			// What is said to have happened in one instant is not told apart.
+			if len(s.window) >= limit && e.Time > s.last {
+				s.forget(s.judgeWindow(ctx, 0, true))
+				limit = max(s.least, 2*len(s.window))
+			}
+			s.take(e)
+		}
+		switch {
+		case errors.Is(b.err, io.EOF):
+			s.judgeWindow(ctx, r.Truncated(), false)
+			return nil
+		case b.err != nil:
+			return b.err
+		}
+		empty <- b.events
+	}
+	return nil
+}
+
+// take adds an event to the window, and what its owner left on the shelf, or
+// everybody if nobody asked for the lock for a while.
+func (s *stream) take(e *history.Event) {
+	if len(s.idle) > 0 && e.Lock != "" {
+		if kept, ok := s.idle[e.Lock]; ok {
+			for i := range kept {
+				s.window = append(s.window, kept[i].event(owner{e.Lock, kept[i].owner}))
+			}
+			delete(s.idle, e.Lock)
+		}
+	}
+	if len(s.shelf) > 0 && e.Op.OfHolder() {
+		key := owner{e.Lock, e.Owner}
+		if kept, ok := s.shelf[key]; ok {
+			for i := range kept {
+				s.window = append(s.window, kept[i].event(key))
+			}
+			delete(s.shelf, key)
+			delete(s.doubts, key)
+			s.back[key] = struct{}{}
+		}
+	}
+	s.window = append(s.window, *e)
+	s.last = e.Time
+}
+
+func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool) *evidence {
+	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
+	if !slices.IsSortedFunc(s.window, byIndex) {
+		slices.SortStableFunc(s.window, byIndex)
+		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
+	}
+	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished})
+	ev.from, ev.back = s.from, s.back
+	if !unfinished {
+		for key, why := range s.doubts {
+			ev.book().Unclear[key.lock] = why
+		}
+	}
+	s.session.judge(ctx, ev)
+	s.from = ev.end()
+	clear(s.back)
+	return ev
+}
+
+// forget leaves in the window what later events may have to do with, and puts
+// on the shelf what belongs to owners that may never return.
+func (s *stream) forget(ev *evidence) {
+	c := &s.carry
+	c.reset(ev)
+	c.standing()
+	c.reaching()
+	c.processes()
+	c.accesses()
+	shelved := c.operations()
+	kept := 0
+	for _, keep := range c.keep {
+		if keep {
+			kept++
+		}
+	}
+	crowded := kept > crowd*s.least
+	n := 0
+	for i := range s.window {
+		e := &s.window[i]
+		switch {
+		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
+			s.idle[e.Lock] = append(s.idle[e.Lock], shelvedOf{shelve(e), e.Owner})
+		case c.keep[i]:
+			s.window[n] = *e
+			n++
+		case shelved[i]:
+			key := owner{e.Lock, e.Owner}
+			s.shelf[key] = append(s.shelf[key], shelve(e))
+			if why := ev.book().Doubtful(e.Lock)[e.Owner]; why != "" {
+				s.doubts[key] = why
+			}
+		}
+	}
+	clear(s.window[n:])
+	s.window = s.window[:n]
+}
+
+// A carry decides which events of a window go on to the next.
+type carry struct {
+	ev   *evidence
+	book *history.Book
+	keep []bool // by event of the window
+
+	owners map[owner]*standing
+	chosen map[int][]stretchOf      // by account: where holds are that are kept
+	free   map[string]time.Duration // when the oldest hold that is open began
+	busy   map[string]bool          // locks that something happened to
+}
+
+// A standing is how the accounts of an owner stand that is not settled.
+type standing struct {
+	open   bool // it is at it, or holds the lock
+	chosen bool // one of its holds is kept
+}
+
+func (c *carry) reset(ev *evidence) {
+	*c = carry{
+		ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
+		owners: map[owner]*standing{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
+		busy: map[string]bool{},
+	}
+	lock := ""
+	for i := len(ev.history.Events) - 1; i >= 0 && ev.history.Events[i].Index >= ev.from; i-- {
+		if e := &ev.history.Events[i]; e.Lock != lock {
+			lock = e.Lock
+			c.busy[lock] = true
+		}
+	}
+}
+
+// standing notes who is open and who is settled. Almost all are settled.
+func (c *carry) standing() {
+	for i := range c.book.Accounts {
+		a := &c.book.Accounts[i]
+		if a.Settled {
+			continue
+		}
+		key := owner{a.Lock, a.Owner}
+		o := c.owners[key]
+		if o == nil {
+			o = &standing{}
+			c.owners[key] = o
+		}
+		if a.Open {
+			o.open = true
+			c.busy[a.Lock] = true
+		}
+		if since, ok := c.free[a.Lock]; a.Open && a.Since != history.Never && (!ok || a.Since < since) {
+			c.free[a.Lock] = a.Since
+		}
+	}
+}
+
+// at is where an event is in the window.
+func (c *carry) at(index int64) int {
+	events := c.ev.history.Events
+	if last := events[len(events)-1].Index; index >= c.ev.from && index <= last {
+		return len(events) - 1 - int(last-index) // none of the new ones is missing
+	}
+	at, found := slices.BinarySearchFunc(events, index, func(e history.Event, index int64) int { return cmp.Compare(e.Index, index) })
+	if !found {
+		return -1
+	}
+	return at
+}
+
+func (c *carry) event(index int64) {
+	if at := c.at(index); at >= 0 {
+		c.keep[at] = true
+	}
+}
+
+func (c *carry) operation(op *history.Operation) {
+	c.event(op.Invoke.Index)
+	c.event(op.Complete.Index)
+}
+
+// hold chooses a hold, of which all operations are kept. That of an owner that
+// is not settled is kept with all that the owner may still do with it.
+func (c *carry) hold(h *history.Hold) {
+	if o := c.owners[owner{h.Lock, h.Owner}]; o != nil {
+		o.chosen = true
+	}
+	until := max(h.Proof.Complete.Index, h.EndEvent)
+	if h.Release != nil {
+		until = max(until, h.Release.Complete.Index)
+	}
+	for i := range h.Extensions {
+		until = max(until, h.Extensions[i].Complete.Index)
+	}
+	c.chosen[h.Account] = append(c.chosen[h.Account], stretchOf{h.First(), until})
+	c.event(h.EndEvent)
+}
+
+// A stretchOf a history is between two events, both included.
+type stretchOf struct{ from, until int64 }
+
+// reaching keeps the holds that may share an instant with one that is open, and
+// of each lock those that a late confirmation must meet: the two that reach
+// farthest of each mode, the one with the greatest token, and the one that was
+// queued last.
+func (c *carry) reaching() {
+	type front struct {
+		far           [2][2]*history.Hold // of writes, of reads
+		token, queued *history.Hold
+	}
+	fronts := map[string]*front{}
+	for i := range c.book.Holds {
+		h := &c.book.Holds[i]
+		if since, open := c.free[h.Lock]; open && max(h.End, h.Start) > since {
+			c.hold(h)
+		}
+		f := fronts[h.Lock]
+		if f == nil {
+			f = &front{}
+			fronts[h.Lock] = f
+		}
+		far := &f.far[0]
+		if h.Mode == history.Read {
+			far = &f.far[1]
+		}
+		switch {
+		case far[0] == nil || h.End >= far[0].End:
+			far[0], far[1] = h, far[0]
+		case far[1] == nil || h.End >= far[1].End:
+			far[1] = h
+		}
+		if h.Token != 0 && (f.token == nil || h.Token > f.token.Token) {
+			f.token = h
+		}
+		if q := queued(h); q != 0 && (f.queued == nil || q > queued(f.queued)) {
+			f.queued = h
+		}
+	}
+	for _, f := range fronts {
+		for _, h := range [...]*history.Hold{f.far[0][0], f.far[0][1], f.far[1][0], f.far[1][1], f.token, f.queued} {
+			if h != nil {
+				c.hold(h)
+			}
+		}
+	}
+}
+
+// processes keeps the last hold of each process that was about last, and was not
+// retired by an unknown outcome.
+func (c *carry) processes() {
+	seen := map[int]bool{}
+	ops := c.book.Operations
+	for i := range ops {
+		if op := &ops[i]; op.Unknown() && op.Complete.Index >= 0 {
+			seen[op.Invoke.Process] = true
+		}
+	}
+	most := len(seen) + rememberedProcesses
+	for i := len(c.book.Holds) - 1; i >= max(0, len(c.book.Holds)-rememberedHolds) && len(seen) < most; i-- {
+		if h := &c.book.Holds[i]; !seen[h.Process] {
+			seen[h.Process] = true
+			c.hold(h)
+		}
+	}
+}
+
+// accesses keeps of each resource the last updates, the access with the
+// greatest token, and one that may have written anything.
+func (c *carry) accesses() {
+	type guarded struct {
+		updates []*history.Operation
+		token   *history.Operation
+		unknown *history.Operation
+	}
+	resources := map[string]*guarded{}
+	ops := c.book.Operations
+	for i := range ops {
+		op := &ops[i]
+		if op.Invoke.Op != history.Access || op.Failed() {
+			continue
+		}
+		name := cmp.Or(op.Invoke.Resource, op.Invoke.Lock)
+		g := resources[name]
+		if g == nil {
+			g = &guarded{}
+			resources[name] = g
+		}
+		if op.Unknown() {
+			g.unknown = op
+			continue
+		}
+		if _, _, ok := update(op.Complete.Value); ok {
+			g.updates = append(g.updates, op)
+		}
+		if token(op) != 0 && (g.token == nil || token(op) > token(g.token)) {
+			g.token = op
+		}
+	}
+	for _, g := range resources {
+		for _, op := range g.updates[max(0, len(g.updates)-rememberedUpdates):] {
+			c.operation(op)
+		}
+		for _, op := range [...]*history.Operation{g.token, g.unknown} {
+			if op != nil {
+				c.operation(op)
+			}
+		}
+	}
+}
+
+// operations keeps what is under way, what owners that are open or were chosen
+// may still depend on, faults and declarations. It tells which events belong to
+// other owners that are not settled.
+func (c *carry) operations() (shelved []bool) {
+	shelved = make([]bool, len(c.keep))
+	ops := c.book.Operations
+	processes := map[int]bool{}
+	for i := range ops {
+		op := &ops[i]
+		if op.Complete.Index < 0 {
+			c.operation(op)
+		}
+		one, more := c.book.AccountsOf(op)
+		if one >= 0 {
+			c.standsFor(op, one, shelved, processes)
+		}
+		for _, id := range more {
+			c.standsFor(op, int(id), shelved, processes)
+		}
+	}
+	for i := range c.ev.history.Events {
+		switch e := &c.ev.history.Events[i]; e.Op {
+		case history.Inject, history.Heal, history.Declare:
+			c.keep[i] = true
+		case history.Crash:
+			c.keep[i] = processes[e.Process]
+		case history.Lost:
+			if o := c.owners[owner{e.Lock, e.Owner}]; o != nil {
+				c.keep[i] = o.open || o.chosen
+				shelved[i] = !c.keep[i]
+			}
+		default:
+		}
+	}
+	return shelved
+}
+
+// standsFor keeps or shelves an operation that its account still depends on.
+func (c *carry) standsFor(op *history.Operation, account int, shelved []bool, processes map[int]bool) {
+	for _, s := range c.chosen[account] {
+		if op.Invoke.Index >= s.from && op.Invoke.Index <= s.until {
+			c.operation(op)
+			processes[op.Invoke.Process] = true
+		}
+	}
+	a := &c.book.Accounts[account]
+	if a.Settled {
+		return
+	}
+	first := op.Invoke.Index
+	if first < a.From || !op.Unknown() && (a.Hold < 0 || first < a.Hold) {
+		return
+	}
+	processes[op.Invoke.Process] = true
+	o := c.owners[owner{a.Lock, a.Owner}]
+	for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
+		at := c.at(index)
+		switch {
+		case at < 0:
+		case o.open || o.chosen:
+			c.keep[at] = true
+		default:
+			shelved[at] = true
+		}
+	}
+}
