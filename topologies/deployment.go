@@ -41,32 +41,56 @@ type Deployment interface {
 	// Wire returns a link by its name; nil for any other.
 	Wire(name string) Wire
 	// ClientOptions connect clients of a zone as their services would: through
-	// the zone's links, by sentinels where there are some.
+	// the zone's links, by sentinels where there are some. [Clients] makes the
+	// clients of them.
 	ClientOptions(zone string) *redis.UniversalOptions
+	// Without says what can't be done to this deployment, and why; empty where
+	// nothing is missing.
+	Without() map[Control]string
 	// Watch reports what the servers say of themselves, once and at each
 	// change, until the context ends. It looks past every fault.
 	Watch(ctx context.Context, report func(Observation))
-	// AwaitReady blocks until the deployment is whole again: one master, all
-	// servers attached, replication proven.
+	// AwaitReady blocks until the deployment is whole again: one master a
+	// shard, all servers attached, replication proven, every zone served. It
+	// has a bound of its own, and its error says what it waited for last.
 	AwaitReady(ctx context.Context) error
 	Close() error
 }
 
-// A Failover is a deployment that has a master which can change.
+// A Control is something that a deployment lets its user do to it.
+type Control string
+
+// The controls of a deployment.
+const (
+	// Processes: servers can be killed, restarted, paused and resumed.
+	Processes Control = "processes"
+	// Wiping: the data of a killed server can be removed.
+	Wiping Control = "wiping"
+	// Wiring: every link of the topology has a [Wire].
+	Wiring Control = "links"
+	// Settings: what is in the servers, and how they answer, can be changed.
+	Settings Control = "settings"
+	// Failovers: the deployment is a [Failover], as its topology has it.
+	Failovers Control = "failovers"
+)
+
+// A Failover is a deployment of shards whose masters can change. A shard is
+// named by its boot master, one of [Topology.Shards]; any other is an error.
 type Failover interface {
 	Deployment
-	// Master is the server that the majority takes for the master and that
-	// takes itself for one.
-	Master(ctx context.Context) (string, error)
+	// Master is the server that the majority takes for a shard's master and
+	// that takes itself for one.
+	Master(ctx context.Context, shard string) (string, error)
 	// AwaitMaster blocks until the majority agrees on a master other than old.
-	AwaitMaster(ctx context.Context, old string) (string, error)
+	AwaitMaster(ctx context.Context, shard, old string) (string, error)
 	// Arm makes the servers quick to declare a master down and to replace it;
-	// Disarm makes them slow again, so that nothing else fails over.
+	// Disarm makes them slow again, so that nothing else fails over. Where the
+	// servers have one speed only, as in a cluster, both do nothing.
 	Arm(ctx context.Context) error
 	Disarm(ctx context.Context) error
-	// Promote asks for a graceful failover and returns at once; Disarm must
-	// follow once the master has changed.
-	Promote(ctx context.Context) error
+	// Promote asks for a graceful failover of a shard, and does not wait for
+	// it; Disarm must follow once the master has changed.
+	Promote(ctx context.Context, shard string) error
 }
 
 // A Server is one process of a deployment.
@@ -81,9 +105,13 @@ type Server interface {
 	// Resume lets it go on.
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
+	// Wipe removes the data of a killed server, so that the next Restart
+	// starts empty. What the server knows of the others, such as a cluster's
+	// slots, stays. It fails while the server runs.
+	Wipe(ctx context.Context) error
 	// Observer is a connection past every fault. The deployment closes it.
 	Observer() *redis.Client
-	// Log is where the server writes its log.
+	// Log is a file with the server's log so far; empty if there is none.
 	Log() string
 }
 
@@ -100,7 +128,7 @@ type Wire interface {
 	Delay(s Stream, latency, jitter time.Duration) (mend func(), err error)
 	// Reset resets every connection, once, and reports how many there were.
 	Reset() int
-	// Probe sends a PING through the link and returns how long the answer
+	// Probe sends a request through the link and returns how long the answer
 	// took.
 	Probe(ctx context.Context) (time.Duration, error)
 }
@@ -119,6 +147,6 @@ const (
 // An Observation is what a server was seen to say.
 type Observation struct {
 	Node  string
-	What  string // role, master
+	What  string // role, master, epoch
 	Value string
 }

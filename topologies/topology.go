@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // A Kind says what a node is.
@@ -27,6 +25,7 @@ const (
 	Replication LinkKind = "replication" // a replica to its master
 	Monitor     LinkKind = "monitor"     // a sentinel to a Redis server
 	Gossip      LinkKind = "gossip"      // a sentinel to another
+	Bus         LinkKind = "bus"         // a cluster's node to the bus port of another
 )
 
 // A Node is one party of a topology.
@@ -36,6 +35,9 @@ type Node struct {
 	// Role is what a Redis server boots as: master or replica; empty for the
 	// other kinds.
 	Role string `json:"role,omitempty"`
+	// Of is the master that a replica boots as a replica of; empty for all
+	// others.
+	Of string `json:"of,omitempty"`
 }
 
 // A Link is one direction of dialling: From opens connections to To, and data
@@ -46,8 +48,15 @@ type Link struct {
 	Kind LinkKind `json:"kind"`
 }
 
-// Name is how the link is called in plans and histories: "zone-a>redis-1".
-func (l Link) Name() string { return l.From + ">" + l.To }
+// Name is how the link is called in plans and histories: "zone-a>redis-1". A
+// cluster's nodes may have two links to each other, of which the one to the bus
+// port is called "redis-1>redis-2/bus".
+func (l Link) Name() string {
+	if l.Kind == Bus {
+		return l.From + ">" + l.To + "/" + string(Bus)
+	}
+	return l.From + ">" + l.To
+}
 
 // The roles of a Redis server.
 const (
@@ -57,73 +66,130 @@ const (
 
 // A Topology is the plan of a deployment.
 type Topology struct {
-	Name  string `json:"name"`
-	Nodes []Node `json:"nodes"`
-	Links []Link `json:"links"`
+	Name string `json:"name"`
+	// Options are those it was made with, defaults filled in.
+	Options Options `json:"options"`
+	Nodes   []Node  `json:"nodes"`
+	Links   []Link  `json:"links"`
 }
 
-// Names lists the topologies that [ByName] knows.
-func Names() []string { return []string{"single", "sentinel"} }
-
 // ByName returns a topology in its default size.
+func ByName(name string) (Topology, error) { return New(name, Options{}) }
+
+// New returns a topology.
 //
 //   - single: one Redis server.
 //   - sentinel: a master, two replicas and three sentinels.
+//   - cluster: three masters, with a third of the slots and one replica each.
+//   - independent: [Options.Nodes] servers that know nothing of each other.
 //
-// Both have two zones of clients, zone-a and zone-b.
-func ByName(name string) (Topology, error) {
+// All have two zones of clients, zone-a and zone-b.
+func New(name string, o Options) (Topology, error) {
+	if err := o.Validate(name); err != nil {
+		return Topology{}, err
+	}
+	t := Topology{Name: name, Options: o.withDefaults(name)}
 	switch name {
-	case "single":
-		return wire(name, 1, 0), nil
-	case "sentinel":
-		return wire(name, 3, 3), nil
+	case Single:
+		t.addShards(1, 0)
+	case Sentinels:
+		t.addShards(1, replicasOf(name))
+		t.add(Sentinel, 3)
+	case Cluster:
+		t.addShards(3, replicasOf(name))
 	default:
-		return Topology{}, names.Unknown("topology", name, Names())
-	}
-}
-
-// wire names the parties and links every pair of them that may ever talk: any
-// server may become the master, so replication links exist in both directions.
-func wire(name string, servers, sentinels int) Topology {
-	t := Topology{Name: name}
-	for i := range servers {
-		role := Replica
-		if i == 0 {
-			role = Master
-		}
-		t.Nodes = append(t.Nodes, Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: Redis, Role: role})
-	}
-	for i := range sentinels {
-		t.Nodes = append(t.Nodes, Node{Name: fmt.Sprintf("sentinel-%d", i+1), Kind: Sentinel})
+		t.addShards(t.Options.Nodes, 0)
 	}
 	for _, zone := range []string{"a", "b"} {
 		t.Nodes = append(t.Nodes, Node{Name: "zone-" + zone, Kind: Zone})
 	}
+	t.wire()
+	return t, nil
+}
+
+// addShards adds masters, and after them their replicas in turns: of three
+// masters, redis-4 is the first one's.
+func (t *Topology) addShards(masters, replicas int) {
+	for i := range masters * (1 + replicas) {
+		n := Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: Redis, Role: Master}
+		if i >= masters {
+			n.Role, n.Of = Replica, t.Nodes[i%masters].Name
+		}
+		t.Nodes = append(t.Nodes, n)
+	}
+}
+
+func (t *Topology) add(kind Kind, count int) {
+	for i := range count {
+		t.Nodes = append(t.Nodes, Node{Name: fmt.Sprintf("%s-%d", kind, i+1), Kind: kind})
+	}
+}
+
+// wire links every pair that may ever talk. Any server of a shard may become
+// its master, so replication links exist in both directions.
+func (t *Topology) wire() {
 	for _, from := range t.Nodes {
 		for _, to := range t.Nodes {
-			if kind, ok := linkKind(from, to); ok {
+			for _, kind := range t.linkKinds(from, to) {
 				t.Links = append(t.Links, Link{From: from.Name, To: to.Name, Kind: kind})
 			}
 		}
 	}
-	return t
 }
 
-func linkKind(from, to Node) (LinkKind, bool) {
+func (t *Topology) linkKinds(from, to Node) []LinkKind {
+	var kinds []LinkKind
 	switch {
 	case from.Name == to.Name || to.Kind == Zone:
-		return "", false
 	case from.Kind == Zone:
-		return Client, true
+		kinds = append(kinds, Client)
 	case from.Kind == Redis && to.Kind == Redis:
-		return Replication, true
+		if from.shard() == to.shard() {
+			kinds = append(kinds, Replication)
+		}
+		if t.Name == Cluster {
+			kinds = append(kinds, Bus)
+		}
 	case from.Kind == Sentinel && to.Kind == Redis:
-		return Monitor, true
+		kinds = append(kinds, Monitor)
 	case from.Kind == Sentinel && to.Kind == Sentinel:
-		return Gossip, true
-	default:
-		return "", false
+		kinds = append(kinds, Gossip)
 	}
+	return kinds
+}
+
+// shard is the boot master of the servers that replicate each other.
+func (n Node) shard() string {
+	if n.Of != "" {
+		return n.Of
+	}
+	return n.Name
+}
+
+// Shards names the masters whose role can move to a replica, by the servers
+// that have it at boot: redis-1 of sentinel, redis-1 to redis-3 of cluster;
+// none of single and independent, where nobody has a replica.
+func (t Topology) Shards() []string {
+	var shards []string
+	for _, name := range t.Of(Redis) {
+		if len(t.Members(name)) > 1 {
+			shards = append(shards, name)
+		}
+	}
+	return shards
+}
+
+// Members are the servers that share the data of a boot master, itself first:
+// redis-1 and redis-4 of the cluster's redis-1. They are none for a server that
+// boots as a replica.
+func (t Topology) Members(master string) []string {
+	var members []string
+	for _, n := range t.Nodes {
+		if n.Kind == Redis && n.shard() == master {
+			members = append(members, n.Name)
+		}
+	}
+	return members
 }
 
 // Of returns the names of the nodes of a kind, in order.
@@ -148,18 +214,22 @@ func (t Topology) Node(name string) (Node, bool) {
 
 // Select returns the links that a target names:
 //
-//   - "replication", "client", "monitor", "gossip": all of that kind;
+//   - "replication", "client", "monitor", "gossip", "bus": all of that kind;
 //   - "redis-1": all from or to that node;
-//   - "zone-a>redis-1": that link; either side may be a kind of node or "*":
-//     "zone-a>*", "sentinel>redis-1".
+//   - "zone-a>redis-1": those from one to the other; either side may be a kind
+//     of node or "*": "zone-a>*", "sentinel>redis-1";
+//   - "redis-1>redis-2/bus": of those, the ones of a kind.
 //
 // A target that names no link is an error.
 func (t Topology) Select(target string) ([]Link, error) {
 	var match func(Link) bool
-	from, to, directed := strings.Cut(target, ">")
+	pair, kind, narrowed := strings.Cut(target, "/")
+	from, to, directed := strings.Cut(pair, ">")
 	switch {
 	case directed:
-		match = func(l Link) bool { return t.covers(from, l.From) && t.covers(to, l.To) }
+		match = func(l Link) bool {
+			return t.covers(from, l.From) && t.covers(to, l.To) && (!narrowed || string(l.Kind) == kind)
+		}
 	case t.has(target):
 		match = func(l Link) bool { return l.From == target || l.To == target }
 	default:
@@ -167,7 +237,7 @@ func (t Topology) Select(target string) ([]Link, error) {
 	}
 	links := slices.DeleteFunc(slices.Clone(t.Links), func(l Link) bool { return !match(l) })
 	if len(links) == 0 {
-		return nil, fmt.Errorf("no link of topology %s is called %q (want a node, a kind of link, or FROM>TO)", t.Name, target)
+		return nil, fmt.Errorf("no link of topology %s is called %q (want a node, a kind of link, FROM>TO, or FROM>TO/KIND)", t.Name, target)
 	}
 	return links, nil
 }

@@ -6,7 +6,8 @@
 // addresses, tells callers apart by the address that they dial from, and
 // forwards through toxiproxy's engine. One address a server is what Sentinel
 // and Cluster need to agree with each other; one link a pair is what faults
-// need. Nothing here needs privileges: all addresses are in 127.0.0.0/8.
+// need. Nothing here needs privileges: addresses are in 127.0.0.0/8, or those of
+// the machine in a network of containers.
 package fabric
 
 import (
@@ -32,6 +33,9 @@ type Party struct {
 	// Virtual is the address that the others dial, and Real the one behind
 	// it. Both are zero for a party that nobody dials.
 	Virtual, Real netip.AddrPort
+	// VirtualBus and RealBus are the same for the bus port of a cluster's
+	// node; zero for all others.
+	VirtualBus, RealBus netip.AddrPort
 }
 
 // A Fabric is the links between some parties. [New] makes it; whoever made it
@@ -61,16 +65,19 @@ func New(parties []Party, links []topologies.Link) (*Fabric, error) {
 		byName[p.Name] = p
 	}
 	for _, l := range links {
+		to := byName[l.To].Real
+		if l.Kind == topologies.Bus {
+			to = byName[l.To].RealBus
+		}
 		f.wires[l.Name()] = &Wire{
-			name: l.Name(), engine: f.engine, from: byName[l.From].Source, to: byName[l.To],
+			link: l, engine: f.engine, from: byName[l.From].Source, to: to,
 			pipes: map[*pipe]struct{}{},
 		}
 	}
 	for _, p := range parties {
-		if !p.Virtual.IsValid() {
-			continue
-		}
-		if err := f.listen(p); err != nil {
+		err := errors.Join(f.listen(p.Virtual, topologies.Link{To: p.Name}),
+			f.listen(p.VirtualBus, topologies.Link{To: p.Name, Kind: topologies.Bus}))
+		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
@@ -78,7 +85,12 @@ func New(parties []Party, links []topologies.Link) (*Fabric, error) {
 }
 
 // Wire returns a link by its name, or nil.
-func (f *Fabric) Wire(name string) *Wire { return f.wires[name] }
+func (f *Fabric) Wire(name string) topologies.Wire {
+	if w, ok := f.wires[name]; ok {
+		return w
+	}
+	return nil
+}
 
 // Strangers is how many connections were refused because no link allows them.
 func (f *Fabric) Strangers() int {
@@ -87,18 +99,23 @@ func (f *Fabric) Strangers() int {
 	return f.strangers
 }
 
-func (f *Fabric) listen(p Party) error {
+// listen serves the links that lead to an address. They differ in where they
+// come from.
+func (f *Fabric) listen(at netip.AddrPort, to topologies.Link) error {
+	if !at.IsValid() {
+		return nil
+	}
 	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), "tcp", p.Virtual.String())
+	l, err := config.Listen(context.Background(), "tcp", at.String())
 	if err != nil {
-		return fmt.Errorf("listen for %s: %w", p.Name, err)
+		return fmt.Errorf("listen for %s: %w", to.To, err)
 	}
 	f.listeners = append(f.listeners, l)
-	f.done.Go(func() { f.accept(l, p) })
+	f.done.Go(func() { f.accept(l, to) })
 	return nil
 }
 
-func (f *Fabric) accept(l net.Listener, to Party) {
+func (f *Fabric) accept(l net.Listener, link topologies.Link) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -109,7 +126,8 @@ func (f *Fabric) accept(l net.Listener, to Party) {
 		}
 		client := c.(*net.TCPConn)
 		from := client.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		w := f.wires[f.parties[from].Name+">"+to.Name]
+		link.From = f.parties[from].Name
+		w := f.wires[link.Name()]
 		if w == nil {
 			f.mu.Lock()
 			f.strangers++
@@ -143,8 +161,13 @@ func abort(c *net.TCPConn) {
 // dialTimeout bounds how long a link tries to reach the server behind it.
 const dialTimeout = time.Second
 
+// dialFrom dials as the owner of an address would. Only loopback addresses are
+// ours to dial from, and only to each other.
 func dialFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Timeout: dialTimeout}
+	d := net.Dialer{Timeout: dialTimeout}
+	if from.IsLoopback() && to.Addr().IsLoopback() {
+		d.LocalAddr = &net.TCPAddr{IP: from.AsSlice()}
+	}
 	c, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ var (
 
 // pair is a fabric with one link, from a caller to a server that sends every
 // line back, and that pushes lines of its own to whoever says "push".
-func pair(t *testing.T) (*fabric.Fabric, *fabric.Wire, netip.AddrPort) {
+func pair(t *testing.T) (*fabric.Fabric, topologies.Wire, netip.AddrPort) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.251.1.1:0")
 	require.NoError(t, err)

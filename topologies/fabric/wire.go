@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,15 +13,16 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
 // A Wire is one link: every connection that one party has to another, and the
 // faults that lie on them. Several faults on one wire add up.
 type Wire struct {
-	name   string
+	link   topologies.Link
 	engine *toxiproxy.ApiServer
 	from   netip.Addr
-	to     Party
+	to     netip.AddrPort
 
 	mu     sync.Mutex
 	cuts   int
@@ -29,8 +31,8 @@ type Wire struct {
 	made   int          // so that each has a name of its own
 }
 
-// Name is "<from>><to>".
-func (w *Wire) Name() string { return w.name }
+// Name is the name of its link.
+func (w *Wire) Name() string { return w.link.Name() }
 
 // serve forwards one connection until it ends.
 func (w *Wire) serve(client *net.TCPConn) {
@@ -41,12 +43,12 @@ func (w *Wire) serve(client *net.TCPConn) {
 		abort(client)
 		return
 	}
-	server, err := dialFrom(context.Background(), w.from, w.to.Real)
+	server, err := dialFrom(context.Background(), w.from, w.to)
 	if err != nil {
 		abort(client)
 		return
 	}
-	p := newPipe(w.engine, w.name, client, server)
+	p := newPipe(w.engine, w.Name(), client, server)
 	w.mu.Lock()
 	if w.cuts > 0 {
 		w.mu.Unlock()
@@ -144,25 +146,47 @@ func (w *Wire) lift(put []impairment) {
 	}
 }
 
-// Probe dials as the wire's caller does, sends a PING, and returns how long
-// the first byte of an answer took. Redis and Sentinel both answer.
+// Probe sends a PING through the wire, as if its caller had dialled, and
+// returns how long the first byte of an answer took. Any Redis or Sentinel
+// answers, and so does the bus port of a cluster's node.
 func (w *Wire) Probe(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	c, err := dialFrom(ctx, w.from, w.to.Virtual)
+	c, err := w.enter(ctx)
+	if err == nil {
+		err = probe.Ask(ctx, c, w.link.Kind)
+		abort(c)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("probe %s: %w", w.name, err)
-	}
-	defer abort(c)
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(deadline); err != nil {
-			return 0, fmt.Errorf("probe %s: %w", w.name, err)
-		}
-	}
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return 0, fmt.Errorf("probe %s: %w", w.name, err)
-	}
-	if _, err := c.Read(make([]byte, 1)); err != nil {
-		return 0, fmt.Errorf("probe %s: %w", w.name, err)
+		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
 	}
 	return time.Since(start), nil
+}
+
+// enter opens a connection through the wire. Not every caller's address is one
+// that we could dial from, so that it does not pass the party's listener: both
+// of its ends are made here, and one is served.
+func (w *Wire) enter(ctx context.Context) (*net.TCPConn, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	var d net.Dialer
+	outer, err := d.DialContext(ctx, "tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		inner, err := l.Accept()
+		if err != nil {
+			return nil, errors.Join(err, outer.Close())
+		}
+		if inner.RemoteAddr().String() != outer.LocalAddr().String() {
+			_ = inner.Close() // somebody else dialled
+			continue
+		}
+		go w.serve(inner.(*net.TCPConn))
+		return outer.(*net.TCPConn), nil
+	}
 }

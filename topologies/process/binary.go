@@ -37,7 +37,7 @@ func FindBinary(ctx context.Context) (Binary, error) {
 	case err != nil && name != "redis-server":
 		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrMissing, BinaryVariable, name)
 	case err != nil:
-		return Binary{}, fmt.Errorf("%w: no redis-server, and no other backend than local processes (install it with `make redis`, "+
+		return Binary{}, fmt.Errorf("%w: no redis-server (install it with `make redis`, "+
 			"`apt-get install redis-server` or `brew install redis`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
 	}
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own

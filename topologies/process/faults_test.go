@@ -30,6 +30,7 @@ func links(t *testing.T, d topologies.Deployment, target string) []network.Link 
 }
 
 func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
+	t.Parallel()
 	d := start(t, "single")
 	link := links(t, d, "zone-a>redis-1")
 	server := d.Server("redis-1")
@@ -71,10 +72,24 @@ func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 }
 
 func TestFailoversKeepTheContract(t *testing.T) {
-	d := start(t, "sentinel").(topologies.Failover)
+	t.Parallel()
+	for _, tt := range []struct{ topology, shard, sentinel string }{
+		{"sentinel", "redis-1", "sentinel-1"},
+		{"cluster", "redis-2", ""},
+	} {
+		t.Run(tt.topology, func(t *testing.T) {
+			t.Parallel()
+			failoversKeepTheContract(t, tt.topology, tt.shard, tt.sentinel)
+		})
+	}
+}
+
+func failoversKeepTheContract(t *testing.T, topology, shard, sentinel string) {
+	t.Helper()
+	d := start(t, topology).(topologies.Failover)
 	old := ""
 	changed := func(ctx context.Context) error {
-		master, err := d.Master(ctx)
+		master, err := d.Master(ctx, shard)
 		if err == nil && master == old {
 			err = errors.New(master + " is still the master")
 		}
@@ -84,27 +99,27 @@ func TestFailoversKeepTheContract(t *testing.T) {
 		if err := d.AwaitReady(ctx); err != nil {
 			return err
 		}
-		old, err = d.Master(ctx)
+		old, err = d.Master(ctx, shard)
 		return err
 	}
 	side := func(master string) (failover.Side, error) {
-		group := []string{master, "sentinel-1", "zone-a"}
 		var ls []network.Link
-		for _, l := range d.Topology().Across(group) {
+		for _, l := range d.Topology().Across([]string{master, sentinel, "zone-a"}) {
 			ls = append(ls, d.Wire(l.Name()))
 		}
 		return failover.Side{Name: "the minority", Links: ls}, nil
 	}
 	for _, f := range []faults.Fault{
-		failover.Crash(d, func(name string) faultprocess.Process { return d.Server(name) }),
-		failover.Graceful(d),
-		failover.SplitBrain(d, side),
+		failover.Crash(d, shard, func(name string) faultprocess.Process { return d.Server(name) }),
+		failover.Graceful(d, shard),
+		failover.SplitBrain(d, shard, side),
 	} {
 		t.Run(f.Name(), func(t *testing.T) { faultstest.Run(t, f, changed, whole) })
 	}
 }
 
 func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	d := start(t, "sentinel").(topologies.Failover)
 	ctx := within(t)
 	_, err := network.Reset(links(t, d, "redis-3>redis-2")).Inject(ctx)
@@ -113,7 +128,7 @@ func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	// Nobody can be promoted while no replica answers.
 	require.NoError(t, d.Server("redis-2").Kill(ctx))
 	require.NoError(t, d.Server("redis-3").Kill(ctx))
-	crash := failover.Crash(d, func(name string) faultprocess.Process { return d.Server(name) })
+	crash := failover.Crash(d, "redis-1", func(name string) faultprocess.Process { return d.Server(name) })
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = crash.Inject(short)
@@ -122,6 +137,7 @@ func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 }
 
 func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
+	t.Parallel()
 	d := start(t, "sentinel")
 	ctx := within(t)
 	client := links(t, d, "zone-a>redis")

@@ -4,56 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
-
-// poll is how often a condition is looked at while it is awaited.
-const poll = 2 * time.Millisecond
-
-// await calls ready until it is nil or the context ends; then it returns what
-// ready said last, before that end got into its way.
-func await(ctx context.Context, ready func() error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), last)
-		}
-	}
-}
 
 // A server is one redis-server process, sentinels included. It is killed and
 // started again under the same name and address.
 type server struct {
-	name          string
-	path          string   // of the binary
-	args          []string // without the binary
-	dir           string
-	logTo         string
-	real, virtual netip.AddrPort
-	observer      *redis.Client
-	reaper        *reaper
+	name     string
+	path     string   // of the binary
+	args     []string // without the binary
+	dir      string
+	logTo    string
+	at       string // where it listens
+	observer *redis.Client
+	reaper   *reaper
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -102,49 +75,10 @@ func (s *server) answers(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	if err := await(ctx, func() error { return ping(ctx, s.real) }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, s.lastWords())
+	if err := deploy.Await(ctx, func() error { return deploy.Ping(ctx, s.at) }); err != nil {
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.logTo))
 	}
 	return nil
-}
-
-// ping asks over a connection of its own: go-redis stops dialling for a second
-// once as many dials have failed as its pool is large.
-func ping(ctx context.Context, to netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(ctx, observerTimeout)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", to.String())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	reply := make([]byte, len("+PONG"))
-	if _, err := io.ReadFull(c, reply); err != nil {
-		return err
-	}
-	if string(reply) != "+PONG" {
-		return fmt.Errorf("it answers %q", reply)
-	}
-	return nil
-}
-
-// lastWords are the last lines of the server's log.
-func (s *server) lastWords() string {
-	log, err := os.ReadFile(s.logTo)
-	if err != nil {
-		return ""
-	}
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
 // pid is the process to signal; 0 if it has ended.
@@ -220,7 +154,7 @@ func (s *server) Resume(ctx context.Context) error {
 
 func (s *server) awaitState(ctx context.Context, want func(string) bool) error {
 	pid, _ := s.pid()
-	return await(ctx, func() error {
+	return deploy.Await(ctx, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", s.name, err)
@@ -234,15 +168,38 @@ func (s *server) awaitState(ctx context.Context, want func(string) bool) error {
 	})
 }
 
-// newServer prepares a server without starting it.
-func newServer(name, path, root string, at, virtual netip.AddrPort, r *reaper) (*server, error) {
+// Wipe removes the data of a server that does not run.
+func (s *server) Wipe(context.Context) error {
+	if pid, _ := s.pid(); pid != 0 {
+		return fmt.Errorf("wipe %s: it still runs", s.name)
+	}
+	for _, pattern := range deploy.DataFiles() {
+		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		if err != nil {
+			return fmt.Errorf("wipe %s: %w", s.name, err)
+		}
+		for _, file := range files {
+			if err := os.RemoveAll(file); err != nil {
+				return fmt.Errorf("wipe %s: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// newServer prepares a server in a folder of its own without starting it.
+func newServer(name, path, root, at string, c deploy.Config, r *reaper) (*server, error) {
 	dir := filepath.Join(root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
+	for file, contents := range c.Files {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(contents), 0o600); err != nil {
+			return nil, fmt.Errorf("prepare %s: %w", name, err)
+		}
+	}
 	return &server{
-		name: name, path: path, dir: dir, logTo: filepath.Join(dir, "log"),
-		real: at, virtual: virtual, reaper: r,
-		observer: redis.NewClient(observerOptions(at)),
+		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"), at: at,
+		observer: redis.NewClient(deploy.ObserverOptions(at)), reaper: r,
 	}, nil
 }

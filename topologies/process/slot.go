@@ -8,6 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // The ports of a deployment. They are the same in every slot, because each
@@ -15,6 +18,7 @@ import (
 const (
 	lockPort     = 22000
 	redisPort    = 22001
+	busPort      = 23001
 	sentinelPort = 22501
 )
 
@@ -73,5 +77,23 @@ func (s *slot) virtual(host byte, port uint16) netip.AddrPort {
 }
 
 func (s *slot) zone(host byte) netip.Addr { return addr(s.number, zonePlane, host, 0).Addr() }
+
+// addresses gives every server of a topology its own.
+func (s *slot) addresses(t topologies.Topology) map[string]deploy.Address {
+	at := map[string]deploy.Address{}
+	for i, name := range t.Of(topologies.Redis) {
+		host := byte(i + 1)
+		a := deploy.Address{Listen: s.real(host, redisPort), Announced: s.virtual(host, redisPort)}
+		if t.Name == topologies.Cluster {
+			a.Bus, a.AnnouncedBus = busPort, busPort
+		}
+		at[name] = a
+	}
+	for i, name := range t.Of(topologies.Sentinel) {
+		host := byte(100 + i + 1)
+		at[name] = deploy.Address{Listen: s.real(host, sentinelPort), Announced: s.virtual(host, sentinelPort)}
+	}
+	return at
+}
 
 func (s *slot) release() error { return s.lock.Close() }

@@ -1,16 +1,11 @@
-package process
+package deploy
 
 import (
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
-
-// masterName is how the sentinels call what they watch.
-const masterName = "mymaster"
 
 // observerTimeout bounds how long a look at a server may take; a paused one
 // does not answer.
@@ -21,10 +16,11 @@ const observerTimeout = 200 * time.Millisecond
 // failed, and a server that comes back must be seen at once.
 const dialsBeforePause = 4096
 
-// observerOptions are those of a connection past every fault.
-func observerOptions(at netip.AddrPort) *redis.Options {
+// ObserverOptions are those of a connection past every fault, to the address
+// where a server listens. They know of no credentials.
+func ObserverOptions(address string) *redis.Options {
 	return &redis.Options{
-		Addr:                     at.String(),
+		Addr:                     address,
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		DialTimeout:              observerTimeout,
@@ -37,30 +33,24 @@ func observerOptions(at netip.AddrPort) *redis.Options {
 	}
 }
 
-// clientTimeout is how long a client waits for a reply. It is short, so that
-// a client behind a cut link finds out within the run.
-const clientTimeout = time.Second
+// ClientTimeout is how long a client waits for a connection or a reply. It is
+// short, so that one behind a cut link finds out within the run.
+const ClientTimeout = time.Second
 
 // clientOptions are those of a service's client: they answer for what was
 // asked once, because a retry that the caller does not see makes the outcome
-// of a request unknowable.
-func clientOptions(from netip.Addr, servers []string, sentinels bool) *redis.UniversalOptions {
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Timeout: clientTimeout}
-	o := &redis.UniversalOptions{
-		Addrs:                    servers,
-		Dialer:                   dialer.DialContext,
+// of a request unknowable. A client of a cluster must follow the slots, and
+// go-redis knows no way to have it do so without retries.
+func clientOptions() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
 		MaxRetries:               -1,
 		DialerRetries:            1,
-		DialTimeout:              clientTimeout,
-		ReadTimeout:              clientTimeout,
-		WriteTimeout:             clientTimeout,
+		DialTimeout:              ClientTimeout,
+		ReadTimeout:              ClientTimeout,
+		WriteTimeout:             ClientTimeout,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true,
 		PoolSize:                 dialsBeforePause,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if sentinels {
-		o.MasterName = masterName
-	}
-	return o
 }

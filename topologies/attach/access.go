@@ -1,0 +1,153 @@
+package attach
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+const (
+	// meetTimeout bounds how long a server may take to say what it is.
+	meetTimeout = 3 * time.Second
+	// lookTimeout bounds how long a look at it may take later on, when it may be
+	// paused. Servers of somebody else may be further away than our own.
+	lookTimeout = 500 * time.Millisecond
+)
+
+// An access is how servers of one kind let us in.
+type access struct {
+	username, password string
+	tls                *tls.Config
+}
+
+// dial opens a connection to at, of a server that is called announced.
+func (a access) dial(ctx context.Context, at, announced string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	return a.secure(ctx, c, announced)
+}
+
+// secure speaks TLS over a connection where that is wanted.
+func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.Conn, error) {
+	if a.tls == nil {
+		return c, nil
+	}
+	config := a.tls.Clone()
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(announced)
+		if err != nil {
+			host = announced
+		}
+		config.ServerName = host
+	}
+	secured := tls.Client(c, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
+// observer is a client that looks at one server, past every gate.
+func (a access) observer(at, announced string, limit time.Duration) *redis.Client {
+	o := deploy.ObserverOptions(announced)
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, at, announced) }
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = limit, limit, limit
+	o.Username, o.Password = a.username, a.password
+	return redis.NewClient(o)
+}
+
+// refused says in one sentence why a server can't be talked to.
+func (a access) refused(server string, err error) error {
+	var (
+		record    tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		verify    *tls.CertificateVerificationError
+		netErr    net.Error
+	)
+	said := err.Error()
+	switch {
+	case strings.HasPrefix(said, "WRONGPASS"):
+		return usage("%s refuses the user name or the password", server)
+	case strings.HasPrefix(said, "NOAUTH"):
+		return usage("%s wants a password", server)
+	case strings.HasPrefix(said, "ERR AUTH") || strings.HasPrefix(said, "ERR Client sent AUTH"):
+		return usage("%s has no password, and one was given", server)
+	case strings.HasPrefix(said, "NOPERM"):
+		return usage("%s does not permit what is needed: %s", server, said)
+	case errors.As(err, &record):
+		return usage("%s does not speak TLS", server)
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):
+		return usage("%s has a certificate that isn't trusted: %w", server, err)
+	case a.tls != nil && (errors.Is(err, io.EOF) || strings.Contains(said, "tls: ")):
+		return usage("%s does not agree on TLS: %w", server, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return usage("nothing listens at %s", server)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return usage("%s closed the connection: it is no Redis server, or wants TLS", server)
+	case a.tls != nil && errors.As(err, &netErr) && netErr.Timeout(): // Redis waits for the rest of a line
+		return usage("%s does not answer within %v: it may not speak TLS", server, meetTimeout)
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return usage("%s does not answer within %v", server, meetTimeout)
+	default:
+		return usage("%s can't be asked: %w", server, err)
+	}
+}
+
+// rank says what a server is in its own words.
+type rank struct {
+	mode    string // of redis_mode: standalone, sentinel, cluster
+	role    string // master, slave, sentinel
+	master  string // of a replica: the address that it follows
+	version string
+	id      string // of this run of the server
+}
+
+// look asks a server what it is.
+func look(ctx context.Context, c *redis.Client) (rank, error) {
+	info, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return rank{}, err
+	}
+	has := func(field string) string {
+		for line := range strings.Lines(info) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	r := rank{mode: has("redis_mode"), version: has("redis_version"), id: has("run_id")}
+	if r.mode == "" {
+		return rank{}, errors.New("its INFO has no redis_mode")
+	}
+	if r.mode == "sentinel" {
+		return r, nil
+	}
+	reply, err := c.Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return rank{}, err
+	}
+	if len(reply) > 0 {
+		r.role = fmt.Sprint(reply[0])
+	}
+	if r.role == "slave" && len(reply) > 2 {
+		r.master = net.JoinHostPort(fmt.Sprint(reply[1]), fmt.Sprint(reply[2]))
+	}
+	return r, nil
+}

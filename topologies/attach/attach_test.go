@@ -1,0 +1,233 @@
+//go:build linux
+
+package attach_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// attached attaches to an installation until the test ends.
+func attached(t *testing.T, i *installation, b attach.Backend) topologies.Deployment {
+	t.Helper()
+	d, err := b.Start(within(t), topologies.Topology{Name: i.topology.Name})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+func TestEveryTopologyIsFoundOut(t *testing.T) {
+	for _, name := range topologies.Names() {
+		t.Run(name, func(t *testing.T) {
+			i := install(t, name)
+			d := attached(t, i, i.backend())
+			want := i.topology
+			for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel, topologies.Zone} {
+				require.Equal(t, want.Of(kind), d.Topology().Of(kind))
+			}
+			require.Empty(t, d.Topology().Links, "there is no toxiproxy")
+			require.Len(t, d.Topology().Shards(), len(want.Shards()))
+			for node, at := range i.at {
+				found := d.NodeAt(at.Announced.String())
+				n, _ := want.Node(node)
+				seen, ok := d.Topology().Node(found)
+				require.True(t, ok, "%s is %s", at.Announced, found)
+				require.Equal(t, n.Role, seen.Role)
+				require.Equal(t, n.Of == "", seen.Of == "")
+			}
+			require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
+			for _, zone := range want.Of(topologies.Zone) {
+				for n, c := range topologies.Clients(d.ClientOptions(zone)) {
+					require.NoError(t, c.Set(within(t), fmt.Sprintf("of-%s-%d", zone, n), "v", time.Minute).Err())
+					require.NoError(t, c.Close())
+				}
+			}
+
+			without := d.Without()
+			require.Contains(t, without[topologies.Processes], "no compose project")
+			require.Contains(t, without[topologies.Wiring], "no toxiproxy")
+			require.Contains(t, without, topologies.Wiping)
+			require.NotContains(t, without, topologies.Failovers)
+			s := d.Server("redis-1")
+			for _, do := range []func(context.Context) error{s.Kill, s.Restart, s.Pause, s.Resume} {
+				require.ErrorContains(t, do(within(t)), without[topologies.Processes])
+			}
+			require.ErrorContains(t, s.Wipe(within(t)), without[topologies.Wiping])
+			require.Empty(t, s.Log())
+			require.Nil(t, d.Wire("zone-a>redis-1"))
+		})
+	}
+}
+
+func TestNamesDoNotDependOnWhoIsAsked(t *testing.T) {
+	i := install(t, topologies.Sentinels)
+	var before map[string]string
+	for _, from := range []string{"sentinel-1", "sentinel-3"} {
+		b := i.backend()
+		b.Endpoints = []string{i.endpoint(from)}
+		d := attached(t, i, b)
+		names := map[string]string{}
+		for _, at := range i.at {
+			names[at.Announced.String()] = d.NodeAt(at.Announced.String())
+		}
+		if before != nil {
+			require.Equal(t, before, names)
+		}
+		before = names
+	}
+}
+
+func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
+	i := install(t, topologies.Sentinels)
+	b := i.backend()
+	b.Yes = false
+	d := attached(t, i, b)
+	_, replicated := d.(topologies.Failover)
+	require.False(t, replicated)
+	require.Contains(t, d.Without()[topologies.Failovers], "leave")
+}
+
+func TestFailoversPutTheSentinelsBack(t *testing.T) {
+	i := install(t, topologies.Sentinels)
+	ctx := within(t)
+	settings := func() string {
+		var all []string
+		for _, name := range i.topology.Of(topologies.Sentinel) {
+			c := i.client(name)
+			defer c.Close()
+			m, err := c.Do(ctx, "SENTINEL", "MASTER", "mymaster").Result()
+			require.NoError(t, err)
+			said := fmt.Sprint(m)
+			for _, field := range []string{"down-after-milliseconds:", "quorum:", "failover-timeout:", "parallel-syncs:"} {
+				_, after, _ := strings.Cut(said, field)
+				value, _, _ := strings.Cut(after, " ")
+				all = append(all, field+value)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	before := settings()
+	require.Contains(t, before, "down-after-milliseconds:60000 quorum:2")
+
+	d := attached(t, i, i.backend()).(topologies.Failover)
+	shard := d.Topology().Shards()[0]
+	first, err := d.Master(ctx, shard)
+	require.NoError(t, err)
+	promote(t, d, shard)
+	second, err := d.AwaitMaster(ctx, shard, first)
+	require.NoError(t, err)
+	require.NoError(t, d.Disarm(ctx))
+	require.NoError(t, d.AwaitReady(ctx))
+
+	require.NoError(t, d.Arm(ctx))
+	require.NotEqual(t, before, settings())
+	for name, at := range i.at {
+		if d.NodeAt(at.Announced.String()) == second {
+			i.kill(name)
+		}
+	}
+	_, err = d.AwaitMaster(ctx, shard, second)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.Equal(t, before, settings(), "Close undoes an Arm that nobody disarmed")
+}
+
+func TestAClusterFailsOverOnRequest(t *testing.T) {
+	i := install(t, topologies.Cluster)
+	ctx := within(t)
+	d := attached(t, i, i.backend()).(topologies.Failover)
+	shard := d.Topology().Shards()[0]
+	old, err := d.Master(ctx, shard)
+	require.NoError(t, err)
+	promote(t, d, shard)
+	_, err = d.AwaitMaster(ctx, shard, old)
+	require.NoError(t, err)
+	require.NoError(t, d.AwaitReady(ctx))
+}
+
+func TestNothingIsLeftOnTheServers(t *testing.T) {
+	i := install(t, topologies.Single)
+	ctx := within(t)
+	owner := i.client("redis-1")
+	defer owner.Close()
+	writes := func() string {
+		info, err := owner.Info(ctx, "commandstats").Result()
+		require.NoError(t, err)
+		var found []string
+		for line := range strings.Lines(info) {
+			if name, rest, _ := strings.Cut(line, ":"); name == "cmdstat_set" || name == "cmdstat_del" {
+				calls, _, _ := strings.Cut(rest, ",")
+				found = append(found, name+" "+calls)
+			}
+		}
+		return strings.Join(found, " ")
+	}
+	b := i.backend()
+	_, err := b.Start(ctx, topologies.Topology{Name: topologies.Cluster})
+	require.ErrorIs(t, err, attach.ErrUsage)
+	require.Empty(t, writes(), "what is refused was not written to")
+
+	d := attached(t, i, b)
+	require.NoError(t, d.Close())
+	require.NotEmpty(t, writes(), "zones proved that they can write")
+	require.Zero(t, owner.DBSize(ctx).Val())
+}
+
+func TestAUserOfFewRightsIsEnough(t *testing.T) {
+	redis := "~lockchaos:* &* -@all +hello +auth +ping +info +role +wait +set +del +client|list"
+	sentinel := "&* -@all +hello +auth +ping +info +subscribe +sentinel|myid +sentinel|masters +sentinel|master +sentinel|replicas " +
+		"+sentinel|sentinels +sentinel|get-master-addr-by-name +sentinel|set +sentinel|failover"
+	cluster := " +cluster|info +cluster|nodes +cluster|slots +cluster|links +cluster|failover"
+	for _, name := range []string{topologies.Single, topologies.Sentinels, topologies.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			i := install(t, name)
+			ctx := within(t)
+			for node := range i.at {
+				rights := redis
+				if n, _ := i.topology.Node(node); n.Kind == topologies.Sentinel {
+					rights = sentinel
+				} else if name == topologies.Cluster {
+					rights += cluster
+				}
+				c := i.client(node)
+				defer c.Close()
+				args := []any{"ACL", "SETUSER", "few", "on", ">few-secret"}
+				for right := range strings.FieldsSeq(rights) {
+					args = append(args, right)
+				}
+				require.NoError(t, c.Do(ctx, args...).Err())
+			}
+			b := i.backend()
+			b.Username, b.Password, b.SentinelUsername, b.SentinelPassword = "few", "few-secret", "few", "few-secret"
+			d := attached(t, i, b)
+			if f, ok := d.(topologies.Failover); ok {
+				shard := d.Topology().Shards()[0]
+				old, err := f.Master(ctx, shard)
+				require.NoError(t, err)
+				require.NoError(t, f.Arm(ctx))
+				promote(t, f, shard)
+				_, err = f.AwaitMaster(ctx, shard, old)
+				require.NoError(t, err)
+				require.NoError(t, f.Disarm(ctx))
+				require.NoError(t, d.AwaitReady(ctx))
+			}
+		})
+	}
+}
+
+// promote asks for a failover until it is granted: servers that were just
+// started may not count on each other yet.
+func promote(t *testing.T, d topologies.Failover, shard string) {
+	t.Helper()
+	ctx := within(t)
+	require.NoError(t, deploy.Await(ctx, func() error { return d.Promote(ctx, shard) }))
+}

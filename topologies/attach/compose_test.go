@@ -1,0 +1,209 @@
+//go:build linux
+
+package attach_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
+)
+
+// A project is docker-compose.yml under a name, and at ports, of its own.
+type project struct{ name, ports string }
+
+// run runs one of the scripts in compose/.
+func (p project) run(args ...string) (string, error) {
+	cmd := exec.Command("compose/"+args[0], args[1:]...)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PROJECT="+p.name, "LOCKCHAOS_PORTS="+p.ports)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// left is what the engine still has of the project.
+func (p project) left(t *testing.T) string {
+	t.Helper()
+	var left []string
+	for _, list := range [][]string{{"ps", "--all"}, {"network", "ls"}, {"volume", "ls"}} {
+		out, err := exec.Command("docker", append(list, "--quiet", "--filter", "label=com.docker.compose.project="+p.name)...).Output()
+		require.NoError(t, err)
+		left = append(left, strings.Fields(string(out))...)
+	}
+	return strings.Join(left, " ")
+}
+
+// freePorts are the first two digits of ports of which nobody uses those of
+// toxiproxy.
+func freePorts(t *testing.T) string {
+	t.Helper()
+	const first, last = 11, 31
+	for i := range last - first + 1 {
+		digits := first + (os.Getpid()+i)%(last-first+1)
+		free := true
+		for block := 100; block <= 400; block += 100 {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d%d", digits, block))
+			if free = free && err == nil; err == nil {
+				require.NoError(t, l.Close())
+			}
+		}
+		if free {
+			return fmt.Sprint(digits)
+		}
+	}
+	t.Fatal("no ports are free")
+	return ""
+}
+
+// newProject is taken down, with all of its profiles, when the test ends.
+func newProject(t *testing.T) project {
+	t.Helper()
+	p := project{fmt.Sprintf("lockchaos-test-%d", os.Getpid()), freePorts(t)}
+	t.Cleanup(func() {
+		out, err := p.run("down")
+		require.NoError(t, err, out)
+		require.Empty(t, p.left(t))
+	})
+	return p
+}
+
+// needEngine skips the test where no engine answers or there is no compose. An
+// engine without an image is a mistake where the machine must have everything.
+func needEngine(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs containers; -short leaves them out")
+	}
+	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
+		t.Skipf("no Docker engine answers: %v: %s", err, bytes.TrimSpace(out))
+	}
+	if exec.Command("docker", "compose", "version").Run() != nil && exec.Command("docker-compose", "version").Run() != nil {
+		t.Skip("there is no docker compose, nor docker-compose")
+	}
+	const image = "lockchaos/testnode:local"
+	if os.Getenv("REDIS_IMAGE") == "" && exec.Command("docker", "image", "inspect", image).Run() != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatalf("there is no image %s: make image", image)
+		}
+		t.Skipf("there is no image %s: make image", image)
+	}
+}
+
+func TestComposeProjectsKeepTheContract(t *testing.T) {
+	needEngine(t)
+	p := newProject(t)
+	for _, name := range topologies.Names() {
+		t.Run(name, func(t *testing.T) {
+			out, err := p.run("up", name)
+			require.NoError(t, err, out)
+			var log bytes.Buffer
+			b := attach.Backend{Compose: p.name, Yes: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log(log.String())
+				}
+			})
+			topologiestest.Run(t, b, nil, topologies.Topology{Name: name})
+			switch name {
+			case topologies.Single:
+				t.Run("put back", func(t *testing.T) { putsBack(t, b) })
+			case topologies.Sentinels, topologies.Cluster:
+				t.Run("peers are counted", func(t *testing.T) { countsPeers(t, b, name) })
+			}
+		})
+	}
+}
+
+// putsBack checks that Close lets run again what was killed or paused.
+func putsBack(t *testing.T, b attach.Backend) {
+	t.Helper()
+	for _, hurt := range []func(context.Context, topologies.Server) error{
+		func(ctx context.Context, s topologies.Server) error { return s.Kill(ctx) },
+		func(ctx context.Context, s topologies.Server) error { return s.Pause(ctx) },
+	} {
+		d, err := b.Start(within(t), topologies.Topology{Name: topologies.Single})
+		require.NoError(t, err)
+		require.NoError(t, hurt(within(t), d.Server("redis-1")))
+		require.NoError(t, d.Close())
+	}
+	d, err := b.Start(within(t), topologies.Topology{Name: topologies.Single})
+	require.NoError(t, err, "it runs")
+	require.NoError(t, d.Server("redis-1").Kill(within(t)))
+	refused(t, b, topologies.Single, "its container single-redis-1 is exited")
+	require.NoError(t, d.Server("redis-1").Restart(within(t)))
+	log, err := os.ReadFile(d.Server("redis-1").Log())
+	require.NoError(t, err)
+	require.Contains(t, string(log), "Ready to accept connections")
+	require.NoError(t, d.Close())
+	require.NoFileExists(t, d.Server("redis-1").Log())
+}
+
+// countsPeers checks that a reset counts the connections of other servers.
+func countsPeers(t *testing.T, b attach.Backend, topology string) {
+	t.Helper()
+	d, err := b.Start(within(t), topologies.Topology{Name: topology})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	for _, l := range d.Topology().Links {
+		n, _ := d.Topology().Node(l.To)
+		switch {
+		case l.Kind == topologies.Client, l.Kind == topologies.Replication && topology == topologies.Cluster && n.Role != topologies.Master:
+			require.Zero(t, d.Wire(l.Name()).Reset(), "nobody dials %s", l.Name())
+		default:
+			require.Positive(t, d.Wire(l.Name()).Reset(), "somebody dials %s", l.Name())
+			require.NoError(t, d.AwaitReady(within(t)))
+		}
+	}
+}
+
+func TestAProjectOfSomebodyElse(t *testing.T) {
+	needEngine(t)
+	name := fmt.Sprintf("lockchaos-test-other-%d", os.Getpid())
+	out, err := exec.Command("docker", "run", "--detach", "--name", name, "--publish", "127.0.0.1::6379",
+		"--label", "com.docker.compose.project="+name, "--label", "com.docker.compose.service=cache",
+		cmp.Or(os.Getenv("REDIS_IMAGE"), "lockchaos/testnode:local"),
+		"redis-server", "--protected-mode", "no", "--requirepass", insidePassword).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Cleanup(func() {
+		out, err := exec.Command("docker", "rm", "--force", "--volumes", name).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	})
+	inspect := func(format string) string {
+		out, err := exec.Command("docker", "inspect", "--format", format, name).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+	address := inspect(`{{.NetworkSettings.IPAddress}}`) + ":6379"
+	require.NoError(t, deploy.Await(within(t), func() error {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}))
+	b := attach.Backend{Compose: name, Password: insidePassword, Yes: true}
+
+	b.Endpoints = []string{"127.0.0.1:" + inspect(`{{(index (index .NetworkSettings.Ports "6379/tcp") 0).HostPort}}`)}
+	d, err := b.Start(within(t), topologies.Topology{Name: topologies.Single})
+	require.NoError(t, err)
+	require.NotContains(t, d.Without(), topologies.Processes, "it is known by the port that it publishes")
+	require.NoError(t, d.Close())
+
+	b.Endpoints = []string{address}
+	topologiestest.Run(t, b, nil, topologies.Topology{Name: topologies.Single})
+	b.Endpoints = nil
+	refused(t, b, topologies.Single, "has no service single-toxiproxy")
+}

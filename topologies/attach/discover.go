@@ -1,0 +1,261 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A found is a server as the deployment itself knows it.
+type found struct {
+	name string
+	kind topologies.Kind
+	// announced is the address by which clients and other servers know it.
+	announced string
+	// master is, of a replica, the announced address of its master.
+	master string
+	// slot is, of a cluster's master, one that it serves.
+	slot   int
+	client *redis.Client // past every gate
+	rank   rank
+}
+
+// A survey finds out what there is. It only asks.
+type survey struct {
+	topology         string // its name
+	yard             *yard
+	redis, sentinels access
+	masterName       string
+	found            []*found
+	clients          []*redis.Client // all that were made
+}
+
+// close closes every connection of the survey.
+func (s *survey) close() {
+	for _, c := range s.clients {
+		_ = c.Close()
+	}
+}
+
+// meet connects to a server and asks what it is.
+func (s *survey) meet(ctx context.Context, a access, announced string) (*found, error) {
+	at := s.yard.direct(announced)
+	patient := a.observer(at, announced, meetTimeout)
+	defer patient.Close()
+	r, err := look(ctx, patient)
+	if err != nil {
+		if c, ok := s.yard.container(s.topology, s.yard.named(announced), announced); ok && c.State != "running" {
+			return nil, usage("%s can't be asked: its container %s is %s", announced, c.service(), c.State)
+		}
+		return nil, a.refused(announced, err)
+	}
+	c := a.observer(at, announced, lookTimeout)
+	s.clients = append(s.clients, c)
+	f := &found{announced: announced, kind: topologies.Redis, client: c, rank: r}
+	if r.mode == modeSentinel {
+		f.kind = topologies.Sentinel
+	}
+	return f, nil
+}
+
+// What a server says of its mode.
+const (
+	modeAlone    = "standalone"
+	modeSentinel = "sentinel"
+	modeCluster  = "cluster"
+)
+
+// words say what a server of a mode is.
+func words(mode string) string {
+	switch mode {
+	case modeAlone:
+		return "a server on its own"
+	case modeSentinel:
+		return "a sentinel"
+	case modeCluster:
+		return "a node of a cluster"
+	default:
+		return "of mode " + mode
+	}
+}
+
+// expect refuses a server of another mode than the topology has there.
+func (f *found) expect(topology, mode string) error {
+	if f.rank.mode == mode {
+		return nil
+	}
+	hint := map[string]string{modeSentinel: topologies.Sentinels, modeCluster: topologies.Cluster}[f.rank.mode]
+	if hint != "" {
+		hint = " (its topology is " + hint + ")"
+	}
+	return usage("%s is %s, where topology %s has %s%s", f.announced, words(f.rank.mode), topology, words(mode), hint)
+}
+
+// run asks all servers of the topology, starting from the endpoints.
+func (s *survey) run(ctx context.Context, endpoints []string) error {
+	switch s.topology {
+	case topologies.Sentinels:
+		return s.replicated(ctx, endpoints)
+	case topologies.Cluster:
+		return s.cluster(ctx, endpoints)
+	case topologies.Single:
+		if len(endpoints) != 1 {
+			return usage("topology single is one server, and %d endpoints were given", len(endpoints))
+		}
+		return s.alone(ctx, endpoints)
+	default:
+		if n := len(endpoints); n < 3 || n%2 == 0 {
+			return usage("topology independent is an odd number of servers, three at least, and %d endpoints were given", n)
+		}
+		return s.alone(ctx, endpoints)
+	}
+}
+
+// alone meets servers that know nothing of each other, each of them a master.
+func (s *survey) alone(ctx context.Context, endpoints []string) error {
+	for _, e := range endpoints {
+		f, err := s.meet(ctx, s.redis, e)
+		if err != nil {
+			return err
+		}
+		if err := f.expect(s.topology, modeAlone); err != nil {
+			return err
+		}
+		if f.rank.role != topologies.Master {
+			return usage("%s is a replica of %s, where topology %s has a master", e, f.rank.master, s.topology)
+		}
+		for _, other := range s.found {
+			if other.rank.id == f.rank.id {
+				return usage("%s and %s are the same server", other.announced, e)
+			}
+		}
+		s.found = append(s.found, f)
+	}
+	return nil
+}
+
+// cluster learns of all nodes from the first endpoint.
+func (s *survey) cluster(ctx context.Context, endpoints []string) error {
+	var first *found
+	for _, e := range endpoints {
+		f, err := s.meet(ctx, s.redis, e)
+		if err != nil {
+			return err
+		}
+		if err := f.expect(topologies.Cluster, modeCluster); err != nil {
+			return err
+		}
+		if first == nil {
+			first = f
+		}
+	}
+	known, err := covered(ctx, first)
+	if err != nil {
+		return err
+	}
+	ranges, err := first.client.ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
+	if err != nil {
+		return s.redis.refused(first.announced, err)
+	}
+	for _, r := range ranges {
+		master := ""
+		for i, n := range r.Nodes {
+			at := n.Addr
+			if host, port, err := net.SplitHostPort(at); err == nil && host == "" { // it does not know its own address
+				own, _, _ := net.SplitHostPort(first.announced)
+				at = net.JoinHostPort(own, port)
+			}
+			if i == 0 {
+				master = at
+			}
+			if slices.ContainsFunc(s.found, func(f *found) bool { return f.announced == at }) {
+				continue
+			}
+			f, err := s.meet(ctx, s.redis, at)
+			if err != nil {
+				return fmt.Errorf("%s, which %s names as a node: %w", at, first.announced, err)
+			}
+			if i == 0 {
+				f.slot = r.Start
+			} else {
+				f.master = master
+			}
+			s.found = append(s.found, f)
+		}
+	}
+	if known != len(s.found) {
+		return unsettled("the cluster of %s has %d nodes, of which %d serve slots or replicate one that does", first.announced, known, len(s.found))
+	}
+	return nil
+}
+
+// covered refuses a cluster that does not serve every slot, or has a node that
+// failed, and counts its nodes.
+func covered(ctx context.Context, f *found) (nodes int, err error) {
+	info, err := f.client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return 0, usage("%s can't be asked for its cluster: %w", f.announced, err)
+	}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if n, err := strconv.Atoi(value); name == "cluster_slots_ok" && (err != nil || n < slots) {
+			return 0, unsettled("the cluster of %s serves %s of its %d slots", f.announced, value, slots)
+		}
+		if name == "cluster_state" && value != "ok" {
+			return 0, unsettled("the cluster of %s is in state %s", f.announced, value)
+		}
+	}
+	list, err := f.client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return 0, usage("%s can't be asked for its cluster: %w", f.announced, err)
+	}
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		nodes++
+		for flag := range strings.SplitSeq(fields[2], ",") {
+			if slices.Contains([]string{"fail", "fail?", "handshake", "noaddr"}, flag) {
+				return 0, unsettled("the cluster of %s has a node %s with flags %s", f.announced, fields[1], fields[2])
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// options are the settings of the servers, as far as they tell.
+func (s *survey) options(ctx context.Context) topologies.Options {
+	var o topologies.Options
+	i := slices.IndexFunc(s.found, func(f *found) bool { return f.kind == topologies.Redis && f.master == "" })
+	setting := func(name string) string {
+		said, err := s.found[i].client.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return "" // whoever may not ask goes without
+		}
+		return said[name]
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(setting(name)) // 0 where it is not told
+		return n
+	}
+	o.MinReplicas = number("min-replicas-to-write")
+	if s.found[i].rank.mode == modeCluster {
+		o.NodeTimeout = time.Duration(number("cluster-node-timeout")) * time.Millisecond
+	}
+	if setting("appendonly") == "yes" {
+		o.Persistence = setting("appendfsync")
+	}
+	return o
+}
+
+// slots is how many slots a cluster has.
+const slots = 16384

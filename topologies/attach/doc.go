@@ -1,0 +1,8 @@
+// Package attach is the backend for a deployment of Redis that somebody else
+// runs: it starts nothing, finds out from the servers what there is, and gives
+// back what it changed.
+//
+// What can be done to such a deployment depends on what its user hands over.
+// The address of a toxiproxy gives links, the name of a compose project gives
+// processes, and nothing destructive happens without [Backend.Yes].
+package attach

@@ -1,0 +1,222 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// plan is what was found, as data. Only links that pass a gate are in it;
+// those from all servers to one begin at peers, which is no node.
+func (s *survey) plan(yes bool) topologies.Topology {
+	t := topologies.Topology{Name: s.topology}
+	called := map[string]string{}
+	for _, f := range s.found {
+		called[f.announced] = f.name
+	}
+	for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel} {
+		for _, f := range s.found {
+			if f.kind != kind {
+				continue
+			}
+			n := topologies.Node{Name: f.name, Kind: kind}
+			switch {
+			case kind == topologies.Sentinel:
+			case f.master == "":
+				n.Role = topologies.Master
+			default:
+				n.Role, n.Of = topologies.Replica, called[f.master]
+			}
+			t.Nodes = append(t.Nodes, n)
+		}
+	}
+	for _, zone := range zones() {
+		t.Nodes = append(t.Nodes, topologies.Node{Name: zone, Kind: topologies.Zone})
+	}
+	if !yes {
+		return t
+	}
+	t.Links = s.yard.links(t.Nodes)
+	return t
+}
+
+// noLeave is why nothing destructive is done.
+const noLeave = "it needs leave to disturb a deployment that is not lockchaos' own (--yes)"
+
+// noSettings is why nothing is done to what the servers keep.
+const noSettings = "the data and the settings of a deployment that is not lockchaos' own are left alone"
+
+// parts puts together what was found.
+func (b Backend) parts(ctx context.Context, s *survey) (deploy.Parts, error) {
+	t := s.plan(b.Yes)
+	t.Options = s.options(ctx)
+	without := map[topologies.Control]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
+	servers := map[string]*server{}
+	nodes := map[string]deploy.Node{}
+	first := map[string]int{}
+	logs := &logFolder{}
+	version := ""
+	for _, f := range s.found {
+		sv := &server{found: f, engine: s.yard.engine, direct: s.yard.direct(f.announced), access: s.access(f), logs: logs}
+		c, ok := s.yard.container(s.topology, f.name, f.announced)
+		sv.container = c.ID
+		switch {
+		case s.yard.engine == nil:
+			sv.why = "no compose project is named, so that no process can be reached"
+		case !ok:
+			sv.why = fmt.Sprintf("no container of project %s is %s (%s)", b.Compose, f.name, f.announced)
+		case !b.Yes:
+			sv.why = noLeave
+		}
+		if sv.why != "" {
+			without[topologies.Processes] = sv.why
+		}
+		servers[f.name] = sv
+		nodes[f.name] = deploy.Node{Server: sv, Announced: f.announced}
+		if f.kind == topologies.Redis {
+			version = f.rank.version
+			if f.master == "" {
+				first[f.name] = f.slot
+			}
+		}
+	}
+	wires, err := b.wires(ctx, s, t, servers)
+	if err != nil {
+		return deploy.Parts{}, err
+	}
+	if why := b.unwired(s); why != "" {
+		without[topologies.Wiring] = why
+	}
+	if !b.Yes && len(t.Shards()) > 0 {
+		without[topologies.Failovers] = noLeave
+	}
+	d := &dialer{survey: s, wires: wires}
+	b.Log.InfoContext(ctx, "found", "topology", s.topology, "redis", version, "servers", slices.Sorted(maps.Keys(nodes)), "links", len(t.Links))
+	return deploy.Parts{
+		Topology: t, Version: version, Nodes: nodes,
+		Wire: func(name string) topologies.Wire {
+			if w, ok := wires[name]; ok && b.Yes {
+				return w
+			}
+			return nil
+		},
+		Dial: func(zone string) deploy.Dialer {
+			return func(ctx context.Context, _, addr string) (net.Conn, error) { return d.dial(ctx, zone, addr) }
+		},
+		Client: func(o *redis.UniversalOptions) {
+			o.Username, o.Password = b.Username, b.Password
+			o.SentinelUsername, o.SentinelPassword = b.SentinelUsername, b.SentinelPassword
+		},
+		MasterName: s.masterName,
+		Slots:      first,
+		Foreign:    true,
+		Without:    without,
+		Log:        b.Log,
+		Close: func() error {
+			var errs []error
+			for _, w := range wires {
+				errs = append(errs, w.restore())
+			}
+			for _, sv := range servers {
+				errs = append(errs, sv.restore())
+			}
+			s.close()
+			return errors.Join(append(errs, logs.remove())...)
+		},
+	}, nil
+}
+
+// access is how a server lets us in.
+func (s *survey) access(f *found) access {
+	if f.kind == topologies.Sentinel {
+		return s.sentinels
+	}
+	return s.redis
+}
+
+// wires are the gates of all servers, in use. What a run left behind that was
+// killed is mended, if anything may be done at all.
+func (b Backend) wires(ctx context.Context, s *survey, t topologies.Topology, servers map[string]*server) (map[string]*wire, error) {
+	wires := map[string]*wire{}
+	for _, g := range s.yard.gates {
+		sv := servers[g.to]
+		if sv == nil {
+			continue
+		}
+		links := (&yard{gates: []gate{g}}).links(t.Nodes)
+		w := &wire{
+			gate: g, link: links[0], announced: sv.announced, access: sv.access,
+			toxiproxy: s.yard.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
+		}
+		if g.from == peers {
+			w.peers = sv.callers(g.bus)
+		}
+		wires[w.Name()] = w
+		if b.Yes && w.leftover() {
+			b.Log.WarnContext(ctx, "mending what an earlier run left", "link", w.Name())
+			if err := w.restore(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return wires, nil
+}
+
+// unwired is why links of the deployment can't be broken; empty if every zone
+// reaches every server by a gate.
+func (b Backend) unwired(s *survey) string {
+	switch {
+	case s.yard.toxiproxy == nil:
+		return "no toxiproxy is named, so that no link can be broken"
+	case !b.Yes:
+		return noLeave
+	}
+	var lacking []string
+	for _, zone := range zones() {
+		for _, f := range s.found {
+			if _, ok := s.yard.gate(zone, f.name); !ok {
+				lacking = append(lacking, zone+">"+f.name)
+			}
+		}
+	}
+	if len(lacking) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("toxiproxy has no proxy for %s", strings.Join(lacking, ", "))
+}
+
+// A dialer connects clients to the addresses that servers announce.
+type dialer struct {
+	survey *survey
+	wires  map[string]*wire
+}
+
+// dial goes through the zone's gate, where there is one.
+func (d *dialer) dial(ctx context.Context, zone, announced string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deploy.ClientTimeout)
+	defer cancel()
+	at, a := d.survey.yard.direct(announced), d.survey.redis
+	for _, f := range d.survey.found {
+		if f.announced != announced {
+			continue
+		}
+		if w := d.wires[zone+">"+f.name]; w != nil {
+			return w.dial(ctx)
+		}
+		a = d.survey.access(f)
+	}
+	c, err := dialTCP(ctx, at, announced)
+	if err != nil {
+		return nil, err
+	}
+	return a.secure(ctx, c, announced)
+}

@@ -1,0 +1,221 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// A server is one of somebody else's. What runs it is a container, or unknown.
+type server struct {
+	*found
+	engine    *engine
+	container string // its id; empty if there is none
+	why       string // nothing can be done to its process; empty if it can
+	direct    string // where it is dialled past every gate
+	access    access
+	logs      *logFolder
+
+	mu     sync.Mutex
+	killed bool // by us, and not started again
+	paused bool
+}
+
+func (s *server) Name() string            { return s.name }
+func (s *server) Observer() *redis.Client { return s.client }
+
+// restoreTimeout bounds how long one thing may take that is put back.
+const restoreTimeout = 10 * time.Second
+
+// do has the engine do something to the container, unless nothing may be done.
+func (s *server) do(ctx context.Context, what string) error {
+	if s.why != "" {
+		return fmt.Errorf("%s %s: %s", what, s.name, s.why)
+	}
+	if err := s.engine.act(ctx, s.container, what); err != nil {
+		return fmt.Errorf("%s %s: %w", what, s.name, err)
+	}
+	return nil
+}
+
+// is waits until the container is in a state.
+func (s *server) is(ctx context.Context, state string) error {
+	return deploy.Await(ctx, func() error {
+		now, err := s.engine.state(ctx, s.container)
+		if err == nil && now != state {
+			err = fmt.Errorf("container of %s is %s, not %s", s.name, now, state)
+		}
+		return err
+	})
+}
+
+// Kill sends SIGKILL to the container and waits until it has exited. To kill one
+// that has is no error.
+func (s *server) Kill(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == "" {
+		if state, err := s.engine.state(ctx, s.container); err == nil && state == "exited" {
+			return nil
+		}
+	}
+	s.killed = s.why == "" // even if the answer gets lost
+	if err := s.do(ctx, "kill"); err != nil {
+		return err
+	}
+	s.paused = false
+	return s.is(ctx, "exited")
+}
+
+// Restart starts the container again and waits until the server answers.
+func (s *server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == "" {
+		if state, err := s.engine.state(ctx, s.container); err == nil && state != "exited" {
+			return fmt.Errorf("restart %s: it still runs", s.name)
+		}
+	}
+	if err := s.do(ctx, "start"); err != nil {
+		return err
+	}
+	s.killed = false
+	// With a client of its own: one that failed to dial too often stops trying
+	// for a while.
+	c := s.access.observer(s.direct, s.announced, lookTimeout)
+	defer c.Close()
+	if err := deploy.Await(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.Log()))
+	}
+	return nil
+}
+
+// Pause freezes the container.
+func (s *server) Pause(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = s.why == "" // even if the answer gets lost
+	if err := s.do(ctx, "pause"); err != nil {
+		return err
+	}
+	return s.is(ctx, "paused")
+}
+
+// Resume thaws it.
+func (s *server) Resume(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.do(ctx, "unpause"); err != nil {
+		return err
+	}
+	s.paused = false
+	return s.is(ctx, "running")
+}
+
+// noWiping is why Wipe does nothing.
+const noWiping = "the data of servers that run elsewhere is never removed"
+
+// Wipe fails: the data is somebody else's.
+func (s *server) Wipe(context.Context) error {
+	return fmt.Errorf("wipe %s: %s", s.name, noWiping)
+}
+
+// restore lets run again what was killed or paused.
+func (s *server) restore() error {
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	s.mu.Lock()
+	killed, paused := s.killed, s.paused
+	s.mu.Unlock()
+	if !killed && !paused {
+		return nil
+	}
+	switch state, err := s.engine.state(ctx, s.container); {
+	case err != nil:
+		return err
+	case state == "paused":
+		return s.Resume(ctx)
+	case state == "exited":
+		return s.Restart(ctx)
+	default:
+		return nil // what was asked for did not happen, or is over
+	}
+}
+
+// Log is a copy of what the container has written so far; empty if there is
+// none.
+func (s *server) Log() string {
+	if s.container == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	file, err := s.logs.create(s.name)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	if err := s.engine.logs(ctx, s.container, file); err != nil {
+		return ""
+	}
+	return file.Name()
+}
+
+// A logFolder is made when the first log is asked for.
+type logFolder struct {
+	mu  sync.Mutex
+	dir string
+}
+
+func (l *logFolder) create(name string) (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dir == "" {
+		dir, err := os.MkdirTemp("", "lockchaos-logs-")
+		if err != nil {
+			return nil, err
+		}
+		l.dir = dir
+	}
+	return os.Create(filepath.Join(l.dir, name+".log"))
+}
+
+func (l *logFolder) remove() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(l.dir)
+}
+
+// callers counts the connections that other servers have to this one: replicas
+// and sentinels, or, on a cluster's bus, all other nodes. Redis knows them apart
+// from clients; that it does not say counts as none.
+func (s *server) callers(bus bool) func(context.Context) int {
+	if bus {
+		return func(ctx context.Context) int {
+			links, err := s.client.Do(ctx, "CLUSTER", "LINKS").Slice()
+			if err != nil {
+				return 0
+			}
+			return len(slices.DeleteFunc(links, func(l any) bool { return named(l)["direction"] != "from" }))
+		}
+	}
+	return func(ctx context.Context) int {
+		list, err := s.client.ClientList(ctx).Result()
+		if err != nil {
+			return 0
+		}
+		return len(regexp.MustCompile(`(?m)^.* (name=sentinel-|flags=\w*S).*$`).FindAllString(list, -1))
+	}
+}

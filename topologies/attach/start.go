@@ -1,0 +1,195 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// surveyTimeout bounds how long it may take to find out what there is.
+const surveyTimeout = 20 * time.Second
+
+// Start attaches to the deployment and returns once it proved whole. Of the
+// topology that is given, only the name counts: how many servers there are, the
+// deployment knows. Its servers are named after the proxies before them, the
+// others in the order of their addresses, or of the endpoints for independent.
+//
+// It writes to no server before all was checked. What can't be attached to is
+// [ErrUsage]. Closing the deployment ends every fault, lets run again what was
+// killed or paused, and puts back the settings of sentinels that were changed;
+// it stops no server.
+func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	if err := b.Validate(); err != nil {
+		return nil, err
+	}
+	if b.Log == nil {
+		b.Log = slog.New(slog.DiscardHandler)
+	}
+	s, err := b.survey(ctx, t.Name)
+	if err != nil {
+		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
+	}
+	p, err := b.parts(ctx, s)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
+	}
+	return deploy.Adopt(ctx, p)
+}
+
+// settleTimeout bounds how long a deployment may take to become whole that is
+// not: one sentinel may just have lost sight of another.
+const settleTimeout = 5 * time.Second
+
+// survey asks everybody, and changes nothing.
+func (b Backend) survey(ctx context.Context, topology string) (*survey, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, fmt.Errorf("no answer after %v", surveyTimeout))
+	defer cancel()
+	y, err := b.yard(ctx, topology)
+	if err != nil {
+		return nil, err
+	}
+	ticker := time.NewTicker(settleTimeout / 20)
+	defer ticker.Stop()
+	for until := time.Now().Add(settleTimeout); ; {
+		s, err := b.look(ctx, y, topology)
+		if !errors.Is(err, errUnsettled) || time.Now().After(until) {
+			return s, err
+		}
+		b.Log.InfoContext(ctx, "waiting", "for", "the deployment to be whole", "because", err)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// look surveys the deployment as it is now.
+func (b Backend) look(ctx context.Context, y *yard, topology string) (*survey, error) {
+	s := &survey{
+		yard:       y,
+		topology:   topology,
+		masterName: b.MasterName,
+		redis:      access{b.Username, b.Password, b.TLS},
+		sentinels:  access{b.SentinelUsername, b.SentinelPassword, b.TLS},
+	}
+	endpoints, err := b.endpoints(ctx, s)
+	if err == nil {
+		err = s.run(ctx, endpoints)
+	}
+	if err == nil {
+		err = s.christen()
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// yard finds the containers and the proxies.
+func (b Backend) yard(ctx context.Context, topology string) (*yard, error) {
+	y := &yard{}
+	if b.Compose != "" {
+		if err := y.enter(ctx, b.Compose); err != nil {
+			return nil, err
+		}
+	}
+	api := b.Toxiproxy
+	for i, c := range y.containers {
+		at, ok := c.publishedPort(toxiproxyPort)
+		if !ok || api == "" && c.service() != topology+"-toxiproxy" && c.service() != "toxiproxy" {
+			continue
+		}
+		if api == "" || api == at {
+			api, y.proxied = at, &y.containers[i]
+		}
+	}
+	if api == "" {
+		return y, nil
+	}
+	y.toxiproxy = newToxiproxy(api)
+	all, err := y.toxiproxy.proxies(ctx)
+	if err != nil {
+		return nil, usage("no toxiproxy answers at %s: %w", api, err)
+	}
+	return y, y.open(all, b.Yes)
+}
+
+// toxiproxyPort is where a toxiproxy has its API by default.
+const toxiproxyPort = "8474"
+
+// enter finds the containers of a compose project.
+func (y *yard) enter(ctx context.Context, project string) error {
+	var err error
+	if y.engine, err = newEngine(); err != nil {
+		return usage("%w", err)
+	}
+	if y.containers, err = y.engine.project(ctx, project); err != nil {
+		return fmt.Errorf("%w: no Docker engine answers: %w", topologies.ErrMissing, err)
+	}
+	if len(y.containers) == 0 {
+		return usage("there is no container of a compose project %s", project)
+	}
+	return nil
+}
+
+// endpoints are those that were typed, or all that the gates lead to: of those,
+// the ones to start from.
+func (b Backend) endpoints(ctx context.Context, s *survey) ([]string, error) {
+	if len(b.Endpoints) > 0 {
+		return b.Endpoints, nil
+	}
+	all := s.yard.behindGates()
+	if len(all) == 0 {
+		return nil, usage("no endpoint was given, and project %s has no service %s-toxiproxy that would tell where the servers are; is that topology up?",
+			b.Compose, s.topology)
+	}
+	if s.topology != topologies.Sentinels {
+		return all, nil
+	}
+	var sentinels []string
+	for _, at := range all {
+		// Servers and sentinels let us in by different words, so nothing is said
+		// here about those that do not let us in.
+		if f, err := s.meet(ctx, s.sentinels, at); err == nil && f.kind == topologies.Sentinel {
+			sentinels = append(sentinels, at)
+		}
+	}
+	if len(sentinels) == 0 {
+		return nil, usage("no sentinel answers behind the proxies, at %s", strings.Join(all, ", "))
+	}
+	return sentinels, nil
+}
+
+// christen names the servers: after the gates before them, the others by
+// numbers.
+func (s *survey) christen() error {
+	if s.topology != topologies.Independent {
+		slices.SortStableFunc(s.found, func(a, b *found) int { return byAddress(a.announced, b.announced) })
+	}
+	taken := map[string]bool{}
+	for _, f := range s.found {
+		f.name = s.yard.named(f.announced)
+		if f.name != "" && taken[f.name] {
+			return usage("two servers are behind the proxies of %s, and %s is one of them", f.name, f.announced)
+		}
+		taken[f.name] = true
+	}
+	for _, f := range s.found {
+		if f.name == "" {
+			f.name = numbered(f.kind, taken)
+			taken[f.name] = true
+		}
+	}
+	slices.SortStableFunc(s.found, func(a, b *found) int { return byNumber(a.name, b.name) })
+	return nil
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package attach_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// A stock is a stock toxiproxy, before servers of an installation.
+type stock struct{ api string }
+
+// proxied runs a toxiproxy with proxies of these names before these addresses.
+func proxied(t *testing.T, upstreams map[string]string) stock {
+	t.Helper()
+	dir := t.TempDir()
+	server := filepath.Join(dir, "toxiproxy-server")
+	out, err := exec.Command("go", "build", "-o", server, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	type proxy struct {
+		Name     string `json:"name"`
+		Listen   string `json:"listen"`
+		Upstream string `json:"upstream"`
+		Enabled  bool   `json:"enabled"`
+	}
+	var proxies []proxy
+	for name, upstream := range upstreams {
+		proxies = append(proxies, proxy{name, fmt.Sprintf("%s:%d", ownAddress(), nextPort()), upstream, true})
+	}
+	config, err := json.Marshal(proxies)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "proxies.json"), config, 0o600))
+	port := fmt.Sprint(nextPort())
+	cmd := exec.Command(server, "-host", ownAddress().String(), "-port", port, "-config", filepath.Join(dir, "proxies.json"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := stock{net.JoinHostPort(ownAddress().String(), port)}
+	ctx := within(t)
+	require.NoError(t, deploy.Await(ctx, func() error {
+		if found, err := s.ask(http.MethodGet, "proxies", ""); err != nil || strings.Count(found, `"listen"`) < len(upstreams) {
+			return fmt.Errorf("%s: %w", found, err)
+		}
+		return nil
+	}))
+	return s
+}
+
+// ask is a request of the owner to the API.
+func (s stock) ask(method, path, body string) (string, error) {
+	request, err := http.NewRequest(method, "http://"+s.api+"/"+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 300 {
+		err = errors.New(response.Status)
+	}
+	return string(said), err
+}
+
+func (s stock) must(t *testing.T, method, path, body string) string {
+	t.Helper()
+	said, err := s.ask(method, path, body)
+	require.NoError(t, err, said)
+	return said
+}
+
+func probe(t *testing.T, w topologies.Wire, limit time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	_, err := w.Probe(ctx)
+	return err
+}
+
+func TestLinksOfAStockToxiproxy(t *testing.T) {
+	i := install(t, topologies.Single)
+	at := i.endpoint("redis-1")
+	s := proxied(t, map[string]string{"zone-a>redis-1": at, "zone-b>redis-1": at, "web": at})
+	b := i.backend()
+	b.Toxiproxy = s.api
+	b.Endpoints = nil // the proxies tell
+
+	t.Run("all of them", func(t *testing.T) {
+		d := attached(t, i, b)
+		require.NotContains(t, d.Without(), topologies.Wiring)
+		var names []string
+		for _, l := range d.Topology().Links {
+			names = append(names, l.Name())
+			require.NoError(t, probe(t, d.Wire(l.Name()), time.Second))
+		}
+		require.ElementsMatch(t, []string{"zone-a>redis-1", "zone-b>redis-1"}, names)
+	})
+	t.Run("reset counts", func(t *testing.T) {
+		d := attached(t, i, b)
+		require.Zero(t, d.Wire("zone-a>redis-1").Reset())
+		c := topologies.Clients(d.ClientOptions("zone-a"))[0]
+		defer c.Close()
+		require.NoError(t, c.Ping(within(t)).Err())
+		require.Equal(t, 1, d.Wire("zone-a>redis-1").Reset())
+		require.Zero(t, d.Wire("zone-b>redis-1").Reset())
+		require.NoError(t, c.Ping(within(t)).Err(), "it dials again")
+	})
+	t.Run("what is held arrives", func(t *testing.T) {
+		d := attached(t, i, b)
+		c := topologies.Clients(d.ClientOptions("zone-a"))[0]
+		defer c.Close()
+		require.NoError(t, c.Ping(within(t)).Err())
+		w := d.Wire("zone-a>redis-1")
+		mend, err := w.Hold(topologies.Downstream)
+		require.NoError(t, err)
+		reply := make(chan error, 1)
+		go func() { reply <- c.Set(within(t), "held", "v", time.Minute).Err() }()
+		require.Eventually(t, func() bool { return d.Server("redis-1").Observer().Exists(within(t), "held").Val() == 1 },
+			500*time.Millisecond, time.Millisecond, "only the reply is held")
+		mend()
+		require.NoError(t, <-reply)
+	})
+	t.Run("faults add up", func(t *testing.T) {
+		d := attached(t, i, b)
+		w := d.Wire("zone-b>redis-1")
+		one, err := w.Hold(topologies.Both)
+		require.NoError(t, err)
+		two, err := w.Hold(topologies.Upstream)
+		require.NoError(t, err)
+		cut := w.Cut()
+		one()
+		cut()
+		require.Error(t, probe(t, w, 30*time.Millisecond), "one hold is left")
+		two()
+		require.NoError(t, probe(t, w, time.Second))
+	})
+	t.Run("close mends", func(t *testing.T) {
+		before := s.must(t, http.MethodGet, "proxies", "")
+		d := attached(t, i, b)
+		_, err := d.Wire("zone-a>redis-1").Hold(topologies.Both)
+		require.NoError(t, err)
+		d.Wire("zone-b>redis-1").Cut()
+		require.NotEqual(t, before, s.must(t, http.MethodGet, "proxies", ""))
+		require.NoError(t, d.Close())
+		require.Equal(t, before, s.must(t, http.MethodGet, "proxies", ""))
+	})
+	t.Run("leftovers of a killed run", func(t *testing.T) {
+		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"lockchaos-1","type":"bandwidth","attributes":{"rate":0}}`)
+		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"ours","type":"latency","attributes":{"latency":1}}`)
+		attached(t, i, b).Wire("zone-b>redis-1").Cut() // another deployment than the one that follows
+		d := attached(t, i, b)
+		now := s.must(t, http.MethodGet, "proxies", "")
+		require.NotContains(t, now, "lockchaos-")
+		require.NotContains(t, now, `"enabled":false`)
+		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), time.Second))
+		require.Contains(t, now, "ours", "what is somebody else's stays")
+		s.must(t, http.MethodPost, "reset", "")
+	})
+	t.Run("without leave", func(t *testing.T) {
+		b := b
+		b.Yes = false
+		d := attached(t, i, b)
+		require.Contains(t, d.Without()[topologies.Wiring], "leave")
+		require.Nil(t, d.Wire("zone-a>redis-1"))
+	})
+	t.Run("an endpoint is a proxy", func(t *testing.T) {
+		b := b
+		b.Endpoints = []string{listens(t, s, "zone-b>redis-1")}
+		at := attached(t, i, b)
+		require.NoError(t, probe(t, at.Wire("zone-a>redis-1"), time.Second))
+	})
+	t.Run("disabled", func(t *testing.T) {
+		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
+		refused(t, b, topologies.Single, "proxy zone-b>redis-1 is disabled")
+		s.must(t, http.MethodPost, "reset", "")
+	})
+	t.Run("named otherwise", func(t *testing.T) {
+		b := b
+		b.Toxiproxy = proxied(t, map[string]string{"web": at, "db": at}).api
+		refused(t, b, topologies.Single, "no proxy that is named as a link, such as zone-a>redis-1, but db, web")
+	})
+	t.Run("gone", func(t *testing.T) {
+		i.kill("redis-1")
+		refused(t, b, topologies.Single, "nothing listens at "+at)
+	})
+}
+
+// listens is where a proxy listens.
+func listens(t *testing.T, s stock, name string) string {
+	t.Helper()
+	var all map[string]struct {
+		Listen string `json:"listen"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.must(t, http.MethodGet, "proxies", "")), &all))
+	return all[name].Listen
+}
+
+func TestALinkThatNoProxyStandsForIsNamed(t *testing.T) {
+	i := install(t, topologies.Independent)
+	s := proxied(t, map[string]string{
+		"zone-a>redis-1": i.endpoint("redis-1"), "zone-b>redis-1": i.endpoint("redis-1"),
+		"zone-a>redis-2": i.endpoint("redis-2"),
+	})
+	b := i.backend()
+	b.Toxiproxy = s.api
+	d := attached(t, i, b)
+	require.Contains(t, d.Without()[topologies.Wiring], "zone-a>redis-3")
+	require.NotContains(t, d.Without()[topologies.Wiring], "zone-a>redis-2")
+	require.NotNil(t, d.Wire("zone-a>redis-2"), "what there is can be used")
+	require.Nil(t, d.Wire("zone-b>redis-2"))
+}

@@ -1,0 +1,104 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/fabric"
+)
+
+// The ports that nodes listen on are those that Redis comes with. The ones they
+// announce are all on the gateway, and so differ: the nth server's is n above
+// the first of these.
+const (
+	redisPort, busPort, sentinelPort = 6379, 16379, 26379
+
+	redisPorts, sentinelPorts, busPorts = 22000, 22500, 23000
+)
+
+// portRanges is how many ranges of ports are tried, each as far above the last
+// as they reach, and none in use by outgoing connections.
+const portRanges, portRange = 5, 2000
+
+// wire gives every node its addresses and serves the links between them.
+// Somebody who listens on all addresses of the host may have some of the ports.
+func (g *ground) wire(t topologies.Topology) error {
+	var err error
+	for i := range uint16(portRanges) {
+		if g.addresses, err = g.bridge.addresses(t, i*portRange); err != nil {
+			return err
+		}
+		g.fabric, err = fabric.New(parties(t, g.addresses), t.Links)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("%w: the Docker engine's networks have no address on this host (it is rootless, or in a virtual machine): %w",
+			topologies.ErrMissing, err)
+	}
+	return err
+}
+
+// addresses gives every node its own.
+func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]deploy.Address, error) {
+	at := map[string]deploy.Address{}
+	next := func(first, port uint16) deploy.Address {
+		n := len(at) + 1
+		return deploy.Address{
+			Listen:    netip.AddrPortFrom(b.address(n), port),
+			Announced: netip.AddrPortFrom(b.gateway, first+above+uint16(n)),
+		}
+	}
+	for _, name := range t.Of(topologies.Redis) {
+		a := next(redisPorts, redisPort)
+		if t.Name == topologies.Cluster {
+			a.Bus, a.AnnouncedBus = busPort, a.Announced.Port()+busPorts-redisPorts
+		}
+		at[name] = a
+	}
+	for _, name := range t.Of(topologies.Sentinel) {
+		at[name] = next(sentinelPorts, sentinelPort)
+	}
+	for name, a := range at {
+		if !a.Listen.IsValid() {
+			return nil, fmt.Errorf("%s has no address: %v is too small for %d nodes", name, b.subnet, len(at))
+		}
+	}
+	return at, nil
+}
+
+// parties are the nodes as the fabric sees them.
+func parties(t topologies.Topology, addresses map[string]deploy.Address) []fabric.Party {
+	var parties []fabric.Party
+	for _, zone := range t.Of(topologies.Zone) {
+		parties = append(parties, fabric.Party{Name: zone, Source: source(t, zone)})
+	}
+	for name, at := range addresses {
+		p := fabric.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		if at.Bus != 0 {
+			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
+			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
+		}
+		parties = append(parties, p)
+	}
+	return parties
+}
+
+// source is the address that a zone's clients dial from: a loopback one, which
+// reaches the gateway, since that is on this host too. Another deployment can
+// have the same, for it has another gateway.
+func source(t topologies.Topology, zone string) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 0, 3, byte(slices.Index(t.Of(topologies.Zone), zone) + 1)})
+}
+
+func dialer(t topologies.Topology, zone string) deploy.Dialer {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}, Timeout: deploy.ClientTimeout}
+	return d.DialContext
+}

@@ -1,0 +1,190 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/fabric"
+)
+
+// Backend starts topologies in containers. Its zero value uses [LocalImage]
+// where it is there, else [OfficialImage].
+type Backend struct {
+	// Image is what nodes are made of: any with /bin/sh and redis-server. One
+	// that is not on this machine is pulled.
+	Image string
+	// Log is told what a boot waits for. Nil: nobody is.
+	Log *slog.Logger
+}
+
+// Start boots a topology and waits until it is ready. It fails with
+// [topologies.ErrMissing] if there is no engine that can be used, or no image,
+// and with [topologies.ErrTooOld] if the image's Redis is; when a server does
+// not start, the error carries its last words.
+func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	if b.Log == nil {
+		b.Log = slog.New(slog.DiscardHandler)
+	}
+	engine, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	image, err := findImage(ctx, engine, b.Image, b.Log)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	b.Log.InfoContext(ctx, "making containers", "image", image.name)
+	g := &ground{engine: engine}
+	if err := g.prepare(ctx, t, image); err != nil {
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), g.clear())
+	}
+	nodes := map[string]deploy.Node{}
+	for _, n := range g.nodes {
+		nodes[n.name] = deploy.Node{Server: n, Announced: g.addresses[n.name].Announced.String()}
+	}
+	return deploy.Boot(ctx, deploy.Parts{
+		Topology: t, Version: g.version, Nodes: nodes,
+		Wire: g.fabric.Wire, Dial: func(zone string) deploy.Dialer { return dialer(t, zone) },
+		Log: b.Log, Close: g.clear,
+	})
+}
+
+// A ground is what a deployment stands on: all that must be cleared after it.
+type ground struct {
+	engine    *client.Client
+	dir       string
+	labels    map[string]string
+	reaper    *reaper
+	bridge    *bridge
+	fabric    *fabric.Fabric
+	addresses map[string]deploy.Address
+	version   string // of Redis
+	nodes     []*node
+	unsure    bool // whether there is something that we don't know of
+}
+
+// makeTimeout bounds how long the engine may take to make everything. Half a
+// second is usual.
+const makeTimeout = 30 * time.Second
+
+// prepare makes everything but starts no server. What the engine was asked to
+// make is waited for even if the boot is called off: it would make it anyway,
+// and nobody would know of it.
+func (g *ground) prepare(ctx context.Context, t topologies.Topology, i image) error {
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTimeout)
+	defer cancel()
+	err := g.make(making, t, i)
+	g.unsure = making.Err() != nil
+	return cmp.Or(err, context.Cause(ctx))
+}
+
+func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error {
+	if err := g.claim(); err != nil {
+		return err
+	}
+	var err error
+	if g.bridge, err = makeBridge(ctx, g.engine, g.labels); err != nil {
+		return err
+	}
+	if g.version = i.version; g.version == "" {
+		if g.version, err = g.askVersion(ctx, i); err != nil {
+			return fmt.Errorf("ask image %s for its version of Redis: %w", i.name, err)
+		}
+	}
+	if err := newEnough(i.name, g.version); err != nil {
+		return err
+	}
+	if err := g.wire(t); err != nil {
+		return err
+	}
+	var group errgroup.Group // in which one that fails leaves the others alone
+	for _, name := range append(t.Of(topologies.Redis), t.Of(topologies.Sentinel)...) {
+		config, err := deploy.Configure(t, name, g.addresses)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		n, err := g.node(name, g.addresses[name].Listen)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		g.nodes = append(g.nodes, n)
+		group.Go(func() error { return n.create(ctx, i, g.bridge, g.labels, config) })
+	}
+	return group.Wait()
+}
+
+// claim makes the folder, and sees to it that all is removed if we die.
+func (g *ground) claim() error {
+	me, err := self()
+	if err != nil {
+		return err
+	}
+	parent, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	if g.dir, err = os.MkdirTemp(parent, folderPrefix); err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	g.labels = map[string]string{
+		deploymentLabel: filepath.Base(g.dir), harnessLabel: me.String(), folderLabel: g.dir,
+	}
+	if docker, missing := exec.LookPath("docker"); missing == nil { // else only Clean is left
+		g.reaper, err = startReaper(docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir)
+	}
+	return err
+}
+
+// node prepares a node with a folder of its own.
+func (g *ground) node(name string, at netip.AddrPort) (*node, error) {
+	dir := filepath.Join(g.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", name, err)
+	}
+	return &node{
+		name: name, dir: dir, at: at, engine: g.engine,
+		observer: redis.NewClient(deploy.ObserverOptions(at.String())),
+	}, nil
+}
+
+// clearTimeout bounds how long it may take to remove everything. A second is
+// usual.
+const clearTimeout = 30 * time.Second
+
+// clear removes everything that was made.
+func (g *ground) clear() error {
+	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
+	defer cancel()
+	var group errgroup.Group
+	for _, n := range g.nodes {
+		group.Go(func() error { return errors.Join(n.remove(ctx), n.observer.Close()) })
+	}
+	errs := []error{group.Wait()}
+	if g.fabric != nil {
+		errs = append(errs, g.fabric.Close())
+	}
+	if g.bridge != nil {
+		errs = append(errs, g.bridge.Remove(ctx))
+	}
+	if g.dir != "" {
+		errs = append(errs, os.RemoveAll(g.dir))
+	}
+	if g.reaper != nil {
+		errs = append(errs, g.reaper.close(!g.unsure && errors.Join(errs...) == nil))
+	}
+	return errors.Join(append(errs, g.engine.Close())...)
+}

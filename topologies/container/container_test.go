@@ -1,0 +1,319 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
+)
+
+// bootVariable makes the test binary boot the topology that it names, and stay
+// until it is killed.
+const bootVariable = "LOCKCHAOS_TEST_BOOT"
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	if name := os.Getenv(bootVariable); name != "" {
+		bootAndStay(name)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func bootAndStay(name string) {
+	t, err := topologies.ByName(name)
+	if err == nil {
+		_, err = Backend{}.Start(context.Background(), t)
+	}
+	if err != nil {
+		panic(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// missing tells why no containers can be had here, and whether that is because
+// there is no engine.
+var missing = sync.OnceValues(func() (withoutEngine bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := connect(ctx)
+	if err != nil {
+		return true, err
+	}
+	defer c.Close()
+	_, err = findImage(ctx, c, "", quiet())
+	return false, err
+})
+
+// needsContainers skips the test where there is no engine, and where there is
+// no image, which is a failure if tests may not be skipped.
+func needsContainers(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs containers; -short leaves them out")
+	}
+	withoutEngine, err := missing()
+	switch {
+	case err == nil:
+	case os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" && !withoutEngine:
+		tb.Fatal(err)
+	default:
+		tb.Skip(err)
+	}
+}
+
+// start boots a topology, or skips the test where there are no containers.
+func start(tb testing.TB, b Backend, name string) topologies.Deployment {
+	tb.Helper()
+	needsContainers(tb)
+	topology, err := topologies.ByName(name)
+	require.NoError(tb, err)
+	d, err := b.Start(tb.Context(), topology)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			for _, n := range topology.Nodes {
+				if s := d.Server(n.Name); s != nil {
+					log, err := os.ReadFile(s.Log())
+					tb.Logf("log of %s (%v):\n%s", n.Name, err, log)
+				}
+			}
+		}
+		require.NoError(tb, d.Close())
+	})
+	return d
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// engine is a connection to the engine that the tests look with.
+func engine(t *testing.T) *client.Client {
+	t.Helper()
+	needsContainers(t)
+	c, err := connect(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func TestBackendKeepsTheContract(t *testing.T) {
+	c := engine(t)
+	var ts []topologies.Topology
+	for _, name := range topologies.Names() {
+		o := topologies.Options{Persistence: topologies.PersistAlways}
+		switch name {
+		case topologies.Cluster:
+			o.Persistence = topologies.PersistNone
+		case topologies.Independent:
+			o.Nodes = 3
+		}
+		topology, err := topologies.New(name, o)
+		require.NoError(t, err)
+		ts = append(ts, topology)
+	}
+	topologiestest.Run(t, Backend{}, func(d topologies.Deployment) []string {
+		var left []string
+		for _, l := range leftOf(t, c, ourselves(t)) {
+			left = append(left, l.String())
+		}
+		folder := filepath.Dir(filepath.Dir(d.Server("redis-1").Log()))
+		if _, err := os.Stat(folder); err == nil {
+			left = append(left, folder)
+		}
+		return append(left, reapersOf(t, folder)...)
+	}, ts...)
+}
+
+func TestStartSaysWhatIsMissing(t *testing.T) {
+	c := engine(t)
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	tests := []struct {
+		name, image, want string
+		is                error
+	}{
+		{"no image", "127.0.0.1:1/nowhere:1", "`make image` builds", topologies.ErrMissing},
+		{"no name of an image", "Not A Name", "look at image Not A Name", nil},
+		{"too old", variant(t, c, "LABEL org.lockchaos.redis=6.2.14"), "7.0.0 is the oldest", topologies.ErrTooOld},
+		{"no Redis", variant(t, c, "LABEL org.lockchaos.redis=", "ENV PATH=/bin"), "redis-server: not found", nil},
+		{"no Redis, though it says so", variant(t, c, "ENV PATH=/bin"), "redis-server: not found", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Backend{Image: tt.image}.Start(within(t), topology)
+			require.ErrorContains(t, err, tt.want)
+			if tt.is != nil {
+				require.ErrorIs(t, err, tt.is)
+			}
+			require.Empty(t, leftOf(t, c, ourselves(t)))
+		})
+	}
+	t.Run("no engine", func(t *testing.T) {
+		t.Setenv("DOCKER_HOST", "unix:///nowhere.sock")
+		_, err := Backend{}.Start(within(t), topology)
+		require.ErrorIs(t, err, topologies.ErrMissing)
+		require.ErrorContains(t, err, "unix:///nowhere.sock, where no Docker engine answers")
+	})
+}
+
+// variant is an image like the one in use, but for some lines of its
+// Dockerfile.
+func variant(t *testing.T, c *client.Client, changes ...string) string {
+	t.Helper()
+	i, err := findImage(t.Context(), c, "", quiet())
+	require.NoError(t, err)
+	made, err := c.ContainerCreate(t.Context(), client.ContainerCreateOptions{Image: i.name})
+	require.NoError(t, err)
+	image, err := c.ContainerCommit(t.Context(), made.ID, client.ContainerCommitOptions{Changes: changes})
+	require.NoError(t, err)
+	_, err = c.ContainerRemove(t.Context(), made.ID, client.ContainerRemoveOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := c.ImageRemove(context.WithoutCancel(t.Context()), image.ID, client.ImageRemoveOptions{})
+		require.NoError(t, err)
+	})
+	return image.ID
+}
+
+func TestAnImageThatDoesNotTellItsVersionIsAsked(t *testing.T) {
+	c := engine(t)
+	told := start(t, Backend{}, topologies.Single)
+	asked := start(t, Backend{Image: variant(t, c, "LABEL org.lockchaos.redis=", "ENV REDIS_VERSION=")}, topologies.Single)
+	require.Equal(t, told.Version(), asked.Version())
+}
+
+// TestAnImageLikeTheOfficialOne has what the testnode has not: a port, a
+// volume, a script that starts the server, a version in the environment.
+func TestAnImageLikeTheOfficialOne(t *testing.T) {
+	c := engine(t)
+	image := variant(t, c, "LABEL org.lockchaos.redis=", "ENV REDIS_VERSION=7.4.9", "EXPOSE 6379", "VOLUME /data",
+		`ENTRYPOINT ["docker-entrypoint.sh"]`, `CMD ["redis-server"]`)
+	d := start(t, Backend{Image: image}, topologies.Single)
+	require.Equal(t, "7.4.9", d.Version())
+	list, err := c.ContainerList(t.Context(), client.ContainerListOptions{
+		Filters: client.Filters{}.Add("label", harnessLabel+"="+ourselves(t).String()),
+	})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	require.NotEmpty(t, list.Items[0].Ports)
+	for _, p := range list.Items[0].Ports {
+		require.Equal(t, "127.0.0.1", p.IP.String(), "testcontainers publishes it, and nobody else may reach it")
+	}
+	for _, m := range list.Items[0].Mounts {
+		require.Equal(t, mount.TypeBind, m.Type, "no volume is left to remove")
+	}
+}
+
+func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
+	c := engine(t)
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	g := &ground{engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
+	g.bridge, err = makeBridge(t.Context(), c, g.labels)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, g.bridge.Remove(t.Context())) }()
+	taken := netip.AddrPortFrom(g.bridge.gateway, redisPorts+1)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", taken.String())
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, g.wire(topology))
+	defer g.fabric.Close()
+	require.Equal(t, netip.AddrPortFrom(taken.Addr(), taken.Port()+portRange), g.addresses["redis-1"].Announced)
+}
+
+func TestDeploymentsRunSideBySide(t *testing.T) {
+	needsContainers(t)
+	ctx := within(t)
+	var all sync.WaitGroup
+	ds := make([]topologies.Deployment, 3)
+	for i := range ds {
+		all.Go(func() {
+			topology, err := topologies.ByName(topologies.Single)
+			if err == nil {
+				ds[i], err = Backend{}.Start(ctx, topology)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	var errs []error
+	for i, d := range ds {
+		if d == nil {
+			continue
+		}
+		key := d.Server("redis-1").Observer()
+		require.Zero(t, key.Exists(ctx, "k").Val(), "nobody else wrote here")
+		require.NoError(t, key.Set(ctx, "k", i, 0).Err())
+	}
+	for _, d := range ds {
+		if d != nil {
+			errs = append(errs, d.Close())
+		}
+	}
+	require.NoError(t, errors.Join(errs...))
+}
+
+func TestLinksBetweenContainersCarryWhatTheySay(t *testing.T) {
+	d := start(t, Backend{}, topologies.Sentinels)
+	ctx := within(t)
+	attached := func(name, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			info, err := d.Server(name).Observer().Info(ctx, "replication").Result()
+			return err == nil && strings.Contains(info, "master_link_status:"+want)
+		}, time.Minute, 5*time.Millisecond, "%s is to be %s", name, want)
+	}
+	attached("redis-2", "up")
+	mend := d.Wire("redis-2>redis-1").Cut()
+	attached("redis-2", "down")
+	attached("redis-3", "up")
+	mend()
+	attached("redis-2", "up")
+}
+
+// BenchmarkBoot measures a boot, until all is ready, and the removal of
+// everything.
+func BenchmarkBoot(b *testing.B) {
+	needsContainers(b)
+	for _, name := range topologies.Names() {
+		b.Run(name, func(b *testing.B) {
+			topology, err := topologies.ByName(name)
+			require.NoError(b, err)
+			var boots, removals time.Duration
+			for b.Loop() {
+				started := time.Now()
+				d, err := Backend{}.Start(b.Context(), topology)
+				require.NoError(b, err)
+				ready := time.Now()
+				require.NoError(b, d.Close())
+				boots += ready.Sub(started)
+				removals += time.Since(ready)
+			}
+			b.ReportMetric(boots.Seconds()/float64(b.N), "boot-s")
+			b.ReportMetric(removals.Seconds()/float64(b.N), "close-s")
+		})
+	}
+}

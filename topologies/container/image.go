@@ -1,0 +1,105 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	dockernetwork "github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// The images that are used when none is asked for.
+const (
+	// LocalImage is what `make image` builds from the machine's own Redis. It
+	// is used where it is there.
+	LocalImage = "lockchaos/testnode:local"
+	// OfficialImage is used where it is not.
+	OfficialImage = "redis:7.4"
+)
+
+// pullTimeout bounds how long an image may take to arrive.
+const pullTimeout = 5 * time.Minute
+
+// An image is what nodes are made of.
+type image struct {
+	name    string
+	version string   // of the Redis in it; empty if it does not say
+	ports   []string // that testcontainers publishes unasked
+}
+
+// findImage returns the image that is asked for; for an empty name, the local
+// one where it is there, else the official one. What is not on this machine is
+// pulled.
+func findImage(ctx context.Context, c *client.Client, name string, log *slog.Logger) (image, error) {
+	asked := name != ""
+	name = cmp.Or(name, LocalImage)
+	found, err := c.ImageInspect(ctx, name)
+	if errdefs.IsNotFound(err) && !asked {
+		name = OfficialImage
+		found, err = c.ImageInspect(ctx, name)
+	}
+	if errdefs.IsNotFound(err) {
+		log.InfoContext(ctx, "pulling", "image", name)
+		if err := pull(ctx, c, name); err != nil {
+			return image{}, fmt.Errorf("%w: the image %s is not here and can't be pulled (`make image` builds %s, which needs no registry): %w",
+				topologies.ErrMissing, name, LocalImage, err)
+		}
+		found, err = c.ImageInspect(ctx, name)
+	}
+	if err != nil {
+		return image{}, fmt.Errorf("look at image %s: %w", name, err)
+	}
+	i := image{name: name}
+	if found.Config != nil {
+		i.version = versionIn(found.Config.Labels, found.Config.Env)
+		i.ports = slices.Collect(maps.Keys(found.Config.ExposedPorts))
+	}
+	return i, nil
+}
+
+func pull(ctx context.Context, c *client.Client, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("it did not arrive within %v", pullTimeout))
+	defer cancel()
+	progress, err := c.ImagePull(ctx, name, client.ImagePullOptions{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(progress.Wait(ctx), progress.Close())
+}
+
+// versionIn reads the version of Redis that an image tells of itself: ours in a
+// label, the official ones in their environment.
+func versionIn(labels map[string]string, env []string) string {
+	if v := labels["org.lockchaos.redis"]; v != "" {
+		return v
+	}
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "REDIS_VERSION="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// onLoopback keeps testcontainers, which publishes whatever ports an image
+// declares, from doing so on every address of the host.
+func (i image) onLoopback() dockernetwork.PortMap {
+	bindings := dockernetwork.PortMap{}
+	for _, p := range i.ports {
+		if port, err := dockernetwork.ParsePort(p); err == nil {
+			bindings[port] = []dockernetwork.PortBinding{{HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1})}}
+		}
+	}
+	return bindings
+}

@@ -1,0 +1,200 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func ourselves(t *testing.T) owner {
+	t.Helper()
+	o, err := self()
+	require.NoError(t, err)
+	return o
+}
+
+// A leftover is something that a deployment has made.
+type leftover struct {
+	kind, name string
+	labels     map[string]string
+	running    bool
+}
+
+func (l leftover) String() string { return l.kind + " " + l.name }
+
+// leftOf lists what the engine has of a harness.
+func leftOf(t *testing.T, c *client.Client, o owner) []leftover {
+	t.Helper()
+	by := client.Filters{}.Add("label", harnessLabel+"="+o.String())
+	containers, err := c.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: by})
+	require.NoError(t, err)
+	networks, err := c.NetworkList(t.Context(), client.NetworkListOptions{Filters: by})
+	require.NoError(t, err)
+	var left []leftover
+	for _, n := range networks.Items {
+		left = append(left, leftover{"network", n.Name, n.Labels, false})
+	}
+	for _, n := range containers.Items {
+		left = append(left, leftover{"container", n.Names[0][1:], n.Labels, n.State == "running"})
+	}
+	return left
+}
+
+func TestCloseRemovesAlsoWhatIsPaused(t *testing.T) {
+	c := engine(t)
+	d := start(t, Backend{}, topologies.Single)
+	require.NotEmpty(t, leftOf(t, c, ourselves(t)))
+	require.NoError(t, d.Server("redis-1").Pause(within(t)))
+	require.NoError(t, d.Close())
+	require.Empty(t, leftOf(t, c, ourselves(t)))
+}
+
+// reapersOf finds the processes that were told of a folder.
+func reapersOf(t *testing.T, folder string) []string {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	return slices.DeleteFunc(lines, func(file string) bool {
+		line, err := os.ReadFile(file)
+		return err != nil || !slices.Contains(strings.Split(string(line), "\x00"), folder)
+	})
+}
+
+// moments are some of a boot's, by what a harness has when they come.
+func moments(nodes int) map[string]func([]leftover) bool {
+	has := func(kind string, running bool) func([]leftover) bool {
+		return func(left []leftover) bool {
+			return slices.ContainsFunc(left, func(l leftover) bool { return l.kind == kind && l.running == running })
+		}
+	}
+	return map[string]func([]leftover) bool{
+		"a network":             has("network", false),
+		"a container":           has("container", false),
+		"a running container":   has("container", true),
+		"all of its containers": func(left []leftover) bool { return len(left) == nodes+1 },
+	}
+}
+
+// TestAKilledHarnessLeavesNothing kills a harness at several moments of its
+// boot.
+func TestAKilledHarnessLeavesNothing(t *testing.T) {
+	needsContainers(t)
+	if _, err := exec.LookPath("docker"); err != nil {
+		t.Skip("the reaper needs the docker command")
+	}
+	for name, come := range moments(6) {
+		t.Run("once it has "+name, func(t *testing.T) {
+			t.Parallel()
+			c := engine(t)
+			harness := exec.CommandContext(t.Context(), os.Args[0])
+			harness.Env = append(os.Environ(), bootVariable+"="+topologies.Sentinels)
+			stay, err := harness.StdinPipe()
+			require.NoError(t, err)
+			defer stay.Close()
+			require.NoError(t, harness.Start())
+			o, err := here()
+			require.NoError(t, err)
+			o.process = harness.Process.Pid
+			o.start, _, err = processState(o.process)
+			require.NoError(t, err)
+			folder := ""
+			require.Eventually(t, func() bool {
+				left := leftOf(t, c, o)
+				if len(left) > 0 {
+					folder = left[0].labels[folderLabel]
+				}
+				return come(left)
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, harness.Process.Kill())
+			require.Error(t, harness.Wait())
+			// The folder goes last.
+			require.Eventually(t, func() bool {
+				_, err := os.Stat(folder)
+				return os.IsNotExist(err)
+			}, time.Minute, 10*time.Millisecond)
+			require.Empty(t, leftOf(t, c, o))
+			require.Eventually(t, func() bool { return len(reapersOf(t, folder)) == 0 }, 10*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
+func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
+	c := engine(t)
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	for name, come := range moments(1) {
+		t.Run("once it has "+name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				d, err := Backend{}.Start(ctx, topology)
+				if err == nil {
+					err = errors.Join(errors.New("it was ready before"), d.Close())
+				}
+				failed <- err
+			}()
+			require.Eventually(t, func() bool { return come(leftOf(t, c, ourselves(t))) }, time.Minute, time.Millisecond)
+			cancel(errors.New("called off"))
+			err := <-failed
+			require.Regexp(t, "called off|^it was ready before$", err.Error())
+			require.Empty(t, leftOf(t, c, ourselves(t)))
+		})
+	}
+}
+
+func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
+	c := engine(t)
+	ctx := within(t)
+	living := start(t, Backend{}, topologies.Single)
+	alive := leftOf(t, c, ourselves(t))
+
+	dead := ourselves(t)
+	dead.start = "1"
+	dir := filepath.Join(t.TempDir(), folderPrefix+"dead")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	g := &ground{engine: c, dir: dir, labels: map[string]string{
+		deploymentLabel: filepath.Base(dir), harnessLabel: dead.String(), folderLabel: dir,
+	}}
+	bridge, err := makeBridge(ctx, c, g.labels)
+	require.NoError(t, err)
+	g.bridge = bridge
+	i, err := findImage(ctx, c, "", quiet())
+	require.NoError(t, err)
+	n, err := g.node("redis-1", netip.AddrPortFrom(g.bridge.address(1), redisPort))
+	require.NoError(t, err)
+	defer n.observer.Close()
+	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, deploy.Config{Args: []string{"--protected-mode", "no"}}))
+	require.NoError(t, n.Restart(ctx))
+
+	removed, err := Clean(ctx)
+	require.NoError(t, err)
+	for _, want := range []string{
+		fmt.Sprintf("container %s-redis-1", filepath.Base(dir)), "network " + g.bridge.Name, "folder " + dir,
+	} {
+		require.Contains(t, removed, want)
+	}
+	require.Empty(t, leftOf(t, c, dead))
+	require.NoDirExists(t, dir)
+	require.Equal(t, alive, leftOf(t, c, ourselves(t)))
+	require.NoError(t, living.Server("redis-1").Observer().Ping(ctx).Err())
+	removed, err = Clean(ctx)
+	require.NoError(t, err)
+	require.NotContains(t, removed, "folder "+dir, "once is enough")
+}

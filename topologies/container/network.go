@@ -1,0 +1,85 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	dockernetwork "github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/network"
+)
+
+// subnetTries is how often a subnet is asked for that another harness then
+// takes first.
+const subnetTries = 20
+
+// A bridge is the network of a deployment. The host has its first address.
+type bridge struct {
+	*testcontainers.DockerNetwork
+
+	subnet  netip.Prefix
+	gateway netip.Addr
+}
+
+// makeBridge makes a network whose nodes keep their addresses. The engine
+// grants fixed addresses only where it was told the subnet, so it is asked for
+// a network of its choice, which keeps clear of the host's routes, and then for
+// the same one again by its subnet. Who is late in between tries again.
+func makeBridge(ctx context.Context, c *client.Client, labels map[string]string) (*bridge, error) {
+	var errs []error
+	for range subnetTries {
+		subnet, err := freeSubnet(ctx, c, labels)
+		if err != nil {
+			return nil, fmt.Errorf("make network: %w", err)
+		}
+		b := &bridge{subnet: subnet, gateway: subnet.Addr().Next()}
+		b.DockerNetwork, err = network.New(ctx, network.WithLabels(labels), network.WithIPAM(&dockernetwork.IPAM{
+			Config: []dockernetwork.IPAMConfig{{Subnet: subnet, Gateway: b.gateway}},
+		}))
+		if err == nil {
+			return b, nil
+		}
+		if !strings.Contains(err.Error(), "overlap") {
+			return nil, fmt.Errorf("make network: %w", err)
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("make network: every subnet was taken by somebody else first: %w", errs[len(errs)-1])
+}
+
+// freeSubnet is one that the engine would use now.
+func freeSubnet(ctx context.Context, c *client.Client, labels map[string]string) (subnet netip.Prefix, err error) {
+	n, err := network.New(ctx, network.WithLabels(labels))
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	defer func() { err = errors.Join(err, n.Remove(context.WithoutCancel(ctx))) }()
+	seen, err := c.NetworkInspect(ctx, n.ID, client.NetworkInspectOptions{})
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	for _, config := range seen.Network.IPAM.Config {
+		if config.Subnet.Addr().Is4() {
+			return config.Subnet.Masked(), nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("the engine's networks have no IPv4 addresses: %+v", seen.Network.IPAM)
+}
+
+// address is that of the nth node, from 1; the zero one if the subnet is too
+// small.
+func (b *bridge) address(n int) netip.Addr {
+	a := b.gateway
+	for range n {
+		a = a.Next()
+	}
+	// The last address of a subnet is for broadcasts.
+	if !b.subnet.Contains(a.Next()) {
+		return netip.Addr{}
+	}
+	return a
+}

@@ -1,0 +1,203 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/containerd/errdefs"
+	dockercontainer "github.com/moby/moby/api/types/container"
+	dockernetwork "github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/redis/go-redis/v9"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/network"
+
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// A node is one container, killed and started again under the same name and
+// address. Its folder is on this host: what is in it survives the container.
+type node struct {
+	name     string
+	dir      string
+	at       netip.AddrPort // where it listens
+	engine   *client.Client
+	observer *redis.Client
+	id       string // of the container; empty before create
+}
+
+func (n *node) Name() string            { return n.name }
+func (n *node) Observer() *redis.Client { return n.observer }
+func (n *node) Log() string             { return filepath.Join(n.dir, "log") }
+
+// startScript lets the server write its log into its folder, from its first
+// word on, and then leaves its place to it.
+const startScript = `exec redis-server "$@" >>log 2>&1`
+
+// workdir is where a server finds its folder.
+const workdir = "/data"
+
+// create makes the container without starting it. The server runs as our user,
+// who must be able to read and remove its files.
+func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string]string, c deploy.Config) error {
+	for file, contents := range c.Files {
+		if err := os.WriteFile(filepath.Join(n.dir, file), []byte(contents), 0o600); err != nil {
+			return fmt.Errorf("prepare %s: %w", n.name, err)
+		}
+	}
+	made, err := testcontainers.Run(ctx, i.name,
+		testcontainers.WithNoStart(),
+		testcontainers.WithName(labels[deploymentLabel]+"-"+n.name),
+		testcontainers.WithLabels(labels),
+		testcontainers.WithEntrypoint("/bin/sh", "-c", startScript, "sh"),
+		testcontainers.WithCmd(c.Args...),
+		testcontainers.WithConfigModifier(func(c *dockercontainer.Config) {
+			c.Hostname = n.name
+			c.User = strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid())
+			c.WorkingDir = workdir
+		}),
+		testcontainers.WithHostConfigModifier(func(c *dockercontainer.HostConfig) {
+			c.Binds = []string{n.dir + ":" + workdir + ":Z"} // Z lets it in where SELinux would not
+			c.PortBindings = i.onLoopback()
+		}),
+		network.WithNetwork(nil, b.DockerNetwork),
+		testcontainers.WithEndpointSettingsModifier(func(settings map[string]*dockernetwork.EndpointSettings) {
+			for _, s := range settings {
+				s.IPAMConfig = &dockernetwork.EndpointIPAMConfig{IPv4Address: n.at.Addr()}
+			}
+		}),
+	)
+	if made != nil {
+		n.id = made.GetContainerID()
+	}
+	if err != nil {
+		return fmt.Errorf("make a container for %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// remove removes the container, also one that runs or is paused.
+func (n *node) remove(ctx context.Context) error {
+	if n.id == "" {
+		return nil
+	}
+	_, err := n.engine.ContainerRemove(ctx, n.id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove the container of %s: %w", n.name, err)
+	}
+	return nil
+}
+
+func (n *node) running(ctx context.Context) (bool, error) {
+	seen, err := n.engine.ContainerInspect(ctx, n.id, client.ContainerInspectOptions{})
+	if err != nil {
+		return false, err
+	}
+	return seen.Container.State.Running, nil
+}
+
+// ended waits until the server has ended.
+func (n *node) ended(ctx context.Context) error {
+	end := n.engine.ContainerWait(ctx, n.id, client.ContainerWaitOptions{Condition: dockercontainer.WaitConditionNotRunning})
+	select {
+	case <-end.Result:
+		return nil
+	case err := <-end.Error:
+		return err
+	}
+}
+
+// Kill ends the server with SIGKILL and waits until it is gone. To kill one
+// that is gone is no error.
+func (n *node) Kill(ctx context.Context) error {
+	_, err := n.engine.ContainerKill(ctx, n.id, client.ContainerKillOptions{Signal: "SIGKILL"})
+	if errdefs.IsConflict(err) { // it does not run
+		err = nil
+	}
+	if err == nil {
+		err = n.ended(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("kill %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// Restart starts the server again and waits until it answers.
+func (n *node) Restart(ctx context.Context) error {
+	running, err := n.running(ctx)
+	if err == nil && running {
+		err = errors.New("it still runs")
+	}
+	if err == nil {
+		_, err = n.engine.ContainerStart(ctx, n.id, client.ContainerStartOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	return n.answers(ctx)
+}
+
+// answers waits until the server answers a PING, or has ended.
+func (n *node) answers(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		if err := n.ended(ctx); err == nil {
+			cancel(errors.New("it ended"))
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-watching
+	}()
+	if err := deploy.Await(ctx, func() error { return deploy.Ping(ctx, n.at.String()) }); err != nil {
+		return fmt.Errorf("await %s: %w\n%s", n.name, err, deploy.LastWords(n.Log()))
+	}
+	return nil
+}
+
+// Pause freezes the container. The engine answers once it stands still.
+func (n *node) Pause(ctx context.Context) error {
+	if _, err := n.engine.ContainerPause(ctx, n.id, client.ContainerPauseOptions{}); err != nil {
+		return fmt.Errorf("pause %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// Resume lets a frozen container go on.
+func (n *node) Resume(ctx context.Context) error {
+	if _, err := n.engine.ContainerUnpause(ctx, n.id, client.ContainerUnpauseOptions{}); err != nil {
+		return fmt.Errorf("resume %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// Wipe removes the data of a server that does not run.
+func (n *node) Wipe(ctx context.Context) error {
+	running, err := n.running(ctx)
+	if err == nil && running {
+		err = errors.New("it still runs")
+	}
+	if err != nil {
+		return fmt.Errorf("wipe %s: %w", n.name, err)
+	}
+	for _, pattern := range deploy.DataFiles() {
+		files, err := filepath.Glob(filepath.Join(n.dir, pattern))
+		if err != nil {
+			return fmt.Errorf("wipe %s: %w", n.name, err)
+		}
+		for _, file := range files {
+			if err := os.RemoveAll(file); err != nil {
+				return fmt.Errorf("wipe %s: %w", n.name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A deployment is parts put together.
+type deployment struct {
+	parts    Parts
+	topology topologies.Topology
+	elector  elector // nil where no master can change
+	servers  map[string]topologies.Server
+	proofs   map[string]string // a key of each shard of a cluster
+	close    func() error
+}
+
+func assemble(p Parts) *deployment {
+	p.MasterName = cmp.Or(p.MasterName, defaultMasterName)
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
+	switch {
+	case len(d.topology.Of(topologies.Sentinel)) > 0:
+		d.elector = &sentinels{deployment: d}
+	case d.topology.Name == topologies.Cluster:
+		if d.parts.Slots == nil {
+			d.parts.Slots = firstSlots(d.topology)
+		}
+		for shard, slot := range d.parts.Slots {
+			d.proofs[shard] = keyIn(proofKey, slot)
+		}
+		d.elector = &cluster{deployment: d, elected: map[string]time.Time{}}
+	}
+	for name, n := range p.Nodes {
+		d.servers[name] = d.manage(name, n.Server)
+	}
+	d.close = sync.OnceValue(d.tearDown)
+	return d
+}
+
+// public is the deployment as its user sees it.
+func (d *deployment) public() topologies.Deployment {
+	_, without := d.parts.Without[topologies.Failovers]
+	if d.elector == nil || without || len(d.topology.Shards()) == 0 {
+		return d
+	}
+	return &replicated{d}
+}
+
+// bring makes the deployment ready, or closes it.
+func (d *deployment) bring(ctx context.Context, first func(context.Context) error) (topologies.Deployment, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
+	defer cancel()
+	err := first(limited)
+	if err == nil {
+		err = d.AwaitReady(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", d.topology.Name, err), d.Close())
+	}
+	return d.public(), nil
+}
+
+// start starts the servers. A replica that finds no master waits a second
+// before it tries again, so the masters come first.
+func (d *deployment) start(ctx context.Context) error {
+	var masters, others []string
+	for _, n := range d.topology.Nodes {
+		switch {
+		case n.Kind == topologies.Zone:
+		case n.Role == topologies.Master:
+			masters = append(masters, n.Name)
+		default:
+			others = append(others, n.Name)
+		}
+	}
+	for _, names := range [][]string{masters, others} {
+		if len(names) == 0 {
+			continue
+		}
+		d.parts.Log.InfoContext(ctx, "starting servers", "servers", names)
+		group, ctx := errgroup.WithContext(ctx)
+		for _, name := range names {
+			group.Go(func() error { return d.parts.Nodes[name].Restart(ctx) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return d.tune(ctx)
+}
+
+// tune makes our own servers as quick as they can be.
+func (d *deployment) tune(ctx context.Context) error {
+	if d.elector == nil || d.parts.Foreign {
+		return nil
+	}
+	return d.elector.tune(ctx)
+}
+
+// Topology is what was started.
+func (d *deployment) Topology() topologies.Topology { return d.topology }
+
+// Version is the version of the Redis servers.
+func (d *deployment) Version() string { return d.parts.Version }
+
+// Server returns a server or sentinel, or nil.
+func (d *deployment) Server(name string) topologies.Server {
+	if s, ok := d.servers[name]; ok {
+		return s
+	}
+	return nil
+}
+
+// NodeAt is the name of the server that announces an address; the address
+// itself if there is none.
+func (d *deployment) NodeAt(address string) string {
+	for name, n := range d.parts.Nodes {
+		if n.Announced == strings.TrimSpace(address) {
+			return name
+		}
+	}
+	return address
+}
+
+// Wire returns a link, or nil.
+func (d *deployment) Wire(name string) topologies.Wire {
+	if d.parts.Wire == nil {
+		return nil
+	}
+	return d.parts.Wire(name)
+}
+
+// Without says what can't be done, and why.
+func (d *deployment) Without() map[topologies.Control]string { return maps.Clone(d.parts.Without) }
+
+// ClientOptions connect a zone's clients through its links.
+func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
+	o := clientOptions()
+	if d.parts.Dial != nil {
+		o.Dialer = d.parts.Dial(zone)
+	}
+	entry := d.topology.Of(topologies.Sentinel)
+	if len(entry) > 0 {
+		o.MasterName = d.parts.MasterName
+	} else {
+		entry = d.topology.Of(topologies.Redis)
+		o.IsClusterMode = d.topology.Name == topologies.Cluster
+	}
+	for _, name := range entry {
+		o.Addrs = append(o.Addrs, d.parts.Nodes[name].Announced)
+	}
+	if d.parts.Client != nil {
+		d.parts.Client(o)
+	}
+	return o
+}
+
+// observer is the connection to a server past every fault.
+func (d *deployment) observer(name string) *redis.Client { return d.parts.Nodes[name].Observer() }
+
+// masters are the boot masters, those without a replica included.
+func (d *deployment) masters() []string {
+	return slices.DeleteFunc(d.topology.Of(topologies.Redis), func(name string) bool {
+		n, _ := d.topology.Node(name)
+		return n.Role != topologies.Master
+	})
+}
+
+// Close puts back what a failover changed on servers of somebody else, and
+// closes the parts. A second call returns what the first one did.
+func (d *deployment) Close() error { return d.close() }
+
+func (d *deployment) tearDown() error {
+	var errs []error
+	if d.elector != nil && d.parts.Foreign {
+		ctx, cancel := context.WithTimeout(context.Background(), disarmTimeout)
+		defer cancel()
+		errs = append(errs, d.elector.disarm(ctx))
+	}
+	if d.parts.Close != nil {
+		errs = append(errs, d.parts.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// disarmTimeout bounds how long Close tries to put things back.
+const disarmTimeout = 5 * time.Second

@@ -1,0 +1,70 @@
+package deploy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Parts are what a backend makes a deployment of.
+type Parts struct {
+	Topology topologies.Topology
+	// Version is the version of the Redis servers.
+	Version string
+	// Nodes are the servers and sentinels of the topology, by name.
+	Nodes map[string]Node
+	// Wire returns a link by its name, or nil for none. Nil: there are none.
+	Wire func(name string) topologies.Wire
+	// Dial returns how clients of a zone dial the addresses that nodes
+	// announce. Nil: like everybody.
+	Dial func(zone string) Dialer
+	// Client adds to the options of every zone's clients what the servers ask
+	// for: credentials, TLS. Nil: nothing.
+	Client func(o *redis.UniversalOptions)
+	// MasterName is how the sentinels call their master; empty is "mymaster".
+	MasterName string
+	// Slots is one slot that each shard of a cluster serves, by its boot
+	// master. Nil: as [Configure] gives them out.
+	Slots map[string]int
+	// Foreign says that the servers are somebody else's: their periods are
+	// left alone, and what a failover changes is put back by Disarm, or by
+	// Close at the latest.
+	Foreign bool
+	// Without is what the deployment can't do, and why.
+	Without map[topologies.Control]string
+	// Log is told what is waited for, each time that this changes. Nil: nobody
+	// is.
+	Log *slog.Logger
+	// Close frees everything behind the parts, the observers included. It is
+	// called once. Nil: there is nothing to free.
+	Close func() error
+}
+
+// A Node is a server with the address, host:port, that it announces: the one by
+// which clients and the other servers know it.
+type Node struct {
+	topologies.Server
+	Announced string
+}
+
+// A Dialer opens connections, as [net.Dialer.DialContext] does.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Boot starts the servers and returns the deployment once it is ready: a
+// [topologies.Failover] if the topology has shards and the parts are not without
+// [topologies.Failovers]. If that fails, the parts are closed.
+func Boot(ctx context.Context, p Parts) (topologies.Deployment, error) {
+	d := assemble(p)
+	return d.bring(ctx, d.start)
+}
+
+// Adopt returns the deployment of servers that run, once it is ready. If that
+// fails, the parts are closed.
+func Adopt(ctx context.Context, p Parts) (topologies.Deployment, error) {
+	d := assemble(p)
+	return d.bring(ctx, d.tune)
+}

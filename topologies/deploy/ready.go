@@ -1,0 +1,186 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// readyTimeout bounds how long a deployment may take to become ready. A
+// cluster needs the most: two seconds, in which it takes no writes, and that
+// twice if a master was away.
+const readyTimeout = 20 * time.Second
+
+// lacking is what a deployment still lacks of being ready.
+type lacking struct {
+	node string // whose log may tell why; empty for nobody's
+	what string // "redis-2 to answer"
+	err  error
+}
+
+func (l *lacking) Error() string { return l.what + ": " + l.err.Error() }
+func (l *lacking) Unwrap() error { return l.err }
+
+// AwaitReady blocks until every shard has one master, which all others follow,
+// as a write proves that all of them acknowledged; until all sentinels, or all
+// nodes of the cluster, know of that; and until every zone reaches every
+// server, and writes to every master.
+func (d *deployment) AwaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
+	defer cancel()
+	var last *lacking
+	err := Await(ctx, func() error {
+		err := d.ready(ctx)
+		if l := (*lacking)(nil); errors.As(err, &l) && !over(ctx) {
+			if last == nil || l.what != last.what {
+				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
+			}
+			last = l
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case last == nil || last.node == "":
+		return fmt.Errorf("await readiness: %w", err)
+	default:
+		return fmt.Errorf("await readiness: %w\n%s", err, LastWords(d.parts.Nodes[last.node].Log()))
+	}
+}
+
+func (d *deployment) ready(ctx context.Context) error {
+	masters := map[string]string{}
+	for _, shard := range d.masters() {
+		master, err := d.onlyMaster(ctx, shard)
+		if err != nil {
+			return err
+		}
+		if err := d.proveReplication(ctx, shard, master); err != nil {
+			return &lacking{master, "the replicas of " + master, err}
+		}
+		masters[shard] = master
+	}
+	if d.elector != nil {
+		if err := d.elector.agree(ctx, masters); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, zone := range d.topology.Of(topologies.Zone) {
+		group.Go(func() error { return d.served(ctx, zone) })
+	}
+	return group.Wait()
+}
+
+// onlyMaster is the one server of a shard that takes itself for the master.
+func (d *deployment) onlyMaster(ctx context.Context, shard string) (string, error) {
+	var masters []string
+	members := d.topology.Members(shard)
+	for _, name := range members {
+		role, err := d.role(ctx, name)
+		if err != nil {
+			return "", &lacking{name, name + " to answer", err}
+		}
+		if role == topologies.Master {
+			masters = append(masters, name)
+		}
+	}
+	if len(masters) != 1 {
+		err := fmt.Errorf("%d take themselves for it: %v", len(masters), masters)
+		return "", &lacking{"", "one master among " + strings.Join(members, ", "), err}
+	}
+	return masters[0], nil
+}
+
+// role is what a Redis server says it is: master or replica.
+func (d *deployment) role(ctx context.Context, name string) (string, error) {
+	r, err := d.observer(name).Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its role: %w", name, err)
+	}
+	if len(r) > 0 && r[0] == "master" {
+		return topologies.Master, nil
+	}
+	return topologies.Replica, nil
+}
+
+// proofKey is written to see whether writes go through.
+const proofKey = "lockchaos:ready"
+
+// proofOf is a proof key that a shard's master serves.
+func (d *deployment) proofOf(shard string) string { return cmp.Or(d.proofs[shard], proofKey) }
+
+// prove writes a proof key, and leaves nothing of it.
+func prove(ctx context.Context, c redis.Cmdable, key string) error {
+	return errors.Join(c.Set(ctx, key, time.Now().UnixNano(), time.Minute).Err(), c.Del(ctx, key).Err())
+}
+
+// proveReplication writes a key and waits, on the same connection, until all
+// replicas acknowledged it. That a replica calls itself online proves nothing.
+func (d *deployment) proveReplication(ctx context.Context, shard, master string) error {
+	replicas := len(d.topology.Members(shard)) - 1
+	if replicas == 0 {
+		return nil
+	}
+	conn := d.observer(master).Conn()
+	defer conn.Close()
+	if err := prove(ctx, conn, d.proofOf(shard)); err != nil {
+		return fmt.Errorf("prove replication: %w", err)
+	}
+	acks, err := conn.Do(ctx, "WAIT", replicas, "50").Int()
+	if err != nil {
+		return fmt.Errorf("prove replication: %w", err)
+	}
+	if acks < replicas {
+		return fmt.Errorf("prove replication: %d of %d acknowledged a write", acks, replicas)
+	}
+	return nil
+}
+
+// served checks that clients of a zone reach every server that they have a
+// link to, and that what they write arrives at every master.
+func (d *deployment) served(ctx context.Context, zone string) error {
+	o := d.ClientOptions(zone)
+	for _, l := range d.topology.Links {
+		if l.From != zone {
+			continue
+		}
+		if err := d.reaches(ctx, *o, l.To); err != nil {
+			return &lacking{l.To, zone + " to reach " + l.To, err}
+		}
+	}
+	clients := topologies.Clients(o)
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}()
+	for i, master := range d.masters() {
+		// Servers that know nothing of each other have a client each; for all
+		// others, one client finds the way.
+		if err := prove(ctx, clients[i%len(clients)], d.proofOf(master)); err != nil {
+			return &lacking{"", zone + " to write to the master of " + master, err}
+		}
+	}
+	return nil
+}
+
+// reaches sends a PING to one server with the options of a zone's clients.
+func (d *deployment) reaches(ctx context.Context, o redis.UniversalOptions, name string) error {
+	o.Addrs = []string{d.parts.Nodes[name].Announced}
+	if n, _ := d.topology.Node(name); n.Kind == topologies.Sentinel {
+		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
+	}
+	c := redis.NewClient(o.Simple())
+	defer c.Close()
+	return c.Ping(ctx).Err()
+}

@@ -1,0 +1,56 @@
+// Package probe asks the party behind a link for a sign of life, in the
+// language of the link.
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Ask sends a request over a fresh connection and waits for the first byte of
+// its answer, until the context's deadline. What the answer says does not
+// matter: a server that asks for a password lives as well.
+func Ask(ctx context.Context, c net.Conn, kind topologies.LinkKind) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	request := []byte("PING\r\n") // Redis and Sentinel both answer
+	if kind == topologies.Bus {
+		request = busPing()
+	}
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+// The layout of a message of the cluster bus, as cluster.h of Redis has it: a
+// header with the sender's name, slots and address, then as many gossip
+// sections as it counts.
+const (
+	busHeader      = 2256 // its length
+	busLength      = 4    // where the length of the whole message stands
+	busVersion     = 8
+	busSender      = 40
+	busSenderBytes = 40
+)
+
+// busPing is a PING of the cluster bus without gossip, type 0, from a sender
+// that nobody knows. Redis answers with a PONG and learns nothing from it: of
+// strangers, it listens to a MEET only.
+func busPing() []byte {
+	m := make([]byte, busHeader)
+	copy(m, "RCmb")
+	binary.BigEndian.PutUint32(m[busLength:], busHeader)
+	binary.BigEndian.PutUint16(m[busVersion:], 1)
+	for i := range busSenderBytes {
+		m[busSender+i] = 'f'
+	}
+	return m
+}

@@ -1,0 +1,132 @@
+package topologies
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/internal/names"
+)
+
+// The names of the topologies.
+const (
+	Single      = "single"      // one server
+	Sentinels   = "sentinel"    // a master, two replicas and three sentinels
+	Cluster     = "cluster"     // three masters with a replica each
+	Independent = "independent" // masters that know nothing of each other
+)
+
+// Names lists the topologies that [New] knows.
+func Names() []string { return []string{Single, Sentinels, Cluster, Independent} }
+
+// Options size and tune a topology. The zero value gives every topology its
+// defaults; those that a topology has no use for stay zero.
+type Options struct {
+	// Nodes is how many servers the independent topology has: an odd number
+	// from 3 to 15; 5 by default. The others have their fixed size.
+	Nodes int `json:"nodes,omitempty" yaml:"nodes"`
+	// Persistence is what a server keeps of its data when it is killed: one of
+	// [Persistences]; none by default.
+	Persistence string `json:"persistence,omitempty" yaml:"persistence"`
+	// MinReplicas is min-replicas-to-write: how many replicas must have been
+	// heard of within the last second for a master to take a write; 0 by
+	// default, which is any number.
+	MinReplicas int `json:"min_replicas,omitempty" yaml:"min-replicas"`
+	// NodeTimeout is the cluster's cluster-node-timeout, in whole milliseconds:
+	// after how much silence a node is suspected; 200 ms by default. Promoting
+	// a replica takes 500 to 1000 ms more.
+	NodeTimeout time.Duration `json:"node_timeout,omitempty" yaml:"node-timeout"`
+}
+
+// What a server keeps of its data. The last three write an append-only file,
+// and are named by its appendfsync. A write is in that file before it is
+// answered, and so survives the death of the process; what fsync adds would
+// show in a power cut only.
+const (
+	PersistNone     = "none"
+	PersistNo       = "no"
+	PersistEverySec = "everysec"
+	PersistAlways   = "always"
+)
+
+// Persistences lists the values of [Options.Persistence].
+func Persistences() []string {
+	return []string{PersistNone, PersistNo, PersistEverySec, PersistAlways}
+}
+
+// The sizes of the independent topology, and the bounds of a node timeout.
+const (
+	defaultNodes, leastNodes, mostNodes = 5, 3, 15
+
+	defaultNodeTimeout = 200 * time.Millisecond
+	leastNodeTimeout   = 50 * time.Millisecond // below, an idle cluster fails over by itself
+	mostNodeTimeout    = 10 * time.Second
+)
+
+// replicasOf is how many replicas each master of a topology has.
+func replicasOf(name string) int {
+	return map[string]int{Sentinels: 2, Cluster: 1}[name]
+}
+
+// Validate joins everything that is wrong with the options for the topology of
+// that name.
+func (o Options) Validate(name string) error {
+	if !slices.Contains(Names(), name) {
+		return names.Unknown("topology", name, Names())
+	}
+	var errs []error
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch {
+	case o.Nodes == 0:
+	case name != Independent:
+		problem("topology %s has a fixed number of servers, and can't have %d: only %s can be sized", name, o.Nodes, Independent)
+	case o.Nodes < leastNodes || o.Nodes > mostNodes || o.Nodes%2 == 0:
+		problem("independent servers must be an odd number from %d to %d, not %d", leastNodes, mostNodes, o.Nodes)
+	}
+	if o.Persistence != "" && !slices.Contains(Persistences(), o.Persistence) {
+		errs = append(errs, names.Unknown("persistence", o.Persistence, Persistences()))
+	}
+	if replicas := replicasOf(name); o.MinReplicas < 0 || o.MinReplicas > replicas {
+		problem("min replicas must be from 0 to %d, the replicas that a master of topology %s has, not %d", replicas, name, o.MinReplicas)
+	}
+	switch {
+	case o.NodeTimeout == 0:
+	case name != Cluster:
+		problem("topology %s has no node timeout: only %s has one", name, Cluster)
+	case o.NodeTimeout < leastNodeTimeout || o.NodeTimeout > mostNodeTimeout || o.NodeTimeout%time.Millisecond != 0:
+		problem("node timeout must be from %v to %v in whole milliseconds, not %v", leastNodeTimeout, mostNodeTimeout, o.NodeTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+// Changed are the options that are not the default of the topology of that
+// name, in words.
+func (o Options) Changed(name string) map[string]string {
+	given, usual := o.withDefaults(name), Options{}.withDefaults(name)
+	changed := map[string]string{}
+	note := func(option string, value, otherwise any) {
+		if value != otherwise {
+			changed[option] = fmt.Sprint(value)
+		}
+	}
+	note("nodes", given.Nodes, usual.Nodes)
+	note("persistence", given.Persistence, usual.Persistence)
+	note("min-replicas", given.MinReplicas, usual.MinReplicas)
+	note("node-timeout", given.NodeTimeout, usual.NodeTimeout)
+	return changed
+}
+
+// withDefaults fills in what is zero and means something in the topology.
+func (o Options) withDefaults(name string) Options {
+	if o.Persistence == "" {
+		o.Persistence = PersistNone
+	}
+	if name == Independent && o.Nodes == 0 {
+		o.Nodes = defaultNodes
+	}
+	if name == Cluster && o.NodeTimeout == 0 {
+		o.NodeTimeout = defaultNodeTimeout
+	}
+	return o
+}

@@ -1,0 +1,147 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/fabric"
+)
+
+// Backend starts topologies as local processes. Its zero value uses the
+// redis-server that [FindBinary] finds.
+type Backend struct {
+	// Log is told what a boot waits for. Nil: nobody is.
+	Log *slog.Logger
+}
+
+// Start boots a topology and waits until it is ready. It fails with
+// [topologies.ErrMissing] or [topologies.ErrTooOld] if no Redis can be run;
+// when a server does not start, the error carries its last words.
+func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	binary, err := FindBinary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g := &ground{servers: map[string]*server{}}
+	nodes, err := g.prepare(t, binary.Path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), g.clear())
+	}
+	return deploy.Boot(ctx, deploy.Parts{
+		Topology: t, Version: binary.Version, Nodes: nodes,
+		Wire: g.fabric.Wire, Dial: func(zone string) deploy.Dialer { return g.dialer(t, zone) },
+		Log: b.Log, Close: g.clear,
+	})
+}
+
+// A ground is what a deployment stands on: all that must be cleared after it.
+type ground struct {
+	slot    *slot
+	reaper  *reaper
+	fabric  *fabric.Fabric
+	servers map[string]*server
+}
+
+// prepare gives every party its addresses, and everything that it needs to
+// start.
+func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deploy.Node, error) {
+	var err error
+	if g.slot, err = takeSlot(); err != nil {
+		return nil, err
+	}
+	dir, err := makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("make data folder: %w", err)
+	}
+	if g.reaper, err = startReaper(dir); err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
+	}
+	addresses := g.slot.addresses(t)
+	nodes := map[string]deploy.Node{}
+	for name, at := range addresses {
+		config, err := deploy.Configure(t, name, addresses)
+		if err != nil {
+			return nil, err
+		}
+		s, err := newServer(name, binary, dir, at.Listen.String(), config, g.reaper)
+		if err != nil {
+			return nil, err
+		}
+		g.servers[name] = s
+		nodes[name] = deploy.Node{Server: s, Announced: at.Announced.String()}
+	}
+	if g.fabric, err = fabric.New(g.parties(t, addresses), t.Links); err != nil {
+		return nil, err
+	}
+	return nodes, nil
+}
+
+// makeDir makes the data folder. Its name is the one by which the kernel knows
+// it, so that the reaper can tell who works in it.
+func makeDir() (string, error) {
+	parent, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	if parent, err = filepath.EvalSymlinks(parent); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(parent, "lockchaos-")
+}
+
+// parties are the nodes as the fabric sees them.
+func (g *ground) parties(t topologies.Topology, addresses map[string]deploy.Address) []fabric.Party {
+	var parties []fabric.Party
+	for _, zone := range t.Of(topologies.Zone) {
+		parties = append(parties, fabric.Party{Name: zone, Source: g.source(t, zone)})
+	}
+	for name, at := range addresses {
+		p := fabric.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		if at.Bus != 0 {
+			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
+			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
+		}
+		parties = append(parties, p)
+	}
+	return parties
+}
+
+// source is the address that a zone's clients dial from.
+func (g *ground) source(t topologies.Topology, zone string) netip.Addr {
+	return g.slot.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
+}
+
+func (g *ground) dialer(t topologies.Topology, zone string) deploy.Dialer {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}, Timeout: deploy.ClientTimeout}
+	return d.DialContext
+}
+
+// clear ends every process, waits for them and removes their files.
+func (g *ground) clear() error {
+	var errs []error
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, s := range g.servers {
+		errs = append(errs, s.Kill(ctx), s.observer.Close())
+	}
+	if g.fabric != nil {
+		errs = append(errs, g.fabric.Close())
+	}
+	if g.reaper != nil {
+		errs = append(errs, g.reaper.close())
+	}
+	if g.slot != nil {
+		errs = append(errs, g.slot.release())
+	}
+	return errors.Join(errs...)
+}

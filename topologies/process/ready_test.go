@@ -1,0 +1,72 @@
+package process_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	needServers(t)
+	var log bytes.Buffer
+	topology, err := topologies.ByName("sentinel")
+	require.NoError(t, err)
+	d, err := process.Backend{Log: slog.New(slog.NewTextHandler(&log, nil))}.Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	require.Contains(t, log.String(), `msg="starting servers" servers=[redis-1]`)
+
+	require.NoError(t, d.Server("redis-2").Kill(within(t)))
+	log.Reset()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	err = d.AwaitReady(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "redis-2 to answer")
+	require.ErrorContains(t, err, "MASTER <-> REPLICA sync: Finished with success", "the server's last words")
+	require.Contains(t, log.String(), `msg=waiting for="redis-2 to answer"`)
+	require.Less(t, bytes.Count(log.Bytes(), []byte("msg=waiting")), 10, "it is said when it changes, and not at each look:\n%s", log.String())
+}
+
+func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
+	t.Parallel()
+	needServers(t)
+	topology, err := topologies.New("sentinel", topologies.Options{MinReplicas: 2})
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	ctx := within(t)
+	require.NoError(t, d.Server("redis-3").Kill(ctx))
+	require.Eventually(t, func() bool {
+		err := d.Server("redis-1").Observer().Set(ctx, "k", "v", 0).Err()
+		return err != nil && err.Error() == "NOREPLICAS Not enough good replicas to write."
+	}, 10*time.Second, time.Millisecond)
+}
+
+// A server that sentinels promoted is a master still when it is started again,
+// although it was none at boot.
+func TestAPromotedServerStaysOneWhenItIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	d := start(t, "sentinel").(topologies.Failover)
+	ctx := within(t)
+	require.NoError(t, d.Promote(ctx, "redis-1"))
+	master, err := d.AwaitMaster(ctx, "redis-1", "redis-1")
+	require.NoError(t, err)
+	require.NoError(t, d.Disarm(ctx))
+	require.NoError(t, d.AwaitReady(ctx))
+	require.NoError(t, d.Server(master).Kill(ctx))
+	require.NoError(t, d.Server(master).Restart(ctx))
+	require.NoError(t, d.AwaitReady(ctx))
+	again, err := d.Master(ctx, "redis-1")
+	require.NoError(t, err)
+	require.Equal(t, master, again)
+}

@@ -1,0 +1,240 @@
+// Package topologiestest is the contract of [topologies.Backend] as a test
+// suite, in the manner of testing/fstest: whoever implements a backend runs
+// [Run] in a test, on servers that are really there.
+package topologiestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// limit bounds one condition that is awaited.
+const limit = 20 * time.Second
+
+// Run starts each topology with the backend and checks that
+//
+//   - the deployment is what was asked for, and serves every zone;
+//   - every link can be cut and mended, and one of each kind be held and
+//     delayed, in each direction;
+//   - servers are killed, restarted, wiped, paused and resumed, and keep their
+//     data if, and only if, they were to;
+//   - a failover, by crash and by request, ends with clients of every zone
+//     writing to the new master, and is reported by Watch;
+//   - it is whole again after all of that, and can be closed twice.
+//
+// What the deployment says it is [topologies.Deployment.Without] is left out,
+// and the test's log says so. After Close, left returns what is left behind;
+// nil means that nobody looks.
+func Run(t *testing.T, b topologies.Backend, left func(d topologies.Deployment) []string, ts ...topologies.Topology) {
+	t.Helper()
+	for _, topology := range ts {
+		t.Run(name(topology), func(t *testing.T) { run(t, b, topology, left) })
+	}
+}
+
+// name tells the variants of a topology apart.
+func name(t topologies.Topology) string {
+	n := t.Name
+	if t.Options.Nodes > 0 {
+		n += fmt.Sprintf("-%d", t.Options.Nodes)
+	}
+	if p := t.Options.Persistence; p != "" && p != topologies.PersistNone {
+		n += "-" + p
+	}
+	return n
+}
+
+func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string) {
+	t.Helper()
+	started := time.Now()
+	d, err := b.Start(t.Context(), topology)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	t.Logf("ready after %v", time.Since(started).Round(time.Millisecond))
+	t.Cleanup(func() {
+		if t.Failed() {
+			suite{t, d}.logs()
+		}
+		if err := errors.Join(d.Close(), d.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if left == nil {
+			return
+		}
+		if l := left(d); len(l) > 0 {
+			t.Errorf("left behind: %v", l)
+		}
+	})
+	for c, why := range d.Without() {
+		t.Logf("without %s: %s", c, why)
+	}
+	checks := []struct {
+		name  string
+		needs []topologies.Control
+		check func(s suite)
+	}{
+		{"boots", nil, suite.boots},
+		{"links", []topologies.Control{topologies.Wiring}, suite.links},
+		{"failover", []topologies.Control{topologies.Failovers}, suite.failovers},
+		{"processes", []topologies.Control{topologies.Processes}, suite.processes},
+	}
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			s := suite{t, d}
+			for _, needed := range c.needs {
+				if s.without(needed) {
+					t.Skipf("without %s", needed)
+				}
+			}
+			c.check(s)
+			s.whole()
+		})
+	}
+}
+
+// A suite is the deployment under test, and the test that looks at it.
+type suite struct {
+	t *testing.T
+	d topologies.Deployment
+}
+
+func (s suite) without(c topologies.Control) bool {
+	_, without := s.d.Without()[c]
+	return without
+}
+
+// whole waits until the deployment is as it was at first.
+func (s suite) whole() {
+	s.t.Helper()
+	s.do("await readiness", s.d.AwaitReady)
+}
+
+// do calls something that has to succeed within the limit.
+func (s suite) do(what string, act func(ctx context.Context) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	if err := act(ctx); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// await waits until a condition holds.
+func (s suite) await(what string, holds func(ctx context.Context) error) {
+	s.t.Helper()
+	s.do("await "+what, func(ctx context.Context) error {
+		return deploy.Await(ctx, func() error { return holds(ctx) })
+	})
+}
+
+// client connects clients of a zone.
+func (s suite) client(zone string) []redis.UniversalClient {
+	s.t.Helper()
+	clients := topologies.Clients(s.d.ClientOptions(zone))
+	s.t.Cleanup(func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	})
+	return clients
+}
+
+// role is what a server says of itself.
+func (s suite) role(ctx context.Context, server string) (string, error) {
+	r, err := s.d.Server(server).Observer().Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint(r[0]), nil
+}
+
+// boots checks that the deployment is what was asked for.
+func (s suite) boots() {
+	topology := s.d.Topology()
+	if s.d.Version() == "" {
+		s.t.Error("it does not say which Redis runs")
+	}
+	for _, n := range topology.Nodes {
+		server := s.d.Server(n.Name)
+		if n.Kind == topologies.Zone {
+			if server != nil {
+				s.t.Errorf("%s is a server", n.Name)
+			}
+			continue
+		}
+		if server == nil || server.Name() != n.Name {
+			s.t.Fatalf("%s is no server", n.Name)
+		}
+		s.do("observe "+n.Name, func(ctx context.Context) error { return server.Observer().Ping(ctx).Err() })
+		if log := server.Log(); log != "" {
+			if _, err := os.Stat(log); err != nil {
+				s.t.Errorf("the log of %s: %v", n.Name, err)
+			}
+		}
+		if n.Kind != topologies.Redis {
+			continue
+		}
+		s.await(n.Name+" to be a "+n.Role, func(ctx context.Context) error {
+			role, err := s.role(ctx, n.Name)
+			if want := map[string]string{topologies.Master: "master", topologies.Replica: "slave"}[n.Role]; err == nil && role != want {
+				err = fmt.Errorf("it is a %s", role)
+			}
+			return err
+		})
+	}
+	for _, l := range topology.Links {
+		if w := s.d.Wire(l.Name()); !s.without(topologies.Wiring) && (w == nil || w.Name() != l.Name()) {
+			s.t.Errorf("link %s has no wire", l.Name())
+		}
+	}
+	if s.d.Server("nobody") != nil || s.d.Wire("nobody>redis-1") != nil {
+		s.t.Error("there is a server, or a wire, that the topology does not know")
+	}
+	for _, zone := range topology.Of(topologies.Zone) {
+		o := s.d.ClientOptions(zone)
+		for _, at := range o.Addrs {
+			if _, known := topology.Node(s.d.NodeAt(at)); !known {
+				s.t.Errorf("%s is told to dial %s, which is no server", zone, at)
+			}
+		}
+		for _, c := range s.client(zone) {
+			s.do(zone+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", zone, time.Minute).Err() })
+		}
+	}
+	if want := len(topology.Members("redis-1")) - 1; want == 0 && len(topology.Shards()) > 0 {
+		s.t.Error("a shard has nobody to fail over to")
+	}
+	if _, ok := s.d.(topologies.Failover); ok == (s.without(topologies.Failovers) || len(topology.Shards()) == 0) {
+		s.t.Errorf("it is a Failover: %t; its shards are %v", ok, topology.Shards())
+	}
+}
+
+// logs shows what the servers wrote.
+func (s suite) logs() {
+	s.t.Helper()
+	for _, n := range s.d.Topology().Nodes {
+		server := s.d.Server(n.Name)
+		if server == nil || server.Log() == "" {
+			continue
+		}
+		log, err := os.ReadFile(server.Log())
+		s.t.Logf("log of %s (%v):\n%s", n.Name, err, log)
+	}
+}
+
+// silent tells an answer that did not come from one that was refused.
+func silent(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
+}
