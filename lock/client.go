@@ -1,11 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +16,10 @@ const (
 	defaultWatchdog = 30 * time.Second
 	defaultDrift    = 0.01
 	defaultAcks     = time.Second
+	defaultTokens   = 24 * time.Hour
+	// defaultBeat leaves a waiter time to ask once more when a request was lost:
+	// go-redis gives a request up after 3s.
+	defaultBeat = 5 * time.Second
 	// driftFloor is added to the drift margin, as Redlock does for the
 	// precision of Redis' expiry and small leases.
 	driftFloor = 2 * time.Millisecond
@@ -46,6 +50,16 @@ type Config struct {
 	// AckTimeout is how long to wait for them, at least 1ms and less than the
 	// read timeout of the Redis client. Default: 1s.
 	AckTimeout time.Duration
+	// TokenLife is how long the last token of a [FencedMutex] is remembered
+	// after a grant. It is what a server's clock may be set back without a token
+	// being given that is no greater than an older one. At least a second.
+	// Default: 24h.
+	TokenLife time.Duration
+	// Heartbeat is how long a waiter of a [FairMutex], or a preferred writer of a
+	// [RWMutex], that isn't heard of still counts as alive. It asks every third of it, and at least every 3s. At least
+	// 100ms, and three times AckTimeout where replicas must acknowledge a grant.
+	// Default: 5s, or three times AckTimeout where that is longer.
+	Heartbeat time.Duration
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
 }
@@ -71,7 +85,22 @@ func (c Config) Validate() error {
 	if c.AckTimeout != 0 && c.AckTimeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("ack timeout of %v: give at least 1ms, or 0 for %v", c.AckTimeout, defaultAcks))
 	}
+	if c.TokenLife != 0 && c.TokenLife < time.Second {
+		errs = append(errs, fmt.Errorf("token life of %v: give at least 1s, or 0 for %v", c.TokenLife, defaultTokens))
+	}
+	if least := c.leastHeartbeat(); c.Heartbeat != 0 && c.Heartbeat < least {
+		errs = append(errs, fmt.Errorf("heartbeat of %v: give at least %v, or 0 for the default", c.Heartbeat, least))
+	}
 	return errors.Join(errs...)
+}
+
+// leastHeartbeat is the shortest one in which a waiter is heard of in time.
+func (c Config) leastHeartbeat() time.Duration {
+	least := 100 * time.Millisecond
+	if c.ReplicaAcks > 0 { // which every request awaits
+		least = max(least, 3*cmp.Or(c.AckTimeout, defaultAcks))
+	}
+	return least
 }
 
 func (c Config) withDefaults() Config {
@@ -87,6 +116,12 @@ func (c Config) withDefaults() Config {
 	if c.AckTimeout == 0 {
 		c.AckTimeout = defaultAcks
 	}
+	if c.TokenLife == 0 {
+		c.TokenLife = defaultTokens
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = max(defaultBeat, c.leastHeartbeat())
+	}
 	return c
 }
 
@@ -97,14 +132,10 @@ type Client struct {
 	rdb      redis.UniversalClient
 	config   Config
 	node     string // the server, if there is just one
-	scripts  scripts
-	watchdog *watchdog
+	kinds    kinds
+	watchdog *watchdog[*grant]
 	wakeups  *wakeups
-
-	mu      sync.Mutex
-	closed  bool
-	closing chan struct{}
-	tasks   sync.WaitGroup
+	*life
 }
 
 var _ Locker = (*Client)(nil)
@@ -116,12 +147,12 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	client := &Client{
-		rdb: rdb, config: c.withDefaults(), scripts: newScripts(), closing: make(chan struct{}),
+		rdb: rdb, config: c.withDefaults(), kinds: newKinds(), life: newLife(),
 	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	client.watchdog = newWatchdog(client)
+	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
 	client.wakeups = newWakeups(client)
 	return client, nil
 }
@@ -161,26 +192,7 @@ func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, er
 // requests in flight, which the timeouts of the Redis client bound. Holds that
 // are left run out with their lease, and may still be released. A second call
 // waits as well.
-func (c *Client) Close() {
-	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		close(c.closing)
-	}
-	c.mu.Unlock()
-	c.tasks.Wait()
-}
-
-// spawn runs f in a goroutine that Close awaits; false if it is too late.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.tasks.Go(f)
-	return true
-}
+func (c *Client) Close() { c.end() }
 
 func (c *Client) observe(kind EventKind, l Lease, took time.Duration, err error) {
 	if c.config.Observer != nil {

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -45,6 +46,106 @@ func TestLostReplyToAcquire(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.NoError(t, h.Release(t.Context()))
 	require.Empty(t, keysLeft(t, s.Client(t, nil)), "one release frees it")
+}
+
+// A copy of the request that was on its way while the grant was extended does
+// not take the extension back.
+func TestLateCopyOfAcquireLeavesTheExtension(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", time.Second)
+	require.NoError(t, h.Extend(t.Context(), long))
+	l := h.Lease()
+	source, err := os.ReadFile("scripts/acquire.lua")
+	require.NoError(t, err)
+	again := rdb.Eval(t.Context(), string(source), []string{"lock:{orders}", "lock:{orders}:released:" + l.Request}, l.Owner, l.Request, 1000)
+	require.Equal(t, []any{int64(1), int64(1), int64(0)}, again.Val())
+	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), long/2)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// An older extension that was late does not take a newer one back.
+func TestLateCopyOfExtendLeavesTheNewerOne(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", time.Second)
+	require.NoError(t, h.Extend(t.Context(), long))
+	source, err := os.ReadFile("scripts/extend.lua")
+	require.NoError(t, err)
+	late := rdb.Eval(t.Context(), string(source), []string{"lock:{orders}"}, h.Lease().Request, 1000)
+	require.Equal(t, int64(1), late.Val())
+	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), long/2)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A forced unlock whose reply was lost is repeated, and leaves the one who was
+// granted the lock meanwhile alone.
+func TestLostReplyToForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{})
+	other := open(t, s, lock.Config{})
+	_ = acquire(t, other, "a", long)
+	_, err := c.Mutex("warm").ForceUnlock(t.Context()) // so that the server knows the script
+	require.NoError(t, err)
+	next := make(chan *lock.Hold, 1)
+	go func() {
+		h, err := other.Mutex("orders").Lock(t.Context(), lock.Options{Owner: "b", Lease: long})
+		if err == nil {
+			next <- h
+		}
+	}()
+	parked(t, s.Client(t, nil), 1)
+	lost := link.DropReply(digest(t, "force"))
+	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
+	happened(t, lost)
+	require.NoError(t, err)
+	require.True(t, forced)
+	require.NoError(t, (<-next).Release(t.Context()), "it still held the lock")
+}
+
+// A server without memory releases, and keeps the holds that are renewed.
+func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	ways := map[string]func(name string) (*lock.Hold, error){
+		"mutex": func(name string) (*lock.Hold, error) {
+			return c.Mutex(name).TryLock(t.Context(), lock.Options{Lease: long})
+		},
+		"fair": func(name string) (*lock.Hold, error) {
+			return c.FairMutex(name).TryLock(t.Context(), lock.Options{Lease: long})
+		},
+		"reading": func(name string) (*lock.Hold, error) {
+			return c.RWMutex(name, lock.RWOptions{}).Read().TryLock(t.Context(), lock.Options{Lease: long})
+		},
+		"writing": func(name string) (*lock.Hold, error) {
+			return c.RWMutex(name, lock.RWOptions{}).Write().TryLock(t.Context(), lock.Options{Lease: long})
+		},
+		"permit": func(name string) (*lock.Hold, error) {
+			p := c.PermitSemaphore(name)
+			if _, err := p.TrySetPermits(t.Context(), 1); err != nil {
+				return nil, err
+			}
+			return p.Acquire(t.Context(), 1, lock.Options{Lease: long})
+		},
+	}
+	for kind, lockIt := range ways {
+		t.Run(kind, func(t *testing.T) {
+			h, err := lockIt(kind)
+			require.NoError(t, err)
+			require.NoError(t, h.Extend(t.Context(), long))
+			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			extended, released := h.Extend(t.Context(), 2*long), h.Release(t.Context())
+			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+			require.NoError(t, extended)
+			require.NoError(t, released)
+			h, err = lockIt(kind)
+			require.NoError(t, err, "it is free")
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
 }
 
 func TestLostReplyToRelease(t *testing.T) {

@@ -6,20 +6,24 @@ import (
 	"time"
 )
 
-// A grant is one request for a mutex. Its request tells it from all others, so
+// A grant is one request for a lock. Its request tells it from all others, so
 // that asking, extending and releasing may each be repeated. Once granted, it
 // is the keeper of its hold.
 type grant struct {
-	*Mutex
+	*object
 	owner, request string
 	lease          time.Duration
-	watched        bool // kept alive by the watchdog
+	watched        bool  // kept alive by the watchdog
+	waits          bool  // if it is refused at first
+	place          int64 // in a queue, as the server said
 }
 
 // answer is the server's to one try. The zero answer is a refusal.
 type answer struct {
 	granted bool
+	denied  bool // a refusal that waiting doesn't change
 	holds   int
+	token   int64
 	expires time.Time
 	ttl     time.Duration // of a refusal: until the lock runs out
 	unacked error         // of a grant: too few replicas have it
@@ -36,11 +40,13 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		}
 		return a, err
 	}, func(a answer, _ error) {
-		if a.granted {
+		if a.granted || g.kind.queued {
 			_ = g.withdraw(ctx)
 		}
 	})
 	switch {
+	case err == nil && a.denied:
+		return a, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
 	case err != nil || !a.granted:
 		return a, err
 	case a.unacked != nil:
@@ -74,68 +80,59 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
-	replies, unacked := c.commit(ctx, call{
-		c.scripts.acquire,
-		[]string{g.keys.lock, g.keys.mark(g.request)},
-		[]any{g.owner, g.request, milliseconds(g.lease)},
-	})
+	replies, unacked := c.commit(ctx, g.kind.acquire(g))
 	if replies[0].err != nil {
 		return answer{}, replies[0].err
 	}
 	fields, _ := replies[0].value.([]any)
-	if len(fields) != 2 {
+	var numbers [3]int64
+	for i, f := range fields[:min(len(fields), len(numbers))] {
+		numbers[i], _ = f.(int64)
+	}
+	if len(fields) < 2 {
 		return answer{}, fmt.Errorf("strange reply %v", replies[0].value)
 	}
-	granted, _ := fields[0].(int64)
-	n, _ := fields[1].(int64)
-	if granted == 0 {
-		return answer{ttl: time.Duration(n) * time.Millisecond}, nil
+	if numbers[0] <= 0 {
+		g.place = numbers[2]
+		return answer{denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
-	return answer{granted: true, holds: int(n), expires: c.expires(sent, g.lease), unacked: unacked}, nil
+	return answer{
+		granted: true, holds: int(numbers[1]), token: numbers[2],
+		expires: c.expires(sent, g.lease), unacked: unacked,
+	}, nil
 }
 
 // withdraw makes sure that nothing is left of the request, even if it is still
-// on its way. It outlives ctx, and tries for a bounded time.
+// on its way.
 func (g *grant) withdraw(ctx context.Context) error {
+	_, err := g.insist(ctx, true)
+	return err
+}
+
+// insist releases until an answer arrives. It outlives ctx, and tries for a
+// bounded time.
+func (g *grant) insist(ctx context.Context, withdraw bool) (released bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
-		_, err := g.end(ctx, true)
+		released, err = g.end(ctx, withdraw)
 		if err == nil || isRefusal(err) {
-			return err
+			return released, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return err
+			return false, err
 		case <-g.client.closing:
-			return err
+			return false, err
 		}
 	}
 }
 
 // end sends one request to release.
 func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err error) {
-	flag := 0
-	if withdraw {
-		flag = 1
-	}
-	c := g.client
-	v, err := c.run(ctx, call{
-		c.scripts.release,
-		[]string{g.keys.lock, g.keys.mark(g.request)},
-		[]any{g.request, markLife.Milliseconds(), g.keys.channel, flag},
-	})
+	v, err := g.client.run(ctx, g.kind.release(g, withdraw))
 	return v == int64(1), err
-}
-
-// extension is the call that moves the grant's end.
-func (g *grant) extension(d time.Duration) call {
-	flag := 0
-	if g.watched {
-		flag = 1
-	}
-	return call{g.client.scripts.extend, []string{g.keys.lock}, []any{g.request, milliseconds(d), flag}}
 }
 
 // extended reads the reply to an extension.
@@ -153,7 +150,7 @@ func extended(r reply[any], unacked error) error {
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
 	return Lease{
-		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds,
+		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds, Token: a.token,
 		Length: g.lease, Expires: a.expires, Node: g.client.node,
 	}
 }
@@ -179,13 +176,13 @@ func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time
 	c := g.client
 	sent := time.Now()
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		replies, unacked := c.commit(ctx, g.extension(d))
+		replies, unacked := c.commit(ctx, g.kind.extend(g, d))
 		return struct{}{}, extended(replies[0], unacked)
 	}, nil)
-	if err != nil {
-		return time.Time{}, err
-	}
 	expires := c.expires(sent, d)
+	if err != nil {
+		return expires, err
+	}
 	if g.watched && l.Expires.After(expires) {
 		expires = l.Expires
 	}

@@ -13,7 +13,8 @@ import (
 type Keeper interface {
 	// Extend makes the grant end d from now, and returns the last instant at
 	// which the holder may believe in it, reckoned as [Lease.Expires].
-	// [ErrNotHeld] is a definite refusal.
+	// [ErrNotHeld] is a definite refusal. With any other error, expires is the
+	// end that the grant may have now, or zero for d from the call.
 	Extend(ctx context.Context, l Lease, d time.Duration) (expires time.Time, err error)
 	// Release ends the grant and no other. [ErrNotHeld] is a definite refusal.
 	// It may be called again after any other error.
@@ -32,14 +33,17 @@ type Hold struct {
 	unwatch func()
 	// Called when an extension of the caller may have moved the end. Optional.
 	moved func()
+	// Of a hold that stands for others: when the first of them ends. They watch
+	// the clock. Optional.
+	ends func() time.Time
 
 	mu       sync.Mutex
 	lease    Lease
 	timer    *time.Timer // closes lost at lease.Expires; nil without an end
 	isLost   bool
-	ending   bool // a release was asked for
-	gone     bool // the service said that the grant is over
-	contexts map[*byte]context.CancelCauseFunc
+	ending   bool             // a release was asked for
+	gone     bool             // the service said that the grant is over
+	watchers map[*byte]func() // called when it is lost
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -67,7 +71,11 @@ func (h *Hold) start() {
 func (h *Hold) Lease() Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lease
+	l := h.lease
+	if h.ends != nil {
+		l.Expires = h.ends()
+	}
+	return l
 }
 
 // Lost is closed once the holder may no longer believe that it holds: the lease
@@ -79,27 +87,37 @@ func (h *Hold) Lost() <-chan struct{} { return h.lost }
 // [ErrLost] as its [context.Cause]. The caller must call the CancelFunc.
 func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.isLost {
-		cancel(ErrLost)
-		return ctx, func() { cancel(nil) }
-	}
-	if h.contexts == nil {
-		h.contexts = map[*byte]context.CancelCauseFunc{}
-	}
-	id := new(byte)
-	h.contexts[id] = cancel
+	stop := h.whenLost(func() { cancel(ErrLost) })
 	return ctx, func() {
-		h.mu.Lock()
-		delete(h.contexts, id)
-		h.mu.Unlock()
+		stop()
 		cancel(nil)
 	}
 }
 
+// whenLost calls f once the hold is lost, unless stop is called before.
+func (h *Hold) whenLost(f func()) (stop func()) {
+	h.mu.Lock()
+	if h.isLost {
+		h.mu.Unlock()
+		f()
+		return func() {}
+	}
+	defer h.mu.Unlock()
+	if h.watchers == nil {
+		h.watchers = map[*byte]func(){}
+	}
+	id := new(byte)
+	h.watchers[id] = f
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers, id)
+	}
+}
+
 // Extend makes the lease end d from now, at least a millisecond; where a
-// watchdog keeps the hold it never ends sooner than before. After [ErrNotHeld]
+// watchdog keeps the hold it never ends sooner than before. On the server the
+// end never becomes sooner: a shorter lease is the holder's own resolve. After [ErrNotHeld]
 // the hold is lost. After any other error the extension may have taken effect:
 // the hold then ends, for the holder, at whichever of the two ends is sooner.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
@@ -120,9 +138,12 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	expires, err := h.keeper.Extend(ctx, l, d)
 	switch {
 	case errors.Is(err, ErrNotHeld):
-		h.end(true)
+		h.end(h.ends == nil) // of several holds, others are there to be released
 	case err != nil:
-		h.shorten(sent.Add(d))
+		if expires.IsZero() {
+			expires = sent.Add(d)
+		}
+		h.shorten(expires)
 	case !h.prolong(expires, true):
 		err = fmt.Errorf("the answer came too late: %w", ErrLost)
 	}
@@ -209,7 +230,7 @@ func (h *Hold) renewal() (l Lease, busy, over bool) {
 // arm sets the timer to the lease's end.
 func (h *Hold) arm() {
 	h.stop()
-	if h.isLost || h.ending || h.lease.Expires.IsZero() {
+	if h.isLost || h.ending || h.ends != nil || h.lease.Expires.IsZero() {
 		return
 	}
 	h.timer = time.AfterFunc(time.Until(h.lease.Expires), h.expire)
@@ -268,12 +289,12 @@ func (h *Hold) end(gone bool) {
 	}
 	h.isLost = true
 	h.stop()
-	l, contexts := h.lease, h.contexts
-	h.contexts = nil
+	l, watchers := h.lease, h.watchers
+	h.watchers = nil
 	close(h.lost)
 	h.mu.Unlock()
-	for _, cancel := range contexts {
-		cancel(ErrLost)
+	for _, f := range watchers {
+		f()
 	}
 	if h.unwatch != nil {
 		h.unwatch()

@@ -50,12 +50,13 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	c, err := New(s.Client(t, nil), Config{})
 	require.NoError(t, err)
 	defer c.Close()
-	g := &grant{Mutex: c.Mutex("orders"), owner: "a", request: "r", lease: time.Minute}
+	m := c.Mutex("orders")
+	g := &grant{object: &m.object, owner: "a", request: "r", lease: time.Minute}
 	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.ask(t.Context())
 	require.NoError(t, err)
 	require.False(t, a.granted)
-	locked, err := g.IsLocked(t.Context())
+	locked, err := m.IsLocked(t.Context())
 	require.NoError(t, err)
 	require.False(t, locked)
 }
@@ -75,8 +76,8 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			u := newWakeups(closedClient(t))
-			first, second := u.join("c"), u.join("c")
-			u.receive(&redis.Message{Channel: "c"})
+			first, second := u.join(pending{channel: "c"}), u.join(pending{channel: "c"})
+			u.receive(&redis.Message{Channel: "c", Payload: "1"})
 			require.Len(t, first.wake, 1)
 			require.Empty(t, second.wake)
 			if tt.read {
@@ -91,7 +92,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 
 func TestSubscriptionWakesAWaiter(t *testing.T) {
 	u := newWakeups(closedClient(t))
-	first, second := u.join("c"), u.join("c")
+	first, second := u.join(pending{channel: "c"}), u.join(pending{channel: "c"})
 	u.topics["c"].asked = true
 	for range 2 { // the second time after a broken connection
 		u.receive(&redis.Subscription{Kind: "subscribe", Channel: "c"})
@@ -99,7 +100,7 @@ func TestSubscriptionWakesAWaiter(t *testing.T) {
 		<-first.wake
 	}
 	require.Empty(t, second.wake)
-	third := u.join("c")
+	third := u.join(pending{channel: "c"})
 	require.Len(t, third.wake, 1, "it may have missed a message before it joined")
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 // The errors that a caller matches with errors.Is. [ErrNotAcquired],
-// [ErrNotHeld] and [ErrNotReplicated] are definite: what was asked for did not
-// happen and left nothing behind. After any other error, those of a context
-// included, it may have happened.
+// [ErrNotHeld], [ErrNotReplicated], [ErrNotSet] and [ErrTooMany] are definite:
+// what was asked for did not happen and left nothing behind. After any other
+// error, those of a context included, it may have happened.
 var (
 	// ErrNotAcquired says that somebody else holds the lock, and that the wait
 	// that was allowed, if any, is over.
@@ -39,6 +39,19 @@ const Forever time.Duration = math.MaxInt64
 // other error the lock may have been granted, for no longer than its lease.
 type Locker interface {
 	Acquire(ctx context.Context, name string, o Options) (*Hold, error)
+}
+
+// A LockerFunc is a function as a [Locker], for kinds of lock that are asked for
+// in another way:
+//
+//	fair := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+//		return client.FairMutex(name).Acquire(ctx, o)
+//	})
+type LockerFunc func(ctx context.Context, name string, o Options) (*Hold, error)
+
+// Acquire calls f.
+func (f LockerFunc) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
+	return f(ctx, name, o)
 }
 
 // Options say how a lock is asked for. The zero value asks once, under an

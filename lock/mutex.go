@@ -3,30 +3,70 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
+	_ "embed"
 	"fmt"
 	"time"
 )
+
+var (
+	//go:embed scripts/acquire.lua
+	acquireLua string
+	//go:embed scripts/extend.lua
+	extendLua string
+	//go:embed scripts/release.lua
+	releaseLua string
+	//go:embed scripts/force.lua
+	forceLua string
+	//go:embed scripts/inspect.lua
+	inspectLua string
+)
+
+// newMutexKind is the plain lock; fenced gives its grants tokens.
+func newMutexKind(fenced bool) *kind {
+	acquire, extend, release := newScript(acquireLua), newScript(extendLua), newScript(releaseLua)
+	return &kind{
+		acquire: func(g *grant) call {
+			keys := []string{g.keys.lock, g.keys.mark(g.request)}
+			args := []any{g.owner, g.request, milliseconds(g.lease)}
+			if fenced {
+				keys = append(keys, g.keys.token())
+				args = append(args, g.client.config.TokenLife.Milliseconds())
+			}
+			return call{acquire, keys, args}
+		},
+		extend: func(g *grant, d time.Duration) call {
+			return call{extend, []string{g.keys.lock}, []any{g.request, milliseconds(d)}}
+		},
+		release: func(g *grant, withdraw bool) call {
+			keys := []string{g.keys.lock, g.keys.mark(g.request)}
+			return call{release, keys, []any{g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw)}}
+		},
+	}
+}
+
+// flag is how a script is told yes or no.
+func flag(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
 
 // A Mutex is a re-entrant mutual exclusion lock on Redis. Whoever owns it is
 // said in the options: there is no hidden owner such as a goroutine. It is a
 // name and a client, so two Mutexes of one name are the same lock.
 //
 // The order among those who wait is not promised.
-type Mutex struct {
-	client *Client
-	name   string
-	keys   keys
-}
+type Mutex struct{ object }
 
 // Mutex returns the mutex of that name, without asking the server. The name is
 // not empty, which is checked when the mutex is used.
 func (c *Client) Mutex(name string) *Mutex {
-	return &Mutex{client: c, name: name, keys: keysOf(c.config.Prefix, name)}
+	return &Mutex{c.object(name, c.kinds.mutex)}
 }
 
-// Name returns the lock's name.
-func (m *Mutex) Name() string { return m.name }
+// Acquire asks for the lock, and waits for it for at most [Options.Wait].
+func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return m.acquire(ctx, o) }
 
 // Lock waits for the lock until the context ends. [Options.Wait] is ignored.
 // After the context's error the lock may have been granted; what can be undone
@@ -53,8 +93,8 @@ func (m *Mutex) TryLockFor(ctx context.Context, wait time.Duration, o Options) (
 
 // Unlock releases a hold of this mutex; see [Hold.Release].
 func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
-	if name := h.Lease().Name; name != m.name {
-		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
+	if g, ok := h.keeper.(*grant); !ok || g.keys != m.keys {
+		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
 }
@@ -62,9 +102,9 @@ func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
 // ForceUnlock ends all grants of the lock, whoever holds it, and reports whether
 // there were any. Holders learn of it at their next extension or release.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	c := m.client
+	c, mark := m.client, m.keys.mark(rand.Text())
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.scripts.force, []string{m.keys.lock}, []any{m.keys.channel}})
+		return c.run(ctx, call{c.kinds.force, []string{m.keys.lock, mark}, []any{m.keys.channel, markLife.Milliseconds()}})
 	}, nil)
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
@@ -110,7 +150,7 @@ type state struct {
 func (m *Mutex) inspect(ctx context.Context) (state, error) {
 	c := m.client
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.scripts.inspect, []string{m.keys.lock}, nil})
+		return c.run(ctx, call{c.kinds.inspect, []string{m.keys.lock}, nil})
 	}, nil)
 	if err != nil {
 		return state{}, fmt.Errorf("inspect lock %q: %w", m.name, err)
@@ -123,53 +163,4 @@ func (m *Mutex) inspect(ctx context.Context) (state, error) {
 	grants, _ := fields[1].(int64)
 	ttl, _ := fields[2].(int64)
 	return state{owner, int(grants), time.Duration(ttl) * time.Millisecond}, nil
-}
-
-func (m *Mutex) acquire(ctx context.Context, o Options) (*Hold, error) {
-	h, err := m.acquireOr(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", m.name, err)
-	}
-	return h, nil
-}
-
-func (m *Mutex) acquireOr(ctx context.Context, o Options) (*Hold, error) {
-	c := m.client
-	if err := m.check(o); err != nil {
-		return nil, err
-	}
-	g := &grant{Mutex: m, owner: o.Owner, request: rand.Text(), lease: o.Lease, watched: o.Lease == 0}
-	if g.owner == "" {
-		g.owner = rand.Text()
-	}
-	if g.watched {
-		g.lease = c.config.Watchdog
-	}
-	begin := time.Now()
-	a, err := g.try(ctx)
-	waits := err == nil && !a.granted && o.Wait > 0
-	if waits {
-		a, err = g.wait(ctx, a, begin, o.Wait)
-	}
-	if err == nil && !a.granted {
-		err = ErrNotAcquired
-	}
-	if waits {
-		c.observe(Waited, g.leased(a), time.Since(begin), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return g.hold(a, begin), nil
-}
-
-func (m *Mutex) check(o Options) error {
-	errs := []error{o.Validate()}
-	if m.name == "" {
-		errs = append(errs, errors.New("empty name: give the lock a name"))
-	}
-	if margin := m.client.margin(o.Lease); o.Lease >= time.Millisecond && o.Lease <= margin {
-		errs = append(errs, fmt.Errorf("lease of %v: give more than the %v that are left out for clock drift", o.Lease, margin))
-	}
-	return errors.Join(errs...)
 }

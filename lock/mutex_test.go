@@ -142,6 +142,23 @@ func TestLeaseShorterThanTheWork(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
+// With a watchdog neither happens: work that takes three times as long as the
+// watchdog's lease keeps everybody else out, and its release succeeds.
+func TestWatchdogOutlivesTheWork(t *testing.T) {
+	s := redistest.Start(t)
+	const watchdog = 300 * time.Millisecond
+	c, other := open(t, s, lock.Config{Watchdog: watchdog}), open(t, s, lock.Config{})
+	h := acquire(t, c, "a", 0)
+	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * watchdog})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	select {
+	case <-h.Lost():
+		t.Error("the hold was lost")
+	default:
+	}
+	require.NoError(t, h.Release(t.Context()))
+}
+
 func TestWakeUpIsPassedOnByAWaiterThatGivesUp(t *testing.T) {
 	s := redistest.Start(t)
 	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
@@ -271,6 +288,70 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	require.Equal(t, "my data", rdb.Get(t.Context(), "lock:{text}").Val())
 }
 
+// What a server in trouble answers is an error that says what to do, and leaves
+// the lock as it was.
+func TestServerInTrouble(t *testing.T) {
+	tests := []struct {
+		name string
+		// trouble makes it, and ends it.
+		trouble func(t *testing.T, s *redistest.Server, rdb *redis.Client) (end func())
+		want    string
+	}{
+		{"full", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			return func() { require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err()) }
+		}, "raise maxmemory"},
+		{"busy", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "busy-reply-threshold", "1").Err())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = rdb.Eval(t.Context(), "while true do end", nil).Err()
+			}()
+			redistest.Await(t, "the server to be busy", func() bool {
+				return redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY")
+			})
+			return func() {
+				require.NoError(t, rdb.ScriptKill(t.Context()).Err())
+				<-ended
+			}
+		}, "SCRIPT KILL"},
+		{"password", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "requirepass", "secret").Err())
+			return func() {
+				conn := rdb.Conn()
+				defer conn.Close()
+				require.NoError(t, conn.Auth(t.Context(), "secret").Err())
+				require.NoError(t, conn.ConfigSet(t.Context(), "requirepass", "").Err())
+			}
+		}, "the user and the password"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			once := func(o *redis.Options) { o.MaxRetries, o.PoolSize = -1, 50 }
+			h := acquire(t, open(t, s, lock.Config{}), "a", long)
+			end := tt.trouble(t, s, s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }))
+			// A connection of its own, which the server knows nothing of yet.
+			c := newClient(t, s.Client(t, once), lock.Config{})
+			_, err := c.Acquire(t.Context(), "other", lock.Options{Lease: long})
+			require.ErrorContains(t, err, tt.want)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			end()
+			_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+			require.ErrorIs(t, err, lock.ErrNotAcquired, "the lock is as it was")
+			require.NoError(t, h.Release(t.Context()))
+			redistest.Await(t, "the lock that was asked for in vain", func() bool {
+				locked, err := c.Mutex("other").IsLocked(t.Context())
+				return err == nil && !locked
+			})
+		})
+	}
+}
+
 func TestConfig(t *testing.T) {
 	require.NoError(t, lock.Config{}.Validate())
 	err := lock.Config{Prefix: "{a}", Watchdog: 1, Drift: 1, ReplicaAcks: -1, AckTimeout: 1}.Validate()
@@ -369,27 +450,4 @@ func TestKeysAreTidy(t *testing.T) {
 		require.True(t, strings.HasPrefix(key, "app:{orders}:released:"), key)
 		require.Positive(t, rdb.PTTL(t.Context(), key).Val(), "what is left goes by itself")
 	}
-}
-
-func Example() { //nolint:testableexamples // needs a server
-	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	locks, err := lock.New(rdb, lock.Config{})
-	if err != nil {
-		return
-	}
-	defer locks.Close()
-
-	h, err := locks.Mutex("orders").TryLockFor(ctx, 5*time.Second, lock.Options{})
-	if errors.Is(err, lock.ErrNotAcquired) {
-		return // somebody else is at it
-	}
-	if err != nil {
-		return // it is not known whether the lock was granted
-	}
-	defer func() { _ = h.Release(ctx) }()
-
-	work, cancel := h.Context(ctx) // ends when the lock is lost
-	defer cancel()
-	_ = work
 }

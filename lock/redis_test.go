@@ -15,7 +15,13 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The thread that starts servers is never given back.
+		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"),
+		// A pool whose server is gone sees a second late that it was closed.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 const long = time.Minute
 
@@ -41,10 +47,10 @@ func acquire(t *testing.T, l lock.Locker, owner string, lease time.Duration) *lo
 }
 
 // digest is what a script is called by.
-func digest(t *testing.T, name string) string {
-	t.Helper()
+func digest(tb testing.TB, name string) string {
+	tb.Helper()
 	source, err := os.ReadFile("scripts/" + name + ".lua")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return redis.NewScript(string(source)).Hash()
 }
 

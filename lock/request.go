@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -50,7 +52,7 @@ func await[T any](
 	var gaveUp error
 	select {
 	case r := <-replies:
-		return r.value, r.err
+		return r.value, overdue(ctx, r.err)
 	case <-ctx.Done():
 		gaveUp = ctx.Err()
 	case <-abort:
@@ -63,6 +65,18 @@ func await[T any](
 		close(left)
 		return none, gaveUp
 	}
+}
+
+// overdue adds the context's error to that of a request which had no more time:
+// a Redis client that looks at the context's deadline may give up an instant
+// before the context does.
+func overdue(ctx context.Context, err error) error {
+	var timeout interface{ Timeout() bool }
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Now().Before(deadline) || !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 }
 
 // run sends one call, wherever its keys live.
@@ -79,27 +93,69 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 		value, err := c.run(ctx, calls[0])
 		return []reply[any]{{value, err}}, nil
 	}
-	to := c.rdb
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
-	for again := true; ; again = false {
-		if sharded && c.config.ReplicaAcks > 0 { // WAIT has no key to be routed by
-			node, err := cluster.MasterForKey(ctx, calls[0].keys[0])
-			if err != nil {
-				return failed(calls, fmt.Errorf("find the master of %s: %w", calls[0].keys[0], err)), nil
-			}
-			to = node
+	if !sharded || c.config.ReplicaAcks == 0 {
+		return c.send(ctx, c.rdb, calls)
+	}
+	// WAIT has no key to be routed by, so we look for the server ourselves.
+	var last *redis.Client
+	for key := calls[0].keys[0]; ; {
+		node, err := masterOtherThan(ctx, cluster, key, last)
+		if err != nil && replies == nil {
+			return failed(calls, fmt.Errorf("find the master of %s: %w", key, err)), nil
 		}
-		replies, acked = c.pipeline(ctx, to, calls, false)
-		switch first := worst(replies); {
-		case isUnknownScript(first):
-			// Each call may be repeated, so all of them are.
-			return c.pipeline(ctx, to, calls, true)
-		case again && sharded && movedAway(first):
-			cluster.ReloadState(ctx)
-		default:
+		if err != nil {
 			return replies, acked
 		}
+		replies, acked = c.send(ctx, node, calls)
+		moved := slices.IndexFunc(replies, func(r reply[any]) bool { return redis.HasErrorPrefix(r.err, "MOVED") })
+		if moved < 0 {
+			return replies, acked
+		}
+		last, key = node, calls[moved].keys[0]
 	}
+}
+
+// send sends calls to one server, in full if it doesn't know the scripts. Each
+// call may be repeated, so all of them are.
+func (c *Client) send(ctx context.Context, to redis.Cmdable, calls []call) (replies []reply[any], acked error) {
+	replies, acked = c.pipeline(ctx, to, calls, false)
+	if slices.ContainsFunc(replies, func(r reply[any]) bool { return isUnknownScript(r.err) }) {
+		return c.pipeline(ctx, to, calls, true)
+	}
+	return replies, acked
+}
+
+// movedLimit bounds the search for the server to which a slot has moved, and
+// movedPoll is how often the cluster client is asked for it.
+const (
+	movedLimit = time.Second
+	movedPoll  = 10 * time.Millisecond
+)
+
+// masterOtherThan is the server that serves a key, once the cluster client knows
+// of one other than the last, which said that the key has moved.
+func masterOtherThan(ctx context.Context, cluster *redis.ClusterClient, key string, last *redis.Client) (*redis.Client, error) {
+	node, err := cluster.MasterForKey(ctx, key)
+	if last == nil || err != nil {
+		return node, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, movedLimit)
+	defer cancel()
+	ticker := time.NewTicker(movedPoll)
+	defer ticker.Stop()
+	for node == last {
+		cluster.ReloadState(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if node, err = cluster.MasterForKey(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return node, nil
 }
 
 func (c *Client) pipeline(ctx context.Context, to redis.Cmdable, calls []call, full bool) (replies []reply[any], acked error) {
@@ -138,20 +194,6 @@ func failed(calls []call, err error) []reply[any] {
 		replies[i].err = err
 	}
 	return replies
-}
-
-// worst returns the first error that asks for the calls to be sent anew.
-func worst(replies []reply[any]) error {
-	for _, r := range replies {
-		if isUnknownScript(r.err) || movedAway(r.err) {
-			return r.err
-		}
-	}
-	return nil
-}
-
-func movedAway(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
 // isRefusal reports whether a server answered with an error, so that asking

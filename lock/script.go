@@ -2,23 +2,9 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-)
-
-var (
-	//go:embed scripts/acquire.lua
-	acquireLua string
-	//go:embed scripts/release.lua
-	releaseLua string
-	//go:embed scripts/extend.lua
-	extendLua string
-	//go:embed scripts/force.lua
-	forceLua string
-	//go:embed scripts/inspect.lua
-	inspectLua string
 )
 
 // A script is one atomic step on one lock. It knows its own source, so that it
@@ -30,15 +16,27 @@ type script struct {
 
 func newScript(source string) script { return script{redis.NewScript(source), source} }
 
-type scripts struct{ acquire, release, extend, force, inspect script }
+// kinds are the sorts of lock that a client makes, and the scripts that no
+// single one of them owns.
+type kinds struct {
+	mutex, fenced  *kind
+	fair           fair
+	rw             rwKinds
+	semaphore      semaphoreScripts
+	latch          latchScripts
+	force, inspect script
+}
 
-func newScripts() scripts {
-	return scripts{
-		acquire: newScript(acquireLua),
-		release: newScript(releaseLua),
-		extend:  newScript(extendLua),
-		force:   newScript(forceLua),
-		inspect: newScript(inspectLua),
+func newKinds() kinds {
+	return kinds{
+		mutex:     newMutexKind(false),
+		fenced:    newMutexKind(true),
+		fair:      newFair(),
+		rw:        newRWKinds(),
+		semaphore: newSemaphoreScripts(),
+		latch:     newLatchScripts(),
+		force:     newScript(forceLua),
+		inspect:   newScript(inspectLua),
 	}
 }
 
@@ -67,13 +65,25 @@ func advice(err error, key string) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "WRONGTYPE"):
-		return "key " + key + " holds something that is no lock: use another name or Config.Prefix, or remove the key"
+		return "key " + key + " holds something else than this kind of lock: use another name or Config.Prefix, or remove the key"
 	case strings.Contains(text, "READONLY"):
 		return "the server is a replica: connect to the master, or with a failover or cluster client, which find it"
 	case strings.Contains(text, "NOPERM"):
-		return "let the user run EVALSHA, EVAL, HGETALL, HSET, HDEL, HEXISTS, PEXPIREAT, EXISTS, SET, DEL, TIME, PUBLISH and SUBSCRIBE on the prefix"
+		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, PUBLISH and SUBSCRIBE on the prefix"
 	case strings.Contains(text, "OOM command not allowed"):
 		return "the server's memory is used up: raise maxmemory"
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
+		return "give the Redis client the user and the password that the server wants"
+	case strings.Contains(text, "LOADING"):
+		return "the server is still loading its data: ask again in a moment"
+	case strings.Contains(text, "BUSY Redis is busy"):
+		return "a script runs for too long on the server: let it end, or kill it with SCRIPT KILL"
+	case strings.Contains(text, "TRYAGAIN"), strings.HasPrefix(text, "ASK "):
+		return "the slot of this lock is moving to another server: ask again when it has"
+	case strings.Contains(text, "CLUSTERDOWN"):
+		return "nobody serves the slot of this lock: look at CLUSTER INFO"
+	case strings.Contains(text, "MASTERDOWN"):
+		return "the server is a replica without its master: connect to the master, or with a failover or cluster client, which find it"
 	default:
 		return ""
 	}

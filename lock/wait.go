@@ -2,7 +2,10 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,54 +21,113 @@ const (
 	subscribeLimit = 5 * time.Second
 )
 
-// wait asks again whenever the lock may have become free: when a message says
-// so, and at the latest when the lock runs out, for an end by expiry sends no
-// message. a is the refusal of the first try.
+// wait asks again until the lock is granted or the wait is over. a is the
+// refusal of the first try.
 func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
-	c := g.client
-	w := c.wakeups.join(g.keys.channel)
+	ask := func(ctx context.Context) (bool, time.Duration, error) {
+		var err error
+		a, err = g.try(ctx)
+		return a.granted, a.ttl, err
+	}
+	p := pending{
+		channel: g.keys.channel, request: g.request, broad: g.kind.broad,
+		poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit,
+	}
+	granted, err := g.client.wait(ctx, p, a.ttl, ask)
+	switch {
+	case granted:
+		return a, nil
+	case !g.kind.queued:
+		return answer{}, err
+	case err == nil:
+		return g.undo(ctx, ErrNotAcquired, errors.New("the wait is over"))
+	default:
+		return g.undo(ctx, err, err)
+	}
+}
+
+// pending is a call that waits for something to change on the server.
+type pending struct {
+	channel string
+	request string        // messages may be for it alone
+	broad   bool          // a lost message may have been for any waiter
+	poll    time.Duration // between two requests at most; 0: maxPoll
+	spin    *Backoff      // the pauses, if there are no messages
+	begin   time.Time
+	limit   time.Duration
+}
+
+// wait calls ask whenever what is waited for may have come: when a message says
+// so, and at the latest when it is due by itself, for an end by expiry sends no
+// message. after is when that is, as ask returns it: 0 if it isn't known. The
+// result is false if the limit was reached.
+func (c *Client) wait(
+	ctx context.Context, p pending, after time.Duration,
+	ask func(context.Context) (done bool, after time.Duration, err error),
+) (bool, error) {
+	var w *waiter
+	var wake chan struct{}
 	unused := false // a wake-up that we took and that came to nothing
-	defer func() { c.wakeups.leave(w, unused) }()
-	for {
-		left := limit
-		if limit != Forever {
-			if left -= time.Since(begin); left <= 0 {
-				return answer{}, nil
+	if p.spin == nil {
+		w = c.wakeups.join(p)
+		wake = w.wake
+		defer func() { c.wakeups.leave(w, unused) }()
+	}
+	for tries := 0; ; tries++ {
+		left := p.limit
+		if p.limit != Forever {
+			if left -= time.Since(p.begin); left <= 0 {
+				return false, nil
 			}
 		}
-		poll := maxPoll
-		if a.ttl > 0 {
-			poll = min(max(a.ttl+time.Millisecond, minPoll), maxPoll)
-		}
+		poll := p.pause(tries, after)
 		timer := time.NewTimer(min(poll, left))
 		select {
-		case <-w.wake:
+		case <-wake:
 			unused = true
 		case <-timer.C:
 			if left <= poll {
-				return answer{}, nil
+				return false, nil
 			}
 		case <-ctx.Done():
 			timer.Stop()
-			return answer{}, ctx.Err()
+			return false, ctx.Err()
 		case <-c.closing:
 			timer.Stop()
-			return answer{}, ErrClosed
+			return false, ErrClosed
 		}
 		timer.Stop()
-		var err error
-		if a, err = g.try(ctx); err != nil || a.granted {
-			return a, err
+		done, next, err := ask(ctx)
+		if err != nil {
+			return false, err
 		}
-		unused = false
+		if unused, after = false, next; done {
+			return true, nil
+		}
 	}
+}
+
+// pause is how long to wait before the next request, if no message comes.
+func (p pending) pause(tries int, after time.Duration) time.Duration {
+	if p.spin != nil {
+		return p.spin.pause(tries)
+	}
+	longest := maxPoll
+	if p.poll > 0 {
+		longest = p.poll
+	}
+	if after > 0 {
+		return min(max(after+time.Millisecond, minPoll), longest)
+	}
+	return longest
 }
 
 // wakeups wakes the waiters of a client: one subscription to each lock that is
 // waited for, on one connection, which go-redis opens again when it breaks.
 //
-// A message wakes one waiter. A subscription that is confirmed, for the first
-// time or again, wakes one too, because what was published before is lost.
+// A message says whom it wakes: see [wakeups.receive]. A subscription that is
+// confirmed, for the first time or again, wakes waiters too, because what was
+// published before is lost.
 type wakeups struct {
 	client *Client
 	dirty  chan struct{} // something is to be subscribed or unsubscribed
@@ -84,8 +146,9 @@ type topic struct {
 
 // waiter is one call that waits.
 type waiter struct {
-	channel string
-	wake    chan struct{} // holds one wake-up
+	channel, request string
+	broad            bool
+	wake             chan struct{} // holds one wake-up
 }
 
 func newWakeups(c *Client) *wakeups {
@@ -94,14 +157,14 @@ func newWakeups(c *Client) *wakeups {
 
 // join adds a waiter. If the channel is subscribed to already, it is woken at
 // once, because it may have missed a message.
-func (u *wakeups) join(channel string) *waiter {
-	w := &waiter{channel: channel, wake: make(chan struct{}, 1)}
+func (u *wakeups) join(p pending) *waiter {
+	w := &waiter{channel: p.channel, request: p.request, broad: p.broad, wake: make(chan struct{}, 1)}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	t := u.topics[channel]
+	t := u.topics[p.channel]
 	if t == nil {
 		t = &topic{}
-		u.topics[channel] = t
+		u.topics[p.channel] = t
 	}
 	t.waiters = append(t.waiters, w)
 	if t.confirmed {
@@ -128,7 +191,7 @@ func (u *wakeups) leave(w *waiter, unused bool) {
 	default:
 	}
 	if unused {
-		t.wakeOne()
+		t.wakeFirst(1)
 	}
 	if len(t.waiters) == 0 {
 		u.mark()
@@ -143,13 +206,28 @@ func (u *wakeups) mark() {
 	}
 }
 
-// wakeOne wakes the first waiter that isn't woken already.
-func (t *topic) wakeOne() {
+// wakeFirst wakes the first n waiters that aren't woken already.
+func (t *topic) wakeFirst(n int) {
 	for _, w := range t.waiters {
+		if n <= 0 {
+			return
+		}
 		select {
 		case w.wake <- struct{}{}:
-			return
+			n--
 		default:
+		}
+	}
+}
+
+// wakeIf wakes the waiters for which that is true.
+func (t *topic) wakeIf(match func(*waiter) bool) {
+	for _, w := range t.waiters {
+		if match(w) {
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
@@ -179,18 +257,29 @@ func (u *wakeups) run() {
 	}
 }
 
+// receive wakes those for whom a message is: "3" is for the first three waiters,
+// "all" for every one, and "=X" for the one whose request is X.
 func (u *wakeups) receive(message any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
-		if t := u.topics[m.Channel]; t != nil {
-			t.wakeOne()
+		t := u.topics[m.Channel]
+		if t == nil {
+			return
+		}
+		if request, one := strings.CutPrefix(m.Payload, "="); one {
+			t.wakeIf(func(w *waiter) bool { return w.request == request })
+		} else if n, err := strconv.Atoi(m.Payload); err == nil {
+			t.wakeFirst(n)
+		} else {
+			t.wakeIf(func(*waiter) bool { return true })
 		}
 	case *redis.Subscription:
 		if t := u.topics[m.Channel]; t != nil && m.Kind == "subscribe" {
 			t.confirmed = t.asked
-			t.wakeOne()
+			t.wakeFirst(1)
+			t.wakeIf(func(w *waiter) bool { return w.broad })
 		}
 	}
 }

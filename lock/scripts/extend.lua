@@ -1,7 +1,10 @@
 -- Moves the end of one grant, and never that of another.
 --
+-- The end never becomes sooner: an older request that was late must not take a
+-- newer one back. A holder that asked for less knows by itself when to stop.
+--
 -- KEYS: the lock
--- ARGV: request, ms from now, 1 to leave a later end alone
+-- ARGV: request, ms from now
 -- Returns 1, or 0 if the grant is not held (any longer).
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -10,13 +13,13 @@ local mine, last = nil, 0
 for i = 1, #fields, 2 do
   if fields[i] == ARGV[1] then
     mine = tonumber(fields[i + 1])
-  elseif fields[i] ~= 'owner' then
+  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' then
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end
 if mine == nil or mine <= now then return 0 end
-local ends = now + tonumber(ARGV[2])
-if ARGV[3] == '1' then ends = math.max(ends, mine) end
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends))
+local ends = math.max(mine, now + tonumber(ARGV[2]))
+-- First what a server without memory does as well; then it does the rest too.
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends))
 return 1

@@ -9,7 +9,7 @@ local owner, grants, last = '', 0, now
 for i = 1, #fields, 2 do
   if fields[i] == 'owner' then
     owner = fields[i + 1]
-  elseif tonumber(fields[i + 1]) > now then
+  elseif fields[i] ~= 'token' and tonumber(fields[i + 1]) > now then
     grants = grants + 1
     last = math.max(last, tonumber(fields[i + 1]))
   end

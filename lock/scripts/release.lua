@@ -13,18 +13,19 @@ local mine, last = nil, 0
 for i = 1, #fields, 2 do
   if fields[i] == ARGV[1] then
     mine = tonumber(fields[i + 1])
-  elseif fields[i] ~= 'owner' then
+  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' then
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end
 local held = mine ~= nil and mine > now
+-- A server without memory deletes, and having deleted, sets.
+redis.call('HDEL', KEYS[1], ARGV[1])
 if held or ARGV[4] == '1' then redis.call('SET', KEYS[2], 1, 'PX', ARGV[2]) end
 if mine == nil then return 0 end
 if last > now then
-  redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
 else
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', ARGV[3], 'released')
+  redis.call('PUBLISH', ARGV[3], '1')
 end
 return held and 1 or 0

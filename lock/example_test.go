@@ -1,0 +1,71 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+func Example() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	locks, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		return
+	}
+	defer locks.Close()
+
+	h, err := locks.Mutex("orders").TryLockFor(ctx, 5*time.Second, lock.Options{})
+	if errors.Is(err, lock.ErrNotAcquired) {
+		return // somebody else is at it
+	}
+	if err != nil {
+		return // it is not known whether the lock was granted
+	}
+	defer func() { _ = h.Release(ctx) }()
+
+	work, cancel := h.Context(ctx) // ends when the lock is lost
+	defer cancel()
+	_ = work
+}
+
+// A lock that was taken without a lease and is never released is renewed until
+// its client goes; TestWatchdogKeepsALockThatIsNeverReleased does this for real.
+func ExampleMutex_Lock_neverReleased() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
+	_, _ = locks.Mutex("orders").Lock(ctx, lock.Options{})
+	time.Sleep(time.Minute)
+	ttl, _ := locks.Mutex("orders").TTL(ctx)
+	fmt.Println(ttl > 0) // true, and so it goes on
+	locks.Close()        // from now on the lock lasts for 30s at most
+}
+
+// A lease that is shorter than the work lets the next one in, and the first
+// one's release says so; TestLeaseShorterThanTheWork does this for real.
+func ExampleMutex_Lock_leaseTooShort() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
+	first, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: 10 * time.Second})
+	second, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: time.Minute}) // after 10s
+	<-first.Lost()                                                                 // was closed before that
+	fmt.Println(errors.Is(first.Release(ctx), lock.ErrNotHeld))                    // true
+	_ = second.Release(ctx)
+}
+
+// With the watchdog the work may take as long as it takes: nobody else gets in,
+// and the release succeeds; TestWatchdogOutlivesTheWork does this for real.
+func ExampleMutex_Lock_watchdog() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
+	h, _ := locks.Mutex("orders").Lock(ctx, lock.Options{})
+	time.Sleep(time.Minute)
+	_, err := locks.Mutex("orders").TryLock(ctx, lock.Options{})
+	fmt.Println(errors.Is(err, lock.ErrNotAcquired)) // true
+	fmt.Println(h.Release(ctx))                      // <nil>
+}

@@ -1,0 +1,158 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"time"
+)
+
+var (
+	//go:embed scripts/latch_set.lua
+	latchSetLua string
+	//go:embed scripts/latch_down.lua
+	latchDownLua string
+	//go:embed scripts/latch_count.lua
+	latchCountLua string
+	//go:embed scripts/latch_delete.lua
+	latchDeleteLua string
+)
+
+// latchLife is how long a latch that has reached 0 is remembered.
+const latchLife = 24 * time.Hour
+
+// latchScripts are the steps on a latch.
+type latchScripts struct{ set, down, count, delete script }
+
+func newLatchScripts() latchScripts {
+	return latchScripts{
+		set: newScript(latchSetLua), down: newScript(latchDownLua),
+		count: newScript(latchCountLua), delete: newScript(latchDeleteLua),
+	}
+}
+
+// A CountDownLatch lets those who wait go on once it was counted down to 0. It
+// is used once: it stays at 0, so that who comes late goes on at once.
+//
+// Where it begins has to be said first, with TrySetCount. Until then everything
+// else returns [ErrNotSet]: a latch that nobody has set yet, that was deleted, or
+// that the server lost, is not taken for one that was counted down. A latch stays
+// on the server until a day after it reached 0, or until Delete.
+type CountDownLatch struct{ object }
+
+// CountDownLatch returns the latch of that name, without asking the server. It
+// has nothing to do with a [Mutex] of that name.
+func (c *Client) CountDownLatch(name string) *CountDownLatch {
+	o := c.object(name, &kind{})
+	o.keys = keysOf(c.config.Prefix+":latch", name)
+	return &CountDownLatch{o}
+}
+
+// TrySetCount says where the latch begins, 1 or more, unless that was said
+// already: then it changes nothing and returns false, also if the latch is at 0
+// by now. So whoever uses the latch may call it first.
+func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
+	var set int64
+	var err error
+	if n < 1 || n > maxPermits {
+		err = fmt.Errorf("give at least 1 and at most %d", maxPermits)
+	} else {
+		set, err = l.send(ctx, l.client.kinds.latch.set, n, rand.Text(), repeatLife.Milliseconds())
+	}
+	if err != nil {
+		return false, fmt.Errorf("set latch %q to %d: %w", l.name, n, err)
+	}
+	return set == 1, nil
+}
+
+// CountDown counts down by one, and returns what is left. At 0 it changes
+// nothing. A lost reply doesn't make it count twice; after an error other than
+// [ErrNotSet] it may have counted.
+func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
+	left, err := l.send(ctx, l.client.kinds.latch.down, repeatLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
+	if err != nil {
+		return 0, fmt.Errorf("count down latch %q: %w", l.name, err)
+	}
+	return int(left), nil
+}
+
+// Count returns what is left to count down.
+func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
+	n, _, err := l.look(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("count of latch %q: %w", l.name, err)
+	}
+	return n, nil
+}
+
+// Await waits until the latch is at 0, for at most that long: 0 looks once, and
+// see [Forever]. It returns true if it is, and false when the wait is over. A
+// latch that is deleted meanwhile ends the wait with [ErrNotSet], even if it was
+// set again.
+func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
+	zero, err := l.await(ctx, wait)
+	if err != nil {
+		return false, fmt.Errorf("await latch %q: %w", l.name, err)
+	}
+	return zero, nil
+}
+
+func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, error) {
+	if err := l.check(Options{Wait: wait}); err != nil {
+		return false, err
+	}
+	begin := time.Now()
+	left, first, err := l.look(ctx, l.client.closing)
+	if err != nil || left == 0 || wait == 0 {
+		return err == nil && left == 0, err
+	}
+	look := func(ctx context.Context) (bool, time.Duration, error) {
+		left, round, err := l.look(ctx, l.client.closing)
+		if err == nil && round != first {
+			err = fmt.Errorf("%w: deleted, and set again", ErrNotSet)
+		}
+		return err == nil && left == 0, 0, err
+	}
+	p := pending{channel: l.keys.channel, broad: true, begin: begin, limit: wait}
+	zero, err := l.client.wait(ctx, p, 0, look)
+	if err == nil && !zero { // the message may have been lost
+		zero, _, err = look(ctx)
+	}
+	return zero, err
+}
+
+// Delete removes the latch, and reports whether there was one.
+func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
+	deleted, err := l.send(ctx, l.client.kinds.latch.delete, repeatLife.Milliseconds(), l.keys.channel)
+	if err != nil {
+		return false, fmt.Errorf("delete latch %q: %w", l.name, err)
+	}
+	return deleted == 1, nil
+}
+
+// send sends a request of its own, which go-redis may repeat.
+func (l *CountDownLatch) send(ctx context.Context, s script, args ...any) (int64, error) {
+	return l.change(ctx, call{s, []string{l.keys.lock, l.keys.mark(rand.Text())}, args})
+}
+
+// look returns what is left, and in which round.
+func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left int, round string, err error) {
+	c := l.client
+	if err := l.check(Options{}); err != nil {
+		return 0, "", err
+	}
+	v, err := await(ctx, c, abort, func(ctx context.Context) (any, error) {
+		return c.run(ctx, call{c.kinds.latch.count, []string{l.keys.lock}, nil})
+	}, nil)
+	if err != nil {
+		return 0, "", refusal(err)
+	}
+	fields, _ := v.([]any)
+	if len(fields) != 2 {
+		return 0, "", fmt.Errorf("strange reply %v", v)
+	}
+	n, _ := fields[0].(int64)
+	round, _ = fields[1].(string)
+	return int(n), round, nil
+}

@@ -1,0 +1,319 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Member is one of the locks of a [MultiLock].
+type Member struct {
+	// Locker grants it, under that Name.
+	Locker Locker
+	Name   string
+	// Deployment says where the lock is kept, in a way that all who share it agree
+	// on: their members are asked for in the order of Deployment and Name. Default:
+	// "", which suits as long as no two members share a name.
+	Deployment string
+}
+
+// A MultiLock is several locks as one: all of them are held, or none. The members
+// may be of any kind, and live on different servers. It is safe for concurrent
+// use, and holds nothing itself.
+//
+// The members are asked for one after the other, always in the order of their
+// Deployment and Name, and those that were granted are kept while it waits for
+// the next one. So callers can't wait for each other in a circle, in whatever
+// order each of them lists the members. What was granted is given back before a
+// call returns without a hold.
+//
+// Every member is granted for the lease that was asked for, and no longer. The
+// hold ends when the first of them does: the first grant is the oldest, so the
+// time that the others took is missing at its end. Where it runs out before the
+// last member is granted, all are given back and asked for anew, as long as
+// [Options.Wait] allows. Members with a watchdog renew themselves, and the hold's
+// [Lease.Expires] follows. Once a member is lost, the hold is lost; the others
+// stay held until it is released, or for as long as their leases.
+//
+// Extend extends all members at the same time. If one of them fails, the hold
+// ends when the first of them does. Release releases all, also where one fails;
+// it returns [ErrNotHeld] if all of them are over and one was not held any more.
+//
+// In the hold's lease, Name lists the names of the members, once each and joined
+// by "+"; Holds and Length are the smallest of any member; Token is 0, for each
+// member has its own: see [MultiLock.Leases].
+type MultiLock struct {
+	name    string
+	members []Member // in the order in which they are asked for
+}
+
+// NewMultiLock returns the lock of those members. Two of the same Deployment and
+// Name are refused.
+func NewMultiLock(members ...Member) (*MultiLock, error) {
+	var errs []error
+	if len(members) == 0 {
+		errs = append(errs, errors.New("no members: give at least one"))
+	}
+	m := &MultiLock{members: slices.Clone(members)}
+	slices.SortFunc(m.members, compareMembers)
+	var names []string
+	for i, member := range m.members {
+		if member.Locker == nil {
+			errs = append(errs, fmt.Errorf("member %q has no Locker", member.Name))
+		}
+		if member.Name == "" {
+			errs = append(errs, errors.New("a member without a name: give every lock one"))
+		}
+		if i > 0 && compareMembers(m.members[i-1], member) == 0 {
+			errs = append(errs, fmt.Errorf("member %q is there twice: name it once, or tell the two apart by their Deployment", member.Name))
+		}
+		if !slices.Contains(names, member.Name) {
+			names = append(names, member.Name)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("make MultiLock: %w", err)
+	}
+	m.name = strings.Join(names, "+")
+	return m, nil
+}
+
+func compareMembers(a, b Member) int {
+	return cmp.Or(cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
+}
+
+// Name returns the names of the members, once each and joined by "+".
+func (m *MultiLock) Name() string { return m.name }
+
+// Acquire asks for all members. [Options.Wait] bounds the wait for all of them
+// together. [ErrNotAcquired] says that one of them is held by somebody else, or
+// that the lease ran out on the way, and that all are confirmed not to be held.
+func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
+	h, err := m.acquire(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("acquire locks %q: %w", m.name, err)
+	}
+	return h, nil
+}
+
+// Lock waits for the locks until the context ends. [Options.Wait] is ignored.
+func (m *MultiLock) Lock(ctx context.Context, o Options) (*Hold, error) {
+	o.Wait = Forever
+	return m.Acquire(ctx, o)
+}
+
+// TryLock asks once, and returns [ErrNotAcquired] if somebody else holds one of
+// the locks. [Options.Wait] is ignored.
+func (m *MultiLock) TryLock(ctx context.Context, o Options) (*Hold, error) {
+	o.Wait = 0
+	return m.Acquire(ctx, o)
+}
+
+// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
+// [Options.Wait] is ignored.
+func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
+	o.Wait = wait
+	return m.Acquire(ctx, o)
+}
+
+// Unlock releases a hold of these locks; see [Hold.Release].
+func (m *MultiLock) Unlock(ctx context.Context, h *Hold) error {
+	if name := h.Lease().Name; name != m.name {
+		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
+	}
+	return h.Release(ctx)
+}
+
+// Leases returns what each member granted for a hold of a MultiLock, in the order
+// in which they were asked; nothing for another hold.
+func (m *MultiLock) Leases(h *Hold) []Lease {
+	b, ok := h.keeper.(*bundle)
+	if !ok {
+		return nil
+	}
+	var leases []Lease
+	for _, part := range b.holds {
+		leases = append(leases, part.Lease())
+	}
+	return leases
+}
+
+func (m *MultiLock) acquire(ctx context.Context, o Options) (*Hold, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Owner == "" {
+		o.Owner = rand.Text()
+	}
+	for begin := time.Now(); ; {
+		b := &bundle{}
+		err := m.take(ctx, o, begin, b)
+		if err == nil {
+			return b.hold(m.name, o), nil
+		}
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+		stuck := b.release(back)
+		cancel()
+		if stuck != nil && !errors.Is(stuck, ErrNotHeld) {
+			if errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReplicated) {
+				err = opaque{err}
+			}
+			return nil, fmt.Errorf("%w; take the grants back: %w", err, stuck)
+		}
+		if !errors.Is(err, errAged) || remaining(begin, o.Wait) <= 0 {
+			return nil, err
+		}
+	}
+}
+
+// errAged says that the first members ran out while the others were asked for.
+var errAged = fmt.Errorf("%w: a lease ran out before the last lock was granted", ErrNotAcquired)
+
+// opaque hides what an error is, because it is not the whole truth.
+type opaque struct{ err error }
+
+func (o opaque) Error() string { return o.err.Error() }
+
+// remaining is what is left of a wait.
+func remaining(begin time.Time, wait time.Duration) time.Duration {
+	if wait == Forever {
+		return wait
+	}
+	return max(wait-time.Since(begin), 0)
+}
+
+// take asks for one member after the other, and adds what is granted to b.
+func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bundle) error {
+	wait := o.Wait
+	for _, member := range m.members {
+		o.Wait = remaining(begin, wait)
+		short := false // the lease ends before the wait
+		if len(b.holds) > 0 && o.Lease > 0 && o.Wait > 0 {
+			if ends := b.ends(); !ends.IsZero() {
+				left := time.Until(ends)
+				if left <= 0 {
+					return errAged
+				}
+				short = left < o.Wait
+				o.Wait = min(o.Wait, left)
+			}
+		}
+		h, err := b.ask(ctx, member, o)
+		switch {
+		case err == nil:
+			b.holds = append(b.holds, h)
+		case short && errors.Is(err, ErrNotAcquired):
+			return errAged
+		default:
+			return err
+		}
+	}
+	if ends := b.ends(); !ends.IsZero() && !time.Now().Before(ends) {
+		return errAged
+	}
+	return nil
+}
+
+// A bundle is what the members of a MultiLock granted, and the keeper of the
+// hold that stands for them.
+type bundle struct {
+	holds []*Hold
+	over  []error // what became of a release, by hold; nil after a success too
+	known []bool  // that it is over
+}
+
+// ask asks for one more member. A hold that a watchdog keeps has no end by which
+// to bound the wait, so the wait ends when it is lost.
+func (b *bundle) ask(ctx context.Context, member Member, o Options) (*Hold, error) {
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.Lease == 0 {
+		for _, h := range b.holds {
+			defer h.whenLost(func() { cancel(ErrLost) })()
+		}
+	}
+	h, err := member.Locker.Acquire(asking, member.Name, o)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), ErrLost) {
+		err = fmt.Errorf("%w while another was waited for: %w", ErrLost, opaque{err})
+	}
+	return h, err
+}
+
+// ends is when the first hold ends; zero if none does.
+func (b *bundle) ends() time.Time {
+	var first time.Time
+	for _, h := range b.holds {
+		if end := h.Lease().Expires; first.IsZero() || !end.IsZero() && end.Before(first) {
+			first = end
+		}
+	}
+	return first
+}
+
+// hold is the handle on all of them.
+func (b *bundle) hold(name string, o Options) *Hold {
+	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Length: o.Lease, Expires: b.ends()}
+	for i, part := range b.holds {
+		p := part.Lease()
+		if i == 0 || p.Holds < l.Holds {
+			l.Holds = p.Holds
+		}
+		if o.Lease == 0 && p.Length > 0 && (l.Length == 0 || p.Length < l.Length) {
+			l.Length = p.Length
+		}
+	}
+	h := newHold(l, b)
+	h.ends = b.ends
+	for _, part := range b.holds {
+		part.whenLost(func() { h.end(false) })
+	}
+	return h
+}
+
+// Extend is for the hold.
+func (b *bundle) Extend(ctx context.Context, _ Lease, d time.Duration) (time.Time, error) {
+	errs := make([]error, len(b.holds))
+	var calls sync.WaitGroup
+	for i, h := range b.holds {
+		calls.Go(func() { errs[i] = h.Extend(ctx, d) })
+	}
+	calls.Wait()
+	return b.ends(), errors.Join(errs...)
+}
+
+// Release is for the hold.
+func (b *bundle) Release(ctx context.Context, _ Lease) error { return b.release(ctx) }
+
+// release releases all that aren't known to be over. Its error is
+// [ErrNotHeld] only if all are over now.
+func (b *bundle) release(ctx context.Context) error {
+	if b.over == nil {
+		b.over, b.known = make([]error, len(b.holds)), make([]bool, len(b.holds))
+	}
+	var calls sync.WaitGroup
+	for i, h := range b.holds {
+		if !b.known[i] {
+			calls.Go(func() {
+				b.over[i] = h.Release(ctx)
+				b.known[i] = b.over[i] == nil || errors.Is(b.over[i], ErrNotHeld)
+			})
+		}
+	}
+	calls.Wait()
+	if !slices.Contains(b.known, false) {
+		return errors.Join(b.over...)
+	}
+	errs := slices.Clone(b.over)
+	for i, err := range errs {
+		if err != nil && b.known[i] {
+			errs[i] = opaque{err}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,117 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A kind is a sort of lock: the calls by which one is asked for, extended and
+// released, and how its waiters behave. Everything else is common to all of
+// them: waiting, renewing, undoing, and knowing when to stop believing.
+type kind struct {
+	// acquire asks for the grant. The reply is {1, the owner's grants} or
+	// {1, the owner's grants, fencing token}, or {0, ms until it is worth to
+	// ask again without a message}; 0 ms if that isn't known, and third the
+	// place in a queue, if there is one; or {-1, 0} if waiting is no use, for
+	// the reason in denied. Asking once more for a grant that is held changes
+	// nothing but its end, and asking for one that was released or withdrawn is
+	// refused.
+	acquire func(g *grant) call
+	// extend moves the grant's end. The reply is 1, or 0 if it is not held.
+	extend func(g *grant, d time.Duration) call
+	// release ends the grant. The reply is 1, or 0 if it was not held. To
+	// withdraw makes also sure that a copy of the request that is still on its
+	// way gets nothing, and that nothing is left in a queue.
+	release func(g *grant, withdraw bool) call
+	// queued says that a refused request may have left something in a queue,
+	// which is taken out when the wait ends.
+	queued bool
+	// broad says that a message which was lost may have been for any waiter,
+	// and not just for whichever is the first.
+	broad bool
+	// poll bounds the time between two requests of a waiter. Zero: maxPoll.
+	poll time.Duration
+	// spin asks again after these pauses, and listens to no messages.
+	spin *Backoff
+	// denied is why a request was refused that waiting doesn't help.
+	denied error
+	// invalid is what is wrong with how the lock was made.
+	invalid error
+}
+
+// An object is a lock of some kind: a name and a client.
+type object struct {
+	client *Client
+	name   string
+	keys   keys
+	kind   *kind
+}
+
+func (c *Client) object(name string, k *kind) object {
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name), kind: k}
+}
+
+// Name returns the lock's name.
+func (o *object) Name() string { return o.name }
+
+// acquire asks for a grant and waits for it as the options say.
+func (o *object) acquire(ctx context.Context, opt Options) (*Hold, error) {
+	h, err := o.acquireOr(ctx, opt)
+	if err != nil {
+		return nil, fmt.Errorf("acquire lock %q: %w", o.name, err)
+	}
+	return h, nil
+}
+
+func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
+	c := o.client
+	if err := o.check(opt); err != nil {
+		return nil, err
+	}
+	g := o.grant(opt)
+	begin := time.Now()
+	a, err := g.try(ctx)
+	waits := err == nil && !a.granted && g.waits
+	if waits {
+		a, err = g.wait(ctx, a, begin, opt.Wait)
+	}
+	if err == nil && !a.granted {
+		err = ErrNotAcquired
+	}
+	if waits {
+		c.observe(Waited, g.leased(a), time.Since(begin), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.hold(a, begin), nil
+}
+
+// grant is a new request with those options.
+func (o *object) grant(opt Options) *grant {
+	g := &grant{
+		object: o, owner: opt.Owner, request: rand.Text(), lease: opt.Lease,
+		watched: opt.Lease == 0, waits: opt.Wait > 0,
+	}
+	if g.owner == "" {
+		g.owner = rand.Text()
+	}
+	if g.watched {
+		g.lease = o.client.config.Watchdog
+	}
+	return g
+}
+
+func (o *object) check(opt Options) error {
+	errs := []error{opt.Validate(), o.kind.invalid}
+	if o.name == "" {
+		errs = append(errs, errors.New("empty name: give the lock a name"))
+	}
+	if margin := o.client.margin(opt.Lease); opt.Lease >= time.Millisecond && opt.Lease <= margin {
+		errs = append(errs, fmt.Errorf("lease of %v: give more than the %v that are left out for clock drift", opt.Lease, margin))
+	}
+	return errors.Join(errs...)
+}

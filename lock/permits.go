@@ -1,0 +1,49 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+)
+
+// A PermitSemaphore is a [Semaphore] whose permits end: what was taken is a
+// [Hold] with a lease, which is extended, watched and lost as that of a lock, so
+// a process that dies leaves its permits to others. Leases run on the server's
+// clock.
+//
+// With one permit a request it is a [Locker]:
+//
+//	slots := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+//		return client.PermitSemaphore(name).Acquire(ctx, 1, o)
+//	})
+//
+// It limits how many work at a time as long as they look at [Lease.Expires]; see
+// the package comment for what a failover means. The order among those who wait
+// is that of [Semaphore], and how many permits there are has to be said first as
+// there.
+type PermitSemaphore struct{ permits }
+
+// PermitSemaphore returns the semaphore of that name, without asking the server.
+// It has nothing to do with a [Mutex] of that name, and shares its permits with
+// the [Semaphore] of that name.
+func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
+	return &PermitSemaphore{c.permits(name)}
+}
+
+// Acquire asks for n permits, all or none, and waits for them for at most
+// [Options.Wait]; without a wait it is refused also if others wait. The hold is
+// that of all of them together: they are released at once, and [Lease.Holds] is
+// n. [Options.Owner] is a label: an owner may hold any number of permits.
+//
+// The errors are those of [Mutex.Acquire], and at once [ErrTooMany] or
+// [ErrNotSet].
+func (s *PermitSemaphore) Acquire(ctx context.Context, n int, o Options) (*Hold, error) {
+	var h *Hold
+	err := atLeastOne(n)
+	if err == nil {
+		h, err = s.request(s.client.kinds.semaphore.kind(n, true)).acquireOr(ctx, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, refusal(err))
+	}
+	return h, nil
+}

@@ -1,0 +1,422 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	defaultNodeTimeout = 50 * time.Millisecond
+	defaultRetryDelay  = 100 * time.Millisecond
+)
+
+// RedlockConfig says how a [Redlock] works. The zero value is a good start.
+type RedlockConfig struct {
+	// Prefix, Watchdog and Drift are those of [Config], with the same defaults.
+	Prefix   string
+	Watchdog time.Duration
+	Drift    float64
+	// NodeTimeout is how long a server may take to answer before it counts as out
+	// of reach. It is short beside a lease, so that servers that are down don't
+	// use the lease up, and long beside a round trip. At least 1ms. Default: 50ms,
+	// the upper end of what the Redis documentation suggests for leases of 10s.
+	NodeTimeout time.Duration
+	// RetryDelay is how long a waiter pauses between two rounds, on average: each
+	// pause is drawn from between half and one and a half of it, so that those
+	// who split the servers' votes don't meet again. At least 1ms. Default: 100ms.
+	RetryDelay time.Duration
+	// Observer is told what happens. Default: nobody.
+	Observer Observer
+}
+
+// Validate joins everything that is wrong with the configuration.
+func (c RedlockConfig) Validate() error {
+	errs := []error{Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift}.Validate()}
+	if c.NodeTimeout != 0 && c.NodeTimeout < time.Millisecond {
+		errs = append(errs, fmt.Errorf("node timeout of %v: give at least 1ms, or 0 for %v", c.NodeTimeout, defaultNodeTimeout))
+	}
+	if c.RetryDelay != 0 && c.RetryDelay < time.Millisecond {
+		errs = append(errs, fmt.Errorf("retry delay of %v: give at least 1ms, or 0 for %v", c.RetryDelay, defaultRetryDelay))
+	}
+	return errors.Join(errs...)
+}
+
+func (c RedlockConfig) withDefaults() RedlockConfig {
+	if c.NodeTimeout == 0 {
+		c.NodeTimeout = defaultNodeTimeout
+	}
+	if c.RetryDelay == 0 {
+		c.RetryDelay = defaultRetryDelay
+	}
+	return c
+}
+
+// A Redlock keeps locks on several independent Redis servers, and grants one
+// when a majority of them does: the algorithm of
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/. It is a
+// [Locker] for re-entrant mutual exclusion, and safe for concurrent use. Make it
+// with [NewRedlock] and end it with [Redlock.Close].
+//
+// A hold lasts as long as a majority keeps it: a minority of the servers may be
+// down, stuck or cut off. All are asked at once, and the answers of the fastest
+// majority decide; what the others granted is used or taken back in the
+// background. [Lease.Expires] counts from before the first request of the round
+// that won. An extension counts when a majority confirms it, and it asks servers
+// that missed the grant, or lost it, to make up for it; where a majority has
+// lost it, the hold is lost. An extension to a sooner end holds for the holder
+// alone: the servers keep the later one until the release.
+//
+// [ErrNotAcquired] says that a majority of the servers refused, or confirmed that
+// they gave back what they had granted; so the request has no effect, but for
+// what a server that is out of reach may have granted for as long as its lease.
+// Where so many are out of reach that there is no majority either way, the error
+// names them and the reasons, and the lock may stay taken for as long as the
+// lease. A waiter goes on after either, but not where a majority answers with
+// errors of its own, such as a missing permission.
+//
+// A waiter asks again after random pauses, [RedlockConfig.RetryDelay]; there are
+// no messages. Callers that ask at the same time may split the votes, so that
+// all of them are refused. The order among waiters is not promised.
+//
+// [Lease.Holds] counts the holds of that owner on that name in this Redlock.
+// Owners of one name in other processes re-enter the lock as well, but are not
+// counted. [Lease.Token] is always 0: each server could count its own grants, but
+// two majorities need not share the server with the greatest count, so there is
+// no order of tokens without another round to write one back, nor after a server
+// lost its data. [Lease.Node] is empty.
+//
+// # Restarts
+//
+// A server that restarts without its data has forgotten what it granted, and may
+// make up a second majority. Let it come back only after the longest lease in
+// use has passed, or give it appendfsync always. The same goes for a server
+// whose clock was set forward, and for one that evicts keys; and a replica that
+// takes over is a restart without the newest data, which is why failover clients
+// are refused.
+type Redlock struct {
+	config   RedlockConfig
+	voters   []*voter
+	watchdog *watchdog[*ballot]
+	holds    holdCounts
+	*life
+}
+
+var _ Locker = (*Redlock)(nil)
+
+// NewRedlock returns a Redlock on those servers: an odd number, at least three,
+// each its own and with no common cause to fail. It sends nothing yet, and never
+// closes the clients.
+//
+// Their timeouts and retries bound what is left in the background when a server
+// is stuck; short ones suit, and ContextTimeoutEnabled.
+func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
+	r := &Redlock{config: c.withDefaults(), life: newLife()}
+	errs := []error{c.Validate(), suitNumber(len(servers))}
+	addresses := map[string]bool{}
+	for i, rdb := range servers {
+		addr, err := independent(rdb)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("server %d: %w", i+1, err))
+		case addr == "":
+			addr = fmt.Sprintf("server %d", i+1)
+		case addresses[addr]:
+			errs = append(errs, fmt.Errorf("server %s is there twice: its vote would count twice", addr))
+		}
+		addresses[addr] = true
+		r.voters = append(r.voters, &voter{addr: addr, began: time.Now()})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("configure Redlock: %w", err)
+	}
+	for i, rdb := range servers {
+		client, err := New(rdb, Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift})
+		if err != nil {
+			return nil, err
+		}
+		client.life = r.life
+		r.voters[i].Client = client
+	}
+	r.watchdog = newWatchdog(r, r.life, r.voters[0].config.Watchdog)
+	return r, nil
+}
+
+// suitNumber says what is wrong with that many servers.
+func suitNumber(n int) error {
+	switch {
+	case n == 0:
+		return errors.New("no servers: give an odd number of them, at least 3")
+	case n == 1:
+		return errors.New("one server: give at least 3, or use New, which waits without asking again and again")
+	case n%2 == 0:
+		return fmt.Errorf("%d servers survive no more failures than %d: give an odd number, at least 3", n, n-1)
+	default:
+		return nil
+	}
+}
+
+// independent returns the address of a server, if that is known, or says why it
+// can't be one of several.
+func independent(rdb redis.UniversalClient) (addr string, err error) {
+	switch rdb := rdb.(type) {
+	case nil:
+		return "", errors.New("no Redis client")
+	case *redis.Client:
+		if addr = rdb.Options().Addr; addr == failoverAddr {
+			return "", errors.New("a failover client moves on to a replica, which may not have the newest grants: pass a client of one server")
+		}
+		return addr, nil
+	case *redis.ClusterClient:
+		return "", errors.New("a cluster keeps a lock on one of its servers, whatever client asks: pass clients of independent servers")
+	case *redis.Ring:
+		return "", errors.New("a ring moves a lock to another server when a shard is down: pass a client of one server")
+	default:
+		return "", nil
+	}
+}
+
+// Check asks every server who it is, and joins what is wrong: a server that is
+// out of reach, that is there twice under two names, that is a replica, or part
+// of a cluster. It is worth calling once at the start.
+func (r *Redlock) Check(ctx context.Context) error {
+	infos := make([]map[string]string, len(r.voters))
+	errs := make([]error, len(r.voters))
+	var asked sync.WaitGroup
+	for i, v := range r.voters {
+		asked.Go(func() {
+			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
+				return v.rdb.Info(ctx).Result()
+			}, nil)
+			infos[i], errs[i] = parseInfo(text), err
+		})
+	}
+	asked.Wait()
+	first := map[string]string{} // address by run ID
+	for i, info := range infos {
+		addr, id := r.voters[i].addr, info["run_id"]
+		switch {
+		case errs[i] != nil:
+			errs[i] = fmt.Errorf("server %s: %w", addr, errs[i])
+		case id == "":
+			errs[i] = fmt.Errorf("server %s doesn't say who it is: let the user run INFO", addr)
+		case first[id] != "":
+			errs[i] = fmt.Errorf("server %s is also %s: its vote would count twice", addr, first[id])
+		case info["role"] != "master":
+			errs[i] = fmt.Errorf("server %s is a replica: pass masters", addr)
+		case info["redis_mode"] != "standalone":
+			errs[i] = fmt.Errorf("server %s runs in %s mode: pass servers that stand alone", addr, info["redis_mode"])
+		}
+		first[id] = addr
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("check Redlock: %w", err)
+	}
+	return nil
+}
+
+// parseInfo reads the reply to INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info
+}
+
+// Acquire locks the [RedlockMutex] of that name.
+func (r *Redlock) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
+	return r.Mutex(name).Acquire(ctx, o)
+}
+
+// Close stops all renewals, ends every wait with [ErrClosed], and waits for the
+// requests in flight, which the timeouts of the Redis clients bound. Holds that
+// are left run out with their lease, and may still be released. A second call
+// waits as well.
+func (r *Redlock) Close() { r.end() }
+
+// A RedlockMutex is a re-entrant mutual exclusion lock on the servers of a
+// [Redlock]. It is a name and a Redlock, so two of one name are the same lock.
+type RedlockMutex struct {
+	redlock *Redlock
+	name    string
+}
+
+// Mutex returns the mutex of that name, without asking the servers. The name is
+// not empty, which is checked when the mutex is used.
+func (r *Redlock) Mutex(name string) *RedlockMutex { return &RedlockMutex{r, name} }
+
+// Name returns the lock's name.
+func (m *RedlockMutex) Name() string { return m.name }
+
+// Acquire asks for the lock, and waits for it for at most [Options.Wait]. A round
+// that is under way at that moment is awaited.
+func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
+	h, err := m.redlock.acquire(ctx, m.name, o)
+	if err != nil {
+		return nil, fmt.Errorf("acquire lock %q: %w", m.name, err)
+	}
+	return h, nil
+}
+
+// Lock waits for the lock until the context ends. [Options.Wait] is ignored.
+// After the context's error the lock may have been granted; what can be undone
+// of that is undone in the background.
+func (m *RedlockMutex) Lock(ctx context.Context, o Options) (*Hold, error) {
+	o.Wait = Forever
+	return m.Acquire(ctx, o)
+}
+
+// TryLock asks once, and returns [ErrNotAcquired] if somebody else holds the
+// lock. [Options.Wait] is ignored.
+func (m *RedlockMutex) TryLock(ctx context.Context, o Options) (*Hold, error) {
+	o.Wait = 0
+	return m.Acquire(ctx, o)
+}
+
+// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
+// [Options.Wait] is ignored.
+func (m *RedlockMutex) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
+	o.Wait = wait
+	return m.Acquire(ctx, o)
+}
+
+// Unlock releases a hold of this mutex; see [Hold.Release].
+func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
+	if name := h.Lease().Name; name != m.name {
+		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
+	}
+	return h.Release(ctx)
+}
+
+// acquire holds one round after the other, each with a request of its own.
+func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, error) {
+	here := r.voters[0].object(name, r.voters[0].kinds.mutex)
+	if err := here.check(o); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	var doubt error // why an earlier round may have left something
+	for waited := false; ; {
+		b := r.ballot(name, o)
+		o.Owner = b.grant.owner // the same in the next round
+		expires, votes, err := b.cast(ctx)
+		switch {
+		case err == nil, votes.lost(): // where a majority refuses, no majority is ours
+			doubt = nil
+		case !errors.Is(err, ErrNotAcquired):
+			doubt = err
+		case doubt != nil:
+			err = doubt
+		}
+		final := err == nil || errors.Is(err, ErrClosed) || votes.most(votes.broken)
+		if !final && o.Wait > 0 {
+			waited = waited || ctx.Err() == nil
+			again, stopped := r.pause(ctx, begin, o.Wait)
+			if again {
+				continue
+			}
+			if stopped != nil {
+				err = stopped
+			}
+		}
+		if waited {
+			r.observe(Waited, b.leased(expires), time.Since(begin), err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return b.hold(expires, begin), nil
+	}
+}
+
+// pause waits between two rounds, and reports whether there is to be another.
+func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duration) (again bool, err error) {
+	left := limit
+	if limit != Forever {
+		left -= time.Since(begin)
+	}
+	delay := r.config.RetryDelay/2 + rand.N(r.config.RetryDelay)
+	timer := time.NewTimer(min(delay, left))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return delay < left, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-r.closing:
+		return false, ErrClosed
+	}
+}
+
+// background runs f so that Close awaits it, or at once if it is too late.
+func (r *Redlock) background(f func()) {
+	if !r.spawn(f) {
+		f()
+	}
+}
+
+func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
+	return r.voters[0].expires(sent, lease)
+}
+
+func (r *Redlock) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	if r.config.Observer != nil {
+		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err})
+	}
+}
+
+// batches is for the watchdog. Each is a pipeline to every server, and short
+// enough to be answered within the node timeout.
+func (r *Redlock) batches(due []*watch[*ballot]) [][]*watch[*ballot] {
+	return slices.Collect(slices.Chunk(due, 100))
+}
+
+// renew is for the watchdog.
+func (r *Redlock) renew(ctx context.Context, batch []*ballot) []error {
+	return r.extend(ctx, batch, r.watchdog.lease)
+}
+
+// holdCounts counts the holds of each owner of each lock.
+type holdCounts struct {
+	mu sync.Mutex
+	of map[holder]int
+}
+
+type holder struct{ name, owner string }
+
+// add counts a hold, and returns how many its owner has.
+func (c *holdCounts) add(b *ballot) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[holder]int{}
+	}
+	k := holder{b.grant.name, b.grant.owner}
+	b.counted = true
+	c.of[k]++
+	return c.of[k]
+}
+
+// remove counts it no more.
+func (c *holdCounts) remove(b *ballot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.counted {
+		return
+	}
+	b.counted = false
+	k := holder{b.grant.name, b.grant.owner}
+	if c.of[k]--; c.of[k] == 0 {
+		delete(c.of, k)
+	}
+}

@@ -1,0 +1,343 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed scripts/semaphore.lua
+	semaphoreLua string
+	//go:embed scripts/semaphore_acquire.lua
+	semaphoreAcquireLua string
+	//go:embed scripts/semaphore_extend.lua
+	semaphoreExtendLua string
+	//go:embed scripts/semaphore_release.lua
+	semaphoreReleaseLua string
+	//go:embed scripts/semaphore_give.lua
+	semaphoreGiveLua string
+	//go:embed scripts/semaphore_size.lua
+	semaphoreSizeLua string
+	//go:embed scripts/semaphore_delete.lua
+	semaphoreDeleteLua string
+	//go:embed scripts/semaphore_inspect.lua
+	semaphoreInspectLua string
+)
+
+// Definite refusals of semaphores and latches: what was asked for did not happen.
+var (
+	// ErrNotSet says that nobody has said how many permits a semaphore has, or
+	// how far a latch counts, or that it was deleted or lost since.
+	ErrNotSet = errors.New("semaphore or latch not set")
+	// ErrTooMany says that a semaphore has fewer permits than were asked for, so
+	// that waiting for them makes no sense.
+	ErrTooMany = errors.New("too many permits")
+)
+
+const (
+	// maxPermits is the most that a semaphore can have, or a latch can count.
+	maxPermits = math.MaxInt32
+	// queuePoll is how often who waits for permits says that it is still there,
+	// and queueGrace for how long the queue waits for that.
+	queuePoll  = time.Second
+	queueGrace = 5 * time.Second
+	// repeatLife is how long a change that has no lease is remembered for
+	// repetitions: longer than go-redis goes on repeating a request, even if it
+	// has to dial each time, and withdraw after it. An answer to a request to
+	// take permits that comes after half of that is not believed.
+	repeatLife = 5 * time.Minute
+)
+
+// semaphoreScripts are the steps on a semaphore, of either kind.
+type semaphoreScripts struct{ acquire, extend, release, give, size, delete, inspect script }
+
+func newSemaphoreScripts() semaphoreScripts {
+	on := func(step string) script { return newScript(semaphoreLua + step) }
+	return semaphoreScripts{
+		acquire: on(semaphoreAcquireLua),
+		extend:  on(semaphoreExtendLua),
+		release: on(semaphoreReleaseLua),
+		give:    on(semaphoreGiveLua),
+		size:    on(semaphoreSizeLua),
+		delete:  on(semaphoreDeleteLua),
+		inspect: on(semaphoreInspectLua),
+	}
+}
+
+// kind is that of a request for n permits, or for all that are there if n is 0;
+// for a time or for good.
+func (s *semaphoreScripts) kind(n int, leased bool) *kind {
+	life := repeatLife
+	if leased {
+		life = markLife
+	}
+	return &kind{
+		acquire: func(g *grant) call {
+			var lease int64
+			if leased {
+				lease = milliseconds(g.lease)
+			}
+			return call{s.acquire, g.keys.semaphore(g.request), []any{
+				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life.Milliseconds(), g.keys.channel,
+			}}
+		},
+		extend: func(g *grant, d time.Duration) call {
+			return call{s.extend, g.keys.semaphore(g.request), []any{g.request, n, milliseconds(d)}}
+		},
+		release: func(g *grant, withdraw bool) call {
+			return call{s.release, g.keys.semaphore(g.request), []any{
+				g.request, n, life.Milliseconds(), g.keys.channel, flag(withdraw),
+			}}
+		},
+		queued: true,
+		broad:  true,
+		poll:   queuePoll,
+	}
+}
+
+// semaphore lists the keys of a semaphore, and the mark of a request.
+func (k keys) semaphore(request string) []string {
+	return []string{k.lock, k.lock + ":grants", k.lock + ":queue", k.lock + ":alive", k.mark(request)}
+}
+
+// atLeastOne is what is wrong with a number of permits.
+func atLeastOne(n int) error {
+	if n < 1 || n > maxPermits {
+		return fmt.Errorf("%d permits: give at least 1 and at most %d", n, maxPermits)
+	}
+	return nil
+}
+
+// permits are what a semaphore has.
+type permits struct{ object }
+
+func (c *Client) permits(name string) permits {
+	o := c.object(name, &kind{})
+	o.keys = keysOf(c.config.Prefix+":semaphore", name)
+	return permits{o}
+}
+
+// request is the semaphore as the object of one request.
+func (p *permits) request(k *kind) *object {
+	o := p.object
+	o.kind = k
+	return &o
+}
+
+// TrySetPermits says how many permits the semaphore has, 0 or more, unless that
+// was said already: then it changes nothing and returns false. Whoever uses the
+// semaphore may call it first.
+func (p *permits) TrySetPermits(ctx context.Context, n int) (bool, error) {
+	set, err := p.resize(ctx, "try", n)
+	if err != nil {
+		return false, fmt.Errorf("set semaphore %q to %d permits: %w", p.name, n, err)
+	}
+	return set == 1, nil
+}
+
+// SetPermits says how many permits the semaphore has, 0 or more. Permits that
+// are taken stay so: if they are more than n, none is available until enough of
+// them are back. Who waits for more than n gets [ErrTooMany].
+func (p *permits) SetPermits(ctx context.Context, n int) error {
+	if _, err := p.resize(ctx, "set", n); err != nil {
+		return fmt.Errorf("set semaphore %q to %d permits: %w", p.name, n, err)
+	}
+	return nil
+}
+
+// AddPermits gives the semaphore n permits more, or -n less, as SetPermits does.
+// It is refused if fewer than 0 would be left, and with [ErrNotSet].
+func (p *permits) AddPermits(ctx context.Context, n int) error {
+	if _, err := p.resize(ctx, "add", n); err != nil {
+		return fmt.Errorf("add %d permits to semaphore %q: %w", n, p.name, err)
+	}
+	return nil
+}
+
+func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) {
+	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
+		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
+	}
+	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, repeatLife.Milliseconds(), p.keys.channel)
+}
+
+// Permits returns how many permits the semaphore has, taken or not.
+func (p *permits) Permits(ctx context.Context) (int, error) {
+	size, _, err := p.inspect(ctx)
+	return size, err
+}
+
+// AcquiredPermits returns how many permits are taken.
+func (p *permits) AcquiredPermits(ctx context.Context) (int, error) {
+	_, taken, err := p.inspect(ctx)
+	return taken, err
+}
+
+// AvailablePermits returns how many permits are not taken; less than 0 if more
+// are taken than the semaphore has by now.
+func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
+	size, taken, err := p.inspect(ctx)
+	return size - taken, err
+}
+
+// Delete removes the semaphore, and reports whether there was one. Who waits for
+// it gets [ErrNotSet], and who holds permits [ErrNotHeld] when it releases them.
+func (p *permits) Delete(ctx context.Context) (bool, error) {
+	deleted, err := p.change(ctx, p.client.kinds.semaphore.delete, repeatLife.Milliseconds(), p.keys.channel)
+	if err != nil {
+		return false, fmt.Errorf("delete semaphore %q: %w", p.name, err)
+	}
+	return deleted == 1, nil
+}
+
+// change sends a request of its own, which go-redis may repeat. What too few
+// replicas have is reported as an error, and not undone.
+func (p *permits) change(ctx context.Context, s script, args ...any) (int64, error) {
+	return p.object.change(ctx, call{s, p.keys.semaphore(rand.Text()), args})
+}
+
+// change sends a call that changes something and is no request for a grant.
+func (o *object) change(ctx context.Context, s call) (int64, error) {
+	if err := o.check(Options{}); err != nil {
+		return 0, err
+	}
+	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
+		replies, unacked := o.client.commit(ctx, s)
+		if replies[0].err != nil {
+			return nil, replies[0].err
+		}
+		return replies[0].value, unacked
+	}, nil)
+	n, ok := v.(int64)
+	if err == nil && !ok {
+		err = fmt.Errorf("strange reply %v", v)
+	}
+	return n, refusal(err)
+}
+
+func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
+	c := p.client
+	var v any
+	if err = p.check(Options{}); err == nil {
+		v, err = await(ctx, c, nil, func(ctx context.Context) (any, error) {
+			return c.run(ctx, call{c.kinds.semaphore.inspect, p.keys.semaphore(""), nil})
+		}, nil)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("inspect semaphore %q: %w", p.name, refusal(err))
+	}
+	fields, _ := v.([]any)
+	if len(fields) != 2 {
+		return 0, 0, fmt.Errorf("inspect semaphore %q: strange reply %v", p.name, v)
+	}
+	all, _ := fields[0].(int64)
+	used, _ := fields[1].(int64)
+	return int(all), int(used), nil
+}
+
+// refusal finds the refusals of this package among a script's errors.
+func refusal(err error) error {
+	for code, known := range map[string]error{"NOTSET": ErrNotSet, "TOOMANY": ErrTooMany} {
+		if redis.HasErrorPrefix(err, code) {
+			_, text, _ := strings.Cut(err.Error(), code+" ")
+			return fmt.Errorf("%w: %s", known, text)
+		}
+	}
+	return err
+}
+
+// A Semaphore has permits that are taken and given back; who waits for one is
+// served first come, first served. That is also so for a request for many
+// permits: it isn't starved by those for few, which wait behind it. Who stops
+// waiting without saying so, because its process or its network broke, holds the
+// others up for five seconds.
+//
+// A permit belongs to nobody and has no end: if a process dies, its permits stay
+// taken until somebody else gives them back. [PermitSemaphore] is the cure. For
+// the same reason there are no events.
+//
+// How many permits there are has to be said first, with TrySetPermits, and stays
+// on the server until Delete. Until then everything else returns [ErrNotSet];
+// so does a semaphore that the server lost, rather than to let in too many or to
+// wait for ever. What is taken or given back is remembered for five minutes, in a
+// small key each, so that a lost reply makes nothing count twice.
+type Semaphore struct{ permits }
+
+// Semaphore returns the semaphore of that name, without asking the server. It
+// has nothing to do with a [Mutex] of that name, and shares its permits with the
+// [PermitSemaphore] of that name.
+func (c *Client) Semaphore(name string) *Semaphore { return &Semaphore{c.permits(name)} }
+
+// Acquire takes n permits, all or none, and waits for them for at most that long:
+// 0 is one try, and see [Forever]. It returns nil, [ErrNotAcquired], or at once
+// [ErrTooMany] or [ErrNotSet]. After any other error it may have taken them; what
+// can be undone of that is undone in the background.
+func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) error {
+	err := atLeastOne(n)
+	if err == nil {
+		_, err = s.take(ctx, n, wait)
+	}
+	if err != nil {
+		return fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, err)
+	}
+	return nil
+}
+
+// TryAcquire takes n permits if they are there and nobody waits; otherwise it
+// returns [ErrNotAcquired].
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) error { return s.Acquire(ctx, n, 0) }
+
+// Drain takes all permits that are there, and returns how many that was: 0 also
+// if others wait for more.
+func (s *Semaphore) Drain(ctx context.Context) (int, error) {
+	n, err := s.take(ctx, 0, 0)
+	if err != nil && !errors.Is(err, ErrNotAcquired) {
+		return 0, fmt.Errorf("drain semaphore %q: %w", s.name, err)
+	}
+	return n, nil
+}
+
+// take is Acquire, and Drain if n is 0.
+func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
+	begin := time.Now()
+	o := s.request(s.client.kinds.semaphore.kind(n, false))
+	opt := Options{Lease: repeatLife / 2, Wait: wait}
+	if err := o.check(opt); err != nil {
+		return 0, err
+	}
+	g := o.grant(opt)
+	a, err := g.try(ctx)
+	if err == nil && !a.granted && g.waits {
+		a, err = g.wait(ctx, a, begin, wait)
+	}
+	if err == nil && !a.granted {
+		err = ErrNotAcquired
+	}
+	return a.holds, refusal(err)
+}
+
+// Release gives n permits back. Who gives them back need not have taken them, but
+// they must be taken: if fewer than n are, it changes nothing and returns
+// [ErrNotHeld]. So a permit too many, which AddPermits is for, is never made by
+// mistake. After any other error it may have given them back.
+func (s *Semaphore) Release(ctx context.Context, n int) error {
+	given, err := int64(0), atLeastOne(n)
+	if err == nil {
+		given, err = s.change(ctx, s.client.kinds.semaphore.give, n, repeatLife.Milliseconds(), s.keys.channel)
+		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
+			err = errors.Join(ErrNotHeld, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("release %d permits of semaphore %q: %w", n, s.name, err)
+	}
+	return nil
+}

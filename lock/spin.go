@@ -1,0 +1,69 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is how long a [SpinMutex] pauses between two requests: at first Min,
+// then twice as long each time up to Max, and each pause is drawn from between
+// half of that and all of it, so that waiters don't ask in step. The zero value
+// pauses for 1ms to 128ms, as Redisson's spin lock does.
+type Backoff struct {
+	// Min is the first pause, and Max the longest. Defaults: 1ms and 128ms, or
+	// Min if that is longer.
+	Min, Max time.Duration
+}
+
+// Validate joins everything that is wrong with the pauses.
+func (b Backoff) Validate() error {
+	var errs []error
+	if b.Min < 0 || b.Max < 0 {
+		errs = append(errs, fmt.Errorf("pauses of %v to %v: give positive ones, or 0 for the default", b.Min, b.Max))
+	}
+	if b.Max > 0 && b.Min > b.Max {
+		errs = append(errs, fmt.Errorf("pauses of %v to %v: give a Max that is not below Min", b.Min, b.Max))
+	}
+	return errors.Join(errs...)
+}
+
+func (b Backoff) withDefaults() Backoff {
+	if b.Min == 0 {
+		b.Min = time.Millisecond
+		if b.Max > 0 {
+			b.Min = min(b.Min, b.Max)
+		}
+	}
+	if b.Max == 0 {
+		b.Max = max(b.Min, 128*time.Millisecond)
+	}
+	return b
+}
+
+// pause is the one before try number tries, counted from 0.
+func (b Backoff) pause(tries int) time.Duration {
+	longest := b.Max
+	if b.Min <= b.Max>>tries { // so that the other shift doesn't overflow
+		longest = b.Min << tries
+	}
+	return longest - rand.N(longest/2+1)
+}
+
+// A SpinMutex is a [Mutex] whose waiters ask again and again, with growing
+// pauses, and subscribe to nothing. It suits very many names with short waits,
+// and users who may not subscribe. It is the same lock as the Mutex of that name:
+// only waiting differs.
+type SpinMutex struct{ Mutex }
+
+// SpinMutex returns the spin mutex of that name, without asking the server. Bad
+// pauses are reported when the mutex is used.
+func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
+	k := *c.kinds.mutex
+	invalid := b.Validate()
+	b = b.withDefaults()
+	k.spin = &b
+	k.invalid = invalid
+	return &SpinMutex{Mutex{c.object(name, &k)}}
+}
