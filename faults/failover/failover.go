@@ -1,5 +1,5 @@
-// Package failover makes a replicated deployment change its master: by crash,
-// by request, and behind the back of a master that lives on.
+// Package failover makes a shard of a replicated deployment change its master:
+// by crash, by request, and behind the back of a master that lives on.
 package failover
 
 import (
@@ -15,18 +15,18 @@ import (
 
 // A Deployment is what these faults need of one.
 type Deployment interface {
-	Master(ctx context.Context) (string, error)
-	AwaitMaster(ctx context.Context, old string) (string, error)
+	Master(ctx context.Context, shard string) (string, error)
+	AwaitMaster(ctx context.Context, shard, old string) (string, error)
 	Arm(ctx context.Context) error
 	Disarm(ctx context.Context) error
-	Promote(ctx context.Context) error
+	Promote(ctx context.Context, shard string) error
 	AwaitReady(ctx context.Context) error
 }
 
 // replaced waits for another master and disarms the deployment, in whatever
 // way that ends.
-func replaced(ctx context.Context, d Deployment, old string) (string, error) {
-	master, err := d.AwaitMaster(ctx, old)
+func replaced(ctx context.Context, d Deployment, shard, old string) (string, error) {
+	master, err := d.AwaitMaster(ctx, shard, old)
 	if err := errors.Join(err, disarm(ctx, d)); err != nil {
 		return "", err
 	}
@@ -42,13 +42,14 @@ func disarm(ctx context.Context, d Deployment) error {
 
 type crash struct {
 	d      Deployment
+	shard  string
 	server func(name string) process.Process
 }
 
-// Crash kills the master and waits until a replica was promoted. The heal
+// Crash kills a shard's master and waits until a replica was promoted. The heal
 // starts the old master again and waits until it follows the new one.
-func Crash(d Deployment, server func(name string) process.Process) faults.Fault {
-	return &crash{d: d, server: server}
+func Crash(d Deployment, shard string, server func(name string) process.Process) faults.Fault {
+	return &crash{d: d, shard: shard, server: server}
 }
 
 // Name returns "crash-failover".
@@ -56,7 +57,7 @@ func (*crash) Name() string { return "crash-failover" }
 
 // Inject fails if no replica is promoted before the context ends.
 func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx)
+	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -67,7 +68,7 @@ func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
 	if err := p.Kill(ctx); err != nil {
 		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
-	master, err := replaced(ctx, f.d, old)
+	master, err := replaced(ctx, f.d, f.shard, old)
 	if err != nil {
 		undo, cancel := faults.Undo(ctx)
 		defer cancel()
@@ -84,25 +85,28 @@ func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
 	}, nil
 }
 
-type graceful struct{ d Deployment }
+type graceful struct {
+	d     Deployment
+	shard string
+}
 
-// Graceful asks for a failover that nothing forces, and waits for it. It has
-// no duration.
-func Graceful(d Deployment) faults.Fault { return graceful{d} }
+// Graceful asks for a failover of a shard that nothing forces, and waits for
+// it. It has no duration.
+func Graceful(d Deployment, shard string) faults.Fault { return graceful{d, shard} }
 
 // Name returns "failover".
 func (graceful) Name() string { return "failover" }
 
 // Inject fails if the master does not change before the context ends.
 func (f graceful) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx)
+	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
-	if err := f.d.Promote(ctx); err != nil {
+	if err := f.d.Promote(ctx, f.shard); err != nil {
 		return faults.Injection{}, err
 	}
-	master, err := replaced(ctx, f.d, old)
+	master, err := replaced(ctx, f.d, f.shard, old)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -118,15 +122,16 @@ type Side struct {
 }
 
 type splitBrain struct {
-	d    Deployment
-	side func(master string) (Side, error)
+	d     Deployment
+	shard string
+	side  func(master string) (Side, error)
 }
 
-// SplitBrain cuts the master off, together with a minority of the sentinels
-// and some clients, and waits until the majority has a master of its own. The
-// heal mends the links and waits until there is one master again.
-func SplitBrain(d Deployment, side func(master string) (Side, error)) faults.Fault {
-	return &splitBrain{d: d, side: side}
+// SplitBrain cuts a shard's master off, together with some clients and a
+// minority of those who vote, and waits until the majority has a master of its
+// own. The heal mends the links and waits until there is one master again.
+func SplitBrain(d Deployment, shard string, side func(master string) (Side, error)) faults.Fault {
+	return &splitBrain{d: d, shard: shard, side: side}
 }
 
 // Name returns "split-brain".
@@ -134,7 +139,7 @@ func (*splitBrain) Name() string { return "split-brain" }
 
 // Inject fails if the majority promotes nobody before the context ends.
 func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx)
+	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -149,7 +154,7 @@ func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
 	if err != nil {
 		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
-	master, err := replaced(ctx, f.d, old)
+	master, err := replaced(ctx, f.d, f.shard, old)
 	if err != nil {
 		undo, cancel := faults.Undo(ctx)
 		defer cancel()

@@ -15,6 +15,8 @@ type Process interface {
 	Name() string
 	Kill(ctx context.Context) error
 	Restart(ctx context.Context) error
+	// Wipe removes the data of a killed process.
+	Wipe(ctx context.Context) error
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 }
@@ -63,6 +65,20 @@ func Kill(p Process) faults.Fault {
 // accepts connections for it, so that its clients see silence and no refusal.
 func Pause(p Process) faults.Fault {
 	return &fault{name: "pause", p: p, inject: p.Pause, heal: p.Resume, does: "stands still", ends: "goes on"}
+}
+
+// RestartEmpty kills a process, removes its data, and starts it again at once.
+// It has no duration.
+func RestartEmpty(p Process) faults.Fault {
+	return &fault{name: "restart-empty", p: p, does: "was killed, lost its data and answers again", inject: func(ctx context.Context) error {
+		if err := p.Kill(ctx); err != nil {
+			return err
+		}
+		if err := errors.Join(p.Wipe(ctx), p.Restart(ctx)); err != nil {
+			return fmt.Errorf("after the kill: %w", err)
+		}
+		return nil
+	}}
 }
 
 // Restart kills a process and starts it again at once. It has no duration.

@@ -1,0 +1,160 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/faults/redis"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func TestMain(m *testing.M) {
+	// The thread that starts servers is never given back.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"))
+}
+
+// start returns a server, and a client of it as a service has one.
+func start(t *testing.T) (topologies.Server, *goredis.Client) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real server; -short leaves them out")
+	}
+	single, err := topologies.ByName("single")
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), single)
+	if errors.Is(err, topologies.ErrMissing) && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	rdb := goredis.NewUniversalClient(d.ClientOptions("zone-a")).(*goredis.Client)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return d.Server("redis-1"), rdb
+}
+
+// answers checks that a request is answered with an error that begins so; "" is
+// for none at all.
+func answers(prefix string, request func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		err := request(ctx)
+		if prefix == "" && err != nil || prefix != "" && !goredis.HasErrorPrefix(err, prefix) {
+			return fmt.Errorf("answered with %w, want %q", err, prefix)
+		}
+		return nil
+	}
+}
+
+func TestFaultsThatLast(t *testing.T) {
+	server, rdb := start(t)
+	write := func(ctx context.Context) error { return rdb.Set(ctx, "lock:{a}", 1, time.Minute).Err() }
+	tests := []struct {
+		fault         faults.Fault
+		broken, whole func(ctx context.Context) error
+	}{
+		{redis.Full(server), answers("OOM", write), write},
+		{redis.Evict(server), func(ctx context.Context) error {
+			if n := rdb.Exists(ctx, "lock:{a}").Val(); n != 0 {
+				return errors.New("the key is still there")
+			}
+			return nil
+		}, write},
+		{redis.Retype(server, "lock:*"), answers("WRONGTYPE", func(ctx context.Context) error {
+			return rdb.HGetAll(ctx, "lock:{a}").Err()
+		}), write},
+		{redis.PauseWrites(server, time.Minute), func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			if err := rdb.Get(ctx, "lock:{a}").Err(); err != nil {
+				return fmt.Errorf("a read was answered with %w", err)
+			}
+			var late interface{ Timeout() bool }
+			if err := write(ctx); !errors.As(err, &late) || !late.Timeout() {
+				return fmt.Errorf("a write was answered with %w", err)
+			}
+			return nil
+		}, write},
+		{redis.Busy(server), answers("BUSY", write), write},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fault.Name(), func(t *testing.T) {
+			before := settings(t, server.Observer())
+			faultstest.Run(t, tt.fault, tt.broken, tt.whole)
+			require.Equal(t, before, settings(t, server.Observer()), "the settings are as they were")
+		})
+	}
+}
+
+// settings are those that some fault changes.
+func settings(t *testing.T, rdb *goredis.Client) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{"maxmemory", "maxmemory-policy", "busy-reply-threshold"} {
+		got, err := rdb.ConfigGet(t.Context(), name).Result()
+		require.NoError(t, err)
+		all[name] = got[name]
+	}
+	return all
+}
+
+func TestFaultsThatHappenOnce(t *testing.T) {
+	server, rdb := start(t)
+	fill := func() { require.NoError(t, rdb.Set(t.Context(), "lock:{a}", 1, time.Minute).Err()) }
+	empty := func() bool { return rdb.Exists(t.Context(), "lock:{a}").Val() == 0 }
+	subscribed := rdb.Subscribe(t.Context(), "released")
+	defer subscribed.Close()
+	_, err := subscribed.Receive(t.Context())
+	require.NoError(t, err)
+	loaded := rdb.ScriptLoad(t.Context(), "return 2").Val()
+	tests := []struct {
+		fault faults.Fault
+		done  func() bool
+	}{
+		{redis.Flush(server), empty},
+		{redis.Drop(server, "lock:*"), empty},
+		{redis.FlushScripts(server), func() bool { return !rdb.ScriptExists(t.Context(), loaded).Val()[0] }},
+		{redis.KillPubSub(server), func() bool {
+			_, err := subscribed.ReceiveTimeout(t.Context(), time.Second)
+			return err != nil
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fault.Name(), func(t *testing.T) {
+			fill()
+			injection, err := tt.fault.Inject(t.Context())
+			require.NoError(t, err)
+			require.Nil(t, injection.Heal)
+			require.Contains(t, injection.Effect, "redis-1 ")
+			require.True(t, tt.done(), "it shows")
+		})
+	}
+}
+
+// What has no effect is an error, and leaves the server as it was.
+func TestFaultsWithoutEffect(t *testing.T) {
+	server, _ := start(t)
+	before := settings(t, server.Observer())
+	require.NoError(t, server.Observer().FlushAll(t.Context()).Err())
+	for _, f := range []faults.Fault{
+		redis.Flush(server), redis.Drop(server, "lock:*"), redis.Retype(server, "lock:*"),
+		redis.KillPubSub(server), redis.Evict(server),
+	} {
+		t.Run(f.Name(), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := f.Inject(ctx)
+			require.ErrorContains(t, err, f.Name()+" on redis-1: ")
+			require.Equal(t, before, settings(t, server.Observer()))
+		})
+	}
+}
