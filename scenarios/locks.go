@@ -19,11 +19,18 @@ import (
 type Lock struct {
 	Name  string
 	About string
-	// reentrant is what the lock promises in the history.
+	// reentrant and fair are what the lock promises in the history.
 	reentrant bool
+	fair      bool
 	// replicaAcks says that it takes [LockOptions.ReplicaAcks].
 	replicaAcks bool
-	open        func(rdb redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
+	// independent says that it lives on several servers that know nothing of
+	// each other.
+	independent bool
+	// open makes the lock for clients of one zone. There is one connection to a
+	// deployment with a master or slots to follow, and one for each of several
+	// independent servers.
+	open func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
 }
 
 // LockOptions configure a lock under test. Zero fields mean the lock's own
@@ -37,11 +44,14 @@ type LockOptions struct {
 }
 
 // validate joins what is wrong with the options for a lock on a topology.
-func (o LockOptions) validate(l Lock, topology string) error {
+func (o LockOptions) validate(l Lock, topology string, servers topologies.Options) error {
 	var errs []error
 	replicas := 0
-	if t, err := topologies.ByName(topology); err == nil {
-		replicas = len(t.Of(topologies.Redis)) - 1
+	if t, err := topologies.New(topology, servers); err == nil {
+		replicas = len(t.Members(t.Of(topologies.Redis)[0])) - 1
+	}
+	if l.independent && topology != topologies.Independent {
+		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
 	}
 	switch {
 	case o.ReplicaAcks > 0 && l.Name != "" && !l.replicaAcks:
@@ -52,9 +62,13 @@ func (o LockOptions) validate(l Lock, topology string) error {
 	return errors.Join(append(errs, o.config().Validate())...)
 }
 
+// lockPrefix begins the names of all keys of our own locks under test, so that
+// they are nobody else's.
+const lockPrefix = "lockchaos"
+
 // config is what the options mean to our own lock.
 func (o LockOptions) config() lock.Config {
-	return lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.observer}
+	return lock.Config{Prefix: lockPrefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.observer}
 }
 
 // Locks lists what can be put under test, in order of name.
@@ -74,21 +88,73 @@ func Locks() []Lock {
 		{
 			Name: "memory", reentrant: true,
 			About: "a correct lock in the harness's own memory, past every fault: what no checker may reject",
-			open: func(redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
+			open: func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
 				return shared, func() {}, nil
 			},
 		},
 		{
 			Name: "mutex", reentrant: true, replicaAcks: true,
 			About: "lockchaos' own: re-entrant, kept alive by a watchdog, woken by pub/sub",
-			open: func(rdb redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
-				c, err := lock.New(rdb, o.config())
+			open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
+		},
+		{
+			Name: "mutex-fair", reentrant: true, replicaAcks: true, fair: true,
+			About: "lockchaos' own, served in the order of arrival",
+			open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.FairMutex(name).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "mutex-fenced", reentrant: true, replicaAcks: true,
+			About: "lockchaos' own, with fencing tokens; the resource records them, and does not refuse stale ones yet",
+			open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.FencedMutex(name).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "mutex-spin", reentrant: true, replicaAcks: true,
+			About: "lockchaos' own, whose waiters ask again and again and subscribe to nothing",
+			open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "redlock", reentrant: true, independent: true,
+			About: "lockchaos' own on independent servers: held by whoever has the majority of them",
+			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: lockPrefix, Watchdog: o.Watchdog, Observer: o.observer})
 				if err != nil {
 					return nil, nil, err
 				}
-				return c, func() { c.Close() }, nil
+				return r, r.Close, nil
 			},
 		},
+		{
+			Name: "rwmutex-write", reentrant: true, replicaAcks: true,
+			About: "lockchaos' own: the write side of a read-write lock",
+			open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+				}
+			}),
+		},
+	}
+}
+
+// ours opens a lock that a client of package lock makes.
+func ours(locker func(*lock.Client) lock.LockerFunc) func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
+	return func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+		c, err := lock.New(servers[0], o.config())
+		if err != nil {
+			return nil, nil, err
+		}
+		return locker(c), c.Close, nil
 	}
 }
 
@@ -97,9 +163,9 @@ func Locks() []Lock {
 const ackTimeout = 500 * time.Millisecond
 
 // withoutOptions is for locks that have none.
-func withoutOptions(open func(redis.UniversalClient) lock.Locker) func(redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
-	return func(rdb redis.UniversalClient, _ LockOptions) (lock.Locker, func(), error) {
-		return open(rdb), func() {}, nil
+func withoutOptions(open func(redis.UniversalClient) lock.Locker) func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
+	return func(servers []redis.UniversalClient, _ LockOptions) (lock.Locker, func(), error) {
+		return open(servers[0]), func() {}, nil
 	}
 }
 
@@ -112,6 +178,15 @@ func LockNames() []string {
 	return names
 }
 
+// DefaultLock is the lock that is put under test on a topology when none is
+// named.
+func DefaultLock(topology string) string {
+	if topology == topologies.Independent {
+		return "redlock"
+	}
+	return "mutex"
+}
+
 // LockByName returns the lock with that name.
 func LockByName(name string) (Lock, error) {
 	for _, l := range Locks() {
@@ -120,14 +195,4 @@ func LockByName(name string) (Lock, error) {
 		}
 	}
 	return Lock{}, names.Unknown("lock", name, LockNames())
-}
-
-// heldOn reports whether a server says that the owner holds the mutex.
-func heldOn(ctx context.Context, server redis.UniversalClient, name, owner string) (bool, error) {
-	c, err := lock.New(server, lock.Config{})
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	return c.Mutex(name).IsHeldBy(ctx, owner)
 }

@@ -19,8 +19,10 @@ import (
 // faults passes.
 type Random struct {
 	Topology string
-	Lock     string
-	Options  LockOptions
+	// Servers size and tune the topology.
+	Servers topologies.Options
+	Lock    string
+	Options LockOptions
 	// Kind names the workload; empty is [DefaultWorkload].
 	Kind     string
 	Workload workload.Config
@@ -32,14 +34,14 @@ type Random struct {
 
 // Plan draws the run's schedule: the same seed gives the same one.
 func (r Random) Plan(seed uint64) (faults.Schedule, error) {
-	t, err := topologies.ByName(r.Topology)
+	t, err := topologies.New(r.Topology, r.Servers)
 	if err != nil {
 		return nil, err
 	}
-	mix := r.Faults
-	if mix == "" {
-		mix = DefaultMix(t)
-	}
+	return r.plan(t, cmp.Or(r.Faults, DefaultMix(t)), seed)
+}
+
+func (r Random) plan(t topologies.Topology, mix string, seed uint64) (faults.Schedule, error) {
 	chosen, err := choices(t, mix)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (r Random) Validate() error {
 	if r.Length <= 0 {
 		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
 	}
-	return errors.Join(append(errs, r.Options.validate(l, r.Topology))...)
+	return errors.Join(append(errs, r.Options.validate(l, r.Topology, r.Servers))...)
 }
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
@@ -97,7 +99,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	plan, err := r.Plan(s.Seed)
+	t, err := topologies.New(r.Topology, r.Servers)
 	if err != nil {
 		return err
 	}
@@ -107,15 +109,19 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	}
 	r.Workload.Seed = s.Seed
 	r.Workload = r.Workload.WithDefaults()
-	run := history.Run{Lock: r.Lock, Workload: cmp.Or(r.Kind, DefaultWorkload), Faults: r.Faults, Plan: planned(plan)}
-	if run.Faults == "" {
-		t, err := topologies.ByName(r.Topology)
-		if err != nil {
+	var plan faults.Schedule
+	run := history.Run{Lock: r.Lock, Workload: cmp.Or(r.Kind, DefaultWorkload)}
+	// Somebody else's deployment may be of another size than ours would be, so
+	// the plan is for the one that is there.
+	st, err := open(ctx, s, run, t, func(d topologies.Deployment, run *history.Run) error {
+		run.Faults = cmp.Or(r.Faults, possibleMix(d))
+		var err error
+		if plan, err = r.plan(d.Topology(), run.Faults, s.Seed); err != nil {
 			return err
 		}
-		run.Faults = DefaultMix(t)
-	}
-	st, err := open(ctx, s, run, r.Topology)
+		run.Plan = planned(plan)
+		return possibleAll(d, run.Faults)
+	})
 	if err != nil {
 		return err
 	}

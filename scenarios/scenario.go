@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // A Scenario is a known way in which a lock breaks, as a script: who does what
@@ -28,7 +29,9 @@ type Scenario struct {
 	// Source is who described it.
 	Source   string `yaml:"source"`
 	Topology string `yaml:"topology"`
-	Lock     string `yaml:"lock"`
+	// Servers size and tune the topology.
+	Servers topologies.Options `yaml:"servers"`
+	Lock    string             `yaml:"lock"`
 	// ReplicaAcks and Watchdog configure the lock.
 	ReplicaAcks int           `yaml:"replica-acks"`
 	Watchdog    time.Duration `yaml:"watchdog"`
@@ -53,8 +56,10 @@ type Variant struct {
 	// Lock is another lock under test; empty for the scenario's.
 	Lock string `yaml:"lock"`
 	// ReplicaAcks configures the lock.
-	ReplicaAcks int         `yaml:"replica-acks"`
-	Expect      Expectation `yaml:"expect"`
+	ReplicaAcks int `yaml:"replica-acks"`
+	// Servers size and tune the topology; all zero for the scenario's.
+	Servers topologies.Options `yaml:"servers"`
+	Expect  Expectation        `yaml:"expect"`
 }
 
 // An Expectation is the verdict that a scenario must give.
@@ -206,6 +211,7 @@ func (s Scenario) As(variant string) Scenario {
 		s.Expect = v.Expect
 		s.ReplicaAcks = cmp.Or(v.ReplicaAcks, s.ReplicaAcks)
 		s.Lock = cmp.Or(v.Lock, s.Lock)
+		s.Servers = cmp.Or(v.Servers, s.Servers)
 	}
 	var steps []ScriptStep
 	for _, step := range s.Steps {

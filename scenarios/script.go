@@ -49,10 +49,22 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
+	t, err := topologies.New(s.Topology, s.Servers)
+	if err != nil {
+		return err
+	}
 	st, err := open(ctx, setup, history.Run{
 		Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
 		Lock: s.Lock, Workload: "script", Faults: "script",
-	}, s.Topology)
+	}, t, func(d topologies.Deployment, _ *history.Run) error {
+		var asked []string
+		for _, step := range s.Steps {
+			if step.Inject != "" {
+				asked = append(asked, step.Inject)
+			}
+		}
+		return possible(d, asked)
+	})
 	if err != nil {
 		return err
 	}
@@ -220,8 +232,12 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 	defer cancel()
 	c := p.clients[step.Of]
 	for _, server := range step.On {
+		there := p.deployment.Server(server)
+		if there == nil { // somebody else's deployment may be smaller
+			return fmt.Errorf("there is no server %s here", server)
+		}
 		for {
-			held, err := heldOn(ctx, p.deployment.Server(server).Observer(), c.Lock(), c.Owner())
+			held, err := heldOn(ctx, there.Observer(), c.Lock(), c.Owner())
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -35,9 +33,10 @@ const (
 type Setup struct {
 	// Dir is the run directory. It is made if need be.
 	Dir string
-	// Backend starts the topology.
-	Backend topologies.Backend
-	Seed    uint64
+	// Backend starts the topology, and BackendName is what the record calls it.
+	Backend     topologies.Backend
+	BackendName string
+	Seed        uint64
 	// Program is the version of lockchaos, and Command repeats the run; both
 	// are for the record.
 	Program, Command string
@@ -76,25 +75,29 @@ type activeFault struct {
 	heal faults.Heal
 }
 
-// open starts the topology and the recording. What it started, close ends.
-func open(ctx context.Context, s Setup, run history.Run, topology string) (*stage, error) {
+// open starts the topology, has prepare complete the run for it, and starts the
+// recording. What it started, close ends.
+func open(
+	ctx context.Context, s Setup, run history.Run, t topologies.Topology,
+	prepare func(d topologies.Deployment, run *history.Run) error,
+) (*stage, error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	t, err := topologies.ByName(topology)
-	if err != nil {
-		return nil, err
-	}
 	st := &stage{Setup: s, stopWatch: func() {}}
-	st.Log.InfoContext(ctx, "starting topology", "topology", topology)
+	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
+	var err error
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
 		return nil, err
 	}
-	st.Log.InfoContext(ctx, "topology is ready", "topology", topology, "redis", st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
+	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, "redis", st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
+	if err := prepare(st.deployment, &run); err != nil {
+		return nil, errors.Join(err, st.deployment.Close())
+	}
 	run.Version = history.RunVersion
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
-	run.Topology = drawing(t)
+	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
 	run.Servers = map[string]string{"redis": st.deployment.Version()}
 	st.run = run
 	if err := st.openRecord(); err != nil {
@@ -154,17 +157,19 @@ func (st *stage) declare(l Lock, names ...string) {
 	for _, name := range names {
 		st.recorder.Record(history.Event{
 			Process: history.Nobody, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: "mutex", Reentrant: l.reentrant,
+			Lock: name, Kind: "mutex", Reentrant: l.reentrant, Fair: l.fair,
 		})
 	}
 }
 
 // locker opens the lock under test for clients of a zone.
 func (st *stage) locker(l Lock, o LockOptions, zone string) (lock.Locker, error) {
-	rdb := redis.NewUniversalClient(st.deployment.ClientOptions(zone))
-	st.closers = append(st.closers, func() { _ = rdb.Close() })
+	servers := topologies.Clients(st.deployment.ClientOptions(zone))
+	for _, rdb := range servers {
+		st.closers = append(st.closers, func() { _ = rdb.Close() })
+	}
 	o.observer = workload.NewRenewals(st.recorder, &st.processes)
-	locker, closeLocker, err := l.open(rdb, o)
+	locker, closeLocker, err := l.open(servers, o)
 	if err != nil {
 		return nil, fmt.Errorf("open lock %s for %s: %w", l.Name, zone, err)
 	}
@@ -320,7 +325,7 @@ func (st *stage) keepLogs() error {
 	var errs []error
 	for _, n := range st.deployment.Topology().Nodes {
 		s := st.deployment.Server(n.Name)
-		if s == nil {
+		if s == nil || s.Log() == "" {
 			continue
 		}
 		errs = append(errs, copyFile(filepath.Join(st.Dir, "logs", n.Name+".log"), s.Log()))
@@ -344,9 +349,9 @@ func copyFile(to, from string) error {
 
 // drawing is a topology as the record keeps it.
 func drawing(t topologies.Topology) history.Topology {
-	d := history.Topology{Name: t.Name}
+	d := history.Topology{Name: t.Name, Options: t.Options.Changed(t.Name)}
 	for _, n := range t.Nodes {
-		d.Nodes = append(d.Nodes, history.Node{Name: n.Name, Kind: string(n.Kind), Role: n.Role})
+		d.Nodes = append(d.Nodes, history.Node{Name: n.Name, Kind: string(n.Kind), Role: n.Role, Of: n.Of})
 	}
 	for _, l := range t.Links {
 		d.Links = append(d.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})

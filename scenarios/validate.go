@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -18,7 +19,7 @@ func (s Scenario) Validate() error {
 	if s.Name == "" || s.Title == "" {
 		return errors.New("a scenario needs a name and a title")
 	}
-	t, err := topologies.ByName(s.Topology)
+	t, err := topologies.New(s.Topology, s.Servers)
 	if err != nil {
 		return err
 	}
@@ -32,6 +33,11 @@ func (s Scenario) Validate() error {
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
 			problem("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones))
+		}
+	}
+	for _, v := range s.Variants {
+		if err := v.Servers.Validate(s.Topology); err != nil {
+			problem("variant %s: %w", v.Name, err)
 		}
 	}
 	if len(s.Steps) == 0 {
@@ -134,7 +140,8 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	case step.Inject != "":
 		return checkStep(t, step)
 	case step.Heal != "":
-		return checkFault(step.Heal)
+		_, err := faultKind(step.Heal)
+		return err
 	default:
 		if step.Require != requireHeld && step.Require != requireAbsent {
 			return names.Unknown("require", step.Require, []string{requireHeld, requireAbsent})
@@ -157,21 +164,28 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 
 // checkStep checks that the topology can have the fault where it is aimed.
 func checkStep(t topologies.Topology, step ScriptStep) error {
-	if err := checkFault(step.Inject); err != nil {
+	kind, err := faultKind(step.Inject)
+	if err != nil {
 		return err
 	}
-	switch step.Inject {
-	case "cut", "hold", "latency", "reset":
+	switch kind.Mix {
+	case MixNetwork:
 		_, err := t.Select(step.Target)
 		return err
-	case "kill", "pause", "restart":
-		servers := slices.Concat(t.Of(topologies.Redis), t.Of(topologies.Sentinel))
+	case MixProcess, MixRedis:
+		servers := t.Of(topologies.Redis)
+		if kind.Mix == MixProcess {
+			servers = append(servers, t.Of(topologies.Sentinel)...)
+		}
 		if !slices.Contains(servers, step.Target) {
 			return names.Unknown("server", step.Target, servers)
 		}
+		if strings.Contains(kind.Params, paramPattern) && step.Params[paramPattern] == "" {
+			return fmt.Errorf("%s: say which keys in the parameter %q", step.Inject, paramPattern)
+		}
 	default:
-		if len(t.Of(topologies.Sentinel)) == 0 {
-			return fmt.Errorf("%s: topology %s has nothing to fail over to", step.Inject, t.Name)
+		if _, err := shardOf(t, step.Params); err != nil {
+			return fmt.Errorf("%s: %w", step.Inject, err)
 		}
 	}
 	return nil
