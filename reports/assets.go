@@ -11,6 +11,12 @@ var (
 	pageCSS string
 	//go:embed assets/page.js
 	pageJS string
+	//go:embed assets/timeline.js
+	timelineJS string
+	//go:embed assets/index.html
+	indexHTML string
+	//go:embed assets/compare.html
+	compareHTML string
 	//go:embed assets/report.html
 	pageHTML string
 )

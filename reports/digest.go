@@ -14,6 +14,9 @@ type Input struct {
 	Run     history.Run
 	History *history.History
 	Report  checker.Report
+	// Missing says of each part of a stored run that could not be read what is
+	// wrong with it. Empty: nothing.
+	Missing []string
 }
 
 // A digest is an input with what all reports derive from it, derived once.
@@ -25,6 +28,11 @@ type digest struct {
 	roles  []roleChange
 	end    time.Duration // of the record
 
+	maxDetail int // how many operations the page's timeline has one by one
+
+	granters map[int]string // who granted what did not say so, by the ordinal of the acquire
+
+	named    *proof    // found when the first violation is told
 	allLanes []*lane   // found when the first timeline asks
 	pictures []picture // drawn when the first page asks
 }
@@ -33,11 +41,15 @@ func newDigest(in Input) *digest {
 	if in.History == nil {
 		in.History = &history.History{}
 	}
-	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End()}
+	if len(in.Missing) > 0 && in.Report.Verdict == checker.Valid {
+		in.Report.Verdict = checker.Unknown // what is left does not show it
+	}
+	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
 	d.holds = in.History.Holds()
 	d.faults = faultsOf(in.History)
 	d.roles = roleChanges(in.Run.Topology, in.History)
 	d.locateGrants()
+	d.measureRecovery()
 	return d
 }
 
@@ -54,26 +66,35 @@ func (d *digest) locateGrants() {
 			seen[e.Value] = e.Node
 		}
 	}
+	d.granters = map[int]string{}
 	for i := range d.holds {
 		h := &d.holds[i]
-		if h.Acquire.Complete.Node == "" {
-			h.Acquire.Complete.Node = seen[h.Lock+" "+h.Owner]
+		if h.Acquire.Complete.Node != "" {
+			continue
 		}
-		if h.Acquire.Complete.Node == "" {
-			master := d.masterOf(h.Owner, h.Acquire.Invoke.Time)
-			if master == d.masterOf(h.Owner, h.Acquire.Complete.Time) {
-				h.Acquire.Complete.Node = master
-			}
+		node := seen[h.Lock+" "+h.Owner]
+		if master := d.masterOf(h.Owner, h.Acquire.Invoke.Time); node == "" && master == d.masterOf(h.Owner, h.Acquire.Complete.Time) {
+			node = master
+		}
+		if node != "" {
+			d.granters[h.Acquire.Ordinal()] = node
 		}
 	}
+}
+
+// granter is the server that granted a hold, as far as it is known.
+func (d *digest) granter(h *history.Hold) string {
+	if node := h.Acquire.Complete.Node; node != "" {
+		return node
+	}
+	return d.granters[h.Acquire.Ordinal()]
 }
 
 // masterOf is the only master that the client of an owner could reach at an
 // instant, by what was seen of the servers and by the faults that cut groups
 // off from each other. It is empty if there was none, or more than one.
 func (d *digest) masterOf(owner string, at time.Duration) string {
-	zone, _, _ := strings.Cut(client(owner), ".")
-	only := ""
+	zone, only := zoneOf(owner), ""
 	for _, n := range d.Run.Topology.Nodes {
 		if n.Role == "" || d.roleAt(n.Name, at) != "master" || !d.reaches(zone, n.Name, at) {
 			continue
@@ -92,7 +113,7 @@ func (d *digest) reaches(zone, server string, at time.Duration) bool {
 		f := &d.faults[i]
 		switch {
 		case !f.OK || at < f.at() || at > f.End:
-		case f.separates() && f.hits(zone) != f.hits(server), stops(f.Name) && f.hits(server):
+		case (f.separates() || stops(f.Name)) && f.blocks(zone, server, d.Run.Topology):
 			return false
 		}
 	}
@@ -138,8 +159,9 @@ func (d *digest) lasted(v *checker.Violation) time.Duration { return min(v.Until
 // grant is the cause of the lost update, not the other way round.
 func severity(kind string) int {
 	order := []string{
-		checker.DoubleGrant, checker.ForeignRelease, checker.PrematureLoss,
-		checker.UseAfterLease, checker.LostUpdate, checker.NotLinearizable,
+		checker.DoubleGrant, checker.OverCapacity, checker.Reentrancy, checker.ForeignRelease, checker.PrematureLoss,
+		checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess, checker.UseAfterLease, checker.LostUpdate,
+		checker.Stuck, checker.Overtaken, checker.NotLinearizable,
 	}
 	if at := slices.Index(order, kind); at >= 0 {
 		return at
@@ -148,24 +170,65 @@ func severity(kind string) int {
 }
 
 // event is the event of that index, if the history has it.
-func (d *digest) event(index int64) (history.Event, bool) {
+func (d *digest) event(index int64) (*history.Event, bool) {
 	if index < 0 || index >= int64(len(d.History.Events)) {
-		return history.Event{}, false
+		return nil, false
 	}
-	return d.History.Events[index], true
+	return &d.History.Events[index], true
+}
+
+// A proof is what the evidence of all violations names, by index of event.
+type proof struct {
+	holds map[int64][]int // into the digest's holds
+	ops   map[int64]int   // into its operations
+}
+
+// evidenceIndex finds what the evidence names in one pass.
+func (d *digest) evidenceIndex() *proof {
+	if d.named != nil {
+		return d.named
+	}
+	d.named = &proof{holds: map[int64][]int{}, ops: map[int64]int{}}
+	events := map[int64]bool{}
+	for _, r := range d.Report.Results {
+		for _, v := range r.Violations {
+			for _, index := range v.Events {
+				events[index] = true
+			}
+		}
+	}
+	if len(events) == 0 {
+		return d.named
+	}
+	for i := range d.holds {
+		for _, op := range []*history.Operation{&d.holds[i].Acquire, &d.holds[i].Proof} {
+			for _, index := range []int64{op.Invoke.Index, op.Complete.Index} {
+				if events[index] {
+					d.named.holds[index] = append(d.named.holds[index], i)
+				}
+			}
+		}
+	}
+	for i := range d.ops {
+		for _, index := range []int64{d.ops[i].Invoke.Index, d.ops[i].Complete.Index} {
+			if events[index] {
+				d.named.ops[index] = i
+			}
+		}
+	}
+	return d.named
 }
 
 // holdsOf are the holds that the evidence names, in order of their start.
 func (d *digest) holdsOf(v *checker.Violation) []*history.Hold {
+	var at []int
+	for _, index := range v.Events {
+		at = append(at, d.evidenceIndex().holds[index]...)
+	}
+	slices.Sort(at)
 	var found []*history.Hold
-	for i := range d.holds {
-		h := &d.holds[i]
-		for _, op := range []history.Operation{h.Acquire, h.Proof} {
-			if slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index) {
-				found = append(found, h)
-				break
-			}
-		}
+	for _, i := range slices.Compact(at) {
+		found = append(found, &d.holds[i])
 	}
 	return found
 }
@@ -182,14 +245,13 @@ func (d *digest) holdBefore(lock, owner string, at time.Duration) *history.Hold 
 	return found
 }
 
-// operation is the operation that an event is one end of.
-func (d *digest) operation(index int64) (history.Operation, bool) {
-	for _, op := range d.ops {
-		if op.Invoke.Index == index || op.Complete.Index == index {
-			return op, true
-		}
+// operation is the operation that an event of the evidence is one end of.
+func (d *digest) operation(index int64) (*history.Operation, bool) {
+	i, ok := d.evidenceIndex().ops[index]
+	if !ok {
+		return nil, false
 	}
-	return history.Operation{}, false
+	return &d.ops[i], true
 }
 
 // client is whose hold it is: the owner without the number of the attempt.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -20,6 +22,7 @@ const (
 	ResultsFile    = "results.json"
 	HTMLFile       = "report.html"
 	JUnitFile      = "junit.xml"
+	MarkdownFile   = "summary.md"
 	TimelineFile   = "timeline.svg"
 	LatencyFile    = "latency.svg"
 	ThroughputFile = "throughput.svg"
@@ -27,21 +30,31 @@ const (
 
 // WriteDir writes all reports into a run directory, each file at once or not
 // at all. It leaves run.json and history.jsonl alone: those are their writer's.
+// Of an input with something missing it writes the page and the drawings alone,
+// and leaves the verdicts as they were stored.
 func WriteDir(dir string, in Input) error {
 	d := newDigest(in)
 	r := d.results()
 	var errs []error
-	for _, f := range []struct {
+	type file struct {
 		name  string
 		write func(io.Writer) error
-	}{
+	}
+	files := []file{
 		{ResultsFile, func(w io.Writer) error { return WriteJSON(w, r) }},
 		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r) }},
+		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
 		{HTMLFile, d.writeHTML},
 		{TimelineFile, d.writeTimeline},
 		{LatencyFile, d.writeLatency},
 		{ThroughputFile, d.writeThroughput},
-	} {
+	}
+	if len(in.Missing) > 0 {
+		files = slices.DeleteFunc(files, func(f file) bool {
+			return f.name == ResultsFile || f.name == JUnitFile || f.name == MarkdownFile
+		})
+	}
+	for _, f := range files {
 		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
 			errs = append(errs, err)
 		}
@@ -84,31 +97,64 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 
 // ReadDir reads a run directory for another look at it: the run, the history,
 // and the verdicts as they were stored. Its errors name every part that is
-// missing or damaged; what could be read is returned beside them.
+// missing or damaged; what could be read is returned beside them, with the
+// same words in Missing. Of a damaged history those are the events before the
+// damage.
 func ReadDir(dir string) (Input, error) {
-	var in Input
+	in := Input{History: &history.History{}}
 	var stored Results
-	err := errors.Join(
-		readFile(dir, RunFile, func(r io.Reader) error {
-			if err := json.NewDecoder(r).Decode(&in.Run); err != nil {
+	var errs []error
+	for _, part := range []struct {
+		name string
+		read func(io.Reader) error
+	}{
+		{RunFile, func(r io.Reader) error {
+			var run history.Run
+			if err := json.NewDecoder(r).Decode(&run); err != nil {
 				return err
 			}
-			if in.Run.Version != history.RunVersion {
-				return fmt.Errorf("version %d, want %d", in.Run.Version, history.RunVersion)
+			if run.Version != history.RunVersion {
+				return fmt.Errorf("version %d, want %d", run.Version, history.RunVersion)
 			}
+			in.Run = run
 			return nil
-		}),
-		readFile(dir, HistoryFile, func(r io.Reader) (err error) {
-			in.History, err = history.ReadAll(r)
+		}},
+		{HistoryFile, func(r io.Reader) (err error) {
+			in.History, err = readEvents(r)
 			return err
-		}),
-		readFile(dir, ResultsFile, func(r io.Reader) (err error) {
+		}},
+		{ResultsFile, func(r io.Reader) (err error) {
 			stored, err = ReadJSON(r)
 			return err
-		}),
-	)
+		}},
+	} {
+		err := readFile(dir, part.name, part.read)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			in.Missing = append(in.Missing, part.name+" is missing")
+		case err != nil:
+			in.Missing = append(in.Missing, strings.TrimPrefix(err.Error(), "read "+dir+string(filepath.Separator)))
+		}
+		errs = append(errs, err)
+	}
 	in.Report = checker.Report{Verdict: stored.Verdict, Results: stored.Properties}
-	return in, err
+	return in, errors.Join(errs...)
+}
+
+// readEvents reads a history up to its end, or up to where it is damaged.
+func readEvents(r io.Reader) (*history.History, error) {
+	h, events := &history.History{}, history.NewReader(r)
+	for {
+		e, err := events.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			h.Truncated = events.Truncated()
+			return h, nil
+		case err != nil:
+			return h, fmt.Errorf("%w; %s before it can be read", err, count(len(h.Events), "event"))
+		}
+		h.Events = append(h.Events, e)
+	}
 }
 
 func readFile(dir, name string, read func(io.Reader) error) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -30,7 +31,7 @@ func TestDirRoundTrip(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 9, "the run's two, six reports and porcupine's page")
+	require.Len(t, files, 10, "the run's two, seven reports and porcupine's page")
 }
 
 func TestReadDirErrors(t *testing.T) {
@@ -73,6 +74,53 @@ func TestReadDirNamesEveryPart(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// Of a damaged run there is a report of what is left, which says what is not,
+// and which is never valid. The stored verdicts stay as they are.
+func TestDamagedRuns(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, content string // no content: the file is missing
+		want, shows         string
+	}{
+		{"no run", reports.RunFile, "", "run.json is missing", "client a was granted"},
+		{"no history", reports.HistoryFile, "", "history.jsonl is missing", "mutual-exclusion"},
+		{"no results", reports.ResultsFile, "", "results.json is missing", "Nothing was checked"},
+		{"history cut", reports.HistoryFile, `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k"}` + "\n{}\n", "1 event before it can be read", "mutual-exclusion"},
+		{"run cut", reports.RunFile, `{"version":1,`, "run.json: unexpected EOF", "client a was granted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			in := failover()
+			writeRun(t, dir, in)
+			require.NoError(t, reports.WriteDir(dir, in))
+			path := filepath.Join(dir, tt.file)
+			if tt.content == "" {
+				require.NoError(t, os.Remove(path))
+			} else {
+				require.NoError(t, os.WriteFile(path, []byte(tt.content), 0o644))
+			}
+			before, _ := os.ReadFile(filepath.Join(dir, reports.ResultsFile))
+			left, err := reports.ReadDir(dir)
+			require.Error(t, err)
+			require.Len(t, left.Missing, 1)
+			require.Contains(t, left.Missing[0], tt.want)
+			require.NotContains(t, left.Missing[0], dir)
+			require.NoError(t, reports.WriteDir(dir, left))
+			page, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
+			require.NoError(t, err)
+			require.Contains(t, string(page), "Parts of this run are missing")
+			require.Contains(t, string(page), tt.shows)
+			after, _ := os.ReadFile(filepath.Join(dir, reports.ResultsFile))
+			require.Equal(t, string(before), string(after))
+
+			left.Report.Verdict = checker.Valid
+			r := reports.Summarize(left)
+			require.Equal(t, checker.Unknown, r.Verdict)
+			text := string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
+			require.Contains(t, text, "? incomplete")
+		})
+	}
+}
+
 func TestWriteDirErrors(t *testing.T) {
 	err := reports.WriteDir(filepath.Join(t.TempDir(), "nowhere"), failover())
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -101,6 +149,7 @@ func TestWriteErrors(t *testing.T) {
 		"json":       reports.WriteJSON(brokenWriter{}, r),
 		"text":       reports.WriteText(brokenWriter{}, r, reports.TextOptions{}),
 		"junit":      reports.WriteJUnit(brokenWriter{}, r),
+		"markdown":   reports.WriteMarkdown(brokenWriter{}, r),
 		"html":       reports.WriteHTML(brokenWriter{}, in),
 		"timeline":   reports.WriteTimeline(brokenWriter{}, in),
 		"latency":    reports.WriteLatency(brokenWriter{}, in),

@@ -1,7 +1,10 @@
 // Package reports tells what happened in a run: as a terminal summary, as
-// JSON, as JUnit XML, as plots and as one HTML file that opens from disk.
+// Markdown, as JSON, as JUnit XML, as plots and as one HTML file that opens from
+// disk. It also lists runs ([WriteIndex]) and says in what two differ
+// ([Compare]).
 //
 // Every report is a pure function of an [Input]: the same run record, history
 // and verdicts give the same bytes. The package starts nothing, asks nobody
-// and logs nothing; [WriteDir] and [ReadDir] are its only contact with a disk.
+// and logs nothing; [WriteDir], [ReadDir],
+// [ReadRuns] and [UpdateIndex] are its only contact with a disk.
 package reports

@@ -27,6 +27,12 @@ type Fault struct {
 	OK     bool   `json:"ok"`
 	Effect string `json:"effect,omitempty"`
 	Error  string `json:"error,omitempty"`
+	// Recovery is how long it took, from the instant at which the fault hit,
+	// until somebody whose request had to pass where it was, and was sent
+	// after it, was granted a lock: of a fault that makes a new master, by that
+	// one. HealRecovery is the same from the heal. 0 is none in the record.
+	Recovery     time.Duration `json:"recovery,omitempty"`
+	HealRecovery time.Duration `json:"heal_recovery,omitempty"`
 	// HealError is what was said to a heal that failed.
 	HealError string `json:"heal_error,omitempty"`
 }
@@ -194,7 +200,14 @@ func targetWords(target string, t history.Topology) (what, were string) {
 		}
 		return list(names), "were"
 	case strings.Contains(target, ">"):
-		if names := strings.Fields(strings.ReplaceAll(target, ",", " ")); len(names) > 1 {
+		names := strings.Fields(strings.ReplaceAll(target, ",", " "))
+		switch links := linksOf(target, t); {
+		case len(names) == 1 && len(links) > 3:
+			return fmt.Sprintf("all %d links %s", len(links), target), "were"
+		case len(names) == 1 && len(links) > 1:
+			names = linkNames(links)
+		}
+		if len(names) > 1 {
 			return "the links " + list(names), "were"
 		}
 		return "the link " + target, "was"
@@ -208,30 +221,13 @@ func targetWords(target string, t history.Topology) (what, were string) {
 	case len(links) > 3:
 		return fmt.Sprintf("all %d %s links", len(links), target), "were"
 	}
-	var names []string
-	for _, l := range links {
-		names = append(names, l.Name)
-	}
-	return "the " + target + " links " + list(names), "were"
-}
-
-// linksOf are the links that a target names: by their name, several of them,
-// or all of a kind.
-func linksOf(target string, t history.Topology) []history.Link {
-	names := strings.Fields(strings.ReplaceAll(strings.Trim(target, "{}"), ",", " "))
-	var links []history.Link
-	for _, l := range t.Links {
-		if l.Kind == target || slices.Contains(names, l.Name) || slices.Contains(names, l.From+">"+l.To) {
-			links = append(links, l)
-		}
-	}
-	return links
+	return "the " + target + " links " + list(linkNames(links)), "were"
 }
 
 // severs reports whether the fault stops all replication from a node: replicas
 // dial their master.
 func (f *Fault) severs(node string, t history.Topology) bool {
-	if !f.OK || node == "" || !f.separates() && !slices.Contains([]string{"cut", "hold", "drop"}, f.Name) {
+	if !f.OK || node == "" || !f.separates() && !cuts(f.Name) {
 		return false
 	}
 	group := strings.Fields(strings.Trim(f.Target, "{}"))

@@ -371,7 +371,7 @@ func unordered() reports.Input {
 	}
 	second := in.History.Events[grants[1]].Time
 	in.Report = report(broken("fencing-order", "sweep", "a token went backwards", checker.Violation{
-		Kind: "fence-regress", Lock: "stock", Events: grants, From: second, Until: second,
+		Kind: "something-new", Lock: "stock", Events: grants, From: second, Until: second,
 		Explanation: "the second grant has a token that is not greater than the first",
 	}))
 	in.Report.Results[0].Total = 12

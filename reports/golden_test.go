@@ -45,6 +45,7 @@ func TestGolden(t *testing.T) {
 			golden(t, name+"/story.txt", []byte(r.Story.Headline+"\n\n"+r.Story.String()+"\n"))
 			golden(t, name+"/results.json", written(t, func(w io.Writer) error { return reports.WriteJSON(w, r) }))
 			golden(t, name+"/junit.xml", written(t, func(w io.Writer) error { return reports.WriteJUnit(w, r) }))
+			golden(t, name+"/summary.md", written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))
 			golden(t, name+"/summary.txt", written(t, func(w io.Writer) error {
 				return reports.WriteText(w, r, reports.TextOptions{Dir: "reports/runs/latest"})
 			}))

@@ -7,7 +7,8 @@ import (
 	"html/template"
 	"io"
 	"maps"
-	"slices"
+	"net/url"
+	"strconv"
 	"time"
 	"unicode"
 
@@ -26,7 +27,11 @@ type page struct {
 	FocusRange string
 	FocusOnly  bool // it is the whole run already
 	Whole      template.HTML
-	Latency    template.HTML
+	Legend     template.HTML
+	Block      template.HTML // what the script draws the timeline from
+	Map        template.HTML // the topology; empty if none was recorded
+	Moment     time.Duration // that the map shows
+	Latency    template.HTML // empty if there is too little for a plot
 	Throughput template.HTML
 	Rows       []latencyRow
 	Proof      []property
@@ -62,33 +67,37 @@ func WriteHTML(w io.Writer, in Input) error { return newDigest(in).writeHTML(w) 
 func (d *digest) writeHTML(w io.Writer) error {
 	p := page{
 		Input: d.Input, Results: d.results(),
-		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS),
+		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS),
 		Hatch: template.HTML(`<svg width="0" height="0" aria-hidden="true" style="position:absolute">` + hatchPattern + `</svg>`),
-		Proof: d.proof(),
+		Proof: d.properties(),
 	}
 	var err error
 	if p.Pictures, err = d.drawPictures(); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	zoom := window{}
+	zoom, used := window{}, map[string]bool{}
 	if v := d.violation(); v != nil {
 		f := d.focusFigure(v)
 		p.FocusOnly = f.win == d.whole()
 		p.Focus = f.html()
 		p.FocusRange = fmt.Sprintf("%s to %s", instant(f.win.from), instant(f.win.to))
 		zoom = f.win
+		maps.Copy(used, f.used)
 	}
 	whole := d.wholeFigure(zoom)
 	p.Whole = whole.html()
-	latency, err := d.latencyFigure()
+	maps.Copy(used, whole.used)
+	p.Legend = legendList(used)
+	block, err := d.timelineBlock()
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	throughput, err := d.throughputFigure()
-	if err != nil {
+	p.Block = template.HTML(block)
+	p.Moment = d.moment()
+	p.Map = template.HTML(d.topologyFigure(p.Moment))
+	if err := d.plots(&p); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	p.Latency, p.Throughput = latency.html(), throughput.html()
 	for _, op := range opNames() {
 		if o, ok := p.Operations[op]; ok {
 			p.Rows = append(p.Rows, latencyRow{op, o, p.Results.Latency[op]})
@@ -97,7 +106,9 @@ func (d *digest) writeHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "cap": kindWords, "indices": indices,
-		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"at": at, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
+		"recovery": recoveryCell,
+		"wall":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
 			return string(b), err
@@ -116,6 +127,27 @@ func (d *digest) writeHTML(w io.Writer) error {
 	return nil
 }
 
+// minPlot is how many requests for a lock it takes for a plot to say more than
+// the table does.
+const minPlot = 20
+
+// plots draws the plots, if there is enough to plot.
+func (d *digest) plots(p *page) error {
+	if o := p.Operations[string(history.Acquire)]; o.Total() < minPlot {
+		return nil
+	}
+	latency, err := d.latencyFigure()
+	if err != nil {
+		return err
+	}
+	throughput, err := d.throughputFigure()
+	if err != nil {
+		return err
+	}
+	p.Latency, p.Throughput = latency.html(), throughput.html()
+	return nil
+}
+
 // printable drops what must not stand in a page, or in a terminal that shows
 // its source: control characters and broken UTF-8.
 func printable(b []byte) []byte {
@@ -127,13 +159,29 @@ func printable(b []byte) []byte {
 	}, bytes.ToValidUTF8(b, []byte("\uFFFD")))
 }
 
+// at writes an instant as the page's address has it: in seconds.
+func at(t time.Duration) string {
+	return trimZeros(strconv.FormatFloat(t.Truncate(time.Microsecond).Seconds(), 'f', 6, 64))
+}
+
+// around is the part of the page's address that shows a violation.
+func (d *digest) around(v *checker.Violation) string {
+	margin := max(d.lasted(v)/2, 20*time.Millisecond)
+	s := at(max(0, v.From-margin)) + "-" + at(min(d.whole().to, min(v.Until, d.end)+margin)) + "&at=" + at(v.From)
+	if v.Lock != "" {
+		s += "&lock=" + url.QueryEscape(v.Lock)
+	}
+	return s
+}
+
 // html marks the figure as safe: [drawing] has escaped every text in it.
 func (f *figure) html() template.HTML {
 	return template.HTML(f.inline())
 }
 
-// proof are the properties with the events that prove their violations.
-func (d *digest) proof() []property {
+// properties are those that were checked, with the events that prove their
+// violations.
+func (d *digest) properties() []property {
 	properties := make([]property, 0, len(d.Report.Results))
 	for _, r := range d.Report.Results {
 		p := property{Result: r}
@@ -156,7 +204,7 @@ func (d *digest) proof() []property {
 }
 
 // line is an event as a history has it.
-func line(e history.Event) string {
+func line(e *history.Event) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -168,11 +216,7 @@ func line(e history.Event) string {
 
 // Servers are the versions of the servers as "redis 7.0.15".
 func (p *page) Servers() []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(p.Run.Servers)) {
-		names = append(names, name+" "+p.Run.Servers[name])
-	}
-	return names
+	return versions(p.Run.Servers)
 }
 
 // FaultsEffective says how many faults took effect.

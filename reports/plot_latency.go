@@ -24,19 +24,48 @@ const (
 
 // latencyFigure plots how long each request for a lock took to be answered.
 func (d *digest) latencyFigure() (figure, error) {
-	w := d.whole()
+	return d.latencyPlot("Latency", d.latencyScale())
+}
+
+// A scale are the axes of a plot: the time, and the least and the greatest
+// value.
+type scale struct {
+	win       window
+	low, high float64
+}
+
+// both is the scale on which two plots can be compared.
+func (s scale) both(other scale) scale {
+	return scale{window{min(s.win.from, other.win.from), max(s.win.to, other.win.to)}, min(s.low, other.low), max(s.high, other.high)}
+}
+
+// latencyScale is that of all requests for a lock, in seconds.
+func (d *digest) latencyScale() scale {
+	s := scale{d.whole(), math.Inf(1), 0}
+	for i := range d.ops {
+		if op := &d.ops[i]; op.Invoke.Op == history.Acquire {
+			y := max(took(op), leastLatency).Seconds()
+			s.low, s.high = min(s.low, y), max(s.high, y)
+		}
+	}
+	if s.high == 0 {
+		s.low, s.high = 1e-4, 1e-1
+	}
+	return s
+}
+
+func (d *digest) latencyPlot(title string, s scale) (figure, error) {
+	w := s.win
 	p := newPlot(w, "acquire latency")
 	p.Y.Scale = plot.LogScale{}
 	p.Y.Tick.Marker = plot.TickerFunc(latencyTicks)
 	var ok, fail, info []point
-	low, high := math.Inf(1), 0.0
 	for i := range d.ops {
 		op := &d.ops[i]
 		if op.Invoke.Op != history.Acquire {
 			continue
 		}
 		pt := point{op.Complete.Time.Seconds(), max(took(op), leastLatency).Seconds()}
-		low, high = min(low, pt.y), max(high, pt.y)
 		switch {
 		case op.OK():
 			ok = append(ok, pt)
@@ -46,10 +75,7 @@ func (d *digest) latencyFigure() (figure, error) {
 			info = append(info, pt)
 		}
 	}
-	if high == 0 {
-		low, high = 1e-4, 1e-1
-	}
-	p.Y.Min, p.Y.Max = max(leastLatency.Seconds(), low/1.5), max(high*1.5, low*10)
+	p.Y.Min, p.Y.Max = max(leastLatency.Seconds(), s.low/1.5), max(s.high*1.5, s.low*10)
 	p.Add(bands{d.faults}, grid{})
 	if len(ok) > maxDots {
 		p.Add(density{ok})
@@ -74,7 +100,7 @@ func (d *digest) latencyFigure() (figure, error) {
 			key{"p99", func(s *drawing, x, y float64) { s.line("t-axis t-p99", x, y, x+20, y) }})
 	}
 	keys = append(keys, d.bandKey()...)
-	return d.plotFigure(p, w, "Latency", keys)
+	return d.plotFigure(p, w, title, keys)
 }
 
 // bandKey explains the bands, where there are any.

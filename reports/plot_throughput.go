@@ -3,6 +3,8 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
 	"gonum.org/v1/plot"
 
@@ -12,8 +14,17 @@ import (
 // throughputFigure plots how many requests for a lock were answered a second,
 // by outcome.
 func (d *digest) throughputFigure() (figure, error) {
-	w := d.whole()
-	step := niceStep(w.length(), 120)
+	s := d.throughputScale(d.whole())
+	return d.throughputPlot(fmt.Sprintf("Throughput, per %s", span(rateStep(s.win))), s)
+}
+
+// rateStep is the length of time over which answers are counted.
+func rateStep(w window) time.Duration { return niceStep(w.length(), 120) }
+
+// answers counts the requests for a lock that were answered in each step of a
+// window, by outcome.
+func (d *digest) answers(w window) map[history.Type][]float64 {
+	step := rateStep(w)
 	bins := max(1, int(math.Ceil(float64(w.length())/float64(step))))
 	counts := map[history.Type][]float64{}
 	for _, t := range []history.Type{history.OK, history.Fail, history.Info} {
@@ -25,18 +36,34 @@ func (d *digest) throughputFigure() (figure, error) {
 			counts[op.Complete.Type][min(int(op.Complete.Time/step), bins-1)]++
 		}
 	}
+	return counts
+}
+
+// throughputScale is that of the answers per second in a window.
+func (d *digest) throughputScale(w window) scale {
+	s := scale{w, 0, 1 / 1.08}
+	for _, c := range d.answers(w) {
+		s.high = max(s.high, slices.Max(c)/rateStep(w).Seconds())
+	}
+	return s
+}
+
+func (d *digest) throughputPlot(title string, s scale) (figure, error) {
+	w, step := s.win, rateStep(s.win)
 	p := newPlot(w, "answers per second")
-	p.Y.Min, p.Y.Max = 0, 1
+	p.Y.Min, p.Y.Max = 0, s.high*1.08
 	total := map[history.Type]float64{}
 	lines := map[history.Type][]point{}
-	for t, c := range counts {
+	for t, c := range d.answers(w) {
 		for i, n := range c {
+			from := float64(i) * step.Seconds()
+			if from > d.end.Seconds() {
+				break // it is no drop to nothing: the record ends
+			}
 			rate := n / step.Seconds()
 			total[t] += n
-			from := float64(i) * step.Seconds()
 			to := min(from+step.Seconds(), w.to.Seconds())
 			lines[t] = append(lines[t], point{from, rate}, point{to, rate})
-			p.Y.Max = max(p.Y.Max, rate*1.08)
 		}
 	}
 	p.Y.Tick.Marker = plot.TickerFunc(rateTicks)
@@ -64,7 +91,7 @@ func (d *digest) throughputFigure() (figure, error) {
 		keys = append(keys, key{series.text, func(s *drawing, x, y float64) { s.line(series.class, x, y, x+20, y) }})
 	}
 	keys = append(keys, d.bandKey()...)
-	return d.plotFigure(p, w, fmt.Sprintf("Throughput, per %s", span(step)), keys)
+	return d.plotFigure(p, w, title, keys)
 }
 
 // rateTicks are about five round numbers.

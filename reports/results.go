@@ -33,6 +33,8 @@ type Results struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 	Truncated   int  `json:"truncated,omitempty"`
 	Events      int  `json:"events"`
+	// Missing says what could not be read of the run that this was made of.
+	Missing []string `json:"missing,omitempty"`
 
 	Story      Story               `json:"story"`
 	Properties []checker.Result    `json:"properties"`
@@ -51,7 +53,7 @@ func (d *digest) results() Results {
 		Topology: d.Run.Topology.Name, Lock: d.Run.Lock, Workload: d.Run.Workload,
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
-		Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events),
+		Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
 		Story: d.story(), Properties: d.Report.Results,
 		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
 	}

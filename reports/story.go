@@ -96,6 +96,18 @@ func (d *digest) violationStory(v *checker.Violation) Story {
 		s = d.foreignRelease(v)
 	case checker.PrematureLoss:
 		s = d.prematureLoss(v)
+	case checker.OverCapacity:
+		s = d.overCapacity(v)
+	case checker.Reentrancy:
+		s = d.reentrancy(v)
+	case checker.FenceRegress, checker.FenceDuplicate:
+		s = d.tokens(v)
+	case checker.StaleAccess:
+		s = d.staleAccess(v)
+	case checker.Stuck:
+		s = d.stuck(v)
+	case checker.Overtaken:
+		s = d.overtaken(v)
 	default:
 		s = d.otherViolation(v)
 	}
@@ -156,7 +168,7 @@ func (d *digest) grant(h *history.Hold, violates bool) Moment {
 	if h.Mode != history.Exclusive && h.Mode != "" {
 		m.Text += " (" + string(h.Mode) + ")"
 	}
-	if node := h.Acquire.Complete.Node; node != "" {
+	if node := d.granter(h); node != "" {
 		m.Text += " by " + node
 	}
 	if h.Token != 0 {
@@ -172,6 +184,8 @@ func (d *digest) entitled(h *history.Hold) string {
 	switch {
 	case until == history.Never:
 		return "was entitled to hold it until told otherwise, which the record does not show"
+	case until <= h.Start:
+		return "learned it when its lease had run out, at " + instant(until)
 	case until < h.End:
 		return "was entitled to hold it until " + instant(until)
 	case h.Ended == history.EndReleased:
@@ -197,7 +211,7 @@ func (d *digest) who(h *history.Hold) string { return "client " + client(h.Owner
 
 // whoOf names the client of an event: by its owner, else by the last owner
 // that its process used.
-func (d *digest) whoOf(e history.Event) string {
+func (d *digest) whoOf(e *history.Event) string {
 	if e.Owner != "" {
 		return "client " + client(e.Owner)
 	}
@@ -233,7 +247,7 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 		}
 		text := f.happened(d.Run.Topology)
 		if len(holders) > 0 && d.isolated(f, holders[0]) {
-			text += ", so that nothing " + holders[0].Acquire.Complete.Node + " granted from then on could reach another server"
+			text += ", so that nothing " + d.granter(holders[0]) + " granted from then on could reach another server"
 		}
 		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
 		if f.Healed && f.End <= to {
@@ -253,7 +267,7 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 // in effect before the grant was asked for, and on all replication links of
 // the server that granted. The links are those at the start of the run.
 func (d *digest) isolated(f *Fault, h *history.Hold) bool {
-	return f.severs(h.Acquire.Complete.Node, d.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
+	return f.severs(d.granter(h), d.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
 }
 
 // serverMoments are the promotions and demotions of a window, and what was
@@ -267,7 +281,7 @@ func (d *digest) serverMoments(from, to time.Duration, holders []*history.Hold) 
 		text := c.node + " became a " + c.role
 		if c.role == "master" {
 			text = c.node + " was promoted to master"
-			if forgotten(c, holders) {
+			if d.forgotten(c, holders) {
 				text += " and knew nothing of that grant"
 			}
 		}
@@ -328,11 +342,11 @@ func keyWords(lock string, with, without []string) string {
 
 // forgotten reports whether a promoted server granted the lock again although
 // another server had granted it before the promotion.
-func forgotten(c roleChange, holders []*history.Hold) bool {
+func (d *digest) forgotten(c roleChange, holders []*history.Hold) bool {
 	if len(holders) < 2 {
 		return false
 	}
-	first, second := holders[0].Acquire.Complete, holders[1].Acquire.Complete
-	return first.Node != "" && first.Node != c.node && second.Node == c.node &&
+	first, second := d.granter(holders[0]), d.granter(holders[1])
+	return first != "" && first != c.node && second == c.node &&
 		holders[0].Start <= c.at && c.at <= holders[1].Start
 }

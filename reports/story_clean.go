@@ -101,6 +101,8 @@ func (d *digest) unknownStory() Story {
 		}
 	}
 	switch {
+	case len(d.Missing) > 0:
+		s.Headline = "Not decided: parts of the run are missing"
 	case len(d.History.Events) == 0:
 		s.Headline = "Not decided: nothing was recorded"
 	case len(open) > 0 && open[0].Summary != "":

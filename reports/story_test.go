@@ -1,9 +1,14 @@
 package reports_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,5 +145,33 @@ func TestAnyViolation(t *testing.T) {
 		if i%10 == 0 {
 			require.NoError(t, reports.WriteHTML(io.Discard, in))
 		}
+	}
+}
+
+// Every history that the checkers must reject has a story: with the moment of
+// the violation, and in better words than the name of its kind.
+func TestStoriesOfTheCorpus(t *testing.T) {
+	files, err := filepath.Glob("../checker/testdata/invalid/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
+		t.Run(name, func(t *testing.T) {
+			f, err := os.Open(file)
+			require.NoError(t, err)
+			defer f.Close()
+			h, err := history.ReadAll(f)
+			require.NoError(t, err)
+			in := reports.Input{History: h, Report: checker.Check(t.Context(), h)}
+			r := reports.Summarize(in)
+			t.Log(r.Story.Headline + "\n" + r.Story.String())
+			require.NotEmpty(t, r.Story.Moments)
+			require.True(t, slices.ContainsFunc(r.Story.Moments, func(m reports.Moment) bool { return m.Kind == reports.MomentViolation }))
+			require.True(t, slices.IsSortedFunc(r.Story.Moments, func(a, b reports.Moment) int { return cmp.Compare(a.At, b.At) }))
+			kind, _, _ := strings.Cut(name, "--")
+			kind, _, _ = strings.Cut(kind, "+")
+			require.NotContains(t, strings.ToLower(r.Story.Headline), strings.ReplaceAll(kind, "-", " ")+" on ")
+			require.NoError(t, reports.WriteHTML(io.Discard, in))
+		})
 	}
 }

@@ -476,7 +476,7 @@ func (d *digest) otherViolation(v *checker.Violation) Story {
 		s.Moments = append(s.Moments, m)
 	}
 	s.Moments = append(s.Moments, d.background(v.From, max(v.From, min(v.Until, d.end)))...)
-	s.Outcome = append(s.Outcome, stop(v.Explanation))
+	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
 }
 
@@ -499,11 +499,11 @@ func kindWords(kind string) string {
 func capitalClient(owner string) string { return "Client " + client(owner) }
 
 // eventClause says any event in words.
-func (d *digest) eventClause(e history.Event) string {
+func (d *digest) eventClause(e *history.Event) string {
 	who := d.whoOf(e)
 	if e.Op == history.Access {
 		if op, ok := d.operation(e.Index); ok && e.Type != history.Invoke {
-			return d.accessClause(&op)
+			return d.accessClause(op)
 		}
 		return who + " began to use " + e.Resource
 	}
@@ -529,12 +529,16 @@ func (d *digest) eventClause(e history.Event) string {
 
 // operationsOf are the operations of a kind that the evidence names, in order.
 func (d *digest) operationsOf(v *checker.Violation, kind history.Op) []history.Operation {
-	var found []history.Operation
-	for _, op := range d.ops {
-		if op.Invoke.Op == kind &&
-			(slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index)) {
-			found = append(found, op)
+	var at []int
+	for _, index := range v.Events {
+		if i, ok := d.evidenceIndex().ops[index]; ok && d.ops[i].Invoke.Op == kind {
+			at = append(at, i)
 		}
+	}
+	slices.Sort(at)
+	var found []history.Operation
+	for _, i := range slices.Compact(at) {
+		found = append(found, d.ops[i])
 	}
 	return found
 }
@@ -549,7 +553,7 @@ func (d *digest) lastOf(v *checker.Violation, kind history.Op) (history.Operatio
 
 // holdFor is the hold that an event acted under: that of its owner, else the
 // last of its process.
-func (d *digest) holdFor(v *checker.Violation, e history.Event) *history.Hold {
+func (d *digest) holdFor(v *checker.Violation, e *history.Event) *history.Hold {
 	if e.Owner != "" {
 		if h := d.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
 			return h

@@ -13,11 +13,20 @@ const hatchPattern = `<defs><pattern id="hatch" width="6" height="6" patternUnit
 	`<line class="t-hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>`
 
 // inline is a figure as part of a page that has the style sheets and the
-// hatch.
+// hatch. Names of lanes are a drawing of their own, which stays in sight where
+// the page is too narrow for all of it.
 func (f *figure) inline() string {
-	return fmt.Sprintf(`<svg class="figure" viewBox="0 0 %s %s" role="img" aria-label="%s" data-from="%d" data-to="%d" data-left="%s" data-right="%s">%s</svg>`,
-		num(chartWidth), num(f.height), escape(f.label), int64(f.win.from), int64(f.win.to),
+	left := 0.0
+	var s strings.Builder
+	s.WriteString(`<div class="scroll" tabindex="0"><div class="split">`)
+	if f.names != "" {
+		left = chartLeft
+		fmt.Fprintf(&s, `<svg class="figure names" viewBox="0 0 %s %s" aria-hidden="true">%s</svg>`, num(left), num(f.height), f.names)
+	}
+	fmt.Fprintf(&s, `<svg class="figure" viewBox="%s 0 %s %s" role="img" aria-label="%s" data-from="%d" data-to="%d" data-left="%s" data-right="%s">%s</svg></div></div>`,
+		num(left), num(chartWidth-left), num(f.height), escape(f.label), int64(f.win.from), int64(f.win.to),
 		num(chartLeft), num(chartWidth-chartRight), f.body)
+	return s.String()
 }
 
 // WriteTimeline writes the timeline as an SVG file that stands for itself:
@@ -58,7 +67,7 @@ func (d *digest) writeThroughput(w io.Writer) error {
 // standAlone writes a figure with its style sheets, below the verdict.
 func (d *digest) standAlone(w io.Writer, f figure) error {
 	const margin, head = 24.0, 62.0
-	width, height := chartWidth+2*margin, f.height+head+2*margin-8
+	width, height := chartWidth+2*margin, f.height+f.keyHeight+head+2*margin-8
 	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
 	if class == "" {
 		class = "t-title-open"
@@ -69,7 +78,7 @@ func (d *digest) standAlone(w io.Writer, f figure) error {
 	s.raw(`<g transform="translate(`, num(margin), ` `, num(margin), `)">`)
 	s.text("t-title "+class, 4, 18, sign(d.Report.Verdict)+" "+shorten(d.story().Headline, 92))
 	s.text("t-sub", 4, 40, shorten(strings.Join(d.about(), " · "), 140))
-	s.raw(`</g><g transform="translate(`, num(margin), ` `, num(margin+head-8), `)">`, f.body, `</g></svg>`, "\n")
+	s.raw(`</g><g transform="translate(`, num(margin), ` `, num(margin+head-8), `)">`, f.names, f.body, f.key, `</g></svg>`, "\n")
 	if _, err := io.WriteString(w, s.String()); err != nil {
 		return fmt.Errorf("write %s: %w", f.label, err)
 	}

@@ -1,8 +1,10 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +32,7 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 	head := t.head()
 	rest := append(t.properties(), t.figures()...)
 	rest = append(rest, t.faults()...)
+	rest = append(rest, t.recovery()...)
 	rest = append(rest, t.again()...)
 	lines := append(head, t.story(maxTextLines-len(head)-len(rest))...)
 	lines = append(lines, rest...)
@@ -61,6 +64,10 @@ func (t *textReport) head() []string {
 		names = append(names, fmt.Sprintf("seed %d", t.Seed))
 	}
 	about := strings.Join(names, " · ")
+	incomplete := []string{}
+	if len(t.Missing) > 0 {
+		incomplete = []string{t.property(checker.Unknown, "incomplete", strings.Join(t.Missing, "; "))}
+	}
 	if t.Expect != "" {
 		if t.Expect == string(t.Verdict) {
 			about += " · as expected"
@@ -69,13 +76,13 @@ func (t *textReport) head() []string {
 		}
 	}
 	if about == "" {
-		return []string{line}
+		return append([]string{line}, incomplete...)
 	}
-	return []string{line, "  " + t.dim(about)}
+	return append([]string{line, "  " + t.dim(about)}, incomplete...)
 }
 
 // recorded reports whether there is a record of the run beside its history.
-func (t *textReport) recorded() bool { return t.Command != "" || t.Seed != 0 || t.Topology != "" }
+func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
 
 // story fits the moments and the outcome into so many lines; what does not
 // fit is in the report.
@@ -171,6 +178,26 @@ func (t *textReport) faults() []string {
 	}
 	s := fmt.Sprintf("%d of %d took effect: %s", effective(t.Faults), len(t.Faults), strings.Join(names, ", "))
 	return []string{pad("faults") + t.clip(s)}
+}
+
+// recovery is how long each fault kept the locks from being granted, the worst
+// first.
+func (t *textReport) recovery() []string {
+	var took []*Fault
+	for i := range t.Faults {
+		if t.Faults[i].OK {
+			took = append(took, &t.Faults[i])
+		}
+	}
+	if len(took) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(took, func(a, b *Fault) int { return cmp.Compare(b.untilGranted(), a.untilGranted()) })
+	var parts []string
+	for _, f := range took {
+		parts = append(parts, oneLine(f.label())+" "+f.recoveryWords())
+	}
+	return []string{pad("recovery") + t.clip(strings.Join(parts, "; "))}
 }
 
 func (t *textReport) again() []string {

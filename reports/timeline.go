@@ -132,7 +132,7 @@ func (l *lane) shows(w window) bool {
 
 // holdAt is the last hold that began before an access, and under which it
 // can have been made.
-func (l *lane) holdAt(access history.Event) *history.Hold {
+func (l *lane) holdAt(access *history.Event) *history.Hold {
 	at := sort.Search(len(l.holds), func(i int) bool { return l.holds[i].Start > access.Time })
 	for at--; at >= 0; at-- {
 		if access.Owner == "" || access.Owner == l.holds[at].Owner {
@@ -272,7 +272,7 @@ func (d *digest) servers() []string {
 	return names
 }
 
-// resources are the names of what was accessed, in order of appearance.
+// resources are the names of what was accessed, in order.
 func (d *digest) resources() []string {
 	var names []string
 	for i := range d.ops {
@@ -280,6 +280,7 @@ func (d *digest) resources() []string {
 			names = append(names, resourceOf(op))
 		}
 	}
+	slices.SortFunc(names, natural)
 	return names
 }
 

@@ -110,20 +110,20 @@ func (c *chart) accessLane(name string) {
 }
 
 // accessLabel is who wrote what: "a: 41 → 42".
-func (c *chart) accessLabel(op *history.Operation) string {
+func (d *digest) accessLabel(op *history.Operation) string {
 	value := strings.Replace(op.Complete.Value, ">", " → ", 1)
 	if value == "" {
 		return ""
 	}
-	return strings.TrimPrefix(c.whoOf(op.Invoke), "client ") + ": " + value
+	return strings.TrimPrefix(d.whoOf(op.Invoke), "client ") + ": " + value
 }
 
 // badAccesses are the accesses that prove a violation.
-func (c *chart) badAccesses() []int64 {
+func (d *digest) badAccesses() []int64 {
 	var events []int64
-	for _, r := range c.Report.Results {
+	for _, r := range d.Report.Results {
 		for _, v := range r.Violations {
-			if v.Kind == checker.LostUpdate || v.Kind == checker.UseAfterLease || v.Kind == "stale-access" {
+			if v.Kind == checker.LostUpdate || v.Kind == checker.UseAfterLease || v.Kind == checker.StaleAccess {
 				events = append(events, v.Events...)
 			}
 		}

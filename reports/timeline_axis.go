@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"html/template"
 	"math"
 	"strconv"
 	"time"
@@ -21,6 +22,10 @@ func (c *chart) axis(top, bottom float64) {
 		c.out.line("t-axis", x, bottom, x, bottom+4)
 		label := tickLabel(t, step)
 		class := "t-tick"
+		if x-wide(label, smallSize)/2 < chartLeft {
+			class = "t-tick-left"
+			x = chartLeft
+		}
 		if x+wide(label, smallSize)/2 > chartWidth {
 			class += " end"
 			x = chartWidth - 2
@@ -55,46 +60,70 @@ func tickLabel(t, step time.Duration) string {
 	return strconv.FormatFloat(t.Seconds(), 'f', decimals, 64) + " s"
 }
 
-// legend explains what the chart uses, and nothing else.
-func (c *chart) legend() {
-	entries := []struct {
-		key, text string
-		draw      func(x, y float64)
-	}{
-		{"wait", "waiting", func(x, y float64) { c.out.rect("t-wait", x, y-3, 20, 6, 0, "") }},
-		{"hold", "entitled to believe it holds", func(x, y float64) { c.out.rect("t-hold", x, y-7, 20, 14, 3, "") }},
-		{"extend", "extended", func(x, y float64) {
-			c.out.rect("t-hold", x, y-7, 20, 14, 3, "")
-			c.out.line("t-extend", x+10, y-7, x+10, y+7)
-		}},
-		{"beyond", "held beyond its lease", func(x, y float64) { c.out.rect("t-beyond", x, y-6, 20, 12, 3, "") }},
-		{"late", "use after that", func(x, y float64) { c.out.rect("t-late", x, y-7, 20, 14, 0, "") }},
-		{"violation", "violation", func(x, y float64) { c.out.rect("t-violation", x, y-7, 20, 14, 2, "") }},
-		{"violation-mark", "violation", func(x, y float64) { c.out.path("t-bad-mark", cross(x+10, y, 4), "") }},
-		{"access", "access", func(x, y float64) { c.out.path("t-access", "M"+num(x+10)+" "+num(y-7)+"v14", "") }},
-		{"fail", "refused", func(x, y float64) { c.out.path("t-fail", cross(x+10, y, 3.5), "") }},
-		{"refused", "access refused", func(x, y float64) { c.out.path("t-fail", cross(x+10, y, 4), "") }},
-		{"info", "outcome unknown", func(x, y float64) { c.out.ring(x+10, y, 3.5, "") }},
-		{"master", "master", func(x, y float64) { c.out.rect("t-master", x, y-7, 20, 14, 2, "") }},
-		{"replica", "replica", func(x, y float64) { c.out.rect("t-replica", x, y-7, 20, 14, 2, "") }},
-		{"down", "down or paused", func(x, y float64) { c.out.rect("t-down", x, y-6.5, 20, 13, 2, "") }},
-		{"fault", "fault", func(x, y float64) { c.out.rect("t-fault", x, y-7, 20, 14, 2, "") }},
-		{"missed", "fault without effect", func(x, y float64) { c.out.rect("t-missed", x, y-7, 20, 14, 2, "") }},
+// A legendEntry explains one thing that a chart can show.
+type legendEntry struct {
+	key, text string
+	draw      func(s *drawing, x, y float64) // at the left end of its middle
+}
+
+func legendEntries() []legendEntry {
+	box := func(class string, half, radius float64) func(*drawing, float64, float64) {
+		return func(s *drawing, x, y float64) { s.rect(class, x, y-half, 20, 2*half, radius, "") }
 	}
-	x := chartLeft
-	c.y += 12
-	for _, e := range entries {
+	return []legendEntry{
+		{"wait", "waiting", box("t-wait", 3, 0)},
+		{"hold", "entitled to believe it holds", box("t-hold", 7, 3)},
+		{"extend", "extended", func(s *drawing, x, y float64) {
+			s.rect("t-hold", x, y-7, 20, 14, 3, "")
+			s.line("t-extend", x+10, y-7, x+10, y+7)
+		}},
+		{"beyond", "held beyond its lease", box("t-beyond", 6, 3)},
+		{"late", "use after that", box("t-late", 7, 0)},
+		{"violation", "violation", box("t-violation", 7, 2)},
+		{"violation-mark", "violation", func(s *drawing, x, y float64) { s.path("t-bad-mark", cross(x+10, y, 4), "") }},
+		{"access", "access", func(s *drawing, x, y float64) { s.path("t-access", "M"+num(x+10)+" "+num(y-7)+"v14", "") }},
+		{"fail", "refused", func(s *drawing, x, y float64) { s.path("t-fail", cross(x+10, y, 3.5), "") }},
+		{"refused", "access refused", func(s *drawing, x, y float64) { s.path("t-fail", cross(x+10, y, 4), "") }},
+		{"info", "outcome unknown", func(s *drawing, x, y float64) { s.ring(x+10, y, 3.5, "") }},
+		{"master", "master", box("t-master", 7, 2)},
+		{"replica", "replica", box("t-replica", 7, 2)},
+		{"down", "down or paused", box("t-down", 6.5, 2)},
+		{"fault", "fault", box("t-fault", 7, 2)},
+		{"missed", "fault without effect", box("t-missed", 7, 2)},
+	}
+}
+
+// legend explains what the chart uses, and nothing else, below it.
+func (c *chart) legend() (key string, height float64) {
+	var s drawing
+	x, y := chartLeft, c.y+12
+	for _, e := range legendEntries() {
 		if !c.used[e.key] {
 			continue
 		}
 		w := 26 + wide(e.text, smallSize) + 14
 		if x+w > chartWidth {
 			x = chartLeft
-			c.y += 20
+			y += 20
 		}
-		e.draw(x, c.y)
-		c.out.text("t-small", x+26, c.y+4, e.text)
+		e.draw(&s, x, y)
+		s.text("t-small", x+26, y+4, e.text)
 		x += w
 	}
-	c.y += 16
+	return s.String(), y + 16 - c.y
+}
+
+// legendList is the legend of a page: it explains what any of its charts use.
+func legendList(used map[string]bool) template.HTML {
+	var s drawing
+	s.raw(`<ul class="legend">`)
+	for _, e := range legendEntries() {
+		if used[e.key] && (e.key != "violation-mark" || !used["violation"]) {
+			s.raw(`<li><svg class="figure" width="20" height="16" viewBox="0 0 20 16" aria-hidden="true">`)
+			e.draw(&s, 0, 8)
+			s.raw(`</svg>`, escape(e.text), `</li>`)
+		}
+	}
+	s.raw(`</ul>`)
+	return template.HTML(s.String())
 }

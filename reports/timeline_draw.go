@@ -33,6 +33,7 @@ type chart struct {
 	violation *checker.Violation // drawn in full, if it is set
 	zoom      window             // marked, if it has a length
 	behind    drawing            // what lies below the rest: the grid
+	names     drawing            // of the lanes, left of them
 	out       drawing
 	y         float64
 	used      map[string]bool // what the legend has to explain
@@ -45,6 +46,12 @@ type figure struct {
 	height float64
 	win    window
 	label  string
+	// names are the names of the lanes, which stay in sight; key is the
+	// legend, below the body. Empty for a figure that has neither.
+	names     string
+	key       string
+	keyHeight float64
+	used      map[string]bool // what the legend explains
 }
 
 // focusFigure draws the first violation from near.
@@ -108,19 +115,22 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		c.out.rect("t-zoom", c.x(c.zoom.from), lanesTop-6, math.Max(3, c.x(c.zoom.to)-c.x(c.zoom.from)), bottom-lanesTop+6, 3,
 			fmt.Sprintf("shown above: %s to %s", instant(c.zoom.from), instant(c.zoom.to)))
 	}
-	c.legend()
-	return figure{body: c.behind.String() + c.out.String(), height: c.y, win: c.win, label: label}
+	key, keyHeight := c.legend()
+	return figure{
+		body: c.behind.String() + c.out.String(), height: c.y, win: c.win, label: label,
+		names: c.names.String(), key: key, keyHeight: keyHeight, used: c.used,
+	}
 }
 
 // heading names a group of lanes.
 func (c *chart) heading(text string) {
-	c.out.text("t-group", 4, c.y+11, shorten(text, 100))
+	c.names.text("t-group", 4, c.y+11, shorten(text, 100))
 	c.y += 18
 }
 
 // laneLabel names a lane in the margin.
 func (c *chart) laneLabel(name string) {
-	c.out.text("t-label end", chartLeft-10, c.y+laneHeight/2+4, shorten(name, 16))
+	c.names.text("t-label end", chartLeft-10, c.y+laneHeight/2+4, shorten(name, 16))
 }
 
 // base is the empty lane that things are drawn on.
@@ -199,7 +209,7 @@ func (c *chart) hold(h *history.Hold) {
 	if h.Token != 0 {
 		title += fmt.Sprintf(", token %d", h.Token)
 	}
-	if node := h.Acquire.Complete.Node; node != "" {
+	if node := c.granter(h); node != "" {
 		title += ", granted by " + node
 	}
 	for _, part := range h.Certain() {
@@ -234,7 +244,7 @@ func (c *chart) hold(h *history.Hold) {
 		c.out.text("t-in end", to-8, c.y+laneHeight/2+4, right)
 	}
 	words := ""
-	if node := h.Acquire.Complete.Node; node != "" {
+	if node := c.granter(h); node != "" {
 		words = "granted by " + node
 	}
 	if h.Token != 0 {

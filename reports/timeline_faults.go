@@ -71,18 +71,13 @@ func (c *chart) faultLabel(f *Fault) string {
 
 func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
 	from, to := c.x(f.Start), c.x(f.End)
-	title := fmt.Sprintf("%s, %s to %s", f.detail(), instant(f.Start), instant(f.End))
-	if f.Effect != "" {
-		title += ": " + f.Effect
-	}
 	class := "t-fault"
 	c.used["fault"] = c.used["fault"] || f.OK
 	if !f.OK {
 		class = "t-missed"
 		c.used["missed"] = true
-		title += ": no effect. " + f.Error
 	}
-	c.out.rect(class, from, y, math.Max(to-from, 3), h, 2, title)
+	c.out.rect(class, from, y, math.Max(to-from, 3), h, 2, faultTitle(f))
 	label := c.faultLabel(f)
 	if textLeft {
 		c.out.text("t-small end", from-5, y+h/2+4, label)
@@ -93,4 +88,16 @@ func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
 		x = math.Max(to, from+3) + 5
 	}
 	c.out.text("t-small", x, y+h/2+4, label)
+}
+
+// faultTitle is what a pointer that rests on a fault shows.
+func faultTitle(f *Fault) string {
+	title := fmt.Sprintf("%s, %s to %s", f.detail(), instant(f.Start), instant(f.End))
+	if f.Effect != "" {
+		title += ": " + f.Effect
+	}
+	if !f.OK {
+		title += ": no effect. " + f.Error
+	}
+	return title
 }

@@ -43,12 +43,12 @@ func (c *chart) mark(lanes []*lane) {
 	c.out.text("t-flag-text", x+7, 21, label)
 }
 
-func (c *chart) markWords(v *checker.Violation) string {
+func (d *digest) markWords(v *checker.Violation) string {
 	switch v.Kind {
 	case checker.DoubleGrant:
-		if v.Until > c.end {
-			if c.end > v.From {
-				return "both hold: " + span(c.end-v.From) + " observed"
+		if v.Until > d.end {
+			if d.end > v.From {
+				return "both hold: " + span(d.end-v.From) + " observed"
 			}
 			return "both hold"
 		}
@@ -61,6 +61,18 @@ func (c *chart) markWords(v *checker.Violation) string {
 		return "confirmed for who does not hold"
 	case checker.PrematureLoss:
 		return "lost before its time"
+	case checker.OverCapacity:
+		return "more permits out than there are"
+	case checker.Reentrancy:
+		return "granted again to its holder"
+	case checker.FenceRegress, checker.FenceDuplicate:
+		return "its token is not greater"
+	case checker.StaleAccess:
+		return "an old token was accepted"
+	case checker.Stuck:
+		return "nobody could acquire it"
+	case checker.Overtaken:
+		return "overtaken in the queue"
 	default:
 		return strings.ReplaceAll(v.Kind, "-", " ")
 	}

@@ -15,7 +15,7 @@ func (c *chart) serverLanes() {
 	c.y += groupGap - laneGap
 	c.heading("servers")
 	for _, node := range servers {
-		c.out.text("t-label end", chartLeft-10, c.y+h/2+4, shorten(node, 16))
+		c.names.text("t-label end", chartLeft-10, c.y+h/2+4, shorten(node, 16))
 		for _, s := range c.server(node) {
 			if !c.win.meets(s.from, s.to) || s.to <= s.from {
 				continue

@@ -75,8 +75,8 @@ func TestContended(t *testing.T) {
 		for i := range 1 + rng.IntN(12) {
 			from := time.Duration(rng.IntN(50))
 			op := history.Operation{
-				Invoke:   history.Event{Op: history.Acquire, Lock: "k", Owner: string(rune('a' + i%3)), Time: from},
-				Complete: history.Event{Type: history.OK, Time: from + time.Duration(rng.IntN(20))},
+				Invoke:   &history.Event{Op: history.Acquire, Lock: "k", Owner: string(rune('a' + i%3)), Time: from},
+				Complete: &history.Event{Type: history.OK, Time: from + time.Duration(rng.IntN(20))},
 			}
 			ops = append(ops, op)
 		}

@@ -1,0 +1,475 @@
+// The timeline of any window that the reader chooses, and the topology at any
+// moment. Without this script the page has both at the violation.
+(async () => {
+  const chart = document.getElementById("chart"), block = document.getElementById("timeline-data");
+  if (!chart || !block || !window.DecompressionStream) return;
+  const data = await unpack(block.textContent).catch(() => null);
+  if (!data) return; // the drawings of the page stay
+  block.remove();
+
+  const laneHeight = 26, gap = 6, dense = 80;
+  const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock };
+  const view = { ...initial };
+  const told = data.violations.find((v) => v.told);
+  const rows = faultRows(data.faults);
+  let width = 0, left = 0, right = 0, queued = false, saved = 0;
+
+  // ---- reading the block
+
+  async function unpack(text) {
+    const packed = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const length = new DataView(bytes.buffer).getUint32(0, true);
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+    let next = 4 + length, at = 0, end = 0;
+    const varint = () => {
+      let n = 0, scale = 1, b;
+      do {
+        b = bytes[at++];
+        n += (b & 127) * scale;
+        scale *= 128;
+      } while (b > 127);
+      return n;
+    };
+    for (const lane of header.lanes) {
+      at = next; end = next += lane.bytes;
+      const ask = [], answer = [], kind = [], from = [], to = [], token = [];
+      let last = 0, lastToken = 0;
+      while (at < end) {
+        ask.push(last += varint());
+        answer.push(last + varint());
+        const k = varint();
+        kind.push(k);
+        if (k < 3) { from.push(0); to.push(0); token.push(0); continue; }
+        const start = answer[answer.length - 1] + varint(), n = varint(), zigzag = varint();
+        lastToken += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
+        from.push(start); to.push(n ? start + n - 1 : Infinity); token.push(lastToken);
+      }
+      // Until when anything that was asked for so far goes on.
+      const reach = new Float64Array(ask.length);
+      let most = -1;
+      for (let i = 0; i < ask.length; i++) reach[i] = most = Math.max(most, answer[i], to[i]);
+      Object.assign(lane, { ask: Float64Array.from(ask), answer: Float64Array.from(answer), kind: Uint32Array.from(kind),
+        from: Float64Array.from(from), to: Float64Array.from(to), token, reach });
+    }
+    for (const r of header.resources) {
+      at = next; end = next += r.bytes;
+      const times = [], kinds = [];
+      let last = 0;
+      while (at < end) { times.push(last += varint()); kinds.push(varint()); }
+      r.times = Float64Array.from(times); r.kinds = Uint8Array.from(kinds);
+    }
+    return header;
+  }
+
+  // first is the first index with list[i] >= t.
+  function first(list, t) {
+    let low = 0, high = list.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (list[mid] < t) low = mid + 1; else high = mid;
+    }
+    return low;
+  }
+
+  // ---- words
+
+  const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+  const esc = (s) => String(s).replace(/[&<>"']/g, (c) => escapes[c]);
+  const short = (s, n) => { const r = [...s]; return r.length > n ? r.slice(0, Math.max(1, n - 1)).join("") + "…" : s; };
+  const wide = (s) => [...s].length * 6.6;
+  const instant = (us) => (us / 1e6).toFixed(3) + " s";
+  const seconds = (us) => String(Math.round(us) / 1e6);
+  const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+  function span(us) {
+    if (us < 1e3) return Math.round(us) + " µs";
+    if (us < 1e4) return (us / 1e3).toFixed(1).replace(".0", "") + " ms";
+    return us < 1e7 ? thousands(Math.round(us / 1e3)) + " ms" : instant(us);
+  }
+
+  // ---- drawing
+
+  const x = (t) => left + (Math.min(Math.max(t, view.a), view.b) - view.a) / (view.b - view.a) * (right - left);
+  const n1 = (v) => Math.round(v * 10) / 10;
+  const title = (s) => s ? `<title>${esc(s)}</title>` : "";
+  const rect = (c, x, y, w, h, r, t) => `<rect class="${c}" x="${n1(x)}" y="${n1(y)}" width="${n1(Math.max(w, 0))}" height="${n1(h)}" rx="${r || 0}">${title(t)}</rect>`;
+  const path = (c, d, t) => d ? `<path class="${c}" d="${d}">${title(t)}</path>` : "";
+  const text = (c, x, y, s) => `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
+  const cross = (x, y, r) => `M${n1(x - r)} ${n1(y - r)}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
+  const ring = (x, y, r, t) => `<circle class="t-info" cx="${n1(x)}" cy="${n1(y)}" r="${r}">${title(t)}</circle>`;
+  const meets = (from, to) => from <= view.b && to >= view.a;
+  const sparse = () => data.detail && (view.a < data.detail[0] || view.b > data.detail[1]);
+
+  function label(name, y, h) {
+    return `<text class="t-label end" x="${left - 8}" y="${n1(y + h / 2 + 4)}">${esc(short(name, Math.floor((left - 12) / 7)))}${title(name)}</text>`;
+  }
+
+  function drawLane(lane, y) {
+    let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight);
+    const low = first(lane.reach, view.a), high = first(lane.ask, view.b + 1);
+    if (sparse() && lane.cover) out += drawCover(lane, y);
+    else if (high - low > dense) out += drawDense(lane, y, low, high);
+    else for (let i = low; i < high; i++) out += drawOne(lane, y, i);
+    for (const [a, b] of lane.beyond || []) {
+      if (meets(a, b)) out += rect("t-beyond", x(a), y + 3, Math.max(x(b) - x(a), 1), laneHeight - 6, 3, "held beyond its lease, as a later answer shows");
+    }
+    let extended = "";
+    const extend = (lane.extend || []).filter((t) => meets(t, t));
+    if (extend.length <= 60) for (const t of extend) extended += `M${n1(x(t))} ${y + 2}v${laneHeight - 4}`;
+    out += path("t-extend", extended);
+    for (const [a, b] of lane.late || []) {
+      if (meets(a, b)) out += rect("t-late", x(a), y + 2, Math.max(x(b) - x(a), 2), laneHeight - 4, 0, `used until ${instant(b)}, ${span(b - a)} after it had ceased to hold`);
+    }
+    return out;
+  }
+
+  function drawOne(lane, y, i) {
+    const kind = lane.kind[i], ask = lane.ask[i], answer = lane.answer[i], mid = y + laneHeight / 2;
+    let out = "";
+    if (meets(ask, answer)) {
+      const said = `${lane.name} asked for ${lane.lock} at ${instant(ask)}: ${["refused", "no known outcome"][kind] || "granted"} after ${span(answer - ask)}`;
+      if (x(answer) - x(ask) > 1.5) out += rect("t-wait", x(ask), mid - 3, x(answer) - x(ask), 6, 0, said);
+      if (answer <= view.b && kind === 0) out += path("t-fail", cross(x(answer), mid, 3.5), said);
+      if (answer <= view.b && kind === 1) out += ring(x(answer), mid, 3.5, said);
+    }
+    if (kind < 3 || !meets(lane.from[i], lane.to[i])) return out;
+    const from = x(lane.from[i]), to = x(lane.to[i]), node = data.grantors[kind - 4];
+    const until = lane.to[i] === Infinity ? "no end" : instant(lane.to[i]);
+    let words = node ? "granted by " + node : "";
+    if (lane.token[i]) words += " token " + lane.token[i];
+    out += rect("t-hold", from, y + 2, Math.max(to - from, 1), laneHeight - 4, 3,
+      `${lane.name} holds ${lane.lock} from ${instant(lane.from[i])} to ${until}${words && ", " + words}`);
+    let after = lane.to[i] > view.b && to - from > 120 ? (until === "no end" ? "no end →" : `until ${until} →`) : "";
+    if (after) out += text("t-in end", to - 8, mid + 4, after);
+    if (words && wide(words) + wide(after) + 26 < to - from) out += text("t-in", from + 8, mid + 4, words.trim());
+    return out;
+  }
+
+  // drawDense draws how much of each pixel the holds cover.
+  function drawDense(lane, y, low, high) {
+    const columns = Math.ceil(right - left), covered = new Float32Array(columns + 1), scale = (right - left) / (view.b - view.a);
+    let unknown = "", last = -9;
+    for (let i = low; i < high; i++) {
+      if (lane.kind[i] >= 3) {
+        const a = Math.max((lane.from[i] - view.a) * scale, 0), b = Math.min((lane.to[i] - view.a) * scale, columns);
+        for (let c = a | 0; c < b; c++) covered[c] += Math.min(b, c + 1) - Math.max(a, c);
+      } else if (lane.kind[i] === 1) {
+        const at = x(lane.answer[i]);
+        if (at - last > 6 && lane.answer[i] <= view.b) { unknown += ring(at, y + laneHeight / 2, 3, "no known outcome"); last = at; }
+      }
+    }
+    return levels(covered, columns, (c) => left + c, y) + unknown;
+  }
+
+  // drawCover is what there is of a lane whose operations are not in the page.
+  function drawCover(lane, y) {
+    const parts = lane.cover.length, unit = data.end / parts;
+    const low = Math.max(0, Math.floor(view.a / unit)), high = Math.min(parts, Math.ceil(view.b / unit));
+    const covered = Float32Array.from(lane.cover.slice(low, high), (digit) => digit / 4);
+    return levels(covered, high - low, (c) => x((low + c) * unit), y);
+  }
+
+  function levels(covered, columns, at, y) {
+    const paths = ["", "", "", "", ""], level = (c) => Math.min(4, Math.ceil(covered[c] * 4 - 0.001));
+    let begin = 0;
+    for (let c = 1; c <= columns; c++) {
+      if (c < columns && level(c) === level(begin)) continue;
+      const a = n1(at(begin)), w = n1(Math.min(at(c), right) - at(begin));
+      if (w > 0) paths[level(begin)] += `M${a} ${n1(y + 2)}h${w}v${laneHeight - 4}h${-w}z`;
+      begin = c;
+    }
+    return paths.slice(1).map((d, i) => path(`t-hold t-d${i + 1}`, d)).join("");
+  }
+
+  function drawResource(r, y) {
+    let out = label(r.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight);
+    const low = first(r.times, view.a), high = first(r.times, view.b + 1), mid = y + laneHeight / 2;
+    const strokes = ["", "", "", ""], last = [-9, -9, -9, -9];
+    for (let i = low; i < high; i++) {
+      const at = x(r.times[i]), k = r.kinds[i];
+      if (at - last[k] < (k === 0 ? 1 : 4)) continue;
+      last[k] = at;
+      if (k === 1) strokes[1] += cross(at, mid, 3.5);
+      else if (k === 2) strokes[2] += ring(at, mid, 3.5, "access without a known outcome at " + instant(r.times[i]));
+      else strokes[k] += `M${n1(at)} ${n1(y + 4)}v${laneHeight - 8}`;
+    }
+    out += path(high - low > dense ? "t-access t-many" : "t-access", strokes[0]) + path("t-fail", strokes[1]) + strokes[2] + path("t-access t-bad", strokes[3]);
+    if (high - low > dense || !r.labels) return out;
+    let room = left;
+    for (const l of r.labels.filter((l) => meets(l.at, l.at))) {
+      const at = x(l.at), w = wide(l.text) + 10, i = first(r.times, l.at + 1), next = i < high ? x(r.times[i]) : right;
+      const c = l.bad ? "t-small t-bad-text" : "t-small";
+      if (at + w < next) { out += text(c, at + 5, mid + 4, l.text); room = at + w; } else if (at - w > room) out += text(c + " end", at - 5, mid + 4, l.text);
+      room = Math.max(room, at);
+    }
+    return out;
+  }
+
+  function drawServer(s, y, h) {
+    let out = label(s.name, y, h);
+    for (const p of s.life) {
+      if (!meets(p.from, p.to)) continue;
+      const a = x(p.from), b = p.to >= data.end ? right : x(p.to);
+      const known = { master: "t-master", replica: "t-replica" }[p.state];
+      out += rect(known || "t-down", a, y + (known ? 0 : 0.5), Math.max(b - a, 1), known ? h : h - 1, 2, `${s.name}: ${p.state} from ${instant(p.from)} to ${instant(p.to)}`);
+      const long = p.changed && p.from >= view.a ? (p.state === "master" ? "promoted to master at " + instant(p.from) : "became a " + p.state) : p.state;
+      const words = [long, p.state].find((w) => wide(w) + 14 < b - a);
+      if (words) out += text(p.state === "master" ? "t-on-master" : "t-small", a + 7, y + h / 2 + 4, words);
+    }
+    return out;
+  }
+
+  // faultRows gives each fault a row that stays the same at every zoom.
+  function faultRows(faults) {
+    const free = [], most = 8, rows = [];
+    for (const f of faults) {
+      let row = free.findIndex((t) => t <= f.from);
+      if (row < 0 && free.length < most) row = free.length;
+      if (row < 0) continue;
+      free[row] = f.to;
+      (rows[row] ||= []).push(f);
+    }
+    rows.left = faults.length - rows.reduce((n, r) => n + r.length, 0);
+    return rows;
+  }
+
+  function drawFaults(row, y, h) {
+    let out = "", free = left;
+    const shown = row.filter((f) => meets(f.from, f.to));
+    shown.forEach((f, i) => {
+      const a = x(f.from), b = Math.max(x(f.to), a + 3), words = f.name + (f.ok ? "" : " – no effect");
+      out += rect(f.ok ? "t-fault" : "t-missed", a, y, b - a, h, 2, f.title);
+      const next = i + 1 < shown.length ? x(shown[i + 1].from) : right + 10, w = wide(words) + 10;
+      if (b - a > Math.min(w, 70)) out += text("t-small", a + 7, y + h / 2 + 4, short(words, Math.floor((b - a - 10) / 6.2)));
+      else if (b + w < next) { out += text("t-small", b + 5, y + h / 2 + 4, words); free = b + w; } else if (a - w > free) out += text("t-small end", a - 5, y + h / 2 + 4, words);
+      free = Math.max(free, b);
+    });
+    return out;
+  }
+
+  function drawViolations(tops) {
+    let out = "", last = -99, flagged = null;
+    for (const v of data.violations) {
+      if (!meets(v.from, v.to) || (view.lock && v.lock && v.lock !== view.lock)) continue;
+      const ys = v.lanes.map((i) => tops.get(data.lanes[i])).filter((y) => y !== undefined);
+      const a = x(v.from), b = Math.max(x(v.to), a + 3);
+      if (v.told || (!flagged && b - a > 30)) { if (!flagged || v.told) flagged = { v, a, ys }; }
+      if (ys.length && (v.told || b - a > 12)) {
+        const top = Math.min(...ys) - 3, bottom = Math.max(...ys) + laneHeight + 3;
+        out += rect("t-violation", a, top, b - a, bottom - top, 2, v.title);
+      } else if (a - last > 8 && v.from >= view.a) {
+        out += `<g class="t-hit">${rect("t-none", a - 8, 0, 16, 30, 0)}${path("t-bad-mark", cross(a, 17, 4))}${title(`${v.words} at ${instant(v.from)}: ${v.title}`)}</g>`;
+        last = a;
+      }
+    }
+    if (flagged) {
+      const words = "✗ " + flagged.v.words, w = wide(words) * 1.1 + 14, at = Math.min(Math.max(flagged.a, left), right - w);
+      if (flagged.ys.length) out += path("t-flag-pole", `M${n1(flagged.a)} 27V${n1(Math.min(...flagged.ys) - 3)}`);
+      out += rect("t-flag", at, 6, w, 21, 3, flagged.v.title) + text("t-flag-text", at + 7, 21, words);
+    }
+    return out;
+  }
+
+  function drawAxis(top, bottom) {
+    let step = 1, grid = "", out = path("t-axis", `M${left} ${n1(bottom)}H${n1(right)}`);
+    const rough = (view.b - view.a) / Math.max(3, Math.floor((right - left) / 95)), power = 10 ** Math.floor(Math.log10(rough));
+    step = Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999));
+    const decimals = Math.max(0, Math.ceil(6 - Math.log10(step) - 0.001));
+    for (let t = Math.ceil(view.a / step) * step; t <= view.b; t += step) {
+      grid += `M${n1(x(t))} ${top}V${n1(bottom)}`;
+      const end = x(t) + 24 > width;
+      out += path("t-axis", `M${n1(x(t))} ${n1(bottom)}v4`) + text(end ? "t-tick end" : "t-tick", end ? width - 2 : x(t), bottom + 16, (t / 1e6).toFixed(decimals) + " s");
+    }
+    return path("t-grid", grid) + out;
+  }
+
+  function draw() {
+    queued = false;
+    width = Math.max(chart.clientWidth, 240);
+    left = width < 620 ? 84 : 124;
+    right = width - 14;
+    let y = data.violations.length ? 34 : 8, body = "", lock = null;
+    const tops = new Map(), top = y - 8;
+    const heading = (s) => { body += text("t-group", 4, y + 11, short(s, Math.floor(width / 7))); y += 18; };
+    const group = () => { if (body) y += 8; };
+    const note = (s) => { body += text("t-note", left, y + 10, s); y += 18; };
+    for (const lane of data.lanes) {
+      if (view.lock && lane.lock !== view.lock) continue;
+      if (lane.lock !== lock) { group(); heading("lock " + lane.lock); lock = lane.lock; }
+      tops.set(lane, y);
+      body += drawLane(lane, y);
+      y += laneHeight + gap;
+    }
+    if (!tops.size) note("no client used a lock");
+    if (data.more.lanes) note(`${thousands(data.more.lanes)} more lanes are left out here`);
+    const resources = data.resources.filter((r) => !view.lock || r.locks.includes(view.lock));
+    if (resources.length) { group(); heading("protected resource"); }
+    for (const r of resources) { body += drawResource(r, y); y += laneHeight + gap; }
+    if (data.servers.length) { group(); heading("servers"); }
+    for (const s of data.servers) { body += drawServer(s, y, 18); y += 22; }
+    if (rows.length) { group(); heading("faults"); }
+    for (const row of rows) { body += drawFaults(row, y, 18); y += 22; }
+    if (rows.left) note(`${rows.left} more faults are in the table below`);
+    const axis = drawAxis(top, y + 4);
+    let moment = "";
+    if (view.at >= view.a && view.at <= view.b) {
+      moment = path("t-moment", `M${n1(x(view.at))} ${top}V${n1(y + 4)}`) + path("t-moment-foot", `M${n1(x(view.at))} ${n1(y + 4)}l-5 9h10z`);
+    }
+    y += 28;
+    svg.setAttribute("viewBox", `0 0 ${width} ${n1(y)}`);
+    svg.setAttribute("height", n1(y));
+    svg.innerHTML = axis + body + drawViolations(tops) + moment + `<rect class="t-select" visibility="hidden" y="${top}" height="${n1(y - 20 - top)}"/><path class="cross-hair" visibility="hidden"/><text class="t-small" visibility="hidden" y="${n1(y - 22)}"></text>`;
+    say();
+  }
+
+  function queue() {
+    if (!queued) { queued = true; requestAnimationFrame(draw); }
+  }
+
+  // ---- the moment, the address and the words around the chart
+
+  const lives = [...document.querySelectorAll("[data-life],[data-say]")].map((node) => ({
+    node, life: JSON.parse(node.dataset.life || node.dataset.say), say: "say" in node.dataset,
+  }));
+
+  function say() {
+    const whole = view.a <= 0 && view.b >= data.end;
+    for (const node of document.querySelectorAll("[data-window]")) node.textContent = whole ? "the whole run" : `${instant(view.a)} to ${instant(view.b)}`;
+    for (const node of document.querySelectorAll("[data-moment]")) node.textContent = instant(view.at);
+    for (const node of document.querySelectorAll("[data-coarse]")) node.hidden = !sparse();
+    for (const { node, life, say } of lives) {
+      let state = "";
+      for (const [from, s] of life) if (from <= view.at) state = s;
+      if (say) node.textContent = short(state, 26);
+      else node.setAttribute("class", node.getAttribute("class").replace(/ ?is-\S*/g, "") + " is-" + (/^[a-z]+$/.test(state) ? state : "plain"));
+    }
+    clearTimeout(saved);
+    saved = setTimeout(save, 150);
+  }
+
+  function save() {
+    const same = Object.keys(initial).every((k) => initial[k] === view[k]);
+    const hash = same ? "" : `#t=${seconds(view.a)}-${seconds(view.b)}&at=${seconds(view.at)}${view.lock ? "&lock=" + encodeURIComponent(view.lock) : ""}`;
+    if (hash !== location.hash && (hash || location.hash.startsWith("#t="))) {
+      try { history.replaceState(null, "", hash || location.pathname + location.search); } catch { /* the address stays as it was */ }
+    }
+  }
+
+  // load takes the view from the address: #t=14.2-15.1, #t=14.2, with &at= and &lock=.
+  function load() {
+    const hash = new URLSearchParams(location.hash.slice(1)), us = (s) => Math.round(Number(s) * 1e6);
+    if (!hash.has("t") && !hash.has("at")) return false;
+    const at = hash.has("at") ? us(hash.get("at")) : NaN;
+    if (hash.has("t")) {
+      const [from, to] = hash.get("t").split("-").map(us);
+      if (Number.isFinite(from) && Number.isFinite(to)) show(from, to);
+      else if (Number.isFinite(from)) { choose(from); show(from - data.end / 20, from + data.end / 20); }
+      view.lock = hash.get("lock") || "";
+    }
+    if (Number.isFinite(at)) choose(at);
+    return true;
+  }
+
+  function show(a, b) {
+    const length = Math.min(Math.max(b - a, 20), data.end);
+    a = Math.min(Math.max(a + (b - a - length) / 2, 0), data.end - length);
+    Object.assign(view, { a, b: a + length });
+    queue();
+  }
+
+  function choose(at) {
+    view.at = Math.min(Math.max(at, 0), data.end);
+    const length = view.b - view.a;
+    if (view.at < view.a || view.at > view.b) show(view.at - length / 2, view.at + length / 2);
+    queue();
+  }
+
+  const zoom = (factor, t = (view.a + view.b) / 2) => show(t - (t - view.a) * factor, t + (view.b - t) * factor);
+  const pan = (share) => { const by = (view.b - view.a) * share; show(view.a + by, view.b + by); };
+  const actions = {
+    whole() { view.lock = ""; show(0, data.end); },
+    violation() {
+      if (!told) return;
+      view.lock = initial.lock; view.at = initial.at; show(initial.a, initial.b);
+    },
+    in() { zoom(0.5, view.at > view.a && view.at < view.b ? view.at : undefined); },
+    out() { zoom(2); },
+    left() { pan(-0.25); },
+    right() { pan(0.25); },
+    back() { choose(data.steps.findLast((t) => t < view.at) ?? 0); },
+    on() { choose(data.steps.find((t) => t > view.at) ?? data.end); },
+  };
+  const keys = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "whole", "0": "whole", v: "violation", ",": "back", ".": "on" };
+
+  const svg = document.createElementNS(document.querySelector("svg").namespaceURI, "svg");
+  svg.setAttribute("class", "figure live");
+  svg.setAttribute("tabindex", "0");
+  svg.setAttribute("role", "application");
+  svg.setAttribute("aria-label", "Timeline. Arrow keys move, plus and minus zoom, Home shows the whole run, comma and period step through the moments.");
+  chart.append(svg);
+  svg.addEventListener("keydown", (event) => {
+    const action = keys[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    actions[action]();
+  });
+  for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
+
+  const timeAt = (event) => view.a + (Math.min(Math.max(event.clientX - svg.getBoundingClientRect().left, left), right) - left) / (right - left) * (view.b - view.a);
+  svg.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== svg) return; // the page scrolls
+    if (event.deltaY > 0 && view.a <= 0 && view.b >= data.end) return;
+    event.preventDefault();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / width);
+    else zoom(Math.exp(event.deltaY / 300), timeAt(event));
+  }, { passive: false });
+
+  // A drag chooses a window, with shift it moves the one there is; a click
+  // chooses a moment.
+  let drag = null;
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    drag = { x: event.clientX, t: timeAt(event), a: view.a, b: view.b, move: event.shiftKey, moved: false };
+    try { svg.setPointerCapture(event.pointerId); } catch { /* it is gone already */ }
+  });
+  svg.addEventListener("pointermove", (event) => {
+    const at = timeAt(event), select = svg.querySelector(".t-select"), hair = svg.querySelector(".cross-hair"), words = hair?.nextElementSibling;
+    if (!hair) return;
+    if (drag && Math.abs(event.clientX - drag.x) > 5) drag.moved = true;
+    if (drag?.moved && drag.move) {
+      const by = (event.clientX - drag.x) / (right - left) * (drag.b - drag.a);
+      show(drag.a - by, drag.b - by);
+      return;
+    }
+    if (drag?.moved) {
+      select.setAttribute("visibility", "visible");
+      select.setAttribute("x", Math.min(x(at), x(drag.t)));
+      select.setAttribute("width", Math.abs(x(at) - x(drag.t)));
+    }
+    hair.setAttribute("visibility", "visible");
+    hair.setAttribute("d", `M${n1(x(at))} 0V${svg.getAttribute("height")}`);
+    words.setAttribute("visibility", "visible");
+    const late = x(at) > (left + right) / 2;
+    words.setAttribute("x", x(at) + (late ? -5 : 5));
+    words.style.textAnchor = late ? "end" : "start";
+    words.textContent = (at / 1e6).toFixed(4) + " s";
+  });
+  svg.addEventListener("pointerup", (event) => {
+    if (!drag) return;
+    const { t, moved, move } = drag, at = timeAt(event);
+    drag = null;
+    if (moved && !move) show(Math.min(t, at), Math.max(t, at));
+    else if (!moved) choose(Math.round(at));
+  });
+  svg.addEventListener("pointercancel", () => { drag = null; queue(); });
+  svg.addEventListener("pointerleave", () => { for (const node of svg.querySelectorAll(".cross-hair,.cross-hair + text")) node.setAttribute("visibility", "hidden"); });
+  svg.addEventListener("dblclick", () => actions.whole());
+
+  document.documentElement.classList.add("has-chart");
+  const come = () => { if (load()) { queue(); document.getElementById("timeline").scrollIntoView(); } };
+  addEventListener("hashchange", come);
+  new ResizeObserver(() => { if (chart.clientWidth !== width) queue(); }).observe(chart);
+  draw();
+  come();
+})();

@@ -1,0 +1,71 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"io"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// WriteComparison writes a comparison as one HTML file that needs no network:
+// the differences in words, the plots of both runs on the same axes, and their
+// figures side by side.
+func WriteComparison(w io.Writer, a, b Named) error {
+	digests := [2]*digest{newDigest(a.Input), newDigest(b.Input)}
+	p := struct {
+		Comparison
+		CSS   template.CSS
+		Runs  [2]Results
+		Plots []template.HTML
+	}{
+		Comparison: compareDigests([2]string{a.Name, b.Name}, digests[0], digests[1]),
+		CSS:        template.CSS(paletteCSS + drawingCSS + pageCSS),
+		Runs:       [2]Results{digests[0].results(), digests[1].results()},
+	}
+	var err error
+	if p.Plots, err = comparedPlots(digests, p.Runs); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	t, err := template.New("compare").Funcs(template.FuncMap{
+		"sign": sign, "length": runLength, "letter": func(i int) string { return string(rune('A' + i)) },
+	}).Parse(compareHTML)
+	if err != nil {
+		return fmt.Errorf("parse template: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, &p); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	if _, err := w.Write(printable(out.Bytes())); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	return nil
+}
+
+// comparedPlots are the plots of two runs, on the axes that suit both. Where
+// one of them has too little to plot there are none.
+func comparedPlots(digests [2]*digest, runs [2]Results) ([]template.HTML, error) {
+	latency := digests[0].latencyScale().both(digests[1].latencyScale())
+	throughput := digests[0].throughputScale(latency.win).both(digests[1].throughputScale(latency.win))
+	var plots []template.HTML
+	for i, d := range digests {
+		if o := runs[i].Operations[string(history.Acquire)]; o.Total() < minPlot {
+			return nil, nil
+		}
+		f, err := d.latencyPlot(fmt.Sprintf("%c: latency", 'A'+i), latency)
+		if err != nil {
+			return nil, err
+		}
+		plots = append(plots, f.html())
+	}
+	for i, d := range digests {
+		f, err := d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, span(rateStep(throughput.win))), throughput)
+		if err != nil {
+			return nil, err
+		}
+		plots = append(plots, f.html())
+	}
+	return plots, nil
+}

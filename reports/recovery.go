@@ -1,0 +1,158 @@
+package reports
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// measureRecovery fills in how long it took after each fault, and after its
+// heal, until a lock was granted again.
+func (d *digest) measureRecovery() {
+	grants := d.grantedBy()
+	for i := range d.faults {
+		f := &d.faults[i]
+		if !f.OK {
+			continue
+		}
+		concerned := d.concernedBy(f, grants)
+		f.Recovery = d.nextGrant(f.at(), d.promotionIn(f), concerned)
+		if f.Healed {
+			f.HealRecovery = d.nextGrant(f.End, f.End, concerned)
+		}
+	}
+}
+
+// promotionIn is when a master took over in a fault that makes one: what was
+// granted before, between the order and the blow, was granted by the old one.
+// It is the fault's own instant where none did.
+func (d *digest) promotionIn(f *Fault) time.Duration {
+	if f.Name == "crash-failover" || f.Name == "split-brain" {
+		for _, c := range d.roles {
+			if c.role == "master" && c.was != "" && c.at >= f.Start && c.at <= f.InEffect {
+				return c.at
+			}
+		}
+	}
+	return f.at()
+}
+
+// nextGrant is how long it took from an instant to the first grant to a
+// request that was sent after it, and was not answered before another. A grant
+// that was already on its way shows nothing. It is 0 if there was none.
+func (d *digest) nextGrant(from, notBefore time.Duration, concerned func(*history.Operation) bool) time.Duration {
+	first := sort.Search(len(d.ops), func(i int) bool { return d.ops[i].Invoke.Time > from })
+	best := time.Duration(0)
+	for i := first; i < len(d.ops); i++ {
+		op := &d.ops[i]
+		if best > 0 && op.Invoke.Time-from >= best {
+			break
+		}
+		if op.Invoke.Op == history.Acquire && op.OK() && op.Complete.Time >= notBefore && concerned(op) && (best == 0 || op.Complete.Time-from < best) {
+			best = op.Complete.Time - from
+		}
+	}
+	return best
+}
+
+// concernedBy tells which requests a fault concerns: those that had to pass
+// where it was, or all if nobody's had to.
+func (d *digest) concernedBy(f *Fault, grants map[string][]*history.Hold) func(*history.Operation) bool {
+	var zones, masters []string
+	for _, n := range d.Run.Topology.Nodes {
+		switch {
+		case n.Kind == "zone":
+			zones = append(zones, n.Name)
+		case d.roleAt(n.Name, f.at()) == "master":
+			masters = append(masters, n.Name)
+		}
+	}
+	blocked := func(zone, server string) bool {
+		if !slices.Contains(zones, zone) && !stops(f.Name) {
+			return false // a script does not say where its clients are
+		}
+		return f.blocks(zone, server, d.Run.Topology)
+	}
+	anybody := slices.ContainsFunc(masters, func(server string) bool {
+		return blocked("", server) || slices.ContainsFunc(zones, func(zone string) bool { return blocked(zone, server) })
+	})
+	if !anybody {
+		return func(*history.Operation) bool { return true }
+	}
+	known := map[string]bool{} // by zone and lock
+	return func(op *history.Operation) bool {
+		zone := zoneOf(op.Invoke.Owner)
+		key := zone + "\x00" + op.Invoke.Lock
+		if is, ok := known[key]; ok {
+			return is
+		}
+		servers := masters
+		if server := d.lastGranter(grants[op.Invoke.Lock], f.at()); slices.Contains(masters, server) {
+			servers = []string{server}
+		}
+		known[key] = slices.ContainsFunc(servers, func(server string) bool { return blocked(zone, server) })
+		return known[key]
+	}
+}
+
+// zoneOf is the zone of a random run's client: its name up to the first dot.
+func zoneOf(owner string) string {
+	zone, _, _ := strings.Cut(client(owner), ".")
+	return zone
+}
+
+// grantedBy are the holds of each lock of which it is known who granted them,
+// in order of their start.
+func (d *digest) grantedBy() map[string][]*history.Hold {
+	grants := map[string][]*history.Hold{}
+	for i := range d.holds {
+		if h := &d.holds[i]; d.granter(h) != "" {
+			grants[h.Lock] = append(grants[h.Lock], h)
+		}
+	}
+	return grants
+}
+
+// lastGranter granted the last of some holds that began before an instant.
+func (d *digest) lastGranter(holds []*history.Hold, before time.Duration) string {
+	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > before })
+	if at == 0 {
+		return ""
+	}
+	return d.granter(holds[at-1])
+}
+
+// untilGranted is the recovery from the fault itself, to compare by: none in
+// the record counts as longest.
+func (f *Fault) untilGranted() time.Duration {
+	if f.Recovery == 0 {
+		return history.Never
+	}
+	return f.Recovery
+}
+
+// recoveryWords say how long it took: "1,079 ms (from its heal 4.2 ms)".
+func (f *Fault) recoveryWords() string {
+	switch {
+	case f.Recovery == 0:
+		return "no grant after it"
+	case f.HealRecovery == 0:
+		return span(f.Recovery)
+	}
+	return span(f.Recovery) + " (from its heal " + span(f.HealRecovery) + ")"
+}
+
+// recoveryCell is a recovery in a table, where one was due at all.
+func recoveryCell(due bool, took time.Duration) string {
+	switch {
+	case !due:
+		return "–"
+	case took == 0:
+		return "none"
+	default:
+		return span(took)
+	}
+}

@@ -1,0 +1,157 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// overCapacity tells of more permits out than a semaphore has.
+func (d *digest) overCapacity(v *checker.Violation) Story {
+	holds := d.holdsOf(v)
+	if len(holds) == 0 {
+		return d.otherViolation(v)
+	}
+	s := Story{Headline: "More permits of " + v.Lock + " were out than there are"}
+	if n := d.capacityOf(v.Lock); n > 0 {
+		s.Headline = fmt.Sprintf("More permits of %s were out than its capacity of %d", v.Lock, n)
+	}
+	s.Headline += d.forHowLong(v.From, v.Until)
+	last := holds[len(holds)-1]
+	for _, h := range holds {
+		s.Moments = append(s.Moments, d.grant(h, h == last))
+	}
+	s.Moments = append(s.Moments, d.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
+	s.Outcome = append(s.Outcome, sentence(v.Explanation))
+	if d.replicated() {
+		s.Cures = []string{replicaCure}
+	}
+	return s
+}
+
+// capacityOf is how many permits a lock was declared to have; 0 if it was not.
+func (d *digest) capacityOf(lock string) int {
+	for i := range d.History.Events {
+		if e := &d.History.Events[i]; e.Op == history.Declare && e.Lock == lock {
+			return e.Capacity
+		}
+	}
+	return 0
+}
+
+// reentrancy tells of a second grant to the holder itself.
+func (d *digest) reentrancy(v *checker.Violation) Story {
+	s := d.otherViolation(v)
+	s.Headline = fmt.Sprintf("The lock %s was granted again to its holder as it must not be", v.Lock)
+	if last := d.lastEvent(v); last != nil && last.Owner != "" {
+		s.Headline = fmt.Sprintf("%s was granted the lock %s again while it held it, as it must not be", capitalClient(last.Owner), v.Lock)
+	}
+	return s
+}
+
+// tokens tells of a later grant with a fencing token that is not greater.
+func (d *digest) tokens(v *checker.Violation) Story {
+	s := d.otherViolation(v)
+	holds := d.holdsOf(v)
+	if len(holds) < 2 {
+		return s
+	}
+	first, second := holds[0], holds[len(holds)-1]
+	s.Headline = fmt.Sprintf("A later grant of %s has the smaller token: %d after %d", v.Lock, second.Token, first.Token)
+	if v.Kind == checker.FenceDuplicate {
+		s.Headline = fmt.Sprintf("Two grants of %s have the same token, %d", v.Lock, second.Token)
+	}
+	s.Moments = append([]Moment{d.grant(first, false), d.grant(second, true)}, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
+	s.Outcome = append(s.Outcome, "A resource that refuses old tokens would refuse the rightful holder, or let the wrong one in.")
+	s.Cures = []string{"draw tokens from a counter that outlives the key of the lock and every failover"}
+	return s
+}
+
+// staleAccess tells of a resource that accepted a token older than one that it
+// had accepted before.
+func (d *digest) staleAccess(v *checker.Violation) Story {
+	s := d.otherViolation(v)
+	s.Headline = fmt.Sprintf("The resource %s accepted an access whose token was out of date", v.Resource)
+	s.Cures = []string{"have the resource keep the newest token that it saw, and refuse older ones in the same step"}
+	return s
+}
+
+// stuck tells of a lock that was free and that nobody could have.
+func (d *digest) stuck(v *checker.Violation) Story {
+	until := min(v.Until, d.end)
+	s := Story{Headline: fmt.Sprintf("Nobody could acquire the lock %s for %s, although it was free", v.Lock, span(until-v.From))}
+	var before *history.Hold
+	for i := range d.holds {
+		if h := &d.holds[i]; h.Lock == v.Lock && h.Start <= v.From && (before == nil || h.Start > before.Start) {
+			before = h
+		}
+	}
+	begin := v.From
+	if before != nil {
+		s.Moments = append(s.Moments, d.grant(before, false))
+		begin = before.Start
+	}
+	s.Moments = append(s.Moments, d.background(begin, v.From)...)
+	if e := d.firstEvent(v); e != nil {
+		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
+	}
+	s.Moments = append(s.Moments, Moment{At: until, Kind: MomentViolation, Text: "still nobody had been granted " + v.Lock})
+	s.Outcome = append(s.Outcome, sentence(v.Explanation))
+	return s
+}
+
+// overtaken tells of a fair lock that did not keep to its queue.
+func (d *digest) overtaken(v *checker.Violation) Story {
+	holds := d.holdsOf(v)
+	if len(holds) < 2 {
+		return d.otherViolation(v)
+	}
+	first, second := holds[0], holds[len(holds)-1]
+	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, span(second.Start-first.Start))}
+	for _, h := range []*history.Hold{first, second} {
+		s.Moments = append(s.Moments,
+			Moment{At: h.Acquire.Invoke.Time, Kind: MomentLock, Text: d.who(h) + " asked for " + h.Lock + placeOf(h)},
+			d.grant(h, h == first))
+	}
+	s.Moments = append(s.Moments, d.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
+	s.Outcome = append(s.Outcome, sentence(v.Explanation))
+	return s
+}
+
+// placeOf is the place that a request had in the queue of a fair lock.
+func placeOf(h *history.Hold) string {
+	for _, e := range []*history.Event{h.Acquire.Complete, h.Acquire.Invoke} {
+		if e.Queued > 0 {
+			return fmt.Sprintf(" and had place %d of the queue", e.Queued)
+		}
+	}
+	return ""
+}
+
+func (d *digest) firstEvent(v *checker.Violation) *history.Event { return d.evidenceAt(v, 0) }
+
+func (d *digest) lastEvent(v *checker.Violation) *history.Event {
+	return d.evidenceAt(v, len(v.Events)-1)
+}
+
+func (d *digest) evidenceAt(v *checker.Violation, i int) *history.Event {
+	if i < 0 || i >= len(v.Events) {
+		return nil
+	}
+	e, _ := d.event(v.Events[i])
+	return e
+}
+
+// sentence makes an explanation one.
+func sentence(s string) string {
+	first, second := byte(0), byte(0)
+	if len(s) > 1 {
+		first, second = s[0], s[1]
+	}
+	if first >= 'a' && first <= 'z' && (second < '0' || second > '9') { // p1 is a name
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	return stop(s)
+}

@@ -1,0 +1,413 @@
+package reports
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// The measures of the drawing of a topology, in SVG units.
+const (
+	mapWidth  = 720.0
+	mapNode   = 132.0 // the widest a node gets
+	mapHeight = 46.0  // of a server
+	mapSmall  = 28.0  // of a zone or a sentinel
+	mapPerRow = 5
+	arcDrop   = 34.0 // how far an edge goes around what stands in its way
+)
+
+// A life is what a part of the drawing is from each instant on: an array of
+// pairs, [microseconds, state].
+type life [][2]any
+
+// at is the state at an instant.
+func (l life) at(t time.Duration) string {
+	state := ""
+	for _, part := range l {
+		if from, _ := part[0].(int64); from <= micros(t) {
+			state, _ = part[1].(string)
+		}
+	}
+	return state
+}
+
+// lifeOf asks for the state at each instant at which it can change.
+func lifeOf(changes []time.Duration, state func(at time.Duration) string) life {
+	var l life
+	for _, at := range changes {
+		if s := state(at); len(l) == 0 || l[len(l)-1][1] != s {
+			l = append(l, [2]any{micros(at), s})
+		}
+	}
+	return l
+}
+
+// json is the life as an attribute's value.
+func (l life) json() string {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return "[]" // numbers and strings always can be written
+	}
+	return escape(string(b))
+}
+
+// moment is the instant that a page shows first: that of the violation, else
+// that of the first fault.
+func (d *digest) moment() time.Duration {
+	if v := d.violation(); v != nil {
+		return v.From
+	}
+	for i := range d.faults {
+		if d.faults[i].OK {
+			return d.faults[i].at()
+		}
+	}
+	return 0
+}
+
+// changes are the instants at which a server's role or a fault changed, in
+// order, from 0.
+func (d *digest) changes() []time.Duration {
+	all := []time.Duration{0}
+	for _, c := range d.roles {
+		all = append(all, c.at)
+	}
+	for i := range d.faults {
+		if f := &d.faults[i]; f.OK {
+			// A microsecond is what the page can tell apart.
+			all = append(all, f.at(), (f.End + time.Microsecond).Truncate(time.Microsecond))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// steps are the instants that a reader can step through, in microseconds: the
+// changes, and what the story tells.
+func (d *digest) steps() []int64 {
+	var all []int64
+	for _, at := range d.changes() {
+		all = append(all, micros(at))
+	}
+	for _, m := range d.story().Moments {
+		all = append(all, micros(m.At))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// A place is where a node is drawn.
+type place struct {
+	node       history.Node
+	x, y, w, h float64
+	row        int
+}
+
+// places lays the nodes out in rows: the zones of clients, the servers with
+// each replica below its master, the sentinels.
+func (d *digest) places() (places []*place, height float64) {
+	var zones, masters, replicas, others []history.Node
+	for _, n := range d.Run.Topology.Nodes {
+		switch {
+		case n.Kind == "zone":
+			zones = append(zones, n)
+		case n.Role == "replica":
+			replicas = append(replicas, n)
+		case n.Kind == "redis" || n.Role != "":
+			masters = append(masters, n)
+		default:
+			others = append(others, n)
+		}
+	}
+	if len(masters) == 1 { // one shard: its master stands between its replicas
+		half := len(replicas) / 2
+		masters = slices.Concat(replicas[:half], masters, replicas[half:])
+		replicas = nil
+	}
+	slices.SortStableFunc(replicas, func(a, b history.Node) int {
+		above := func(n history.Node) int {
+			return slices.IndexFunc(masters, func(m history.Node) bool { return m.Name == n.Of })
+		}
+		return cmp.Compare(above(a), above(b))
+	})
+	y, row := 6.0, 0
+	for _, group := range [][]history.Node{zones, masters, replicas, others} {
+		for nodes := range slices.Chunk(group, mapPerRow) {
+			h := mapHeight
+			if nodes[0].Kind != "redis" && nodes[0].Role == "" {
+				h = mapSmall
+			}
+			pitch := mapWidth / float64(len(nodes))
+			w := min(mapNode, pitch-12)
+			for i, n := range nodes {
+				places = append(places, &place{node: n, x: pitch*(float64(i)+0.5) - w/2, y: y, w: w, h: h, row: row})
+			}
+			y += h + 52
+			row++
+		}
+	}
+	return places, y - 52 + 6
+}
+
+// topologyFigure draws the parties and the links between them at an instant.
+// Each part carries its life, so that a script can show any other instant.
+func (d *digest) topologyFigure(at time.Duration) string {
+	places, height := d.places()
+	if len(places) == 0 {
+		return ""
+	}
+	var s drawing
+	changes := d.changes()
+	byName := map[string]*place{}
+	for _, p := range places {
+		byName[p.node.Name] = p
+	}
+	last := places[len(places)-1].row
+	below := 0.0 // for the arcs below the last row
+	for _, e := range d.edges(byName) {
+		e.draw(&s, d, changes, at)
+		if e.around && e.a.row == last {
+			below = arcDrop * 0.8
+		}
+	}
+	height += below
+	for _, p := range places {
+		d.drawNode(&s, p, changes, at)
+	}
+	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
+		num(mapWidth), num(height), escape("The topology "+d.Run.Topology.Name+" at "+instant(at)), s.String())
+}
+
+// drawNode draws a party with its role and, of a server, what it has granted.
+func (d *digest) drawNode(s *drawing, p *place, changes []time.Duration, at time.Duration) {
+	stretches := d.server(p.node.Name)
+	state := func(at time.Duration) string {
+		for _, part := range stretches {
+			if part.from <= at && (at < part.to || part.to == d.end) {
+				return part.state
+			}
+		}
+		return ""
+	}
+	l := lifeOf(changes, state)
+	kind := "map-other"
+	if p.h == mapHeight {
+		kind = "map-server"
+	}
+	if p.node.Kind == "zone" {
+		kind = "map-zone"
+	}
+	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.rect("", p.x, p.y, p.w, p.h, 5, nodeTitle(p.node))
+	middle := p.x + p.w/2
+	room := int(p.w / 6.6)
+	s.text("map-name", middle, p.y+18, shorten(p.node.Name, room))
+	if p.h == mapHeight {
+		grants := d.grantsLife(p.node.Name)
+		s.raw(`<text class="map-role" x="`, num(middle), `" y="`, num(p.y+33), `" data-say="`, l.json(), `">`, escape(shorten(l.at(at), room)), `</text>`)
+		if len(grants) > 1 {
+			s.raw(`<text class="map-grant" x="`, num(middle), `" y="`, num(p.y+p.h+14), `" data-say="`, grants.json(), `">`, escape(grants.at(at)), `</text>`)
+		}
+	} else {
+		s.raw(`<title>`, escape(nodeTitle(p.node)), `</title>`)
+	}
+	s.raw(`</g>`)
+}
+
+func nodeTitle(n history.Node) string {
+	title := n.Name + ": " + n.Kind
+	if n.Role != "" {
+		title += ", " + n.Role + " at the start"
+	}
+	if n.Of != "" {
+		title += " of " + n.Of
+	}
+	if n.Address != "" {
+		title += ", " + n.Address
+	}
+	return title
+}
+
+// className makes a state, which may come from anywhere, part of a class.
+func className(state string) string {
+	switch state {
+	case "master", "replica", "down", "paused", "cut", "hold", "slow", "replicates":
+		return state
+	default:
+		return "plain"
+	}
+}
+
+// maxGrants bounds the grants that the drawing shows, near the violation.
+const maxGrants = 200
+
+// grantsLife is to whom a server had granted the violated lock, and the grant
+// still ran: as far as it is known who granted.
+func (d *digest) grantsLife(server string) life {
+	v := d.violation()
+	if v == nil || v.Lock == "" {
+		return nil
+	}
+	focus := d.focus(v)
+	var holds []*history.Hold
+	changes := []time.Duration{0}
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && d.granter(h) == server && len(holds) < maxGrants {
+			holds = append(holds, h)
+			changes = append(changes, h.Start)
+			if believes(h) < d.end {
+				changes = append(changes, believes(h))
+			}
+		}
+	}
+	slices.Sort(changes)
+	return lifeOf(changes, func(at time.Duration) string {
+		var names []string
+		for _, h := range holds {
+			if h.Start <= at && at < believes(h) && !slices.Contains(names, client(h.Owner)) {
+				names = append(names, client(h.Owner))
+			}
+		}
+		if len(names) == 0 {
+			return ""
+		}
+		return shorten("granted to "+strings.Join(names, ", "), 26)
+	})
+}
+
+// An edge are all links between two parties.
+type edge struct {
+	a, b   *place
+	links  []history.Link
+	around bool // another party stands between them
+}
+
+// edges are the pairs that are linked, in the order of their links.
+func (d *digest) edges(places map[string]*place) []*edge {
+	byPair := map[[2]string]*edge{}
+	var edges []*edge
+	for _, l := range d.Run.Topology.Links {
+		from, to := places[l.From], places[l.To]
+		if from == nil || to == nil || from == to {
+			continue
+		}
+		if from.y > to.y || from.y == to.y && from.x > to.x {
+			from, to = to, from
+		}
+		pair := [2]string{from.node.Name, to.node.Name}
+		if byPair[pair] == nil {
+			e := &edge{a: from, b: to}
+			for _, p := range places {
+				e.around = e.around || from.row == to.row && p.row == from.row && from.x < p.x && p.x < to.x
+			}
+			byPair[pair] = e
+			edges = append(edges, byPair[pair])
+		}
+		byPair[pair].links = append(byPair[pair].links, l)
+	}
+	return edges
+}
+
+// draw draws an edge as a line, or around what stands between its ends in
+// their row, with the mark of each fault that it can have.
+func (e *edge) draw(s *drawing, d *digest, changes []time.Duration, at time.Duration) {
+	l := lifeOf(changes, e.states(d))
+	x1, y1, x2, y2 := e.a.x+e.a.w/2, e.a.y+e.a.h, e.b.x+e.b.w/2, e.b.y
+	path := "M" + num(x1) + " " + num(y1) + "L" + num(x2) + " " + num(y2)
+	var mx, my float64 // where a mark stands
+	switch {
+	case e.a.row != e.b.row:
+		// The mark stands nearer to the upper end, where fewer lines cross.
+		mx, my = x1+(x2-x1)*0.42, y1+(y2-y1)*0.42
+	case !e.around:
+		y := e.a.y + e.a.h/2
+		x1, x2 = e.a.x+e.a.w, e.b.x
+		path = "M" + num(x1) + " " + num(y) + "L" + num(x2) + " " + num(y)
+		mx, my = (x1+x2)/2, y
+	default:
+		drop := arcDrop
+		path = "M" + num(x1) + " " + num(y1) + "C" + num(x1) + " " + num(y1+drop) + " " + num(x2) + " " + num(y1+drop) + " " + num(x2) + " " + num(y1)
+		mx, my = (x1+x2)/2, y1+drop*0.75
+	}
+	var names []string
+	for _, link := range e.links {
+		names = append(names, link.Name+" ("+link.Kind+")")
+	}
+	s.raw(`<g class="map-link is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.path("", path, strings.Join(names, ", "))
+	if len(l) > 1 && e.carries() {
+		s.path("map-cut", cross(mx, my, 5), "")
+		s.path("map-hold", "M"+num(mx-3)+" "+num(my-6)+"v12M"+num(mx+3)+" "+num(my-6)+"v12", "")
+		s.path("map-slow", "M"+num(mx-9)+" "+num(my)+"q4.5 -8 9 0t9 0", "")
+	}
+	s.raw(`</g>`)
+}
+
+// carries reports whether the edge carries what a lock is made of, so that a
+// mark on it is worth the room: between clients and servers, and replication.
+func (e *edge) carries() bool {
+	return slices.ContainsFunc(e.links, func(l history.Link) bool {
+		return l.Kind == "replication" || l.Kind == "client" && (e.b.node.Kind == "redis" || e.b.node.Role != "")
+	})
+}
+
+// states tells the state of an edge: the worst that a fault does to one of its
+// links, else whether a replica gets its data over it.
+func (e *edge) states(d *digest) func(at time.Duration) string {
+	type hit struct {
+		f     *Fault
+		state string
+	}
+	var hits []hit
+	for i := range d.faults {
+		f := &d.faults[i]
+		if state := e.hitBy(f, d.Run.Topology); state != "" {
+			hits = append(hits, hit{f, state})
+		}
+	}
+	replication := slices.ContainsFunc(e.links, func(l history.Link) bool { return l.Kind == "replication" })
+	return func(at time.Duration) string {
+		worst := ""
+		for _, h := range hits {
+			if at >= h.f.at() && at < max(h.f.End, h.f.at()+1) && (worst == "" || h.state < worst) { // cut, hold, slow
+				worst = h.state
+			}
+		}
+		if worst != "" || !replication {
+			return worst
+		}
+		a, b := d.roleAt(e.a.node.Name, at), d.roleAt(e.b.node.Name, at)
+		if a == "master" && b == "replica" || a == "replica" && b == "master" {
+			return "replicates"
+		}
+		return ""
+	}
+}
+
+// hitBy is what a fault does to one of an edge's links: cut, hold, slow or
+// nothing.
+func (e *edge) hitBy(f *Fault, t history.Topology) string {
+	state := map[string]string{"cut": "cut", "drop": "cut", "hold": "hold", "latency": "slow"}[f.Name]
+	switch {
+	case !f.OK:
+		return ""
+	case f.separates():
+		if f.hits(e.a.node.Name) != f.hits(e.b.node.Name) {
+			return "cut"
+		}
+		return ""
+	case state == "":
+		return ""
+	}
+	hit := linksOf(f.Target, t)
+	if slices.ContainsFunc(e.links, func(l history.Link) bool { return slices.Contains(hit, l) }) {
+		return state
+	}
+	return ""
+}
