@@ -2,33 +2,67 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/importers"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
+const (
+	// storyEvents is the longest history that is kept in memory, for its story
+	// and figures. Of a longer one there are only the verdicts, as it streams by.
+	storyEvents = 100_000
+	// streamBudget bounds the judging of a longer history.
+	streamBudget = 30 * time.Minute
+	// gcPercent trades memory for time: the judge works in windows, and leaves
+	// little behind that lives.
+	gcPercent = 250
+)
+
+// A judging is what the user wants to know of recorded histories.
+type judging struct {
+	*app
+	json, explain bool
+	properties    []string
+	from, minimal string
+
+	checkers []checker.Checker
+}
+
 func (a *app) checkCommand() *cobra.Command {
-	var asJSON bool
+	j := &judging{app: a}
 	cmd := &cobra.Command{
 		Use:   "check HISTORY.jsonl... | RUNDIR... | -",
 		Short: "Judge recorded histories, ours or anybody's",
-		Long: `Judge recorded histories: files of JSON lines, run directories, or - for
-standard input. A run directory is judged again, and its reports are rewritten.`,
+		Long: `Judge recorded histories: files of JSON lines, plain or gzip, run directories,
+or - for standard input. A run directory is judged again, and its reports are
+rewritten. A history that does not fit into memory is judged as it streams by.
+docs/history-format.md says what a history is, docs/what-is-checked.md what is
+judged.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := j.validate(); err != nil {
+				return err
+			}
+			defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 			var result error
 			for i, arg := range args {
-				if i > 0 && !asJSON {
+				if i > 0 && !j.json {
 					a.printf("\n")
 				}
-				err := a.checkOne(cmd.Context(), cmd.InOrStdin(), arg, asJSON)
+				err := j.one(cmd.Context(), cmd.InOrStdin(), arg)
 				if exitCode(err) == exitUsage {
 					fmt.Fprintf(a.stderr, "lockchaos: %v\n", err)
 					err = verdictError(exitUsage)
@@ -38,32 +72,210 @@ standard input. A run directory is judged again, and its reports are rewritten.`
 			return result
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
+	f := cmd.Flags()
+	f.BoolVar(&j.json, "json", false, "print results.json instead of the summary")
+	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the part of the history that shows it alone; with --json, add that part")
+	f.StringVar(&j.minimal, "minimal", "", "write the part of the history that shows the first violation to this file, as a history of its own")
+	f.StringSliceVar(&j.properties, "properties", nil, "judge these only ("+strings.Join(propertyNames(), ", ")+")")
+	f.StringVar(&j.from, "from", "", "what recorded it: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
 	return cmd
 }
 
-func (a *app) checkOne(ctx context.Context, stdin io.Reader, arg string, asJSON bool) error {
-	if info, err := os.Stat(arg); err == nil && info.IsDir() {
-		return a.conclude(arg, asJSON)
+func propertyNames() []string {
+	var list []string
+	for _, c := range checker.Standard() {
+		list = append(list, c.Name())
 	}
-	var in reports.Input
-	var err error
-	if arg == "-" {
-		arg = "standard input"
-		if in.History, err = history.ReadAll(stdin); err != nil {
-			return fmt.Errorf("read standard input: %w", err)
+	return list
+}
+
+// validate finds the checkers, and refuses what can't be meant.
+func (j *judging) validate() error {
+	if sources := []string{"lockchaos", "jepsen"}; j.from != "" && j.from != sources[0] && j.from != sources[1] {
+		return names.Unknown("source", j.from, sources)
+	}
+	for _, name := range j.properties {
+		found := false
+		for _, c := range checker.Standard() {
+			if c.Name() == name {
+				j.checkers = append(j.checkers, c)
+				found = true
+			}
 		}
-	} else if in.History, err = readHistory(arg); err != nil {
+		if !found {
+			return names.Unknown("property", name, propertyNames())
+		}
+	}
+	return nil
+}
+
+func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
+	if info, err := os.Stat(arg); err == nil && info.IsDir() {
+		return j.directory(ctx, arg)
+	}
+	name, r := "standard input", stdin
+	if arg != "-" {
+		f, err := os.Open(arg)
+		if err != nil {
+			return fmt.Errorf("read history: %w", err)
+		}
+		defer f.Close()
+		name, r = arg, f
+	}
+	in, results, err := j.read(ctx, r)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if !j.json {
+		j.printf("%s\n", filepath.Clean(name))
+	}
+	if results != nil {
+		err = j.write(*results)
+	} else {
+		err = j.print(in, "", j.json)
+	}
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkBudget)
-	defer cancel()
-	in.Report = checker.Check(ctx, in.History)
-	if !asJSON {
-		a.printf("%s\n", filepath.Clean(arg))
-	}
-	if err := a.print(in, "", asJSON); err != nil {
+	if err := j.show(in.Report, ""); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)
+}
+
+// minimalFile is where the part of a run's history goes that shows its first
+// violation, if the user wants it explained.
+const minimalFile = "minimal.jsonl"
+
+// directory judges a run again. With --properties its reports stay what they
+// are.
+func (j *judging) directory(ctx context.Context, dir string) error {
+	var in reports.Input
+	var err error
+	if len(j.checkers) == 0 {
+		in, err = judge(dir)
+	} else if in, err = readRecord(dir); err == nil {
+		budget, cancel := context.WithTimeout(ctx, checkBudget)
+		defer cancel()
+		in.Report = checker.Check(budget, in.History, j.checkers...)
+	}
+	if err != nil {
+		return err
+	}
+	shown := dir
+	if len(j.checkers) > 0 {
+		shown = ""
+	}
+	if j.explain || j.minimal != "" {
+		checker.Explain(ctx, in.History, &in.Report)
+	}
+	if err := j.print(in, shown, j.json); err != nil {
+		return err
+	}
+	if err := j.show(in.Report, filepath.Join(dir, minimalFile)); err != nil {
+		return err
+	}
+	return verdictExit(in.Report.Verdict)
+}
+
+// read reads a history and judges it: a short one as a whole, a long one as it
+// comes. Of a long one there are the results only.
+func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long *reports.Results, err error) {
+	short, cancel := context.WithTimeout(ctx, checkBudget)
+	defer cancel()
+	if j.from == "jepsen" {
+		if r, err = history.Plain(r); err != nil {
+			return in, nil, err
+		}
+		if in.History, err = importers.Jepsen(r); err != nil {
+			return in, nil, err
+		}
+	} else {
+		reader := history.NewReader(r)
+		first, err := reader.ReadSome(make([]history.Event, 0, 1<<12))
+		for err == nil && len(first) < storyEvents {
+			first, err = reader.ReadSome(append(make([]history.Event, 0, min(2*len(first), storyEvents)), first...))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			in.History = &history.History{Events: first, Truncated: reader.Truncated()}
+		case err != nil:
+			return in, nil, err
+		default:
+			return j.stream(ctx, first, reader)
+		}
+	}
+	in.Report = checker.Check(short, in.History, j.checkers...)
+	if j.explain || j.minimal != "" {
+		checker.Explain(short, in.History, &in.Report)
+	}
+	return in, nil, nil
+}
+
+// stream judges a history of which some events were read already.
+func (j *judging) stream(ctx context.Context, first []history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
+	ctx, cancel := context.WithTimeout(ctx, streamBudget)
+	defer cancel()
+	in.Report, err = checker.CheckReader(ctx, &resumed{first: first, Reader: rest}, j.checkers...)
+	if err != nil {
+		return in, nil, err
+	}
+	if !j.explain && j.minimal == "" {
+		for i := range in.Report.Results {
+			for k := range in.Report.Results[i].Violations {
+				in.Report.Results[i].Violations[k].Minimal = nil
+			}
+		}
+	}
+	results := reports.Summarize(in)
+	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, rest.Truncated()
+	results.Story = verdictStory(in.Report)
+	return in, &results, nil
+}
+
+// verdictStory is what can be told of a history that has streamed by.
+func verdictStory(report checker.Report) reports.Story {
+	story := reports.Story{
+		Headline: "No violation",
+		Outcome: []string{fmt.Sprintf("%d events over %.3f s were judged in %.1f s.",
+			report.Events, report.Until.Seconds(), report.Took.Seconds())},
+	}
+	if report.Verdict == checker.Unknown {
+		story.Headline = "It could not be decided"
+	}
+	for i := range report.Results {
+		if r := &report.Results[i]; r.Verdict == checker.Invalid && report.Verdict == checker.Invalid {
+			story.Headline = fmt.Sprintf("%s is violated, %d times", r.Name, r.Total)
+			story.Outcome = append(story.Outcome, "The first time: "+r.Violations[0].Explanation+".")
+			break
+		}
+	}
+	return story
+}
+
+// write writes results that are no more than verdicts.
+func (j *judging) write(r reports.Results) error {
+	if j.json {
+		return asHarness(reports.WriteJSON(j.stdout, r))
+	}
+	width, _ := onTerminal(j.stdout)
+	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
+}
+
+// A resumed is a reader of which some events were read already.
+type resumed struct {
+	*history.Reader
+	first []history.Event
+}
+
+// ReadSome gives the first events first.
+func (r *resumed) ReadSome(list []history.Event) ([]history.Event, error) {
+	if len(r.first) == 0 {
+		r.first = nil
+		return r.Reader.ReadSome(list)
+	}
+	n := min(len(r.first), cap(list)-len(list))
+	list = append(list, r.first[:n]...)
+	r.first = r.first[n:]
+	return list, nil
 }

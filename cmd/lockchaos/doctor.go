@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/container"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -21,16 +21,21 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what this machine can run, and how to get what it lacks",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			redis := a.doctorRedis(cmd.Context())
-			a.doctorDocker(cmd.Context())
-			if redis != nil {
-				return harnessError{redis}
+			ctx := cmd.Context()
+			a.doctorProcesses(ctx)
+			a.doctorContainers(ctx)
+			a.doctorCompose(ctx)
+			a.doctorCompiler()
+			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil)
+			if err != nil {
+				return err
 			}
-			return a.doctorBoot(cmd.Context())
+			return a.doctorBoot(ctx, b, name)
 		},
 	}
 }
 
+// finding prints one line: what is there, or what is not and how to get it.
 func (a *app) finding(good bool, format string, args ...any) {
 	sign := "✓"
 	if !good {
@@ -39,41 +44,72 @@ func (a *app) finding(good bool, format string, args ...any) {
 	a.printf("%s %s\n", sign, fmt.Sprintf(format, args...))
 }
 
-func (a *app) doctorRedis(ctx context.Context) error {
+// doctorProcesses looks for what the process backend needs.
+func (a *app) doctorProcesses(ctx context.Context) {
 	if runtime.GOOS != "linux" {
-		a.finding(false, "processes: the process backend needs Linux, and this is %s", runtime.GOOS)
-		return harnessError{errors.New("no backend can run here")}
+		a.finding(false, "processes: they need Linux, and this is %s", runtime.GOOS)
+		return
 	}
 	binary, err := process.FindBinary(ctx)
 	if err != nil {
-		a.finding(false, "redis-server: %v", err)
-		return err
-	}
-	a.finding(true, "redis-server %s at %s", binary.Version, binary.Path)
-	return nil
-}
-
-// doctorDocker looks for an engine. It is not needed.
-func (a *app) doctorDocker(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Output()
-	if err != nil {
-		a.finding(true, "docker: no engine answers (it is not needed: servers run as local processes)")
+		a.finding(false, "processes: %v", err)
 		return
 	}
-	a.finding(true, "docker engine %s (not used: servers run as local processes)", strings.TrimSpace(string(out)))
+	a.finding(true, "processes: redis-server %s at %s", binary.Version, binary.Path)
+}
+
+// doctorContainers looks for what the container backend needs.
+func (a *app) doctorContainers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	engine, err := container.Available(ctx)
+	if err != nil {
+		a.finding(false, "containers: %v", err)
+		return
+	}
+	image, version, err := container.Image(ctx)
+	if err != nil {
+		a.finding(false, "containers: engine %s, but %v", engine, err)
+		return
+	}
+	if version == "" {
+		version = "of a version that it does not tell"
+	}
+	a.finding(true, "containers: engine %s with image %s, Redis %s", engine, image, version)
+}
+
+// doctorCompose looks for what `make up` needs.
+func (a *app) doctorCompose(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, command := range [][]string{{"docker", "compose", "version", "--short"}, {"docker-compose", "version", "--short"}} {
+		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output(); err == nil {
+			a.finding(true, "compose %s (make up)", strings.TrimSpace(string(out)))
+			return
+		}
+	}
+	a.finding(false, "compose: neither docker compose nor docker-compose (`apt-get install docker-compose`); make up alone needs it")
+}
+
+// doctorCompiler looks for what the race detector needs.
+func (a *app) doctorCompiler() {
+	for _, name := range []string{"gcc", "clang"} {
+		if path, err := exec.LookPath(name); err == nil {
+			a.finding(true, "C compiler at %s (make test)", path)
+			return
+		}
+	}
+	a.finding(false, "C compiler: none (`make compiler`); make test alone needs it, for the race detector")
 }
 
 // doctorBoot boots the largest topology and takes it down again.
-func (a *app) doctorBoot(ctx context.Context) error {
-	names := topologies.Names()
-	t, err := topologies.ByName(names[len(names)-1])
+func (a *app) doctorBoot(ctx context.Context, b topologies.Backend, of string) error {
+	t, err := topologies.ByName(topologies.Cluster)
 	if err != nil {
 		return harnessError{err}
 	}
 	start := time.Now()
-	d, err := process.Backend{}.Start(ctx, t)
+	d, err := b.Start(ctx, t)
 	if err != nil {
 		a.finding(false, "topology %s does not boot", t.Name)
 		return harnessError{err}
@@ -83,7 +119,6 @@ func (a *app) doctorBoot(ctx context.Context) error {
 		a.finding(false, "topology %s does not come down", t.Name)
 		return harnessError{err}
 	}
-	a.finding(true, "topology %s: %d processes ready in %.1f s, and gone again", t.Name,
-		len(t.Of(topologies.Redis))+len(t.Of(topologies.Sentinel)), took.Seconds())
+	a.finding(true, "topology %s: %d servers (%s) ready in %.1f s, and gone again", t.Name, len(t.Of(topologies.Redis)), of, took.Seconds())
 	return nil
 }

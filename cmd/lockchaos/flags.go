@@ -26,7 +26,7 @@ func changedFlags(cmd *cobra.Command) string {
 	var b strings.Builder
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "out", "json", "verbose", "help":
+		case "out", "json", "verbose", "help", "all", "repeat":
 			return
 		case "seed":
 		default:
@@ -35,8 +35,12 @@ func changedFlags(cmd *cobra.Command) string {
 			}
 		}
 		b.WriteString(" --" + f.Name)
-		if f.Value.Type() != "bool" {
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			b.WriteString(" " + strings.Join(list.GetSlice(), ","))
+		} else if f.Value.Type() != "bool" {
 			b.WriteString(" " + f.Value.String())
+		} else if f.Value.String() != "true" {
+			b.WriteString("=" + f.Value.String())
 		}
 	})
 	return b.String()

@@ -15,7 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
 )
 
 // The exit codes, a promise to scripts.
@@ -35,7 +37,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes to stderr what its errors say as well
 	// The signals are caught before the first process is started. The first
 	// one ends the run in order, a second one ends it at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	cmd := newRoot(stdout, stderr)
@@ -73,7 +75,7 @@ func exitCode(err error) int {
 		return exitValid
 	case errors.As(err, &finding):
 		return int(finding)
-	case errors.Is(err, topologies.ErrTooOld):
+	case errors.Is(err, topologies.ErrTooOld), errors.Is(err, attach.ErrUsage), errors.Is(err, scenarios.ErrImpossible):
 		return exitUsage
 	case errors.As(err, &harness), errors.Is(err, topologies.ErrMissing):
 		return exitHarness

@@ -1,30 +1,87 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
 func (a *app) reportCommand() *cobra.Command {
-	return &cobra.Command{
+	var format string
+	cmd := &cobra.Command{
 		Use:   "report RUNDIR...",
 		Short: "Draw stored runs again, from their stored results",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `Draw stored runs again, from their stored results, and bring the index of the
+folder that they are in up to date. With --format, print one report to standard
+output and write nothing.
+
+Of a run directory that is damaged or cut off, what is there is drawn; the
+report and the exit code (254) say that something is missing.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			var errs []error
 			for _, dir := range args {
-				in, err := reports.ReadDir(dir)
-				if err != nil {
-					return err
-				}
-				if err := reports.WriteDir(dir, in); err != nil {
-					return harnessError{err}
-				}
-				a.printf("%s\n", filepath.Join(dir, reports.HTMLFile))
+				errs = append(errs, a.reportOne(dir, format))
 			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
+	cmd.Flags().StringVar(&format, "format", "", "print to standard output: text, markdown, json, junit or html")
+	return cmd
+}
+
+// reportOne draws one run again, or prints one of its reports.
+func (a *app) reportOne(dir, format string) error {
+	in, missing := reports.ReadDir(dir)
+	if len(in.History.Events) == 0 && in.Run.Version == 0 && len(in.Report.Results) == 0 && missing != nil {
+		return missing
+	}
+	if format != "" {
+		return errors.Join(a.printReport(in, dir, format), missing)
+	}
+	if err := reports.WriteDir(dir, in); err != nil {
+		return harnessError{err}
+	}
+	a.printf("%s\n", filepath.Join(dir, reports.HTMLFile))
+	if err := updateIndex(filepath.Dir(dir)); err != nil {
+		return harnessError{err}
+	}
+	if missing != nil {
+		return fmt.Errorf("drawn without what is missing: %w", missing)
+	}
+	return nil
+}
+
+// printReport prints one report.
+func (a *app) printReport(in reports.Input, dir, format string) error {
+	r := reports.Summarize(in)
+	write := map[string]func(io.Writer) error{
+		"text": func(w io.Writer) error {
+			width, _ := onTerminal(w)
+			return reports.WriteText(w, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir})
+		},
+		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
+		"json":     func(w io.Writer) error { return reports.WriteJSON(w, r) },
+		"junit":    func(w io.Writer) error { return reports.WriteJUnit(w, r) },
+		"html":     func(w io.Writer) error { return reports.WriteHTML(w, in) },
+	}[format]
+	if write == nil {
+		return names.Unknown("format", format, []string{"text", "markdown", "json", "junit", "html"})
+	}
+	return asHarness(write(a.stdout))
+}
+
+// updateIndex brings the index of a folder of runs up to date, where there is
+// one: a folder that the user chose for a single run gets none.
+func updateIndex(dir string) error {
+	if filepath.Clean(dir) != filepath.Clean(runsDir) && !exists(filepath.Join(dir, reports.IndexFile)) {
+		return nil
+	}
+	return reports.UpdateIndex(dir)
 }

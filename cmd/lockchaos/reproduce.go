@@ -15,11 +15,11 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
 	var all, asJSON bool
+	var servers serverFlags
 	var repeat int
 	var out string
 	cmd := &cobra.Command{
@@ -30,8 +30,11 @@ failure itself is invalid, its cures and controls are valid. The exit code is 0
 if each gave its verdict in as many of its runs as it must.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := chooseScenarios(args, all)
-			if err != nil {
+			if err := errors.Join(err, servers.validate(cmd)); err != nil {
 				return err
+			}
+			for i := range chosen {
+				chosen[i].servers, chosen[i].flags = &servers, changedFlags(cmd)
 			}
 			if repeat < 1 {
 				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
@@ -51,6 +54,7 @@ if each gave its verdict in as many of its runs as it must.`,
 	f.IntVar(&repeat, "repeat", 1, "play each so many times")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
 	f.BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
+	servers.register(f)
 	return cmd
 }
 
@@ -79,7 +83,7 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 				return nil, err
 			}
 			for _, v := range append([]string{""}, s.VariantNames()...) {
-				chosen = append(chosen, choice{s.As(v), arg})
+				chosen = append(chosen, choice{Scenario: s.As(v), typed: arg})
 			}
 			continue
 		}
@@ -88,19 +92,23 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 			return nil, err
 		}
 		as := s.As(variant)
-		chosen = append(chosen, choice{as, as.Name})
+		chosen = append(chosen, choice{Scenario: as, typed: as.Name})
 	}
 	return chosen, nil
 }
 
-// A choice is a scenario and what the user has to type to have it played.
+// A choice is a scenario, where to play it, and what the user has to type to
+// have it played.
 type choice struct {
 	scenarios.Scenario
-	typed string
+
+	typed   string
+	servers *serverFlags
+	flags   string
 }
 
 // again is the command that plays it again.
-func (c choice) again() string { return "lockchaos reproduce " + c.typed }
+func (c choice) again() string { return "lockchaos reproduce " + c.typed + c.flags }
 
 // played is what came of one run of a scenario.
 type played struct {
@@ -117,9 +125,13 @@ func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
 		return played{}, err
 	}
 	defer log.Close()
+	backend, backendName, err := s.servers.open(ctx, a.log(log))
+	if err != nil {
+		return played{}, errors.Join(err, removeEmpty(dir))
+	}
 	start := time.Now()
 	err = s.Run(ctx, scenarios.Setup{
-		Dir: dir, Backend: process.Backend{}, Seed: seedOfScripts, Program: version(),
+		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
 		Command: s.again(), Log: a.log(log),
 	})
 	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {

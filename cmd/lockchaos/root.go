@@ -35,8 +35,8 @@ Exit codes: 0 valid, 1 a violation was found, 2 it could not be decided,
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
-		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(),
-		a.listCommand(), a.doctorCommand(), a.versionCommand(),
+		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
+		a.listCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(),
 	)
 	return root
 }

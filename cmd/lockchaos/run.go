@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,11 +11,11 @@ import (
 
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 func (a *app) runCommand() *cobra.Command {
 	r := scenarios.Random{}
+	var servers serverFlags
 	var seed uint64
 	var out string
 	var asJSON bool
@@ -23,7 +24,8 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Drive a lock under a random, seeded plan of faults, and judge what happened",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog"), r.Validate()); err != nil {
+			r.Lock = cmp.Or(r.Lock, scenarios.DefaultLock(r.Topology))
+			if err := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog"), r.Validate(), servers.validate(cmd)); err != nil {
 				return err
 			}
 			dir, err := newRunDir(out, seed, r.Topology, r.Lock)
@@ -36,10 +38,14 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			defer log.Close()
 			again := "lockchaos run" + changedFlags(cmd)
+			backend, backendName, err := servers.open(cmd.Context(), a.log(log))
+			if err != nil {
+				return errors.Join(err, removeEmpty(dir))
+			}
 			fmt.Fprintf(a.stderr, "seed %d · %s\n", seed, again)
 			progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", r.Topology, r.Lock, seed))
 			err = r.Run(cmd.Context(), scenarios.Setup{
-				Dir: dir, Backend: process.Backend{}, Seed: seed, Program: version(), Command: again,
+				Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: again,
 				Log: a.log(log), Progress: progress.show,
 			})
 			progress.end()
@@ -51,9 +57,14 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&r.Topology, "topology", "single", "where the lock lives (lockchaos list topologies)")
-	f.StringVar(&r.Lock, "lock", "mutex", "the lock under test (lockchaos list locks)")
+	f.IntVar(&r.Servers.Nodes, "nodes", 0, "independent: how many servers, an odd number (default 5)")
+	f.StringVar(&r.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec, always (default none)")
+	f.IntVar(&r.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
+	f.DurationVar(&r.Servers.NodeTimeout, "node-timeout", 0, "cluster: after how much silence a node is suspected (default 200ms)")
+	servers.register(f)
+	f.StringVar(&r.Lock, "lock", "", "the lock under test (lockchaos list locks; default mutex, and redlock on independent servers)")
 	f.StringVar(&r.Kind, "workload", scenarios.DefaultWorkload, "what the clients do with it (lockchaos list workloads)")
-	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, failover, all, or a comma list (default: network, and failover where there are replicas)")
+	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, redis, failover, all, or a comma list (default: network, and failover where there are replicas)")
 	f.DurationVar(&r.Length, "duration", 40*time.Second, "how long the clients go on")
 	f.Uint64Var(&seed, "seed", 1, "decides the plan of faults and the clients' choices, though not how they interleave")
 	f.IntVar(&r.Options.ReplicaAcks, "replica-acks", 0, "how many replicas must acknowledge a grant (mutex)")

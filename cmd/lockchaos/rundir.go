@@ -110,7 +110,7 @@ func pointLatest(dir string) error {
 	if err := os.Rename(next, filepath.Join(runsDir, "latest")); err != nil {
 		return fmt.Errorf("point latest: %w", err)
 	}
-	return nil
+	return updateIndex(runsDir)
 }
 
 // checkBudget bounds how long the judging of one run may take.

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/container"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// The backends by name.
+const (
+	autoBackend      = "auto"
+	processBackend   = "process"
+	containerBackend = "container"
+	attachBackend    = "attach"
+)
+
+func backendNames() []string {
+	return []string{autoBackend, processBackend, containerBackend, attachBackend}
+}
+
+// The environment variables of passwords, which are no flags: those are seen by
+// everybody on the machine, and stand in the record of a run.
+const (
+	passwordVariable         = "LOCKCHAOS_REDIS_PASSWORD"
+	sentinelPasswordVariable = "LOCKCHAOS_SENTINEL_PASSWORD"
+)
+
+// serverFlags say where the servers of a run are.
+type serverFlags struct {
+	backend string
+	image   string
+	attach  attach.Backend
+
+	tls, tlsInsecure bool
+	tlsCA            string
+}
+
+// attachFlags are of use to the attach backend alone.
+var attachFlags = []string{ //nolint:gochecknoglobals // a constant
+	"endpoints", "master-name", "username", "sentinel-username", "toxiproxy", "compose", "tls", "tls-ca", "tls-insecure", "yes",
+}
+
+func (s *serverFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (to servers that run already), or auto: the first of them that can")
+	f.StringVar(&s.image, "image", "", "container: the image (default: the local one of make image, else "+container.OfficialImage+")")
+	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of any sentinels or cluster nodes, or of all independent servers")
+	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: how the sentinels call their master (default: the only one they have)")
+	f.StringVar(&s.attach.Username, "username", "", "attach: the user of the servers; the password is in "+passwordVariable)
+	f.StringVar(&s.attach.SentinelUsername, "sentinel-username", "", "attach: the user of the sentinels; the password is in "+sentinelPasswordVariable)
+	f.StringVar(&s.attach.Toxiproxy, "toxiproxy", "", "attach: HOST:PORT of a toxiproxy's API, with proxies named as links are")
+	f.StringVar(&s.attach.Compose, "compose", "", "attach: the compose project that the servers are (lockchaos for make up)")
+	f.BoolVar(&s.tls, "tls", false, "attach: speak TLS")
+	f.StringVar(&s.tlsCA, "tls-ca", "", "attach: file with the certificates to trust (PEM)")
+	f.BoolVar(&s.tlsInsecure, "tls-insecure", false, "attach: trust any certificate")
+	f.BoolVar(&s.attach.Yes, "yes", false, "attach: faults may hurt those who use the servers")
+}
+
+// validate joins everything that is wrong with what was typed.
+func (s *serverFlags) validate(cmd *cobra.Command) error {
+	var given []string
+	for _, name := range attachFlags {
+		if cmd.Flag(name).Changed {
+			given = append(given, "--"+name)
+		}
+	}
+	if s.backend == autoBackend && len(given) > 0 {
+		s.backend = attachBackend
+	}
+	var errs []error
+	switch {
+	case !slices.Contains(backendNames(), s.backend):
+		errs = append(errs, names.Unknown("backend", s.backend, backendNames()))
+	case s.backend == attachBackend:
+		errs = append(errs, s.completeAttach())
+	case len(given) > 0:
+		errs = append(errs, fmt.Errorf("%s: for --backend attach only", strings.Join(given, ", ")))
+	}
+	if s.image != "" && s.backend != containerBackend {
+		errs = append(errs, errors.New("--image: for --backend container only"))
+	}
+	return errors.Join(errs...)
+}
+
+// completeAttach adds what no flag says.
+func (s *serverFlags) completeAttach() error {
+	s.attach.Password = os.Getenv(passwordVariable)
+	s.attach.SentinelPassword = os.Getenv(sentinelPasswordVariable)
+	if s.tlsCA != "" || s.tlsInsecure {
+		s.tls = true
+	}
+	if s.tls {
+		s.attach.TLS = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.tlsInsecure} //nolint:gosec // asked for
+	}
+	if s.tlsCA != "" {
+		pem, err := os.ReadFile(s.tlsCA)
+		if err != nil {
+			return fmt.Errorf("--tls-ca: %w", err)
+		}
+		s.attach.TLS.RootCAs = x509.NewCertPool()
+		if !s.attach.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--tls-ca: %s has no certificate in PEM form", s.tlsCA)
+		}
+	}
+	return s.attach.Validate()
+}
+
+// open returns the backend that was asked for, and its name.
+func (s *serverFlags) open(ctx context.Context, log *slog.Logger) (topologies.Backend, string, error) {
+	switch s.backend {
+	case containerBackend:
+		return container.Backend{Image: s.image, Log: log}, s.backend, nil
+	case attachBackend:
+		b := s.attach
+		b.Log = log
+		return b, s.backend, nil
+	case processBackend:
+		return process.Backend{Log: log}, s.backend, nil
+	}
+	_, noProcess := process.FindBinary(ctx)
+	if noProcess == nil || os.Getenv(process.BinaryVariable) != "" { // who names a binary wants that one
+		return process.Backend{Log: log}, processBackend, noProcess
+	}
+	if _, noEngine := container.Available(ctx); noEngine != nil {
+		return nil, "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
+	}
+	return container.Backend{Log: log}, containerBackend, nil
+}

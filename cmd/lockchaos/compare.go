@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+func (a *app) compareCommand() *cobra.Command {
+	var page string
+	cmd := &cobra.Command{
+		Use:   "compare RUNDIR RUNDIR",
+		Short: "Say in what two stored runs differ",
+		Long: `Say in what two stored runs differ: what was run, what was found, how fast the
+answers were, how long the locks took to recover. With --html, also write a page
+that has the plots of both on the same axes.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var runs [2]reports.Named
+			for i, dir := range args {
+				in, err := reports.ReadDir(dir)
+				if err != nil {
+					return err
+				}
+				runs[i] = reports.Named{Name: filepath.Clean(dir), Input: in}
+			}
+			if err := reports.WriteComparisonText(a.stdout, reports.Compare(runs[0], runs[1])); err != nil {
+				return harnessError{err}
+			}
+			if page == "" {
+				return nil
+			}
+			if err := writeComparison(page, runs); err != nil {
+				return harnessError{err}
+			}
+			a.printf("\n%s\n", page)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&page, "html", "", "also write the comparison as an HTML file of this name")
+	return cmd
+}
+
+func writeComparison(path string, runs [2]reports.Named) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("write comparison: %w", closeErr)
+		}
+	}()
+	return reports.WriteComparison(f, runs[0], runs[1])
+}
