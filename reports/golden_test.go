@@ -30,7 +30,7 @@ func golden(t *testing.T, name string, got []byte) {
 	require.Equal(t, string(want), string(got), "if this is meant: go test ./reports -update")
 }
 
-func written(t *testing.T, write func(io.Writer) error) []byte {
+func written(t testing.TB, write func(io.Writer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, write(&b))
