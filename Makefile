@@ -86,6 +86,10 @@ redis: ## Install redis-server where there is none (Debian, Ubuntu)
 compiler: ## Install gcc where there is none, for the race detector (Debian, Ubuntu)
 	@./scripts/install-compiler
 
+.PHONY: chromium
+chromium: ## Install Chromium where there is none, for the tests of the reports (Debian, Ubuntu)
+	@./scripts/install-chromium
+
 .PHONY: image
 image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis
 	@./scripts/build-image

@@ -25,6 +25,7 @@ const (
 	MarkdownFile   = "summary.md"
 	TimelineFile   = "timeline.svg"
 	LatencyFile    = "latency.svg"
+	HoldsFile      = "holds.svg"
 	ThroughputFile = "throughput.svg"
 )
 
@@ -47,6 +48,7 @@ func WriteDir(dir string, in Input) error {
 		{HTMLFile, d.writeHTML},
 		{TimelineFile, d.writeTimeline},
 		{LatencyFile, d.writeLatency},
+		{HoldsFile, d.writeHolds},
 		{ThroughputFile, d.writeThroughput},
 	}
 	if len(in.Missing) > 0 {

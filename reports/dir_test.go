@@ -31,7 +31,7 @@ func TestDirRoundTrip(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 10, "the run's two, seven reports and porcupine's page")
+	require.Len(t, files, 11, "the run's two, eight reports and porcupine's page")
 }
 
 func TestReadDirErrors(t *testing.T) {
@@ -153,6 +153,7 @@ func TestWriteErrors(t *testing.T) {
 		"html":       reports.WriteHTML(brokenWriter{}, in),
 		"timeline":   reports.WriteTimeline(brokenWriter{}, in),
 		"latency":    reports.WriteLatency(brokenWriter{}, in),
+		"holds":      reports.WriteHolds(brokenWriter{}, in),
 		"throughput": reports.WriteThroughput(brokenWriter{}, in),
 	} {
 		require.ErrorIs(t, err, os.ErrClosed, name)

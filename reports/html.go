@@ -32,6 +32,7 @@ type page struct {
 	Map        template.HTML // the topology; empty if none was recorded
 	Moment     time.Duration // that the map shows
 	Latency    template.HTML // empty if there is too little for a plot
+	Holds      template.HTML
 	Throughput template.HTML
 	Rows       []latencyRow
 	Proof      []property
@@ -103,6 +104,9 @@ func (d *digest) writeHTML(w io.Writer) error {
 			p.Rows = append(p.Rows, latencyRow{op, o, p.Results.Latency[op]})
 		}
 	}
+	if l, ok := d.holdLatency(); ok {
+		p.Rows = append(p.Rows, latencyRow{"(hold)", Outcomes{OK: l.Count}, l})
+	}
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "cap": kindWords, "indices": indices,
@@ -140,11 +144,15 @@ func (d *digest) plots(p *page) error {
 	if err != nil {
 		return err
 	}
+	holds, err := d.holdsFigure()
+	if err != nil {
+		return err
+	}
 	throughput, err := d.throughputFigure()
 	if err != nil {
 		return err
 	}
-	p.Latency, p.Throughput = latency.html(), throughput.html()
+	p.Latency, p.Holds, p.Throughput = latency.html(), holds.html(), throughput.html()
 	return nil
 }
 

@@ -80,7 +80,7 @@ func TestHTMLOrder(t *testing.T) {
 	for _, part := range []string{
 		`class="banner invalid"`, "as this scenario expects", "lockchaos reproduce failover-double-grant --seed 42",
 		"What happened", "redis-2 was promoted to master", "What would have prevented it", "Timeline", `class="t-violation"`,
-		"What was checked", "mutual-exclusion", "Latency and throughput", "p99.9", "Faults", "2 links refuse",
+		"What was checked", "mutual-exclusion", "Latency, holds and throughput", "p99.9", "Faults", "2 links refuse",
 		"Environment", "redis 7.0.15", `href="history.jsonl"`,
 	} {
 		next := strings.Index(page[at:], part)
@@ -92,7 +92,7 @@ func TestHTMLOrder(t *testing.T) {
 func TestHTMLNeedsNoNetwork(t *testing.T) {
 	local := map[string]bool{
 		"run.json": true, "history.jsonl": true, "results.json": true, "junit.xml": true, "summary.md": true,
-		"timeline.svg": true, "latency.svg": true, "throughput.svg": true, "porcupine-orders.html": true,
+		"timeline.svg": true, "latency.svg": true, "holds.svg": true, "throughput.svg": true, "porcupine-orders.html": true,
 	}
 	for name, in := range map[string]reports.Input{"failover": failover(), "dense": busy(16, 2000, 6)} {
 		page := htmlOf(t, in)
@@ -159,7 +159,7 @@ func TestHostileNames(t *testing.T) {
 
 	dir := t.TempDir()
 	require.NoError(t, reports.WriteDir(dir, in))
-	for _, name := range []string{reports.TimelineFile, reports.LatencyFile, reports.ThroughputFile, reports.JUnitFile} {
+	for _, name := range []string{reports.TimelineFile, reports.LatencyFile, reports.HoldsFile, reports.ThroughputFile, reports.JUnitFile} {
 		out, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		counts := elements(t, string(out), true)
@@ -237,7 +237,7 @@ func TestSameInputSameBytes(t *testing.T) {
 					require.Contains(t, string(page), `href="`+f.Name()+`"`, "the report leads to it")
 				}
 			}
-			require.Len(t, files, 7+pictures)
+			require.Len(t, files, 8+pictures)
 			for _, f := range files {
 				a, err := os.ReadFile(filepath.Join(first, f.Name()))
 				require.NoError(t, err)

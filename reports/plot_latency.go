@@ -55,11 +55,7 @@ func (d *digest) latencyScale() scale {
 }
 
 func (d *digest) latencyPlot(title string, s scale) (figure, error) {
-	w := s.win
-	p := newPlot(w, "acquire latency")
-	p.Y.Scale = plot.LogScale{}
-	p.Y.Tick.Marker = plot.TickerFunc(latencyTicks)
-	var ok, fail, info []point
+	var dd durations
 	for i := range d.ops {
 		op := &d.ops[i]
 		if op.Invoke.Op != history.Acquire {
@@ -68,32 +64,50 @@ func (d *digest) latencyPlot(title string, s scale) (figure, error) {
 		pt := point{op.Complete.Time.Seconds(), max(took(op), leastLatency).Seconds()}
 		switch {
 		case op.OK():
-			ok = append(ok, pt)
+			dd.most = append(dd.most, pt)
 		case op.Failed():
-			fail = append(fail, pt)
+			dd.crosses = append(dd.crosses, pt)
 		default:
-			info = append(info, pt)
+			dd.rings = append(dd.rings, pt)
 		}
 	}
+	dd.words = [3]string{"granted", "refused", "outcome unknown"}
+	return d.durationPlot(title, "acquire latency", s, dd)
+}
+
+// durations are lengths of time, in seconds, at the times at which they ended:
+// most of them of the usual kind, and some that are drawn one by one.
+type durations struct {
+	most, crosses, rings []point
+	words                [3]string // what each is called
+}
+
+// durationPlot plots durations on a logarithmic axis, and their percentiles
+// where there are enough.
+func (d *digest) durationPlot(title, label string, s scale, dd durations) (figure, error) {
+	w := s.win
+	p := newPlot(w, label)
+	p.Y.Scale = plot.LogScale{}
+	p.Y.Tick.Marker = plot.TickerFunc(latencyTicks)
 	p.Y.Min, p.Y.Max = max(leastLatency.Seconds(), s.low/1.5), max(s.high*1.5, s.low*10)
 	p.Add(bands{d.faults}, grid{})
-	if len(ok) > maxDots {
-		p.Add(density{ok})
+	if len(dd.most) > maxDots {
+		p.Add(density{dd.most})
 	} else {
-		p.Add(dots{ok})
+		p.Add(dots{dd.most})
 	}
-	p.Add(glyphs{points: info, style: tintInfo.stroke(1.4), shape: ring}, glyphs{points: fail, style: tintFail.stroke(1.2), shape: crossShape})
-	keys := []key{{"granted", func(s *drawing, x, y float64) { s.rect("t-dot", x+8, y-2, 4, 4, 0, "") }}}
-	if len(fail) > 0 {
-		keys = append(keys, key{"refused", func(s *drawing, x, y float64) { s.path("t-fail", cross(x+10, y, 3), "") }})
+	p.Add(glyphs{points: dd.rings, style: tintInfo.stroke(1.4), shape: ring}, glyphs{points: dd.crosses, style: tintFail.stroke(1.2), shape: crossShape})
+	keys := []key{{dd.words[0], func(s *drawing, x, y float64) { s.rect("t-dot", x+8, y-2, 4, 4, 0, "") }}}
+	if len(dd.crosses) > 0 {
+		keys = append(keys, key{dd.words[1], func(s *drawing, x, y float64) { s.path("t-fail", cross(x+10, y, 3), "") }})
 	}
-	if len(info) > 0 {
-		keys = append(keys, key{"outcome unknown", func(s *drawing, x, y float64) { s.ring(x+10, y, 3, "") }})
+	if len(dd.rings) > 0 {
+		keys = append(keys, key{dd.words[2], func(s *drawing, x, y float64) { s.ring(x+10, y, 3, "") }})
 	}
-	if len(ok) >= minQuantile {
+	if len(dd.most) >= minQuantile {
 		p.Add(
-			polyline{quantile(ok, w, 500), tintInk.stroke(1.6)},
-			polyline{quantile(ok, w, 990), tintInk.stroke(1.2, 4, 3)},
+			polyline{quantile(dd.most, w, 500), tintInk.stroke(1.6)},
+			polyline{quantile(dd.most, w, 990), tintInk.stroke(1.2, 4, 3)},
 		)
 		keys = append(keys,
 			key{"p50", func(s *drawing, x, y float64) { s.line("t-axis t-p50", x, y, x+20, y) }},

@@ -52,6 +52,18 @@ func (d *digest) writeLatency(w io.Writer) error {
 	return d.standAlone(w, f)
 }
 
+// WriteHolds writes the plot of the lengths of holds as an SVG file that stands
+// for itself.
+func WriteHolds(w io.Writer, in Input) error { return newDigest(in).writeHolds(w) }
+
+func (d *digest) writeHolds(w io.Writer) error {
+	f, err := d.holdsFigure()
+	if err != nil {
+		return err
+	}
+	return d.standAlone(w, f)
+}
+
 // WriteThroughput writes the throughput plot as an SVG file that stands for
 // itself.
 func WriteThroughput(w io.Writer, in Input) error { return newDigest(in).writeThroughput(w) }

@@ -1,0 +1,49 @@
+package reports
+
+import (
+	"math"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// holdsFigure plots how long each hold lasted, at its end.
+func (d *digest) holdsFigure() (figure, error) {
+	s := scale{d.whole(), math.Inf(1), 0}
+	dd := durations{words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
+	for i := range d.holds {
+		h := &d.holds[i]
+		end := min(h.End, d.end)
+		pt := point{end.Seconds(), max(end-h.Start, leastLatency).Seconds()}
+		switch h.Ended {
+		case history.EndReleased:
+			dd.most = append(dd.most, pt)
+		case history.EndExpired, history.EndLost:
+			dd.crosses = append(dd.crosses, pt)
+		case history.EndUnknown:
+			dd.rings = append(dd.rings, pt)
+		default:
+			continue // it had not ended
+		}
+		s.low, s.high = min(s.low, pt.y), max(s.high, pt.y)
+	}
+	if s.high == 0 {
+		s.low, s.high = 1e-4, 1e-1
+	}
+	return d.durationPlot("Holds", "length of hold", s, dd)
+}
+
+// holdLatency are the lengths of the holds that a release ended; false if there
+// were none.
+func (d *digest) holdLatency() (Latency, bool) {
+	var lengths []time.Duration
+	for i := range d.holds {
+		if h := &d.holds[i]; h.Ended == history.EndReleased {
+			lengths = append(lengths, max(h.End-h.Start, 0))
+		}
+	}
+	if len(lengths) == 0 {
+		return Latency{}, false
+	}
+	return latencyOf(lengths), true
+}
