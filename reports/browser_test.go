@@ -1,242 +1,287 @@
 package reports_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
-// chromium finds a browser, or skips: most machines that test have none.
-func chromium(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" && os.Getenv("LOCKCHAOS_TEST_BROWSER") == "1" {
-		t.Fatal("no Chromium in PATH, and LOCKCHAOS_TEST_BROWSER=1 wants one")
-	}
-	t.Skip("no Chromium in PATH")
-	return ""
+func TestMain(m *testing.M) {
+	defer endBrowser()
+	m.Run()
 }
 
-// listen notes whatever goes wrong in a page; probe tells the answer of a
-// script, once the page has drawn its timeline.
-const (
-	listen = `<script>
-window.wrong = [];
-for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) addEventListener(kind, (e) => wrong.push(kind + ": " + (e.message || e.reason || e.violatedDirective)), true);
-console.error = (...words) => wrong.push(words.join(" "));
-</script>`
-	probe = `<script>(async () => {
-const frame = () => new Promise(requestAnimationFrame), until = async (f) => { for (let i = 0; i < 2000 && !f(); i++) await frame(); };
-const settle = async () => { await frame(); await frame(); await new Promise((done) => setTimeout(done, 250)); };
-const all = (q) => [...document.querySelectorAll(q)], chart = () => document.querySelector("svg.live");
-const shown = (node) => node && getComputedStyle(node).display !== "none" && node.getClientRects().length > 0;
-const key = async (key) => { chart().dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })); await settle(); };
-const out = {};
-try {
-  await until(() => document.documentElement.classList.contains("has-chart"));
-  await (async () => { %s })();
-} catch (e) { wrong.push(String(e)); }
-out.wrong = wrong; out.requests = performance.getEntriesByType("resource").map((e) => e.name);
-console.log("probe:" + btoa(String.fromCharCode(...new TextEncoder().encode(JSON.stringify(out)))) + ":");
-})()</script>`
+var (
+	// browser starts the one browser that all tests share. It talks through a
+	// pipe, and ends when that does: also where a test panics.
+	browser = sync.OnceValues(startBrowser)
+	// endBrowser ends it, if it was started.
+	endBrowser = func() {}
 )
 
-// browse opens a page in a real browser, runs a script in it and reads what the
-// script has put into out. A width that is not 0 is that of a frame which the
-// page is shown in.
-func browse(t *testing.T, page, hash string, width int, script string, out any, flags ...string) {
-	t.Helper()
-	browser := chromium(t)
-	dir, err := os.MkdirTemp("", "lockchaos-browser-") //nolint:usetesting // the browser's last child may still write there when it is removed
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	page = strings.Replace(page, "<title>", listen+"<title>", 1)
-	page = strings.Replace(page, "</body>", fmt.Sprintf(probe, script)+"</body>", 1)
-	file := filepath.Join(dir, "report.html")
-	require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
-	address := (&url.URL{Scheme: "file", Path: file}).String() + hash
-	if width > 0 {
-		outer := fmt.Sprintf(`<!doctype html><iframe src="%s" width="%d" height="900"></iframe>`, address, width)
-		file = filepath.Join(dir, "outer.html")
-		require.NoError(t, os.WriteFile(file, []byte(outer), 0o600))
-		address = (&url.URL{Scheme: "file", Path: file}).String()
-	}
+// browserTimeout bounds what one test does in the browser, its start included.
+const browserTimeout = 100 * time.Second
 
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
-	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--window-size=1120,900",
-		"--remote-debugging-port=0", "--enable-logging=stderr", "--user-data-dir=" + filepath.Join(dir, "profile"),
-	}, flags...)
-	cmd := exec.CommandContext(ctx, browser, append(args, address)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children end with it
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	said, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	defer func() {
-		cancel()
-		_ = cmd.Wait() // it was killed
-	}()
-	lines := bufio.NewScanner(said)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		_, answer, found := strings.Cut(lines.Text(), `"probe:`)
-		if !found {
-			continue
+var errNoBrowser = errors.New("no Chromium in PATH")
+
+func startBrowser() (context.Context, error) {
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
 		}
-		answer, _, _ = strings.Cut(answer, ":")
-		got, err := base64.StdEncoding.DecodeString(answer)
-		require.NoError(t, err)
-		t.Logf("%s", got)
-		require.NoError(t, json.Unmarshal(got, out))
-		var common struct{ Wrong, Requests []string }
-		require.NoError(t, json.Unmarshal(got, &common))
-		require.Empty(t, common.Wrong)
-		require.Empty(t, common.Requests, "a report needs no network")
-		return
 	}
-	t.Fatal("the page did not answer")
+	if path == "" {
+		return nil, errNoBrowser
+	}
+	ctx, endProcess := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(wideScreen, 900))...)
+	ctx, endFirst := chromedp.NewContext(ctx)
+	endBrowser = func() {
+		endFirst()
+		endProcess()
+	}
+	return ctx, chromedp.Do(ctx) // it starts with the first action, also with none
 }
 
-// What a reader does with a report: read the verdict, look at the violation,
-// see the whole run, zoom, step through the moments, send a link.
-func TestBrowserReport(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	var got struct {
-		Verdict, Headline, Whole, Zoomed, Hash, Before, Shown string
-		Wheeled, Dragged, Clicked, Reset, Linked              string
-		Static, Focus                                         bool
-		Lanes                                                 int
-		Now, Then                                             map[string]string
-		Paper                                                 string
-		Reached                                               []string
-	}
-	browse(t, htmlOf(t, failover()), "", 0, `
-out.verdict = document.querySelector(".verdict").textContent; out.headline = document.querySelector("h1").textContent;
-out.static = shown(document.querySelector(".static"));
-const words = () => document.querySelector("[data-window]").textContent;
-const map = () => Object.fromEntries(all(".scroll .map-server").map((g) => [g.querySelector(".map-name").textContent, g.getAttribute("class").match(/is-(\w+)/)[1] + ": " + (g.querySelector(".map-grant")?.textContent ?? "")]));
-out.lanes = all(".live .t-lane").length; out.now = map();
-document.querySelector('[data-do="whole"]').click(); await settle(); out.whole = words();
-chart().focus(); out.focus = document.activeElement === chart();
-await key("+"); out.zoomed = words(); out.hash = location.hash;
-await key("v"); await key(","); out.before = document.querySelector("[data-moment]").textContent;
-location.hash = "#t=0.1-0.2&at=0.15"; await settle(); out.shown = words(); out.then = map();
-const at = (type, share, more) => { const r = chart().getBoundingClientRect(); chart().dispatchEvent(new (type === "wheel" ? WheelEvent : PointerEvent)(type, { clientX: r.left + r.width * share, clientY: r.top + 60, bubbles: true, cancelable: true, ...more })); };
-at("wheel", 0.5, { deltaY: -300, ctrlKey: true }); await settle(); out.wheeled = words();
-document.querySelector('[data-do="whole"]').click(); await settle();
-at("pointerdown", 0.3); at("pointermove", 0.5); at("pointerup", 0.6); await settle(); out.dragged = words();
-at("pointerdown", 0.5); at("pointerup", 0.5); await settle(); out.clicked = document.querySelector("[data-moment]").textContent;
-chart().dispatchEvent(new MouseEvent("dblclick", { bubbles: true })); await settle(); out.reset = words();
-document.querySelector(".story .violation a").click(); await settle(); out.linked = document.querySelector("[data-moment]").textContent;
-out.paper = getComputedStyle(document.documentElement).backgroundColor;
-out.reached = all("button,summary,a[href],[tabindex]").filter((n) => n.tabIndex < 0).map((n) => n.outerHTML);
-`, &got)
-	require.Contains(t, got.Verdict, "invalid")
-	require.Equal(t, "Two clients held the lock orders at the same time (1,240 ms of it observed)", got.Headline)
-	require.False(t, got.Static, "the drawings for readers without scripts make room")
-	require.Equal(t, 3, got.Lanes, "a, b and the resource")
-	require.Equal(t, map[string]string{"redis-1": "down: granted to a", "redis-2": "master: granted to b", "redis-3": "replica: "}, got.Now)
-	require.Equal(t, "the whole run", got.Whole)
-	require.NotEqual(t, got.Whole, got.Zoomed)
-	require.Regexp(t, `^#t=[0-9.]+-[0-9.]+&at=1\.716$`, got.Hash)
-	require.Equal(t, "1.713 s", got.Before, "the change before is the promotion")
-	require.Equal(t, "0.100 s to 0.200 s", got.Shown)
-	require.Equal(t, "master: granted to b", got.Then["redis-1"])
-	require.Regexp(t, `^0\.1[0-9]+ s to 0\.1[0-9]+ s$`, got.Wheeled)
-	require.Regexp(t, `^0\.[0-9]+ s to 1\.[0-9]+ s$`, got.Dragged)
-	require.Regexp(t, `^1\.[0-9]+ s$`, got.Clicked)
-	require.Equal(t, "the whole run", got.Reset)
-	require.Equal(t, "1.716 s", got.Linked)
-	require.True(t, got.Focus)
-	require.Empty(t, got.Reached, "all can be reached by keyboard")
-	require.Equal(t, "rgb(255, 255, 255)", got.Paper)
+// The widths of the screens that a report is read on, in CSS pixels.
+const (
+	wideScreen   = 1120
+	narrowScreen = 400
+)
+
+// A tab shows one page in the browser. What goes wrong in it, and whatever it
+// asks the network for, fails its test at the end.
+type tab struct {
+	testing.TB
+
+	ctx context.Context //nolint:containedctx // a tab lasts as long as its context
+
+	mu       sync.Mutex
+	address  string
+	wrong    []string
+	requests []string
 }
 
-// On a telephone, in the dark: nothing sticks out, and lanes have their names.
-func TestBrowserNarrow(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	var got struct {
-		Width, Wide int
-		Paper       string
-		Names       []string
-		Inside      bool
+// newTab opens an empty tab, or skips the test: most machines that test have no
+// browser.
+func newTab(tb testing.TB) *tab {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("starts a browser")
 	}
-	browse(t, htmlOf(t, valid()), "#t=0.2-0.4", 400, `
-out.width = innerWidth; out.wide = document.documentElement.scrollWidth;
-out.paper = getComputedStyle(document.documentElement).backgroundColor;
-out.names = all(".live .t-label").map((n) => n.firstChild.textContent);
-out.inside = all(".live .t-label").every((n) => { const r = n.getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; });
-`, &got, "--force-dark-mode")
-	require.Equal(t, 400, got.Width)
-	require.LessOrEqual(t, got.Wide, got.Width)
-	require.NotEqual(t, "rgb(255, 255, 255)", got.Paper)
-	require.Contains(t, got.Names, "zone-a.1")
-	require.True(t, got.Inside)
+	ctx, err := browser()
+	if errors.Is(err, errNoBrowser) {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" && os.Getenv("LOCKCHAOS_TEST_BROWSER") == "1" {
+			tb.Fatalf("%v, and LOCKCHAOS_TEST_BROWSER=1 wants one", err)
+		}
+		tb.Skip(err)
+	}
+	require.NoError(tb, err, "start the browser")
+	ctx, cancel := context.WithTimeout(ctx, browserTimeout)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t := &tab{TB: tb, ctx: ctx}
+	tb.Cleanup(func() {
+		closeTab()
+		cancel()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if len(t.wrong) > 0 {
+			tb.Errorf("the page complains: %q", t.wrong)
+		}
+		if len(t.requests) > 0 {
+			tb.Errorf("a report needs no network, and asks for %q", t.requests)
+		}
+	})
+	require.NoError(tb, chromedp.Listen(ctx, t.note))
+	t.screen(wideScreen, 900, "light")
+	return t
 }
 
-// Names that try to leave their place stay text, also where a script draws
-// them.
-func TestBrowserHostileNames(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	var got struct{ Images, Alerts int }
-	browse(t, strings.Replace(htmlOf(t, hostile(leaves)), "<title>", `<script>window.alerts = 0; window.alert = () => alerts++;</script><title>`, 1), "", 0, `
-document.querySelector('[data-do="whole"]').click(); await settle();
-for (let i = 0; i < 12; i++) await key(i % 2 ? "." : ",");
-out.images = all("img").length; out.alerts = alerts;
-`, &got)
-	require.Zero(t, got.Images)
-	require.Zero(t, got.Alerts)
+// note keeps what a page should not do.
+func (t *tab) note(event any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			words := "console." + string(e.Type)
+			for _, a := range e.Args {
+				words += " " + a.Description + string(a.Value)
+			}
+			t.wrong = append(t.wrong, words)
+		}
+	case *runtime.EventExceptionThrown:
+		words := e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			words += " " + e.ExceptionDetails.Exception.Description
+		}
+		t.wrong = append(t.wrong, words)
+	case *log.EventEntryAdded:
+		t.wrong = append(t.wrong, e.Entry.Text)
+	case *page.EventJavascriptDialogOpening:
+		t.wrong = append(t.wrong, "a dialog: "+e.Message)
+	case *network.EventRequestWillBeSent:
+		asked, _, _ := strings.Cut(e.Request.URL, "#")
+		if asked != t.address && !strings.HasPrefix(asked, "data:") {
+			t.requests = append(t.requests, asked)
+		}
+	}
 }
 
-// A long run: the page opens, and no zoom draws so much that it would stutter.
-func TestBrowserLargeRun(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	var got struct {
-		Most         int
-		Opened, Slow float64 // milliseconds, for the log
-		Last         string
-	}
-	browse(t, htmlOf(t, large(100_000)), "", 0, `
-out.opened = performance.now(); out.most = 0; out.slow = 0;
-const step = async (what) => {
-  const from = performance.now();
-  document.querySelector('[data-do="' + what + '"]').click();
-  await frame(); await frame();
-  out.slow = Math.max(out.slow, performance.now() - from);
-  out.most = Math.max(out.most, all(".live *").length);
-};
-await step("whole");
-for (let i = 0; i < 16; i++) await step("in");
-for (let i = 0; i < 16; i++) await step("out");
-await settle();
-out.last = document.querySelector("[data-window]").textContent;
-`, &got)
-	require.Less(t, got.Most, 5000, "elements")
-	require.Equal(t, "the whole run", got.Last)
+// do does something in the tab.
+func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	require.NoError(t, chromedp.Do(t.ctx, steps...))
+}
+
+// eval is the value of an expression in the tab's page, of its promise if it is
+// one.
+func eval[T any](t *tab, expression string) T {
+	t.Helper()
+	value, err := chromedp.Run(t.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	require.NoError(t, err, expression)
+	return value
+}
+
+// screen sets the size of the screen and the theme, light or dark.
+func (t *tab) screen(width, height int64, theme string) {
+	t.Helper()
+	t.do(chromedp.EmulateViewport(width, height))
+	t.media("screen", theme)
+}
+
+// media sets what the page is shown on, screen or print, and the theme.
+func (t *tab) media(kind, theme string) {
+	t.Helper()
+	_, err := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Media: kind, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+	})
+	require.NoError(t, err)
+}
+
+// scripts switches the page's scripts on or off; those of the test run anyway.
+func (t *tab) scripts(on bool) {
+	t.Helper()
+	_, err := chromedp.Call(t.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+	require.NoError(t, err)
+}
+
+// open shows a page, with what follows the # of its address.
+func (t *tab) open(html, hash string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.html")
+	require.NoError(t, os.WriteFile(file, []byte(html), 0o600))
+	address := (&url.URL{Scheme: "file", Path: file}).String()
+	t.mu.Lock()
+	t.address = address
+	t.mu.Unlock()
+	t.do(chromedp.Navigate(address + hash))
+}
+
+// openReport shows a report, and waits until its script has drawn it.
+func (t *tab) openReport(html, hash string) {
+	t.Helper()
+	t.open(html, hash)
+	t.until(`document.documentElement.classList.contains("has-chart")`)
+	t.drawn()
+}
+
+// drawn waits until the page has drawn what it was told to.
+func (t *tab) drawn() {
+	t.Helper()
+	eval[bool](t, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+}
+
+// until waits for a condition of the page.
+func (t *tab) until(condition string) {
+	t.Helper()
+	eval[bool](t, `new Promise((done, fail) => {
+	const from = performance.now();
+	const look = () => (`+condition+`) ? done(true) : performance.now() - from > 30000 ? fail("not so within 30 s") : requestAnimationFrame(look);
+	look();
+})`)
+}
+
+// text is what an element says.
+func (t *tab) text(selector string) string {
+	t.Helper()
+	return eval[string](t, `document.querySelector(`+quoted(selector)+`).textContent`)
+}
+
+// spot is a place in the middle of an element's height, brought into view: so
+// far from its left edge, as a share of its width.
+func (t *tab) spot(selector string, share float64) (x, y float64) {
+	t.Helper()
+	box := eval[[]float64](t, `(() => {
+	const node = document.querySelector(`+quoted(selector)+`);
+	node.scrollIntoView({ block: "center", behavior: "instant" });
+	const r = node.getBoundingClientRect();
+	return [r.left, r.top + r.height / 2, r.width];
+})()`)
+	return box[0] + box[2]*share, box[1]
+}
+
+// click clicks the middle of an element with the mouse.
+func (t *tab) click(selector string) {
+	t.Helper()
+	x, y := t.spot(selector, 0.5)
+	t.do(chromedp.MouseClickXY(x, y))
+	t.drawn()
+}
+
+// doubleClick clicks it twice.
+func (t *tab) doubleClick(selector string) {
+	t.Helper()
+	x, y := t.spot(selector, 0.5)
+	t.do(chromedp.MouseClickXY(x, y), chromedp.MouseClickXY(x, y, chromedp.ClickCount(2)))
+	t.drawn()
+}
+
+// drag moves the mouse over an element with its button down, between shares of
+// its width.
+func (t *tab) drag(selector string, from, to float64, modifiers ...chromedp.Modifier) {
+	t.Helper()
+	a, y := t.spot(selector, from)
+	b, _ := t.spot(selector, to)
+	with := chromedp.ButtonModifiers(modifiers...)
+	t.do(
+		chromedp.MouseEvent(chromedp.MousePressed, a, y, chromedp.ButtonLeft, chromedp.ClickCount(1), with),
+		chromedp.MouseEvent(chromedp.MouseMoved, (a+b)/2, y, chromedp.ButtonLeft, with),
+		chromedp.MouseEvent(chromedp.MouseMoved, b, y, chromedp.ButtonLeft, with),
+		chromedp.MouseEvent(chromedp.MouseReleased, b, y, chromedp.ButtonLeft, chromedp.ClickCount(1), with),
+	)
+	t.drawn()
+}
+
+// wheel turns the mouse's wheel over the middle of an element.
+func (t *tab) wheel(selector string, by float64, modifiers ...chromedp.Modifier) {
+	t.Helper()
+	x, y := t.spot(selector, 0.5)
+	t.do(chromedp.MouseEvent(chromedp.MouseWheel, x, y, chromedp.ButtonModifiers(modifiers...), func(p *input.DispatchMouseEventParams) { p.DeltaY = by }))
+	t.drawn()
+}
+
+// keys presses keys one after another.
+func (t *tab) keys(keys string) {
+	t.Helper()
+	t.do(chromedp.KeyEvent(keys))
+	t.drawn()
 }

@@ -30,10 +30,10 @@ func golden(t *testing.T, name string, got []byte) {
 	require.Equal(t, string(want), string(got), "if this is meant: go test ./reports -update")
 }
 
-func written(t testing.TB, write func(io.Writer) error) []byte {
-	t.Helper()
+func written(tb testing.TB, write func(io.Writer) error) []byte {
+	tb.Helper()
 	var b bytes.Buffer
-	require.NoError(t, write(&b))
+	require.NoError(tb, write(&b))
 	return b.Bytes()
 }
 

@@ -19,16 +19,16 @@ import (
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-func htmlOf(t testing.TB, in reports.Input) string {
-	t.Helper()
-	return string(written(t, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
+func htmlOf(tb testing.TB, in reports.Input) string {
+	tb.Helper()
+	return string(written(tb, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
 }
 
 var code = regexp.MustCompile(`(?s)<(script|style)>.*?</(script|style)>`)
 
 // elements reads markup to its end, and counts its elements.
-func elements(t testing.TB, markup string, strict bool) map[string]int {
-	t.Helper()
+func elements(tb testing.TB, markup string, strict bool) map[string]int {
+	tb.Helper()
 	d := xml.NewDecoder(strings.NewReader(markup))
 	if !strict {
 		d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
@@ -37,16 +37,16 @@ func elements(t testing.TB, markup string, strict bool) map[string]int {
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			require.Empty(t, open)
+			require.Empty(tb, open)
 			return counts
 		}
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		switch e := token.(type) {
 		case xml.StartElement:
 			counts[e.Name.Local]++
 			open = append(open, e.Name.Local)
 		case xml.EndElement:
-			require.Equal(t, open[len(open)-1], e.Name.Local)
+			require.Equal(tb, open[len(open)-1], e.Name.Local)
 			open = open[:len(open)-1]
 		}
 	}
