@@ -16,17 +16,19 @@ import (
 )
 
 func TestMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		if err := s.Client(t, nil).FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		return open(t, s, lock.Config{Watchdog: 500 * time.Millisecond})
-	}, locktest.Features{Reentrant: true, Watchdog: 500 * time.Millisecond})
+		return open(t, s, lock.Config{Watchdog: shortWatchdog})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: shortWatchdog})
 }
 
 func TestMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Replica(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
@@ -34,13 +36,14 @@ func TestMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
 		if err := s.Client(t, nil).FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		return open(t, s, lock.Config{Watchdog: 500 * time.Millisecond, ReplicaAcks: 1})
-	}, locktest.Features{Reentrant: true, Watchdog: 500 * time.Millisecond, Callers: 200})
+		return open(t, s, lock.Config{Watchdog: shortWatchdog, ReplicaAcks: 1})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: shortWatchdog, Callers: 200})
 }
 
 // A cluster client spreads the locks over two servers, each of which has half of
 // the slots.
 func TestMutexOnTwoShardsKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	shards := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 	cluster := func(t *testing.T) *redis.ClusterClient {
 		t.Helper()
@@ -64,8 +67,8 @@ func TestMutexOnTwoShardsKeepsTheContract(t *testing.T) {
 		for _, s := range shards {
 			require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
 		}
-		return newClient(t, cluster(t), lock.Config{Watchdog: 500 * time.Millisecond})
-	}, locktest.Features{Reentrant: true, Watchdog: 500 * time.Millisecond, Callers: 100})
+		return newClient(t, cluster(t), lock.Config{Watchdog: shortWatchdog})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: shortWatchdog, Callers: 100})
 
 	t.Run("a shard that is gone does not hold up the renewals of the other", func(t *testing.T) {
 		c := newClient(t, cluster(t), lock.Config{Watchdog: time.Second})

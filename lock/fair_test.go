@@ -30,22 +30,24 @@ func fairly(c *lock.Client) lock.Locker {
 }
 
 func TestFairMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-		return fairly(open(t, s, lock.Config{Watchdog: 300 * time.Millisecond}))
-	}, locktest.Features{Reentrant: true, Watchdog: 300 * time.Millisecond})
+		return fairly(open(t, s, lock.Config{Watchdog: shortWatchdog}))
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: shortWatchdog})
 }
 
 func TestFairMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Replica(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
 		return fairly(open(t, s, lock.Config{ReplicaAcks: 1}))
-	}, locktest.Features{Reentrant: true, Callers: 100})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Callers: 100})
 }
 
 // A queue is those who wait for the fair mutex "orders" of a server.

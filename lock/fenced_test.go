@@ -25,12 +25,13 @@ func fenced(c *lock.Client) lock.Locker {
 }
 
 func TestFencedMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
 		return fenced(open(t, s, lock.Config{}))
-	}, locktest.Features{Reentrant: true, Fenced: true, Callers: 100})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Fenced: true, Callers: 100})
 }
 
 // Each grant's token is greater than that of the one before, whatever ended that

@@ -27,12 +27,13 @@ func single(c *lock.Client) lock.Locker {
 }
 
 func TestPermitSemaphoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-		return single(open(t, s, lock.Config{Watchdog: 300 * time.Millisecond}))
-	}, locktest.Features{Watchdog: 300 * time.Millisecond, Callers: 100})
+		return single(open(t, s, lock.Config{Watchdog: shortWatchdog}))
+	}, locktest.Features{Lease: leisurely, Watchdog: shortWatchdog, Callers: 100})
 }
 
 // permits returns both views on a semaphore with that many permits.

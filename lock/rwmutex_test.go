@@ -96,13 +96,14 @@ func waitingWriters(t *testing.T, rdb *redis.Client) []string {
 }
 
 func TestWritersKeepTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, tt := range []struct {
 		name     string
 		o        lock.RWOptions
 		watchdog time.Duration
 	}{
-		{"as they come", plainRW, 500 * time.Millisecond},
+		{"as they come", plainRW, shortWatchdog},
 		{"preferred", preferWriters, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestWritersKeepTheContract(t *testing.T) {
 				t.Helper()
 				require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
 				return writeSide(open(t, s, lock.Config{Watchdog: tt.watchdog}), tt.o)
-			}, locktest.Features{Reentrant: true, Watchdog: tt.watchdog, Callers: 200})
+			}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: tt.watchdog, Callers: 200})
 		})
 	}
 }

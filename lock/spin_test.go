@@ -23,12 +23,13 @@ func spinning(c *lock.Client, b lock.Backoff) lock.Locker {
 }
 
 func TestSpinMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
 		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
 		return spinning(open(t, s, lock.Config{}), lock.Backoff{})
-	}, locktest.Features{Reentrant: true, Callers: 100})
+	}, locktest.Features{Lease: leisurely, Reentrant: true, Callers: 100})
 }
 
 // scripted is how many scripts a server was asked to run.
