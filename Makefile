@@ -97,11 +97,11 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 .PHONY: test
 test: redis compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 go test -race -parallel 4 -timeout 10m ./...
+	LOCKCHAOS_TEST_REQUIRE=1 go test -race -parallel 8 -timeout 10m ./...
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
-	go test -short ./...
+	go test -short $(ARGS) ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
