@@ -56,9 +56,9 @@ func newFair() fair {
 
 // queue are the keys of a lock and its queue: the lock, the places of those who
 // wait, and their deadlines.
-func (k keys) queue() []string { return []string{k.lock, k.lock + ":places", k.deadlines()} }
+func (k keys) queue() []string { return []string{k.lock, k.of("places"), k.deadlines()} }
 
-func (k keys) deadlines() string { return k.lock + ":deadlines" }
+func (k keys) deadlines() string { return k.of("deadlines") }
 
 // A FairMutex is a [Mutex] whose waiters are served in the order of their
 // arrival. Arrival is the instant, on the server's clock, at which the server

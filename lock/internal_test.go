@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +26,21 @@ func hashed(key string) string {
 	return key[begin+1 : begin+1+length]
 }
 
+// all are the keys that a lock may have.
+func all(k keys) []string {
+	return slices.Concat([]string{k.lock, k.mark("r"), k.token()}, k.queue(), k.semaphore("r"))
+}
+
 func TestKeysShareASlot(t *testing.T) {
 	names := rapid.StringOfN(rapid.SampledFrom([]rune("{}%ab:7BD25")), 1, 8, -1)
+	parts := rapid.SampledFrom([]string{"token", "released:r", "readers", "writers", "places", "grants"})
 	rapid.Check(t, func(t *rapid.T) {
 		name, other := names.Draw(t, "name"), names.Draw(t, "other")
+		if part := parts.Draw(t, "part"); rapid.Bool().Draw(t, "alike") {
+			other = rapid.SampledFrom([]string{name + ":" + part, part + ":" + name, ":" + name}).Draw(t, "form")
+		}
 		k := keysOf("lock", name)
-		for _, key := range []string{k.mark("r"), k.channel} {
+		for _, key := range append(all(k), k.channel, k.readers(), k.writers()) {
 			if hashed(key) != hashed(k.lock) {
 				t.Fatalf("%q and %q of lock %q are in different slots", key, k.lock, name)
 			}
@@ -38,8 +48,10 @@ func TestKeysShareASlot(t *testing.T) {
 		if tag := hashed(name); tag != name && hashed(k.lock) != tag {
 			t.Fatalf("lock %q lost its hash tag in %q", name, k.lock)
 		}
-		if name != other && keysOf("lock", other).lock == k.lock {
-			t.Fatalf("locks %q and %q share key %q", name, other, k.lock)
+		for _, key := range all(keysOf("lock", other)) {
+			if name != other && slices.Contains(all(k), key) {
+				t.Fatalf("locks %q and %q share key %q", name, other, key)
+			}
 		}
 	})
 }

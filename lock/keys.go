@@ -4,28 +4,39 @@ import "strings"
 
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
-type keys struct{ lock, channel string }
+type keys struct {
+	lock, channel string
+	part          string // what the names of further keys begin with
+	end           string // and end with
+}
 
 // keysOf places a lock. A name with a hash tag of its own, "{user:1}:cart",
 // keeps it, so that the lock shares a slot with the data that it guards. Any
 // other name becomes the hash tag; its braces are escaped, because Redis ends a
 // tag at the first "}" and ignores an empty one. The two forms differ in the
-// character after the first colon, so no two locks share a key. A name with a tag
-// that ends like another key of a lock, "{user:1}:token", is that lock's, though.
+// character after the first colon, so no two locks share a key.
+//
+// Further keys have their part after the name where the braces end it,
+// "lock:{cart}:token", and else before it, "lock:token:{user:1}:cart".
 func keysOf(prefix, name string) keys {
-	key := prefix + "::" + name
+	k := keys{lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
 	if !hasTag(name) {
-		key = prefix + ":{" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name) + "}"
+		k.lock = prefix + ":{" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name) + "}"
+		k.part, k.end = k.lock+":", ""
 	}
-	return keys{lock: key, channel: key + ":released"}
+	k.channel = k.of("released")
+	return k
 }
+
+// of is a further key or channel of the lock.
+func (k keys) of(part string) string { return k.part + part + k.end }
 
 // mark is the key that says, for a while, that a request was released or
 // withdrawn.
-func (k keys) mark(request string) string { return k.lock + ":released:" + request }
+func (k keys) mark(request string) string { return k.of("released:" + request) }
 
 // token is the key that remembers the last fencing token.
-func (k keys) token() string { return k.lock + ":token" }
+func (k keys) token() string { return k.of("token") }
 
 // hasTag reports whether Redis finds a hash tag in a key: something between the
 // first "{" and the first "}" after it.

@@ -181,8 +181,8 @@ func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 // readers and writers are the channels on which the two sides wait.
-func (k keys) readers() string { return k.lock + ":readers" }
-func (k keys) writers() string { return k.lock + ":writers" }
+func (k keys) readers() string { return k.of("readers") }
+func (k keys) writers() string { return k.of("writers") }
 
 // rwKinds are the sides of a read-write lock, and the scripts of both.
 type rwKinds struct {

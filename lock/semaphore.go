@@ -105,7 +105,7 @@ func (s *semaphoreScripts) kind(n int, leased bool) *kind {
 
 // semaphore lists the keys of a semaphore, and the mark of a request.
 func (k keys) semaphore(request string) []string {
-	return []string{k.lock, k.lock + ":grants", k.lock + ":queue", k.lock + ":alive", k.mark(request)}
+	return []string{k.lock, k.of("grants"), k.of("queue"), k.of("alive"), k.mark(request)}
 }
 
 // atLeastOne is what is wrong with a number of permits.
