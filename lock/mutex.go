@@ -68,7 +68,8 @@ func (c *Client) Mutex(name string) *Mutex {
 // Acquire asks for the lock, and waits for it for at most [Options.Wait].
 func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return m.acquire(ctx, o) }
 
-// Lock waits for the lock until the context ends. [Options.Wait] is ignored.
+// Lock waits for the lock until the context ends, or a request fails.
+// [Options.Wait] is ignored.
 // After the context's error the lock may have been granted; what can be undone
 // of that is undone in the background.
 func (m *Mutex) Lock(ctx context.Context, o Options) (*Hold, error) {

@@ -93,7 +93,8 @@ type RWSide struct{ object }
 // Acquire in a [LockerFunc] it is a [Locker].
 func (s *RWSide) Acquire(ctx context.Context, o Options) (*Hold, error) { return s.acquire(ctx, o) }
 
-// Lock waits for the side until the context ends. [Options.Wait] is ignored.
+// Lock waits for the side until the context ends, or a request fails.
+// [Options.Wait] is ignored.
 // After the context's error it may have been granted; what can be undone of
 // that is undone in the background.
 func (s *RWSide) Lock(ctx context.Context, o Options) (*Hold, error) {
