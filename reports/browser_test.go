@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	defer endBrowser()
+	defer func() { endBrowser() }()
 	m.Run()
 }
 
@@ -275,7 +275,9 @@ func (t *tab) drag(selector string, from, to float64, modifiers ...chromedp.Modi
 func (t *tab) wheel(selector string, by float64, modifiers ...chromedp.Modifier) {
 	t.Helper()
 	x, y := t.spot(selector, 0.5)
-	t.do(chromedp.MouseEvent(chromedp.MouseWheel, x, y, chromedp.ButtonModifiers(modifiers...), func(p *input.DispatchMouseEventParams) { p.DeltaY = by }))
+	t.do(chromedp.MouseEvent(chromedp.MouseWheel, x, y, chromedp.ButtonModifiers(modifiers...), func(p *input.DispatchMouseEventParams) {
+		p.DeltaX, p.DeltaY = 0.01, by // the browser wants both, and zeros are not sent
+	}))
 	t.drawn()
 }
 

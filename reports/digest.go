@@ -1,6 +1,8 @@
 package reports
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +24,7 @@ type Input struct {
 // A digest is an input with what all reports derive from it, derived once.
 type digest struct {
 	Input
+	notes  []*history.Event // what is no client's: declarations, faults, observations
 	ops    []history.Operation
 	holds  []history.Hold // in order of their start
 	faults []Fault
@@ -32,9 +35,16 @@ type digest struct {
 
 	granters map[int]string // who granted what did not say so, by the ordinal of the acquire
 
-	named    *proof    // found when the first violation is told
-	allLanes []*lane   // found when the first timeline asks
-	pictures []picture // drawn when the first page asks
+	searched bool
+	gravest  *checker.Violation // once it was searched for
+	told     *Story             // once it was asked for
+	tellings map[*checker.Violation]Story
+	refused  []*history.Operation            // for their tokens; found when a cure asks
+	named    *proof                          // found when the first violation is told
+	accessed map[string][]*history.Operation // by resource, once it was asked for
+	allLanes []*lane                         // found when the first timeline asks
+	figures  map[string]figure               // by name, once they were drawn
+	pictures []picture                       // drawn when the first page asks
 }
 
 func newDigest(in Input) *digest {
@@ -44,13 +54,30 @@ func newDigest(in Input) *digest {
 	if len(in.Missing) > 0 && in.Report.Verdict == checker.Valid {
 		in.Report.Verdict = checker.Unknown // what is left does not show it
 	}
+	if in.Run.Unmet != "" {
+		in.Report.Verdict = checker.Unknown // a part of a script is no answer to it
+	}
 	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
 	d.holds = in.History.Holds()
-	d.faults = faultsOf(in.History)
-	d.roles = roleChanges(in.Run.Topology, in.History)
+	d.notes = notes(in.History)
+	d.faults = faultsOf(d.notes, d.end)
+	d.roles = roleChanges(in.Run.Topology, d.notes)
 	d.locateGrants()
 	d.measureRecovery()
 	return d
+}
+
+// notes are the events that are no client's, which are few.
+func notes(h *history.History) []*history.Event {
+	var notes []*history.Event
+	for i := range h.Events {
+		switch e := &h.Events[i]; e.Op {
+		case history.Declare, history.Inject, history.Heal, history.Observe:
+			notes = append(notes, e)
+		default:
+		}
+	}
+	return notes
 }
 
 // locateGrants fills in which server granted a hold, where the lock did not
@@ -58,7 +85,7 @@ func newDigest(in Input) *digest {
 // client could reach.
 func (d *digest) locateGrants() {
 	seen := map[string]string{}
-	for _, e := range d.History.Events {
+	for _, e := range d.notes {
 		if e.Op != history.Observe || e.What != history.ObserveKey {
 			continue
 		}
@@ -131,10 +158,18 @@ func (d *digest) roleAt(node string, at time.Duration) string {
 	return role
 }
 
-// violation is the one that the story tells: of the worst property the one
+// violation is the one that the story tells; nil if there is none.
+func (d *digest) violation() *checker.Violation {
+	if !d.searched {
+		d.searched, d.gravest = true, d.findViolation()
+	}
+	return d.gravest
+}
+
+// findViolation finds of the worst property the one
 // that lasted longest within the record, and the first of those. It is nil if
 // there is none.
-func (d *digest) violation() *checker.Violation {
+func (d *digest) findViolation() *checker.Violation {
 	var first *checker.Violation
 	for i := range d.Report.Results {
 		r := &d.Report.Results[i]
@@ -152,21 +187,50 @@ func (d *digest) violation() *checker.Violation {
 	return first
 }
 
+// toldName says which of the violations the story tells.
+func (d *digest) toldName(told *checker.Violation) string {
+	alike, others := 0, 0
+	for i := range d.Report.Results {
+		if r := &d.Report.Results[i]; r.Verdict == checker.Invalid && len(r.Violations) > 0 {
+			if n := max(r.Total, len(r.Violations)); r.Violations[0].Kind == told.Kind {
+				alike += n
+			} else {
+				others += n
+			}
+		}
+	}
+	kind := strings.ReplaceAll(told.Kind, "-", " ")
+	switch {
+	case alike > 1 && d.lasted(told) > 0:
+		return fmt.Sprintf("The longest of %s", count(alike, kind))
+	case alike > 1:
+		return fmt.Sprintf("The first of %s", count(alike, kind))
+	case others > 0:
+		return "The " + kind
+	default:
+		return "The violation"
+	}
+}
+
 // lasted is how long a violation lasted within the record.
 func (d *digest) lasted(v *checker.Violation) time.Duration { return min(v.Until, d.end) - v.From }
 
-// severity orders violations by how much of the others they explain: a double
-// grant is the cause of the lost update, not the other way round.
-func severity(kind string) int {
-	order := []string{
+// byGravity are the kinds of violation by how much of the others they explain: a
+// double grant is the cause of the lost update, not the other way round.
+func byGravity() []string {
+	return []string{
 		checker.DoubleGrant, checker.OverCapacity, checker.Reentrancy, checker.ForeignRelease, checker.PrematureLoss,
 		checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess, checker.UseAfterLease, checker.LostUpdate,
 		checker.Stuck, checker.Overtaken, checker.NotLinearizable,
 	}
-	if at := slices.Index(order, kind); at >= 0 {
+}
+
+// severity is the place of a kind among all; one that is not known comes last.
+func severity(kind string) int {
+	if at := slices.Index(byGravity(), kind); at >= 0 {
 		return at
 	}
-	return len(order)
+	return math.MaxInt
 }
 
 // event is the event of that index, if the history has it.
@@ -272,7 +336,7 @@ type roleChange struct {
 
 // roleChanges are the roles at the start, at instant 0, and every change that
 // was observed.
-func roleChanges(t history.Topology, h *history.History) []roleChange {
+func roleChanges(t history.Topology, notes []*history.Event) []roleChange {
 	var changes []roleChange
 	current := map[string]string{}
 	for _, n := range t.Nodes {
@@ -281,7 +345,7 @@ func roleChanges(t history.Topology, h *history.History) []roleChange {
 			changes = append(changes, roleChange{node: n.Name, role: n.Role})
 		}
 	}
-	for _, e := range h.Events {
+	for _, e := range notes {
 		if e.Op != history.Observe || e.What != history.ObserveRole || e.Value == current[e.Node] {
 			continue
 		}

@@ -63,7 +63,8 @@ func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
 	add(history.Heal, history.Invoke, history.Fail) // and is tried again
 	add(history.Heal, history.Invoke, history.OK)
 	add(history.Observe, history.OK)
-	faults := faultsOf(&history.History{Events: events})
+	h := &history.History{Events: events}
+	faults := faultsOf(notes(h), h.End())
 	require.Len(t, faults, 2)
 	require.False(t, faults[0].OK)
 	require.False(t, faults[0].Healed)

@@ -122,7 +122,7 @@ func ReadDir(dir string) (Input, error) {
 			return nil
 		}},
 		{HistoryFile, func(r io.Reader) (err error) {
-			in.History, err = readEvents(r)
+			in.History, err = readEvents(r, sizeOf(r))
 			return err
 		}},
 		{ResultsFile, func(r io.Reader) (err error) {
@@ -143,9 +143,14 @@ func ReadDir(dir string) (Input, error) {
 	return in, errors.Join(errs...)
 }
 
-// readEvents reads a history up to its end, or up to where it is damaged.
-func readEvents(r io.Reader) (*history.History, error) {
-	h, events := &history.History{}, history.NewReader(r)
+// sample is how many events are read before the rest is estimated by them.
+const sample = 10_000
+
+// readEvents reads a history up to its end, or up to where it is damaged. Its
+// size in bytes saves memory where it is known; 0 is unknown.
+func readEvents(r io.Reader, size int64) (*history.History, error) {
+	done := &tally{Reader: r}
+	h, events := &history.History{}, history.NewReader(done)
 	for {
 		e, err := events.Read()
 		switch {
@@ -155,8 +160,37 @@ func readEvents(r io.Reader) (*history.History, error) {
 		case err != nil:
 			return h, fmt.Errorf("%w; %s before it can be read", err, count(len(h.Events), "event"))
 		}
+		if len(h.Events) == sample {
+			h.Events = slices.Grow(h.Events, int(float64(size)/float64(done.bytes)*sample*1.05))
+		}
 		h.Events = append(h.Events, e)
 	}
+}
+
+// A tally counts what is read through it.
+type tally struct {
+	io.Reader
+
+	bytes int64
+}
+
+func (t *tally) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	t.bytes += int64(n)
+	return n, err
+}
+
+// sizeOf is the size of a file; 0 of anything else.
+func sizeOf(r io.Reader) int64 {
+	f, ok := r.(*os.File)
+	if !ok {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
 }
 
 func readFile(dir, name string, read func(io.Reader) error) error {

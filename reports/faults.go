@@ -38,18 +38,18 @@ type Fault struct {
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
-func faultsOf(h *history.History) []Fault {
+func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 	var faults []Fault
-	key := func(e history.Event) string { return e.Fault + "\x00" + e.Target }
+	key := func(e *history.Event) string { return e.Fault + "\x00" + e.Target }
 	pending, active := map[string][]int{}, map[string][]int{}
-	for _, e := range h.Events {
+	for _, e := range notes {
 		k := key(e)
 		switch {
 		case e.Op == history.Inject && e.Type == history.Invoke:
 			pending[k] = append(pending[k], len(faults))
 			faults = append(faults, Fault{
 				Name: e.Fault, Target: e.Target, Params: e.Params, Start: e.Time,
-				End: h.End(), Error: "never answered",
+				End: end, Error: "never answered",
 			})
 		case e.Op == history.Inject && len(pending[k]) > 0:
 			f := &faults[pending[k][0]]
@@ -80,7 +80,12 @@ func faultsOf(h *history.History) []Fault {
 
 // momentary reports whether a fault is over as soon as it has happened.
 func momentary(name string) bool {
-	return name == "reset" || name == "restart" || name == "failover"
+	switch name {
+	case "reset", "restart", "restart-empty", "power-cut", "failover", "flush", "drop-key", "script-flush", "kill-pubsub":
+		return true
+	default:
+		return false
+	}
 }
 
 // stops reports whether a fault takes its target down.
@@ -155,6 +160,8 @@ func (f *Fault) happened(t history.Topology) string {
 		s = what + " " + were + " paused"
 	case "restart":
 		s = what + " " + were + " restarted"
+	case "restart-empty":
+		s = what + " " + were + " restarted without its data"
 	case "partition", "split-brain":
 		return what + " " + were + " cut off from all others"
 	case "failover":
@@ -162,13 +169,16 @@ func (f *Fault) happened(t history.Topology) string {
 	case "crash-failover":
 		return what + " " + were + " killed"
 	default:
+		if strings.HasPrefix(f.Effect, f.Target+" ") {
+			return agree(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
+		}
 		s = "the fault " + f.detail() + " was injected"
 	}
 	if len(f.Params) > 0 && f.Name == "latency" {
 		s += strings.TrimPrefix(f.detail(), f.label())
 	}
 	if f.Effect != "" && !strings.Contains(s, f.Effect) {
-		s += " (" + f.Effect + ")"
+		s += " (" + agree(f.Effect) + ")"
 	}
 	return s
 }

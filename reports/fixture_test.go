@@ -380,26 +380,31 @@ func unordered() reports.Input {
 
 // fixtures are the inputs that golden files exist for.
 func fixtures() map[string]func() reports.Input {
-	return map[string]func() reports.Input{
+	all := map[string]func() reports.Input{
 		"failover": failover, "valid": valid, "unknown": undecided,
 		"use-after-lease": oversleeper, "lost-update": lost, "foreign-release": foreign, "plain-delete": deleted,
-		"premature-loss": forgotten, "other-kind": unordered,
+		"premature-loss": forgotten, "other-kind": unordered, "not-linearizable": unexplained,
+		"cut-short": cutShort, "not-permitted": notPermitted, "fenced": fenced, "half": half,
 		"empty": func() reports.Input { return reports.Input{} },
 	}
+	for name, file := range kinds {
+		all[name] = corpus(file)
+	}
+	return all
 }
 
 // writeRun writes what a run leaves behind, without its reports.
-func writeRun(t *testing.T, dir string, in reports.Input) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
+func writeRun(tb testing.TB, dir string, in reports.Input) {
+	tb.Helper()
+	require.NoError(tb, os.MkdirAll(dir, 0o755))
 	out, err := json.MarshalIndent(in.Run, "", "  ")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), append(out, '\n'), 0o644))
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(filepath.Join(dir, reports.RunFile), append(out, '\n'), 0o644))
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for _, e := range in.History.Events {
-		require.NoError(t, enc.Encode(e))
+		require.NoError(tb, enc.Encode(e))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
+	require.NoError(tb, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
 }

@@ -25,7 +25,8 @@ type page struct {
 	Hatch      template.HTML
 	Focus      template.HTML // empty without a violation
 	FocusRange string
-	FocusOnly  bool // it is the whole run already
+	FocusName  string // which violation it is of
+	FocusOnly  bool   // it is the whole run already
 	Whole      template.HTML
 	Legend     template.HTML
 	Block      template.HTML // what the script draws the timeline from
@@ -79,6 +80,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	zoom, used := window{}, map[string]bool{}
 	if v := d.violation(); v != nil {
 		f := d.focusFigure(v)
+		p.FocusName = d.toldName(v)
 		p.FocusOnly = f.win == d.whole()
 		p.Focus = f.html()
 		p.FocusRange = fmt.Sprintf("%s to %s", instant(f.win.from), instant(f.win.to))
@@ -110,7 +112,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "cap": kindWords, "indices": indices,
-		"at": at, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
+		"at": at, "count": count, "covered": covered, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
 		"recovery": recoveryCell,
 		"wall":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
@@ -140,15 +142,15 @@ func (d *digest) plots(p *page) error {
 	if o := p.Operations[string(history.Acquire)]; o.Total() < minPlot {
 		return nil
 	}
-	latency, err := d.latencyFigure()
+	latency, err := d.plotOnce("latency", d.latencyFigure)
 	if err != nil {
 		return err
 	}
-	holds, err := d.holdsFigure()
+	holds, err := d.plotOnce("holds", d.holdsFigure)
 	if err != nil {
 		return err
 	}
-	throughput, err := d.throughputFigure()
+	throughput, err := d.plotOnce("throughput", d.throughputFigure)
 	if err != nil {
 		return err
 	}

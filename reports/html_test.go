@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -148,16 +150,97 @@ func hostile(bad string) reports.Input {
 	return in
 }
 
+// poisoned is the failover with something in every field that a report may show,
+// and somebody else's words in each of them: whatever stands in a record, what
+// means something to reports included. A field that is new is poisoned too.
+func poisoned(bad string) reports.Input {
+	in := failover()
+	run := &in.Run
+	run.Unmet, run.Backend, run.Faults, run.Workload = "step 3", "process", "network", "contended"
+	run.Topology.Options = map[string]string{"persistence": "always"}
+	run.Plan = []history.PlannedStep{{Fault: "cut", Target: "client", Params: map[string]string{"stream": "both"}}}
+	in.Missing = []string{"open results.json: no such file"}
+	in.Report.Results[0].Met = map[string]int{"contention": 3}
+	for i := range in.History.Events {
+		e := &in.History.Events[i]
+		if e.Fault != "" {
+			e.Params = map[string]string{"stream": "both"}
+			if e.Type == history.OK && e.Op == history.Heal || e.Type == history.OK && e.Fault == "kill" {
+				e.Type, e.Error = history.Fail, "still there"
+			}
+		}
+	}
+	poison(reflect.ValueOf(&in).Elem(), bad)
+	return in
+}
+
+// poison puts words in front of every text, but for those that must be one of a
+// few for a history to be read at all.
+func poison(v reflect.Value, bad string) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			poison(v.Elem(), bad)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				poison(v.Field(i), bad)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			poison(v.Index(i), bad)
+		}
+	case reflect.Map:
+		fresh := reflect.MakeMap(v.Type())
+		for _, key := range v.MapKeys() {
+			k, e := reflect.New(key.Type()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			k.Set(key)
+			e.Set(v.MapIndex(key))
+			poison(k, bad)
+			poison(e, bad)
+			fresh.SetMapIndex(k, e)
+		}
+		if !v.IsNil() {
+			v.Set(fresh)
+		}
+	case reflect.String:
+		switch v.Interface().(type) {
+		case history.Type, history.Op, checker.Verdict:
+		default:
+			if v.Len() > 0 {
+				v.SetString(bad + v.String())
+			}
+		}
+	default:
+	}
+}
+
 func TestHostileNames(t *testing.T) {
-	in := hostile(leaves)
+	errors := notPermitted()
+	poison(reflect.ValueOf(&errors).Elem(), leaves)
+	require.Contains(t, reports.Summarize(errors).Story.Headline, "alert(1)")
+	for name, in := range map[string]reports.Input{"names": hostile(leaves), "all": poisoned(leaves), "errors": errors} {
+		t.Run(name, func(t *testing.T) { leavesNothing(t, in) })
+	}
+}
+
+// leavesNothing checks that no text of an input became part of a page or drawing.
+func leavesNothing(t *testing.T, in reports.Input) {
+	t.Helper()
 	page := htmlOf(t, in)
 	require.NotContains(t, page, "<script>alert")
 	require.NotContains(t, page, "<img")
 	counts := elements(t, code.ReplaceAllString(page, ""), false)
 	require.Zero(t, counts["img"])
 	require.Equal(t, 1, strings.Count(page, "<script>"))
+	runs := []reports.Named{{Name: leaves, Input: in}, {Name: leaves, Input: in}}
+	comparison := string(written(t, func(w io.Writer) error { return reports.WriteComparison(w, runs[0], runs[1]) }))
+	require.Zero(t, elements(t, code.ReplaceAllString(comparison, ""), false)["img"])
 
 	dir := t.TempDir()
+	in.Missing = nil // else there are fewer files
 	require.NoError(t, reports.WriteDir(dir, in))
 	for _, name := range []string{reports.TimelineFile, reports.LatencyFile, reports.HoldsFile, reports.ThroughputFile, reports.JUnitFile} {
 		out, err := os.ReadFile(filepath.Join(dir, name))
@@ -173,48 +256,57 @@ func FuzzNames(f *testing.F) {
 		leaves, "", "orders", "]]>", "{{.}}", "-->", "<!--", "</script>", "</div><script>", "javascript:alert(1)", "a\nb", "`${x}`",
 		"&lt;", "\xed\xa0\x80", strings.Repeat("x", 300), "|a|b|", "../../x",
 	} {
-		f.Add(s)
+		f.Add(s, false)
+		f.Add(s, true)
 	}
-	handler := regexp.MustCompile(`^on`)
 	known := elements(f, code.ReplaceAllString(htmlOf(f, failover()), ""), false)
-	f.Fuzz(func(t *testing.T, bad string) {
-		in := hostile(bad)
-		page := string(written(t, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
-		require.Equal(t, 1, strings.Count(page, "<script"))
-		require.Equal(t, 1, strings.Count(page, "</script"))
-		require.Equal(t, 1, strings.Count(page, "<style"))
-		drawing := string(written(t, func(w io.Writer) error { return reports.WriteTimeline(w, in) }))
-		for _, markup := range []string{code.ReplaceAllString(page, ""), code.ReplaceAllString(drawing, "")} {
-			d := xml.NewDecoder(strings.NewReader(markup))
-			d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
-			for {
-				token, err := d.Token()
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				require.NoError(t, err)
-				if e, ok := token.(xml.StartElement); ok {
-					require.True(t, known[e.Name.Local] > 0 || e.Name.Local == "pre", e.Name.Local)
-					for _, a := range e.Attr {
-						require.NotRegexp(t, handler, a.Name.Local)
-						if a.Name.Local == "href" {
-							require.NotContains(t, strings.ToLower(a.Value), "script:")
-						}
+	f.Fuzz(func(t *testing.T, bad string, everywhere bool) {
+		if everywhere {
+			addsNothing(t, poisoned(bad), known)
+		} else {
+			addsNothing(t, hostile(bad), known)
+		}
+	})
+}
+
+// addsNothing checks that a page has known elements only, and none that acts.
+func addsNothing(t *testing.T, in reports.Input, known map[string]int) {
+	t.Helper()
+	page := string(written(t, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
+	require.Equal(t, 1, strings.Count(page, "<script"))
+	require.Equal(t, 1, strings.Count(page, "</script"))
+	require.Equal(t, 1, strings.Count(page, "<style"))
+	drawing := string(written(t, func(w io.Writer) error { return reports.WriteTimeline(w, in) }))
+	for _, markup := range []string{code.ReplaceAllString(page, ""), code.ReplaceAllString(drawing, "")} {
+		d := xml.NewDecoder(strings.NewReader(markup))
+		d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+		for {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			if e, ok := token.(xml.StartElement); ok {
+				require.True(t, known[e.Name.Local] > 0 || e.Name.Local == "pre", e.Name.Local)
+				for _, a := range e.Attr {
+					require.NotRegexp(t, `^on`, a.Name.Local)
+					if a.Name.Local == "href" {
+						require.NotContains(t, strings.ToLower(a.Value), "script:")
 					}
 				}
 			}
 		}
-		r := reports.Summarize(in)
-		for _, write := range []func(io.Writer) error{
-			func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
-			func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) },
-		} {
-			require.NotContains(t, string(written(t, write)), "\x1b")
-		}
-		markdown := string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))
-		require.NotRegexp(t, `(?m)^[^ \n].*<[a-zA-Z/!]`, markdown, "a tag outside of code")
-		elements(t, string(written(t, func(w io.Writer) error { return reports.WriteJUnit(w, r) })), true)
-	})
+	}
+	r := reports.Summarize(in)
+	for _, write := range []func(io.Writer) error{
+		func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
+		func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) },
+	} {
+		require.NotContains(t, string(written(t, write)), "\x1b")
+	}
+	markdown := string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))
+	require.NotRegexp(t, `(?m)^[^ \n].*<[a-zA-Z/!]`, markdown, "a tag outside of code")
+	elements(t, string(written(t, func(w io.Writer) error { return reports.WriteJUnit(w, r) })), true)
 }
 
 // Every SVG is well-formed XML, and every report the same twice.

@@ -35,6 +35,9 @@ func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(&m.Builder, 
 
 func (m *markdown) head() {
 	m.printf("## %s %s: %s\n\n", sign(m.Verdict), strings.ToUpper(string(m.Verdict)), md(m.Story.Headline))
+	if m.Story.Notice != "" {
+		m.printf("**%s**\n\n", md(stop(m.Story.Notice)))
+	}
 	var parts []string
 	for _, s := range []string{m.Scenario, m.Topology, m.Lock, m.Workload} {
 		if s != "" {
@@ -92,6 +95,9 @@ func (m *markdown) properties() {
 	m.printf("| property | verdict | |\n|---|---|---|\n")
 	for _, p := range m.Properties {
 		m.printf("| %s | %s %s | %s |\n", md(p.Name), sign(p.Verdict), p.Verdict, md(shorten(p.Summary, 300)))
+	}
+	if met := coverage(m.Properties); met != "" {
+		m.printf("\nCovered: %s\n", md(met))
 	}
 	m.printf("\n")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A picture is porcupine's own page of the window in which a lock fails.
@@ -28,7 +29,7 @@ func (d *digest) drawPictures() ([]picture, error) {
 				continue
 			}
 			var b bytes.Buffer
-			switch err := checker.Picture(&b, d.History, v); {
+			switch err := checker.Picture(&b, d.historyOf(v.Lock), v); {
 			case errors.Is(err, checker.ErrNoPicture):
 				continue
 			case err != nil:
@@ -40,6 +41,27 @@ func (d *digest) drawPictures() ([]picture, error) {
 	}
 	d.pictures = pictures
 	return pictures, nil
+}
+
+// historyOf is the part of the history that concerns a lock, up to the same end.
+func (d *digest) historyOf(lock string) *history.History {
+	events := d.History.Events
+	concerns := func(i int) bool {
+		return events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1
+	}
+	n := 0
+	for i := range events {
+		if concerns(i) {
+			n++
+		}
+	}
+	part := &history.History{Events: make([]history.Event, 0, n), Truncated: d.History.Truncated}
+	for i := range events {
+		if concerns(i) {
+			part.Events = append(part.Events, events[i])
+		}
+	}
+	return part
 }
 
 // fileName makes a lock's name part of a file's: what is not a letter, a digit,

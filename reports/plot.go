@@ -83,6 +83,19 @@ type key struct {
 	draw func(s *drawing, x, y float64)
 }
 
+// plotOnce is [digest.once] for what may fail.
+func (d *digest) plotOnce(name string, draw func() (figure, error)) (figure, error) {
+	var err error
+	f := d.once(name, func() (f figure) {
+		f, err = draw()
+		return f
+	})
+	if err != nil {
+		delete(d.figures, name) // it was not drawn
+	}
+	return f, err
+}
+
 // plotFigure draws a plot as a figure, with its title, its legend and the
 // names of the faults above it. Its data area lies exactly below that of a
 // timeline.

@@ -9,12 +9,20 @@ import (
 
 // holdsFigure plots how long each hold lasted, at its end.
 func (d *digest) holdsFigure() (figure, error) {
+	s, dd := d.holdDurations()
+	return d.durationPlot("Holds", "length of hold", s, dd)
+}
+
+// holdDurations are the lengths of the holds that ended within the record.
+func (d *digest) holdDurations() (scale, durations) {
 	s := scale{d.whole(), math.Inf(1), 0}
 	dd := durations{words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
 	for i := range d.holds {
 		h := &d.holds[i]
-		end := min(h.End, d.end)
-		pt := point{end.Seconds(), max(end-h.Start, leastLatency).Seconds()}
+		if h.End > d.end {
+			continue // a lease that had time left
+		}
+		pt := point{h.End.Seconds(), max(h.End-h.Start, leastLatency).Seconds()}
 		switch h.Ended {
 		case history.EndReleased:
 			dd.most = append(dd.most, pt)
@@ -23,14 +31,14 @@ func (d *digest) holdsFigure() (figure, error) {
 		case history.EndUnknown:
 			dd.rings = append(dd.rings, pt)
 		default:
-			continue // it had not ended
+			continue // nothing ended it
 		}
 		s.low, s.high = min(s.low, pt.y), max(s.high, pt.y)
 	}
 	if s.high == 0 {
 		s.low, s.high = 1e-4, 1e-1
 	}
-	return d.durationPlot("Holds", "length of hold", s, dd)
+	return s, dd
 }
 
 // holdLatency are the lengths of the holds that a release ended; false if there

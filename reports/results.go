@@ -28,6 +28,9 @@ type Results struct {
 	Program  string          `json:"program,omitempty"` // the version of lockchaos that ran
 	Started  time.Time       `json:"started,omitzero"`
 	Duration time.Duration   `json:"duration"` // of the record
+	// Unmet says which step of a scenario could not be done, and why: then it was
+	// cut short, and its verdict is unknown.
+	Unmet string `json:"unmet,omitempty"`
 	// Interrupted is set if the run was stopped early, Truncated if the last
 	// line of the history was cut short and dropped.
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -53,7 +56,7 @@ func (d *digest) results() Results {
 		Topology: d.Run.Topology.Name, Lock: d.Run.Lock, Workload: d.Run.Workload,
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
-		Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
+		Unmet: d.Run.Unmet, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
 		Story: d.story(), Properties: d.Report.Results,
 		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
 	}

@@ -15,6 +15,9 @@ import (
 type Story struct {
 	// Headline says it in one line, without a full stop.
 	Headline string `json:"headline"`
+	// Notice is what a reader must know beside it: an error that most operations
+	// met. Empty: nothing.
+	Notice string `json:"notice,omitempty"`
 	// Moments are what led to it, in order of time.
 	Moments []Moment `json:"moments,omitempty"`
 	// Outcome are the sentences that follow from the moments.
@@ -43,6 +46,9 @@ const (
 // String is the whole story as one paragraph.
 func (s Story) String() string {
 	var parts []string
+	if s.Notice != "" {
+		parts = append(parts, stop(s.Notice))
+	}
 	for _, m := range s.Moments {
 		parts = append(parts, "At "+instant(m.At)+" "+stop(m.Text))
 	}
@@ -68,22 +74,51 @@ func (s Story) cure() string {
 	return "What would have prevented it: " + strings.Join(cures, "; or ") + "."
 }
 
-// story tells the first violation, or why there is none.
+// story tells the violation that explains most, or why there is none. Of a
+// script that was cut short it tells where, whatever was found until then.
 func (d *digest) story() Story {
-	if v := d.violation(); v != nil {
-		return d.violationStory(v)
+	if d.told != nil {
+		return *d.told
 	}
-	switch d.Report.Verdict {
-	case checker.Valid:
-		return d.validStory()
-	case checker.Invalid:
-		return d.unprovenStory()
+	var s Story
+	v := d.violation()
+	switch complaint := d.complaint(); {
+	case d.Run.Unmet != "":
+		s = d.unknownStory()
+		s.Notice = complaint
+	case v != nil:
+		s = d.violationStory(v)
+		s.Notice = complaint
+	case d.Report.Verdict == checker.Valid:
+		s = d.validStory()
+		s.Notice = complaint
+	case d.Report.Verdict == checker.Invalid:
+		s = d.unprovenStory()
+		s.Notice = complaint
 	default:
-		return d.unknownStory()
+		s = d.unknownStory()
+		if complaint != "" && len(d.Missing) == 0 {
+			s.Headline = "Not decided: " + complaint
+		}
 	}
+	d.told = &s
+	return s
 }
 
+// violationStory tells a violation, once.
 func (d *digest) violationStory(v *checker.Violation) Story {
+	s, known := d.tellings[v]
+	if !known {
+		s = d.tell(v)
+		if d.tellings == nil {
+			d.tellings = map[*checker.Violation]Story{}
+		}
+		d.tellings[v] = s
+	}
+	return s
+}
+
+func (d *digest) tell(v *checker.Violation) Story {
 	var s Story
 	switch v.Kind {
 	case checker.DoubleGrant:
@@ -112,12 +147,13 @@ func (d *digest) violationStory(v *checker.Violation) Story {
 		s = d.otherViolation(v)
 	}
 	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
+	if words := d.fencingWords(v.Lock); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	if more := d.moreViolations(v); more != "" {
 		s.Outcome = append(s.Outcome, more)
 	}
-	if len(d.Run.Cures) > 0 {
-		s.Cures = d.Run.Cures
-	}
+	s.Cures = d.cures(s.Cures)
 	return s
 }
 
@@ -309,7 +345,7 @@ func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 		}
 		with, without = nil, nil
 	}
-	for _, e := range d.History.Events {
+	for _, e := range d.notes {
 		name, owner, held := strings.Cut(e.Value, " ")
 		if e.Op != history.Observe || e.What != history.ObserveKey || name != lock || e.Time < from || e.Time > to {
 			continue

@@ -17,6 +17,9 @@ func (d *digest) validStory() Story {
 	}
 	s.Outcome = append(s.Outcome, d.workloadWords(grants))
 	s.Outcome = append(s.Outcome, d.faultWords())
+	if words := d.fencingWords(""); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	var held []string
 	for _, r := range d.Report.Results {
 		if r.Verdict == checker.Valid {
@@ -96,11 +99,13 @@ func (d *digest) unknownStory() Story {
 	s := Story{Headline: "Not decided"}
 	var open []checker.Result
 	for _, r := range d.Report.Results {
-		if r.Verdict == checker.Unknown {
+		if r.Verdict == checker.Unknown && (d.Run.Unmet == "" || !strings.Contains(r.Summary, d.Run.Unmet)) {
 			open = append(open, r)
 		}
 	}
 	switch {
+	case d.Run.Unmet != "":
+		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(oneLine(d.Run.Unmet), ". "), maxUnmet)
 	case len(d.Missing) > 0:
 		s.Headline = "Not decided: parts of the run are missing"
 	case len(d.History.Events) == 0:
@@ -109,6 +114,9 @@ func (d *digest) unknownStory() Story {
 		s.Headline = "Not decided: " + strings.TrimRight(open[0].Summary, ". ")
 	case len(d.Report.Results) == 0:
 		s.Headline = "Not decided: nothing was checked"
+	}
+	if d.Run.Unmet != "" {
+		s.Outcome = append(s.Outcome, d.cutShort()...)
 	}
 	for _, r := range open {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("%s could not be decided: %s", r.Name, stop(r.Summary)))
@@ -135,6 +143,81 @@ func (d *digest) unknownStory() Story {
 	}
 	s.Outcome = append(s.Outcome, "This is not a pass: a verdict that could not be reached says nothing for the lock.")
 	return s
+}
+
+// maxUnmet bounds what the headline says of the step that could not be done.
+const maxUnmet = 200
+
+// cutShort says of a script that was cut short what it shows all the same.
+func (d *digest) cutShort() []string {
+	var words []string
+	if len([]rune(oneLine(d.Run.Unmet))) > maxUnmet {
+		words = append(words, "In full: "+stop(oneLine(d.Run.Unmet)))
+	}
+	var found []string
+	for _, r := range d.Report.Results {
+		if r.Verdict == checker.Invalid {
+			found = append(found, fmt.Sprintf("%s (%s)", r.Name, count(max(r.Total, len(r.Violations)), "violation")))
+		}
+	}
+	if len(found) > 0 {
+		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", list(found)))
+	}
+	return words
+}
+
+// fencingWords say that the resource refused tokens that were out of date,
+// under a lock or, if it is empty, under any.
+func (d *digest) fencingWords(lock string) string {
+	var first *history.Operation
+	n := 0
+	for _, op := range d.stopped() {
+		if lock != "" && op.Invoke.Lock != "" && op.Invoke.Lock != lock {
+			continue
+		}
+		if n++; first == nil {
+			first = op
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	s := fmt.Sprintf("At %s %s refused %s", instant(first.Complete.Time), resourceOf(first), d.whoOf(first.Invoke))
+	if newest := d.newestToken(first); newest > tokenOf(first) {
+		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", tokenOf(first), newest)
+	} else {
+		s += fmt.Sprintf(" for its token, %d", tokenOf(first))
+	}
+	if n > 1 {
+		s += fmt.Sprintf(" (and %s after it)", count(n-1, "refusal"))
+	}
+	if d.damaged(resourceOf(first)) {
+		return s + ": the fencing token stopped that access, though not all."
+	}
+	return s + ": the fencing token stopped the damage."
+}
+
+// newestToken is the newest that the resource had accepted before it answered.
+func (d *digest) newestToken(op *history.Operation) int64 {
+	newest := int64(0)
+	for _, other := range d.accessesOf()[resourceOf(op)] {
+		if other.OK() && other.Complete.Time <= op.Complete.Time {
+			newest = max(newest, tokenOf(other))
+		}
+	}
+	return newest
+}
+
+// damaged reports whether the record shows damage to a resource.
+func (d *digest) damaged(resource string) bool {
+	for _, r := range d.Report.Results {
+		for _, v := range r.Violations {
+			if v.Resource == resource && (v.Kind == checker.LostUpdate || v.Kind == checker.StaleAccess) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unprovenStory is for a report that is invalid but shows no violation.

@@ -25,16 +25,14 @@ func (d *digest) overCapacity(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
-	if d.replicated() {
-		s.Cures = []string{replicaCure}
-	}
+	s.Cures = d.remembering(holds[0].Start, last.Start)
 	return s
 }
 
 // capacityOf is how many permits a lock was declared to have; 0 if it was not.
 func (d *digest) capacityOf(lock string) int {
-	for i := range d.History.Events {
-		if e := &d.History.Events[i]; e.Op == history.Declare && e.Lock == lock {
+	for _, e := range d.notes {
+		if e.Op == history.Declare && e.Lock == lock {
 			return e.Capacity
 		}
 	}
@@ -150,7 +148,7 @@ func sentence(s string) string {
 	if len(s) > 1 {
 		first, second = s[0], s[1]
 	}
-	if first >= 'a' && first <= 'z' && (second < '0' || second > '9') { // p1 is a name
+	if first >= 'a' && first <= 'z' && (second < '0' || second > '9') && second != '#' { // p1 and a#1 are names
 		s = strings.ToUpper(s[:1]) + s[1:]
 	}
 	return stop(s)

@@ -27,30 +27,15 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
 	causes := d.causes(v.Lock, first.Acquire.Invoke.Time, second.Start)
 	s.Moments = append(s.Moments, causes...)
-	if len(causes) > 0 && slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
+	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
-	} else if d.replicated() {
-		s.Cures = []string{replicaCure, fenceCure}
+	} else {
+		s.Cures = d.remembering(first.Start, second.Start)
 	}
 	s.Moments = append(s.Moments, d.grant(second, true))
 	s.Outcome = append(s.Outcome, d.overlapWords(v.From, until))
 	s.Outcome = append(s.Outcome, d.damage(first, second, v.From, until)...)
 	return s
-}
-
-// ownerCure is what a release needs so that it can end nobody else's hold.
-const ownerCure = "compare the owner and delete in one step on the server"
-
-// replicaCure and fenceCure are what helps where a master can be replaced by a
-// replica that does not know what it granted.
-const (
-	replicaCure = "count a grant only after replicas acknowledged it"
-	fenceCure   = "have the resource refuse tokens older than the newest that it saw (fencing)"
-)
-
-// replicated reports whether the topology has replicas.
-func (d *digest) replicated() bool {
-	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == "replica" })
 }
 
 // maxCauses bounds the wrong answers that a story lists.
@@ -132,7 +117,8 @@ func (d *digest) overlapWords(from, until time.Duration) string {
 func (d *digest) damage(first, second *history.Hold, from, until time.Duration) []string {
 	var done []history.Operation
 	accessed := false
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		if op.Invoke.Op != history.Access {
 			continue
 		}
@@ -141,7 +127,7 @@ func (d *digest) damage(first, second *history.Hold, from, until time.Duration) 
 		mine := owner == first.Owner || owner == second.Owner ||
 			owner == "" && (op.Invoke.Process == first.Process || op.Invoke.Process == second.Process)
 		if mine && op.Complete.Time >= from && op.Invoke.Time <= until {
-			done = append(done, op)
+			done = append(done, *op)
 		}
 	}
 	if !accessed {
@@ -235,7 +221,7 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 	}
 	s := Story{
 		Headline: fmt.Sprintf("%s used %s %s after its time on %s was over", capitalClient(hold.Owner), resource, span(late), hold.Lock),
-		Cures:    []string{"a fencing token that the resource itself checks"},
+		Cures:    []string{stopCure, fenceCure},
 	}
 	s.Moments = append(s.Moments, d.grant(hold, false))
 	if n := len(hold.Extensions); n > 0 {
@@ -323,7 +309,7 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 	}
 	s := Story{
 		Headline: "An update of " + resource + " was lost",
-		Cures:    []string{"a fencing token that the resource itself checks"},
+		Cures:    []string{fenceCure},
 	}
 	told := map[*history.Hold]bool{}
 	var holders []*history.Hold
@@ -362,7 +348,7 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 	verb, cure := "release", ownerCure
 	if !ok {
 		op, ok = d.lastOf(v, history.Extend)
-		verb, cure = "extension", "compare the owner and prolong in one step on the server"
+		verb, cure = "extension", prolongCure
 	}
 	if !ok {
 		return d.otherViolation(v)
@@ -451,9 +437,7 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
-	if d.replicated() {
-		s.Cures = []string{replicaCure, fenceCure}
-	}
+	s.Cures = d.remembering(hold.Start, last.Time)
 	return s
 }
 
@@ -464,6 +448,9 @@ func (d *digest) otherViolation(v *checker.Violation) Story {
 		what = v.Resource
 	}
 	s := Story{Headline: strings.TrimSpace(kindWords(v.Kind) + " " + onWhat(what))}
+	if v.Kind == checker.NotLinearizable {
+		s.Headline = "No order of the operations " + onWhat(cmp.Or(what, "the lock")) + " explains their answers"
+	}
 	for i, index := range v.Events {
 		e, ok := d.event(index)
 		if !ok {

@@ -30,22 +30,21 @@ func (f *figure) inline() string {
 }
 
 // WriteTimeline writes the timeline as an SVG file that stands for itself:
-// the first violation from near if there is one, else the whole run.
+// the violation that the story tells from near, else the whole run.
 func WriteTimeline(w io.Writer, in Input) error { return newDigest(in).writeTimeline(w) }
 
 func (d *digest) writeTimeline(w io.Writer) error {
-	f := d.wholeFigure(window{})
 	if v := d.violation(); v != nil {
-		f = d.focusFigure(v)
+		return d.standAlone(w, d.focusFigure(v))
 	}
-	return d.standAlone(w, f)
+	return d.standAlone(w, d.wholeFigure(window{}))
 }
 
 // WriteLatency writes the latency plot as an SVG file that stands for itself.
 func WriteLatency(w io.Writer, in Input) error { return newDigest(in).writeLatency(w) }
 
 func (d *digest) writeLatency(w io.Writer) error {
-	f, err := d.latencyFigure()
+	f, err := d.plotOnce("latency", d.latencyFigure)
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func (d *digest) writeLatency(w io.Writer) error {
 func WriteHolds(w io.Writer, in Input) error { return newDigest(in).writeHolds(w) }
 
 func (d *digest) writeHolds(w io.Writer) error {
-	f, err := d.holdsFigure()
+	f, err := d.plotOnce("holds", d.holdsFigure)
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func (d *digest) writeHolds(w io.Writer) error {
 func WriteThroughput(w io.Writer, in Input) error { return newDigest(in).writeThroughput(w) }
 
 func (d *digest) writeThroughput(w io.Writer) error {
-	f, err := d.throughputFigure()
+	f, err := d.plotOnce("throughput", d.throughputFigure)
 	if err != nil {
 		return err
 	}

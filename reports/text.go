@@ -42,6 +42,9 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 	return nil
 }
 
+// maxCureLines bounds the lines of the cures.
+const maxCureLines = 4
+
 // A textReport makes the lines of the summary, part by part.
 type textReport struct {
 	Results
@@ -54,6 +57,10 @@ const labelWidth = 13
 func (t *textReport) head() []string {
 	verdict := strings.ToUpper(string(t.Verdict))
 	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + oneLine(t.Story.Headline)
+	lines := []string{line}
+	if t.Story.Notice != "" {
+		lines = append(lines, t.property(checker.Unknown, "note", t.Story.Notice))
+	}
 	names := []string{}
 	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
 		if s != "" {
@@ -69,16 +76,16 @@ func (t *textReport) head() []string {
 		incomplete = []string{t.property(checker.Unknown, "incomplete", strings.Join(t.Missing, "; "))}
 	}
 	if t.Expect != "" {
-		if t.Expect == string(t.Verdict) {
+		if t.Unmet == "" && t.Expect == string(t.Verdict) {
 			about += " · as expected"
 		} else {
 			about += " · expected " + oneLine(t.Expect)
 		}
 	}
-	if about == "" {
-		return append([]string{line}, incomplete...)
+	if about != "" {
+		lines = append(lines, "  "+t.dim(about))
 	}
-	return append([]string{line, "  " + t.dim(about)}, incomplete...)
+	return append(lines, incomplete...)
 }
 
 // recorded reports whether there is a record of the run beside its history.
@@ -102,7 +109,9 @@ func (t *textReport) story(room int) []string {
 	var cures []string
 	if len(t.Story.Cures) > 0 {
 		cures = t.wrap("cure", strings.Join(t.Story.Cures, "; or "))
-		cures = cures[:min(len(cures), 3)]
+		if len(cures) > maxCureLines {
+			cures = append(cures[:maxCureLines-1], t.wrap("", "… and more: see the report")[0])
+		}
 	}
 	room = max(room-len(cures), 3)
 	if len(lines) > room {
@@ -134,6 +143,9 @@ func (t *textReport) properties() []string {
 	}
 	if len(held) > 0 {
 		lines = append(lines, t.wrap(sign(checker.Valid)+" held", strings.Join(held, ", "))...)
+	}
+	if met := coverage(t.Properties); met != "" {
+		lines = append(lines, pad("covered")+t.clip(met))
 	}
 	return lines
 }

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -272,16 +273,23 @@ func (d *digest) servers() []string {
 	return names
 }
 
-// resources are the names of what was accessed, in order.
-func (d *digest) resources() []string {
-	var names []string
-	for i := range d.ops {
-		if op := &d.ops[i]; op.Invoke.Op == history.Access && !slices.Contains(names, resourceOf(op)) {
-			names = append(names, resourceOf(op))
+// accessesOf are the accesses of each resource, in order of their request.
+func (d *digest) accessesOf() map[string][]*history.Operation {
+	if d.accessed == nil {
+		d.accessed = map[string][]*history.Operation{}
+		for i := range d.ops {
+			if op := &d.ops[i]; op.Invoke.Op == history.Access {
+				name := resourceOf(op)
+				d.accessed[name] = append(d.accessed[name], op)
+			}
 		}
 	}
-	slices.SortFunc(names, natural)
-	return names
+	return d.accessed
+}
+
+// resources are the names of what was accessed, in order.
+func (d *digest) resources() []string {
+	return slices.SortedFunc(maps.Keys(d.accessesOf()), natural)
 }
 
 func resourceOf(op *history.Operation) string {

@@ -49,9 +49,8 @@ func (c *chart) uses(lock, resource string) bool {
 
 func (c *chart) accessLane(name string) {
 	var shown []*history.Operation
-	for i := range c.ops {
-		op := &c.ops[i]
-		if op.Invoke.Op == history.Access && resourceOf(op) == name && c.win.meets(op.Complete.Time, op.Complete.Time) {
+	for _, op := range c.accessesOf()[name] {
+		if c.win.meets(op.Complete.Time, op.Complete.Time) {
 			shown = append(shown, op)
 		}
 	}

@@ -359,17 +359,16 @@ const maxLabels = 200
 // addResources writes the streams of the protected resources.
 func (d *digest) addResources(t *timelineData, focus, detail window) {
 	const most = 8
-	byName := map[string][]*history.Operation{}
-	for i := range d.ops {
-		if op := &d.ops[i]; op.Invoke.Op == history.Access && detail.meets(op.Complete.Time, op.Complete.Time) {
-			byName[resourceOf(op)] = append(byName[resourceOf(op)], op)
-		}
-	}
 	locks := d.locksOfResources()
 	names := d.resources()
 	t.More["resources"] = max(0, len(names)-most)
 	for _, name := range names[:min(len(names), most)] {
-		ops := byName[name]
+		var ops []*history.Operation
+		for _, op := range d.accessesOf()[name] {
+			if detail.meets(op.Complete.Time, op.Complete.Time) {
+				ops = append(ops, op)
+			}
+		}
 		slices.SortStableFunc(ops, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
 		data := resourceData{Name: name, Locks: locks[name]}
 		var s bytes.Buffer
@@ -428,7 +427,7 @@ func (d *digest) addViolations(t *timelineData, told *checker.Violation, lanes [
 			}
 			// Another engine's finding at the same place is the same finding.
 			found := finding{v.Lock, v.From, v.Until}
-			if seen[found] && v != told {
+			if v != told && (seen[found] || d.repeats(v)) {
 				continue
 			}
 			seen[found] = true

@@ -56,16 +56,37 @@ type figure struct {
 
 // focusFigure draws the first violation from near.
 func (d *digest) focusFigure(v *checker.Violation) figure {
+	return d.once(fmt.Sprintf("focus %p", v), func() figure { return d.drawFocus(v) })
+}
+
+func (d *digest) drawFocus(v *checker.Violation) figure {
 	c := &chart{digest: d, win: d.focus(v), violation: v}
 	lanes, left := d.focusLanes(v, c.win)
-	return c.draw(lanes, left, "Timeline of the first violation")
+	return c.draw(lanes, left, "Timeline of the violation that is told")
 }
 
 // wholeFigure draws the whole run; zoom marks the part that is drawn apart.
 func (d *digest) wholeFigure(zoom window) figure {
+	return d.once(fmt.Sprint("whole", zoom), func() figure { return d.drawWhole(zoom) })
+}
+
+func (d *digest) drawWhole(zoom window) figure {
 	c := &chart{digest: d, win: d.whole(), zoom: zoom}
 	lanes, left := d.wholeLanes()
 	return c.draw(lanes, left, "Timeline of the whole run")
+}
+
+// once draws a figure that several files show the first time only.
+func (d *digest) once(name string, draw func() figure) figure {
+	f, drawn := d.figures[name]
+	if !drawn {
+		f = draw()
+		if d.figures == nil {
+			d.figures = map[string]figure{}
+		}
+		d.figures[name] = f
+	}
+	return f
 }
 
 // x is where an instant lies, clipped to the window.

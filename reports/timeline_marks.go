@@ -83,8 +83,9 @@ func (d *digest) markWords(v *checker.Violation) string {
 func (c *chart) violations() bool {
 	last, found := -99.0, false
 	for _, r := range c.Report.Results {
-		for _, v := range r.Violations {
-			if x := c.x(v.From); math.Abs(x-last) > 8 {
+		for i := range r.Violations {
+			v := &r.Violations[i]
+			if x := c.x(v.From); math.Abs(x-last) > 8 && !c.repeats(v) {
 				c.out.path("t-bad-mark", cross(x, 7, 4), v.Kind+" at "+instant(v.From)+": "+v.Explanation)
 				last, found = x, true
 			}
@@ -94,4 +95,14 @@ func (c *chart) violations() bool {
 		c.used["violation-mark"] = true
 	}
 	return found
+}
+
+// repeats reports whether a violation is the search's finding in the very events
+// in which another engine found one: it needs no mark of its own.
+func (d *digest) repeats(v *checker.Violation) bool {
+	return v.Kind == checker.NotLinearizable && slices.ContainsFunc(d.Report.Results, func(r checker.Result) bool {
+		return slices.ContainsFunc(r.Violations, func(other checker.Violation) bool {
+			return other.Kind != v.Kind && slices.Equal(other.Events, v.Events)
+		})
+	})
 }

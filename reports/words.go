@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,8 @@ func count(n int, one string) string {
 
 func plural(noun string) string {
 	switch {
+	case noun == "request for a lock":
+		return "requests for a lock"
 	case strings.HasSuffix(noun, "y"):
 		return strings.TrimSuffix(noun, "y") + "ies"
 	case strings.HasSuffix(noun, "s"):
@@ -93,3 +96,10 @@ func stop(s string) string {
 	}
 	return s + "."
 }
+
+// single is a count of one with a noun for several, as others may write it.
+var single = regexp.MustCompile(`\b1 (byte|client|connection|grant|key|link|reason|replica|script|server|subscriber)s\b`)
+
+// agree makes number and noun agree in words that come from elsewhere: "1 keys"
+// becomes "1 key".
+func agree(s string) string { return single.ReplaceAllString(s, "1 $1") }

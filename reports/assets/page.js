@@ -11,6 +11,15 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     }
   });
 }
+// Paper unfolds nothing: what is folded is open while the page is printed.
+let folded = [];
+addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll("details:not([open])")];
+  for (const d of folded) d.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const d of folded) d.open = false;
+});
 // A hair line that says the time under the pointer, on every timeline.
 for (const svg of document.querySelectorAll("svg[data-from]")) {
   const from = Number(svg.dataset.from), to = Number(svg.dataset.to);

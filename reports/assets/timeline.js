@@ -286,6 +286,7 @@
 
   function draw() {
     queued = false;
+    if (drag && !drag.moved) return; // else what is pressed would be gone, and the click lost; its end draws
     width = Math.max(chart.clientWidth, 240);
     left = width < 620 ? 84 : 124;
     right = width - 14;
@@ -348,11 +349,15 @@
     saved = setTimeout(save, 150);
   }
 
+  let known = location.hash; // what the view came from, or was saved as
+
   function save() {
+    if (location.hash !== known) return; // a link was followed, and is yet to be shown
     const same = Object.keys(initial).every((k) => initial[k] === view[k]);
     const hash = same ? "" : `#t=${seconds(view.a)}-${seconds(view.b)}&at=${seconds(view.at)}${view.lock ? "&lock=" + encodeURIComponent(view.lock) : ""}`;
     if (hash !== location.hash && (hash || location.hash.startsWith("#t="))) {
       try { history.replaceState(null, "", hash || location.pathname + location.search); } catch { /* the address stays as it was */ }
+      known = location.hash;
     }
   }
 
@@ -467,7 +472,7 @@
   svg.addEventListener("dblclick", () => actions.whole());
 
   document.documentElement.classList.add("has-chart");
-  const come = () => { if (load()) { queue(); document.getElementById("timeline").scrollIntoView(); } };
+  const come = () => { known = location.hash; if (load()) { queue(); document.getElementById("timeline").scrollIntoView(); } };
   addEventListener("hashchange", come);
   new ResizeObserver(() => { if (chart.clientWidth !== width) queue(); }).observe(chart);
   draw();

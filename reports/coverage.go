@@ -1,0 +1,38 @@
+package reports
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// covered says in one line what a history met, as far as a property counted it:
+// "contention 93 · refusals 12". What was met most comes first; what was not met
+// is left out.
+func covered(met map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(met), func(a, b string) int {
+		if met[a] != met[b] {
+			return met[b] - met[a]
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for _, name := range names {
+		if met[name] > 0 {
+			parts = append(parts, oneLine(name)+" "+thousands(int64(met[name])))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// coverage is the line of the property that counted; empty if none did.
+func coverage(properties []checker.Result) string {
+	for i := range properties {
+		if line := covered(properties[i].Met); line != "" {
+			return line
+		}
+	}
+	return ""
+}

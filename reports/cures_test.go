@@ -1,0 +1,203 @@
+package reports_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// What a run had already is no cure for it.
+func TestCures(t *testing.T) {
+	const (
+		replicas = "count a grant only after replicas acknowledged it: lock.Config{ReplicaAcks: 1} (see failover-double-grant/replica-acks)"
+		fencing  = "have the resource refuse tokens older than the newest that it saw (fencing)"
+		minimum  = "min-replicas-to-write 1 bounds the time in which the old master goes on granting"
+		file     = "keep the data in an append-only file with appendfsync always (see restart-double-grant/append-only-file)"
+	)
+	all := []string{replicas, fencing, minimum, file}
+	for name, test := range map[string]struct {
+		change func(in *reports.Input)
+		want   []string
+	}{
+		"nothing of it":     {func(*reports.Input) {}, all},
+		"the variant":       {func(in *reports.Input) { in.Run.Scenario = "failover-double-grant/replica-acks" }, []string{fencing, minimum, file}},
+		"another's variant": {func(in *reports.Input) { in.Run.Scenario = "failover-double-grant/replica" }, all},
+		"a flag":            {func(in *reports.Input) { in.Run.Command = "lockchaos run --replica-acks 1 --seed 1" }, []string{fencing, minimum, file}},
+		"a flag that is 0":  {func(in *reports.Input) { in.Run.Command = "lockchaos run --replica-acks 0 --seed 1" }, all},
+		"the topology": {func(in *reports.Input) {
+			in.Run.Topology.Options = map[string]string{"persistence": "always", "min-replicas": "1"}
+		}, []string{replicas, fencing}},
+		"a file that is not synced": {func(in *reports.Input) {
+			in.Run.Topology.Options = map[string]string{"persistence": "everysec"}
+		}, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := failover()
+			in.Run.Cures = all
+			test.change(&in)
+			require.Equal(t, test.want, reports.Summarize(in).Story.Cures)
+		})
+	}
+	in := fenced()
+	in.Run.Cures = []string{replicas, fencing}
+	require.Equal(t, []string{replicas}, reports.Summarize(in).Story.Cures, "the resource did refuse")
+}
+
+// Without a scenario the cures fit what happened.
+func TestCuresOfRandomRuns(t *testing.T) {
+	doubled := func(topology history.Topology, options map[string]string, faults ...string) reports.Input {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
+		for i, f := range faults {
+			at := 20 + 10*float64(i)
+			if f == "promotion" {
+				s.observe(at, "redis-2", history.ObserveRole, "master")
+				continue
+			}
+			s.fault(history.Inject, f, "redis-1", at, at+5, history.OK, "redis-1 "+f, "")
+		}
+		s.acquire(2, "orders", "b#1", "redis-1", 100, 101, 10000)
+		r := run()
+		r.Topology, r.Command = topology, "lockchaos run"
+		r.Topology.Options = options
+		return judged(r, s.history())
+	}
+	single := history.Topology{Name: "single", Nodes: []history.Node{{Name: "redis-1", Kind: "redis", Role: "master"}}}
+	for _, test := range []struct {
+		faults   string
+		topology history.Topology
+		options  map[string]string
+		want     []string // a word of each
+	}{
+		{"", single, nil, nil},
+		{"latency", single, nil, nil},
+		{"restart", single, nil, []string{"append-only", "fencing"}},
+		{"restart", single, map[string]string{"persistence": "always"}, []string{"fencing"}},
+		{"restart-empty", single, nil, []string{"fencing"}},
+		{"flush", single, nil, []string{"noeviction", "fencing"}},
+		{"clock-step", single, nil, []string{"slew", "fencing"}},
+		{"kill promotion", sentinel(), nil, []string{"acknowledged", "fencing"}},
+		{"split-brain promotion", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
+		{"split-brain promotion", sentinel(), map[string]string{"min-replicas": "1"}, []string{"acknowledged", "fencing"}},
+	} {
+		t.Run(fmt.Sprint(test.faults, test.options), func(t *testing.T) {
+			cures := reports.Summarize(doubled(test.topology, test.options, strings.Fields(test.faults)...)).Story.Cures
+			require.Len(t, cures, len(test.want), "%q", cures)
+			for i, word := range test.want {
+				require.Contains(t, cures[i], word)
+			}
+		})
+	}
+}
+
+// A script that was cut short is unknown in every report, whatever was found,
+// and says at which step and why.
+func TestCutShort(t *testing.T) {
+	in := cutShort()
+	r := reports.Summarize(in)
+	require.Equal(t, "unknown", string(r.Verdict))
+	require.Equal(t, "Not decided: the script was cut short at "+in.Run.Unmet, r.Story.Headline)
+	require.Equal(t, in.Run.Unmet, r.Unmet)
+	for name, write := range map[string]func(io.Writer) error{
+		"text":     func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) },
+		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
+		"html":     func(w io.Writer) error { return reports.WriteHTML(w, in) },
+		"junit":    func(w io.Writer) error { return reports.WriteJUnit(w, r) },
+	} {
+		out := string(written(t, write))
+		require.NotContains(t, out, "as expected", name)
+		require.NotContains(t, out, "as this scenario expects", name)
+		require.Contains(t, out, "step 9 (heal cut)", name)
+		require.Contains(t, out, "mutual-exclusion", "%s: what was found is not hidden", name)
+	}
+	in.Run.Expect = "unknown"
+	require.NotContains(t, string(written(t, func(w io.Writer) error { return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{}) })), "as expected")
+	in.Run.Unmet = "step 1 (inject hold): " + strings.Repeat("it did not take effect, ", 20)
+	r = reports.Summarize(in)
+	require.Less(t, len(r.Story.Headline), 300)
+	require.Contains(t, r.Story.String(), strings.TrimRight(in.Run.Unmet, ", "), "in full elsewhere")
+}
+
+// An error that most operations met stands at the top; what is the lock's usual
+// refusal, or met by few, does not.
+func TestComplaint(t *testing.T) {
+	attempts := func(good, bad int, end history.Type, why string) reports.Results {
+		s := &script{}
+		s.declare("orders")
+		at := 10.0
+		for i := range good {
+			s.acquire(1, "orders", fmt.Sprintf("a#%d", i), "redis-1", at, at+1, 100)
+			s.release(1, "orders", fmt.Sprintf("a#%d", i), "redis-1", at+2, at+3)
+			at += 5
+		}
+		for i := range bad {
+			s.attempt(2+i, history.Acquire, "orders", "b#1", at, at+1, end, strings.ReplaceAll(why, "#", fmt.Sprint(i)))
+			at += 5
+		}
+		in := reports.Input{Run: run(), History: s.history(), Report: report(held("mutual-exclusion", "", ""))}
+		return reports.Summarize(in)
+	}
+	const oom = "OOM command not allowed when used memory > 'maxmemory'."
+	require.Equal(t, "5 of 9 requests for a lock ended with the error “"+oom+"”", attempts(4, 5, history.Info, oom).Story.Notice)
+	require.Equal(t, "5 of 9 requests for a lock ended with the error “lock not acquired: "+oom+"”", attempts(4, 5, history.Fail, "lock not acquired: "+oom).Story.Notice)
+	require.Equal(t, "3 of 3 requests for a lock ended with the error “dial 127.0.0.1:0: refused”", attempts(0, 3, history.Info, "dial 127.0.0.1:#: refused").Story.Notice, "they differ in figures only")
+	require.Empty(t, attempts(5, 5, history.Info, oom).Story.Notice, "half")
+	require.Empty(t, attempts(0, 2, history.Info, oom).Story.Notice, "too few to tell")
+	require.Empty(t, attempts(1, 50, history.Fail, "lock not acquired: the wait is over").Story.Notice, "that is what locks are for")
+	require.Empty(t, attempts(1, 50, history.Info, "").Story.Notice)
+
+	r := attempts(4, 5, history.Info, oom)
+	second := strings.Split(string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{Width: 200}) })), "\n")[1]
+	require.Contains(t, second, "5 of 9 requests")
+	require.Contains(t, second, "OOM")
+	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) })), "**5 of 9 requests")
+	require.Contains(t, htmlOf(t, notPermitted()), "<h1>Not decided: 40 of 41 requests for a lock ended with the error")
+}
+
+// The accesses that a resource refused for their tokens are told, and what they
+// kept from happening.
+func TestFencingIsTold(t *testing.T) {
+	const saved = "At 2.051 s ledger refused client a, whose token 33 was older than the 34 that it had seen: the fencing token stopped the damage."
+	in := fenced()
+	require.Contains(t, reports.Summarize(in).Story.Outcome, saved)
+	in.Report = report(held("mutual-exclusion", "", ""))
+	require.Contains(t, reports.Summarize(in).Story.Outcome, saved, "also where nothing is violated")
+
+	in = fenced()
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Access && e.Type == history.Fail {
+			e.Type = history.Info
+		}
+	}
+	require.NotContains(t, reports.Summarize(in).Story.String(), "stopped the damage", "it may have been accepted")
+}
+
+func TestAgree(t *testing.T) {
+	s := &script{}
+	s.acquire(1, "k", "a#1", "", 1, 2, 100)
+	s.fault(history.Inject, "flush", "redis-1", 3, 4, history.OK, "redis-1 forgot its 1 keys", "")
+	s.fault(history.Inject, "drop-key", "redis-1", 5, 6, history.OK, "redis-1 forgot 21 keys like *", "")
+	in := reports.Input{Run: run(), History: s.history(), Report: report(held("p", "", ""))}
+	story := reports.Summarize(in).Story.String()
+	require.Contains(t, story, "redis-1 forgot its 1 key (flush)")
+	require.Contains(t, story, "redis-1 forgot 21 keys like * (drop-key)")
+}
+
+// What the history met is one line of every report.
+func TestCoverage(t *testing.T) {
+	in := failover()
+	in.Report.Results[0].Met = map[string]int{"contention": 1234, "refusals": 7, "hand-overs": 7, "re-entries": 0}
+	r := reports.Summarize(in)
+	const line = "contention 1,234 · hand-overs 7 · refusals 7"
+	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) })), "  covered    "+line+"\n")
+	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) })), "Covered: "+line+"\n")
+	require.Equal(t, 1, strings.Count(htmlOf(t, in), "Covered: "+line+"</p>"))
+	require.NotContains(t, htmlOf(t, failover()), "Covered")
+}

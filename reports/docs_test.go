@@ -1,0 +1,48 @@
+package reports
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// The guide explains every sign and word of the page, and every field of
+// results.json.
+func TestGuideIsComplete(t *testing.T) {
+	b, err := os.ReadFile("../docs/reading-a-report.md")
+	require.NoError(t, err)
+	guide := strings.Join(strings.Fields(string(b)), " ")
+	says := func(words string) {
+		t.Helper()
+		require.True(t, regexp.MustCompile(`(?i)\b`+regexp.QuoteMeta(words)+`\b`).MatchString(guide), "the guide does not explain %q", words)
+	}
+	for _, e := range legendEntries() {
+		says(e.text)
+	}
+	topology := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(pageHTML, -1)
+	require.Len(t, topology, 5)
+	for _, m := range topology {
+		says(m[1])
+	}
+	_, holds := newDigest(heldOnce()).holdDurations()
+	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99", "fault in effect") {
+		says(words)
+	}
+	for _, kind := range byGravity() {
+		require.True(t, strings.Contains(guide, "`"+kind+"`"), "the guide does not name %s", kind)
+		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind}), " for 0 ms")
+		says(flag)
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			require.True(t, strings.Contains(guide, "`"+name+"`"), "the guide does not explain %s of results.json", name)
+		}
+	}
+}

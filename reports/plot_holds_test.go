@@ -1,0 +1,71 @@
+package reports
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// heldOnce is a history in which holds end in every way.
+func heldOnce() Input {
+	h := &history.History{}
+	add := func(ms int, e history.Event) {
+		e.Time, e.Index = time.Duration(ms)*time.Millisecond, int64(len(h.Events))
+		h.Events = append(h.Events, e)
+	}
+	request := func(p, from, to int, op history.Op, owner string, end history.Type, expires int) {
+		e := history.Event{Process: p, Type: history.Invoke, Op: op, Lock: owner, Owner: owner}
+		add(from, e)
+		e.Type, e.Expires = end, time.Duration(expires)*time.Millisecond
+		add(to, e)
+	}
+	request(1, 10, 20, history.Acquire, "released", history.OK, 900)
+	request(2, 21, 30, history.Acquire, "expired", history.OK, 300)
+	request(3, 31, 40, history.Acquire, "lost", history.OK, 900)
+	request(4, 41, 50, history.Acquire, "unknown", history.OK, 900)
+	request(5, 51, 60, history.Acquire, "time left", history.OK, 90000)
+	request(6, 61, 70, history.Acquire, "open", history.OK, 0)
+	request(1, 120, 121, history.Release, "released", history.OK, 0)
+	request(4, 130, 135, history.Release, "unknown", history.Info, 0)
+	add(240, history.Event{Process: 3, Type: history.OK, Op: history.Lost, Lock: "lost", Owner: "lost"})
+	request(7, 950, 1000, history.Acquire, "last", history.Fail, 0)
+	return Input{History: h}
+}
+
+func TestHoldDurations(t *testing.T) {
+	d := newDigest(heldOnce())
+	s, dd := d.holdDurations()
+	require.Equal(t, []point{{0.120, 0.100}}, dd.most, "from its grant to the request that released it")
+	require.ElementsMatch(t, []point{{0.300, 0.270}, {0.240, 0.200}}, dd.crosses, "by its lease, and lost")
+	require.Equal(t, []point{{0.130, 0.080}}, dd.rings)
+	require.Equal(t, scale{window{0, time.Second}, 0.080, 0.270}, s)
+	l, ok := d.holdLatency()
+	require.True(t, ok)
+	require.Equal(t, Latency{
+		Count: 1, Mean: 100 * time.Millisecond, Min: 100 * time.Millisecond, P50: 100 * time.Millisecond,
+		P95: 100 * time.Millisecond, P99: 100 * time.Millisecond, P999: 100 * time.Millisecond, Max: 100 * time.Millisecond,
+	}, l)
+
+	var svg bytes.Buffer
+	require.NoError(t, d.writeHolds(&svg))
+	for _, words := range []string{">released<", ">ended by its lease, or lost<", ">end unknown<"} {
+		require.Equal(t, 1, strings.Count(svg.String(), words), words)
+	}
+}
+
+// Where nothing ended there is nothing to plot, and no row of figures.
+func TestNoHolds(t *testing.T) {
+	d := newDigest(Input{})
+	s, dd := d.holdDurations()
+	require.Empty(t, dd.most)
+	require.Empty(t, dd.crosses)
+	require.Positive(t, s.high)
+	_, ok := d.holdLatency()
+	require.False(t, ok)
+	require.NoError(t, d.writeHolds(&bytes.Buffer{}))
+}
