@@ -26,6 +26,7 @@ type answer struct {
 	token   int64
 	expires time.Time
 	ttl     time.Duration // of a refusal: until the lock runs out
+	place   int64         // of a refusal: in the queue, if there is one
 	unacked error         // of a grant: too few replicas have it
 }
 
@@ -47,8 +48,11 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	switch {
 	case err == nil && a.denied:
 		return a, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
-	case err != nil || !a.granted:
+	case err != nil:
 		return a, err
+	case !a.granted:
+		g.place = a.place // here, since a request that was given up may be answered yet
+		return a, nil
 	case a.unacked != nil:
 		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
 	case !time.Now().Before(a.expires):
@@ -93,8 +97,7 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 		return answer{}, fmt.Errorf("strange reply %v", replies[0].value)
 	}
 	if numbers[0] <= 0 {
-		g.place = numbers[2]
-		return answer{denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
+		return answer{denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond, place: numbers[2]}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
@@ -150,7 +153,7 @@ func extended(r reply[any], unacked error) error {
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
 	return Lease{
-		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds, Token: a.token,
+		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds, Token: a.token, Queued: g.place,
 		Length: g.lease, Expires: a.expires, Node: g.client.node,
 	}
 }

@@ -28,7 +28,8 @@ var (
 	ErrClosed = errors.New("lock client closed")
 )
 
-// Forever is the [Options.Wait] that ends with the context only.
+// Forever is the [Options.Wait] that has no end of its own: the context ends
+// it, or a request that fails.
 const Forever time.Duration = math.MaxInt64
 
 // A Locker grants locks by name. It is the smallest thing that a workload can
@@ -65,7 +66,9 @@ type Options struct {
 	// millisecond. Zero: a watchdog extends it until it is released or lost.
 	Lease time.Duration
 	// Wait is how long to wait for a lock that somebody else holds. Zero: one
-	// try. See [Forever].
+	// try. See [Forever]. A wait is for the holder, not for the servers: a
+	// request that fails ends it, and its error is returned. (Redlock, which
+	// lives with servers that fail, goes on waiting for a majority.)
 	Wait time.Duration
 }
 
@@ -92,6 +95,10 @@ type Lease struct {
 	Request string
 	// Token is the fencing token; 0 if the lock gives none.
 	Token int64
+	// Queued is the place in the lock's queue that the grant came from: of two
+	// that waited, the one with the smaller number arrived first. 0 if it did not
+	// wait, or if the lock keeps no queue ([FairMutex] does).
+	Queued int64
 	// Holds is the owner's hold count right after the grant, 1 for a first one.
 	Holds int
 	// Length is the lease that was asked for, or the watchdog's.

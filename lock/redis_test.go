@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// The thread that starts servers is never given back.
-		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"),
+		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"),
 		// A pool whose server is gone sees a second late that it was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }

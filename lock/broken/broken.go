@@ -1,9 +1,14 @@
-// Package broken has locks with exactly one bug each. They are positive
-// controls: a test of locks that doesn't find the bug isn't worth much.
+// Package broken has locks with exactly one bug each, and the correct locks that
+// they were made from. They are positive controls: a test of locks that doesn't
+// find the bug isn't worth much, and one that blames the correct lock for the
+// same things is worth less.
 //
-// Each is the usual SET NX PX lock on one Redis key, not re-entrant, in its
-// simplest form: it waits by asking again, and has no watchdog, so that a lease
-// of zero means 30 seconds.
+// There are two kinds. Those of [Correct] keep the lock in one Redis key with
+// an expiry, as the Redis documentation has it, with three things that can be
+// added: replicas that must acknowledge a grant, fencing tokens, and re-entry.
+// Those of [CorrectQuorum] are held by whoever has such a key on the majority of
+// several servers. All wait by asking again, and keep a hold that asked for no
+// lease alive by a watchdog.
 package broken
 
 import (
@@ -11,6 +16,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,130 +24,228 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-const (
-	defaultLease = 30 * time.Second
-	firstPause   = 5 * time.Millisecond
-	longestPause = 50 * time.Millisecond
-)
-
-// The three steps of a correct lock of this kind. The token is random for each
-// call, so a key that holds it was set by a copy of the same request.
-const (
-	setIfFree = `
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
-return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
-	expireIfMine = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
-	deleteIfMine = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
-)
-
-// locker is the lock; the bugs are in what it is made with.
-type locker struct {
-	rdb                      redis.UniversalClient
-	token                    func() string
-	acquire, extend, release *redis.Script
+// A Setup is what a lock is made on. Servers is required.
+type Setup struct {
+	// Servers are the deployment: one client, or for a quorum one for each
+	// server. Whoever made the lock closes them.
+	Servers []redis.UniversalClient
+	// Other is a second way to the deployment, for the locks that say so.
+	// Default: the first of Servers.
+	Other redis.UniversalClient
+	// Acks is how many replicas must acknowledge a grant. Default: none.
+	Acks int
+	// Watchdog is the lease that is kept alive for a hold that asked for none.
+	// Default: 30s.
+	Watchdog time.Duration
+	// Observer is told of each renewal by a watchdog. Nil: nobody is.
+	Observer lock.Observer
+	// Clock is that of the client's machine. Nil: a right one.
+	Clock *Clock
+	// Gate is called where a lock does in two steps what ought to be one, or
+	// might be interrupted between two: whoever waits in it is a client that is
+	// slow at the worst moment. Nil: nobody waits.
+	Gate func(ctx context.Context)
 }
 
-// correct is the lock without a bug.
-func correct(rdb redis.UniversalClient) *locker {
-	return &locker{
-		rdb: rdb, token: rand.Text,
-		acquire: redis.NewScript(setIfFree),
-		extend:  redis.NewScript(expireIfMine),
-		release: redis.NewScript(deleteIfMine),
+const (
+	firstPause   = 5 * time.Millisecond
+	longestPause = 50 * time.Millisecond
+	// tries is how often a request is sent that gets no answer, and retryPause
+	// how long it then waits.
+	tries      = 10
+	retryPause = 50 * time.Millisecond
+	// ackTimeout is how long a grant waits for its replicas, and nodeTimeout
+	// how long for one server of a quorum.
+	ackTimeout  = 300 * time.Millisecond
+	nodeTimeout = 300 * time.Millisecond
+)
+
+// A Lock is a lock of this package. Close stops its watchdogs.
+type Lock struct {
+	Setup
+
+	// What the bugs change. Ask asks once, and returns what the server answered
+	// (0: no) and how many replicas are known to have what it wrote.
+	ask     func(ctx context.Context, l lock.Lease) (answer int64, acks int, err error)
+	extend  func(ctx context.Context, l lock.Lease, d time.Duration) (done bool, err error)
+	release func(ctx context.Context, l lock.Lease) (done bool, err error)
+	// undo takes a grant back that doesn't count.
+	undo func(ctx context.Context, l lock.Lease) error
+	// mark is what stands in the key of a grant.
+	mark func(l lock.Lease) string
+	// note takes over what the server answered to a grant.
+	note func(l *lock.Lease, answer int64)
+	// ends is when a lease ends for its holder.
+	ends func(sent instant, lease time.Duration) time.Time
+	// late reports whether a grant is over when it arrives.
+	late func(l lock.Lease) bool
+	// watch keeps a hold alive until it is released or the context ends.
+	watch func(ctx context.Context, h *lock.Hold, released <-chan struct{})
+
+	background func() context.Context // ended by Close
+	stop       context.CancelFunc
+	watchdogs  sync.WaitGroup
+	mu         sync.Mutex
+	watched    map[string]func() // by request: ends its watchdog
+}
+
+// An instant is a time by both clocks of a client's machine.
+type instant struct{ at, wall time.Time }
+
+// newLock is the part that all locks share.
+func newLock(s Setup) *Lock {
+	if s.Watchdog == 0 {
+		s.Watchdog = 30 * time.Second
+	}
+	if s.Other == nil {
+		s.Other = s.Servers[0]
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Lock{
+		Setup: s, stop: stop, background: func() context.Context { return ctx }, watched: map[string]func(){},
+		mark: func(l lock.Lease) string { return l.Request },
+		note: func(*lock.Lease, int64) {},
+	}
+	l.undo = func(ctx context.Context, lease lock.Lease) error {
+		_, err := l.release(ctx, lease)
+		return err
+	}
+	l.ends = func(sent instant, lease time.Duration) time.Time {
+		return sent.at.Add(l.Clock.real(lease - drift(lease)))
+	}
+	l.late = func(l lock.Lease) bool { return !time.Now().Before(l.Expires) }
+	l.watch = l.keepAlive
+	return l
+}
+
+// drift is what a holder leaves unused of its lease, for clocks that go at
+// different speeds: a tenth of it, and 2ms.
+func drift(lease time.Duration) time.Duration { return lease/10 + 2*time.Millisecond }
+
+// Close stops all watchdogs and waits until they are gone.
+func (l *Lock) Close() {
+	l.stop()
+	l.watchdogs.Wait()
+}
+
+// pause lets a client be slow.
+func (l *Lock) pause(ctx context.Context) {
+	if l.Gate != nil {
+		l.Gate(ctx)
 	}
 }
 
-// PlainDelete returns a lock whose release deletes the key without looking whose
-// it is. A holder that releases after its lease ended takes the lock away from
-// the next holder, and a third one gets in.
-//
-// It is the bug of the first locks that people write with SETNX and DEL; the
-// Redis documentation warns of it under "Correct implementation with a single
-// instance", https://redis.io/docs/latest/develop/use/patterns/distributed-locks/.
-func PlainDelete(rdb redis.UniversalClient) lock.Locker {
-	l := correct(rdb)
-	l.release = redis.NewScript(`return redis.call('DEL', KEYS[1])`)
-	return l
-}
-
-// ConstantToken returns a lock whose callers all write the same token. Each takes
-// another's lock for its own: every request is granted, and a release or an
-// extension works on whoever's hold it is.
-//
-// It is the bug of locks that write "1", or the name of the service, and then
-// compare; it was reported of redis-py (#415), twenty (#25661), nexspence (#223)
-// and reinhardt (#740).
-func ConstantToken(rdb redis.UniversalClient) lock.Locker {
-	l := correct(rdb)
-	l.token = func() string { return "locked" }
-	return l
-}
-
-// Acquire asks until the lock is granted or the wait is over.
-func (l *locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+// Acquire asks until the wait is over.
+func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	if name == "" {
 		return nil, errors.New("acquire lock: empty name: give the lock a name")
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
 	}
-	lease := lock.Lease{Name: name, Owner: o.Owner, Request: l.token(), Holds: 1, Length: o.Lease}
+	lease := lock.Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: 1, Length: o.Lease}
 	if lease.Owner == "" {
 		lease.Owner = rand.Text()
 	}
-	if lease.Length == 0 {
-		lease.Length = defaultLease
+	if o.Lease == 0 {
+		lease.Length = l.Watchdog
 	}
 	begin := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		sent := time.Now()
-		done, err := l.run(ctx, l.acquire, lease, lease.Length)
+	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
+		granted, err := l.try(ctx, &lease)
 		if err != nil {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, err)
 		}
-		if done {
-			lease.Expires = expires(sent, lease.Length)
-			return lock.NewHold(lease, l), nil
+		if granted {
+			return l.hold(lease, o.Lease == 0), nil //nolint:contextcheck // a watchdog outlives the request
 		}
 		left := o.Wait - time.Since(begin)
 		if left <= 0 {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, lock.ErrNotAcquired)
 		}
-		select {
-		case <-time.After(min(pause, left)):
-		case <-ctx.Done():
+		if !rest(ctx, min(uneven(pause, lease.Request, n), left)) {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, ctx.Err())
 		}
 	}
 }
 
+// uneven makes a pause up to a half shorter or longer, so that those who split the
+// votes do not meet again.
+func uneven(pause time.Duration, request string, n int) time.Duration {
+	return pause/2 + pause*time.Duration(request[n%len(request)]-'0')/('Z'-'0')
+}
+
+// rest lets time pass, and reports false if the context ended before.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try asks once.
+func (l *Lock) try(ctx context.Context, lease *lock.Lease) (bool, error) {
+	sent := instant{time.Now(), l.Clock.Wall()}
+	answer, acks, err := l.ask(ctx, *lease)
+	if err != nil || answer <= 0 {
+		return false, err
+	}
+	if acks < l.Acks {
+		if err := l.undo(ctx, *lease); err != nil {
+			return false, fmt.Errorf("%d of %d replicas acknowledged it; take it back: %w", acks, l.Acks, err)
+		}
+		return false, fmt.Errorf("%w: %d of %d replicas acknowledged it", lock.ErrNotReplicated, acks, l.Acks)
+	}
+	l.note(lease, answer)
+	lease.Expires = l.ends(sent, lease.Length)
+	if l.late(*lease) {
+		if err := l.undo(ctx, *lease); err != nil {
+			return false, fmt.Errorf("granted when the lease was over; take it back: %w", err)
+		}
+		return false, fmt.Errorf("%w: granted when the lease was over", lock.ErrNotAcquired)
+	}
+	return true, nil
+}
+
+// hold is the handle on a grant.
+func (l *Lock) hold(lease lock.Lease, watched bool) *lock.Hold {
+	h := lock.NewHold(lease, l)
+	if watched {
+		released := make(chan struct{})
+		l.mu.Lock()
+		l.watched[lease.Request] = func() { close(released) }
+		l.mu.Unlock()
+		l.watchdogs.Go(func() { l.watch(l.background(), h, released) })
+	}
+	return h
+}
+
 // Extend is for [lock.Hold].
-func (l *locker) Extend(ctx context.Context, lease lock.Lease, d time.Duration) (time.Time, error) {
-	sent := time.Now()
-	done, err := l.run(ctx, l.extend, lease, d)
+func (l *Lock) Extend(ctx context.Context, lease lock.Lease, d time.Duration) (time.Time, error) {
+	l.observe(ctx, lock.Renewing, lease, nil)
+	sent := instant{time.Now(), l.Clock.Wall()}
+	done, err := l.extend(ctx, lease, d)
 	if err == nil && !done {
 		err = lock.ErrNotHeld
 	}
-	return expires(sent, d), err
+	lease.Expires = l.ends(sent, d)
+	l.observe(ctx, lock.Renewed, lease, err)
+	return lease.Expires, err
 }
 
-// Release is for [lock.Hold].
-func (l *locker) Release(ctx context.Context, lease lock.Lease) error {
-	done, err := l.run(ctx, l.release, lease, 0)
+// Release is for [lock.Hold]. It stops the watchdog first.
+func (l *Lock) Release(ctx context.Context, lease lock.Lease) error {
+	l.mu.Lock()
+	if end := l.watched[lease.Request]; end != nil {
+		delete(l.watched, lease.Request)
+		end()
+	}
+	l.mu.Unlock()
+	done, err := l.release(ctx, lease)
 	if err == nil && !done {
 		err = lock.ErrNotHeld
 	}
 	return err
-}
-
-func (l *locker) run(ctx context.Context, s *redis.Script, lease lock.Lease, d time.Duration) (bool, error) {
-	n, err := s.Run(ctx, l.rdb, []string{"broken:" + lease.Name}, lease.Request, d.Milliseconds()).Int()
-	return n == 1, err
-}
-
-// expires leaves out a hundredth of the lease and 2ms for clock drift.
-func expires(sent time.Time, lease time.Duration) time.Time {
-	return sent.Add(lease - lease/100 - 2*time.Millisecond)
 }

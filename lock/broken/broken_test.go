@@ -1,34 +1,110 @@
-package broken
+package broken_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 )
 
-// Each bug is blamed by the checks that it breaks and by no other, and the same
-// lock without a bug passes.
-func TestBugs(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const watchdog = 300 * time.Millisecond
+
+// failed are the checks of the contract that a lock does not pass. They run at the
+// same time, each in a database of its own.
+func failed(t *testing.T, locks func(broken.Setup) *broken.Lock, s servers, f locktest.Features, acks int) []string {
+	t.Helper()
+	f.Callers, f.Lease, f.Watchdog = 60, 300*time.Millisecond, watchdog
+	checks := locktest.Checks(f)
+	errs := make([]error, len(checks))
+	var all sync.WaitGroup
+	for i, c := range checks {
+		setup := broken.Setup{Acks: acks, Watchdog: watchdog}
+		for _, server := range s {
+			setup.Servers = append(setup.Servers, server.Client(t, func(o *redis.Options) { o.DB = i }))
+		}
+		all.Go(func() {
+			l := locks(setup)
+			defer l.Close()
+			errs[i] = c.Run(t.Context(), l)
+		})
+	}
+	all.Wait()
+	var names []string
+	for i, err := range errs {
+		if err != nil {
+			t.Logf("%s: %v", checks[i].Name, err)
+			names = append(names, checks[i].Name)
+		}
+	}
+	return names
+}
+
+// servers are those of one lock.
+type servers []*redistest.Server
+
+func start(t *testing.T, n int) servers {
+	t.Helper()
+	var all servers
+	for range n {
+		all = append(all, redistest.Start(t, "--databases", "64"))
+	}
+	return all
+}
+
+func TestTheCorrectLocksKeepTheContract(t *testing.T) {
 	tests := []struct {
-		name string
-		make func(redis.UniversalClient) lock.Locker
-		want []string
+		name     string
+		make     func(broken.Setup) *broken.Lock
+		features locktest.Features
+		servers  int
+		acks     int
 	}{
-		{"no bug", func(rdb redis.UniversalClient) lock.Locker { return correct(rdb) }, nil},
-		{"plain delete", PlainDelete, []string{
+		{"one key", broken.Correct, locktest.Features{}, 1, 0},
+		{"one key, replicated", broken.Correct, locktest.Features{}, 1, 1},
+		{"fenced", broken.CorrectFenced, locktest.Features{Fenced: true}, 1, 0},
+		{"fenced, replicated", broken.CorrectFenced, locktest.Features{Fenced: true}, 1, 1},
+		{"re-entrant", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 0},
+		{"re-entrant, replicated", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 1},
+		{"quorum", broken.CorrectQuorum, locktest.Features{SplitVotes: true}, 3, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, tt.servers)
+			if tt.acks > 0 {
+				s[0].Replica(t)
+			}
+			require.Empty(t, failed(t, tt.make, s, tt.features, tt.acks))
+		})
+	}
+}
+
+// As long as nothing fails and nobody is slow, most bugs don't show: that is why
+// they are there. Those that do are blamed by the checks that they break and by no
+// other.
+func TestBugsWithoutFaults(t *testing.T) {
+	tests := []struct {
+		name     string
+		make     func(broken.Setup) *broken.Lock
+		features locktest.Features
+		want     []string
+	}{
+		{"plain delete", broken.PlainDelete, locktest.Features{}, []string{
 			"a release after the lease is refused",
 			"a late release leaves the next holder alone",
 		}},
-		{"constant token", ConstantToken, []string{
+		{"constant token", broken.ConstantToken, locktest.Features{}, []string{
 			"a held lock is refused",
 			"locks of different names are independent",
 			"a waiter is handed the lock",
@@ -43,19 +119,29 @@ func TestBugs(t *testing.T) {
 			"one of many callers gets the lock",
 			"many waiters take turns",
 			"an owner is refused its own lock",
+			"a watchdog keeps a hold",
 		}},
+		{"get then delete", broken.GetThenDelete, locktest.Features{}, nil},
+		{"set then expire", broken.SetThenExpire, locktest.Features{}, nil},
+		{"retry refused", broken.RetryRefused, locktest.Features{}, nil},
+		{"read replica", broken.ReadReplica, locktest.Features{Reentrant: true}, nil},
+		{"no elapsed check", broken.NoElapsedCheck, locktest.Features{}, nil},
+		{"wall elapsed", broken.WallElapsed, locktest.Features{}, nil},
+		{"full validity", broken.FullValidity, locktest.Features{}, nil},
+		{"renew any", broken.RenewAny, locktest.Features{}, nil},
+		{"renew recreates", broken.RenewRecreates, locktest.Features{}, nil},
+		{"renew unchecked", broken.RenewUnchecked, locktest.Features{}, nil},
+		{"watchdog outlives", broken.WatchdogOutlives, locktest.Features{}, nil},
+		{"wait ignored", broken.WaitIgnored, locktest.Features{}, nil},
+		{"wait leftover", broken.WaitLeftover, locktest.Features{}, nil},
+		{"wait elsewhere", broken.WaitElsewhere, locktest.Features{}, nil},
+		{"fence unreplicated", broken.FenceUnreplicated, locktest.Features{Fenced: true}, nil},
+		{"re-entry unreplicated", broken.ReentryUnreplicated, locktest.Features{Reentrant: true}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var failed []string
-			for _, c := range locktest.Checks(locktest.Features{Callers: 100}) {
-				require.NoError(t, rdb.FlushAll(t.Context()).Err())
-				if err := c.Run(t.Context(), tt.make(rdb)); err != nil {
-					t.Logf("%s: %v", c.Name, err)
-					failed = append(failed, c.Name)
-				}
-			}
-			require.Equal(t, tt.want, failed)
+			t.Parallel()
+			require.Equal(t, tt.want, failed(t, tt.make, start(t, 1), tt.features, 0))
 		})
 	}
 }
@@ -63,7 +149,8 @@ func TestBugs(t *testing.T) {
 func Example() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	locks := PlainDelete(rdb)
+	locks := broken.PlainDelete(broken.Setup{Servers: []redis.UniversalClient{rdb}})
+	defer locks.Close()
 	h, err := locks.Acquire(ctx, "orders", lock.Options{Lease: time.Second})
 	if err != nil {
 		return

@@ -1,0 +1,51 @@
+package broken
+
+import (
+	"sync"
+	"time"
+)
+
+// A Clock is the clock of the machine that a client runs on, which may be wrong.
+// The zero Clock, and a nil one, are right. It is safe for concurrent use.
+type Clock struct {
+	mu   sync.Mutex
+	step time.Duration
+	slow float64
+}
+
+// Step moves the wall clock, forward or back, as an administrator or a time
+// service does. What measures lengths of time does not see it.
+func (c *Clock) Step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.step += d
+}
+
+// Slow makes the clock lose that part of all time: 0.05 is three seconds a
+// minute. The wall clock is not touched.
+func (c *Clock) Slow(part float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow = part
+}
+
+// Wall is the wall clock's time, without a monotonic reading.
+func (c *Clock) Wall() time.Time {
+	now := time.Now().Round(0)
+	if c == nil {
+		return now
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Add(c.step)
+}
+
+// real is how long it really takes until the clock has counted d.
+func (c *Clock) real(d time.Duration) time.Duration {
+	if c == nil {
+		return d
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(float64(d) / (1 - c.slow))
+}

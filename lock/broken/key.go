@@ -1,0 +1,160 @@
+package broken
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// The steps of a lock in one key. ARGV[1] is the mark of the grant, which is
+// random for each call, so that a key that holds it was set by a copy of the same
+// request; ARGV[2] is the lease in milliseconds.
+const (
+	setIfFree = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
+	expireIfMine = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
+	deleteIfMine = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
+)
+
+// setIfFreeFenced is setIfFree that answers with a number, greater for each
+// grant, of KEYS[2].
+const setIfFreeFenced = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return tonumber(redis.call('GET', KEYS[2]))
+end
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return 0
+end
+return redis.call('INCR', KEYS[2])`
+
+// The steps of a lock that its owner, ARGV[1], may acquire again: the key has
+// how often.
+const (
+	countIfFree = `
+if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+local count = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return count`
+	expireIfCounted = `return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
+	countDown       = `
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
+  redis.call('DEL', KEYS[1])
+end
+return 1`
+)
+
+// Correct returns the lock in one key without a bug.
+func Correct(s Setup) *Lock {
+	l := newLock(s)
+	l.ask = l.askWith(setIfFree)
+	l.extend = l.extendWith(expireIfMine)
+	l.release = l.releaseWith(deleteIfMine)
+	return l
+}
+
+// CorrectFenced returns the lock in one key whose grants have tokens. Each
+// token is one more than that of the grant before, as far as that is known to
+// the server; Setup.Acks makes replicas know it before the grant counts.
+func CorrectFenced(s Setup) *Lock {
+	l := Correct(s)
+	l.ask = l.askWith(setIfFreeFenced)
+	l.note = func(lease *lock.Lease, answer int64) { lease.Token = answer }
+	return l
+}
+
+// CorrectReentrant returns the lock in one key that its owner may acquire again.
+// A grant or a release whose answer was lost may have counted, until the lease
+// ends.
+func CorrectReentrant(s Setup) *Lock {
+	l := newLock(s)
+	l.mark = func(lease lock.Lease) string { return lease.Owner }
+	l.note = func(lease *lock.Lease, answer int64) { lease.Holds = int(answer) }
+	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
+		return l.commit(ctx, countIfFree, lease) // once: it counts
+	}
+	l.extend = l.extendWith(expireIfCounted)
+	l.release = l.releaseWith(countDown)
+	return l
+}
+
+// Key is where a lock of that name is kept, on every server that has it: what
+// tells whether a request arrived.
+func Key(name string) string { return "broken:{" + name + "}" }
+
+// TokenKey is where its newest token is, if it has some.
+func TokenKey(name string) string { return Key(name) + ":token" }
+
+// rdb is the deployment of a lock in one key.
+func (l *Lock) rdb() redis.UniversalClient { return l.Servers[0] }
+
+// eval is a script for a lease. Its text is sent each time, so that no request
+// becomes two.
+func (l *Lock) eval(ctx context.Context, to redis.Scripter, script string, lease lock.Lease, d time.Duration) *redis.Cmd {
+	return to.Eval(ctx, script, []string{Key(lease.Name), TokenKey(lease.Name)}, l.mark(lease), d.Milliseconds())
+}
+
+// askWith asks with a script, again where no answer came: the mark tells it
+// from all other requests.
+func (l *Lock) askWith(script string) func(context.Context, lock.Lease) (int64, int, error) {
+	return func(ctx context.Context, lease lock.Lease) (int64, int, error) {
+		return l.insist(ctx, func() (int64, int, error) { return l.commit(ctx, script, lease) })
+	}
+}
+
+// insist asks again where no answer came.
+func (*Lock) insist(ctx context.Context, ask func() (int64, int, error)) (answer int64, acks int, err error) {
+	for range tries {
+		if answer, acks, err = ask(); err == nil || !rest(ctx, retryPause) {
+			break
+		}
+	}
+	return answer, acks, err
+}
+
+// commit runs a script, and waits on the same connection until enough replicas
+// have what it wrote.
+func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (answer int64, acks int, err error) {
+	if l.Acks == 0 {
+		answer, err = l.eval(ctx, l.rdb(), script, lease, lease.Length).Int64()
+		return answer, 0, err
+	}
+	pipe := l.rdb().Pipeline()
+	asked := l.eval(ctx, pipe, script, lease, lease.Length)
+	waited := pipe.Do(ctx, "WAIT", l.Acks, ackTimeout.Milliseconds())
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, 0, err
+	}
+	if acks, err = waited.Int(); err != nil {
+		return 0, 0, err
+	}
+	answer, err = asked.Int64()
+	return answer, acks, err
+}
+
+func (l *Lock) extendWith(script string) func(context.Context, lock.Lease, time.Duration) (bool, error) {
+	return func(ctx context.Context, lease lock.Lease, d time.Duration) (bool, error) {
+		n, err := l.eval(ctx, l.rdb(), script, lease, d).Int()
+		return n == 1, err
+	}
+}
+
+func (l *Lock) releaseWith(script string) func(context.Context, lock.Lease) (bool, error) {
+	return func(ctx context.Context, lease lock.Lease) (bool, error) {
+		n, err := l.eval(ctx, l.rdb(), script, lease, 0).Int()
+		return n == 1, err
+	}
+}
