@@ -15,9 +15,13 @@ import (
 //   - no lock was asked for,
 //   - no two processes contended for a lock: none asked for one, at some time
 //     between its request and the answer, while another process held it,
-//   - the history's last line was cut short and dropped, or
-//   - faults were injected and none of them took effect.
-func Assumptions() Checker {
+//   - the history's last line was cut short and dropped,
+//   - faults were injected and none of them took effect, or
+//   - it met nothing of something that it was to meet: the names in package
+//     history of what it has to have at least one of.
+//
+// Its result counts what the history met, in [Result.Met].
+func Assumptions(meets ...string) Checker {
 	return &property{
 		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -32,17 +36,23 @@ func Assumptions() Checker {
 					f.counts["landed"]++
 				}
 			}
-			if f.counts["contended"] == 0 && contended(ev) {
-				f.counts["contended"] = 1
+			if f.met == nil {
+				f.met = map[string]int{}
 			}
+			cover(ev, f.met)
 			f.counts["cut"] = ev.history.Truncated
 		},
 		conclude: func(f *findings) {
 			switch {
 			case f.counts["asked"] == 0:
 				f.doubt("no lock was asked for")
-			case f.counts["contended"] == 0:
+			case f.met[history.MetContention] == 0:
 				f.doubt("no two processes contended for a lock")
+			}
+			for _, name := range meets {
+				if f.met[name] == 0 && name != history.MetContention {
+					f.doubt("the workload is there for %s, and there were none", name)
+				}
 			}
 			if cut := f.counts["cut"]; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
@@ -59,12 +69,14 @@ func Assumptions() Checker {
 	}
 }
 
-// contended looks for a request that overlaps a hold of another process.
-func contended(ev *evidence) bool {
+// contended counts the requests that overlap a hold of another process.
+func contended(ev *evidence) int {
 	asks := map[string][]*history.Operation{}
 	ops := ev.operations()
 	for i := range ops {
-		if op := &ops[i]; op.Invoke.Op == history.Acquire {
+		op := &ops[i]
+		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
+		if op.Invoke.Op == history.Acquire && (waits || ev.fresh(op)) {
 			asks[op.Invoke.Lock] = append(asks[op.Invoke.Lock], op)
 		}
 	}
@@ -74,24 +86,23 @@ func contended(ev *evidence) bool {
 		h := &book.Holds[i]
 		holds[h.Lock] = append(holds[h.Lock], h)
 	}
+	n := 0
 	for lock, asked := range asks {
-		if contendedFor(asked, holds[lock]) {
-			return true
-		}
+		n += contendedFor(asked, holds[lock])
 	}
-	return false
+	return n
 }
 
 // contendedFor goes through the requests in order of their answers, and keeps
 // the two holds, of different processes, that last longest.
-func contendedFor(asked []*history.Operation, holds []*history.Hold) bool {
+func contendedFor(asked []*history.Operation, holds []*history.Hold) int {
 	slices.SortFunc(asked, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
 	type lasting struct {
 		process int
 		until   time.Duration
 	}
 	best := [2]lasting{{process: history.Nobody, until: -1}, {process: history.Nobody, until: -1}}
-	next := 0
+	next, n := 0, 0
 	for _, op := range asked {
 		for ; next < len(holds) && holds[next].Start <= op.Complete.Time; next++ {
 			h := lasting{process: holds[next].Process, until: max(holds[next].Start, holds[next].End)}
@@ -109,9 +120,10 @@ func contendedFor(asked []*history.Operation, holds []*history.Hold) bool {
 		}
 		for _, h := range best {
 			if h.process != history.Nobody && h.process != op.Invoke.Process && h.until >= op.Invoke.Time {
-				return true
+				n++
+				break
 			}
 		}
 	}
-	return false
+	return n
 }

@@ -52,3 +52,21 @@ func TestSimulatedBugsAreCaught(t *testing.T) {
 		})
 	}
 }
+
+// A lock whose leases never run out is stuck once a holder is gone, and the same
+// lock without the bug never is.
+func TestASimulatedLockWithoutExpiryIsStuck(t *testing.T) {
+	t.Parallel()
+	const runs, bound = 12, 30 // ticks; the longest lease has 22
+	stuck := 0
+	for seed := range uint64(runs) {
+		r := checker.Progress(bound).Check(t.Context(), simulateBug(source(seed), 4, 4000, bugNoExpiry))
+		if slices.ContainsFunc(r.Violations, func(v checker.Violation) bool { return v.Kind == checker.Stuck }) {
+			stuck++
+		}
+		twin := checker.Progress(bound).Check(t.Context(), simulate(source(seed), 4, 4000))
+		require.Equal(t, checker.Valid, twin.Verdict, "seed %d: %s", seed, twin.Summary)
+	}
+	// Those who gave up with an unknown outcome excuse the lock in most runs.
+	require.Greater(t, stuck, runs/6, "stuck in %d runs of %d", stuck, runs)
+}

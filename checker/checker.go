@@ -82,6 +82,9 @@ type Result struct {
 	// Violations are the first of the Total that were found, in order of time.
 	Violations []Violation `json:"violations,omitempty"`
 	Total      int         `json:"total,omitempty"`
+	// Met counts what the history covers, by the names in package history; the
+	// assumptions have it.
+	Met map[string]int `json:"met,omitempty"`
 	// Took is how long it took, without the reading of the history and the
 	// derivation of who held what, which all properties share.
 	Took time.Duration `json:"took_ns"`

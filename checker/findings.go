@@ -13,8 +13,9 @@ type findings struct {
 	doubts     []string // why it may not say Valid
 	needs      []need
 	counts     map[string]int
-	valid      string // the summary if there is neither
-	cut        bool   // it was not judged to the end
+	met        map[string]int // what the history covers
+	valid      string         // the summary if there is neither
+	cut        bool           // it was not judged to the end
 	memory     int64
 	memo       any // what a judge remembers from one window to the next
 
@@ -90,7 +91,7 @@ func (f *findings) result() Result {
 			f.doubt("%s", n.why)
 		}
 	}
-	r := Result{Verdict: Valid, Summary: f.valid, Total: f.total, Memory: f.memory}
+	r := Result{Verdict: Valid, Summary: f.valid, Total: f.total, Memory: f.memory, Met: f.met}
 	switch {
 	case f.total > 0:
 		slices.SortStableFunc(f.violations, byTime)

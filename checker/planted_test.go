@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -52,15 +51,15 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, property, kind string
-		make                 func(redis.UniversalClient) lock.Locker
+		make                 func(broken.Setup) *broken.Lock
 	}{
 		{"plain delete", "ownership", checker.ForeignRelease, broken.PlainDelete},
 		{"constant token", "mutual-exclusion", checker.DoubleGrant, broken.ConstantToken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			rdb := server(t)
-			locker := test.make(rdb)
+			locker := test.make(broken.Setup{Servers: []redis.UniversalClient{server(t)}})
+			t.Cleanup(locker.Close)
 			// As long as it takes until the bug has shown, which is not long.
 			require.Eventually(t, func() bool {
 				var record bytes.Buffer

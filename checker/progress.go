@@ -24,7 +24,9 @@ const ProgressBound = 10 * time.Second
 // answered, else until its lease has run out, with any drift added; one without
 // a lease until it is released. A grant with an unknown outcome can last for
 // its lease from its end on. (It may take effect later still; this property
-// takes it that requests do not travel for longer than their lease.) A fault is
+// takes it that requests do not travel for longer than their lease.) A renewal
+// that was sent after the owner had asked to release, and without an inner grant
+// left, prolongs nothing: nobody wants that hold any more. A fault is
 // in effect from its inject until its heal was answered, or for ever.
 //
 // The lock is stuck if for at least the bound somebody asked for it while it was
@@ -66,7 +68,7 @@ func Progress(bound time.Duration) Checker {
 				return
 			}
 			f.valid = fmt.Sprintf("no lock was free and asked for in vain for longer than %s", seconds(w.longest))
-			if w.healed > 0 {
+			if w.healed > 0 && w.recovered >= 0 {
 				f.valid += fmt.Sprintf("; after the last fault one was granted again within %s", seconds(w.recovered))
 			}
 		},
@@ -109,6 +111,8 @@ type watched struct {
 type lasting struct {
 	count int
 	until time.Duration
+	given int64 // index of the invoke of the release that was to end it; 0 for none
+	inner bool  // an inner acquire with an unknown outcome may have counted
 }
 
 func newWatch(bound time.Duration) *watch {
@@ -137,18 +141,22 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		w.acquire(l, e, promises[e.Lock].Drift)
 		return
 	}
+	h := l.holds[e.Owner]
 	if e.Type == history.Invoke {
-		if e.Op == history.Extend {
+		switch {
+		case e.Op == history.Extend:
 			ask := *e
 			l.asks[e.Process] = &ask
+		case h != nil && h.count == 1 && !h.inner:
+			h.given = e.Index
 		}
 		return
 	}
-	h := l.holds[e.Owner]
 	asked := l.asks[e.Process]
 	delete(l.asks, e.Process)
 	switch {
 	case h == nil:
+	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.Index > h.given:
 	case e.Op == history.Extend && e.Type != history.Fail:
 		h.until = max(h.until, ends(asked, e, promises[e.Lock].Drift))
 	case e.Type == history.Info:
@@ -246,9 +254,13 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 			l.holds[e.Owner] = h
 		}
 		h.count++
+		h.given = 0
 		h.until = max(h.until, ends(asked, e, drift))
 	default:
 		l.until = max(l.until, ends(asked, e, drift))
+		if h := l.holds[e.Owner]; h != nil {
+			h.inner = true
+		}
 	}
 }
 

@@ -1,0 +1,109 @@
+package checker
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// cover counts what the history, or its next window, met: by the names in
+// package history.
+func cover(ev *evidence, counts map[string]int) {
+	for i := range ev.history.Events {
+		e := &ev.history.Events[i]
+		if e.Index < ev.from {
+			continue
+		}
+		switch {
+		case e.Op == history.Crash:
+			counts[history.MetCrashes]++
+		case e.Type == history.Info && e.Process >= 0:
+			counts[history.MetUnknown]++
+		case e.Op == history.Acquire && e.Type == history.Fail:
+			counts[history.MetRefusals]++
+		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != 0:
+			counts[history.MetQueued]++
+		case e.Op == history.Extend && e.Type == history.OK:
+			counts[history.MetRenewals]++
+		default:
+		}
+	}
+	ops := ev.operations()
+	for i := range ops {
+		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && ev.fresh(op) && refusedStale(op) {
+			counts[history.MetStale]++
+		}
+	}
+	counts[history.MetContention] += contended(ev)
+	coverHolds(ev, counts)
+}
+
+// refusedStale reports whether the resource refused an access because of its
+// token.
+func refusedStale(op *history.Operation) bool {
+	return token(op) != 0 && op.Complete.Error != history.Abandoned
+}
+
+// forgetEvery is after how many holds the owners are forgotten that are done.
+const forgetEvery = 4096
+
+// coverHolds counts what the holds of a history, or of its next window, show.
+func coverHolds(ev *evidence, counts map[string]int) {
+	book := ev.book()
+	latest := map[string]*history.Hold{} // by lock: of those that began, the one that lasts longest
+	owners := map[string][]*history.Hold{}
+	since := time.Duration(-1)
+	if ev.from > 0 && len(ev.history.Events) > 0 {
+		at, _ := slices.BinarySearchFunc(ev.history.Events, ev.from, func(e history.Event, index int64) int {
+			return int(min(max(e.Index-index, -1), 1))
+		})
+		if at < len(ev.history.Events) {
+			since = ev.history.Events[at].Time
+		}
+	}
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		over := h.Ended == history.EndExpired || h.Ended == history.EndLost || len(h.Late) > 0
+		if over && h.End >= since && h.End < ev.history.End() {
+			counts[history.MetExpiries]++
+		}
+		if ev.fresh(&h.Proof) {
+			if other := latest[h.Lock]; other != nil && other.Owner != h.Owner {
+				switch {
+				case other.End > h.Start:
+					counts[history.MetShared]++
+				case other.End > h.Acquire.Invoke.Time:
+					counts[history.MetHandOvers]++
+				}
+			}
+			for _, mine := range owners[h.Owner] {
+				switch {
+				case mine.End <= h.Start:
+				case mine.Lock != h.Lock:
+					counts[history.MetSeveral]++
+				case mine.Mode == history.Write && h.Mode == history.Read:
+					counts[history.MetDowngrades]++
+				default:
+					counts[history.MetReentries]++
+				}
+			}
+		}
+		for j := range h.Extensions {
+			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() && ev.fresh(x) {
+				counts[history.MetReentries]++
+			}
+		}
+		if other := latest[h.Lock]; other == nil || h.End >= other.End {
+			latest[h.Lock] = h
+		}
+		gone := func(mine *history.Hold) bool { return mine.End <= h.Start }
+		owners[h.Owner] = append(slices.DeleteFunc(owners[h.Owner], gone), h)
+		if i%forgetEvery == 0 {
+			maps.DeleteFunc(owners, func(_ string, list []*history.Hold) bool {
+				return !slices.ContainsFunc(list, func(mine *history.Hold) bool { return !gone(mine) })
+			})
+		}
+	}
+}

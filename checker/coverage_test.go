@@ -1,0 +1,89 @@
+package checker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// metIn is what the assumptions count in a history of the corpus.
+func metIn(t *testing.T, text string, meets ...string) checker.Result {
+	t.Helper()
+	h, err := history.ReadAll(strings.NewReader(text))
+	require.NoError(t, err)
+	report := checker.Check(t.Context(), h, checker.Assumptions(meets...))
+	require.Len(t, report.Results, 1)
+	return report.Results[0]
+}
+
+// In the one history b is refused while a holds the lock twice; then it waits,
+// and a stops renewing and is gone.
+const covered = `
+{"time":0,"process":-1,"type":"ok","op":"declare","lock":"l","reentrant":true}
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101}
+{"time":3,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100}
+{"time":4,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101}
+{"time":5,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
+{"time":6,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b","error":"held"}
+{"time":7,"process":3,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":100}
+{"time":8,"process":3,"type":"ok","op":"extend","lock":"l","owner":"a","expires":107}
+{"time":9,"process":4,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":200}
+{"time":10,"process":4,"type":"info","op":"extend","lock":"l","owner":"a","error":"no answer"}
+{"time":11,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"c","lease":100}
+{"time":12,"process":1,"type":"info","op":"crash","lock":"l","owner":"a"}
+{"time":300,"process":2,"type":"ok","op":"acquire","lock":"l","owner":"c","expires":400,"queued":7}
+{"time":310,"process":2,"type":"invoke","op":"release","lock":"l","owner":"c"}
+{"time":311,"process":2,"type":"ok","op":"release","lock":"l","owner":"c"}
+`
+
+func TestTheAssumptionsCountWhatAHistoryMet(t *testing.T) {
+	r := metIn(t, covered)
+	require.Equal(t, checker.Valid, r.Verdict, r.Summary)
+	require.Equal(t, map[string]int{
+		history.MetContention: 2, history.MetHandOvers: 1, history.MetRefusals: 1, history.MetUnknown: 1,
+		history.MetExpiries: 1, history.MetRenewals: 1, history.MetReentries: 1, history.MetQueued: 1, history.MetCrashes: 1,
+	}, r.Met)
+}
+
+func TestWhatAWorkloadIsForMustBeMet(t *testing.T) {
+	require.Equal(t, checker.Valid, metIn(t, covered, history.MetReentries, history.MetCrashes).Verdict)
+	r := metIn(t, covered, history.MetReentries, history.MetDowngrades)
+	require.Equal(t, checker.Unknown, r.Verdict)
+	require.Contains(t, r.Summary, "the workload is there for downgrades, and there were none")
+}
+
+func TestWhatOwnersHoldTogetherIsCounted(t *testing.T) {
+	for _, tt := range []struct {
+		name, give string
+		want       map[string]int
+	}{
+		{"readers, one of whom wrote", `
+{"time":0,"process":-1,"type":"ok","op":"declare","lock":"l","kind":"rw"}
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","mode":"write","lease":1000}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","mode":"write"}
+{"time":3,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","mode":"read","lease":1000}
+{"time":4,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","mode":"read"}
+{"time":5,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b","mode":"read","lease":1000}
+{"time":6,"process":1,"type":"invoke","op":"release","lock":"l","owner":"a","mode":"write"}
+{"time":7,"process":1,"type":"ok","op":"release","lock":"l","owner":"a","mode":"write"}
+{"time":8,"process":2,"type":"ok","op":"acquire","lock":"l","owner":"b","mode":"read"}
+`, map[string]int{history.MetContention: 1, history.MetDowngrades: 1, history.MetShared: 1}},
+		{"two locks, and a refused access", `
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"x","owner":"a","lease":1000}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"x","owner":"a","token":5}
+{"time":3,"process":1,"type":"invoke","op":"acquire","lock":"y","owner":"a","lease":1000}
+{"time":4,"process":1,"type":"ok","op":"acquire","lock":"y","owner":"a"}
+{"time":5,"process":1,"type":"invoke","op":"access","lock":"x","owner":"a","resource":"r","token":5}
+{"time":6,"process":1,"type":"fail","op":"access","lock":"x","owner":"a","resource":"r","token":5,"value":"1>2","error":"stale token refused"}
+{"time":7,"process":1,"type":"invoke","op":"access","lock":"x","owner":"a","resource":"r","token":5}
+{"time":8,"process":1,"type":"fail","op":"access","lock":"x","owner":"a","resource":"r","token":5,"error":"abandoned: the lease is over"}
+`, map[string]int{history.MetContention: 0, history.MetSeveral: 1, history.MetStale: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, metIn(t, tt.give).Met) })
+	}
+}
