@@ -12,6 +12,9 @@ import (
 var (
 	// ErrMissing says that the machine lacks what the backend needs.
 	ErrMissing = errors.New("missing on this machine")
+	// ErrUnusable says that what its user named in particular, a program or an
+	// image, can't be used.
+	ErrUnusable = errors.New("can't be used")
 	// ErrTooOld says that the Redis found is older than [MinRedis].
 	ErrTooOld = errors.New("redis is too old")
 )
@@ -40,6 +43,10 @@ type Deployment interface {
 	NodeAt(address string) string
 	// Wire returns a link by its name; nil for any other.
 	Wire(name string) Wire
+	// Clock and Disk return those of a server; nil where there is none, or
+	// where it can't be interfered with.
+	Clock(server string) Clock
+	Disk(server string) Disk
 	// ClientOptions connect clients of a zone as their services would: through
 	// the zone's links, by sentinels where there are some. [Clients] makes the
 	// clients of them.
@@ -70,6 +77,13 @@ const (
 	Wiring Control = "links"
 	// Settings: what is in the servers, and how they answer, can be changed.
 	Settings Control = "settings"
+	// Clocks: the wall clock of every server and sentinel can be changed.
+	Clocks Control = "clocks"
+	// Disks: what a server had not synced to its disk can be lost.
+	Disks Control = "disks"
+	// Workers: clients are told from others by the address that they dial from,
+	// and so may be processes of their own.
+	Workers Control = "workers"
 	// Failovers: the deployment is a [Failover], as its topology has it.
 	Failovers Control = "failovers"
 )

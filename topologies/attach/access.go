@@ -90,6 +90,8 @@ func (a access) refused(server string, err error) error {
 		return usage("%s has no password, and one was given", server)
 	case strings.HasPrefix(said, "NOPERM"):
 		return usage("%s does not permit what is needed: %s", server, said)
+	case strings.HasPrefix(said, "OOM"), strings.HasPrefix(said, "MISCONF"), strings.HasPrefix(said, "NOREPLICAS"):
+		return usage("%s takes no writes: %s", server, said)
 	case errors.As(err, &record):
 		return usage("%s does not speak TLS", server)
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):

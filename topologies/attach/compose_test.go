@@ -11,9 +11,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/topologies"
@@ -121,6 +124,9 @@ func TestComposeProjectsKeepTheContract(t *testing.T) {
 			case topologies.Single:
 				t.Run("put back", func(t *testing.T) { putsBack(t, b) })
 			case topologies.Sentinels, topologies.Cluster:
+				if name == topologies.Sentinels {
+					t.Run("called off", func(t *testing.T) { restoresWhatWasCalledOff(t, p, b) })
+				}
 				t.Run("peers are counted", func(t *testing.T) { countsPeers(t, b, name) })
 			}
 		})
@@ -149,6 +155,59 @@ func putsBack(t *testing.T, b attach.Backend) {
 	require.Contains(t, string(log), "Ready to accept connections")
 	require.NoError(t, d.Close())
 	require.NoFileExists(t, d.Server("redis-1").Log())
+}
+
+// states says of every container of the project what it does.
+func (p project) states(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("docker", "ps", "--all", "--format", "{{.Names}} {{.State}}", "--filter", "label=com.docker.compose.project="+p.name).Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
+// leader is what the sentinel that starts failovers has been told.
+func (p project) leader(t *testing.T) string {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + p.ports + "209"})
+	defer c.Close()
+	m, err := c.Do(within(t), "SENTINEL", "MASTER", "mymaster").Result()
+	require.NoError(t, err)
+	said := m.(map[any]any)
+	return fmt.Sprint(said["down-after-milliseconds"], " ", said["quorum"])
+}
+
+// restoresWhatWasCalledOff checks that Close lets everything run again that was
+// killed or paused, at whatever moment that was called off, and disarms the
+// sentinels after that: the one that was armed may be among those.
+func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
+	t.Helper()
+	states, leader := p.states(t), p.leader(t)
+	require.NotContains(t, states, "exited")
+	for _, server := range []string{"redis-1", "sentinel-3"} {
+		for what, hurt := range map[string]func(topologies.Server, context.Context) error{
+			"kill": topologies.Server.Kill, "pause": topologies.Server.Pause,
+		} {
+			for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Minute} {
+				t.Run(fmt.Sprintf("%s %s after %v", what, server, after), func(t *testing.T) {
+					d, err := b.Start(within(t), topologies.Topology{Name: topologies.Sentinels})
+					require.NoError(t, err)
+					f := d.(topologies.Failover)
+					require.NoError(t, f.Arm(within(t)))
+					require.NotEqual(t, leader, p.leader(t))
+					ctx, cancel := context.WithTimeout(t.Context(), after)
+					defer cancel()
+					if err := hurt(d.Server(server), ctx); after == time.Minute {
+						require.NoError(t, err)
+					}
+					require.NoError(t, d.Close())
+					require.Equal(t, states, p.states(t))
+					require.Equal(t, leader, p.leader(t))
+				})
+			}
+		}
+	}
 }
 
 // countsPeers checks that a reset counts the connections of other servers.

@@ -251,8 +251,11 @@ func (s *survey) options(ctx context.Context) topologies.Options {
 	if s.found[i].rank.mode == modeCluster {
 		o.NodeTimeout = time.Duration(number("cluster-node-timeout")) * time.Millisecond
 	}
-	if setting("appendonly") == "yes" {
+	switch setting("appendonly") {
+	case "yes":
 		o.Persistence = setting("appendfsync")
+	case "no":
+		o.Persistence = topologies.PersistNone
 	}
 	return o
 }

@@ -149,7 +149,8 @@ func (e *engine) project(ctx context.Context, name string) ([]container, error) 
 // state is what a container does: running, paused, exited.
 func (e *engine) state(ctx context.Context, id string) (string, error) {
 	var c struct{ State struct{ Status string } }
-	return c.State.Status, e.call(ctx, http.MethodGet, &c, nil, "containers", id, "json")
+	err := e.call(ctx, http.MethodGet, &c, nil, "containers", id, "json")
+	return c.State.Status, err
 }
 
 // act kills, starts, pauses or unpauses a container.

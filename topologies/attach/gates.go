@@ -26,6 +26,7 @@ type gate struct {
 	proxy
 	from, to string
 	bus      bool
+	marked   bool   // as shut by a run that was killed
 	at       string // where it is dialled from here
 	target   string // its upstream, as it is dialled from here
 }
@@ -52,12 +53,17 @@ func (y *yard) open(all map[string]proxy, yes bool) error {
 		}
 		g := gate{proxy: all[name], from: from}
 		g.to, g.bus = strings.CutSuffix(to, ".bus")
-		if !g.Enabled && !slices.ContainsFunc(g.Toxics, func(t toxic) bool { return yes && t.Name == marker.Name }) {
+		_, g.marked = all[markerPrefix+name]
+		if !g.Enabled && g.marked && !yes {
+			return usage("proxy %s was disabled by a run that was killed; with leave to disturb the deployment (--yes) the next one enables it", name)
+		}
+		if !g.Enabled && !g.marked {
 			return usage("proxy %s is disabled; enable it, or all by a POST to %s/reset", name, y.toxiproxy.base)
 		}
 		g.at, g.target = y.listener(g.Listen), y.upstream(g.Upstream)
 		y.gates = append(y.gates, g)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, markerPrefix) })
 	if len(y.gates) == 0 {
 		return usage("toxiproxy at %s has no proxy that is named as a link, such as zone-a>redis-1, but %s",
 			y.toxiproxy.base, listed(names))

@@ -56,7 +56,7 @@ const noLeave = "it needs leave to disturb a deployment that is not lockchaos' o
 const noSettings = "the data and the settings of a deployment that is not lockchaos' own are left alone"
 
 // parts puts together what was found.
-func (b Backend) parts(ctx context.Context, s *survey) (deploy.Parts, error) {
+func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, error) {
 	t := s.plan(b.Yes)
 	t.Options = s.options(ctx)
 	without := map[topologies.Control]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
@@ -66,9 +66,9 @@ func (b Backend) parts(ctx context.Context, s *survey) (deploy.Parts, error) {
 	logs := &logFolder{}
 	version := ""
 	for _, f := range s.found {
-		sv := &server{found: f, engine: s.yard.engine, direct: s.yard.direct(f.announced), access: s.access(f), logs: logs}
-		c, ok := s.yard.container(s.topology, f.name, f.announced)
-		sv.container = c.ID
+		sv := &server{found: f, engine: s.yard.engine, direct: s.yard.direct(f.announced), access: s.access(f), logs: logs, claim: c}
+		in, ok := s.yard.container(s.topology, f.name, f.announced)
+		sv.container = in.ID
 		switch {
 		case s.yard.engine == nil:
 			sv.why = "no compose project is named, so that no process can be reached"
@@ -119,9 +119,10 @@ func (b Backend) parts(ctx context.Context, s *survey) (deploy.Parts, error) {
 		MasterName: s.masterName,
 		Slots:      first,
 		Foreign:    true,
+		Check:      c.held,
 		Without:    without,
 		Log:        b.Log,
-		Close: func() error {
+		Restore: func() error {
 			var errs []error
 			for _, w := range wires {
 				errs = append(errs, w.restore())
@@ -129,8 +130,12 @@ func (b Backend) parts(ctx context.Context, s *survey) (deploy.Parts, error) {
 			for _, sv := range servers {
 				errs = append(errs, sv.restore())
 			}
+			return errors.Join(errs...)
+		},
+		Close: func() error {
+			c.release()
 			s.close()
-			return errors.Join(append(errs, logs.remove())...)
+			return logs.remove()
 		},
 	}, nil
 }

@@ -24,6 +24,7 @@ type server struct {
 	direct    string // where it is dialled past every gate
 	access    access
 	logs      *logFolder
+	claim     *claim
 
 	mu     sync.Mutex
 	killed bool // by us, and not started again
@@ -58,11 +59,27 @@ func (s *server) is(ctx context.Context, state string) error {
 	})
 }
 
+// begun is for what must be seen through once it has begun, even if it is called
+// off: the engine would carry it out anyway, perhaps after everything was
+// restored.
+func begun(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+	return ctx, cancel, nil
+}
+
 // Kill sends SIGKILL to the container and waits until it has exited. To kill one
 // that has is no error.
 func (s *server) Kill(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ctx, cancel, err := begun(ctx)
+	if err != nil {
+		return fmt.Errorf("kill %s: %w", s.name, err)
+	}
+	defer cancel()
 	if s.why == "" {
 		if state, err := s.engine.state(ctx, s.container); err == nil && state == "exited" {
 			return nil
@@ -96,6 +113,7 @@ func (s *server) Restart(ctx context.Context) error {
 	if err := deploy.Await(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.Log()))
 	}
+	s.claim.again(ctx, s.found, c)
 	return nil
 }
 
@@ -103,6 +121,11 @@ func (s *server) Restart(ctx context.Context) error {
 func (s *server) Pause(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ctx, cancel, err := begun(ctx)
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", s.name, err)
+	}
+	defer cancel()
 	s.paused = s.why == "" // even if the answer gets lost
 	if err := s.do(ctx, "pause"); err != nil {
 		return err

@@ -21,8 +21,9 @@ const surveyTimeout = 20 * time.Second
 // deployment knows. Its servers are named after the proxies before them, the
 // others in the order of their addresses, or of the endpoints for independent.
 //
-// It writes to no server before all was checked. What can't be attached to is
-// [ErrUsage]. Closing the deployment ends every fault, lets run again what was
+// It writes to no server before all was checked, and then first that the
+// deployment is taken: one that another run has is refused. What can't be
+// attached to is [ErrUsage]. Closing the deployment ends every fault, lets run again what was
 // killed or paused, and puts back the settings of sentinels that were changed;
 // it stops no server.
 func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
@@ -36,12 +37,22 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err != nil {
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
-	p, err := b.parts(ctx, s)
+	c, err := s.claim(ctx, b.Log)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
-	return deploy.Adopt(ctx, p)
+	p, err := b.parts(ctx, s, c)
+	if err != nil {
+		c.release()
+		s.close()
+		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
+	}
+	d, err := deploy.Adopt(ctx, p)
+	if errors.Is(err, deploy.ErrRefused) {
+		return nil, usage("%w", err)
+	}
+	return d, err
 }
 
 // settleTimeout bounds how long a deployment may take to become whole that is

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,12 +65,39 @@ type toxic struct {
 // proxies are all that there are, by their names.
 func (t *toxiproxy) proxies(ctx context.Context) (map[string]proxy, error) {
 	var all map[string]proxy
-	return all, t.call(ctx, http.MethodGet, nil, &all, "proxies")
+	err := t.call(ctx, http.MethodGet, nil, &all, "proxies")
+	return all, err
 }
 
 // enable makes a proxy listen, or close its listener and all connections.
 func (t *toxiproxy) enable(ctx context.Context, name string, on bool) error {
 	return t.call(ctx, http.MethodPost, map[string]bool{"enabled": on}, nil, "proxies", name)
+}
+
+// markerPrefix begins the name of a marker: a proxy that never listens, and says
+// that we have shut the one with the rest of the name. It is no toxic on that
+// one, because removing a toxic from a proxy with connections may hang.
+const markerPrefix = "lockchaos-shut:"
+
+// mark notes that we are about to shut a proxy. That it is noted already is no
+// error.
+func (t *toxiproxy) mark(ctx context.Context, p proxy) error {
+	err := t.call(ctx, http.MethodPost, map[string]any{
+		"name": markerPrefix + p.Name, "listen": "127.0.0.1:0", "upstream": p.Upstream, "enabled": false,
+	}, nil, "proxies")
+	if errors.Is(err, statusError(http.StatusConflict)) {
+		return nil
+	}
+	return err
+}
+
+// unmark removes the note. That there is none is no error.
+func (t *toxiproxy) unmark(ctx context.Context, name string) error {
+	err := t.call(ctx, http.MethodDelete, nil, nil, "proxies", markerPrefix+name)
+	if errors.Is(err, statusError(http.StatusNotFound)) {
+		return nil
+	}
+	return err
 }
 
 func (t *toxiproxy) add(ctx context.Context, name string, what toxic) error {

@@ -113,7 +113,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		var names []string
 		for _, l := range d.Topology().Links {
 			names = append(names, l.Name())
-			require.NoError(t, probe(t, d.Wire(l.Name()), time.Second))
+			require.NoError(t, probe(t, d.Wire(l.Name()), 10*time.Second))
 		}
 		require.ElementsMatch(t, []string{"zone-a>redis-1", "zone-b>redis-1"}, names)
 	})
@@ -138,7 +138,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		reply := make(chan error, 1)
 		go func() { reply <- c.Set(within(t), "held", "v", time.Minute).Err() }()
 		require.Eventually(t, func() bool { return d.Server("redis-1").Observer().Exists(within(t), "held").Val() == 1 },
-			500*time.Millisecond, time.Millisecond, "only the reply is held")
+			10*time.Second, time.Millisecond, "only the reply is held")
 		mend()
 		require.NoError(t, <-reply)
 	})
@@ -154,7 +154,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		cut()
 		require.Error(t, probe(t, w, 30*time.Millisecond), "one hold is left")
 		two()
-		require.NoError(t, probe(t, w, time.Second))
+		require.NoError(t, probe(t, w, 10*time.Second))
 	})
 	t.Run("close mends", func(t *testing.T) {
 		before := s.must(t, http.MethodGet, "proxies", "")
@@ -169,14 +169,33 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	t.Run("leftovers of a killed run", func(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"lockchaos-1","type":"bandwidth","attributes":{"rate":0}}`)
 		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"ours","type":"latency","attributes":{"latency":1}}`)
-		attached(t, i, b).Wire("zone-b>redis-1").Cut() // another deployment than the one that follows
+		shut := fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at)
+		s.must(t, http.MethodPost, "proxies", shut)
+		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
 		d := attached(t, i, b)
 		now := s.must(t, http.MethodGet, "proxies", "")
 		require.NotContains(t, now, "lockchaos-")
 		require.NotContains(t, now, `"enabled":false`)
-		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), time.Second))
+		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), 10*time.Second))
 		require.Contains(t, now, "ours", "what is somebody else's stays")
 		s.must(t, http.MethodPost, "reset", "")
+	})
+	t.Run("a run that was killed before it shut what it had marked", func(t *testing.T) {
+		before := s.must(t, http.MethodGet, "proxies", "")
+		s.must(t, http.MethodPost, "proxies", fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at))
+		d := attached(t, i, b)
+		require.Equal(t, before, s.must(t, http.MethodGet, "proxies", ""))
+		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), 10*time.Second))
+	})
+	t.Run("what is shut is marked at every moment", func(t *testing.T) {
+		d := attached(t, i, b)
+		seen := watch(t, s, "zone-b>redis-1")
+		for range 20 {
+			d.Wire("zone-b>redis-1").Cut()()
+		}
+		shut, unmarked := seen()
+		require.Positive(t, shut, "it was seen while it was shut")
+		require.Zero(t, unmarked, "and never without a marker")
 	})
 	t.Run("without leave", func(t *testing.T) {
 		b := b
@@ -189,11 +208,16 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		b := b
 		b.Endpoints = []string{listens(t, s, "zone-b>redis-1")}
 		at := attached(t, i, b)
-		require.NoError(t, probe(t, at.Wire("zone-a>redis-1"), time.Second))
+		require.NoError(t, probe(t, at.Wire("zone-a>redis-1"), 10*time.Second))
 	})
 	t.Run("disabled", func(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
 		refused(t, b, topologies.Single, "proxy zone-b>redis-1 is disabled")
+		s.must(t, http.MethodPost, "proxies", fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at))
+		b := b
+		b.Yes = false
+		refused(t, b, topologies.Single, "proxy zone-b>redis-1 was disabled by a run that was killed")
+		s.must(t, http.MethodDelete, "proxies/lockchaos-shut:zone-b%3Eredis-1", "")
 		s.must(t, http.MethodPost, "reset", "")
 	})
 	t.Run("named otherwise", func(t *testing.T) {
@@ -205,6 +229,49 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		i.kill("redis-1")
 		refused(t, b, topologies.Single, "nothing listens at "+at)
 	})
+}
+
+// watch looks at a proxy over and over, and counts how often it was shut, and how
+// often it was so without a marker.
+func watch(t *testing.T, s stock, name string) (counts func() (shut, unmarked int)) {
+	t.Helper()
+	var shut, unmarked int
+	var failed error
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var all map[string]struct {
+				Enabled bool `json:"enabled"`
+			}
+			said, err := s.ask(http.MethodGet, "proxies", "")
+			if err == nil {
+				err = json.Unmarshal([]byte(said), &all)
+			}
+			if err != nil {
+				failed = err
+				return
+			}
+			if all[name].Enabled {
+				continue
+			}
+			shut++
+			if _, ok := all["lockchaos-shut:"+name]; !ok {
+				unmarked++
+			}
+		}
+	}()
+	return func() (int, int) {
+		close(stop)
+		<-done
+		require.NoError(t, failed)
+		return shut, unmarked
+	}
 }
 
 // listens is where a proxy listens.

@@ -19,12 +19,6 @@ import (
 // behind is known by it.
 const toxicPrefix = "lockchaos-"
 
-// marker is a toxic without effect, on a proxy that we have shut.
-var marker = toxic{ //nolint:gochecknoglobals // a constant
-	Name: toxicPrefix + "shut", Type: "latency", Stream: topologies.Upstream, Toxicity: 1,
-	Attributes: map[string]any{"latency": 0, "jitter": 0},
-}
-
 // A wire is a link that passes a proxy of a toxiproxy. Its faults add up, as far
 // as that can do so.
 type wire struct {
@@ -63,30 +57,30 @@ func (w *wire) Cut() (mend func()) {
 	})
 }
 
-// follow makes the proxy be shut or open, as the cuts want it. While it is shut
-// it has a marker, which comes and goes when there are no connections.
+// follow makes the proxy be shut or open, as the cuts want it. There is a marker
+// from before it is shut until after it is open again, so that whoever comes
+// after us knows, at whatever moment we are killed.
 func (w *wire) follow() error {
 	if want := w.cuts > 0; want == w.shut {
 		return nil
 	}
 	ctx := context.Background()
 	if w.shut {
-		w.put[marker.Name] = true
-		if err := w.lift([]string{marker.Name}); err != nil {
+		if err := w.toxiproxy.enable(ctx, w.proxy.Name, true); err != nil {
 			return err
 		}
-		if err := w.toxiproxy.enable(ctx, w.proxy.Name, true); err != nil {
+		if err := w.toxiproxy.unmark(ctx, w.proxy.Name); err != nil {
 			return err
 		}
 		w.shut = false
 		return nil
 	}
-	// It may be shut even if the answer got lost.
+	// It may be marked, and shut, even if the answer got lost.
 	w.shut = true
-	if err := w.toxiproxy.enable(ctx, w.proxy.Name, false); err != nil {
+	if err := w.toxiproxy.mark(ctx, w.proxy); err != nil {
 		return err
 	}
-	return w.toxiproxy.add(ctx, w.proxy.Name, marker)
+	return w.toxiproxy.enable(ctx, w.proxy.Name, false)
 }
 
 // Reset closes every connection once, by shutting the proxy for a moment, and
@@ -192,8 +186,8 @@ func (w *wire) leftover() (found bool) {
 			found = true
 		}
 	}
-	w.shut = !w.Enabled
-	return found
+	w.shut = w.marked
+	return found || w.marked
 }
 
 // restore ends every fault.

@@ -39,6 +39,9 @@ func (g *ground) wire(t topologies.Topology) error {
 			break
 		}
 	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("no free range of ports on %v: each of the %d from %d on has one that is taken: %w", g.bridge.gateway, portRanges, redisPorts+1, err)
+	}
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return fmt.Errorf("%w: the Docker engine's networks have no address on this host (it is rootless, or in a virtual machine): %w",
 			topologies.ErrMissing, err)

@@ -33,7 +33,8 @@ type Backend struct {
 
 // Start boots a topology and waits until it is ready. It fails with
 // [topologies.ErrMissing] if there is no engine that can be used, or no image,
-// and with [topologies.ErrTooOld] if the image's Redis is; when a server does
+// with [topologies.ErrUnusable] if the image that was asked for is no good, and
+// with [topologies.ErrTooOld] if the image's Redis is; when a server does
 // not start, the error carries its last words.
 func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
 	if b.Log == nil {
@@ -102,11 +103,11 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 	}
 	if g.version = i.version; g.version == "" {
 		if g.version, err = g.askVersion(ctx, i); err != nil {
-			return fmt.Errorf("ask image %s for its version of Redis: %w", i.name, err)
+			return fmt.Errorf("%w: image %s does not tell its version of Redis: %w", i.unusable(), i.name, err)
 		}
 	}
-	if err := newEnough(i.name, g.version); err != nil {
-		return err
+	if err := deploy.NewEnough("image "+i.name, g.version); err != nil {
+		return fmt.Errorf("%w: %w", i.unusable(), err)
 	}
 	if err := g.wire(t); err != nil {
 		return err

@@ -153,8 +153,8 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		name, image, want string
 		is                error
 	}{
-		{"no image", "127.0.0.1:1/nowhere:1", "`make image` builds", topologies.ErrMissing},
-		{"no name of an image", "Not A Name", "look at image Not A Name", nil},
+		{"no image", "127.0.0.1:1/nowhere:1", "`make image` builds", topologies.ErrUnusable},
+		{"no name of an image", "Not A Name", "no image Not A Name", topologies.ErrUnusable},
 		{"too old", variant(t, c, "LABEL org.lockchaos.redis=6.2.14"), "7.0.0 is the oldest", topologies.ErrTooOld},
 		{"no Redis", variant(t, c, "LABEL org.lockchaos.redis=", "ENV PATH=/bin"), "redis-server: not found", nil},
 		{"no Redis, though it says so", variant(t, c, "ENV PATH=/bin"), "redis-server: not found", nil},
@@ -238,8 +238,15 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	require.NoError(t, g.wire(topology))
-	defer g.fabric.Close()
 	require.Equal(t, netip.AddrPortFrom(taken.Addr(), taken.Port()+portRange), g.addresses["redis-1"].Announced)
+
+	require.NoError(t, g.fabric.Close())
+	for i := range uint16(portRanges - 1) {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(taken.Addr(), taken.Port()+(i+1)*portRange).String())
+		require.NoError(t, err)
+		defer l.Close()
+	}
+	require.ErrorContains(t, g.wire(topology), "no free range of ports on "+taken.Addr().String())
 }
 
 func TestDeploymentsRunSideBySide(t *testing.T) {

@@ -34,6 +34,7 @@ const pullTimeout = 5 * time.Minute
 // An image is what nodes are made of.
 type image struct {
 	name    string
+	asked   bool     // by its name
 	version string   // of the Redis in it; empty if it does not say
 	ports   []string // that testcontainers publishes unasked
 }
@@ -42,30 +43,40 @@ type image struct {
 // one where it is there, else the official one. What is not on this machine is
 // pulled.
 func findImage(ctx context.Context, c *client.Client, name string, log *slog.Logger) (image, error) {
-	asked := name != ""
-	name = cmp.Or(name, LocalImage)
-	found, err := c.ImageInspect(ctx, name)
-	if errdefs.IsNotFound(err) && !asked {
-		name = OfficialImage
-		found, err = c.ImageInspect(ctx, name)
+	i := image{name: cmp.Or(name, LocalImage), asked: name != ""}
+	found, err := c.ImageInspect(ctx, i.name)
+	if errdefs.IsNotFound(err) && !i.asked {
+		i.name = OfficialImage
+		found, err = c.ImageInspect(ctx, i.name)
 	}
 	if errdefs.IsNotFound(err) {
-		log.InfoContext(ctx, "pulling", "image", name)
-		if err := pull(ctx, c, name); err != nil {
+		log.InfoContext(ctx, "pulling", "image", i.name)
+		if err := pull(ctx, c, i.name); err != nil && ctx.Err() == nil {
 			return image{}, fmt.Errorf("%w: the image %s is not here and can't be pulled (`make image` builds %s, which needs no registry): %w",
-				topologies.ErrMissing, name, LocalImage, err)
+				i.unusable(), i.name, LocalImage, err)
 		}
-		found, err = c.ImageInspect(ctx, name)
+		found, err = c.ImageInspect(ctx, i.name)
 	}
-	if err != nil {
-		return image{}, fmt.Errorf("look at image %s: %w", name, err)
+	switch {
+	case ctx.Err() != nil:
+		return image{}, context.Cause(ctx)
+	case err != nil:
+		return image{}, fmt.Errorf("%w: no image %s: %w", i.unusable(), i.name, err)
 	}
-	i := image{name: name}
 	if found.Config != nil {
 		i.version = versionIn(found.Config.Labels, found.Config.Env)
 		i.ports = slices.Collect(maps.Keys(found.Config.ExposedPorts))
 	}
 	return i, nil
+}
+
+// unusable is what it is that the image is no good: a mistake of whoever asked
+// for it, else something that the machine lacks.
+func (i image) unusable() error {
+	if i.asked {
+		return topologies.ErrUnusable
+	}
+	return topologies.ErrMissing
 }
 
 func pull(ctx context.Context, c *client.Client, name string) error {

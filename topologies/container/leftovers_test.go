@@ -99,12 +99,25 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip("the reaper needs the docker command")
 	}
+	type kill struct {
+		topology, name string
+		come           func([]leftover) bool
+	}
+	var kills []kill
 	for name, come := range moments(6) {
-		t.Run("once it has "+name, func(t *testing.T) {
+		kills = append(kills, kill{topologies.Sentinels, name, come})
+	}
+	for _, topology := range []string{topologies.Single, topologies.Cluster, topologies.Independent} {
+		const name = "a running container"
+		kills = append(kills, kill{topology, name, moments(0)[name]})
+	}
+	for _, k := range kills {
+		t.Run(k.topology+" once it has "+k.name, func(t *testing.T) {
 			t.Parallel()
 			c := engine(t)
+			come := k.come
 			harness := exec.CommandContext(t.Context(), os.Args[0])
-			harness.Env = append(os.Environ(), bootVariable+"="+topologies.Sentinels)
+			harness.Env = append(os.Environ(), bootVariable+"="+k.topology)
 			stay, err := harness.StdinPipe()
 			require.NoError(t, err)
 			defer stay.Close()
@@ -137,10 +150,23 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 
 func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 	c := engine(t)
-	topology, err := topologies.ByName(topologies.Single)
-	require.NoError(t, err)
+	type moment struct {
+		topology, name string
+		come           func([]leftover) bool
+	}
+	var all []moment
 	for name, come := range moments(1) {
-		t.Run("once it has "+name, func(t *testing.T) {
+		all = append(all, moment{topologies.Single, name, come})
+	}
+	for _, topology := range []string{topologies.Sentinels, topologies.Cluster, topologies.Independent} {
+		const name = "a running container"
+		all = append(all, moment{topology, name, moments(0)[name]})
+	}
+	for _, m := range all {
+		t.Run(m.topology+" once it has "+m.name, func(t *testing.T) {
+			topology, err := topologies.ByName(m.topology)
+			require.NoError(t, err)
+			come := m.come
 			ctx, cancel := context.WithCancelCause(t.Context())
 			failed := make(chan error, 1)
 			go func() {
@@ -152,7 +178,7 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 			}()
 			require.Eventually(t, func() bool { return come(leftOf(t, c, ourselves(t))) }, time.Minute, time.Millisecond)
 			cancel(errors.New("called off"))
-			err := <-failed
+			err = <-failed
 			require.Regexp(t, "called off|^it was ready before$", err.Error())
 			require.Empty(t, leftOf(t, c, ourselves(t)))
 		})

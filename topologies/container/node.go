@@ -185,19 +185,11 @@ func (n *node) Wipe(ctx context.Context) error {
 	if err == nil && running {
 		err = errors.New("it still runs")
 	}
+	if err == nil {
+		err = deploy.Wipe(n.dir)
+	}
 	if err != nil {
 		return fmt.Errorf("wipe %s: %w", n.name, err)
-	}
-	for _, pattern := range deploy.DataFiles() {
-		files, err := filepath.Glob(filepath.Join(n.dir, pattern))
-		if err != nil {
-			return fmt.Errorf("wipe %s: %w", n.name, err)
-		}
-		for _, file := range files {
-			if err := os.RemoveAll(file); err != nil {
-				return fmt.Errorf("wipe %s: %w", n.name, err)
-			}
-		}
 	}
 	return nil
 }

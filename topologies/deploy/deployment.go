@@ -33,6 +33,7 @@ func assemble(p Parts) *deployment {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
+	p.Without = uninstrumented(p)
 	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
 	switch {
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
@@ -42,7 +43,7 @@ func assemble(p Parts) *deployment {
 			d.parts.Slots = firstSlots(d.topology)
 		}
 		for shard, slot := range d.parts.Slots {
-			d.proofs[shard] = keyIn(proofKey, slot)
+			d.proofs[shard] = KeyIn(proofKey, slot)
 		}
 		d.elector = &cluster{deployment: d, elected: map[string]time.Time{}}
 	}
@@ -146,6 +147,39 @@ func (d *deployment) Wire(name string) topologies.Wire {
 	return d.parts.Wire(name)
 }
 
+// uninstrumented is what parts can't do, clocks and disks included.
+func uninstrumented(p Parts) map[topologies.Control]string {
+	without := map[topologies.Control]string{}
+	maps.Copy(without, p.Without)
+	const why = "the servers see the clock and the disk of their machine; others are shown to local processes alone (--backend process)"
+	if p.Clock == nil {
+		without[topologies.Clocks] = why
+	}
+	if p.Disk == nil {
+		without[topologies.Disks] = why
+	}
+	if p.Foreign {
+		without[topologies.Workers] = "clients that are processes of their own know the way to our own servers only"
+	}
+	return without
+}
+
+// Clock returns a server's clock, or nil.
+func (d *deployment) Clock(server string) topologies.Clock {
+	if d.parts.Clock == nil {
+		return nil
+	}
+	return d.parts.Clock(server)
+}
+
+// Disk returns a server's disk, or nil.
+func (d *deployment) Disk(server string) topologies.Disk {
+	if d.parts.Disk == nil {
+		return nil
+	}
+	return d.parts.Disk(server)
+}
+
 // Without says what can't be done, and why.
 func (d *deployment) Without() map[topologies.Control]string { return maps.Clone(d.parts.Without) }
 
@@ -182,12 +216,18 @@ func (d *deployment) masters() []string {
 	})
 }
 
-// Close puts back what a failover changed on servers of somebody else, and
-// closes the parts. A second call returns what the first one did.
+// Close ends every fault, puts back what a failover changed on servers of
+// somebody else, and closes the parts. A second call returns what the first one
+// did.
 func (d *deployment) Close() error { return d.close() }
 
+// tearDown restores before it disarms: the sentinel that was armed may be among
+// those that are killed or paused.
 func (d *deployment) tearDown() error {
 	var errs []error
+	if d.parts.Restore != nil {
+		errs = append(errs, d.parts.Restore())
+	}
 	if d.elector != nil && d.parts.Foreign {
 		ctx, cancel := context.WithTimeout(context.Background(), disarmTimeout)
 		defer cancel()

@@ -19,6 +19,10 @@ type Parts struct {
 	Nodes map[string]Node
 	// Wire returns a link by its name, or nil for none. Nil: there are none.
 	Wire func(name string) topologies.Wire
+	// Clock and Disk return those of a server, or nil for none. Nil: they can't
+	// be interfered with.
+	Clock func(server string) topologies.Clock
+	Disk  func(server string) topologies.Disk
 	// Dial returns how clients of a zone dial the addresses that nodes
 	// announce. Nil: like everybody.
 	Dial func(zone string) Dialer
@@ -34,11 +38,18 @@ type Parts struct {
 	// left alone, and what a failover changes is put back by Disarm, or by
 	// Close at the latest.
 	Foreign bool
+	// Check is asked, with everything else, whether the deployment is ready. Nil:
+	// nothing is.
+	Check func() error
 	// Without is what the deployment can't do, and why.
 	Without map[topologies.Control]string
 	// Log is told what is waited for, each time that this changes. Nil: nobody
 	// is.
 	Log *slog.Logger
+	// Restore ends every fault and lets every server run again. It is called
+	// once, before Close and before what a failover changed is put back. Nil:
+	// there is nothing to restore.
+	Restore func() error
 	// Close frees everything behind the parts, the observers included. It is
 	// called once. Nil: there is nothing to free.
 	Close func() error

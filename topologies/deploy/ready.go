@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,13 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
 	var last *lacking
+	var refused error
 	err := Await(ctx, func() error {
 		err := d.ready(ctx)
+		if d.parts.Foreign && wontPass(err) {
+			refused = err
+			return nil
+		}
 		if l := (*lacking)(nil); errors.As(err, &l) && !over(ctx) {
 			if last == nil || l.what != last.what {
 				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
@@ -48,6 +54,8 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 		return err
 	})
 	switch {
+	case refused != nil:
+		return fmt.Errorf("%w: %w", ErrRefused, refused)
 	case err == nil:
 		return nil
 	case last == nil || last.node == "":
@@ -57,7 +65,24 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	}
 }
 
+// ErrRefused says that a server of somebody else answers, and refuses what is
+// needed for a reason that does not pass by itself: rights, a password, memory,
+// a disk.
+var ErrRefused = errors.New("the servers refuse what is needed")
+
+// wontPass reports whether an error is such a refusal.
+func wontPass(err error) bool {
+	return slices.ContainsFunc([]string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM", "MISCONF"}, func(prefix string) bool {
+		return redis.HasErrorPrefix(err, prefix)
+	})
+}
+
 func (d *deployment) ready(ctx context.Context) error {
+	if d.parts.Check != nil {
+		if err := d.parts.Check(); err != nil {
+			return &lacking{"", "the deployment to be ours", err}
+		}
+	}
 	masters := map[string]string{}
 	for _, shard := range d.masters() {
 		master, err := d.onlyMaster(ctx, shard)
@@ -121,7 +146,10 @@ func (d *deployment) proofOf(shard string) string { return cmp.Or(d.proofs[shard
 
 // prove writes a proof key, and leaves nothing of it.
 func prove(ctx context.Context, c redis.Cmdable, key string) error {
-	return errors.Join(c.Set(ctx, key, time.Now().UnixNano(), time.Minute).Err(), c.Del(ctx, key).Err())
+	if err := c.Set(ctx, key, time.Now().UnixNano(), time.Minute).Err(); err != nil {
+		return err
+	}
+	return c.Del(ctx, key).Err()
 }
 
 // proveReplication writes a key and waits, on the same connection, until all

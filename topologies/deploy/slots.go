@@ -25,8 +25,8 @@ func firstSlots(t topologies.Topology) map[string]int {
 	return first
 }
 
-// keyIn is a key of a slot.
-func keyIn(prefix string, slot int) string {
+// KeyIn is a key of a cluster's slot that begins with the prefix.
+func KeyIn(prefix string, slot int) string {
 	for i := 0; ; i++ {
 		if tag := strconv.Itoa(i); slotOf(tag) == slot {
 			return prefix + "{" + tag + "}"

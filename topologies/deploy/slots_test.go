@@ -11,7 +11,7 @@ import (
 func TestSlots(t *testing.T) {
 	require.Equal(t, 12739, slotOf("123456789"), "the check value 0x31C3 of the specification")
 	for _, slot := range []int{0, 5461, 10922, slots - 1} {
-		require.Regexp(t, `^p\{\d+\}$`, keyIn("p", slot))
+		require.Regexp(t, `^p\{\d+\}$`, KeyIn("p", slot))
 	}
 	topology, err := topologies.ByName("cluster")
 	require.NoError(t, err)

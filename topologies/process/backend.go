@@ -22,6 +22,11 @@ import (
 type Backend struct {
 	// Log is told what a boot waits for. Nil: nobody is.
 	Log *slog.Logger
+	// Shim preloads every server with a library, so that clocks and disks can
+	// be interfered with; see [Backend.Instrumented]. It is compiled for each
+	// deployment, and Start fails with [topologies.ErrMissing] where no C
+	// compiler is.
+	Shim bool
 }
 
 // Start boots a topology and waits until it is ready. It fails with
@@ -32,16 +37,27 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err != nil {
 		return nil, err
 	}
+	if b.Shim {
+		if _, err := FindCompiler(); err != nil {
+			return nil, err
+		}
+	}
 	g := &ground{servers: map[string]*server{}}
 	nodes, err := g.prepare(t, binary.Path)
+	parts := deploy.Parts{
+		Topology: t, Version: binary.Version, Nodes: nodes,
+		Wire: func(name string) topologies.Wire { return g.fabric.Wire(name) },
+		Dial: func(zone string) deploy.Dialer { return g.dialer(t, zone) },
+		Log:  b.Log, Close: g.clear,
+	}
+	if err == nil && b.Shim {
+		parts.Clock, parts.Disk = g.clock, g.disk
+		err = g.shims(ctx, filepath.Dir(g.servers[t.Of(topologies.Redis)[0]].dir))
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), g.clear())
 	}
-	return deploy.Boot(ctx, deploy.Parts{
-		Topology: t, Version: binary.Version, Nodes: nodes,
-		Wire: g.fabric.Wire, Dial: func(zone string) deploy.Dialer { return g.dialer(t, zone) },
-		Log: b.Log, Close: g.clear,
-	})
+	return deploy.Boot(ctx, parts)
 }
 
 // A ground is what a deployment stands on: all that must be cleared after it.
@@ -134,6 +150,7 @@ func (g *ground) clear() error {
 	for _, s := range g.servers {
 		errs = append(errs, s.Kill(ctx), s.observer.Close())
 	}
+	errs = append(errs, g.closeShims())
 	if g.fabric != nil {
 		errs = append(errs, g.fabric.Close())
 	}

@@ -1,16 +1,15 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // BinaryVariable names the environment variable that chooses a redis-server
@@ -25,17 +24,15 @@ type Binary struct {
 
 // FindBinary looks for a redis-server: the one that [BinaryVariable] names,
 // else the first in PATH. It fails with [topologies.ErrMissing] if there is
-// none, and with [topologies.ErrTooOld] if it is older than
-// [topologies.MinRedis].
+// none, with [topologies.ErrTooOld] if it is older than [topologies.MinRedis],
+// and with [topologies.ErrUnusable] if either, or that it is no redis-server, is
+// true of the one that was named.
 func FindBinary(ctx context.Context) (Binary, error) {
-	name := os.Getenv(BinaryVariable)
-	if name == "" {
-		name = "redis-server"
-	}
-	path, err := exec.LookPath(name)
+	named := os.Getenv(BinaryVariable)
+	path, err := exec.LookPath(cmp.Or(named, "redis-server"))
 	switch {
-	case err != nil && name != "redis-server":
-		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrMissing, BinaryVariable, name)
+	case err != nil && named != "":
+		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, BinaryVariable, named)
 	case err != nil:
 		return Binary{}, fmt.Errorf("%w: no redis-server (install it with `make redis`, "+
 			"`apt-get install redis-server` or `brew install redis`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
@@ -43,39 +40,29 @@ func FindBinary(ctx context.Context) (Binary, error) {
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
 		return Binary{}, fmt.Errorf("find redis-server: %w", err)
 	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
+	version, err := askVersion(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+		return Binary{}, context.Cause(ctx)
+	case err != nil && named != "":
+		return Binary{}, fmt.Errorf("%w: %s names %s, which is no redis-server: %w", topologies.ErrUnusable, BinaryVariable, named, err)
+	case err != nil:
 		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	version, err := parseVersion(string(out))
-	if err != nil {
-		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	if older(version, topologies.MinRedis) {
-		return Binary{}, fmt.Errorf("%w: %s is version %s, and %s is the oldest that can be driven",
-			topologies.ErrTooOld, path, version, topologies.MinRedis)
+	err = deploy.NewEnough(path, version)
+	switch {
+	case err != nil && named != "":
+		return Binary{}, fmt.Errorf("%s %w: %w", BinaryVariable, topologies.ErrUnusable, err)
+	case err != nil:
+		return Binary{}, err
 	}
 	return Binary{Path: path, Version: version}, nil
 }
 
-// parseVersion reads what `redis-server --version` prints.
-func parseVersion(out string) (string, error) {
-	m := regexp.MustCompile(`\bv=(\d+\.\d+\.\d+)`).FindStringSubmatch(out)
-	if m == nil {
-		return "", fmt.Errorf("no version in %q", strings.TrimSpace(out))
+func askVersion(ctx context.Context, path string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", filepath.Base(path), err)
 	}
-	return m[1], nil
-}
-
-// older compares two versions of three numbers.
-func older(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(as), len(bs)) {
-		x, _ := strconv.Atoi(as[i]) // parseVersion let digits through only
-		y, _ := strconv.Atoi(bs[i])
-		if x != y {
-			return x < y
-		}
-	}
-	return false
+	return deploy.ParseVersion(string(out))
 }

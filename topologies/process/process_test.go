@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
 // needServers skips the test where there is no redis-server.
@@ -78,7 +78,7 @@ func TestWhatIsHeldIsDeliveredOnceMended(t *testing.T) {
 	reply := make(chan error, 1)
 	go func() { reply <- client.Set(ctx, "k", "v", 0).Err() }()
 	observer := d.Server("redis-1").Observer()
-	require.Eventually(t, func() bool { return observer.Get(ctx, "k").Val() == "v" }, 500*time.Millisecond, time.Millisecond,
+	require.Eventually(t, func() bool { return observer.Get(ctx, "k").Val() == "v" }, 10*time.Second, time.Millisecond,
 		"the request goes through, only its reply is held")
 	select {
 	case err := <-reply:
@@ -100,7 +100,7 @@ func TestResetEndsEveryConnectionOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		again, err := conn.ClientID(ctx).Result()
 		return err == nil && again != id
-	}, time.Second, time.Millisecond)
+	}, 10*time.Second, time.Millisecond)
 }
 
 func TestTwoDeploymentsRunSideBySide(t *testing.T) {
@@ -123,9 +123,10 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		name, binary, want string
 		is                 error
 	}{
-		{"no binary", "/nowhere/redis-server", "names /nowhere/redis-server, and there is no such program", topologies.ErrMissing},
+		{"no binary", "/nowhere/redis-server", "names /nowhere/redis-server, and there is no such program", topologies.ErrUnusable},
 		{"too old", script("echo Redis server v=6.2.14 sha=0"), "7.0.0 is the oldest", topologies.ErrTooOld},
-		{"not a redis", script("echo hello"), "no version in", nil},
+		{"not a redis", script("echo hello"), "which is no redis-server: no version in", topologies.ErrUnusable},
+		{"not a program that answers", "/bin/false", "names /bin/false, which is no redis-server: false --version: exit status 1", topologies.ErrUnusable},
 		{"does not start", script(`[ "$1" = --version ] && echo v=7.0.0 || { echo "Out of luck"; exit 1; }`), "Out of luck", nil},
 	}
 	for _, tt := range tests {

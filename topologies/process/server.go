@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
@@ -27,6 +28,7 @@ type server struct {
 	at       string // where it listens
 	observer *redis.Client
 	reaper   *reaper
+	shim     *shim // nil without one
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -49,7 +51,11 @@ func (s *server) launch() error {
 	cmd := exec.CommandContext(context.Background(), s.path, s.args...)
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := theSpawner.start(cmd); err != nil {
+	if s.shim != nil {
+		s.shim.started()
+		cmd.Env = s.shim.environment()
+	}
+	if err := spawn.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
 	s.cmd, s.gone = cmd, make(chan struct{})
@@ -173,16 +179,11 @@ func (s *server) Wipe(context.Context) error {
 	if pid, _ := s.pid(); pid != 0 {
 		return fmt.Errorf("wipe %s: it still runs", s.name)
 	}
-	for _, pattern := range deploy.DataFiles() {
-		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
-		if err != nil {
-			return fmt.Errorf("wipe %s: %w", s.name, err)
-		}
-		for _, file := range files {
-			if err := os.RemoveAll(file); err != nil {
-				return fmt.Errorf("wipe %s: %w", s.name, err)
-			}
-		}
+	if err := deploy.Wipe(s.dir); err != nil {
+		return fmt.Errorf("wipe %s: %w", s.name, err)
+	}
+	if s.shim != nil {
+		s.shim.forget()
 	}
 	return nil
 }

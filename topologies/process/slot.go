@@ -40,10 +40,13 @@ var errNoSlot = errors.New("no free range of loopback addresses")
 
 // takeSlot takes a free slot, and starts to look at one that depends on the
 // process, so that parallel harnesses seldom ask for the same.
-func takeSlot() (*slot, error) {
-	const slots = lastSlot - firstSlot + 1
+func takeSlot() (*slot, error) { return takeSlotFrom(firstSlot, lastSlot) }
+
+// takeSlotFrom takes one from first to last.
+func takeSlotFrom(first, last int) (*slot, error) {
+	slots := last - first + 1
 	for i := range slots {
-		number := byte(firstSlot + (os.Getpid()+i)%slots)
+		number := byte(first + (os.Getpid()+i)%slots)
 		var config net.ListenConfig
 		l, err := config.Listen(context.Background(), "tcp", addr(number, 0, 1, lockPort).String())
 		switch {
@@ -53,8 +56,8 @@ func takeSlot() (*slot, error) {
 			return nil, fmt.Errorf("%w: this system has no 127.0.0.0/8 (the process backend needs Linux): %w", errNoSlot, err)
 		}
 	}
-	return nil, fmt.Errorf("%w: port %d is taken on every address from 127.%d.0.1 to 127.%d.0.1",
-		errNoSlot, lockPort, firstSlot, lastSlot)
+	return nil, fmt.Errorf("%w: port %d is taken on every address from 127.%d.0.1 to 127.%d.0.1 (do that many runs go on?)",
+		errNoSlot, lockPort, first, last)
 }
 
 func addr(slot, plane, host byte, port uint16) netip.AddrPort {

@@ -6,38 +6,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"syscall"
 )
-
-// spawner starts children from one OS thread that never ends: the kernel sends
-// a child its death signal when the thread that forked it ends, not only when
-// the process does.
-type spawner chan func()
-
-func newSpawner() spawner {
-	s := make(spawner)
-	go func() {
-		runtime.LockOSThread()
-		for start := range s {
-			start()
-		}
-		select {} // the thread must outlive its children
-	}()
-	return s
-}
-
-// start starts cmd in a process group of its own, to be killed with us.
-func (s spawner) start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	failed := make(chan error)
-	s <- func() { failed <- cmd.Start() }
-	return <-failed
-}
-
-// theSpawner is one for the whole process, since its thread is never given back.
-var theSpawner = newSpawner() //nolint:gochecknoglobals // see above
 
 // reaperScript ends what a killed harness left: the process groups that were
 // announced to it and still work inside the folder, then the folder. It waits

@@ -1,0 +1,213 @@
+package attach
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// claimKey says on every master who drives the deployment: two that do so would
+// mend each other's faults, and take each other's locks for their own.
+const claimKey = "lockchaos:claim"
+
+const (
+	// claimLease is how long a claim outlives the run that made it. Whoever has
+	// a claim repeats it five times as often.
+	claimLease = 15 * time.Second
+	// releaseTimeout bounds how long it may take to give it up.
+	releaseTimeout = 2 * time.Second
+)
+
+// A claim is our right to drive a deployment.
+type claim struct {
+	owner  string
+	places []place
+	log    *slog.Logger
+	rival  atomic.Pointer[string] // who has it instead; nil as long as it is ours
+	stop   func()
+}
+
+// A place is a key that one of several servers takes writes for: the claim
+// outlives a failover, since replicas have it too, and a server that forgot it
+// is told again.
+type place struct {
+	key     string
+	servers []*found // the master of now first
+}
+
+// claim takes the deployment, or fails with [ErrUsage] and names who has it. The
+// survey's connections must stay open until it was released.
+func (s *survey) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	c := &claim{
+		owner:  fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8]),
+		places: s.places(),
+		log:    log,
+	}
+	for _, p := range c.places {
+		if err := c.take(ctx, s.redis, p); err != nil {
+			c.release()
+			return nil, err
+		}
+	}
+	c.keep()
+	return c, nil
+}
+
+// places are one for each master. Their order is the same for whoever asks, so
+// that of two runs that begin at once one gets them all.
+func (s *survey) places() []place {
+	var masters []*found
+	for _, f := range s.found {
+		if f.kind == topologies.Redis && f.master == "" {
+			masters = append(masters, f)
+		}
+	}
+	slices.SortFunc(masters, func(a, b *found) int { return strings.Compare(a.rank.id, b.rank.id) })
+	var places []place
+	for _, m := range masters {
+		p := place{key: claimKey, servers: []*found{m}}
+		if m.rank.mode == modeCluster {
+			p.key = deploy.KeyIn(claimKey, m.slot)
+		}
+		for _, f := range s.found {
+			if f.kind == topologies.Redis && f.master == m.announced {
+				p.servers = append(p.servers, f)
+			}
+		}
+		places = append(places, p)
+	}
+	return places
+}
+
+// take claims one place.
+func (c *claim) take(ctx context.Context, a access, p place) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	master := p.servers[0]
+	who, answer := "", error(nil)
+	late := deploy.Await(ctx, func() error {
+		who, answer = c.ask(ctx, master.client, p.key)
+		var netErr net.Error
+		if errors.Is(answer, redis.Nil) || errors.As(answer, &netErr) && netErr.Timeout() {
+			return answer // the claim of somebody else just ended, or it is slow
+		}
+		return nil
+	})
+	switch err := cmp.Or(late, answer); {
+	case err != nil:
+		return a.refused(master.announced, err)
+	case who == c.owner:
+		return nil
+	default:
+		return usage("another run drives this deployment: %s; if that one is dead, its claim ends by itself within %v, or at once by DEL %s on %s",
+			who, claimLease, p.key, master.announced)
+	}
+}
+
+// ask takes a key if nobody has it, and says who has.
+func (c *claim) ask(ctx context.Context, rdb *redis.Client, key string) (who string, err error) {
+	err = rdb.SetArgs(ctx, key, c.owner, redis.SetArgs{Mode: "NX", TTL: claimLease}).Err()
+	if !errors.Is(err, redis.Nil) {
+		return c.owner, err
+	}
+	return rdb.Get(ctx, key).Result()
+}
+
+// keep repeats the claim until it is released.
+func (c *claim) keep() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(claimLease / 5)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				c.everywhere(ctx, c.renew)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// everywhere asks all servers at once. Those that are away, or no masters, have
+// nothing to say.
+func (c *claim) everywhere(ctx context.Context, ask func(context.Context, *redis.Client, string)) {
+	var all sync.WaitGroup
+	for _, p := range c.places {
+		for _, f := range p.servers {
+			all.Go(func() { ask(ctx, f.client, p.key) })
+		}
+	}
+	all.Wait()
+}
+
+// again repeats the claim on a server that may have forgotten it.
+func (c *claim) again(ctx context.Context, f *found, rdb *redis.Client) {
+	for _, p := range c.places {
+		if slices.Contains(p.servers, f) {
+			c.renew(ctx, rdb, p.key)
+		}
+	}
+}
+
+func (c *claim) renew(ctx context.Context, rdb *redis.Client, key string) {
+	who, err := rdb.Get(ctx, key).Result()
+	switch {
+	case err != nil && !errors.Is(err, redis.Nil):
+	case who != "" && who != c.owner:
+		if c.rival.CompareAndSwap(nil, &who) {
+			c.log.WarnContext(ctx, "another run has claimed the deployment", "owner", who)
+		}
+	default:
+		_ = rdb.Set(ctx, key, c.owner, claimLease).Err() // replicas refuse
+	}
+}
+
+// held fails once another run has the deployment, as it can after we stood still
+// for longer than the lease.
+func (c *claim) held() error {
+	if who := c.rival.Load(); who != nil {
+		return fmt.Errorf("another run drives it now: %s", *who)
+	}
+	return nil
+}
+
+// release gives the deployment up. Where that can't be done it ends by itself.
+func (c *claim) release() {
+	if c.stop != nil {
+		c.stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	c.everywhere(ctx, func(ctx context.Context, rdb *redis.Client, key string) {
+		if who, err := rdb.Get(ctx, key).Result(); err == nil && who == c.owner {
+			_ = rdb.Del(ctx, key).Err()
+		}
+	})
+}

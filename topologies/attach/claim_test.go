@@ -1,0 +1,174 @@
+//go:build linux
+
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/deploy"
+)
+
+// claims are the claims that the servers of an installation know of.
+func claims(t *testing.T, i *installation) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, name := range i.topology.Of(topologies.Redis) {
+		if i.running[name] == nil {
+			continue
+		}
+		c := i.client(name)
+		defer c.Close()
+		keys, err := c.Keys(within(t), "lockchaos:claim*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			found[name] = key
+		}
+	}
+	return found
+}
+
+func TestADeploymentThatAnotherRunDrivesIsRefused(t *testing.T) {
+	for _, name := range topologies.Names() {
+		t.Run(name, func(t *testing.T) {
+			i := install(t, name)
+			d := attached(t, i, i.backend())
+			require.NotEmpty(t, claims(t, i))
+			b := i.backend()
+			b.Yes = false
+			for _, b := range []attach.Backend{i.backend(), b} {
+				refused(t, b, name, "another run drives this deployment: process ")
+				refused(t, b, name, "its claim ends by itself within 15s")
+			}
+			require.NotEmpty(t, claims(t, i), "the refused one took nothing away")
+			require.NoError(t, d.Close())
+			require.Empty(t, claims(t, i))
+			attached(t, i, i.backend())
+		})
+	}
+}
+
+func TestOfTwoRunsThatBeginAtOnceOneDrives(t *testing.T) {
+	i := install(t, topologies.Independent)
+	other := i.backend()
+	slices.Reverse(other.Endpoints) // the order is no one's to choose
+	type started struct {
+		d   topologies.Deployment
+		err error
+	}
+	results := make(chan started, 2)
+	for _, b := range []attach.Backend{i.backend(), other} {
+		go func() {
+			d, err := b.Start(within(t), topologies.Topology{Name: topologies.Independent})
+			results <- started{d, err}
+		}()
+	}
+	one, two := <-results, <-results
+	if one.err != nil {
+		one, two = two, one
+	}
+	require.NoError(t, one.err)
+	require.ErrorIs(t, two.err, attach.ErrUsage)
+	require.ErrorContains(t, two.err, "another run drives this deployment")
+	require.NoError(t, one.d.Close())
+	require.Empty(t, claims(t, i))
+}
+
+func TestAClaimOutlivesAFailover(t *testing.T) {
+	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			i := install(t, name)
+			ctx := within(t)
+			d := attached(t, i, i.backend()).(topologies.Failover)
+			shard := d.Topology().Shards()[0]
+			old, err := d.Master(ctx, shard)
+			require.NoError(t, err)
+			require.NoError(t, d.Arm(ctx))
+			for name, at := range i.at {
+				if d.NodeAt(at.Announced.String()) == old {
+					i.kill(name)
+				}
+			}
+			master, err := d.AwaitMaster(ctx, shard, old)
+			require.NoError(t, err)
+			require.NoError(t, d.Disarm(ctx))
+			for name, at := range i.at {
+				if d.NodeAt(at.Announced.String()) == master {
+					require.Contains(t, claims(t, i), name)
+				}
+			}
+		})
+	}
+}
+
+// A claim that servers have forgotten is made again, and one that somebody else
+// has made meanwhile is seen.
+func TestAClaimIsRepeated(t *testing.T) {
+	i := install(t, topologies.Single)
+	ctx := within(t)
+	d := attached(t, i, i.backend())
+	owner := i.client("redis-1")
+	defer owner.Close()
+	require.NoError(t, owner.Del(ctx, "lockchaos:claim").Err())
+	require.NoError(t, deploy.Await(ctx, func() error { return owner.Get(ctx, "lockchaos:claim").Err() }))
+	require.NoError(t, d.AwaitReady(ctx))
+
+	require.NoError(t, owner.Set(ctx, "lockchaos:claim", "somebody else", time.Minute).Err())
+	require.NoError(t, deploy.Await(ctx, func() error {
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if err := d.AwaitReady(short); err == nil || !strings.Contains(err.Error(), "another run drives it now: somebody else") {
+			return fmt.Errorf("it is not seen yet: %w", errors.Join(err))
+		}
+		return nil
+	}))
+	require.NoError(t, d.Close())
+	require.Equal(t, "somebody else", owner.Get(ctx, "lockchaos:claim").Val(), "it is not ours to give up")
+}
+
+func TestTheClaimOfADeadRunEndsByItself(t *testing.T) {
+	i := install(t, topologies.Single)
+	ctx := within(t)
+	owner := i.client("redis-1")
+	defer owner.Close()
+	attached(t, i, i.backend())
+	left := owner.PTTL(ctx, "lockchaos:claim").Val()
+	require.Positive(t, left)
+	require.LessOrEqual(t, left, 15*time.Second)
+}
+
+// What servers refuse, and won't ever grant, is said at once.
+func TestServersThatRefuseWritesAreRefused(t *testing.T) {
+	tests := []struct {
+		name, topology, want string
+		command              []any // of the owner, to every Redis server
+	}{
+		{"no right to write", topologies.Single, "NOPERM", []any{"ACL", "SETUSER", "chaos", "-set"}},
+		{"no right to wait", topologies.Sentinels, "NOPERM", []any{"ACL", "SETUSER", "chaos", "-wait"}},
+		{"not these keys", topologies.Cluster, "NOPERM", []any{"ACL", "SETUSER", "chaos", "resetkeys", "~lockchaos:claim*"}},
+		{"no memory", topologies.Single, "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			i := install(t, tt.topology)
+			for _, name := range i.topology.Of(topologies.Redis) {
+				c := i.client(name)
+				defer c.Close()
+				require.NoError(t, c.Do(within(t), tt.command...).Err())
+			}
+			started := time.Now()
+			refused(t, i.backend(), tt.topology, tt.want)
+			require.Less(t, time.Since(started), 15*time.Second, "it does not wait for what won't come: that would be 20 s")
+			require.Empty(t, claims(t, i))
+		})
+	}
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package attach_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A random run gets those faults of the default mix that there can be, and says
+// which it leaves out.
+func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
+	i := install(t, topologies.Sentinels)
+	var notices []string
+	dir := t.TempDir()
+	setup := scenarios.Setup{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
+	r := scenarios.Random{Topology: topologies.Sentinels, Lock: "mutex", Length: 5 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+
+	var run history.Run
+	b, err := os.ReadFile(filepath.Join(dir, history.RunFile))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &run))
+	require.Equal(t, "network,failover", run.Faults)
+	require.NotEmpty(t, run.Plan)
+	for _, step := range run.Plan {
+		require.Equal(t, "failover", step.Fault)
+	}
+	require.Len(t, notices, 2, "%q", notices)
+	require.Equal(t, notices, run.LeftOut)
+	require.Contains(t, notices[0]+notices[1], "crash-failover can't be done here: no compose project is named")
+	require.Contains(t, notices[0]+notices[1], "cut, hold, latency, reset, split-brain can't be done here: no toxiproxy is named")
+
+	b, err = os.ReadFile(filepath.Join(dir, history.EventsFile))
+	require.NoError(t, err)
+	require.Regexp(t, `"type":"ok","op":"inject".*"fault":"failover"`, injections(b))
+
+	for name, r := range map[string]scenarios.Random{
+		"by name": {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixFailover},
+		"all":     {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixAll},
+		"servers": {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixNone, Servers: topologies.Options{MinReplicas: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := r.Run(t.Context(), scenarios.Setup{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
+			require.ErrorIs(t, err, scenarios.ErrImpossible)
+		})
+	}
+	b2 := i.backend()
+	b2.Yes = false
+	r.Length = time.Second
+	require.ErrorContains(t, r.Run(t.Context(), scenarios.Setup{Dir: t.TempDir(), Backend: b2}),
+		"no fault of this topology is possible, and --faults none was not said")
+}
+
+// injections are the lines of a history that tell of one.
+func injections(events []byte) string {
+	var found []string
+	for line := range strings.Lines(string(events)) {
+		if strings.Contains(line, `"op":"inject"`) {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "")
+}
+
+// play plays a scenario on somebody's deployment, and returns why it can't be
+// played.
+func play(t *testing.T, b attach.Backend, script string) error {
+	t.Helper()
+	s, err := scenarios.Parse("x.yaml", []byte(script))
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "run")
+	err = s.Run(t.Context(), scenarios.Setup{Dir: dir, Backend: b})
+	if err != nil {
+		require.ErrorIs(t, err, scenarios.ErrImpossible)
+		require.NoDirExists(t, dir, "nothing was recorded, so nothing was done")
+	}
+	return err
+}
+
+// A script is checked against the servers that there are, which may be other
+// than those of the topology in its usual size.
+func TestAScriptThatTheServersCantPlayIsRefused(t *testing.T) {
+	const head = "name: x\ntitle: y\nlock: %s\ntopology: %s\nclients: {a: zone-a}\nexpect: {verdict: valid}\n%s\nsteps:\n  - {client: a, acquire: l}\n"
+	t.Run("fewer servers", func(t *testing.T) {
+		i := install(t, topologies.Independent)
+		b := i.backend()
+		b.Endpoints = b.Endpoints[:3]
+		script := fmt.Sprintf(head, "redlock", topologies.Independent, "")
+		require.NoError(t, play(t, b, script))
+		require.ErrorContains(t, play(t, b, script+"  - {require: held, of: a, on: [redis-4]}\n"), `step 2: unknown server "redis-4"`)
+		require.ErrorContains(t, play(t, b, fmt.Sprintf(head, "redlock", topologies.Independent, "servers: {nodes: 5}")), "nodes 5 was asked for, and the servers have 3")
+	})
+	t.Run("fewer replicas", func(t *testing.T) {
+		topology, err := topologies.ByName(topologies.Sentinels)
+		require.NoError(t, err)
+		topology.Nodes = slices.DeleteFunc(topology.Nodes, func(n topologies.Node) bool { return n.Name == "redis-3" })
+		i := installSized(t, topology)
+		script := fmt.Sprintf(head, "mutex", topologies.Sentinels, "replica-acks: 2")
+		require.ErrorContains(t, play(t, i.backend(), script), "2 replica acks can't come: redis-")
+		require.ErrorContains(t, play(t, i.backend(), script), "has 1 replicas")
+	})
+	t.Run("persistence", func(t *testing.T) {
+		i := install(t, topologies.Single, "--appendonly", "yes", "--appendfsync", "always")
+		require.NoError(t, play(t, i.backend(), fmt.Sprintf(head, "mutex", topologies.Single, "servers: {persistence: always}")))
+		require.ErrorContains(t, play(t, i.backend(), fmt.Sprintf(head, "mutex", topologies.Single, "servers: {persistence: everysec}")),
+			"persistence everysec was asked for, and the servers have always")
+	})
+}

@@ -1,0 +1,240 @@
+package process_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/clock"
+	"github.com/lockchaos/lockchaos/faults/disk"
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// startInstrumented boots a topology whose clocks and disks can be interfered
+// with, or skips the test where that can't be.
+func startInstrumented(t *testing.T, topology topologies.Topology) topologies.Deployment {
+	t.Helper()
+	needServers(t)
+	if _, err := process.FindCompiler(); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	d, err := process.Backend{}.Instrumented().Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.Close())
+		require.Empty(t, left(d))
+	})
+	require.Empty(t, d.Without())
+	return d
+}
+
+// ttl is a look at how long a key has to live, taken within one moment.
+func ttl(ctx context.Context, s topologies.Server) (time.Duration, error) {
+	return s.Observer().PTTL(ctx, "k").Result()
+}
+
+func TestFaultsOfClocksKeepTheContract(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.ByName("single")
+	require.NoError(t, err)
+	d := startInstrumented(t, topology)
+	s := d.Server("redis-1")
+	c := d.Clock("redis-1")
+	// A key is written for two minutes before each fault; the fault shows in
+	// how long it then has to live.
+	whole := func(ctx context.Context) error {
+		if err := d.AwaitReady(ctx); err != nil {
+			return err
+		}
+		if err := s.Observer().Set(ctx, "k", 1, 2*time.Minute).Err(); err != nil {
+			return err
+		}
+		if left, err := ttl(ctx, s); err != nil || left > 2*time.Minute {
+			return fmt.Errorf("the key has %v to live (%w)", left, err)
+		}
+		return nil
+	}
+	within := func(least, most time.Duration) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if left, err := ttl(ctx, s); err != nil || left < least || left > most {
+				return fmt.Errorf("the key has %v to live, and should have from %v to %v (%w)", left, least, most, err)
+			}
+			return nil
+		}
+	}
+	frozen := func(ctx context.Context) error {
+		before, err := ttl(ctx, s)
+		if err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond) // what is tested is that time does not pass
+		if after, err := ttl(ctx, s); err != nil || after != before {
+			return fmt.Errorf("the key had %v to live, and has %v (%w)", before, after, err)
+		}
+		return nil
+	}
+	ahead := func(sign int) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			before := time.Now()
+			at, err := s.Observer().Time(ctx).Result()
+			if err != nil || sign > 0 && !at.After(time.Now()) || sign < 0 && !at.Before(before) {
+				return fmt.Errorf("between %v and %v it says %v (%w)", before, time.Now(), at, err)
+			}
+			return nil
+		}
+	}
+	tests := []struct {
+		fault  faults.Fault
+		broken func(context.Context) error
+	}{
+		{clock.Step(s, c, time.Minute), within(time.Second, time.Minute)},
+		{clock.Step(s, c, -time.Hour), within(time.Hour+time.Minute, time.Hour+2*time.Minute)},
+		{clock.Rate(s, c, 50), ahead(+1)},
+		{clock.Rate(s, c, -50), ahead(-1)},
+		{clock.Freeze(s, c), frozen},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fault.Name(), func(t *testing.T) {
+			faultstest.Run(t, tt.fault, tt.broken, whole)
+		})
+	}
+	t.Run("a step over the end of a lease", func(t *testing.T) {
+		require.NoError(t, whole(t.Context()))
+		i, err := clock.Step(s, c, 3*time.Minute).Inject(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val())
+		_, err = clock.Freeze(s, c).Inject(t.Context())
+		require.ErrorContains(t, err, "off already")
+		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val(), "the fault that was refused left the other alone")
+		_, err = i.Heal(t.Context())
+		require.NoError(t, err)
+	})
+	t.Run("what can't be meant", func(t *testing.T) {
+		for _, f := range []faults.Fault{
+			clock.Step(s, c, time.Millisecond), clock.Rate(s, c, 0), clock.Rate(s, c, -100), clock.Rate(s, c, -200),
+		} {
+			_, err := f.Inject(t.Context())
+			require.ErrorContains(t, err, "want a ")
+			require.NoError(t, d.AwaitReady(t.Context()))
+		}
+		require.ErrorContains(t, c.Set(0, -1), "backwards")
+	})
+}
+
+// A sentinel whose clock jumps knows no TIME, and goes into TILT.
+func TestTheClockOfASentinel(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.ByName("sentinel")
+	require.NoError(t, err)
+	d := startInstrumented(t, topology)
+	s := d.Server("sentinel-1")
+	tilt := func() string {
+		info, err := s.Observer().InfoMap(t.Context(), "sentinel").Result()
+		require.NoError(t, err)
+		return info["Sentinel"]["sentinel_tilt"]
+	}
+	require.Equal(t, "0", tilt())
+	i, err := clock.Step(s, d.Clock("sentinel-1"), time.Hour).Inject(within(t))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return tilt() == "1" }, 10*time.Second, time.Millisecond)
+	_, err = i.Heal(within(t))
+	require.NoError(t, err)
+	require.NoError(t, d.AwaitReady(within(t)))
+}
+
+func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		persistence string
+		stalls      bool // its disk can stall
+		answers     bool // it answers writes while it does
+		keeps       bool // it keeps what it answered
+	}{
+		{topologies.PersistNo, false, true, false},
+		{topologies.PersistEverySec, true, true, false},
+		{topologies.PersistAlways, true, false, true},
+	} {
+		t.Run(tt.persistence, func(t *testing.T) {
+			t.Parallel()
+			topology, err := topologies.New("single", topologies.Options{Persistence: tt.persistence})
+			require.NoError(t, err)
+			d := startInstrumented(t, topology)
+			ctx := within(t)
+			s, there := d.Server("redis-1"), d.Disk("redis-1")
+			set := func(key string) error { return s.Observer().Set(ctx, key, 1, 0).Err() }
+			has := func(key string) bool { return s.Observer().Exists(ctx, key).Val() == 1 }
+			cut := func() string {
+				i, err := disk.PowerCut(s, there).Inject(ctx)
+				require.NoError(t, err)
+				require.Nil(t, i.Heal)
+				return i.Effect
+			}
+			require.NoError(t, set("first"))
+			if tt.keeps {
+				require.Contains(t, cut(), "lost power, and 0 bytes")
+				require.True(t, has("first"), "what was answered was synced")
+			}
+			i, err := disk.Stall(s, there).Inject(ctx)
+			if !tt.stalls {
+				require.ErrorContains(t, err, "it syncs nothing")
+				require.NotContains(t, cut(), "and 0 bytes")
+				require.False(t, has("first"))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.answers, set("second") == nil)
+			cut()
+			require.False(t, has("second"), "it was never synced")
+			_, err = i.Heal(ctx)
+			require.NoError(t, err)
+			require.NoError(t, set("third"))
+			require.NoError(t, d.AwaitReady(ctx))
+			before := s.Observer().InfoMap(ctx, "server").Item("Server", "process_id")
+			_, err = disk.Shutdown(s).Inject(ctx)
+			require.NoError(t, err)
+			require.NotEqual(t, before, s.Observer().InfoMap(ctx, "server").Item("Server", "process_id"))
+			require.True(t, has("third"), "it ended in order")
+			cut()
+			require.True(t, has("third"), "what it had at its end was synced")
+		})
+	}
+}
+
+func TestStallingADiskKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
+	require.NoError(t, err)
+	d := startInstrumented(t, topology)
+	s := d.Server("redis-1")
+	unanswered := func(ctx context.Context) error {
+		if err := s.Observer().Set(ctx, "k", 1, 0).Err(); err == nil {
+			return errors.New("a write was answered")
+		}
+		return nil
+	}
+	faultstest.Run(t, disk.Stall(s, d.Disk("redis-1")), unanswered, d.AwaitReady)
+}
+
+func TestWithoutACompilerNothingStarts(t *testing.T) {
+	needServers(t)
+	binary, err := process.FindBinary(t.Context())
+	require.NoError(t, err)
+	t.Setenv(process.BinaryVariable, binary.Path)
+	t.Setenv("PATH", t.TempDir())
+	topology, err := topologies.ByName("single")
+	require.NoError(t, err)
+	_, err = process.Backend{}.Instrumented().Start(t.Context(), topology)
+	require.ErrorIs(t, err, topologies.ErrMissing)
+	require.ErrorContains(t, err, "no C compiler")
+}
