@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +19,16 @@ type Processes struct{ next atomic.Int64 }
 // New returns a number that was never handed out before.
 func (p *Processes) New() int { return int(p.next.Add(1) - 1) }
 
-// A Client does one operation at a time on a lock and its resource, and
-// records each: the invocation before its request is sent, the outcome after
-// its reply was read. After an unknown outcome it goes on as a new process.
+// A Client does one thing at a time with locks and their resources, and records
+// each operation: the invocation before its request is sent, the outcome after
+// its reply was read. After an unknown outcome it goes on as a new process. A
+// request for several locks is an operation on each, by as many processes.
 //
 // Every attempt to acquire claims an owner of its own, "<name>#<attempt>", so
 // that a late release of one attempt can't be taken for that of another.
 type Client struct {
-	Name      string
+	Name string
+	// Locker grants the locks. It is asked by [Service] where it is one.
 	Locker    lock.Locker
 	Recorder  *history.Recorder
 	Processes *Processes
@@ -36,46 +39,63 @@ type Client struct {
 	// address.
 	NodeName func(address string) string
 
-	process  int
-	started  bool
-	attempts int
-	hold     *lock.Hold
-	asked    history.Event // what all events of the latest attempt share
-	base     history.Event // and those of the current hold
+	processes []int // for the first lock of a request, the second and so on
+	attempts  int
+	asked     []history.Event // what all events of the latest attempt share, a lock each
+	holds     []*held         // the newest last
+	read      int64
+}
+
+// held is a grant, of several locks where they were asked for together.
+type held struct {
+	*lock.Hold
+	parts    []history.Event // what the events of it share, a lock each
 	toldLost bool
-	read     int64
 }
 
 // Holding reports whether the client was granted a lock and has not released
 // it. It may have lost it.
-func (c *Client) Holding() bool { return c.hold != nil }
+func (c *Client) Holding() bool { return len(c.holds) > 0 }
 
-// Lost is closed when the client may no longer believe that it holds; nil
-// without a hold.
-func (c *Client) Lost() <-chan struct{} {
-	if c.hold == nil {
+// depth is how many grants the client has.
+func (c *Client) depth() int { return len(c.holds) }
+
+// newest is the latest grant that was not released; nil for none.
+func (c *Client) newest() *held {
+	if len(c.holds) == 0 {
 		return nil
 	}
-	return c.hold.Lost()
+	return c.holds[len(c.holds)-1]
 }
 
-func (c *Client) event(base history.Event, op history.Op, t history.Type) history.Event {
-	if !c.started {
-		c.process, c.started = c.Processes.New(), true
+// Lost is closed when the client may no longer believe that it has what it was
+// granted last; nil without a hold.
+func (c *Client) Lost() <-chan struct{} {
+	h := c.newest()
+	if h == nil {
+		return nil
 	}
-	base.Process, base.Op, base.Type = c.process, op, t
+	return h.Lost()
+}
+
+// event is one of the client's, on the i-th lock of a request.
+func (c *Client) event(i int, base history.Event, op history.Op, t history.Type) history.Event {
+	for len(c.processes) <= i {
+		c.processes = append(c.processes, c.Processes.New())
+	}
+	base.Process, base.Op, base.Type = c.processes[i], op, t
 	return base
 }
 
-// done records how an operation ended.
-func (c *Client) done(e history.Event, err error, refusals ...error) history.Event {
+// done records how an operation on the i-th lock of a request ended.
+func (c *Client) done(i int, e history.Event, err error, refusals ...error) history.Event {
 	e.Type = Outcome(err, refusals...)
 	if err != nil {
 		e.Error = err.Error()
 	}
 	e = c.Recorder.Record(e)
 	if e.Type == history.Info {
-		c.process = c.Processes.New()
+		c.processes[i] = c.Processes.New()
 	}
 	return e
 }
@@ -95,28 +115,74 @@ func Outcome(err error, refusals ...error) history.Type {
 }
 
 // Acquire asks once for a lock, and waits for it for so long. It returns the
-// outcome. A client that is granted one forgets the hold that it had.
+// outcome. A client that is granted one forgets the holds that it had.
 func (c *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
-	c.attempts++
-	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
-	c.asked = history.Event{Lock: name, Owner: owner}
-	e := c.event(c.asked, history.Acquire, history.Invoke)
-	e.Lease = lease
-	c.Recorder.Record(e)
-	hold, err := c.Locker.Acquire(ctx, name, lock.Options{Owner: owner, Lease: lease, Wait: wait})
-	if err != nil {
-		return c.done(e, err, lock.ErrNotAcquired, lock.ErrNotReplicated).Type
+	return c.Ask(ctx, Request{Locks: []string{name}, Lease: lease, Wait: wait})
+}
+
+// Ask asks once for what the request says, and returns the outcome. A client
+// that is granted it forgets the holds that it had, unless it asked [Request.Again].
+func (c *Client) Ask(ctx context.Context, r Request) history.Type {
+	again := r.Again && len(c.asked) > 0
+	if !again {
+		c.attempts++
+		c.asked = nil
 	}
-	c.hold, c.toldLost = hold, false
-	l := hold.Lease()
-	e.Token, e.Holds, e.Node = l.Token, l.Holds, l.Node
+	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
+	asked := make([]history.Event, len(r.Locks))
+	begun := make([]history.Event, len(r.Locks))
+	for i, name := range r.Locks {
+		asked[i] = history.Event{Lock: name, Owner: owner, Mode: r.Mode, Permits: r.Permits}
+		begun[i] = c.event(i, asked[i], history.Acquire, history.Invoke)
+		begun[i].Lease = r.Lease
+		c.Recorder.Record(begun[i])
+	}
+	c.asked = asked
+	hold, err := Ask(ctx, c.Locker, r, lock.Options{Owner: owner, Lease: r.Lease, Wait: r.Wait})
+	if err == nil {
+		if !again {
+			c.holds = nil
+		}
+		c.holds = append(c.holds, &held{Hold: hold, parts: slices.Clone(asked)})
+	}
+	outcome := history.OK
+	for i := range begun {
+		e := begun[i]
+		if err == nil {
+			c.granted(&e, i, hold.Lease())
+		}
+		outcome = c.done(i, e, err, lock.ErrNotAcquired, lock.ErrNotReplicated, lock.ErrNotSet, lock.ErrTooMany).Type
+	}
+	return outcome
+}
+
+// granted fills in what the i-th event of a grant says of it.
+func (c *Client) granted(e *history.Event, i int, l lock.Lease) {
+	e.Token, e.Queued, e.Node = l.Token, l.Queued, l.Node
 	if c.NodeName != nil && l.Node != "" {
 		e.Node = c.NodeName(l.Node)
 	}
-	e.Expires = Expiry(c.Recorder, l)
-	c.base = c.asked
-	c.base.Token = l.Token
-	return c.done(e, nil).Type
+	if e.Mode != history.Permit { // there it is the number of permits
+		e.Holds = l.Holds
+	}
+	e.Expires = c.until(e.Lock)
+	c.newest().parts[i].Token, c.asked[i].Token = l.Token, l.Token
+}
+
+// until is when the client must stop to believe that it holds a lock: at the
+// first end of its grants, since what is left after an inner release may be an
+// outer grant that ends sooner. 0 for no end.
+func (c *Client) until(name string) time.Duration {
+	var first time.Duration
+	for _, h := range c.holds {
+		if !slices.ContainsFunc(h.parts, func(e history.Event) bool { return e.Lock == name }) {
+			continue
+		}
+		if end := Expiry(c.Recorder, h.Lease()); end > 0 && (first == 0 || end < first) {
+			first = end
+		}
+	}
+	return first
 }
 
 // Expiry is the end of a lease on the history's time axis; 0 for none.
@@ -127,88 +193,219 @@ func Expiry(r *history.Recorder, l lock.Lease) time.Duration {
 	return max(r.Offset(l.Expires), 1)
 }
 
+// Extend makes the newest hold end d from now, and returns the outcome.
+func (c *Client) Extend(ctx context.Context, d time.Duration) history.Type {
+	h := c.newest()
+	begun := make([]history.Event, len(h.parts))
+	for i, part := range h.parts {
+		begun[i] = c.event(i, part, history.Extend, history.Invoke)
+		begun[i].Lease = d
+		c.Recorder.Record(begun[i])
+	}
+	err := h.Extend(ctx, d)
+	outcome := history.OK
+	for i, e := range begun {
+		if err == nil {
+			e.Expires = c.until(e.Lock)
+		}
+		outcome = c.done(i, e, err, h.refusals()...).Type
+	}
+	return outcome
+}
+
+// refusals are the errors that say of every part of a hold that it was over.
+func (h *held) refusals() []error {
+	if len(h.parts) > 1 {
+		return nil // of one of them, and nobody knows which
+	}
+	return []error{lock.ErrNotHeld}
+}
+
 // slack is how much of its lease a careful client leaves unused, at most a
 // tenth of it: nothing else covers a pause between its last look at the clock
 // and what it does then.
 const slack = 10 * time.Millisecond
 
-// late reports whether it is too late to use the resource under this hold, at
-// an instant of the history.
-func (c *Client) late(at time.Duration) bool {
-	if c.Careless || c.hold == nil {
+// late reports whether it is too late to use a resource under a lock, at an
+// instant of the history.
+func (c *Client) late(name string, at time.Duration) bool {
+	h := c.newest()
+	if c.Careless || h == nil {
 		return false
 	}
-	l := c.hold.Lease()
-	expires := Expiry(c.Recorder, l)
-	return expires > 0 && at > expires-min(slack, l.Length/10)
+	expires := c.until(name)
+	return expires > 0 && at > expires-min(slack, h.Lease().Length/10)
 }
 
 // errLate is what a careful client says to itself.
-var errLate = errors.New("abandoned: the lease is over")
+var errLate = errors.New(history.Abandoned)
+
+// under is what the events of an access share. A resource is used under the
+// lock that has its name, where the client holds it, and else under the one
+// that it was granted last.
+func (c *Client) under(resource string) history.Event {
+	var base history.Event
+	if len(c.asked) > 0 {
+		base = c.asked[0]
+	}
+	for _, h := range c.holds {
+		at := max(slices.IndexFunc(h.parts, func(e history.Event) bool { return e.Lock == resource }), 0)
+		if base.Lock != resource || h.parts[at].Lock == resource {
+			base = h.parts[at]
+		}
+	}
+	base.Permits = 0
+	base.Resource = resource
+	return base
+}
 
 // Read begins an access to the resource: it reads the value. A careful client
 // whose lease is over does not, and the access is recorded as failed.
 func (c *Client) Read(ctx context.Context, name string, r Resource) error {
-	e := c.event(c.base, history.Access, history.Invoke)
-	e.Resource = name
+	e := c.event(0, c.under(name), history.Access, history.Invoke)
 	e.Time = c.Recorder.Record(e).Time
-	if c.late(e.Time) {
-		c.done(e, errLate, errLate)
+	if c.late(e.Lock, e.Time) {
+		c.done(0, e, errLate, errLate)
 		return fmt.Errorf("read %s: %w", name, errLate)
 	}
-	value, err := r.Read(ctx)
+	value, err := read(ctx, r, e.Token)
 	if err != nil {
-		c.done(e, err, ErrRefused)
+		c.done(0, e, err, ErrRefused)
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	c.read = value
 	return nil
 }
 
-// ErrRefused is what a resource answers to a stale token.
-var ErrRefused = errors.New("stale token refused")
+// read reads a resource, and shows it a token where it asks for one.
+func read(ctx context.Context, r Resource, token int64) (int64, error) {
+	if f, ok := r.(Fenced); ok {
+		if err := f.Present(ctx, token); err != nil {
+			return 0, err
+		}
+	}
+	return r.Read(ctx)
+}
 
 // Write ends the access that the last Read began: it writes the value that was
-// read plus one. A careful client whose lease is over writes nothing.
-func (c *Client) Write(ctx context.Context, name string, r Resource) {
-	if c.late(c.Recorder.Offset(time.Now())) {
+// read plus one, and returns the outcome. A careful client whose lease is over
+// writes nothing, which is a fail.
+func (c *Client) Write(ctx context.Context, name string, r Resource) history.Type {
+	e := c.event(0, c.under(name), history.Access, history.OK)
+	if c.late(e.Lock, c.Recorder.Offset(time.Now())) {
 		c.Abandon(name)
-		return
+		return history.Fail
 	}
-	e := c.event(c.base, history.Access, history.OK)
-	e.Resource = name
 	e.Value = fmt.Sprintf("%d>%d", c.read, c.read+1)
-	c.done(e, r.Write(ctx, c.read+1, c.base.Token), ErrRefused)
+	return c.done(0, e, r.Write(ctx, Change{Value: c.read + 1, Owner: e.Owner, Token: e.Token}), ErrRefused).Type
+}
+
+// Seen ends the access that the last Read began without changing anything, as
+// those do who share a lock.
+func (c *Client) Seen(name string) {
+	e := c.event(0, c.under(name), history.Access, history.OK)
+	e.Value = fmt.Sprint(c.read)
+	c.Recorder.Record(e)
 }
 
 // Abandon ends the access that the last Read began without writing anything.
 func (c *Client) Abandon(name string) {
-	e := c.event(c.base, history.Access, history.Fail)
-	e.Resource, e.Error = name, errLate.Error()
+	e := c.event(0, c.under(name), history.Access, history.Fail)
+	e.Error = errLate.Error()
 	c.Recorder.Record(e)
 }
 
 // Owner is the identity that the latest attempt to acquire claimed.
-func (c *Client) Owner() string { return c.asked.Owner }
-
-// Lock is the name of the lock that the latest attempt asked for.
-func (c *Client) Lock() string { return c.asked.Lock }
-
-// NoticeLost records, once a hold, that the client was told that it lost it.
-func (c *Client) NoticeLost() {
-	if c.hold == nil || c.toldLost {
-		return
+func (c *Client) Owner() string {
+	if len(c.asked) == 0 {
+		return ""
 	}
-	c.toldLost = true
-	c.Recorder.Record(c.event(c.base, history.Lost, history.OK))
+	return c.asked[0].Owner
 }
 
-// Release gives the lock back and returns the outcome. A refusal means that
-// the hold had ended before.
+// Lock is the name of the lock that the latest attempt asked for; of several,
+// the first.
+func (c *Client) Lock() string {
+	if len(c.asked) == 0 {
+		return ""
+	}
+	return c.asked[0].Lock
+}
+
+// NoticeLost records, once a hold, that the client was told that it lost what it
+// was granted last.
+func (c *Client) NoticeLost() {
+	if h := c.newest(); h != nil {
+		c.noticeLost(h)
+	}
+}
+
+func (c *Client) noticeLost(h *held) {
+	if h.toldLost {
+		return
+	}
+	h.toldLost = true
+	for i, part := range h.parts {
+		c.Recorder.Record(c.event(i, part, history.Lost, history.OK))
+	}
+}
+
+// noticed records of every hold that is lost that the client was told, and
+// reports whether there is one.
+func (c *Client) noticed() bool {
+	lost := false
+	for _, h := range c.holds {
+		select {
+		case <-h.Lost():
+			c.noticeLost(h)
+			lost = true
+		default:
+		}
+	}
+	return lost
+}
+
+// Release gives back what was granted last and returns the outcome. A refusal
+// means that the hold had ended before.
 func (c *Client) Release(ctx context.Context) history.Type {
-	e := c.event(c.base, history.Release, history.Invoke)
-	c.Recorder.Record(e)
-	err := c.hold.Release(ctx)
-	c.hold = nil
-	return c.done(e, err, lock.ErrNotHeld).Type
+	return c.releaseAt(ctx, len(c.holds)-1)
+}
+
+// ReleaseFirst gives back the oldest hold, as a writer does that goes on as a
+// reader.
+func (c *Client) ReleaseFirst(ctx context.Context) history.Type { return c.releaseAt(ctx, 0) }
+
+func (c *Client) releaseAt(ctx context.Context, at int) history.Type {
+	h := c.holds[at]
+	begun := make([]history.Event, len(h.parts))
+	for i, part := range h.parts {
+		begun[i] = c.event(i, part, history.Release, history.Invoke)
+		c.Recorder.Record(begun[i])
+	}
+	err := h.Release(ctx)
+	c.holds = slices.Delete(c.holds, at, at+1)
+	outcome := history.OK
+	for i, e := range begun {
+		outcome = c.done(i, e, err, h.refusals()...).Type
+	}
+	return outcome
+}
+
+// Crash ends the client in the middle of what it does: what it holds is left
+// behind, to end with its lease. It goes on as somebody else. Only holds with a
+// lease can be left, for a watchdog would go on to renew them.
+func (c *Client) Crash() {
+	parts := 1
+	for _, h := range c.holds {
+		parts = max(parts, len(h.parts))
+	}
+	for i := range parts {
+		base := history.Event{}
+		if i < len(c.asked) {
+			base = history.Event{Lock: c.asked[i].Lock, Owner: c.asked[i].Owner}
+		}
+		c.Recorder.Record(c.event(i, base, history.Crash, history.Info))
+		c.processes[i] = c.Processes.New()
+	}
+	c.holds = nil
 }

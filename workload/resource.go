@@ -2,27 +2,87 @@ package workload
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 )
 
+// ErrRefused is what a resource answers to a stale token.
+var ErrRefused = errors.New("stale token refused")
+
 // A Resource is what a lock protects: something that is read, and written back
-// changed. Read and Write are atomic, but nothing makes the two one.
+// changed. Read and Write are atomic, but nothing makes the two one. Both are
+// safe for concurrent use.
 type Resource interface {
+	// Read returns the value; 0 if nothing was written yet.
 	Read(ctx context.Context) (int64, error)
-	// Write stores the value; token is the fencing token of the writer's
-	// grant, 0 if it has none. A resource may refuse a token that is stale.
-	Write(ctx context.Context, value, token int64) error
+	// Write stores a value. A resource that looks at tokens refuses one that is
+	// stale with [ErrRefused]; after any other error it may have been written.
+	Write(ctx context.Context, c Change) error
 }
 
-// A Register is a resource in memory, past every fault. Its zero value holds 0.
-// It refuses nothing.
+// A Fenced resource looks at the tokens of those who read, too. It has to, where
+// what is read decides what is written: else a stale holder may write between
+// the read and the write of the newest one, which its token would have kept out.
+type Fenced interface {
+	Resource
+	// Present shows the token of a reader before it reads. One that is stale is
+	// refused with [ErrRefused].
+	Present(ctx context.Context, token int64) error
+}
+
+// A Change is what is written to a [Resource], and by whom.
+type Change struct {
+	Value int64 `json:"value"`
+	// Owner is the identity that the writer claimed at its lock.
+	Owner string `json:"owner"`
+	// Token is the fencing token of the writer's grant; 0 if it has none.
+	Token int64 `json:"token,omitempty"`
+}
+
+// A Register is a resource in memory, past every fault: the last value written.
+// Its zero value holds 0. It refuses nothing.
 type Register struct{ value atomic.Int64 }
 
 // Read returns the value. It never fails.
 func (r *Register) Read(context.Context) (int64, error) { return r.value.Load(), nil }
 
 // Write stores the value. It never fails.
-func (r *Register) Write(_ context.Context, value, _ int64) error {
-	r.value.Store(value)
+func (r *Register) Write(_ context.Context, c Change) error {
+	r.value.Store(c.Value)
 	return nil
+}
+
+// A Ledger is a resource in memory, past every fault, that forgets nothing: each
+// change is appended, with its owner and token. Its zero value is empty. It
+// refuses nothing.
+type Ledger struct {
+	mu      sync.Mutex
+	changes []Change
+}
+
+// Read returns the value of the last change. It never fails.
+func (l *Ledger) Read(context.Context) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.changes) == 0 {
+		return 0, nil
+	}
+	return l.changes[len(l.changes)-1].Value, nil
+}
+
+// Write appends the change. It never fails.
+func (l *Ledger) Write(_ context.Context, c Change) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, c)
+	return nil
+}
+
+// Changes are all that were written, in order.
+func (l *Ledger) Changes() []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.changes)
 }

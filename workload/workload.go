@@ -13,8 +13,12 @@ import (
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-// A Config says how a workload uses locks. Its zero fields mean the defaults.
+// A Config says how a workload uses locks. Its zero fields mean the defaults of
+// its kinds, and where they have none those given here.
 type Config struct {
+	// Kinds name what the clients do, each [Kind] as often as the others. Default:
+	// [Contended].
+	Kinds []string
 	// Clients is how many contend. Default 8.
 	Clients int
 	// Locks is how many locks they contend for. Default 3.
@@ -29,6 +33,18 @@ type Config struct {
 	Lease time.Duration
 	// Wait is how long a client waits for a lock. Zero: one try.
 	Wait time.Duration
+	// Mode is how locks are asked for by kinds that do not say it themselves:
+	// exclusive, which is the default, or permit. Who has a permit only looks at
+	// the resource.
+	Mode history.Mode
+	// Together says that several locks are asked for in one request. Else they
+	// are asked for one after the other, in the order of their names.
+	Together bool
+	// Endless says that the lock's grants have no end, so that no lease is asked
+	// for.
+	Endless bool
+	// Permits is how many permits a semaphore has. Default 3.
+	Permits int
 	// Rate makes an open loop: that many attempts a second begin, over all
 	// clients together, whether or not earlier ones are done; those for which
 	// no client is free wait for one. Zero: a closed loop.
@@ -40,10 +56,23 @@ type Config struct {
 	Seed uint64
 }
 
-// WithDefaults fills in the defaults.
+// WithDefaults fills in the defaults. Kinds that it does not know have none.
 func (c Config) WithDefaults() Config {
+	if len(c.Kinds) == 0 {
+		c.Kinds = []string{Contended}
+	}
+	for _, name := range c.Kinds {
+		k, _ := kindByName(name)
+		c.Locks = orDefault(c.Locks, k.locks)
+		c.Lease = orDefault(c.Lease, k.lease)
+		c.Wait = orDefault(c.Wait, k.wait)
+	}
+	if c.Endless {
+		c.Lease = 0
+	}
 	c.Clients = orDefault(c.Clients, 8)
 	c.Locks = orDefault(c.Locks, 3)
+	c.Permits = orDefault(c.Permits, 3)
 	c.Hold = orDefault(c.Hold, 20*time.Millisecond)
 	c.Think = orDefault(c.Think, 20*time.Millisecond)
 	return c
@@ -70,11 +99,17 @@ func (c Config) Validate() error {
 	positive("think", int64(c.Think))
 	positive("lease", int64(c.Lease))
 	positive("wait", int64(c.Wait))
+	positive("permits", int64(c.Permits))
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
 		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
 	if c.Lease > 0 && c.Lease < leastLease {
 		errs = append(errs, fmt.Errorf("lease must be at least %v", leastLease))
+	}
+	for _, name := range c.Kinds {
+		if _, ok := kindByName(name); !ok {
+			errs = append(errs, fmt.Errorf("unknown kind of workload %q", name))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -95,9 +130,6 @@ func (c Config) LockNames() []string {
 // lock.
 const requestTimeout = 2 * time.Second
 
-// accesses is how many times the resource is used in one hold.
-const accesses = 2
-
 // A Zone is a group of clients that share a way to the servers.
 type Zone struct {
 	Name   string
@@ -105,31 +137,54 @@ type Zone struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
+	// Resources are what the locks protect, by the name of the lock, as the zone
+	// reaches them. Nil: a [Register] for each lock, which all such zones share.
+	Resources map[string]Resource
 }
 
 // Run drives the clients, spread over the zones in turn, until the context
-// ends. Then each finishes what it is at, and Run returns. Each lock has a
-// [Register] of its own as its resource.
+// ends. Then each finishes what it is at, and Run returns. Each lock protects a
+// resource of its name. Run panics where the configuration is not valid.
 func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Processes) {
 	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
 	names := c.LockNames()
-	resources := make([]Register, c.Locks)
+	registers := map[string]Resource{}
+	for _, name := range names {
+		registers[name] = &Register{}
+	}
 	arrivals := arrive(ctx, c)
 	var all sync.WaitGroup
 	for i := range c.Clients {
 		zone := zones[i%len(zones)]
+		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
 		w := &worker{
-			Config: c, names: names, resources: resources, arrivals: arrivals,
-			rng: rand.New(rand.NewPCG(c.Seed, uint64(i)+1)),
+			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng,
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName,
 			},
 		}
+		if w.resources == nil {
+			w.resources = registers
+		}
+		if len(names) > 1 {
+			w.skewed = rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1))
+		}
+		for _, name := range c.Kinds {
+			k, _ := kindByName(name)
+			w.kinds = append(w.kinds, k)
+		}
 		all.Go(func() { w.run(ctx) })
 	}
 	all.Wait()
 }
+
+// zipfSkew is how much more often the first locks are asked for: of a hundred,
+// the first gets about a third of all requests.
+const zipfSkew = 1.2
 
 // arrive begins attempts at the configured rate, at random intervals; nil for
 // a closed loop.
@@ -171,21 +226,22 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // A worker is one client with its habits.
 type worker struct {
 	Config
+	kinds     []Kind
 	names     []string
-	resources []Register
+	resources map[string]Resource
 	arrivals  <-chan struct{}
 	rng       *rand.Rand
+	skewed    *rand.Zipf // nil for one lock
 	client    *Client
 }
 
 func (w *worker) run(ctx context.Context) {
 	for w.next(ctx) {
-		which := w.rng.IntN(len(w.names))
-		hold := w.around(w.Hold)
-		if w.rng.IntN(20) == 0 {
-			hold *= 20
+		k := w.kinds[0]
+		if len(w.kinds) > 1 {
+			k = w.kinds[w.rng.IntN(len(w.kinds))]
 		}
-		w.once(ctx, w.names[which], &w.resources[which], hold)
+		k.session(ctx, w)
 	}
 }
 
@@ -207,45 +263,89 @@ func (w *worker) around(d time.Duration) time.Duration {
 	return d/2 + time.Duration(w.rng.Int64N(int64(max(d, 1))))
 }
 
-// once acquires, uses and releases one lock. The end of the run cuts the work
+// lock draws a lock.
+func (w *worker) lock() string { return w.names[w.rng.IntN(len(w.names))] }
+
+// length draws how long a lock is held.
+func (w *worker) length() time.Duration {
+	d := w.around(w.Hold)
+	if w.rng.IntN(20) == 0 {
+		d *= 20
+	}
+	return d
+}
+
+// one is a request for one lock as the configuration has it.
+func (w *worker) one(name string) Request {
+	return Request{Locks: []string{name}, Mode: w.Mode, Lease: w.Lease, Wait: w.Wait}
+}
+
+// ask asks and reports whether it was granted. The end of the run cuts the work
 // short, but no request: what was asked for is answered, and what is held is
 // given back.
-func (w *worker) once(ctx context.Context, name string, r Resource, hold time.Duration) {
-	requests := context.WithoutCancel(ctx)
-	request, cancel := context.WithTimeout(requests, w.Wait+requestTimeout)
-	outcome := w.client.Acquire(request, name, w.Lease, w.Wait)
-	cancel()
-	if outcome != history.OK {
-		return
-	}
-	for range accesses {
-		if w.noticed() && !w.Careless {
-			break
-		}
-		if w.client.Read(ctx, name, r) != nil {
-			continue
-		}
-		w.use(ctx, hold/accesses)
-		if w.noticed() && !w.Careless {
-			w.client.Abandon(name)
-			break
-		}
-		w.client.Write(ctx, name, r)
-	}
-	request, cancel = context.WithTimeout(requests, requestTimeout)
+func (w *worker) ask(ctx context.Context, r Request) bool {
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Wait+requestTimeout)
+	defer cancel()
+	return w.client.Ask(request, r) == history.OK
+}
+
+// release gives back what was granted last.
+func (w *worker) release(ctx context.Context) {
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	w.client.Release(request)
 }
 
-// noticed reports whether the client was told that it lost the lock.
-func (w *worker) noticed() bool {
-	select {
-	case <-w.client.Lost():
-		w.client.NoticeLost()
-		return true
-	default:
+// releaseAll gives everything back, the newest first.
+func (w *worker) releaseAll(ctx context.Context) {
+	for w.client.Holding() {
+		w.release(ctx)
+	}
+}
+
+// stops reports whether the client was told that it lost what it holds, and
+// cares.
+func (w *worker) stops() bool { return w.client.noticed() && !w.Careless }
+
+// change changes the resource under a lock by a read and a write, between which
+// some work is done. It reports whether the client may go on.
+func (w *worker) change(ctx context.Context, name string, work time.Duration) bool {
+	if w.stops() {
 		return false
 	}
+	r := w.resources[name]
+	if w.read(ctx, name) != nil {
+		return true
+	}
+	w.use(ctx, work)
+	if w.stops() {
+		w.client.Abandon(name)
+		return false
+	}
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	w.client.Write(request, name, r)
+	return true
+}
+
+// read begins an access.
+func (w *worker) read(ctx context.Context, name string) error {
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	return w.client.Read(request, name, w.resources[name])
+}
+
+// look reads the resource under a lock that others may share.
+func (w *worker) look(ctx context.Context, name string, work time.Duration) {
+	if w.stops() || w.read(ctx, name) != nil {
+		return
+	}
+	w.use(ctx, work)
+	if w.stops() {
+		w.client.Abandon(name)
+		return
+	}
+	w.client.Seen(name)
 }
 
 // use is the work under the lock. It stops when the lock is lost, unless the

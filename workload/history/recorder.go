@@ -2,9 +2,11 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,6 +35,9 @@ type Recorder struct {
 	next    int64
 	open    map[int]Event // the invoke that each process has open
 	closed  bool
+	prompt  bool    // write each event at once
+	merges  bool    // keep events back, to be put in order
+	kept    []Event // in order of arrival
 	err     error
 }
 
@@ -42,6 +47,36 @@ func NewRecorder(w io.Writer) *Recorder {
 	r.enc = json.NewEncoder(&r.buf)
 	r.enc.SetEscapeHTML(false)
 	return r
+}
+
+// NewRelay returns a recorder of a process whose events another one merges
+// ([Recorder.Merge]), and which therefore writes each at once. Its time axis is
+// that of the other: base is the other's [Recorder.Start], with a reading of
+// the monotonic clock that both have.
+func NewRelay(w io.Writer, base time.Time) *Recorder {
+	r := NewRecorder(w)
+	r.base, r.prompt = base, true
+	return r
+}
+
+// AwaitMerges keeps all events back until [Recorder.Close], which writes them in
+// order of time: what other processes stamped arrives late, after a pause by
+// as much as that took. What is kept back is lost if the recording process is
+// killed. It must come before the first event.
+func (r *Recorder) AwaitMerges() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.merges = true
+}
+
+// Merge takes an event that another process of this machine stamped, on this
+// recorder's time axis. It must come after [Recorder.AwaitMerges].
+func (r *Recorder) Merge(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.kept = append(r.kept, e)
+	}
 }
 
 // Start is the instant of offset 0, with a monotonic reading.
@@ -61,11 +96,19 @@ func (r *Recorder) Record(e Event) Event {
 		e.Index = -1
 		return e
 	}
+	e.Time = time.Since(r.base)
+	if r.merges {
+		e.Time = max(e.Time, r.last+1)
+		r.last = e.Time
+		r.kept = append(r.kept, e)
+		return e
+	}
 	return r.append(e)
 }
 
+// append stamps an event that is not before the last one.
 func (r *Recorder) append(e Event) Event {
-	e.Time = max(time.Since(r.base), r.last+1)
+	e.Time = max(e.Time, r.last+1)
 	e.Index = r.next
 	r.last = e.Time
 	r.next++
@@ -79,7 +122,7 @@ func (r *Recorder) append(e Event) Event {
 	if err := r.enc.Encode(&e); err != nil && r.err == nil {
 		r.err = fmt.Errorf("encode event %d: %w", e.Index, err)
 	}
-	if r.buf.Len() >= flushBytes || e.Time-r.flushed >= flushEvery {
+	if r.prompt || r.buf.Len() >= flushBytes || e.Time-r.flushed >= flushEvery {
 		r.flush()
 	}
 	return e
@@ -111,14 +154,28 @@ func (r *Recorder) Close() error {
 	if r.closed {
 		return r.err
 	}
+	r.closed = true
+	if r.merges {
+		r.writeKept()
+	}
 	for len(r.open) > 0 {
 		e := r.oldestOpen()
+		e.Time = time.Since(r.base)
 		e.Type, e.Error = Info, "still open at the end of the run"
 		r.append(e)
 	}
-	r.closed = true
 	r.flush()
 	return r.err
+}
+
+// writeKept puts the events that were kept back in order.
+func (r *Recorder) writeKept() {
+	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
+	r.last = 0
+	for _, e := range r.kept {
+		r.append(e)
+	}
+	r.kept = nil
 }
 
 // oldestOpen makes the order of the closing infos independent of map order.

@@ -31,6 +31,9 @@ type Run struct {
 	Unmet string `json:"unmet,omitempty"`
 	// Cures are what would have prevented the violations of a scenario.
 	Cures []string `json:"cures,omitempty"`
+	// Progress is how long a lock of the scenario may stay free and asked for;
+	// 0: the checker's own bound.
+	Progress time.Duration `json:"progress,omitempty"`
 
 	// Backend is what the servers ran in: process, container, attach.
 	Backend  string   `json:"backend,omitempty"`
@@ -39,13 +42,32 @@ type Run struct {
 	Servers  map[string]string `json:"servers,omitempty"`
 	Lock     string            `json:"lock"`
 	Workload string            `json:"workload,omitempty"`
+	// Resource is what the locks protected: register, ledger, redis. Fencing says
+	// that it refused stale tokens.
+	Resource string `json:"resource,omitempty"`
+	Fencing  bool   `json:"fencing,omitempty"`
+	// Ledger is what a ledger saw; nil where there was none.
+	Ledger *Ledger `json:"ledger,omitempty"`
 	// Faults names the mix that Plan was drawn from.
-	Faults string        `json:"faults,omitempty"`
-	Plan   []PlannedStep `json:"plan,omitempty"`
+	Faults string `json:"faults,omitempty"`
+	// LeftOut says which faults of the mix the deployment can't have, and why.
+	LeftOut []string      `json:"left_out,omitempty"`
+	Plan    []PlannedStep `json:"plan,omitempty"`
 
 	Started     time.Time     `json:"started"` // wall clock, for people
 	Duration    time.Duration `json:"duration"`
 	Interrupted bool          `json:"interrupted,omitempty"`
+}
+
+// A Ledger is what resources saw that forget nothing.
+type Ledger struct {
+	// Changes is how many were written.
+	Changes int `json:"changes"`
+	// Forks is how many wrote a version that was there already: of each two, one
+	// update was lost.
+	Forks int `json:"forks"`
+	// Stale is how many came with a token smaller than one before.
+	Stale int `json:"stale"`
 }
 
 // A Topology is the drawing of a deployment: its parties and the links

@@ -1,0 +1,288 @@
+package workload
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// Contended is the kind of workload that every lock can have.
+const Contended = "contended"
+
+// A Kind is something that clients do with locks.
+type Kind struct {
+	Name  string
+	About string
+	// Meets are what a run of it must have met to show anything: names of counts
+	// in package history.
+	Meets []string
+	// Needs is what the lock must be able to do.
+	Needs Needs
+
+	// locks, lease and wait are the defaults of its own; zero for those of all.
+	locks       int
+	lease, wait time.Duration
+	session     func(ctx context.Context, w *worker)
+}
+
+// Needs are what a kind of workload asks of a lock. The zero value asks for one
+// lock at a time, under an owner of its own.
+type Needs struct {
+	Reentry bool // an owner is granted it again
+	Readers bool // it is asked for to read and to write
+	Permits bool // several may be asked for at once
+	Queue   bool // grants say their place in a queue
+	Leases  bool // grants end by themselves
+	Alone   bool // one holder at a time
+}
+
+// Kinds lists the kinds of workload, in order of name.
+func Kinds() []Kind {
+	return []Kind{
+		{
+			Name: Contended, About: "clients contend for a few locks, and change what each protects by a read and a write",
+			Meets: []string{history.MetContention}, session: contended,
+		},
+		{
+			Name: "crash", About: "one holder in five is gone in the middle of its work, and never releases",
+			Meets: []string{history.MetCrashes, history.MetContention}, Needs: Needs{Leases: true},
+			lease: 500 * time.Millisecond, session: crash,
+		},
+		{
+			Name: "fair-queue", About: "all clients wait for one lock, long enough to be served in turn",
+			Meets: []string{history.MetQueued, history.MetHandOvers}, Needs: Needs{Queue: true, Alone: true},
+			locks: 1, wait: 3 * time.Second, session: contended,
+		},
+		{
+			Name: "give-up", About: "half of those who wait change their mind: the request is cancelled on the way",
+			Meets: []string{history.MetUnknown, history.MetContention}, Needs: Needs{Leases: true},
+			locks: 1, lease: time.Second, wait: 300 * time.Millisecond, session: giveUp,
+		},
+		{
+			Name: "many-locks", About: "a hundred locks, each as likely as the others",
+			Meets: []string{history.MetContention}, locks: 100, session: contended,
+		},
+		{
+			Name: "many-locks-skewed", About: "a hundred locks, of which a few get most of the requests (Zipf)",
+			Meets: []string{history.MetContention, history.MetHandOvers}, locks: 100, session: skewed,
+		},
+		{
+			Name: "permits", About: "clients take one permit or more, and some of them more while they have some",
+			Meets: []string{history.MetShared, history.MetContention}, Needs: Needs{Permits: true},
+			locks: 1, lease: 2 * time.Second, session: permits,
+		},
+		{
+			Name: "re-entrant", About: "holders acquire what they hold once or twice more, and release it as often",
+			Meets: []string{history.MetReentries, history.MetContention}, Needs: Needs{Reentry: true, Alone: true},
+			lease: 2 * time.Second, session: reentrant,
+		},
+		{
+			Name: "readers-writers", About: "two thirds read together; of those who write, some go on as readers",
+			Meets: []string{history.MetShared, history.MetDowngrades, history.MetContention}, Needs: Needs{Readers: true},
+			locks: 1, lease: 2 * time.Second, session: readersWriters,
+		},
+		{
+			Name: "several-locks", About: "clients take two or three locks at once, and change what each protects",
+			Meets: []string{history.MetSeveral, history.MetContention}, Needs: Needs{Alone: true},
+			locks: 6, session: severalLocks,
+		},
+		{
+			Name: "slow-holder", About: "one holder in three works for longer than its lease",
+			Meets: []string{history.MetExpiries, history.MetContention}, Needs: Needs{Leases: true},
+			lease: 200 * time.Millisecond, session: slowHolder,
+		},
+	}
+}
+
+// kindByName is the kind with that name.
+func kindByName(name string) (Kind, bool) {
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// accesses is how many times the resource is used in one hold.
+const accesses = 2
+
+// work uses the resource of a lock that is held.
+func (w *worker) work(ctx context.Context, name string, length time.Duration) {
+	if w.Mode == history.Permit {
+		w.look(ctx, name, length)
+		return
+	}
+	for range accesses {
+		if !w.change(ctx, name, length/accesses) {
+			return
+		}
+	}
+}
+
+// hold acquires one lock, works under it, and releases it.
+func (w *worker) hold(ctx context.Context, name string, length time.Duration) {
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	w.work(ctx, name, length)
+	w.release(ctx)
+}
+
+func contended(ctx context.Context, w *worker) { w.hold(ctx, w.lock(), w.length()) }
+
+func skewed(ctx context.Context, w *worker) {
+	if w.skewed == nil {
+		contended(ctx, w)
+		return
+	}
+	w.hold(ctx, w.names[w.skewed.Uint64()], w.length())
+}
+
+func slowHolder(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.around(w.Hold)
+	if w.rng.IntN(3) == 0 {
+		length = w.Lease + w.around(w.Lease) // from one and a half to two and a half leases
+	}
+	w.hold(ctx, name, length)
+}
+
+// crash leaves the hold behind before, in the middle of, or after its work.
+func crash(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	dies := w.rng.IntN(5) == 0
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	if !dies || w.rng.IntN(2) == 0 {
+		w.work(ctx, name, length)
+	}
+	if dies {
+		w.client.Crash()
+		return
+	}
+	w.release(ctx)
+}
+
+func giveUp(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	patience := w.Wait + requestTimeout
+	if w.rng.IntN(2) == 0 {
+		patience = w.around(w.Wait / 4)
+	}
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	granted := w.client.Ask(request, w.one(name)) == history.OK
+	cancel()
+	if !granted {
+		return
+	}
+	w.work(ctx, name, length)
+	w.release(ctx)
+}
+
+func reentrant(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	depth := 1 + w.rng.IntN(2)
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	for range depth {
+		again := w.one(name)
+		again.Again = true
+		if w.stops() || !w.ask(ctx, again) {
+			break
+		}
+		w.change(ctx, name, length/time.Duration(depth+1))
+	}
+	// The outer hold goes on after the inner ones.
+	for w.client.depth() > 1 {
+		w.release(ctx)
+	}
+	w.change(ctx, name, length/time.Duration(depth+1))
+	w.releaseAll(ctx)
+}
+
+func readersWriters(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	r := w.one(name)
+	r.Mode = history.Read
+	if w.rng.IntN(3) > 0 {
+		if w.ask(ctx, r) {
+			w.look(ctx, name, length)
+			w.release(ctx)
+		}
+		return
+	}
+	downgrades := w.rng.IntN(3) == 0
+	r.Mode = history.Write
+	if !w.ask(ctx, r) {
+		return
+	}
+	w.change(ctx, name, length)
+	if downgrades && !w.stops() {
+		r.Mode, r.Again = history.Read, true
+		if w.ask(ctx, r) {
+			request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+			w.client.ReleaseFirst(request)
+			cancel()
+			w.look(ctx, name, length)
+		}
+	}
+	w.releaseAll(ctx)
+}
+
+func permits(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	r := w.one(name)
+	r.Mode, r.Permits = history.Permit, 1
+	more := w.Permits > 1 && w.rng.IntN(4) == 0
+	if !more && w.rng.IntN(3) == 0 {
+		r.Permits += w.rng.IntN(w.Permits)
+	}
+	if !w.ask(ctx, r) {
+		return
+	}
+	if more && !w.stops() {
+		// Two that wait for more while they have some wait for each other.
+		r.Wait, r.Again = w.Wait/2, true
+		w.ask(ctx, r)
+	}
+	w.look(ctx, name, length)
+	w.releaseAll(ctx)
+}
+
+func severalLocks(ctx context.Context, w *worker) {
+	length := w.length()
+	var names []string
+	for _, i := range w.rng.Perm(len(w.names))[:min(2+w.rng.IntN(2), len(w.names))] {
+		names = append(names, w.names[i])
+	}
+	slices.Sort(names)
+	if w.takeAll(ctx, names) {
+		for _, name := range names {
+			if !w.change(ctx, name, length/time.Duration(len(names))) {
+				break
+			}
+		}
+	}
+	w.releaseAll(ctx)
+}
+
+// takeAll acquires several locks, as the lock under test has it.
+func (w *worker) takeAll(ctx context.Context, names []string) bool {
+	if w.Together {
+		r := w.one("")
+		r.Locks = names
+		return w.ask(ctx, r)
+	}
+	for i, name := range names {
+		r := w.one(name)
+		r.Again = i > 0
+		if i > 0 && w.stops() || !w.ask(ctx, r) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,155 @@
+package workload_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// met is what the judge counted.
+func met(t *testing.T, r checker.Report) map[string]int {
+	t.Helper()
+	for _, result := range r.Results {
+		if result.Met != nil {
+			return result.Met
+		}
+	}
+	t.Fatal("nothing was counted")
+	return nil
+}
+
+func TestEveryKindMeetsWhatItIsFor(t *testing.T) {
+	for _, k := range workload.Kinds() {
+		if k.Needs.Readers || k.Needs.Permits || k.Needs.Queue {
+			continue // the twin in memory can't have these; scenarios run them on servers
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			h := record(t, workload.Config{Kinds: []string{k.Name}, Wait: 300 * time.Millisecond}, 6*time.Second, memory.New())
+			report := checker.Check(t.Context(), h)
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			found := met(t, report)
+			for _, name := range k.Meets {
+				require.Positive(t, found[name], "%s: %v", name, found)
+			}
+		})
+	}
+}
+
+func TestKindsTakeTurns(t *testing.T) {
+	c := workload.Config{Kinds: []string{"crash", "re-entrant"}, Wait: 300 * time.Millisecond}
+	report := checker.Check(t.Context(), record(t, c, 6*time.Second, memory.New()))
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+	found := met(t, report)
+	require.Positive(t, found[history.MetCrashes], "%v", found)
+	require.Positive(t, found[history.MetReentries], "%v", found)
+}
+
+func TestTheFirstOfManySkewedLocksIsAskedForMost(t *testing.T) {
+	h := record(t, workload.Config{Kinds: []string{"many-locks-skewed"}, Wait: time.Second}, 8*time.Second, memory.New())
+	asked := map[string]int{}
+	for _, op := range h.Operations() {
+		if op.Invoke.Op == history.Acquire {
+			asked[op.Invoke.Lock]++
+		}
+	}
+	require.Greater(t, len(asked), 30)
+	require.Greater(t, asked["lock-1"], 10*asked["lock-50"])
+}
+
+func TestTheEndOfAReEntryIsThatOfTheOuterHold(t *testing.T) {
+	var b bytes.Buffer
+	r := history.NewRecorder(&b)
+	c := &workload.Client{Name: "a", Locker: memory.New(), Recorder: r, Processes: &workload.Processes{}}
+	ask := workload.Request{Locks: []string{"l"}, Lease: time.Minute}
+	require.Equal(t, history.OK, c.Ask(t.Context(), ask))
+	ask.Again, ask.Lease = true, time.Hour
+	require.Equal(t, history.OK, c.Ask(t.Context(), ask))
+	require.Equal(t, history.OK, c.Release(t.Context()))
+	require.Equal(t, history.OK, c.Release(t.Context()))
+	require.False(t, c.Holding())
+	require.NoError(t, r.Close())
+	h, err := history.ReadAll(&b)
+	require.NoError(t, err)
+	ops := h.Operations()
+	require.Len(t, ops, 4)
+	require.Equal(t, ops[0].Complete.Expires, ops[1].Complete.Expires, "after the inner release only the outer lease is left")
+	require.Equal(t, ops[0].Invoke.Owner, ops[1].Invoke.Owner)
+	require.Equal(t, 2, ops[1].Complete.Holds)
+}
+
+// pair grants two locks of a locker as one.
+type pair struct{ lock.Locker }
+
+func (p pair) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	var members []lock.Member
+	for _, name := range r.Locks {
+		members = append(members, lock.Member{Locker: p.Locker, Name: name})
+	}
+	m, err := lock.NewMultiLock(members...)
+	if err != nil {
+		return nil, err
+	}
+	return m.Acquire(ctx, o)
+}
+
+func TestARequestForSeveralLocksIsAnOperationOnEach(t *testing.T) {
+	var b bytes.Buffer
+	r := history.NewRecorder(&b)
+	locks := memory.New()
+	c := &workload.Client{Name: "a", Locker: pair{locks}, Recorder: r, Processes: &workload.Processes{}}
+	both := workload.Request{Locks: []string{"x", "y"}, Lease: time.Minute}
+	require.Equal(t, history.OK, c.Ask(t.Context(), both))
+	registers := map[string]*workload.Register{"x": {}, "y": {}}
+	for _, name := range []string{"y", "x"} {
+		require.NoError(t, c.Read(t.Context(), name, registers[name]))
+		require.Equal(t, history.OK, c.Write(t.Context(), name, registers[name]))
+	}
+	other := &workload.Client{Name: "b", Locker: pair{locks}, Recorder: r, Processes: c.Processes}
+	require.Equal(t, history.Fail, other.Ask(t.Context(), both))
+	require.Equal(t, history.OK, c.Release(t.Context()))
+	require.NoError(t, r.Close())
+	h, err := history.ReadAll(&b)
+	require.NoError(t, err)
+	report := checker.Check(t.Context(), h)
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+	require.Equal(t, 1, met(t, report)[history.MetSeveral])
+	require.Equal(t, 2, met(t, report)[history.MetRefusals])
+	used := map[string]string{} // under which lock each resource was used
+	for _, op := range h.Operations() {
+		if op.Invoke.Op == history.Access {
+			used[op.Invoke.Resource] = op.Invoke.Lock
+		}
+	}
+	require.Equal(t, map[string]string{"x": "x", "y": "y"}, used)
+}
+
+func TestALockWithOneModeRefusesOthers(t *testing.T) {
+	for _, r := range []workload.Request{{Locks: []string{"a", "b"}}, {Locks: []string{"a"}, Mode: history.Read}, {}} {
+		_, err := workload.Ask(t.Context(), memory.New(), r, lock.Options{Lease: time.Second})
+		require.ErrorContains(t, err, "one lock at a time")
+	}
+}
+
+func TestALedgerForgetsNothing(t *testing.T) {
+	var l workload.Ledger
+	n, err := l.Read(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	want := []workload.Change{{Value: 1, Owner: "a", Token: 3}, {Value: 1, Owner: "b", Token: 2}}
+	for _, c := range want {
+		require.NoError(t, l.Write(t.Context(), c))
+	}
+	require.Equal(t, want, l.Changes())
+	n, err = l.Read(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}

@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A told is a line that the harness writes: exactly one of its fields.
+type told struct {
+	Hello  *hello  `json:"hello,omitempty"` // the first line
+	Order  *order  `json:"order,omitempty"`
+	Answer *answer `json:"answer,omitempty"` // to a want
+}
+
+// hello says who the worker is.
+type hello struct {
+	Client string `json:"client"`
+	// Base is the instant of offset 0, in nanoseconds of the monotonic clock.
+	Base int64 `json:"base"`
+	// Setup is for the worker's [Opener].
+	Setup json.RawMessage `json:"setup"`
+}
+
+// What an order can ask for.
+const (
+	doAcquire = "acquire"
+	doExtend  = "extend"
+	doRelease = "release"
+	doRead    = "read"
+	doWrite   = "write"
+)
+
+// order is something that a client does, one at a time.
+type order struct {
+	ID int    `json:"id"`
+	Do string `json:"do"`
+	// Name is that of the lock or the resource.
+	Name  string        `json:"name,omitempty"`
+	Lease time.Duration `json:"lease,omitempty"`
+	Wait  time.Duration `json:"wait,omitempty"`
+	// Within bounds how long it may take; 0 for no bound.
+	Within time.Duration `json:"within,omitempty"`
+}
+
+// answer is what a resource answered.
+type answer struct {
+	Value   int64  `json:"value,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// A said is a line that the worker writes: exactly one of its fields.
+type said struct {
+	Ready bool           `json:"ready,omitempty"` // it has its lock
+	Event *history.Event `json:"event,omitempty"`
+	Want  *want          `json:"want,omitempty"`
+	Done  *done          `json:"done,omitempty"`
+	// Failed says why there is no worker.
+	Failed string `json:"failed,omitempty"`
+}
+
+// want is a read of a resource, or a write of a change.
+type want struct {
+	Resource string           `json:"resource"`
+	Change   *workload.Change `json:"change,omitempty"`
+}
+
+// done is how an order ended.
+type done struct {
+	ID      int          `json:"id"`
+	Outcome history.Type `json:"outcome,omitempty"`
+	Error   string       `json:"error,omitempty"` // of a read
+	Holding bool         `json:"holding,omitempty"`
+	Owner   string       `json:"owner,omitempty"`
+}

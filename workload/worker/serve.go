@@ -1,0 +1,209 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// An Opener makes the lock of a worker, of what [Config.Setup] says. The lock's
+// watchdog, if it has one, tells the observer of its renewals. The function
+// that is returned closes the lock.
+type Opener func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error)
+
+// Serve is the worker's end: it does as it is told on in, one thing after the
+// other, and answers on out, until in or the context ends. What it is doing
+// then is given up.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &server{enc: json.NewEncoder(out), answers: make(chan answer), orders: make(chan order, mostOrders), gone: make(chan struct{})}
+	dec := json.NewDecoder(in)
+	var first told
+	if err := dec.Decode(&first); err != nil || first.Hello == nil {
+		return fmt.Errorf("read orders: the first line must say hello (%w)", orNothing(err))
+	}
+	base, err := instant(first.Hello.Base)
+	if err != nil {
+		return err
+	}
+	recorder := history.NewRelay(relayed{s}, base)
+	var processes workload.Processes
+	locker, closeLock, err := open(first.Hello.Setup, workload.NewRenewals(recorder, &processes))
+	if err != nil {
+		return errors.Join(fmt.Errorf("open lock: %w", err), s.say(said{Failed: err.Error()}))
+	}
+	defer closeLock()
+	c := &workload.Client{
+		Name: first.Hello.Client, Locker: locker, Recorder: recorder, Processes: &processes,
+		Careless: true, // what it does when is the harness's business
+	}
+	if err := s.say(said{Ready: true}); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- s.read(ctx, dec)
+	}()
+	for {
+		select {
+		case o := <-s.orders:
+			if err := s.say(said{Done: s.do(ctx, c, o)}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			select {
+			case err := <-ended:
+				return err
+			default: // it still reads, and nobody waits for that
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// orNothing makes an error of none, to be told of.
+func orNothing(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
+	return err
+}
+
+// mostOrders is how many may lie there undone, because the harness did not wait
+// for them: answers must get past them.
+const mostOrders = 1024
+
+// A server is the worker's end of the lines.
+type server struct {
+	mu      sync.Mutex // of enc
+	enc     *json.Encoder
+	answers chan answer
+	orders  chan order
+	gone    chan struct{} // closed when there will be no more of both
+}
+
+func (s *server) say(line said) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.enc.Encode(line); err != nil {
+		return fmt.Errorf("answer the harness: %w", err)
+	}
+	return nil
+}
+
+// read passes on what the harness writes, until it writes no more.
+func (s *server) read(ctx context.Context, dec *json.Decoder) error {
+	defer close(s.gone)
+	for {
+		var line told
+		switch err := dec.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read orders: %w", err)
+		}
+		switch {
+		case line.Answer != nil:
+			select {
+			case s.answers <- *line.Answer:
+			case <-ctx.Done():
+				return nil
+			}
+		case line.Order != nil:
+			select {
+			case s.orders <- *line.Order:
+			case <-ctx.Done():
+				return nil
+			}
+		default:
+			return errors.New("read orders: a line is neither an order nor an answer")
+		}
+	}
+}
+
+// do carries out an order.
+func (s *server) do(ctx context.Context, c *workload.Client, o order) *done {
+	if o.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Within)
+		defer cancel()
+	}
+	d := &done{ID: o.ID}
+	resource := &wanted{s, o.Name}
+	switch o.Do {
+	case doAcquire:
+		d.Outcome = c.Acquire(ctx, o.Name, o.Lease, o.Wait)
+	case doExtend:
+		d.Outcome = c.Extend(ctx, o.Lease)
+	case doRelease:
+		d.Outcome = c.Release(ctx)
+	case doRead:
+		if err := c.Read(ctx, o.Name, resource); err != nil {
+			d.Error = err.Error()
+		}
+	case doWrite:
+		d.Outcome = c.Write(ctx, o.Name, resource)
+	default:
+		d.Error = fmt.Sprintf("unknown order %q", o.Do)
+	}
+	d.Holding, d.Owner = c.Holding(), c.Owner()
+	return d
+}
+
+// relayed writes each event of a relay as a line.
+type relayed struct{ s *server }
+
+// Write takes one event.
+func (r relayed) Write(b []byte) (int, error) {
+	var e history.Event
+	if err := json.Unmarshal(b, &e); err != nil {
+		return 0, fmt.Errorf("relay event: %w", err)
+	}
+	return len(b), r.s.say(said{Event: &e})
+}
+
+// A wanted is a resource that the harness keeps.
+type wanted struct {
+	s    *server
+	name string
+}
+
+// ask waits for the answer in any case, for it must not be taken for another's.
+func (w *wanted) ask(change *workload.Change) (answer, error) {
+	if err := w.s.say(said{Want: &want{Resource: w.name, Change: change}}); err != nil {
+		return answer{}, err
+	}
+	select {
+	case a := <-w.s.answers:
+		switch {
+		case a.Refused:
+			return a, workload.ErrRefused
+		case a.Error != "":
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-w.s.gone:
+		return answer{}, errors.New("the harness is gone")
+	}
+}
+
+// Read asks the harness for the value.
+func (w *wanted) Read(context.Context) (int64, error) {
+	a, err := w.ask(nil)
+	return a.Value, err
+}
+
+// Write asks the harness to write.
+func (w *wanted) Write(_ context.Context, c workload.Change) error {
+	_, err := w.ask(&c)
+	return err
+}

@@ -1,0 +1,438 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockchaos/lockchaos/internal/spawn"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A Config says what a worker is. All fields but NodeName and Stderr are
+// required.
+type Config struct {
+	// Name is the client's.
+	Name string
+	// Path and Args are the program that calls [Serve], Args without its own
+	// name: this one, as a rule, by another subcommand.
+	Path string
+	Args []string
+	// Setup is what the program's [Opener] is given, as JSON.
+	Setup any
+	// Recorder merges what the worker records: see [history.Recorder.AwaitMerges].
+	Recorder *history.Recorder
+	// Processes hands out the worker's processes.
+	Processes *workload.Processes
+	// NodeName is how the history calls the server at an address; nil: by the
+	// address.
+	NodeName func(address string) string
+	// Stderr is where the worker complains; nil: nowhere.
+	Stderr io.Writer
+}
+
+// A Client is the harness's end of a worker. It does one thing at a time, like
+// a [workload.Client], which is what the worker has. Close it.
+type Client struct {
+	config Config
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	ready  chan error    // told once
+	gone   chan struct{} // closed when the process is gone and all was read
+
+	mu        sync.Mutex
+	enc       *json.Encoder // to in
+	orders    int
+	waiting   map[int]chan done
+	resources map[string]workload.Resource
+	numbers   map[int]int           // of the worker's processes, in the history
+	open      map[int]history.Event // what each of them is doing
+	latest    *history.Event        // by the client itself and not its watchdog
+	holding   bool
+	owner     string
+}
+
+// startTimeout bounds how long a worker may take to be ready.
+const startTimeout = 20 * time.Second
+
+// variable is set for a worker. A program that does not know that it is to be
+// one, and starts workers itself, would never come to an end.
+const variable = "LOCKCHAOS_WORKER"
+
+// Start starts a worker and waits until it has its lock. It ends with the
+// harness, in whatever way that ends. A worker can't start workers.
+func Start(ctx context.Context, c Config) (*Client, error) {
+	if os.Getenv(variable) != "" {
+		return nil, fmt.Errorf("start client %s: we are such a client ourselves (%s is set)", c.Name, variable)
+	}
+	setup, err := json.Marshal(c.Setup)
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
+	}
+	base, err := sinceZero(c.Recorder.Start())
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
+	}
+	w := &Client{
+		config: c, ready: make(chan error, 1), gone: make(chan struct{}),
+		waiting: map[int]chan done{}, resources: map[string]workload.Resource{},
+		numbers: map[int]int{}, open: map[int]history.Event{},
+	}
+	w.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.Path, c.Args...)
+	w.cmd.Args[0] = os.Args[0] // a program may tell by its name what it is
+	w.cmd.Env = append(os.Environ(), variable+"=1")
+	w.cmd.Stderr = c.Stderr
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
+	}
+	if err := spawn.Start(w.cmd); err != nil {
+		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
+	}
+	w.enc = json.NewEncoder(w.in)
+	go w.listen(context.WithoutCancel(ctx), out)
+	limited, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
+	defer cancel()
+	err = w.tell(told{Hello: &hello{Client: c.Name, Base: int64(base), Setup: setup}})
+	if err == nil {
+		select {
+		case err = <-w.ready:
+		case <-w.gone:
+			err = errGone
+		case <-limited.Done():
+			err = context.Cause(limited)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start client %s: %w", c.Name, err), w.Close())
+	}
+	return w, nil
+}
+
+// errGone says that there is no process.
+var errGone = errors.New("its process is gone")
+
+// tell writes a line.
+func (w *Client) tell(line told) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.enc.Encode(line)
+}
+
+// listen reads what the worker writes, until it is gone.
+func (w *Client) listen(ctx context.Context, out io.Reader) {
+	defer close(w.gone)
+	dec := json.NewDecoder(out)
+	for {
+		var line said
+		if err := dec.Decode(&line); err != nil {
+			break // a line that was cut short was never said
+		}
+		switch {
+		case line.Ready:
+			w.ready <- nil
+		case line.Failed != "":
+			w.ready <- errors.New(line.Failed)
+		case line.Event != nil:
+			w.merge(*line.Event)
+		case line.Want != nil:
+			w.answer(ctx, *line.Want)
+		case line.Done != nil:
+			w.mu.Lock()
+			w.holding, w.owner = line.Done.Holding, line.Done.Owner
+			if c := w.waiting[line.Done.ID]; c != nil {
+				c <- *line.Done
+			}
+			w.mu.Unlock()
+		}
+	}
+	_ = w.cmd.Wait() // it was killed, as a rule
+}
+
+// merge puts what the worker recorded into the history.
+func (w *Client) merge(e history.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	number, ok := w.numbers[e.Process]
+	if !ok {
+		number = w.config.Processes.New()
+		w.numbers[e.Process] = number
+	}
+	e.Process = number
+	if e.Node != "" && w.config.NodeName != nil {
+		e.Node = w.config.NodeName(e.Node)
+	}
+	if e.Type == history.Invoke {
+		w.open[number] = e
+	} else {
+		delete(w.open, number)
+	}
+	switch e.Op {
+	case history.Acquire, history.Release, history.Access:
+		w.latest = &e
+	default: // also by its watchdog
+	}
+	w.config.Recorder.Merge(e)
+}
+
+// answer does what the worker wants of a resource.
+func (w *Client) answer(ctx context.Context, q want) {
+	w.mu.Lock()
+	r := w.resources[q.Resource]
+	w.mu.Unlock()
+	var a answer
+	var err error
+	if q.Change == nil {
+		a.Value, err = r.Read(ctx)
+	} else {
+		err = r.Write(ctx, *q.Change)
+	}
+	switch {
+	case errors.Is(err, workload.ErrRefused):
+		a.Refused = true
+	case err != nil:
+		a.Error = err.Error()
+	}
+	_ = w.tell(told{Answer: &a}) // a worker that is gone needs none
+}
+
+// order has the worker do something, and waits until that is done. It fails if
+// the worker is gone, or does not answer before the context ends.
+func (w *Client) order(ctx context.Context, o order) (done, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		o.Within = max(time.Until(deadline), 1)
+	}
+	answered := make(chan done, 1)
+	w.mu.Lock()
+	w.orders++
+	o.ID = w.orders
+	w.waiting[o.ID] = answered
+	err := w.enc.Encode(told{Order: &o})
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting, o.ID)
+	}()
+	if err != nil {
+		return done{}, fmt.Errorf("client %s: %w", w.config.Name, err)
+	}
+	select {
+	case d := <-answered:
+		return d, nil
+	case <-w.gone:
+		return done{}, fmt.Errorf("client %s: %w", w.config.Name, errGone)
+	case <-ctx.Done():
+		return done{}, fmt.Errorf("client %s does not answer: %w", w.config.Name, context.Cause(ctx))
+	}
+}
+
+// outcome is how an order ended; nobody knows that if there was no answer.
+func (w *Client) outcome(ctx context.Context, o order) history.Type {
+	d, err := w.order(ctx, o)
+	if err != nil {
+		return history.Info
+	}
+	return d.Outcome
+}
+
+// Acquire is [workload.Client.Acquire].
+func (w *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
+	return w.outcome(ctx, order{Do: doAcquire, Name: name, Lease: lease, Wait: wait})
+}
+
+// Extend is [workload.Client.Extend].
+func (w *Client) Extend(ctx context.Context, d time.Duration) history.Type {
+	return w.outcome(ctx, order{Do: doExtend, Lease: d})
+}
+
+// Release is [workload.Client.Release].
+func (w *Client) Release(ctx context.Context) history.Type {
+	return w.outcome(ctx, order{Do: doRelease})
+}
+
+// Read is [workload.Client.Read]. The resource stays here.
+func (w *Client) Read(ctx context.Context, name string, r workload.Resource) error {
+	w.keep(name, r)
+	d, err := w.order(ctx, order{Do: doRead, Name: name})
+	if err == nil && d.Error != "" {
+		err = errors.New(d.Error)
+	}
+	return err
+}
+
+// Write is [workload.Client.Write]. The resource stays here.
+func (w *Client) Write(ctx context.Context, name string, r workload.Resource) history.Type {
+	w.keep(name, r)
+	return w.outcome(ctx, order{Do: doWrite, Name: name})
+}
+
+func (w *Client) keep(name string, r workload.Resource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resources[name] = r
+}
+
+// Holding is [workload.Client.Holding], as of the last answer.
+func (w *Client) Holding() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holding
+}
+
+// Owner is [workload.Client.Owner], as of the last answer.
+func (w *Client) Owner() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owner
+}
+
+// Name is the client's.
+func (w *Client) Name() string { return w.config.Name }
+
+// Pid is the number of its process.
+func (w *Client) Pid() int { return w.cmd.Process.Pid }
+
+// Busy reports whether the client is in the middle of an operation.
+func (w *Client) Busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.open) > 0
+}
+
+// Pause stops the process with SIGSTOP, and waits until the kernel says that
+// it stands still.
+func (w *Client) Pause(ctx context.Context) error {
+	if err := w.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return w.awaitStates(ctx, func(states []string) bool {
+		return !slices.ContainsFunc(states, func(state string) bool { return state != "T" })
+	})
+}
+
+// Resume lets a stopped process go on.
+func (w *Client) Resume(ctx context.Context) error {
+	if err := w.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	return w.awaitStates(ctx, func(states []string) bool { return !slices.Contains(states, "T") })
+}
+
+func (w *Client) signal(sig syscall.Signal) error {
+	select {
+	case <-w.gone:
+		return fmt.Errorf("signal client %s: %w", w.config.Name, errGone)
+	default:
+	}
+	if err := syscall.Kill(-w.cmd.Process.Pid, sig); err != nil {
+		return fmt.Errorf("signal client %s: %w", w.config.Name, err)
+	}
+	return nil
+}
+
+// poll is how often the state of a process is looked at.
+const poll = 2 * time.Millisecond
+
+func (w *Client) awaitStates(ctx context.Context, want func([]string) bool) error {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		states, err := w.states()
+		if err == nil && want(states) {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-w.gone:
+			return fmt.Errorf("look at client %s: %w", w.config.Name, errGone)
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("look at client %s: its threads are still %s: %w", w.config.Name, strings.Join(states, " "), context.Cause(ctx)), err)
+		}
+	}
+}
+
+// states are those of the threads, each a letter of the kernel's: T for stopped.
+func (w *Client) states() ([]string, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", w.cmd.Process.Pid))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("look at client %s: it has no threads (%w)", w.config.Name, orNothing(err))
+	}
+	var states []string
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil { // a thread may have ended
+			continue
+		}
+		// The state follows the thread's name, which is in brackets.
+		_, after, _ := strings.Cut(string(stat), ") ")
+		state, _, _ := strings.Cut(after, " ")
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// Kill ends the process with SIGKILL, waits until it is gone, and records its
+// crash: what it was doing may have happened.
+func (w *Client) Kill(ctx context.Context) error {
+	if err := w.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	select {
+	case <-w.gone:
+	case <-ctx.Done():
+		return fmt.Errorf("kill client %s: %w", w.config.Name, context.Cause(ctx))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.open {
+		e.Type, e.Error = history.Info, "the client was killed"
+		w.config.Recorder.Record(e)
+	}
+	crash := history.Event{Op: history.Crash, Type: history.Info}
+	if w.latest != nil {
+		crash.Process, crash.Lock, crash.Owner = w.latest.Process, w.latest.Lock, w.latest.Owner
+	} else {
+		crash.Process = w.config.Processes.New()
+	}
+	w.config.Recorder.Record(crash)
+	return nil
+}
+
+// closeTimeout is how long a worker may take to give up what it does.
+const closeTimeout = 5 * time.Second
+
+// Close ends the process: in order, if it can, by the end of its input. It is no
+// crash. A second call does nothing.
+func (w *Client) Close() error {
+	_ = w.signal(syscall.SIGCONT) // it may be gone
+	err := w.in.Close()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-w.gone:
+	case <-timer.C:
+		if killed := w.signal(syscall.SIGKILL); killed == nil {
+			<-w.gone
+		}
+		err = errors.Join(err, fmt.Errorf("close client %s: it did not end by itself in %v", w.config.Name, closeTimeout))
+	}
+	return err
+}

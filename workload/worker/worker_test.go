@@ -1,0 +1,269 @@
+package worker_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/faults/client"
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/workload/worker"
+)
+
+// The test binary is also what it tests: a worker, and a harness that is killed.
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "worker":
+		err = worker.Serve(context.Background(), os.Stdin, os.Stdout, open)
+	case len(os.Args) == 2 && os.Args[1] == "harness":
+		err = harness()
+	default:
+		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+// open makes a lock in the worker's own memory. What the setup says is somebody
+// else's.
+func open(setup json.RawMessage, _ lock.Observer) (lock.Locker, func(), error) {
+	var taken string
+	if err := json.Unmarshal(setup, &taken); err != nil {
+		return nil, nil, err
+	}
+	if taken == "broken" {
+		return nil, nil, errors.New("there is no such lock")
+	}
+	l := memory.New()
+	_, err := l.Acquire(context.Background(), taken, lock.Options{Owner: "somebody"})
+	return l, func() {}, err
+}
+
+// harness starts a worker that stands still, tells its process, and waits to be
+// killed.
+func harness() error {
+	w, err := start(io.Discard, "taken")
+	if err != nil {
+		return err
+	}
+	if err := w.Pause(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println(w.Pid()) //nolint:forbidigo // to the test
+	select {}
+}
+
+func start(record io.Writer, taken string) (*worker.Client, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r := history.NewRecorder(record)
+	r.AwaitMerges()
+	return worker.Start(context.Background(), worker.Config{
+		Name: "a", Path: path, Args: []string{"worker"}, Setup: taken,
+		Recorder: r, Processes: &workload.Processes{}, NodeName: strings.ToUpper, Stderr: os.Stderr,
+	})
+}
+
+// A staged worker has its history beside it.
+type staged struct {
+	*worker.Client
+
+	recorder *history.Recorder
+	record   *bytes.Buffer
+}
+
+func stage(t *testing.T) staged {
+	t.Helper()
+	path, err := os.Executable()
+	require.NoError(t, err)
+	s := staged{record: &bytes.Buffer{}}
+	s.recorder = history.NewRecorder(s.record)
+	s.recorder.AwaitMerges()
+	s.Client, err = worker.Start(t.Context(), worker.Config{
+		Name: "a", Path: path, Args: []string{"worker"}, Setup: "taken",
+		Recorder: s.recorder, Processes: &workload.Processes{}, NodeName: strings.ToUpper, Stderr: os.Stderr,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// events ends the record and reads it.
+func (s staged) events(t *testing.T) *history.History {
+	t.Helper()
+	require.NoError(t, s.recorder.Close())
+	h, err := history.ReadAll(s.record)
+	require.NoError(t, err)
+	return h
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAWorkerDoesAsItIsTold(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	ctx := within(t)
+	var stock workload.Register
+	before := s.recorder.Offset(time.Now())
+	require.Equal(t, history.Fail, s.Acquire(ctx, "taken", time.Minute, 0))
+	require.False(t, s.Holding())
+	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
+	require.True(t, s.Holding())
+	require.Equal(t, "a#2", s.Owner())
+	require.NoError(t, s.Read(ctx, "stock", &stock))
+	require.Equal(t, history.OK, s.Write(ctx, "stock", &stock))
+	value, err := stock.Read(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, value)
+	require.NoError(t, s.Read(ctx, "ledger", refusing{}))
+	require.Equal(t, history.Fail, s.Write(ctx, "ledger", refusing{}))
+	require.Equal(t, history.OK, s.Extend(ctx, 2*time.Minute))
+	require.Equal(t, history.OK, s.Release(ctx))
+	require.False(t, s.Holding())
+	after := s.recorder.Offset(time.Now())
+
+	h := s.events(t)
+	var ops []string
+	for _, e := range h.Events {
+		ops = append(ops, fmt.Sprint(e.Op, " ", e.Type))
+		require.Greater(t, e.Time, before, "it is stamped by the clock that we have")
+		require.Less(t, e.Time, after)
+		require.Zero(t, e.Process)
+		if e.Op == history.Acquire && e.Type == history.OK {
+			require.Greater(t, e.Expires, before+time.Minute-time.Second)
+			require.Less(t, e.Expires, after+time.Minute)
+		}
+	}
+	require.Equal(t, []string{
+		"acquire invoke", "acquire fail", "acquire invoke", "acquire ok", "access invoke", "access ok",
+		"access invoke", "access fail", "extend invoke", "extend ok", "release invoke", "release ok",
+	}, ops)
+}
+
+// refusing takes every token for stale.
+type refusing struct{}
+
+func (refusing) Read(context.Context) (int64, error)          { return 0, nil }
+func (refusing) Write(context.Context, workload.Change) error { return workload.ErrRefused }
+
+func TestAWorkerThatStandsStillKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	require.Equal(t, history.OK, s.Acquire(within(t), "k", time.Minute, 0))
+	var stock workload.Register
+	asleep := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		if outcome := s.Acquire(ctx, "taken", time.Minute, 0); outcome != history.Info { // it is refused, once awake
+			return fmt.Errorf("it was answered %s", outcome)
+		}
+		return nil
+	}
+	awake := func(ctx context.Context) error {
+		if err := s.Read(ctx, "stock", &stock); err != nil {
+			return err
+		}
+		if s.Write(ctx, "stock", &stock) != history.OK {
+			return errors.New("it wrote nothing")
+		}
+		return nil
+	}
+	faultstest.Run(t, client.Pause(s), asleep, awake)
+}
+
+func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	ctx := within(t)
+	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
+	var stock workload.Register
+	require.NoError(t, s.Read(ctx, "stock", &stock))
+	i, err := client.Kill(s).Inject(ctx)
+	require.NoError(t, err)
+	require.Nil(t, i.Heal)
+	require.Equal(t, history.Info, s.Release(ctx), "nobody is there to answer")
+	require.ErrorContains(t, s.Pause(ctx), "is gone")
+	require.ErrorContains(t, s.Kill(ctx), "is gone")
+	h := s.events(t)
+	last := h.Events[len(h.Events)-2:]
+	require.Equal(t, history.Access, last[0].Op)
+	require.Equal(t, history.Info, last[0].Type, "it may have written")
+	require.Equal(t, history.Event{
+		Index: last[1].Index, Time: last[1].Time, Op: history.Crash, Type: history.Info,
+		Process: h.Events[0].Process, Lock: "k", Owner: "a#1",
+	}, last[1])
+}
+
+// What a worker was doing when it was told to end is given up, not waited for.
+func TestAWorkerEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	outcome := make(chan history.Type)
+	go func() { outcome <- s.Acquire(t.Context(), "taken", time.Minute, time.Hour) }()
+	require.Eventually(t, s.Busy, 10*time.Second, time.Millisecond)
+	require.NoError(t, s.Close())
+	require.Equal(t, history.Info, <-outcome)
+}
+
+func TestAWorkerThatCannotBe(t *testing.T) {
+	t.Parallel()
+	_, err := start(io.Discard, "broken")
+	require.ErrorContains(t, err, "start client a: there is no such lock")
+	_, err = worker.Start(t.Context(), worker.Config{
+		Name: "a", Path: "/bin/false", Recorder: history.NewRecorder(io.Discard), Processes: &workload.Processes{},
+	})
+	require.ErrorContains(t, err, "start client a: ")
+	err = worker.Serve(t.Context(), strings.NewReader("{}"), io.Discard, open)
+	require.ErrorContains(t, err, "must say hello")
+	err = worker.Serve(t.Context(), strings.NewReader(`{"hello":{"client":"a","setup":"taken"}} {"nonsense":1}`), io.Discard, open)
+	require.ErrorContains(t, err, "neither an order nor an answer")
+}
+
+// Also a worker that stands still ends with its harness, however that ends.
+func TestNoWorkerOutlivesItsHarness(t *testing.T) {
+	t.Parallel()
+	path, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), path, "harness")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	proc := "/proc/" + strings.TrimSpace(line)
+	require.DirExists(t, proc)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(proc + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ") // whoever inherited it may not have looked yet
+	}, 10*time.Second, 5*time.Millisecond)
+}
