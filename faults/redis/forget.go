@@ -36,7 +36,7 @@ func Drop(s Server, pattern string) faults.Fault {
 		if err != nil {
 			return "", err
 		}
-		gone, err := rdb.Del(ctx, keys...).Result()
+		gone, err := remove(ctx, rdb, keys)
 		switch {
 		case err != nil:
 			return "", err
@@ -70,7 +70,7 @@ func Retype(s Server, pattern string) faults.Fault {
 			if len(changed) == 0 {
 				return "", nil
 			}
-			if err := rdb.Del(ctx, changed...).Err(); err != nil {
+			if _, err := remove(ctx, rdb, changed); err != nil {
 				return "", err
 			}
 			effect := fmt.Sprintf("is rid of %d strings", len(changed))
@@ -78,6 +78,19 @@ func Retype(s Server, pattern string) faults.Fault {
 			return effect, nil
 		},
 	}
+}
+
+// remove deletes keys one by one, since a node of a cluster refuses to take
+// those of several slots at once, and counts those that were there.
+func remove(ctx context.Context, rdb *redis.Client, keys []string) (gone int64, err error) {
+	for _, key := range keys {
+		n, err := rdb.Del(ctx, key).Result()
+		if err != nil {
+			return gone, err
+		}
+		gone += n
+	}
+	return gone, nil
 }
 
 // matching lists the keys that match a pattern; none is an error.

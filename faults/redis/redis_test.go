@@ -21,23 +21,30 @@ import (
 
 func TestMain(m *testing.M) {
 	// The thread that starts servers is never given back.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
-// start returns a server, and a client of it as a service has one.
-func start(t *testing.T) (topologies.Server, *goredis.Client) {
+// deployed boots a topology, or skips the test where that can't be.
+func deployed(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a real server; -short leaves them out")
 	}
-	single, err := topologies.ByName("single")
+	topology, err := topologies.ByName(name)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), single)
+	d, err := process.Backend{}.Start(t.Context(), topology)
 	if errors.Is(err, topologies.ErrMissing) && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// start returns a server, and a client of it as a service has one.
+func start(t *testing.T) (topologies.Server, *goredis.Client) {
+	t.Helper()
+	d := deployed(t, "single")
 	rdb := goredis.NewUniversalClient(d.ClientOptions("zone-a")).(*goredis.Client)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return d.Server("redis-1"), rdb
@@ -156,5 +163,41 @@ func TestFaultsWithoutEffect(t *testing.T) {
 			require.ErrorContains(t, err, f.Name()+" on redis-1: ")
 			require.Equal(t, before, settings(t, server.Observer()))
 		})
+	}
+}
+
+// Each node of a cluster takes the keys of its own slots only, and of one at a
+// time.
+func TestFaultsOfAClustersNode(t *testing.T) {
+	d := deployed(t, "cluster")
+	rdb := topologies.Clients(d.ClientOptions("zone-a"))[0]
+	t.Cleanup(func() { _ = rdb.Close() })
+	servers := []string{"redis-1", "redis-2", "redis-3"}
+	fill := func() {
+		for i := range 60 {
+			require.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), 1, time.Minute).Err())
+		}
+		for _, name := range servers {
+			require.Greater(t, d.Server(name).Observer().DBSize(t.Context()).Val(), int64(1), "it has several, each in a slot of its own")
+		}
+	}
+	for _, name := range servers {
+		server := d.Server(name)
+		for _, f := range []faults.Fault{
+			redis.Full(server), redis.Evict(server), redis.Drop(server, "lock:*"), redis.Retype(server, "lock:*"),
+			redis.Flush(server), redis.PauseWrites(server, time.Minute), redis.Busy(server), redis.FlushScripts(server),
+		} {
+			t.Run(f.Name()+" on "+name, func(t *testing.T) {
+				fill()
+				injection, err := f.Inject(t.Context())
+				require.NoError(t, err)
+				require.Contains(t, injection.Effect, name)
+				if injection.Heal != nil {
+					_, err := injection.Heal(t.Context())
+					require.NoError(t, err)
+				}
+				require.NoError(t, d.AwaitReady(t.Context()))
+			})
+		}
 	}
 }

@@ -7,15 +7,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
 )
 
-// probeKey is written to see what a server refuses. It goes by itself.
-const probeKey = "lockchaos:probe"
+// probeChannel has no subscriber.
+const probeChannel = "lockchaos:probe"
+
+// write runs a script that might write, as Redis 7 takes every script that does
+// not say otherwise in its first line. It needs no key: a node of a cluster takes
+// those of its own slots only.
+func write(ctx context.Context, rdb *redis.Client) error {
+	return rdb.Eval(ctx, "#!lua\nreturn 1", nil).Err()
+}
 
 // Full makes a server refuse every write for want of memory; the heal gives it
 // back as much as it had.
@@ -27,8 +33,8 @@ func Full(s Server) faults.Fault {
 			if err := configure(ctx, rdb, was, "maxmemory-policy", "noeviction", "maxmemory", "1"); err != nil {
 				return "", err
 			}
-			if err := rdb.Set(ctx, probeKey, 1, time.Millisecond).Err(); !redis.HasErrorPrefix(err, "OOM") {
-				return "", fmt.Errorf("a write was answered with %w", orNothing(err))
+			if err := write(ctx, rdb); !redis.HasErrorPrefix(err, "OOM") {
+				return "", fmt.Errorf("a script was answered with %w", orNothing(err))
 			}
 			return "refuses writes: its memory is used up", nil
 		},
@@ -36,7 +42,7 @@ func Full(s Server) faults.Fault {
 			if err := restore(ctx, rdb, was); err != nil {
 				return "", err
 			}
-			return "takes writes again", rdb.Set(ctx, probeKey, 1, time.Millisecond).Err()
+			return "takes writes again", write(ctx, rdb)
 		},
 	}
 }

@@ -22,7 +22,7 @@ func PauseWrites(s Server, longest time.Duration) faults.Fault {
 				return "", err
 			}
 			// A message to nobody is held up like a write and leaves no trace.
-			if err := rdb.Publish(ctx, probeKey, "").Err(); !isTimeout(err) {
+			if err := rdb.Publish(ctx, probeChannel, "").Err(); !isTimeout(err) {
 				return "", fmt.Errorf("a message was answered with %w", orNothing(err))
 			}
 			return "leaves writes unanswered", nil
@@ -31,7 +31,7 @@ func PauseWrites(s Server, longest time.Duration) faults.Fault {
 			if err := rdb.Do(ctx, "CLIENT", "UNPAUSE").Err(); err != nil {
 				return "", err
 			}
-			return "answers writes again", rdb.Publish(ctx, probeKey, "").Err()
+			return "answers writes again", rdb.Publish(ctx, probeChannel, "").Err()
 		},
 	}
 }
