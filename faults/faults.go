@@ -1,6 +1,6 @@
 // Package faults says what can go wrong, where and when.
 //
-// The mechanisms are packages below this one: network, process, failover. A
+// The mechanisms are packages below this one: network, process, redis and others. A
 // mechanism declares the small interface that it needs of a deployment, so
 // that none of them knows how one is built.
 package faults
@@ -23,8 +23,17 @@ type Fault interface {
 
 // An Injection is a fault that took effect.
 type Injection struct {
-	// Effect says what was observed: "2 links refuse", "redis-2 is master".
+	// Effect says what was observed: "2 links refuse", "redis-2 is master". Of
+	// a fault that lies in wait it says for what.
 	Effect string
+	// Strikes is for a fault that lies in wait: one that Inject has only set up.
+	// It blocks until the fault struck, and says what was observed. It fails
+	// when the context ends, or the fault is healed, before that. It may be
+	// called once. Nil: the fault is in effect.
+	Strikes func(ctx context.Context) (effect string, err error)
+	// Spent says that the fault is over once it struck, so that the heal ends
+	// nothing but the wait.
+	Spent bool
 	// Heal ends the fault, waits until that was observed and says what was.
 	// It is nil for a fault that has no duration. A second call does nothing.
 	Heal Heal

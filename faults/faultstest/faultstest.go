@@ -22,9 +22,13 @@ const limit = 15 * time.Second
 //   - it can be done all over again.
 //
 // While the fault lasts, broken must return nil: it is the test's own look at
-// the effect. It is not called for a fault that has no duration.
+// the effect. It is not called for a fault that has no duration. For a fault that
+// lies in wait, broken makes happen what it waits for, and looks at what became
+// of that; Run checks that the fault says that it struck, and, where nothing of
+// the kind happens, that it did not.
 func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) error) {
 	t.Helper()
+	lies := false
 	for round := range 2 {
 		run, end := context.WithTimeout(t.Context(), limit)
 		if err := whole(run); err != nil {
@@ -40,6 +44,12 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 		if injection.Heal != nil {
 			if err := broken(run); err != nil {
 				t.Errorf("round %d: %s shows no effect: %v", round, f.Name(), err)
+			}
+		}
+		lies = lies || injection.Strikes != nil
+		if injection.Strikes != nil {
+			if effect, err := injection.Strikes(run); err != nil || effect == "" {
+				t.Errorf("round %d: %s says that it struck: %q, %v", round, f.Name(), effect, err)
 			}
 		}
 		end() // as Ctrl-C does
@@ -60,5 +70,32 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 			t.Errorf("round %d: not whole after %s: %v", round, f.Name(), err)
 		}
 		cancel()
+	}
+	if lies {
+		neverStrikes(t, f, whole)
+	}
+}
+
+// neverStrikes heals a fault that lies in wait before it struck.
+func neverStrikes(t *testing.T, f faults.Fault, whole func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	injection, err := f.Inject(ctx)
+	if err != nil {
+		t.Fatalf("inject %s: %v", f.Name(), err)
+	}
+	if injection.Heal != nil {
+		if _, err := injection.Heal(ctx); err != nil {
+			t.Fatalf("heal %s at once: %v", f.Name(), err)
+		}
+	}
+	if injection.Strikes != nil {
+		if effect, err := injection.Strikes(ctx); err == nil || effect != "" {
+			t.Errorf("%s was healed before it struck, and says that it did: %q", f.Name(), effect)
+		}
+	}
+	if err := whole(ctx); err != nil {
+		t.Errorf("not whole after %s never struck: %v", f.Name(), err)
 	}
 }

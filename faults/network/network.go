@@ -1,4 +1,5 @@
-// Package network makes the faults of links: cut, hold, latency, reset.
+// Package network makes the faults of links: of all that passes them (cut, hold,
+// latency, …), and of one message (drop-reply, hold-command, …).
 package network
 
 import (
@@ -174,6 +175,17 @@ func Cut(links []Link) faults.Fault {
 			return nil
 		},
 	}
+}
+
+// Partition is [Cut], or [Hold] of both streams if it is to be silent, of the
+// links between groups of parties. Its name says what shape it has.
+func Partition(name string, links []Link, silent bool) faults.Fault {
+	f, _ := Cut(links).(*fault)
+	if silent {
+		f, _ = Hold(links, "both").(*fault)
+	}
+	f.name = name
+	return f
 }
 
 // Hold stops the data of one stream of the links, or of both, and keeps it

@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/fabric"
 )
@@ -94,6 +96,94 @@ func TestAnEndOfOneStreamIsPassedOn(t *testing.T) {
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Equal(t, "last words\n", string(got))
+}
+
+// judge has the messages of a wire judged.
+func judge(w topologies.Wire, f func(traffic.Message) traffic.Fate) (stop func(), err error) {
+	return w.(*fabric.Wire).Judge(f)
+}
+
+func TestMessagesMeetTheirFate(t *testing.T) {
+	_, w, virtual := pair(t)
+	until, passed := make(chan struct{}), make(chan bool, 2)
+	var ends atomic.Int64 // of a connection from which something was lost
+	stop, err := judge(w, func(m traffic.Message) traffic.Fate {
+		if m.Kind != traffic.Command || len(m.Words) == 0 {
+			return traffic.Fate{}
+		}
+		switch m.Words[0] {
+		case "keep":
+			return traffic.Fate{Until: until, Passed: passed}
+		case "lose":
+			return traffic.Fate{Lost: true, Ends: traffic.End(ends.Load())}
+		default:
+			return traffic.Fate{}
+		}
+	})
+	require.NoError(t, err)
+	say := func(c net.Conn, words ...string) {
+		for _, word := range words {
+			_, err := fmt.Fprintln(c, word)
+			require.NoError(t, err)
+		}
+	}
+	hear := func(c net.Conn, want string) {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+		got := make([]byte, len(want))
+		_, err := io.ReadFull(c, got)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+	}
+
+	lossy := dial(t, caller, virtual)
+	say(lossy, "one", "lose", "two")
+	hear(lossy, "one\ntwo\n")
+
+	held, gone := dial(t, caller, virtual), dial(t, caller, virtual)
+	say(held, "before", "keep", "after")
+	hear(held, "before\n")
+	say(gone, "keep")
+	require.NoError(t, gone.Close()) // its end waits behind what is kept
+	close(until)
+	hear(held, "keep\nafter\n")
+	require.True(t, <-passed)
+	require.True(t, <-passed)
+
+	ends.Store(int64(traffic.GoesDumb))
+	dumb := dial(t, caller, virtual)
+	say(dumb, "one", "lose", "two")
+	hear(dumb, "one\n")
+	require.NoError(t, dumb.(*net.TCPConn).CloseWrite())
+	rest, err := io.ReadAll(dumb)
+	require.NoError(t, err, "its end is passed on")
+	require.Empty(t, rest)
+
+	ends.Store(int64(traffic.Resets))
+	reset := dial(t, caller, virtual)
+	say(reset, "lose")
+	_, err = io.ReadAll(reset)
+	require.Error(t, err, "a reset is no end")
+
+	stop()
+	say(lossy, "lose")
+	hear(lossy, "lose\n")
+}
+
+func TestWhatWasKeptIsLostWithItsConnection(t *testing.T) {
+	_, w, virtual := pair(t)
+	judged, passed := make(chan struct{}), make(chan bool, 1)
+	stop, err := judge(w, func(traffic.Message) traffic.Fate {
+		close(judged)
+		return traffic.Fate{Until: make(chan struct{}), Passed: passed}
+	})
+	require.NoError(t, err)
+	defer stop()
+	c := dial(t, caller, virtual)
+	_, err = fmt.Fprintln(c, "kept")
+	require.NoError(t, err)
+	<-judged
+	require.Equal(t, 1, w.Reset())
+	require.False(t, <-passed)
 }
 
 func TestStrangersAreRefused(t *testing.T) {
@@ -197,13 +287,25 @@ func TestTorture(t *testing.T) {
 			for ctx.Err() == nil {
 				mend := func() {}
 				var err error
-				switch rng.IntN(4) {
+				switch rng.IntN(7) {
 				case 0:
 					mend, err = w.Hold(topologies.Both)
 				case 1:
 					mend, err = w.Delay(topologies.Downstream, 2*time.Millisecond, time.Millisecond)
 				case 2:
 					mend = w.Cut()
+				case 3:
+					mend, err = w.(*fabric.Wire).Throttle(topologies.Upstream, 1<<16)
+				case 4:
+					mend, err = w.(*fabric.Wire).Linger(topologies.Downstream, time.Millisecond)
+				case 5:
+					until := make(chan struct{})
+					var stop func()
+					stop, err = judge(w, func(traffic.Message) traffic.Fate { return traffic.Fate{Until: until} })
+					mend = func() {
+						stop()
+						close(until)
+					}
 				default:
 					w.Reset()
 				}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/stream"
 
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -33,17 +35,23 @@ type pipe struct {
 	over map[stream.Direction]bool // whose source has ended
 }
 
-func newPipe(engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn) *pipe {
-	return &pipe{
+// newPipe makes a pipe. judge decides what becomes of each message that passes
+// it; nil where what passes is no talk between a client and a server.
+func newPipe(
+	engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn, judge func(traffic.Message) traffic.Fate,
+) *pipe {
+	p := &pipe{
 		proxy:  toxiproxy.NewProxy(engine, name, "", ""),
 		client: client, server: server,
-		outlets: map[stream.Direction]*outlet{
-			stream.Upstream:   newOutlet(server),
-			stream.Downstream: newOutlet(client),
-		},
 		ended: make(chan struct{}),
 		over:  map[stream.Direction]bool{},
 	}
+	up, down := cutters(judge)
+	p.outlets = map[stream.Direction]*outlet{
+		stream.Upstream:   newOutlet(server, p.ended, up),
+		stream.Downstream: newOutlet(client, p.ended, down),
+	}
+	return p
 }
 
 // start lets the data flow.
@@ -91,12 +99,41 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An impairment is a fault on one stream of a wire: a latency, or a hold.
+// An impairment is a fault on one stream of a wire: a hold, a rate, a late end,
+// or else a latency.
 type impairment struct {
 	name            string
 	stream          topologies.Stream
 	hold            bool
+	rate            int           // bytes a second
+	linger          time.Duration // between the end of the stream and passing it on
 	latency, jitter time.Duration
+}
+
+// atOutlet lays an impairment on an outlet, or takes it off again, and reports
+// false if it has its place elsewhere.
+func (i impairment) atOutlet(o *outlet, on bool) bool {
+	sign := 1
+	if !on {
+		sign = -1
+	}
+	switch {
+	case i.hold:
+		o.hold(sign)
+	case i.rate > 0 && on:
+		o.change(func() { o.rates = append(o.rates, i.rate) })
+	case i.rate > 0:
+		o.change(func() {
+			if at := slices.Index(o.rates, i.rate); at >= 0 {
+				o.rates = slices.Delete(o.rates, at, at+1)
+			}
+		})
+	case i.linger > 0:
+		o.change(func() { o.lingers += time.Duration(sign) * i.linger })
+	default:
+		return false
+	}
+	return true
 }
 
 func (i impairment) direction() stream.Direction {
@@ -120,8 +157,7 @@ func (i impairment) toxic() string {
 
 // put lays an impairment on the pipe.
 func (p *pipe) put(i impairment) {
-	if i.hold {
-		p.outlets[i.direction()].hold(1)
+	if i.atOutlet(p.outlets[i.direction()], true) {
 		return
 	}
 	p.mu.Lock()
@@ -136,8 +172,7 @@ func (p *pipe) put(i impairment) {
 
 // lift takes it off again.
 func (p *pipe) lift(i impairment) {
-	if i.hold {
-		p.outlets[i.direction()].hold(-1)
+	if i.atOutlet(p.outlets[i.direction()], false) {
 		return
 	}
 	p.mu.Lock()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,8 @@ type Wire struct {
 	pipes  map[*pipe]struct{}
 	faults []impairment // in the order in which they were put
 	made   int          // so that each has a name of its own
+
+	bench bench
 }
 
 // Name is the name of its link.
@@ -48,7 +52,11 @@ func (w *Wire) serve(client *net.TCPConn) {
 		abort(client)
 		return
 	}
-	p := newPipe(w.engine, w.Name(), client, server)
+	judge := w.bench.judge
+	if !w.talks() {
+		judge = nil
+	}
+	p := newPipe(w.engine, w.Name(), client, server, judge)
 	w.mu.Lock()
 	if w.cuts > 0 {
 		w.mu.Unlock()
@@ -110,6 +118,24 @@ func (w *Wire) Delay(s topologies.Stream, latency, jitter time.Duration) (mend f
 	return w.put(s, impairment{latency: latency, jitter: jitter})
 }
 
+// Throttle lets so many bytes a second of a stream pass, above 0. Of several
+// limits the least counts.
+func (w *Wire) Throttle(s topologies.Stream, rate int) (mend func(), err error) {
+	if rate < 1 {
+		return nil, fmt.Errorf("throttle %s: want at least 1 byte a second, not %d", w.Name(), rate)
+	}
+	return w.put(s, impairment{rate: rate})
+}
+
+// Linger passes the end of a stream on so much later, so that the other end of
+// the connection learns late that it was closed.
+func (w *Wire) Linger(s topologies.Stream, d time.Duration) (mend func(), err error) {
+	if d <= 0 {
+		return nil, fmt.Errorf("linger on %s: want a time above 0, not %v", w.Name(), d)
+	}
+	return w.put(s, impairment{linger: d})
+}
+
 func (w *Wire) put(s topologies.Stream, i impairment) (func(), error) {
 	var streams []topologies.Stream
 	switch s {
@@ -158,6 +184,57 @@ func (w *Wire) Probe(ctx context.Context) (time.Duration, error) {
 	}
 	if err != nil {
 		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
+	}
+	return time.Since(start), nil
+}
+
+// Burst sends a PING with so many bytes through the wire, and returns how long
+// it took until they were back. A server answers, and a sentinel does, where it
+// asks for no password.
+func (w *Wire) Burst(ctx context.Context, size int) (time.Duration, error) {
+	return w.visit(ctx, "burst", func(c *net.TCPConn) error {
+		text := strings.Repeat("x", size)
+		if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nPING\r\n$%d\r\n%s\r\n", size, text); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(c, make([]byte, len(fmt.Sprintf("$%d\r\n%s\r\n", size, text))))
+		return err
+	})
+}
+
+// Farewell opens a connection through the wire, ends it after an answer, and
+// returns how long it took until the server had ended it, too.
+func (w *Wire) Farewell(ctx context.Context) (time.Duration, error) {
+	var began time.Time
+	_, err := w.visit(ctx, "farewell", func(c *net.TCPConn) error {
+		if err := probe.Ask(ctx, c, w.link.Kind); err != nil {
+			return err
+		}
+		began = time.Now()
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, c)
+		return err
+	})
+	return time.Since(began), err
+}
+
+// visit opens a connection through the wire for one purpose, and times that.
+func (w *Wire) visit(ctx context.Context, what string, purpose func(*net.TCPConn) error) (time.Duration, error) {
+	start := time.Now()
+	c, err := w.enter(ctx)
+	if err == nil {
+		if deadline, ok := ctx.Deadline(); ok {
+			err = c.SetDeadline(deadline)
+		}
+		if err == nil {
+			err = purpose(c)
+		}
+		abort(c)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", what, w.Name(), err)
 	}
 	return time.Since(start), nil
 }

@@ -1,0 +1,348 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/faults/network"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
+}
+
+// start starts one server, or skips the test where none can be run.
+func start(t *testing.T) topologies.Deployment {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real server; -short leaves it out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// client is a service's client in zone-a; change alters its options.
+func client(t *testing.T, d topologies.Deployment, change func(*redis.UniversalOptions)) redis.UniversalClient {
+	t.Helper()
+	o := d.ClientOptions("zone-a")
+	if change != nil {
+		change(o)
+	}
+	rdb := topologies.Clients(o)[0]
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+// links is the link of zone-a, as faults take it.
+func links(t *testing.T, d topologies.Deployment) ([]network.Link, []network.Reader) {
+	t.Helper()
+	ls := []network.Link{d.Wire("zone-a>redis-1")}
+	readers, err := network.Readers(ls)
+	require.NoError(t, err)
+	return ls, readers
+}
+
+// A fixture is one server, a client of it that has one connection, and a look
+// past every fault.
+type fixture struct {
+	rdb      redis.UniversalClient
+	observer *redis.Client
+	keys     int
+}
+
+// impatient is how long a client waits for an answer that does not come.
+const impatient = 200 * time.Millisecond
+
+// set asks for a new key to be set, and returns its name.
+func (f *fixture) set(ctx context.Context) (key string, took time.Duration, err error) {
+	f.keys++
+	key = fmt.Sprintf("key-%d", f.keys)
+	ctx, cancel := context.WithTimeout(ctx, impatient)
+	defer cancel()
+	begin := time.Now()
+	err = f.rdb.Set(ctx, key, "value", 0).Err()
+	return key, time.Since(begin), err
+}
+
+// there waits until a key is there, or not.
+func (f *fixture) there(ctx context.Context, key string, want int64) error {
+	for {
+		n, err := f.observer.Exists(ctx, key).Result()
+		if err == nil && n == want {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("key %s: there is %d, want %d (%w)", key, n, want, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// TestTrapsKeepTheContract springs every fault that lies in wait for a message.
+func TestTrapsKeepTheContract(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	_, readers := links(t, d)
+	f := &fixture{rdb: client(t, d, nil), observer: d.Server("redis-1").Observer()}
+	p := network.Pattern{Words: []string{"SET", "key-"}}
+	held := "" // a key whose command is kept, and must be there in the end
+	fails := func(there int64) func(context.Context) error {
+		return func(ctx context.Context) error {
+			key, _, err := f.set(ctx)
+			if err == nil {
+				return errors.New("the client got an answer")
+			}
+			return f.there(ctx, key, there)
+		}
+	}
+	keeps := func(ctx context.Context) error {
+		key, _, err := f.set(ctx)
+		if err == nil {
+			return errors.New("the client got an answer")
+		}
+		held = key
+		return f.there(ctx, key, 0)
+	}
+	const late = 30 * time.Millisecond
+	slow := func(ctx context.Context) error {
+		_, took, err := f.set(ctx)
+		if err == nil && took < late {
+			err = fmt.Errorf("it was answered after %v", took)
+		}
+		return err
+	}
+	whole := func(ctx context.Context) error {
+		if held != "" {
+			if err := f.there(ctx, held, 1); err != nil {
+				return fmt.Errorf("what was held back: %w", err)
+			}
+			held = ""
+		}
+		return d.AwaitReady(ctx)
+	}
+	for name, tt := range map[string]struct {
+		fault  faults.Fault
+		broken func(context.Context) error
+	}{
+		"drop-command":         {network.DropCommand(readers, p, false), fails(0)},
+		"drop-command, silent": {network.DropCommand(readers, p, true), fails(0)},
+		"drop-reply":           {network.DropReply(readers, p, false), fails(1)},
+		"drop-reply, silent":   {network.DropReply(readers, p, true), fails(1)},
+		"hold-command":         {network.HoldCommand(readers, p), keeps},
+		"hold-reply":           {network.HoldReply(readers, p), fails(1)},
+		"delay-command":        {network.DelayCommand(readers, p, late), slow},
+		"delay-reply":          {network.DelayReply(readers, p, late), slow},
+	} {
+		t.Run(name, func(t *testing.T) { faultstest.Run(t, tt.fault, tt.broken, whole) })
+	}
+}
+
+func TestALostMessageIsTheOnlyOneLost(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			_, readers := links(t, d)
+			rdb := client(t, d, func(o *redis.UniversalOptions) { o.Protocol = protocol })
+			observer := d.Server("redis-1").Observer()
+			subscriber := rdb.Subscribe(t.Context(), "channel")
+			defer subscriber.Close()
+			_, err := subscriber.Receive(t.Context())
+			require.NoError(t, err)
+			receives := func(ctx context.Context, want string) error {
+				m, err := subscriber.ReceiveMessage(ctx)
+				if err == nil && m.Payload != want {
+					err = fmt.Errorf("%q came, and not %q", m.Payload, want)
+				}
+				return err
+			}
+			send := func(ctx context.Context, texts ...string) error {
+				for _, text := range texts {
+					if err := observer.Publish(ctx, "channel", text).Err(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			broken := func(ctx context.Context) error {
+				return errors.Join(send(ctx, "wanted 1", "other", "wanted 2", "wanted 3"),
+					receives(ctx, "wanted 1"), receives(ctx, "other"), receives(ctx, "wanted 3"))
+			}
+			whole := func(ctx context.Context) error {
+				return errors.Join(send(ctx, "wanted again"), receives(ctx, "wanted again"), d.AwaitReady(ctx))
+			}
+			faultstest.Run(t, network.DropMessage(readers, network.Pattern{Words: []string{"wanted"}, Nth: 2}), broken, whole)
+		})
+	}
+}
+
+func TestATrapWaitsForTheNthAndCountsWhatWasCarriedOut(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	_, readers := links(t, d)
+	rdb := client(t, d, nil)
+	script := redis.NewScript(`return redis.call('INCR', KEYS[1])`)
+	p := network.Pattern{Words: []string{"count", "key"}, Nth: 2, Scripts: map[string]string{script.Hash(): "count"}}
+	injection, err := network.DropReply(readers, p, false).Inject(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "waits for the reply to the second count key on 1 link", injection.Effect)
+	require.True(t, injection.Spent)
+
+	// The server learns the script by the first: it is asked twice, and answers
+	// once that it does not know it.
+	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err())
+	require.NoError(t, script.Run(t.Context(), rdb, []string{"other"}).Err())
+	require.Error(t, script.Run(t.Context(), rdb, []string{"key"}).Err())
+	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err(), "it struck once")
+	n, err := d.Server("redis-1").Observer().Get(t.Context(), "key").Int()
+	require.NoError(t, err)
+	require.Equal(t, 3, n, "every one was carried out")
+	effect, err := injection.Strikes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "the reply to the second count key on zone-a>redis-1 was lost, and the connection reset", effect)
+	_, err = injection.Heal(t.Context())
+	require.NoError(t, err)
+}
+
+func TestWhatComesBeforeALostCommandIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	_, readers := links(t, d)
+	rdb := client(t, d, nil)
+	injection, err := network.DropCommand(readers, network.Pattern{Words: []string{"SET", "two"}}, false).Inject(t.Context())
+	require.NoError(t, err)
+	pipe := rdb.Pipeline()
+	for _, key := range []string{"one", "two", "three"} {
+		pipe.Set(t.Context(), key, "value", 0)
+	}
+	_, err = pipe.Exec(t.Context())
+	require.Error(t, err)
+	_, err = injection.Strikes(t.Context())
+	require.NoError(t, err)
+	f := &fixture{observer: d.Server("redis-1").Observer()}
+	require.NoError(t, f.there(t.Context(), "one", 1))
+	n, err := f.observer.Exists(t.Context(), "two", "three").Result()
+	require.NoError(t, err)
+	require.Zero(t, n)
+	_, err = injection.Heal(t.Context())
+	require.NoError(t, err)
+}
+
+func TestATrapThatNeverStruckSaysSo(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	ls, readers := links(t, d)
+	rdb := client(t, d, nil)
+	p := network.Pattern{Words: []string{"set"}, Nth: 3}
+	injection, err := network.HoldCommand(readers, p).Inject(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, rdb.Set(t.Context(), "a", 1, 0).Err())
+	effect, err := injection.Heal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "1 link let everything pass, answering again", effect)
+	_, err = injection.Strikes(t.Context())
+	require.EqualError(t, err, "hold-command never struck: it waited for the third set in vain (1 of that kind passed)")
+
+	cut, err := network.Cut(ls).Inject(t.Context())
+	require.NoError(t, err)
+	_, err = network.HoldCommand(readers, p).Inject(t.Context())
+	require.ErrorContains(t, err, "no link answered before it")
+	_, err = cut.Heal(t.Context())
+	require.NoError(t, err)
+}
+
+// What is late arrives although whoever sent it is long gone.
+func TestAHeldCommandIsDeliveredAfterItsClientHasGone(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	_, readers := links(t, d)
+	f := &fixture{rdb: client(t, d, nil), observer: d.Server("redis-1").Observer()}
+	injection, err := network.HoldCommand(readers, network.Pattern{Words: []string{"SET"}}).Inject(t.Context())
+	require.NoError(t, err)
+	key, _, err := f.set(t.Context())
+	require.Error(t, err)
+	require.NoError(t, f.rdb.Ping(t.Context()).Err(), "others pass")
+	require.NoError(t, f.there(t.Context(), key, 0))
+	effect, err := injection.Heal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "the first SET was delivered, 1 link let everything pass, answering again", effect)
+	require.NoError(t, f.there(t.Context(), key, 1))
+}
+
+func TestFaultsOfThePaceKeepTheContract(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	ls, _ := links(t, d)
+	pacer, ok := ls[0].(network.Pacer)
+	require.True(t, ok)
+	const by = 50 * time.Millisecond
+	atLeast := func(look func(context.Context) (time.Duration, error)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			took, err := look(ctx)
+			if err == nil && took < by {
+				err = fmt.Errorf("it took %v", took)
+			}
+			return err
+		}
+	}
+	burst := atLeast(func(ctx context.Context) (time.Duration, error) { return pacer.Burst(ctx, 1000) })
+	refuses := func(ctx context.Context) error {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			_, err = ls[0].Probe(ctx)
+		}
+		return ctx.Err()
+	}
+	for name, tt := range map[string]struct {
+		fault  faults.Fault
+		broken func(context.Context) error
+	}{
+		"bandwidth up":   {network.Bandwidth(ls, "upstream", 20_000), burst},
+		"bandwidth down": {network.Bandwidth(ls, "downstream", 20_000), burst},
+		"bandwidth":      {network.Bandwidth(ls, "both", 20_000), burst},
+		"slow-close":     {network.SlowClose(ls, "upstream", by), atLeast(pacer.Farewell)},
+		"slow-close, down": {
+			network.SlowClose(ls, "downstream", by), atLeast(pacer.Farewell),
+		},
+		"flap":              {network.Flap(ls, 20*time.Millisecond, 20*time.Millisecond), refuses},
+		"partition":         {network.Partition("partition", ls, false), refuses},
+		"partition, silent": {network.Partition("partition", ls, true), func(ctx context.Context) error { return silent(ctx, ls[0]) }},
+	} {
+		t.Run(name, func(t *testing.T) { faultstest.Run(t, tt.fault, tt.broken, d.AwaitReady) })
+	}
+}
+
+func silent(ctx context.Context, l network.Link) error {
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Probe(ctx); err == nil {
+		return errors.New("it answers")
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+// Package slots moves a slot of a Redis Cluster from one master to another, as
+// resharding does.
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/faults"
+)
+
+// A Server is what a migration needs of one. Its Observer is a connection past
+// every fault of the network, to an address that the other servers can dial.
+type Server interface {
+	Name() string
+	Observer() *redis.Client
+}
+
+// A node is a server with the name that the cluster gives it.
+type node struct {
+	Server
+
+	id string
+}
+
+type migrate struct {
+	servers []Server
+	key     string
+}
+
+// Migrate moves the slot of a key, with everything in it, from the master that
+// serves it to the next one. Until the heal the move is not finished: the old
+// master sends who asks on to the new one (ASK), and scripts whose keys are not
+// all there are told to try again. The heal finishes it.
+//
+// The steps are those of "Redis cluster specification", section "Live
+// reconfiguration".
+func Migrate(servers []Server, key string) faults.Fault { return &migrate{servers, key} }
+
+// Name returns "migrate-slot".
+func (*migrate) Name() string { return "migrate-slot" }
+
+// Inject fails if nobody serves the slot, or nobody else could.
+func (m *migrate) Inject(ctx context.Context) (faults.Injection, error) {
+	nodes, err := m.nodes(ctx)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	slot, from, to, err := m.route(ctx, nodes)
+	if err != nil {
+		return faults.Injection{}, err
+	}
+	heal := faults.Once(func(ctx context.Context) (string, error) {
+		if err := finish(ctx, nodes, slot, to); err != nil {
+			return "", fmt.Errorf("finish the move of slot %d: %w", slot, err)
+		}
+		return fmt.Sprintf("%s serves slot %d", to.Name(), slot), nil
+	})
+	moved, err := m.begin(ctx, slot, from, to)
+	if err != nil {
+		undo, cancel := faults.Undo(ctx)
+		defer cancel()
+		_, healed := heal(undo)
+		return faults.Injection{}, errors.Join(fmt.Errorf("migrate slot %d: %w", slot, err), healed)
+	}
+	return faults.Injection{
+		Effect: fmt.Sprintf("slot %d is on its way from %s to %s, keys in it: %d", slot, from.Name(), to.Name(), moved),
+		Heal:   heal,
+	}, nil
+}
+
+// nodes asks the servers who they are; one that does not answer is left out.
+func (m *migrate) nodes(ctx context.Context) ([]node, error) {
+	var nodes []node
+	var errs []error
+	for _, s := range m.servers {
+		id, err := s.Observer().Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ask %s who it is: %w", s.Name(), err))
+			continue
+		}
+		nodes = append(nodes, node{s, id})
+	}
+	if len(nodes) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return nodes, nil
+}
+
+// route is the slot of the key, who serves it, and who is to: the master that
+// comes next in the order of the servers.
+func (m *migrate) route(ctx context.Context, nodes []node) (slot int, from, to node, err error) {
+	seen := nodes[0].Observer()
+	n, err := seen.ClusterKeySlot(ctx, m.key).Result()
+	if err != nil {
+		return 0, from, to, fmt.Errorf("ask for the slot of %s: %w", m.key, err)
+	}
+	slot = int(n)
+	owners, err := seen.ClusterShards(ctx).Result()
+	if err != nil {
+		return 0, from, to, fmt.Errorf("ask who serves the slots: %w", err)
+	}
+	var masters []node
+	at := -1
+	for _, candidate := range nodes {
+		if !slices.ContainsFunc(owners, func(o redis.ClusterShard) bool { return master(o) == candidate.id }) {
+			continue
+		}
+		if serving(owners, slot) == candidate.id {
+			at = len(masters)
+		}
+		masters = append(masters, candidate)
+	}
+	if at < 0 || len(masters) < 2 {
+		return 0, from, to, fmt.Errorf("slot %d of %s has nobody to move from and to", slot, m.key)
+	}
+	return slot, masters[at], masters[(at+1)%len(masters)], nil
+}
+
+// serving is the name of the node that serves a slot; empty for nobody.
+func serving(owners []redis.ClusterShard, slot int) string {
+	for _, o := range owners {
+		if slices.ContainsFunc(o.Slots, func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }) {
+			return master(o)
+		}
+	}
+	return ""
+}
+
+// master is the name of a shard's master; empty if it has none.
+func master(o redis.ClusterShard) string {
+	for _, n := range o.Nodes {
+		if n.Role == "master" {
+			return n.ID
+		}
+	}
+	return ""
+}
+
+// migrateTimeout is how long one batch of keys may take, in ms.
+const migrateTimeout = 1000
+
+// begin moves the keys, and sees that the old master sends on who asks.
+func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int, err error) {
+	if err := to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.id).Err(); err != nil {
+		return 0, err
+	}
+	if err := from.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id).Err(); err != nil {
+		return 0, err
+	}
+	host, port, err := net.SplitHostPort(to.Observer().Options().Addr)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		keys, err := from.Observer().ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		if err != nil {
+			return moved, err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"MIGRATE", host, port, "", 0, migrateTimeout, "KEYS"}
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		if err := from.Observer().Do(ctx, args...).Err(); err != nil {
+			return moved, err
+		}
+		moved += len(keys)
+	}
+	if err := from.Observer().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
+		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), orNothing(err))
+	}
+	return moved, nil
+}
+
+// orNothing makes an error of none, to be told of.
+func orNothing(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
+	return err
+}
+
+// finish gives the slot to its new master, tells everybody, and waits until all
+// know.
+func finish(ctx context.Context, nodes []node, slot int, to node) error {
+	if err := to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err(); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		// A replica refuses, and learns it from its master.
+		_ = n.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err()
+	}
+	for _, n := range nodes {
+		for {
+			owners, err := n.Observer().ClusterShards(ctx).Result()
+			if err == nil && serving(owners, slot) == to.id {
+				break
+			}
+			select {
+			case <-time.After(2 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("%s does not know that %s serves it: %w", n.Name(), to.Name(), errors.Join(err, context.Cause(ctx)))
+			}
+		}
+	}
+	return nil
+}
