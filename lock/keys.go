@@ -21,7 +21,10 @@ type keys struct {
 func keysOf(prefix, name string) keys {
 	k := keys{lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
 	if !hasTag(name) {
-		k.lock = prefix + ":{" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name) + "}"
+		if strings.ContainsAny(name, "%{}") { // most names have none, and a replacer is dear
+			name = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
+		}
+		k.lock = prefix + ":{" + name + "}"
 		k.part, k.end = k.lock+":", ""
 	}
 	k.channel = k.of("released")
