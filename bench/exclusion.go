@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// nobody is the worker that is none.
+const nobody = -1
+
+// An exclusion watches who is inside of one lock, in memory.
+type exclusion struct {
+	mu       sync.Mutex
+	holder   int
+	before   int           // the last one that released
+	released time.Time     // when it called release
+	entered  chan struct{} // holds one: somebody was granted it since
+}
+
+func newExclusion() *exclusion {
+	return &exclusion{holder: nobody, before: nobody, entered: make(chan struct{}, 1)}
+}
+
+// A passage is what was seen when a worker was granted a lock.
+type passage struct {
+	violated bool
+	// handed says that another worker held it before, and passed that it had
+	// been released when this worker was waiting already. Since then it took
+	// that long.
+	handed, passed bool
+	took           time.Duration
+}
+
+// enter notes that a worker was granted the lock for which it asked at begin.
+func (e *exclusion) enter(worker int, begin, now time.Time) passage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := passage{violated: e.holder != nobody, handed: e.before != nobody && e.before != worker}
+	if p.handed && begin.Before(e.released) {
+		p.passed, p.took = true, now.Sub(e.released)
+	}
+	e.holder = worker
+	select {
+	case e.entered <- struct{}{}:
+	default:
+	}
+	return p
+}
+
+// leave notes that a worker is about to release the lock.
+func (e *exclusion) leave(worker int, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.holder == worker {
+		e.holder = nobody
+	}
+	e.before, e.released = worker, now
+	select {
+	case <-e.entered:
+	default:
+	}
+}
+
+// passedOn waits until the next one was granted the lock that was left.
+func (e *exclusion) passedOn(ctx context.Context) {
+	select {
+	case <-e.entered:
+	case <-ctx.Done():
+	}
+}

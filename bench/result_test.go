@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/stretchr/testify/require"
+)
+
+// slicesOf are rounds of one second with so many cycles.
+func slicesOf(cycles ...int64) []Slice {
+	var rounds []Slice
+	for _, n := range cycles {
+		h := func() *hdrhistogram.Histogram { return hdrhistogram.New(shortest, longest, digits) }
+		rounds = append(rounds, Slice{Seconds: 1, Cycles: n, acquire: h(), release: h(), cycle: h(), handed: h()})
+	}
+	return rounds
+}
+
+// A ratio is to the floor of the same round, and not to the floor at large.
+func TestRatioIsOfTheSameRound(t *testing.T) {
+	r := SystemResult{Rounds: slicesOf(50, 500, 100)}
+	r.summarize(OpsPerSecond, slicesOf(100, 1000, 400))
+	require.Equal(t, Spread{Median: 100, Min: 50, Max: 500}, r.Score)
+	require.Equal(t, Spread{Median: 0.5, Min: 0.25, Max: 0.5}, r.Ratio)
+	require.Equal(t, Spread{Median: 2.5, Min: 1, Max: 4}, spreadOf([]float64{4, 1, 3, 2}))
+}
+
+// What broke is not ranked, whatever its figures, and floors come first.
+func TestRank(t *testing.T) {
+	w := WorkloadResult{Workload: Workload{Metric: OpsPerSecond}, Systems: []SystemResult{
+		{Name: "unfit", Unfit: "why"},
+		{Name: "violator", Violations: 1, Score: Spread{Median: 900}},
+		{Name: "loser", Lost: 1, Score: Spread{Median: 800}},
+		{Name: "idle"},
+		{Name: "slow", Score: Spread{Median: 1}},
+		{Name: "fast", Score: Spread{Median: 2}},
+		{Name: "floor", Floor: true, Score: Spread{Median: 3}},
+	}}
+	for metric, want := range map[Metric][]string{
+		OpsPerSecond: {"floor", "fast", "slow", "idle", "violator", "loser", "unfit"},
+		CycleMedian:  {"floor", "slow", "fast", "idle", "loser", "violator", "unfit"},
+	} {
+		w.Metric = metric
+		w.rank()
+		var got []string
+		for _, s := range w.Systems {
+			got = append(got, s.Name)
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+func TestFairness(t *testing.T) {
+	for _, tt := range []struct {
+		give []int64
+		want Slice
+	}{
+		{[]int64{5, 5, 5, 5}, Slice{Least: 5, Most: 5, Jain: 1}},
+		{[]int64{8, 0, 0, 0}, Slice{Most: 8, Starved: 3, Jain: 0.25}},
+		{[]int64{0, 0}, Slice{Starved: 2}},
+	} {
+		grants := make([]atomic.Int64, len(tt.give))
+		for i, n := range tt.give {
+			grants[i].Store(n)
+		}
+		var got Slice
+		got.share(grants)
+		require.Equal(t, tt.want, got)
+	}
+}
+
+func TestCost(t *testing.T) {
+	var c cost
+	c.add("# Stats\r\ntotal_net_input_bytes:70\r\ntotal_net_output_bytes:9\r\ntotal_reads_processed:4\r\nused_cpu_sys:0.5\r\nused_cpu_user:0.25\r\n" +
+		"cmdstat_info:calls=7,usec=1\r\ncmdstat_set:calls=3,usec=5,usec_per_call=1.67\r\ncmdstat_client|info:calls=2,usec=1\r\n")
+	require.Equal(t, cost{in: 70, out: 9, requests: 4, commands: 5, server: 750_000_000}, c)
+}

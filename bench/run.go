@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Plan is what is to be measured.
+type Plan struct {
+	Backend topologies.Backend
+	// Topology is where the workloads take place that need no other.
+	Topology  string
+	Servers   topologies.Options
+	Workloads []Workload
+	// Systems are what is compared. [Floors] take part in any case.
+	Systems []System
+	// Rounds is how often each system has its turn, Length how long that is, and
+	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms.
+	Rounds         int
+	Length, WarmUp time.Duration
+	// Seed decides the order of turns and the workers' choices.
+	Seed uint64
+	// Progress is told of every slice before it begins. Nil: nobody is.
+	Progress func(workload, system string, round int)
+}
+
+// between is about what a slice takes besides.
+const between = 60 * time.Millisecond
+
+func (p Plan) withDefaults() Plan {
+	if p.Rounds == 0 {
+		p.Rounds = 3
+	}
+	if p.Length == 0 {
+		p.Length = 500 * time.Millisecond
+	}
+	if p.WarmUp == 0 {
+		p.WarmUp = 100 * time.Millisecond
+	}
+	if p.Topology == "" {
+		p.Topology = topologies.Single
+	}
+	return p
+}
+
+// Validate joins everything that is wrong with the plan.
+func (p Plan) Validate() error {
+	var errs []error
+	if _, err := topologies.New(p.Topology, p.Servers); err != nil {
+		errs = append(errs, err)
+	} else if p.Topology == topologies.Independent {
+		errs = append(errs, errors.New("topology independent: the workloads redlock-... bring their servers with them; choose another topology for the others"))
+	}
+	if p.Rounds < 0 || p.Length < 0 || p.WarmUp < 0 {
+		errs = append(errs, errors.New("rounds, duration and warm-up must be above 0"))
+	}
+	if len(p.Workloads) == 0 {
+		errs = append(errs, errors.New("no workload was named"))
+	}
+	return errors.Join(errs...)
+}
+
+// Estimate is about how long it takes.
+func (p Plan) Estimate() time.Duration {
+	p = p.withDefaults()
+	slicesOf := 0
+	for _, w := range p.Workloads {
+		for _, s := range p.systems() {
+			if s.unfit(w) == "" {
+				slicesOf += p.Rounds
+			}
+		}
+	}
+	return time.Duration(slicesOf) * (p.Length + p.WarmUp + between)
+}
+
+func (p Plan) systems() []System { return append(Floors(), p.Systems...) }
+
+// Run measures, and returns what was measured when the context ended before its
+// time: whole workloads only.
+func (p Plan) Run(ctx context.Context) (Results, error) {
+	p = p.withDefaults()
+	if err := p.Validate(); err != nil {
+		return Results{}, err
+	}
+	r := Results{
+		Version: Version, Started: time.Now(),
+		Settings: Settings{p.Topology, p.Rounds, p.Length, p.WarmUp, p.Seed, poolSize},
+	}
+	rng := rand.New(rand.NewPCG(p.Seed, 0))
+	places := places{backend: p.Backend, open: map[string]topologies.Deployment{}}
+	err := func() error {
+		for _, w := range p.Workloads {
+			topology, options := p.Topology, p.Servers
+			if w.Servers > 0 {
+				topology, options = topologies.Independent, topologies.Options{Nodes: w.Servers}
+			}
+			d, err := places.at(ctx, topology, options)
+			if err != nil {
+				return err
+			}
+			if r.Machine.OS == "" {
+				r.Machine = thisMachine(d.Version())
+			}
+			result, err := p.measure(ctx, d, w, rng)
+			if err != nil {
+				return err
+			}
+			r.Workloads = append(r.Workloads, result)
+		}
+		return nil
+	}()
+	if ctx.Err() != nil {
+		r.Interrupted, err = true, nil
+	}
+	r.Seconds = time.Since(r.Started).Seconds()
+	return r, errors.Join(err, places.close())
+}
+
+// places are the deployments of a run, each started when it is first needed.
+type places struct {
+	backend topologies.Backend
+	open    map[string]topologies.Deployment
+}
+
+func (p *places) at(ctx context.Context, topology string, o topologies.Options) (topologies.Deployment, error) {
+	key := fmt.Sprint(topology, o)
+	if d, ok := p.open[key]; ok {
+		return d, nil
+	}
+	t, err := topologies.New(topology, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.backend.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	p.open[key] = d
+	return d, nil
+}
+
+func (p *places) close() error {
+	var errs []error
+	for _, d := range p.open {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// measure has all systems take turns at one workload.
+func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, rng *rand.Rand) (result WorkloadResult, err error) {
+	result.Workload = w
+	g, err := prepare(ctx, d, w)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, g.heal(ctx)) }()
+	all := p.systems()
+	for i, s := range all {
+		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Floor: i < len(Floors()), Unfit: s.unfit(w)})
+	}
+	for round := range p.Rounds {
+		for _, i := range rng.Perm(len(all)) {
+			r := &result.Systems[i]
+			if r.Unfit != "" {
+				continue
+			}
+			if p.Progress != nil {
+				p.Progress(w.Name, r.Name, round+1)
+			}
+			s, err := p.slice(ctx, g, w, all[i], rng.Uint64())
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return result, fmt.Errorf("measure %s at %s: %w", r.Name, w.Name, err)
+			}
+			r.Rounds = append(r.Rounds, s)
+		}
+	}
+	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Floor && s.Unfit != "" })
+	var base []Slice
+	for _, s := range result.Systems {
+		if s.Name == w.Floor {
+			base = s.Rounds
+		}
+	}
+	for i := range result.Systems {
+		result.Systems[i].summarize(w.Metric, base)
+	}
+	result.rank()
+	return result, nil
+}
+
+// slice is one turn of one system.
+func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed uint64) (Slice, error) {
+	if err := g.sweep(ctx); err != nil {
+		return Slice{}, err
+	}
+	places := make([][]redis.UniversalClient, w.Instances)
+	for i := range places {
+		places[i] = g.clients(w, s.Name, i)
+	}
+	defer func() {
+		for _, servers := range places {
+			for _, rdb := range servers {
+				_ = rdb.Close()
+			}
+		}
+	}()
+	instances, closeAll, err := s.open(ctx, places)
+	if err != nil {
+		return Slice{}, err
+	}
+	defer closeAll()
+	runtime.GC() // what the last one left is not this one's
+	d := newDriver(w, instances, fmt.Sprintf("bench-%x", seed))
+	working, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.work(working, seed)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	if err := pause(ctx, p.WarmUp); err != nil {
+		return Slice{}, err
+	}
+	before, err := spent(ctx, g.live)
+	if err != nil {
+		return Slice{}, err
+	}
+	due, served := d.due(time.Now()), d.served.Load()
+	d.phase.Store(measuring)
+	begin := time.Now()
+	if err := pause(ctx, p.Length); err != nil {
+		return Slice{}, err
+	}
+	after, err := spent(ctx, g.live)
+	if err != nil {
+		return Slice{}, err
+	}
+	d.phase.Store(over)
+	seconds := time.Since(begin).Seconds()
+	backlog := d.due(time.Now()) - due - (d.served.Load() - served)
+	stop()
+	<-done
+	result := d.slice(after.minus(before), seconds)
+	if w.Rate > 0 {
+		result.Backlog = max(backlog, 0)
+	}
+	return result, nil
+}

@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// An Acquire waits for the lock of that name until the context ends, and returns
+// how to release it.
+type Acquire func(ctx context.Context, name string) (release func(context.Context) error, err error)
+
+// A System is something that can be measured.
+type System struct {
+	Name, About string
+	// Unfit says why the system can't take part in a workload, or is empty. Nil:
+	// it takes part in all.
+	Unfit func(w Workload) string
+	// Open makes one instance, as one process of a service would. The servers are
+	// clients of one deployment, or of each of several servers, which Open does
+	// not close. The function that it returns closes the instance.
+	Open func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error)
+}
+
+// Locker is how a [lock.Locker] is measured: every request has the lease, and
+// waits as long as it has to.
+func Locker(l lock.Locker) Acquire {
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		h, err := l.Acquire(ctx, name, lock.Options{Lease: Lease, Wait: lock.Forever})
+		if err != nil {
+			return nil, err
+		}
+		return h.Release, nil
+	}
+}
+
+// fits says whether a system takes part in a workload.
+func (s System) unfit(w Workload) string {
+	if s.Unfit == nil {
+		return ""
+	}
+	return s.Unfit(w)
+}
+
+// open makes the instances of a slice.
+func (s System) open(ctx context.Context, places [][]redis.UniversalClient) (instances []Acquire, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for _, c := range closers {
+			c()
+		}
+	}
+	for _, servers := range places {
+		a, c, err := s.Open(ctx, servers)
+		if err != nil {
+			closeAll()
+			return nil, nil, fmt.Errorf("open %s: %w", s.Name, err)
+		}
+		closers = append(closers, c)
+		instances = append(instances, a)
+	}
+	return instances, closeAll, nil
+}

@@ -1,0 +1,338 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A column is one figure of every system.
+type column struct {
+	head string
+	of   func(r SystemResult) string
+}
+
+// columns are those that tell most about a workload.
+func (w WorkloadResult) columns() []column {
+	score := column{string(w.Metric), func(r SystemResult) string { return spread(r.Score, rate) }}
+	if w.Metric.less() {
+		score.of = func(r SystemResult) string { return spread(r.Score, took) }
+	}
+	cs := []column{
+		{"system", func(r SystemResult) string { return r.Name }},
+		score,
+		{"× " + w.Floor, func(r SystemResult) string { return spread(r.Ratio, times) }},
+	}
+	acquire := func(r SystemResult) Latency { return r.Acquire }
+	cycle := func(r SystemResult) Latency { return r.Cycle }
+	handed := func(r SystemResult) Latency { return r.Handover }
+	switch {
+	case w.Metric == HandoverMedian:
+		cs = append(cs, latencies("", handed)...)
+		cs = append(cs, column{"samples", func(r SystemResult) string { return fmt.Sprint(r.Handover.Count) }})
+	case w.Metric == HandoversPerSecond:
+		cs = append(cs, perSecond())
+		cs = append(cs, latencies("wait ", acquire)...)
+		cs = append(cs, fairness()...)
+	case w.waits():
+		cs = append(cs, perSecond())
+		cs = append(cs, latencies("", cycle)...)
+		cs = append(cs, fairness()...)
+	default:
+		if w.Metric != OpsPerSecond {
+			cs = append(cs, perSecond())
+		}
+		cs = append(cs,
+			column{"acquire p50", func(r SystemResult) string { return took(r.Acquire.P50) }},
+			column{"release p50", func(r SystemResult) string { return took(r.Release.P50) }})
+		cs = append(cs, latencies("cycle ", cycle)...)
+	}
+	if w.Rate > 0 {
+		cs = append(cs, column{"backlog", func(r SystemResult) string {
+			return rate(median(r, func(s Slice) float64 { return float64(s.Backlog) }))
+		}})
+	}
+	return append(cs, costs()...)
+}
+
+func perSecond() column {
+	return column{"ops/s", func(r SystemResult) string {
+		return rate(median(r, func(s Slice) float64 { return s.metric(OpsPerSecond) }))
+	}}
+}
+
+func latencies(what string, of func(SystemResult) Latency) []column {
+	figure := func(head string, pick func(Latency) float64) column {
+		return column{what + head, func(r SystemResult) string {
+			l := of(r)
+			if l.Count == 0 {
+				return "–"
+			}
+			return took(pick(l))
+		}}
+	}
+	return []column{
+		figure("avg", func(l Latency) float64 { return l.Avg }),
+		figure("min", func(l Latency) float64 { return l.Min }),
+		figure("p50", func(l Latency) float64 { return l.P50 }),
+		figure("p95", func(l Latency) float64 { return l.P95 }),
+		figure("p99", func(l Latency) float64 { return l.P99 }),
+		figure("p99.9", func(l Latency) float64 { return l.P999 }),
+		figure("max", func(l Latency) float64 { return l.Max }),
+	}
+}
+
+func fairness() []column {
+	return []column{
+		{"longest wait", func(r SystemResult) string {
+			var most time.Duration
+			for _, s := range r.Rounds {
+				most = max(most, s.LongestWait)
+			}
+			return took(float64(most) / micro)
+		}},
+		{"least–most", func(r SystemResult) string {
+			return fmt.Sprintf("%.0f–%.0f",
+				median(r, func(s Slice) float64 { return float64(s.Least) }), median(r, func(s Slice) float64 { return float64(s.Most) }))
+		}},
+		{"Jain", func(r SystemResult) string {
+			return fmt.Sprintf("%.2f", median(r, func(s Slice) float64 { return s.Jain }))
+		}},
+		{"starved", func(r SystemResult) string {
+			return fmt.Sprintf("%.0f", median(r, func(s Slice) float64 { return float64(s.Starved) }))
+		}},
+	}
+}
+
+func costs() []column {
+	pair := func(head, format string, a, b func(Slice) float64) column {
+		return column{head, func(r SystemResult) string { return fmt.Sprintf(format, median(r, a), median(r, b)) }}
+	}
+	return []column{
+		pair("requests, commands", "%.2f, %.1f",
+			func(s Slice) float64 { return s.Requests }, func(s Slice) float64 { return s.Commands }),
+		pair("bytes in, out", "%.0f, %.0f",
+			func(s Slice) float64 { return s.BytesIn }, func(s Slice) float64 { return s.BytesOut }),
+		pair("cpu client, server", "%.0f, %.0f µs",
+			func(s Slice) float64 { return s.ClientMicros }, func(s Slice) float64 { return s.ServerMicros }),
+		{"", SystemResult.note},
+	}
+}
+
+// note is what the figures alone don't say.
+func (r SystemResult) note() string {
+	var notes []string
+	if r.Violations > 0 {
+		notes = append(notes, fmt.Sprintf("✗ violated mutual exclusion %d times: not ranked", r.Violations))
+	}
+	if r.Lost > 0 {
+		notes = append(notes, fmt.Sprintf("✗ lost the lock %d times before its lease ended: not ranked", r.Lost))
+	}
+	if r.Score.Median == 0 {
+		notes = append(notes, "nothing completed")
+	}
+	var errs, refused int64
+	example := ""
+	for text, n := range r.Errors {
+		errs += n
+		if example == "" || text < example {
+			example = text
+		}
+	}
+	for _, s := range r.Rounds {
+		refused += s.Refused
+	}
+	if refused > 0 {
+		notes = append(notes, fmt.Sprintf("%d refused", refused))
+	}
+	if errs > 0 {
+		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(example)))
+	}
+	return strings.Join(notes, "; ")
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if r := []rune(s); len(r) > 120 {
+		s = string(r[:120]) + "…"
+	}
+	return s
+}
+
+// median is that of a figure over the rounds.
+func median(r SystemResult, of func(Slice) float64) float64 {
+	var values []float64
+	for _, s := range r.Rounds {
+		values = append(values, of(s))
+	}
+	return spreadOf(values).Median
+}
+
+func spread(s Spread, format func(float64) string) string {
+	if s == (Spread{}) {
+		return "–"
+	}
+	return fmt.Sprintf("%s [%s–%s]", format(s.Median), format(s.Min), format(s.Max))
+}
+
+func rate(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func times(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// took is a time in the unit in which it has three digits.
+func took(us float64) string {
+	switch {
+	case us < 10:
+		return fmt.Sprintf("%.1f µs", us)
+	case us < 10_000:
+		return rate(us) + " µs"
+	case us < 100_000:
+		return fmt.Sprintf("%.1f ms", us/1000)
+	case us < 10_000_000:
+		return rate(us/1000) + " ms"
+	default:
+		return fmt.Sprintf("%.1f s", us/1e6)
+	}
+}
+
+// rows are the table of a workload, its head first, and after it what did not
+// take part.
+func (w WorkloadResult) rows() (rows [][]string, unfit []string) {
+	columns := w.columns()
+	head := make([]string, len(columns))
+	for i, c := range columns {
+		head[i] = c.head
+	}
+	rows = append(rows, head)
+	for _, r := range w.Systems {
+		if r.Unfit != "" {
+			unfit = append(unfit, r.Name+" ("+r.Unfit+")")
+			continue
+		}
+		row := make([]string, len(columns))
+		for i, c := range columns {
+			row[i] = c.of(r)
+		}
+		rows = append(rows, row)
+	}
+	return rows, unfit
+}
+
+// title says what a workload is.
+func (w WorkloadResult) title() string { return fmt.Sprintf("%s: %s (%s)", w.Name, w.About, w.loop()) }
+
+// WriteText writes the tables for a terminal: of each the columns that fit its
+// width; 0 is any width.
+func (r Results) WriteText(out io.Writer, width int) error {
+	for i, w := range r.Workloads {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, w.title())
+		rows, unfit := w.rows()
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, row := range fit(rows, width) {
+			fmt.Fprintln(table, "  "+strings.Join(row, "\t"))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		if len(unfit) > 0 {
+			fmt.Fprintln(out, "  did not take part:", strings.Join(unfit, ", "))
+		}
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", r.describe())
+	return err
+}
+
+// fit leaves columns out, from the last but the notes on, until the rows fit.
+func fit(rows [][]string, width int) [][]string {
+	for width > 0 && len(rows[0]) > 4 && wide(rows) > width {
+		last := len(rows[0]) - 2
+		for i, row := range rows {
+			rows[i] = append(append([]string(nil), row[:last]...), row[last+1:]...)
+		}
+	}
+	return rows
+}
+
+// wide is how wide the rows are, without the notes.
+func wide(rows [][]string) int {
+	sum := 2
+	for c := range len(rows[0]) - 1 {
+		most := 0
+		for _, row := range rows {
+			most = max(most, len([]rune(row[c])))
+		}
+		sum += most + 2
+	}
+	return sum
+}
+
+// describe says what the figures hold for.
+func (r Results) describe() string {
+	m := r.Machine
+	rounds := fmt.Sprintf("%d rounds", r.Settings.Rounds)
+	if r.Settings.Rounds == 1 {
+		rounds = "1 round"
+	}
+	parts := []string{
+		fmt.Sprintf("%s of %v after %v of warm-up, in random order; median [least–most] of the rounds, latencies of all rounds together",
+			rounds, r.Settings.Length, r.Settings.WarmUp),
+		fmt.Sprintf("%d × %s, %s, Redis %s on topology %s, seed %d", m.Cores, cmp.Or(m.CPU, m.Arch), m.Go, m.Redis, r.Settings.Topology, r.Settings.Seed),
+		fmt.Sprintf("took %.0f s", r.Seconds),
+	}
+	if m.Load != "" {
+		parts = append(parts, "load when it began "+m.Load)
+	}
+	if r.Interrupted {
+		parts = append(parts, "interrupted: workloads are missing")
+	}
+	return strings.Join(parts, " · ")
+}
+
+// WriteMarkdown writes the tables as Markdown.
+func (r Results) WriteMarkdown(out io.Writer) error {
+	fmt.Fprintf(out, "# Benchmark of locks\n\n`%s`\n\n%s\n", r.Command, r.describe())
+	for _, w := range r.Workloads {
+		fmt.Fprintf(out, "\n## %s\n\n%s (%s).\n\n", w.Name, sentence(w.About), w.loop())
+		rows, unfit := w.rows()
+		for i, row := range rows {
+			for j := range row {
+				row[j] = strings.ReplaceAll(row[j], "|", `\|`)
+			}
+			fmt.Fprintln(out, "| "+strings.Join(row, " | ")+" |")
+			if i == 0 {
+				fmt.Fprintln(out, "|---|"+strings.Repeat("---:|", len(row)-2)+"---|")
+			}
+		}
+		if len(unfit) > 0 {
+			fmt.Fprintf(out, "\nDid not take part: %s.\n", strings.Join(unfit, ", "))
+		}
+	}
+	return nil
+}
+
+func sentence(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/bench"
+	"github.com/lockchaos/lockchaos/internal/etcdserver"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// etcdLock is a lock that lives on no topology of Redis servers.
+const etcdLock = "etcd"
+
+// quorumLocks live on several independent servers.
+func quorumLocks() []string { return []string{"redlock", "redsync", "redsync-failfast"} }
+
+func benchLocks() []string {
+	return []string{"mutex", "redlock", "redislock", "redsync", "redsync-failfast", "rueidislock"}
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	p := bench.Plan{}
+	servers := serverFlags{}
+	var locks, workloads []string
+	var files benchFiles
+	var clients int
+	var rate float64
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure locks side by side, and check mutual exclusion meanwhile",
+		Long: `bench has locks take turns at the same work, and compares them with the least
+that does the job on Redis (docs/benchmarks.md says how).
+
+Workloads:
+` + benchWorkloads(),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(aboveZero(cmd, "rounds", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
+				return err
+			}
+			var err error
+			if p.Workloads, err = bench.WorkloadsByName(workloads...); err != nil {
+				return err
+			}
+			for i := range p.Workloads {
+				w := &p.Workloads[i]
+				if clients > 0 {
+					w.Workers, w.About = clients, fmt.Sprintf("%s; with %d workers", w.About, clients)
+				}
+				if rate > 0 && w.Rate > 0 {
+					w.Rate, w.About = rate, w.About+"; at another rate"
+				}
+			}
+			etcdServer := &sharedEtcd{}
+			defer etcdServer.close()
+			if p.Systems, err = benchSystems(locks, p.Topology, etcdServer); err != nil {
+				return err
+			}
+			if err := p.Validate(); err != nil {
+				return err
+			}
+			backend, _, err := servers.open(cmd.Context(), a.log(io.Discard))
+			if err != nil {
+				return err
+			}
+			p.Backend = backend
+			about := p.Estimate().Round(time.Second)
+			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the floors: about %v\n", len(p.Workloads), len(p.Systems), about)
+			progress := newBenchProgress(a.stderr, about)
+			p.Progress = progress.show
+			r, err := p.Run(cmd.Context())
+			progress.end()
+			if err != nil {
+				return harnessError{err}
+			}
+			r.Program, r.Command = version(), "lockchaos bench"+changedFlags(cmd)
+			return errors.Join(asHarness(files.write(r)), a.printBench(r, files))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.Topology, "topology", topologies.Single, "where the locks live: single, sentinel or cluster; redlock-... bring their servers with them")
+	f.StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
+	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), or etcd")
+	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "what they do, or all; see above")
+	f.IntVar(&p.Rounds, "rounds", 3, "how often each lock has its turn")
+	f.DurationVar(&p.Length, "duration", 500*time.Millisecond, "how long a turn is")
+	f.DurationVar(&p.WarmUp, "warm-up", 100*time.Millisecond, "for how long a lock works before it is measured")
+	f.IntVar(&clients, "clients", 0, "how many workers there are, instead of each workload's own number")
+	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of each workload's own rate")
+	f.Uint64Var(&p.Seed, "seed", 1, "decides the order of turns")
+	f.StringVar(&files.json, "json", "", "write the figures to this file; - prints them instead of the tables")
+	f.StringVar(&files.html, "html", "", "write a page with plots to this file")
+	f.StringVar(&files.markdown, "markdown", "", "write the tables to this file; - prints them")
+	f.StringVar(&files.dir, "out", "", "write bench.json, bench.html and bench.md into this folder")
+	return cmd
+}
+
+func benchWorkloads() string {
+	var b strings.Builder
+	for _, w := range bench.Workloads() {
+		mark := " "
+		if slices.Contains(bench.DefaultWorkloads(), w.Name) {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "  %s %-20s %s\n", mark, w.Name, w.About)
+	}
+	return b.String() + "* are run by default"
+}
+
+func validBackend(name string) error {
+	known := []string{autoBackend, processBackend, containerBackend}
+	switch {
+	case name == attachBackend:
+		return errors.New("backend attach: a benchmark empties the servers between two turns; use process or container")
+	case !slices.Contains(known, name):
+		return names.Unknown("backend", name, known)
+	default:
+		return nil
+	}
+}
+
+// benchSystems are the locks of those names.
+func benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench.System, error) {
+	var systems []bench.System
+	var errs []error
+	for _, name := range chosen {
+		if name == etcdLock {
+			if _, err := etcdserver.Find(); err != nil {
+				errs = append(errs, fmt.Errorf("lock etcd: %w: install etcd-server, or name the program in %s", err, etcdserver.BinaryVariable))
+			}
+			systems = append(systems, server.system())
+			continue
+		}
+		l, err := scenarios.LockByName(name)
+		if err != nil {
+			errs = append(errs, names.Unknown("lock", name, append(scenarios.LockNames(), etcdLock)))
+			continue
+		}
+		if !l.Exclusive() {
+			errs = append(errs, fmt.Errorf("lock %s admits several at once, which the benchmark would call a violation", name))
+		}
+		systems = append(systems, benchSystem(l, topology))
+	}
+	return systems, errors.Join(errs...)
+}
+
+func benchSystem(l scenarios.Lock, topology string) bench.System {
+	return bench.System{
+		Name: l.Name, About: l.About,
+		Unfit: func(w bench.Workload) string {
+			if w.Servers > 0 {
+				if !slices.Contains(quorumLocks(), l.Name) {
+					return "lives on one deployment"
+				}
+				return ""
+			}
+			if l.Name == "redsync-failfast" {
+				return "is redsync, on one server"
+			}
+			if l.On(topology) != nil {
+				return "does not live on topology " + topology
+			}
+			return ""
+		},
+		Open: func(_ context.Context, servers []redis.UniversalClient) (bench.Acquire, func(), error) {
+			locker, closeLocker, err := l.Open(servers, scenarios.LockOptions{})
+			if err != nil {
+				return nil, nil, err
+			}
+			return bench.Locker(locker), closeLocker, nil
+		},
+	}
+}
+
+// A sharedEtcd is started when it is first needed.
+type sharedEtcd struct {
+	mu     sync.Mutex
+	server *etcdserver.Server
+}
+
+func (s *sharedEtcd) endpoint(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		server, err := etcdserver.Start(ctx)
+		if err != nil {
+			return "", err
+		}
+		s.server = server
+	}
+	return s.server.Endpoint(), nil
+}
+
+func (s *sharedEtcd) close() {
+	if s.server != nil {
+		_ = s.server.Close()
+	}
+}
+
+func (s *sharedEtcd) system() bench.System {
+	return bench.System{
+		Name: etcdLock, About: "go.etcd.io/etcd/client/v3/concurrency, on an etcd of one member",
+		Unfit: func(w bench.Workload) string {
+			if w.Servers > 0 || w.Delay > 0 {
+				return "is not behind these links"
+			}
+			return ""
+		},
+		Open: func(ctx context.Context, _ []redis.UniversalClient) (bench.Acquire, func(), error) {
+			at, err := s.endpoint(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			client, err := etcd.Dial(at)
+			if err != nil {
+				return nil, nil, err
+			}
+			l := etcd.New(client, 0)
+			return bench.Locker(l), func() {
+				l.Close()
+				_ = client.Close()
+			}, nil
+		},
+	}
+}
+
+// benchFiles are where the results go besides the terminal.
+type benchFiles struct{ json, html, markdown, dir string }
+
+func (f benchFiles) write(r bench.Results) error {
+	writes := map[string]func(io.Writer) error{}
+	add := func(path string, write func(io.Writer) error) {
+		if path != "" && path != "-" {
+			writes[path] = write
+		}
+	}
+	asJSON := func(w io.Writer) error { return benchJSON(w, r) }
+	add(f.json, asJSON)
+	add(f.html, r.WritePage)
+	add(f.markdown, r.WriteMarkdown)
+	if f.dir != "" {
+		if err := os.MkdirAll(f.dir, 0o755); err != nil {
+			return fmt.Errorf("write results: %w", err)
+		}
+		add(filepath.Join(f.dir, "bench.json"), asJSON)
+		add(filepath.Join(f.dir, "bench.html"), r.WritePage)
+		add(filepath.Join(f.dir, "bench.md"), r.WriteMarkdown)
+	}
+	var errs []error
+	for path, write := range writes {
+		errs = append(errs, writeTo(path, write))
+	}
+	return errors.Join(errs...)
+}
+
+func writeTo(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func benchJSON(w io.Writer, r bench.Results) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// printBench shows the results. A lock that did not keep others out is a finding.
+func (a *app) printBench(r bench.Results, f benchFiles) error {
+	var err error
+	switch {
+	case f.json == "-":
+		err = benchJSON(a.stdout, r)
+	case f.markdown == "-":
+		err = r.WriteMarkdown(a.stdout)
+	default:
+		width, _ := onTerminal(a.stdout)
+		err = r.WriteText(a.stdout, width)
+	}
+	if err != nil {
+		return asHarness(err)
+	}
+	for _, w := range r.Workloads {
+		for _, s := range w.Systems {
+			if s.Broken() {
+				return verdictError(exitInvalid)
+			}
+		}
+	}
+	return nil
+}
+
+// A benchProgress says what is being measured: on a line that is rewritten, or on
+// a new one for each workload.
+type benchProgress struct {
+	w        io.Writer
+	about    time.Duration
+	begun    time.Time
+	width    int
+	live     bool
+	workload string
+}
+
+func newBenchProgress(w io.Writer, about time.Duration) *benchProgress {
+	width, live := onTerminal(w)
+	return &benchProgress{w: w, about: about, begun: time.Now(), width: width, live: live}
+}
+
+func (p *benchProgress) show(workload, system string, round int) {
+	took := time.Since(p.begun).Round(time.Second)
+	switch {
+	case p.live:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(fmt.Sprintf("%v of about %v · %s · round %d · %s", took, p.about, workload, round, system), p.width-1))
+	case workload != p.workload:
+		fmt.Fprintf(p.w, "%v of about %v · %s\n", took, p.about, workload)
+	}
+	p.workload = workload
+}
+
+// end clears the live line.
+func (p *benchProgress) end() {
+	if p.live {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

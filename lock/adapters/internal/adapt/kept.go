@@ -1,0 +1,101 @@
+package adapt
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// endLimit bounds the giving up of a lock whose lease has ended.
+const endLimit = 10 * time.Second
+
+// kept is a lock that a library keeps alive until it is told to give it up. The
+// lease is kept here: the lock is given up when it ends.
+type kept struct {
+	giveUp  func(context.Context) error
+	unwatch func() bool
+
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer // for the lease's end; nil without one
+}
+
+// Kept returns the hold on a lock that a library keeps alive by itself. alive
+// ends when the library says that the lock is lost; the hold is lost then.
+// giveUp gives the lock up, and may be called again after an error. A lease with
+// an end is given up when that comes.
+func Kept(l lock.Lease, alive context.Context, giveUp func(context.Context) error) *lock.Hold { //nolint:revive // the context is no limit of this call
+	k := &kept{giveUp: giveUp}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.arm(l.Expires)
+	h := lock.NewHold(l, k)
+	k.unwatch = context.AfterFunc(alive, func() { //nolint:contextcheck // it has ended
+		k.mu.Lock()
+		k.stop()
+		k.mu.Unlock()
+		// A refused extension is how a hold learns that it is lost.
+		_ = h.Extend(context.Background(), time.Millisecond)
+	})
+	return h
+}
+
+func (k *kept) arm(end time.Time) {
+	if !end.IsZero() {
+		k.timer = time.AfterFunc(time.Until(end), k.expire)
+	}
+}
+
+// stop ends the lease; it reports whether that was so before.
+func (k *kept) stop() (before bool) {
+	before = k.over
+	k.over = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	return before
+}
+
+func (k *kept) expire() {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.stop() {
+		k.unwatch()
+		_ = k.giveUp(ctx) // else it ends when the library's own lease does
+	}
+}
+
+// Extend is for [lock.Hold].
+func (k *kept) Extend(_ context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
+	end := Expires(time.Now(), d)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return time.Time{}, lock.ErrNotHeld
+	}
+	if k.timer == nil {
+		return time.Time{}, nil // it has no end
+	}
+	k.timer.Stop()
+	k.arm(end)
+	return end, nil
+}
+
+// Release is for [lock.Hold].
+func (k *kept) Release(ctx context.Context, _ lock.Lease) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return lock.ErrNotHeld
+	}
+	k.unwatch()
+	if err := k.giveUp(ctx); err != nil {
+		return err
+	}
+	k.stop()
+	return nil
+}

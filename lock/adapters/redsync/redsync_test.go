@@ -1,0 +1,102 @@
+package redsync_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+)
+
+// definite makes a refusal what it says: no request is repeated.
+func definite(o *redis.Options) {
+	o.MaxRetries, o.DialerRetries = -1, 1
+}
+
+func start(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	servers := make([]*redistest.Server, n)
+	for i := range servers {
+		servers[i] = redistest.Start(t)
+	}
+	return servers
+}
+
+func clients(t *testing.T, servers []*redistest.Server) []redis.UniversalClient {
+	t.Helper()
+	var all []redis.UniversalClient
+	for _, s := range servers {
+		all = append(all, s.Client(t, definite))
+	}
+	return all
+}
+
+func TestContract(t *testing.T) {
+	servers := start(t, 1)
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		all := clients(t, servers)
+		require.NoError(t, all[0].FlushAll(t.Context()).Err())
+		return redsync.New(all, redsync.Config{Pause: 5 * time.Millisecond})
+	}, locktest.Features{Callers: 100})
+}
+
+// A dead server of three is in nobody's way. Two live ones are the majority only
+// together, so that callers who each get one of them ask again.
+func TestContractWithAMinorityDead(t *testing.T) {
+	servers := start(t, 3)
+	all := clients(t, servers)
+	servers[0].Kill()
+	for _, c := range locktest.Checks(locktest.Features{SplitVotes: true, Callers: 40}) {
+		switch c.Name {
+		case "a held lock is refused", "a wait ends with a refusal", "a cancelled wait leaves nothing behind",
+			"a late release leaves the next holder alone", "a second release is refused", "many waiters take turns":
+			for _, rdb := range all[1:] {
+				require.NoError(t, rdb.FlushAll(t.Context()).Err())
+			}
+			require.NoError(t, c.Run(t.Context(), redsync.New(all, redsync.Config{Pause: 5 * time.Millisecond})), c.Name)
+		}
+	}
+}
+
+// What may have happened is no refusal, be it one server or the majority that
+// does not answer.
+func TestUnknownOutcomes(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		servers := start(t, n)
+		l := redsync.New(clients(t, servers), redsync.Config{})
+		h, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+		require.NoError(t, err)
+		for _, s := range servers[:n/2+1] {
+			s.Kill()
+		}
+		for what, err := range map[string]error{
+			"extend": h.Extend(t.Context(), time.Minute), "release": h.Release(t.Context()),
+		} {
+			require.Error(t, err, what)
+			require.NotErrorIs(t, err, lock.ErrNotHeld, what)
+		}
+		_, err = l.Acquire(t.Context(), "other", lock.Options{Lease: time.Minute, Wait: 100 * time.Millisecond})
+		require.Error(t, err)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	}
+}
+
+// A minority that doesn't answer leaves a definite refusal definite.
+func TestMajorityRefuses(t *testing.T) {
+	servers := start(t, 3)
+	all := clients(t, servers)
+	a, b := redsync.New(all, redsync.Config{}), redsync.New(all, redsync.Config{})
+	h, err := a.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	servers[0].Kill()
+	_, err = b.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, h.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
