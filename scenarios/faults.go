@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,26 +33,50 @@ type FaultKind struct {
 // FaultKinds lists the faults, in order of name.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
+		{"bandwidth", "network", "links", "stream, rate (bytes/s)", "let only so many bytes a second pass"},
 		{"busy", "redis", "server", "", "run a script that does not end before the heal, so that everything else is refused"},
+		{"clock-back", MixClock, "server", "by (ms)", "set a server's wall clock back, and to the true time at the heal"},
+		{"clock-forward", MixClock, "server", "by (ms)", "set a server's wall clock forward, and to the true time at the heal"},
+		{"clock-freeze", MixClock, "server", "", "stop a server's wall clock, and set it to the true time at the heal"},
+		{"clock-rate", MixClock, "server", "percent (faster)", "let a server's wall clock run too fast, or too slowly, and set it to the true time at the heal"},
 		{"crash-failover", "failover", "-", "shard", "kill the master and wait until a replica was promoted"},
 		{"cut", "network", "links", "", "reset all connections and refuse new ones"},
+		{"delay-command", "network", "client links", "command, nth, for (ms)", "deliver one command late, and what follows it on its connection"},
+		{"delay-reply", "network", "client links", "command, nth, for (ms)", "deliver the reply to one command late, and what follows it"},
+		{"drop-command", "network", "client links", "command, nth, then (reset or silent)", "lose one command, and reset its connection, or leave it silent"},
 		{"drop-key", "redis", "server", "pattern", "remove the keys that match, once"},
+		{"drop-message", "network", "client links", "command (words of it), nth", "lose one message to a subscriber"},
+		{"drop-reply", "network", "client links", "command, nth, then (reset or silent)", "lose the reply to one command that was carried out, and reset its connection, or leave it silent"},
 		{"evict", "redis", "server", "", "throw out every key for want of memory"},
 		{"failover", "failover", "-", "shard", "ask the servers for a failover that nothing forces"},
+		{"flap", "network", "links", "down, up (ms)", "cut and mend, over and over"},
 		{"flush", "redis", "server", "", "FLUSHALL, once"},
 		{"full", "redis", "server", "", "refuse every write for want of memory"},
 		{"hold", "network", "links", "stream", "let nothing through, and deliver it all at the heal; on one stream, a one-way cut"},
+		{"hold-command", "network", "client links", "command, nth", "keep one command from the server until the heal, and what follows it on its connection"},
+		{"hold-reply", "network", "client links", "command, nth", "keep the reply to one command from the client until the heal, and what follows it"},
 		{"kill", "process", "server", "", "SIGKILL, and a restart at the heal"},
+		{"kill-client", mixClient, "client", "", "SIGKILL to a client of a script, which is gone for good"},
 		{"kill-pubsub", "redis", "server", "", "close the connections of all subscribers, once"},
 		{"latency", "network", "links", "stream, latency, jitter (ms)", "delay the data"},
+		{"migrate-slot", mixCluster, "-", "key", "move the slot of a key to the next master, and finish that at the heal"},
+		{"partition", "network", "parties", "how (cut or hold)", "cut some parties, as a group, off from all others"},
+		{"partition-bridge", "network", "server", "how (cut or hold)", "cut the deployment in two, but for one server that both sides see"},
+		{"partition-halves", "network", "-", "how (cut or hold)", "cut the deployment in two, a minority with zone-a and a majority with zone-b"},
+		{"partition-ring", "network", "-", "how (cut or hold)", "let every server see its neighbours only: a majority, and no two the same one"},
 		{"pause", "process", "server", "", "SIGSTOP, and SIGCONT at the heal"},
+		{"pause-client", mixClient, "client", "", "SIGSTOP to a client of a script, and SIGCONT at the heal"},
 		{"pause-writes", "redis", "server", "", "leave writes unanswered (CLIENT PAUSE WRITE), and carry them out at the heal"},
+		{"power-cut", mixDisk, "server", "", "SIGKILL, what was not synced to the append-only file lost, and a restart at once"},
 		{"reset", "network", "links", "", "reset all open connections, once"},
 		{"restart", "process", "server", "", "SIGKILL and a restart at once"},
 		{"restart-empty", "process", "server", "", "SIGKILL, the data removed, and a restart at once"},
 		{"retype-key", "redis", "server", "pattern", "put strings where the keys that match are"},
 		{"script-flush", "redis", "server", "", "forget all scripts, once"},
+		{"slow-close", "network", "links", "stream, by (ms)", "pass the end of a connection on late"},
+		{"shutdown", mixDisk, "server", "", "SHUTDOWN, which syncs what there is, and a restart at once"},
 		{"split-brain", "failover", "zone", "shard", "cut the master off with a zone of clients and a minority of the sentinels, if there are some"},
+		{"stall-disk", mixDisk, "server", "", "let syncs to the append-only file take until the heal"},
 	}
 }
 
@@ -63,6 +88,15 @@ const (
 	MixRedis    = "redis"
 	MixFailover = "failover"
 	MixAll      = "all"
+	// MixClock is no part of MixAll: it needs a C compiler, and servers that are
+	// local processes.
+	MixClock = "clock"
+)
+
+// The mixes of faults that are for scripts only.
+const (
+	mixClient = "client"
+	mixDisk   = "disk"
 )
 
 // DefaultMix is the mix of a run that names none: what the topology ought to
@@ -72,31 +106,6 @@ func DefaultMix(t topologies.Topology) string {
 		return MixNetwork + "," + MixFailover
 	}
 	return MixNetwork
-}
-
-// possibleMix is [DefaultMix] as far as a deployment can have it.
-func possibleMix(d topologies.Deployment) string {
-	var mixes []string
-	for mix := range strings.SplitSeq(DefaultMix(d.Topology()), ",") {
-		if possibleAll(d, mix) == nil {
-			mixes = append(mixes, mix)
-		}
-	}
-	return cmp.Or(strings.Join(mixes, ","), MixNone)
-}
-
-// possibleAll refuses a mix of which a deployment can't have every fault,
-// whichever are drawn.
-func possibleAll(d topologies.Deployment, mix string) error {
-	chosen, err := choices(d.Topology(), mix)
-	if err != nil {
-		return err
-	}
-	var asked []string
-	for _, c := range chosen {
-		asked = append(asked, c.Fault)
-	}
-	return possible(d, asked)
 }
 
 // choices are the faults of a mix that the topology can have.
@@ -110,18 +119,19 @@ func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
 			{Fault: "reset", Target: "client"},
 		},
 		MixRedis: {
-			{Fault: "flush", Target: "redis-1"},
-			{Fault: "script-flush", Target: "redis-1"},
-			{Fault: "kill-pubsub", Target: "redis-1"},
-			{Fault: "full", Target: "redis-1", Min: short, Max: long},
-			{Fault: "pause-writes", Target: "redis-1", Min: short, Max: long},
-			{Fault: "busy", Target: "redis-1", Min: short, Max: long},
+			{Fault: "flush", Target: targetLock},
+			{Fault: "script-flush", Target: targetLock},
+			{Fault: "kill-pubsub", Target: targetLock},
+			{Fault: "full", Target: targetLock, Min: short, Max: long},
+			{Fault: "pause-writes", Target: targetLock, Min: short, Max: long},
+			{Fault: "busy", Target: targetLock, Min: short, Max: long},
 		},
 		MixProcess: {
-			{Fault: "pause", Target: "redis-1", Min: short, Max: long},
-			{Fault: "restart", Target: "redis-1"},
-			{Fault: "kill", Target: "redis-1", Min: short, Max: long},
+			{Fault: "pause", Target: targetLock, Min: short, Max: long},
+			{Fault: "restart", Target: targetLock},
+			{Fault: "kill", Target: targetLock, Min: short, Max: long},
 		},
+		MixClock: clockChoices(),
 	}
 	if shards := t.Shards(); len(shards) > 0 {
 		// Where there are several shards, each fault has another.
@@ -159,7 +169,7 @@ func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
 		case !ok && name == MixFailover:
 			return nil, fmt.Errorf("topology %s has nothing to fail over to", t.Name)
 		case !ok:
-			return nil, names.Unknown("mix of faults", name, []string{MixNone, MixNetwork, MixProcess, MixRedis, MixFailover, MixAll})
+			return nil, names.Unknown("mix of faults", name, []string{MixNone, MixNetwork, MixProcess, MixRedis, MixFailover, MixClock, MixAll})
 		}
 		chosen = append(chosen, part...)
 	}
@@ -187,10 +197,15 @@ func build(d topologies.Deployment, s faults.Step) (faults.Fault, error) {
 	switch kind.Mix {
 	case MixNetwork:
 		return buildNetwork(d, s)
-	case MixProcess, MixRedis:
+	case mixCluster:
+		return buildSlots(d, s)
+	case MixProcess, MixRedis, MixClock, mixDisk:
 		server := d.Server(s.Target)
 		if server == nil {
 			return nil, fmt.Errorf("%s: topology %s has no server %q", s.Fault, d.Topology().Name, s.Target)
+		}
+		if kind.Mix == MixClock || kind.Mix == mixDisk {
+			return buildClock(d, server, s)
 		}
 		return buildServer(server, s)
 	}
@@ -283,8 +298,16 @@ func controls(fault string) []topologies.Control {
 		return []topologies.Control{topologies.Processes, topologies.Wiping}
 	case kind.Mix == MixProcess:
 		return []topologies.Control{topologies.Processes}
-	case kind.Mix == MixRedis:
+	case kind.Mix == MixRedis, kind.Mix == mixCluster:
 		return []topologies.Control{topologies.Settings}
+	case kind.Mix == MixClock:
+		return []topologies.Control{topologies.Clocks}
+	case fault == "shutdown":
+		return []topologies.Control{topologies.Processes}
+	case kind.Mix == mixDisk:
+		return []topologies.Control{topologies.Disks, topologies.Processes}
+	case kind.Mix == mixClient:
+		return []topologies.Control{topologies.Workers}
 	case fault == "crash-failover":
 		return []topologies.Control{topologies.Failovers, topologies.Processes}
 	case fault == "split-brain":
@@ -303,8 +326,14 @@ func possible(d topologies.Deployment, faults []string) error {
 	var reasons []string
 	impossible := map[string][]string{} // by reason
 	for _, fault := range slices.Compact(slices.Sorted(slices.Values(faults))) {
+		without := maps.Clone(d.Without())
+		if kind, _ := faultKind(fault); without[topologies.Wiring] == "" {
+			if err := unlinked(d, kind); err != nil {
+				without = map[topologies.Control]string{topologies.Wiring: err.Error()}
+			}
+		}
 		for _, c := range controls(fault) {
-			if why, without := d.Without()[c]; without {
+			if why, without := without[c]; without {
 				if impossible[why] == nil {
 					reasons = append(reasons, why)
 				}
@@ -344,6 +373,9 @@ func aim(ctx context.Context, d topologies.Deployment, s faults.Step) string {
 		}
 		return s.Target
 	}
+	if s.Fault == faultPartition {
+		return "{" + s.Target + "}"
+	}
 	links, err := d.Topology().Select(s.Target)
 	if err != nil || len(links) > fewLinks || !strings.Contains(s.Target, ">") {
 		return s.Target
@@ -356,6 +388,9 @@ func aim(ctx context.Context, d topologies.Deployment, s faults.Step) string {
 }
 
 func buildNetwork(d topologies.Deployment, s faults.Step) (faults.Fault, error) {
+	if parts(s.Fault) {
+		return buildPartition(d, s)
+	}
 	chosen, err := d.Topology().Select(s.Target)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Fault, err)
@@ -363,6 +398,9 @@ func buildNetwork(d topologies.Deployment, s faults.Step) (faults.Fault, error) 
 	links := wires(d, chosen)
 	if len(links) == 0 {
 		return nil, fmt.Errorf("%s: nothing can be done to %s here", s.Fault, s.Target)
+	}
+	if kind, _ := faultKind(s.Fault); kind.lies() {
+		return buildTrap(links, s)
 	}
 	stream := s.Params["stream"]
 	if stream == "" {
@@ -372,10 +410,28 @@ func buildNetwork(d topologies.Deployment, s faults.Step) (faults.Fault, error) 
 		return nil, fmt.Errorf("%s: unknown stream %q (known: upstream, downstream, both)", s.Fault, stream)
 	}
 	switch s.Fault {
+	case "bandwidth":
+		rate, err := bytesPerSecond(s.Params)
+		if err != nil {
+			return nil, err
+		}
+		return network.Bandwidth(links, stream, rate), nil
 	case "cut":
 		return network.Cut(links), nil
+	case "flap":
+		down, up, err := turns(s.Params)
+		if err != nil {
+			return nil, err
+		}
+		return network.Flap(links, down, up), nil
 	case "hold":
 		return network.Hold(links, stream), nil
+	case "slow-close":
+		by, err := lateness(s.Params)
+		if err != nil {
+			return nil, err
+		}
+		return network.SlowClose(links, stream, by), nil
 	case "reset":
 		return network.Reset(links), nil
 	default:

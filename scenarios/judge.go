@@ -11,16 +11,68 @@ import (
 
 // Judge judges a recorded run. One that was not played to its end, or in which
 // none of the faults that were asked for took effect, has not shown what it was
-// to show: its report says so, and is never valid.
+// to show: its report says so, and is never valid. A script that was cut short
+// is unknown whatever was found until then; what was found stays in the report.
 func Judge(ctx context.Context, run history.Run, h *history.History) checker.Report {
-	report := checker.Check(ctx, h)
-	for _, doubt := range doubts(run, h) {
+	report := checker.Check(ctx, h, checkers(run)...)
+	for _, doubt := range append(doubts(run, h), unproven(run, report)...) {
 		report.Results = append(report.Results, checker.Result{
 			Name: "run", Engine: "the record of the run", Verdict: checker.Unknown, Summary: doubt,
 		})
 		report.Verdict = checker.Worst(report.Verdict, checker.Unknown)
 	}
+	if run.Unmet != "" {
+		report.Verdict = checker.Unknown // what a part of a script shows is no answer to it
+	}
 	return report
+}
+
+// checkers are the standard ones, with the run's bound of progress and with what
+// its workload has to meet.
+func checkers(run history.Run) []checker.Checker {
+	all := checker.Standard()
+	for i, c := range all {
+		if met := checker.Assumptions(meets(run)...); c.Name() == met.Name() {
+			all[i] = met
+		}
+		if bounded := checker.Progress(run.Progress); c.Name() == bounded.Name() {
+			all[i] = bounded
+		}
+	}
+	return all
+}
+
+// meets is what a run of these workloads has to meet to show anything; of several
+// workloads, each.
+func meets(run history.Run) []string {
+	if run.Scenario != "" {
+		return nil
+	}
+	kinds, err := parseWorkload(run.Workload)
+	if err != nil {
+		return nil // of another version, which knew more
+	}
+	var all []string
+	for _, k := range kinds {
+		all = append(all, k.Meets...)
+	}
+	return all
+}
+
+// unproven says what the ledger of a run shows and its accesses do not: one with
+// an unknown outcome may have been written, and proves nothing.
+func unproven(run history.Run, report checker.Report) []string {
+	l := run.Ledger
+	if l == nil || l.Forks+l.Stale == 0 {
+		return nil
+	}
+	for _, r := range report.Results {
+		if r.Name == checker.ProtectedResource().Name() && r.Verdict == checker.Invalid {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf(
+		"the ledger has a version twice %d times and a stale token %d times, and no access that was confirmed shows it", l.Forks, l.Stale)}
 }
 
 // doubts are why a run has not shown what it was to show.
@@ -52,6 +104,16 @@ func (e Expectation) Met(run history.Run, report checker.Report) error {
 	if string(report.Verdict) != e.Verdict {
 		return fmt.Errorf("expected %s, got %s", e.Verdict, report.Verdict)
 	}
+	for _, r := range report.Results {
+		if slices.Contains(e.Holds, r.Name) && r.Verdict != checker.Valid {
+			return fmt.Errorf("expected %s to hold, and it is %s: %s", r.Name, r.Verdict, r.Summary)
+		}
+	}
+	for _, name := range e.Holds {
+		if !slices.ContainsFunc(report.Results, func(r checker.Result) bool { return r.Name == name }) {
+			return fmt.Errorf("expected %s to hold, and it was not judged", name)
+		}
+	}
 	if e.Violation == "" {
 		return nil
 	}
@@ -63,4 +125,13 @@ func (e Expectation) Met(run history.Run, report checker.Report) error {
 		}
 	}
 	return fmt.Errorf("expected a violation of kind %s, and none was found", e.Violation)
+}
+
+// properties are the names of what is judged.
+func properties() []string {
+	var all []string
+	for _, c := range checker.Standard() {
+		all = append(all, c.Name())
+	}
+	return all
 }

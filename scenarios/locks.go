@@ -4,29 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Lock is a kind of lock that can be put under test.
 type Lock struct {
 	Name  string
 	About string
-	// reentrant and fair are what the lock promises in the history.
+	// kind, reentrant and fair are what the lock promises in the history; an
+	// empty kind is a mutex.
+	kind      string
+	capacity  int // of a semaphore
 	reentrant bool
 	fair      bool
+	// endless says that grants have no end of their own, and tokens that they
+	// have fencing tokens.
+	endless bool
+	tokens  bool
+	// together says that it grants several locks in one request.
+	together bool
 	// replicaAcks says that it takes [LockOptions.ReplicaAcks].
 	replicaAcks bool
 	// independent says that it lives on several servers that know nothing of
 	// each other.
 	independent bool
+	// single says that it knows one server only, with nobody to follow.
+	single bool
 	// open makes the lock for clients of one zone. There is one connection to a
 	// deployment with a master or slots to follow, and one for each of several
 	// independent servers.
@@ -41,6 +56,7 @@ type LockOptions struct {
 	// Watchdog is the lease that a lock's watchdog keeps alive.
 	Watchdog time.Duration
 	observer lock.Observer
+	permits  int // of a semaphore
 }
 
 // validate joins what is wrong with the options for a lock on a topology.
@@ -52,6 +68,9 @@ func (o LockOptions) validate(l Lock, topology string, servers topologies.Option
 	}
 	if l.independent && topology != topologies.Independent {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
+	}
+	if l.single && topology != topologies.Single {
+		errs = append(errs, fmt.Errorf("lock %s is put under test on one server only: use topology %s", l.Name, topologies.Single))
 	}
 	switch {
 	case o.ReplicaAcks > 0 && l.Name != "" && !l.replicaAcks:
@@ -74,19 +93,50 @@ func (o LockOptions) config() lock.Config {
 // Locks lists what can be put under test, in order of name.
 func Locks() []Lock {
 	shared := memory.New() // one for all clients, whatever their zone
-	return []Lock{
+	all := append(plantedLocks(), []Lock{
 		{
-			Name:  "broken-constant-token",
-			About: "planted bug: all clients write the same token, so that each takes another's lock for its own",
-			open:  withoutOptions(func(rdb redis.UniversalClient) lock.Locker { return broken.ConstantToken(rdb) }),
+			Name: "broken-first-member", together: true,
+			About: "planted bug: of several locks that are asked for together, only the first is acquired",
+			open:  serves(func(c *lock.Client, _ LockOptions) service { return together(broken.FirstMember(c)) }),
 		},
 		{
-			Name:  "broken-plain-delete",
-			About: "planted bug: a release deletes the key without looking whose it is",
-			open:  withoutOptions(func(rdb redis.UniversalClient) lock.Locker { return broken.PlainDelete(rdb) }),
+			Name: "broken-one-more-permit", kind: history.KindSemaphore,
+			About: "planted bug: a semaphore that hands out one permit more than it has",
+			open: serves(func(c *lock.Client, o LockOptions) service {
+				return permitted(broken.OneMorePermit(c, o.capacity()))
+			}),
 		},
 		{
-			Name: "memory", reentrant: true,
+			Name: "broken-queue-jumping", fair: true,
+			About: "planted bug: callers are numbered as they arrive, and served as they happen to ask",
+			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+				c, err := lock.New(servers[0], o.config())
+				if err != nil {
+					return nil, nil, err
+				}
+				return broken.QueueJumping(servers[0], c), c.Close, nil
+			},
+		},
+		{
+			Name: "broken-uncounted-reentry", reentrant: true,
+			About: "planted bug: the first release of a re-entrant lock ends all grants of its owner",
+			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+				c, err := lock.New(servers[0], o.config())
+				if err != nil {
+					return nil, nil, err
+				}
+				return broken.UncountedReentry(c), c.Close, nil
+			},
+		},
+		{
+			Name: "broken-unseen-readers", kind: history.KindRW, reentrant: true,
+			About: "planted bug: a writer comes in while others read",
+			open: serves(func(c *lock.Client, _ LockOptions) service {
+				return readWrite(broken.UnseenReaders(c))
+			}),
+		},
+		{
+			Name: "memory", reentrant: true, tokens: true,
 			About: "a correct lock in the harness's own memory, past every fault: what no checker may reject",
 			open: func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
 				return shared, func() {}, nil
@@ -107,13 +157,18 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "mutex-fenced", reentrant: true, replicaAcks: true,
-			About: "lockchaos' own, with fencing tokens; the resource records them, and does not refuse stale ones yet",
+			Name: "mutex-fenced", reentrant: true, replicaAcks: true, tokens: true,
+			About: "lockchaos' own, with fencing tokens: give --fencing for a resource that refuses stale ones",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 					return c.FencedMutex(name).Acquire(ctx, o)
 				}
 			}),
+		},
+		{
+			Name: "multilock", reentrant: true, replicaAcks: true, together: true,
+			About: "lockchaos' own: several mutexes as one lock, all of them or none",
+			open:  serves(func(c *lock.Client, _ LockOptions) service { return together(severalOf(c)) }),
 		},
 		{
 			Name: "mutex-spin", reentrant: true, replicaAcks: true,
@@ -123,6 +178,11 @@ func Locks() []Lock {
 					return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
 				}
 			}),
+		},
+		{
+			Name:  "redislock",
+			About: "github.com/bsm/redislock: one key, whose waiters ask every 100ms",
+			open:  openRedislock,
 		},
 		{
 			Name: "redlock", reentrant: true, independent: true,
@@ -136,6 +196,40 @@ func Locks() []Lock {
 			},
 		},
 		{
+			Name:  "redsync",
+			About: "github.com/go-redsync/redsync: one key on each server, whose waiters ask every 50 to 250ms",
+			open:  openRedsync(redsync.Config{}),
+		},
+		{
+			Name:  "redsync-failfast",
+			About: "the same, which goes on with the answers of a majority",
+			open:  openRedsync(redsync.Config{FailFast: true}),
+		},
+		{
+			Name: "rueidislock", single: true,
+			About: "github.com/redis/rueidis/rueidislock: one key, whose waiters are told by client-side caching",
+			open:  openRueidislock(false),
+		},
+		{
+			Name: "rueidislock-noloop", single: true,
+			About: "the same, without messages of its own changes",
+			open:  openRueidislock(true),
+		},
+		{
+			Name: "rwmutex", kind: history.KindRW, reentrant: true, replicaAcks: true,
+			About: "lockchaos' own read-write lock: many readers, or one writer",
+			open: serves(func(c *lock.Client, _ LockOptions) service {
+				return readWrite(
+					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+						return c.RWMutex(name, lock.RWOptions{}).Read().Acquire(ctx, o)
+					}),
+					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+						return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+					}),
+				)
+			}),
+		},
+		{
 			Name: "rwmutex-write", reentrant: true, replicaAcks: true,
 			About: "lockchaos' own: the write side of a read-write lock",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
@@ -144,7 +238,19 @@ func Locks() []Lock {
 				}
 			}),
 		},
-	}
+		{
+			Name: "semaphore", kind: history.KindSemaphore, endless: true, replicaAcks: true,
+			About: "lockchaos' own semaphore, whose permits stay out until they are given back",
+			open:  serves(func(c *lock.Client, o LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
+		},
+		{
+			Name: "semaphore-permit", kind: history.KindSemaphore, replicaAcks: true,
+			About: "lockchaos' own semaphore, whose permits come back when their lease is over",
+			open:  serves(func(c *lock.Client, o LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
+		},
+	}...)
+	slices.SortFunc(all, func(a, b Lock) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // ours opens a lock that a client of package lock makes.
@@ -161,13 +267,6 @@ func ours(locker func(*lock.Client) lock.LockerFunc) func([]redis.UniversalClien
 // ackTimeout is how long a grant waits for its replicas; less than the clients
 // wait for a reply.
 const ackTimeout = 500 * time.Millisecond
-
-// withoutOptions is for locks that have none.
-func withoutOptions(open func(redis.UniversalClient) lock.Locker) func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
-	return func(servers []redis.UniversalClient, _ LockOptions) (lock.Locker, func(), error) {
-		return open(servers[0]), func() {}, nil
-	}
-}
 
 // LockNames lists the names of [Locks].
 func LockNames() []string {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -23,9 +22,12 @@ type Random struct {
 	Servers topologies.Options
 	Lock    string
 	Options LockOptions
-	// Kind names the workload; empty is [DefaultWorkload].
+	// Kind names the workload, or several in a comma list, of which each client
+	// draws one a time; empty is [DefaultWorkload].
 	Kind     string
 	Workload workload.Config
+	// Protected says what the locks protect.
+	Protected Protected
 	// Faults is the mix to draw from; empty is [DefaultMix].
 	Faults string
 	// Length is how long the workload goes on.
@@ -38,48 +40,23 @@ func (r Random) Plan(seed uint64) (faults.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.plan(t, cmp.Or(r.Faults, DefaultMix(t)), seed)
-}
-
-func (r Random) plan(t topologies.Topology, mix string, seed uint64) (faults.Schedule, error) {
-	chosen, err := choices(t, mix)
+	chosen, err := choices(t, cmp.Or(r.Faults, DefaultMix(t)))
 	if err != nil {
 		return nil, err
 	}
-	return faults.Draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length), nil
+	return r.draw(chosen, seed), nil
+}
+
+func (r Random) draw(chosen []faults.Choice, seed uint64) faults.Schedule {
+	return faults.Draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
 }
 
 // planStream keeps the plan's choices apart from those of the workload.
 const planStream = 1 << 32
 
-// DefaultWorkload is the workload of a run that names none.
-const DefaultWorkload = "contended"
-
-// A WorkloadKind is something that clients can do with a lock.
-type WorkloadKind struct{ Name, About string }
-
-// Workloads lists what can be run.
-func Workloads() []WorkloadKind {
-	return []WorkloadKind{{
-		DefaultWorkload,
-		"clients in two zones contend for a few locks, and change a counter under each by a read and a write",
-	}}
-}
-
-func checkWorkload(name string) error {
-	var known []string
-	for _, w := range Workloads() {
-		if w.Name == name || name == "" {
-			return nil
-		}
-		known = append(known, w.Name)
-	}
-	return names.Unknown("workload", name, known)
-}
-
 // Validate joins everything that is wrong with the run.
 func (r Random) Validate() error {
-	errs := []error{r.Workload.Validate(), checkWorkload(r.Kind)}
+	errs := []error{r.Workload.Validate()}
 	if _, err := r.Plan(0); err != nil {
 		errs = append(errs, err)
 	}
@@ -87,11 +64,20 @@ func (r Random) Validate() error {
 	if err != nil {
 		errs = append(errs, err)
 	}
+	kinds, unknown := parseWorkload(r.kind())
+	errs = append(errs, unknown, r.Protected.validate(l))
+	for _, k := range kinds {
+		if err == nil {
+			errs = append(errs, l.Suits(k))
+		}
+	}
 	if r.Length <= 0 {
 		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
 	}
 	return errors.Join(append(errs, r.Options.validate(l, r.Topology, r.Servers))...)
 }
+
+func (r Random) kind() string { return cmp.Or(r.Kind, DefaultWorkload(r.Lock)) }
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
 // the faults are healed and what was recorded is kept; that is no error.
@@ -107,25 +93,50 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if err != nil {
 		return err
 	}
+	kinds, err := parseWorkload(r.kind())
+	if err != nil {
+		return err
+	}
 	r.Workload.Seed = s.Seed
-	r.Workload = r.Workload.WithDefaults()
+	r.Workload = withLock(r.Workload, l, kinds)
+	r.Options.permits = r.Workload.Permits
 	var plan faults.Schedule
-	run := history.Run{Lock: r.Lock, Workload: cmp.Or(r.Kind, DefaultWorkload)}
+	run := history.Run{
+		Lock: r.Lock, Workload: r.kind(),
+		Resource: cmp.Or(r.Protected.Resource, ResourceRegister), Fencing: r.Protected.Fencing,
+	}
+	if s, err = s.instrumentedFor(t, cmp.Or(r.Faults, MixNone)); err != nil {
+		return err
+	}
 	// Somebody else's deployment may be of another size than ours would be, so
 	// the plan is for the one that is there.
 	st, err := open(ctx, s, run, t, func(d topologies.Deployment, run *history.Run) error {
-		run.Faults = cmp.Or(r.Faults, possibleMix(d))
-		var err error
-		if plan, err = r.plan(d.Topology(), run.Faults, s.Seed); err != nil {
+		if err := impossible(r.Protected.startable(s.BackendName), acksFit(r.Options.ReplicaAcks, d.Topology()), optionsFit(r.Servers, d.Topology())); err != nil {
 			return err
 		}
-		run.Plan = planned(plan)
-		return possibleAll(d, run.Faults)
+		mix, chosen, left, err := r.drawable(d)
+		if err != nil {
+			return err
+		}
+		for _, why := range left {
+			s.notice(why)
+		}
+		plan = r.draw(chosen, s.Seed)
+		run.Faults, run.LeftOut, run.Plan = mix, left, planned(plan)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close(ctx)) }()
+	protected, err := openResources(ctx, r.Protected, s.Backend)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.keep(protected)) }()
+	if l.kind == history.KindSemaphore {
+		l.capacity = r.Workload.Permits
+	}
 	st.declare(l, r.Workload.LockNames()...)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
@@ -133,7 +144,10 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		if err != nil {
 			return err
 		}
-		zones = append(zones, workload.Zone{Name: name, Locker: locker, NodeName: st.deployment.NodeAt})
+		zones = append(zones, workload.Zone{
+			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
+			Resources: protected.all(name, r.Workload.LockNames()),
+		})
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -35,6 +38,15 @@ type Scenario struct {
 	// ReplicaAcks and Watchdog configure the lock.
 	ReplicaAcks int           `yaml:"replica-acks"`
 	Watchdog    time.Duration `yaml:"watchdog"`
+	// Retries is how often a Redis client sends a request again by itself; 0:
+	// never.
+	Retries int `yaml:"retries"`
+	// Progress is how long the lock may stay free and asked for; 0: for
+	// [checker.ProgressBound].
+	Progress time.Duration `yaml:"progress"`
+	// Resource is what the locks protect: register (the default), ledger, redis,
+	// and fenced, fenced-ledger or fenced-redis, which refuse stale tokens.
+	Resource string `yaml:"resource"`
 	// Clients are the actors, and the zone that each sits in.
 	Clients map[string]string `yaml:"clients"`
 	Steps   []ScriptStep      `yaml:"steps"`
@@ -55,8 +67,14 @@ type Variant struct {
 	Title string `yaml:"title"`
 	// Lock is another lock under test; empty for the scenario's.
 	Lock string `yaml:"lock"`
-	// ReplicaAcks configures the lock.
-	ReplicaAcks int `yaml:"replica-acks"`
+	// ReplicaAcks and Watchdog configure the lock; 0 for the scenario's.
+	ReplicaAcks int           `yaml:"replica-acks"`
+	Watchdog    time.Duration `yaml:"watchdog"`
+	// Retries and Progress are those of the scenario; 0 for its own.
+	Retries  int           `yaml:"retries"`
+	Progress time.Duration `yaml:"progress"`
+	// Resource is what the locks protect; empty for the scenario's.
+	Resource string `yaml:"resource"`
 	// Servers size and tune the topology; all zero for the scenario's.
 	Servers topologies.Options `yaml:"servers"`
 	Expect  Expectation        `yaml:"expect"`
@@ -68,24 +86,39 @@ type Expectation struct {
 	Verdict string `yaml:"verdict"`
 	// Violation is a kind that must be among those found; empty for none.
 	Violation string `yaml:"violation"`
+	// Holds are properties that must be valid, whatever the verdict.
+	Holds []string `yaml:"holds"`
 }
 
-// A ScriptStep is one step: exactly one of Client, Inject, Heal and Require.
+// A ScriptStep is one step: exactly one of Client, Await, Inject, Heal and
+// Require.
 type ScriptStep struct {
-	// Client acts: exactly one of Acquire, Read, Write, Access, Release.
+	// Client acts: exactly one of Acquire, Extend, Release, Read, Write, Access.
 	Client  string `yaml:"client"`
 	Acquire string `yaml:"acquire"` // a lock
+	Extend  string `yaml:"extend"`  // that lock, by Lease
 	Release string `yaml:"release"` // that lock
 	Read    string `yaml:"read"`    // begin to use a resource
 	Write   string `yaml:"write"`   // and end it
 	Access  string `yaml:"access"`  // both at once
 
-	// Lease and Wait go with Acquire.
+	// Lease and Wait go with Acquire, and Lease with Extend.
 	Lease time.Duration `yaml:"lease"`
 	Wait  time.Duration `yaml:"wait"`
-	// Until says how Acquire must end, and it is tried again until it does:
-	// granted, refused, or answered (either). Empty: answered.
+	// Until says how Acquire, Extend or Release must end. Acquire is tried again
+	// until it does: granted, refused, or answered (either). Extend and Release
+	// may be done, refused or answered. All may be unknown, which is no answer,
+	// or ended, in whatever way, and are not tried again then. Empty: answered.
+	// A Write or Access may have to be done, refused by the resource, or unknown;
+	// empty: ended.
 	Until string `yaml:"until"`
+	// Background leaves Acquire, Extend or Release to itself, until Await. It
+	// is tried once.
+	Background bool `yaml:"background"`
+
+	// Await waits until the step that a client has in the background ended, as
+	// Until says; or until a fault that lies in wait struck.
+	Await string `yaml:"await"`
 
 	// Inject and Heal name a fault.
 	Inject string            `yaml:"inject"`
@@ -140,10 +173,42 @@ func Parse(file string, b []byte) (Scenario, error) {
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
 		return s, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
-	if err := s.Validate(); err != nil {
-		return s, fmt.Errorf("%s: %w", file, err)
+	return s, located(file, b, s.problems())
+}
+
+// located says where in a file the problems of its scenario are.
+func located(file string, b []byte, problems []error) error {
+	if len(problems) == 0 {
+		return nil
 	}
-	return s, nil
+	tree, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err) // it was read before
+	}
+	var errs []error
+	for _, problem := range problems {
+		at := file
+		if of, ok := errors.AsType[stepError](problem); ok {
+			if line := lineOf(tree, of.step); line > 0 {
+				at = fmt.Sprintf("%s:%d", file, line)
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", at, problem))
+	}
+	return errors.Join(errs...)
+}
+
+// lineOf is the line on which a step begins; 0 if that can't be told.
+func lineOf(tree *ast.File, step int) int {
+	where, err := yaml.PathString(fmt.Sprintf("$.steps[%d]", step))
+	if err != nil {
+		return 0
+	}
+	node, err := where.FilterFile(tree)
+	if err != nil {
+		return 0
+	}
+	return node.GetToken().Position.Line
 }
 
 // Find returns the scenario of the catalogue with that name or alias;
@@ -210,7 +275,11 @@ func (s Scenario) As(variant string) Scenario {
 		s.Title = v.Title
 		s.Expect = v.Expect
 		s.ReplicaAcks = cmp.Or(v.ReplicaAcks, s.ReplicaAcks)
+		s.Watchdog = cmp.Or(v.Watchdog, s.Watchdog)
+		s.Retries = cmp.Or(v.Retries, s.Retries)
+		s.Progress = cmp.Or(v.Progress, s.Progress)
 		s.Lock = cmp.Or(v.Lock, s.Lock)
+		s.Resource = cmp.Or(v.Resource, s.Resource)
 		s.Servers = cmp.Or(v.Servers, s.Servers)
 	}
 	var steps []ScriptStep

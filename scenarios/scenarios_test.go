@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -23,7 +25,13 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/topologies/process.newSpawner.func1"))
+	if len(os.Args) == 2 && os.Args[1] == scenarios.WorkerCommand { // a client that is a process of its own
+		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
 // setup prepares a run, or skips the test where servers can't be run.
@@ -72,7 +80,11 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 			as := s.As(variant)
 			t.Run(as.Name, func(t *testing.T) {
 				setup := setup(t)
-				require.NoError(t, as.Run(t.Context(), setup))
+				err := as.Run(t.Context(), setup)
+				if errors.Is(err, topologies.ErrMissing) { // a compiler
+					needCompiler(t)
+				}
+				require.NoError(t, err)
 				run, h, report := judged(t, setup.Dir)
 				require.Empty(t, run.Unmet)
 				require.Empty(t, failedFaults(h))

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
@@ -16,12 +17,34 @@ import (
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-// How an acquire of a script may have to end.
+// How an acquire, extend or release of a script may have to end.
 const (
-	untilAnswered = "answered"
-	untilGranted  = "granted"
+	untilAnswered = "answered" // one way or the other
+	untilGranted  = "granted"  // an acquire
+	untilDone     = "done"     // an extend or a release
 	untilRefused  = "refused"
+	untilUnknown  = "unknown" // no answer
+	untilEnded    = "ended"   // in whatever way
 )
+
+// requests reports whether the step asks the lock for something.
+func (step ScriptStep) requests() bool {
+	return step.Acquire != "" || step.Extend != "" || step.Release != ""
+}
+
+// untils are those that fit the step; nil for a step that needs no answer.
+func (step ScriptStep) untils() []string {
+	switch {
+	case step.Acquire != "":
+		return []string{untilAnswered, untilGranted, untilRefused, untilUnknown, untilEnded}
+	case step.Extend != "" || step.Release != "":
+		return []string{untilAnswered, untilDone, untilRefused, untilUnknown, untilEnded}
+	case step.Write != "" || step.Access != "":
+		return []string{untilDone, untilRefused, untilUnknown, untilEnded}
+	default:
+		return nil
+	}
+}
 
 // What a script may require of servers.
 const (
@@ -53,37 +76,45 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
+	if setup, err = setup.instrumented(s.faults()); err != nil {
+		return err
+	}
+	setup.merges = len(s.apart()) > 0
 	st, err := open(ctx, setup, history.Run{
 		Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
-		Lock: s.Lock, Workload: "script", Faults: "script",
+		Progress: s.Progress, Lock: s.Lock, Workload: "script", Faults: "script",
+		Resource: s.protected().Resource, Fencing: s.protected().Fencing,
 	}, t, func(d topologies.Deployment, _ *history.Run) error {
-		var asked []string
-		for _, step := range s.Steps {
-			if step.Inject != "" {
-				asked = append(asked, step.Inject)
-			}
+		if err := impossible(s.protected().startable(setup.BackendName)); err != nil {
+			return err
 		}
-		return possible(d, asked)
+		return s.fits(d)
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close(ctx)) }()
-	p := &play{stage: st, scenario: s, clients: map[string]*workload.Client{}, resources: map[string]*workload.Register{}}
+	protected, err := openResources(ctx, s.protected(), setup.Backend)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.keep(protected)) }()
+	p := &play{
+		stage: st, scenario: s, clients: map[string]actor{}, protected: protected,
+		attempts: map[string]attempt{}, background: map[string]chan ended{},
+	}
+	st.retries, st.resource = s.Retries, protected.server
 	st.declare(l, p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		locker, err := st.locker(l, LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog}, s.Clients[name])
-		if err != nil {
+		if p.clients[name], err = st.actor(ctx, s, l, name); err != nil {
 			return err
 		}
-		p.clients[name] = &workload.Client{
-			Name: name, Locker: locker, Recorder: st.recorder, Processes: &st.processes,
-			Careless: true, // what it does when is the script's business
-			NodeName: st.deployment.NodeAt,
-		}
 	}
+	behind, cancel := context.WithCancel(ctx)
+	defer p.busy.Wait()
+	defer cancel()
 	for i, step := range s.Steps {
-		if err := p.do(ctx, step); err != nil {
+		if err := p.do(ctx, behind, step); err != nil {
 			st.run.Unmet = fmt.Sprintf("step %d (%s): %v", i+1, step, err)
 			st.Log.WarnContext(ctx, "the scenario ends early", "unmet", st.run.Unmet)
 			break
@@ -102,10 +133,12 @@ func (step ScriptStep) String() string {
 	}
 	add("", step.Client)
 	add("acquires", step.Acquire)
+	add("extends", step.Extend)
 	add("releases", step.Release)
 	add("reads", step.Read)
 	add("writes", step.Write)
 	add("accesses", step.Access)
+	add("await", step.Await)
 	add("inject", step.Inject)
 	add("heal", step.Heal)
 	add("require", step.Require)
@@ -117,8 +150,24 @@ func (step ScriptStep) String() string {
 type play struct {
 	*stage
 	scenario  Scenario
-	clients   map[string]*workload.Client
-	resources map[string]*workload.Register
+	clients   map[string]actor
+	protected *resources
+	attempts  map[string]attempt // the latest of each client
+	// background is where the end of what each client does there is told.
+	background map[string]chan ended
+	busy       sync.WaitGroup
+}
+
+// An attempt is the latest request of a client for a lock.
+type attempt struct {
+	number      int
+	lock, owner string
+}
+
+// An ended is what came of a step in the background.
+type ended struct {
+	step    ScriptStep
+	outcome history.Type
 }
 
 func (p *play) lockNames() []string {
@@ -131,17 +180,31 @@ func (p *play) lockNames() []string {
 	return names
 }
 
-func (p *play) resource(name string) *workload.Register {
-	if p.resources[name] == nil {
-		p.resources[name] = &workload.Register{}
-	}
-	return p.resources[name]
+// resource is one that a client uses.
+func (p *play) resource(client, name string) workload.Resource {
+	return p.protected.of(p.scenario.Clients[client], name)
 }
 
-func (p *play) do(ctx context.Context, step ScriptStep) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not done after %v", stepTimeout))
+// do plays a step. What it leaves in the background ends with the context
+// behind.
+func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
+	timeout := fmt.Errorf("not done after %v", stepTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, timeout)
 	defer cancel()
 	switch {
+	case step.Background:
+		done := make(chan ended, 1)
+		p.background[step.Client] = done
+		c := p.clients[step.Client]
+		p.asks(step)
+		p.busy.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(behind, stepTimeout, timeout)
+			defer cancel()
+			done <- ended{step, p.once(ctx, c, step)}
+		})
+		return nil
+	case step.Await != "":
+		return p.await(ctx, step)
 	case step.Inject != "":
 		return p.inject(ctx, faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params})
 	case step.Heal != "":
@@ -153,45 +216,73 @@ func (p *play) do(ctx context.Context, step ScriptStep) error {
 	}
 }
 
-func (p *play) act(ctx context.Context, c *workload.Client, step ScriptStep) error {
+func (p *play) act(ctx context.Context, c actor, step ScriptStep) error {
 	switch {
-	case step.Acquire != "":
-		return p.acquire(ctx, c, step)
+	case step.requests():
+		return p.insist(ctx, c, step)
 	case step.Read != "":
-		return c.Read(ctx, step.Read, p.resource(step.Read))
-	case step.Write != "":
-		c.Write(ctx, step.Write, p.resource(step.Write))
-	case step.Access != "":
-		if err := c.Read(ctx, step.Access, p.resource(step.Access)); err != nil {
-			return err
-		}
-		c.Write(ctx, step.Access, p.resource(step.Access))
-	default:
-		if !c.Holding() {
-			return errors.New("it was granted nothing that it could release")
-		}
-		if c.Release(ctx) == history.Info {
-			return errors.New("the release got no answer")
-		}
+		return c.Read(ctx, step.Read, p.resource(step.Client, step.Read))
+	}
+	name := cmp.Or(step.Write, step.Access)
+	r := p.resource(step.Client, name)
+	e := ended{step, history.Fail}
+	var refused error
+	if step.Access != "" {
+		refused = c.Read(ctx, name, r)
+	}
+	switch {
+	case refused == nil:
+		e.outcome = c.Write(ctx, name, r)
+	case !errors.Is(refused, workload.ErrRefused) || step.Until == "":
+		return refused
+	}
+	if until := cmp.Or(step.Until, untilEnded); !e.met(until) {
+		return e.differs(until)
 	}
 	return nil
 }
 
-// acquire asks until it is answered as the step wants.
-func (p *play) acquire(ctx context.Context, c *workload.Client, step ScriptStep) error {
-	for {
+// asks notes a request that is about to be made, as [workload.Client] names it.
+func (p *play) asks(step ScriptStep) {
+	if step.Acquire != "" {
+		n := p.attempts[step.Client].number + 1
+		p.attempts[step.Client] = attempt{n, step.Acquire, fmt.Sprintf("%s#%d", step.Client, n)}
+	}
+}
+
+// once makes one request, and looks at the servers when an acquire was answered.
+func (p *play) once(ctx context.Context, c actor, step ScriptStep) history.Type {
+	switch {
+	case step.Acquire != "":
 		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
-		granted, refused := outcome == history.OK, outcome == history.Fail
-		switch step.Until {
-		case untilGranted:
-			refused = false
-		case untilRefused:
-			if granted {
-				return errors.New("it was granted, and should have been refused")
-			}
+		if outcome != history.Info {
+			p.lookForKey(ctx, step.Acquire, c.Owner())
 		}
-		if granted || refused {
-			return p.lookForKey(ctx, step.Acquire, c.Owner())
+		return outcome
+	case step.Extend != "":
+		return c.Extend(ctx, step.Lease)
+	case step.Write != "":
+		return c.Write(ctx, step.Write, p.resource(step.Client, step.Write))
+	default:
+		return c.Release(ctx)
+	}
+}
+
+// insist makes a request until it ends as the step wants, as far as asking
+// again can help.
+func (p *play) insist(ctx context.Context, c actor, step ScriptStep) error {
+	if step.Acquire == "" && !c.Holding() {
+		return errors.New("it was granted nothing that it could extend or release")
+	}
+	for {
+		p.asks(step)
+		outcome := p.once(ctx, c, step)
+		again, err := step.judge(outcome)
+		if !again {
+			return err
+		}
+		if step.Acquire == "" {
+			return ended{step, outcome}.differs(step.Until)
 		}
 		if !workload.Pause(ctx, askAgain) {
 			return fmt.Errorf("not %s: %w", cmp.Or(step.Until, untilAnswered), context.Cause(ctx))
@@ -199,11 +290,75 @@ func (p *play) acquire(ctx context.Context, c *workload.Client, step ScriptStep)
 	}
 }
 
+// judge reports whether an outcome is not what the step wants, and may become
+// it; and if it may not, in what it differs.
+func (step ScriptStep) judge(outcome history.Type) (again bool, err error) {
+	e := ended{step, outcome}
+	if e.met(step.Until) {
+		return false, nil
+	}
+	switch {
+	case step.Until == untilUnknown, step.Until == untilRefused && outcome == history.OK:
+		return false, e.differs(step.Until)
+	default:
+		return true, nil
+	}
+}
+
+// met reports whether it ended as it should.
+func (e ended) met(until string) bool {
+	switch until {
+	case untilGranted, untilDone:
+		return e.outcome == history.OK
+	case untilRefused:
+		return e.outcome == history.Fail
+	case untilUnknown:
+		return e.outcome == history.Info
+	case untilEnded:
+		return true
+	default:
+		return e.outcome != history.Info
+	}
+}
+
+// differs says that it ended otherwise than it should.
+func (e ended) differs(until string) error {
+	was := untilUnknown
+	switch {
+	case e.outcome == history.Fail:
+		was = untilRefused
+	case e.outcome == history.OK && e.step.Acquire != "":
+		was = untilGranted
+	case e.outcome == history.OK:
+		was = untilDone
+	}
+	return fmt.Errorf("it was %s, and should have been %s", was, cmp.Or(until, untilAnswered))
+}
+
+// await waits for what a client has in the background, or for a fault that lies
+// in wait.
+func (p *play) await(ctx context.Context, step ScriptStep) error {
+	done, ok := p.background[step.Await]
+	if !ok {
+		return p.strikeAt(ctx, trapName{step.Await, step.Target})
+	}
+	delete(p.background, step.Await)
+	select {
+	case e := <-done:
+		if !e.met(step.Until) {
+			return e.differs(step.Until)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // lookForKey records which servers say that the owner holds the lock. Those
 // that do not answer say nothing.
-func (p *play) lookForKey(ctx context.Context, name, owner string) error {
-	if p.scenario.Lock != "mutex" {
-		return nil
+func (p *play) lookForKey(ctx context.Context, name, owner string) {
+	if p.scenario.Lock != "mutex" && p.scenario.Lock != "mutex-fenced" {
+		return
 	}
 	for _, server := range p.deployment.Topology().Of(topologies.Redis) {
 		held, err := heldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
@@ -219,25 +374,24 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) error {
 		}
 		p.recorder.Record(e)
 	}
-	return ctx.Err()
 }
 
 // requireTimeout is how long a requirement may take to come true.
-const requireTimeout = 2 * time.Second
+const requireTimeout = 5 * time.Second
 
 // require waits until servers say of a client's latest grant what the script
 // needs them to.
 func (p *play) require(ctx context.Context, step ScriptStep) error {
 	ctx, cancel := context.WithTimeout(ctx, requireTimeout)
 	defer cancel()
-	c := p.clients[step.Of]
+	asked := p.attempts[step.Of]
 	for _, server := range step.On {
 		there := p.deployment.Server(server)
 		if there == nil { // somebody else's deployment may be smaller
 			return fmt.Errorf("there is no server %s here", server)
 		}
 		for {
-			held, err := heldOn(ctx, there.Observer(), c.Lock(), c.Owner())
+			held, err := heldOn(ctx, there.Observer(), asked.lock, asked.owner)
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}

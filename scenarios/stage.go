@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/client"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -44,6 +46,16 @@ type Setup struct {
 	Log *slog.Logger
 	// Progress is told, now and then, how a random run goes. Nil: nobody is.
 	Progress func(Progress)
+	// Notice is told, before anything happens, what will not. Nil: nobody is.
+	Notice func(what string)
+
+	merges bool // clients that are processes of their own record as well
+}
+
+func (s Setup) notice(what string) {
+	if s.Notice != nil {
+		s.Notice(what)
+	}
 }
 
 // A Progress is how far a run is.
@@ -61,18 +73,37 @@ type stage struct {
 	recorder   *history.Recorder
 	processes  workload.Processes
 	deployment topologies.Deployment
+	resource   topologies.Deployment // of the protected resource; nil if it has none
+	retries    int                   // by which a Redis client sends a request again; 0: its own
+	locks      []string              // those that were declared
+	aimed      int                   // faults, each at the server of one of them
 	stopWatch  func()
 	closers    []func()
+	apart      map[string]client.Process // clients that are processes of their own
 
-	mu     sync.Mutex
-	active []activeFault // in the order in which they were injected
-	grants atomic.Int64
+	mu      sync.Mutex
+	active  []*activeFault            // in the order in which they were injected
+	traps   map[trapName]*activeFault // the newest of each name that lies, or lay, in wait
+	missed  []string                  // why such faults never struck
+	waiting sync.WaitGroup            // for those that may still strike
+	grants  atomic.Int64
 }
+
+// A trapName is how a script calls a fault that lies in wait; the target may be
+// left out.
+type trapName struct{ fault, target string }
 
 // An activeFault can be healed.
 type activeFault struct {
 	step faults.Step
 	heal faults.Heal
+	// struck is closed once a fault that lies in wait struck, or never will;
+	// nil for any other. Then missed says why it did not.
+	struck chan struct{}
+	missed error
+
+	ending sync.Mutex
+	ended  bool
 }
 
 // open starts the topology, has prepare complete the run for it, and starts the
@@ -84,7 +115,7 @@ func open(
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	st := &stage{Setup: s, stopWatch: func() {}}
+	st := &stage{Setup: s, stopWatch: func() {}, traps: map[trapName]*activeFault{}}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
 	var err error
@@ -116,6 +147,9 @@ func (st *stage) openRecord() error {
 		return fmt.Errorf("make history: %w", err)
 	}
 	st.recorder = history.NewRecorder(st.file)
+	if st.merges {
+		st.recorder.AwaitMerges()
+	}
 	st.run.Started = st.recorder.Start()
 	return st.writeRun()
 }
@@ -154,17 +188,22 @@ func (st *stage) watch(ctx context.Context) {
 
 // declare records what the locks of the run promise.
 func (st *stage) declare(l Lock, names ...string) {
+	st.locks = append(st.locks, names...)
 	for _, name := range names {
 		st.recorder.Record(history.Event{
 			Process: history.Nobody, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: "mutex", Reentrant: l.reentrant, Fair: l.fair,
+			Lock: name, Kind: cmp.Or(l.kind, history.KindMutex), Capacity: l.capacity, Reentrant: l.reentrant, Fair: l.fair,
 		})
 	}
 }
 
 // locker opens the lock under test for clients of a zone.
 func (st *stage) locker(l Lock, o LockOptions, zone string) (lock.Locker, error) {
-	servers := topologies.Clients(st.deployment.ClientOptions(zone))
+	options := st.deployment.ClientOptions(zone)
+	if st.retries > 0 {
+		options.MaxRetries = st.retries
+	}
+	servers := topologies.Clients(options)
 	for _, rdb := range servers {
 		st.closers = append(st.closers, func() { _ = rdb.Close() })
 	}
@@ -193,12 +232,18 @@ func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 
 // inject makes a fault happen and records it, whether or not it took effect.
 func (st *stage) inject(ctx context.Context, s faults.Step) error {
-	f, err := build(st.deployment, s)
+	var err error
+	if s.Target, err = st.resolve(ctx, s.Target); err != nil {
+		st.failInjection(ctx, s, err)
+		return fmt.Errorf("inject %s: %w", s.Fault, err)
+	}
+	f, err := st.build(s)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
 	defer cancel()
+	asked := s.Target
 	s.Target = aim(ctx, st.deployment, s)
 	e := history.Event{
 		Process: history.Nobody, Op: history.Inject, Type: history.Invoke,
@@ -210,15 +255,83 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 		st.failed(ctx, e, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
-	e.Type, e.Value = history.OK, injection.Effect
-	st.recorder.Record(e)
-	st.Log.InfoContext(ctx, "fault injected", "fault", s.Fault, "target", s.Target, "effect", injection.Effect)
+	a := &activeFault{step: s, heal: injection.Heal}
 	if injection.Heal != nil {
 		st.mu.Lock()
-		st.active = append(st.active, activeFault{s, injection.Heal})
+		st.active = append(st.active, a)
 		st.mu.Unlock()
 	}
+	if injection.Strikes != nil {
+		st.Log.InfoContext(ctx, "fault lies in wait", "fault", s.Fault, "target", s.Target, "for", injection.Effect)
+		a.struck = make(chan struct{})
+		st.mu.Lock()
+		st.traps[trapName{s.Fault, ""}], st.traps[trapName{s.Fault, asked}] = a, a
+		st.mu.Unlock()
+		st.waiting.Go(func() { st.lieInWait(context.WithoutCancel(ctx), a, e, injection) })
+		return nil
+	}
+	st.landed(ctx, e, injection.Effect)
+	if injection.Heal == nil {
+		st.over(e)
+	}
 	return nil
+}
+
+// over records that a fault without a duration has passed: else whoever reads
+// the record takes it for one that is in effect to the end.
+func (st *stage) over(e history.Event) {
+	e.Op, e.Type, e.Value = history.Heal, history.Invoke, ""
+	st.recorder.Record(e)
+	e.Type, e.Value = history.OK, "it has no duration"
+	st.recorder.Record(e)
+}
+
+// landed records that a fault took effect.
+func (st *stage) landed(ctx context.Context, e history.Event, effect string) {
+	e.Type, e.Value = history.OK, effect
+	st.recorder.Record(e)
+	st.Log.InfoContext(ctx, "fault injected", "fault", e.Fault, "target", e.Target, "effect", effect)
+}
+
+// lieInWait records that a fault struck, or, once it was healed, that it never
+// did. One that is spent by that ends at once.
+func (st *stage) lieInWait(ctx context.Context, a *activeFault, e history.Event, injection faults.Injection) {
+	effect, err := injection.Strikes(ctx)
+	if err != nil {
+		st.failed(ctx, e, err)
+		st.mu.Lock()
+		st.missed = append(st.missed, err.Error())
+		st.mu.Unlock()
+		a.missed = err
+		close(a.struck)
+		return
+	}
+	st.landed(ctx, e, effect)
+	if injection.Spent {
+		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
+	}
+	close(a.struck)
+}
+
+// strike blocks until the newest fault of that name struck.
+func (st *stage) strike(ctx context.Context, fault string) error {
+	return st.strikeAt(ctx, trapName{fault: fault})
+}
+
+// strikeAt blocks until the newest fault of that name and target struck.
+func (st *stage) strikeAt(ctx context.Context, name trapName) error {
+	st.mu.Lock()
+	a := st.traps[name]
+	st.mu.Unlock()
+	if a == nil {
+		return fmt.Errorf("await %s: it was not injected", name.fault)
+	}
+	select {
+	case <-a.struck:
+		return a.missed
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not struck: %w", name.fault, context.Cause(ctx))
+	}
 }
 
 // failInjection records a fault that could not even be tried.
@@ -241,21 +354,36 @@ func (st *stage) failed(ctx context.Context, e history.Event, why error) {
 // heal ends the newest active fault with that name. One that does not heal
 // stays active.
 func (st *stage) heal(ctx context.Context, name string) error {
-	st.mu.Lock()
-	i := -1
-	for j, a := range slices.Backward(st.active) {
-		if a.step.Fault == name {
-			i = j
-			break
-		}
-	}
-	if i < 0 {
-		st.mu.Unlock()
+	a := st.newest(name)
+	if a == nil {
 		return fmt.Errorf("heal %s: it is not active", name)
 	}
-	a := st.active[i]
-	st.mu.Unlock()
+	if err := st.end(ctx, a); err != nil || a.struck == nil {
+		return err
+	}
+	<-a.struck // it did, or now it never will
+	return a.missed
+}
 
+// newest is the newest active fault with that name; nil if there is none.
+func (st *stage) newest(name string) *activeFault {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, a := range slices.Backward(st.active) {
+		if a.step.Fault == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// end heals an active fault, unless that was done.
+func (st *stage) end(ctx context.Context, a *activeFault) error {
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.ended {
+		return nil
+	}
 	e := history.Event{
 		Process: history.Nobody, Op: history.Heal, Type: history.Invoke,
 		Fault: a.step.Fault, Target: a.step.Target, Params: maps.Clone(a.step.Params),
@@ -267,14 +395,15 @@ func (st *stage) heal(ctx context.Context, name string) error {
 	effect, err := a.heal(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
-		return fmt.Errorf("heal %s: %w", name, err)
+		return fmt.Errorf("heal %s: %w", a.step.Fault, err)
 	}
+	a.ended = true
 	st.mu.Lock()
-	st.active = slices.Delete(st.active, i, i+1) // only heals take away, one at a time
+	st.active = slices.DeleteFunc(st.active, func(other *activeFault) bool { return other == a })
 	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
-	st.Log.InfoContext(ctx, "fault healed", "fault", name, "effect", effect)
+	st.Log.InfoContext(ctx, "fault healed", "fault", a.step.Fault, "effect", effect)
 	return nil
 }
 
@@ -282,17 +411,15 @@ func (st *stage) heal(ctx context.Context, name string) error {
 // for one that did not heal before is once more.
 func (st *stage) healAll(ctx context.Context) error {
 	st.mu.Lock()
-	names := make([]string, 0, len(st.active))
-	for _, a := range slices.Backward(st.active) {
-		names = append(names, a.step.Fault)
-	}
+	active := slices.Clone(st.active)
 	st.mu.Unlock()
 	var errs []error
-	for _, name := range names {
-		if err := st.heal(ctx, name); err != nil {
+	for _, a := range slices.Backward(active) {
+		if err := st.end(ctx, a); err != nil {
 			errs = append(errs, err)
 		}
 	}
+	st.waiting.Wait()
 	return errors.Join(errs...)
 }
 
@@ -310,6 +437,9 @@ func (st *stage) activeFault() string {
 // stops the servers. It returns what could not be done.
 func (st *stage) close(ctx context.Context) error {
 	errs := []error{st.healAll(ctx)}
+	if st.run.Scenario != "" && len(st.missed) > 0 {
+		st.run.Unmet = cmp.Or(st.run.Unmet, "a fault lay in wait in vain: "+st.missed[0])
+	}
 	for _, c := range slices.Backward(st.closers) {
 		c()
 	}
@@ -325,10 +455,12 @@ func (st *stage) keepLogs() error {
 	var errs []error
 	for _, n := range st.deployment.Topology().Nodes {
 		s := st.deployment.Server(n.Name)
-		if s == nil || s.Log() == "" {
+		if s == nil {
 			continue
 		}
-		errs = append(errs, copyFile(filepath.Join(st.Dir, "logs", n.Name+".log"), s.Log()))
+		if log := s.Log(); log != "" { // which may be fetched for us
+			errs = append(errs, copyFile(filepath.Join(st.Dir, "logs", n.Name+".log"), log))
+		}
 	}
 	return errors.Join(errs...)
 }

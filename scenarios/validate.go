@@ -15,13 +15,28 @@ import (
 
 // Validate joins everything that is wrong with the scenario, so that nothing
 // that could be known before is found out in the middle of a run.
-func (s Scenario) Validate() error {
+func (s Scenario) Validate() error { return errors.Join(s.problems()...) }
+
+// A stepError is what is wrong with a step, counted from 0.
+type stepError struct {
+	step int
+	error
+}
+
+// Error calls the step as people count.
+func (e stepError) Error() string { return fmt.Sprintf("step %d: %v", e.step+1, e.error) }
+
+// Unwrap returns what is wrong.
+func (e stepError) Unwrap() error { return e.error }
+
+// problems are everything that is wrong with the scenario.
+func (s Scenario) problems() []error {
 	if s.Name == "" || s.Title == "" {
-		return errors.New("a scenario needs a name and a title")
+		return []error{errors.New("a scenario needs a name and a title")}
 	}
 	t, err := topologies.New(s.Topology, s.Servers)
 	if err != nil {
-		return err
+		return []error{err}
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -29,6 +44,9 @@ func (s Scenario) Validate() error {
 		if _, err := LockByName(name); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	for _, v := range append([]string{""}, s.VariantNames()...) {
+		errs = append(errs, s.As(v).resourceFits())
 	}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
@@ -46,21 +64,27 @@ func (s Scenario) Validate() error {
 	variants := append(s.VariantNames(), mainVariant)
 	for i, step := range s.Steps {
 		if err := step.validate(s, t); err != nil {
-			problem("step %d: %w", i+1, err)
+			errs = append(errs, stepError{i, err})
 		}
 		for _, v := range slices.Concat(step.Only, step.Except) {
 			if !slices.Contains(variants, v) {
-				problem("step %d: %w", i+1, names.Unknown("variant", v, variants))
+				errs = append(errs, stepError{i, names.Unknown("variant", v, variants)})
 			}
 		}
 	}
 	for _, v := range variants {
-		errs = append(errs, s.walk(v))
+		errs = append(errs, s.walk(v)...)
+	}
+	if s.Retries < 0 {
+		problem("retries must not be negative")
+	}
+	if s.Progress < 0 {
+		problem("progress must not be negative")
 	}
 	for _, e := range append([]Expectation{s.Expect}, s.variantExpectations()...) {
 		errs = append(errs, e.validate())
 	}
-	return errors.Join(dedupe(errs)...)
+	return dedupe(errs)
 }
 
 // dedupe drops problems that several variants share.
@@ -82,9 +106,15 @@ func (e Expectation) validate() error {
 	kinds := []string{
 		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease, checker.PrematureLoss,
 		checker.NotLinearizable, checker.Reentrancy, checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess,
+		checker.OverCapacity, checker.Stuck, checker.Overtaken,
 	}
 	if e.Violation != "" && !slices.Contains(kinds, e.Violation) {
 		return names.Unknown("kind of violation", e.Violation, kinds)
+	}
+	for _, name := range e.Holds {
+		if known := properties(); !slices.Contains(known, name) {
+			return names.Unknown("property", name, known)
+		}
 	}
 	return nil
 }
@@ -116,8 +146,8 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	count := func(fields ...string) int {
 		return len(slices.DeleteFunc(fields, func(f string) bool { return f == "" }))
 	}
-	if count(step.Client, step.Inject, step.Heal, step.Require) != 1 {
-		return errors.New("want exactly one of client, inject, heal, require")
+	if count(step.Client, step.Await, step.Inject, step.Heal, step.Require) != 1 {
+		return errors.New("want exactly one of client, inject, heal, require, await")
 	}
 	clients := slices.Sorted(maps.Keys(s.Clients))
 	switch {
@@ -125,11 +155,20 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if !slices.Contains(clients, step.Client) {
 			return names.Unknown("client", step.Client, clients)
 		}
-		if count(step.Acquire, step.Release, step.Read, step.Write, step.Access) != 1 {
-			return errors.New("want exactly one of acquire, release, read, write, access")
+		if count(step.Acquire, step.Extend, step.Release, step.Read, step.Write, step.Access) != 1 {
+			return errors.New("want exactly one of acquire, extend, release, read, write, access")
 		}
-		if untils := []string{untilAnswered, untilGranted, untilRefused}; step.Until != "" && !slices.Contains(untils, step.Until) {
+		if untils := step.untils(); step.Until != "" && !slices.Contains(untils, step.Until) {
 			return names.Unknown("until", step.Until, untils)
+		}
+		if step.Background && !step.requests() && step.Write == "" {
+			return errors.New("only acquire, extend, release and write can go on in the background")
+		}
+		if step.Background && step.Until != "" {
+			return errors.New(`say "until" where the step in the background is awaited`)
+		}
+		if step.Extend != "" && step.Lease == 0 {
+			return errors.New("extend needs a lease")
 		}
 		if step.Lease != 0 && step.Lease < leastLease {
 			return fmt.Errorf("lease must be at least %v, not %v", leastLease, step.Lease)
@@ -138,10 +177,32 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			return fmt.Errorf("wait must be from 0 to below %v, how long a step may take, and not %v", stepTimeout, step.Wait)
 		}
 	case step.Inject != "":
+		if kind, err := faultKind(step.Inject); err == nil && kind.Mix == mixClient {
+			if !slices.Contains(clients, step.Target) {
+				return names.Unknown("client", step.Target, clients)
+			}
+			return nil
+		}
+		if _, ok := toResource(step.Target); ok && s.protected().Resource != ResourceRedis {
+			return fmt.Errorf("%s: %s is a link only with resource: %s", step.Inject, step.Target, ResourceRedis)
+		}
 		return checkStep(t, step)
 	case step.Heal != "":
-		_, err := faultKind(step.Heal)
+		kind, err := faultKind(step.Heal)
+		if err == nil && kind.spent() {
+			return fmt.Errorf("%s is over once it struck, so there is nothing to heal; await it", step.Heal)
+		}
 		return err
+	case step.Await != "":
+		if kind, err := faultKind(step.Await); err == nil && !slices.Contains(clients, step.Await) {
+			if !kind.lies() {
+				return fmt.Errorf("%s does not lie in wait for anything, so there is nothing to await", step.Await)
+			}
+			return nil
+		}
+		if !slices.Contains(clients, step.Await) {
+			return fmt.Errorf("await: %w", names.Unknown("client or fault", step.Await, clients))
+		}
 	default:
 		if step.Require != requireHeld && step.Require != requireAbsent {
 			return names.Unknown("require", step.Require, []string{requireHeld, requireAbsent})
@@ -170,11 +231,12 @@ func checkStep(t topologies.Topology, step ScriptStep) error {
 	}
 	switch kind.Mix {
 	case MixNetwork:
-		_, err := t.Select(step.Target)
-		return err
-	case MixProcess, MixRedis:
+		return checkLinks(t, kind, step.Target, step.Params)
+	case mixCluster:
+		return checkSlots(t, step.Inject, step.Params)
+	case MixProcess, MixRedis, MixClock, mixDisk:
 		servers := t.Of(topologies.Redis)
-		if kind.Mix == MixProcess {
+		if kind.Mix == MixProcess || kind.Mix == MixClock {
 			servers = append(servers, t.Of(topologies.Sentinel)...)
 		}
 		if !slices.Contains(servers, step.Target) {
@@ -183,6 +245,7 @@ func checkStep(t topologies.Topology, step ScriptStep) error {
 		if strings.Contains(kind.Params, paramPattern) && step.Params[paramPattern] == "" {
 			return fmt.Errorf("%s: say which keys in the parameter %q", step.Inject, paramPattern)
 		}
+		return checkClock(step)
 	default:
 		if _, err := shardOf(t, step.Params); err != nil {
 			return fmt.Errorf("%s: %w", step.Inject, err)
@@ -193,22 +256,42 @@ func checkStep(t topologies.Topology, step ScriptStep) error {
 
 // walk goes through the steps of a variant in order, and checks what depends on
 // the ones before.
-func (s Scenario) walk(variant string) error {
+func (s Scenario) walk(variant string) []error {
 	var errs []error
-	reading := map[string]string{} // which resource a client has read, and not yet written
-	asked := map[string]string{}   // which lock it asked for last
+	busy := map[string]ScriptStep{} // what a client has in the background
+	reading := map[string]string{}  // which resource a client has read, and not yet written
+	asked := map[string]string{}    // which lock it asked for last
 	injected := map[string]int{}
+	aimed := map[trapName]bool{}
 	for i, step := range s.Steps {
 		if !step.takenBy(variant) {
 			continue
 		}
 		problem := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("step %d: "+format, append([]any{i + 1}, args...)...))
+			errs = append(errs, stepError{i, fmt.Errorf(format, args...)})
 		}
 		open := reading[step.Client]
+		if doing, ok := busy[step.Client]; ok {
+			problem("client %s is busy in the background (%s): await it first", step.Client, doing)
+		}
+		if step.Background {
+			busy[step.Client] = step
+		}
 		switch {
+		case step.Await != "":
+			doing, ok := busy[step.Await]
+			switch {
+			case ok && step.Until != "" && !slices.Contains(doing.untils(), step.Until):
+				problem("%w", names.Unknown("until", step.Until, doing.untils()))
+			case !ok && s.Clients[step.Await] != "":
+				problem("client %s does nothing in the background", step.Await)
+			case !ok && (injected[step.Await] == 0 || step.Target != "" && !aimed[trapName{step.Await, step.Target}]):
+				problem("await %s: nothing has injected it", strings.TrimSpace(step.Await+" "+step.Target))
+			}
+			delete(busy, step.Await)
 		case step.Inject != "":
 			injected[step.Inject]++
+			aimed[trapName{step.Inject, step.Target}] = true
 		case step.Heal != "":
 			if injected[step.Heal]--; injected[step.Heal] < 0 {
 				problem("heal %s: nothing has injected it", step.Heal)
@@ -230,11 +313,16 @@ func (s Scenario) walk(variant string) error {
 			reading[step.Client] = step.Read
 		case step.Acquire != "":
 			asked[step.Client] = step.Acquire
+		case step.Extend != "" && asked[step.Client] != step.Extend:
+			problem("client %s extends %s, and asked for %s last", step.Client, step.Extend, noneIfEmpty(asked[step.Client]))
 		case step.Release != "" && asked[step.Client] != step.Release:
 			problem("client %s releases %s, and asked for %s last", step.Client, step.Release, noneIfEmpty(asked[step.Client]))
 		}
 	}
-	return errors.Join(errs...)
+	for _, client := range slices.Sorted(maps.Keys(busy)) {
+		errs = append(errs, fmt.Errorf("client %s is still busy in the background at the end (%s): await it", client, busy[client]))
+	}
+	return errs
 }
 
 func noneIfEmpty(s string) string {

@@ -1,0 +1,217 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/client"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/workload/worker"
+)
+
+// An actor is a client of a script: a [workload.Client], or a process of its own
+// that has one.
+type actor interface {
+	Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type
+	Extend(ctx context.Context, d time.Duration) history.Type
+	Release(ctx context.Context) history.Type
+	Read(ctx context.Context, name string, r workload.Resource) error
+	Write(ctx context.Context, name string, r workload.Resource) history.Type
+	Holding() bool
+	Owner() string
+}
+
+// faults are those that the script injects.
+func (s Scenario) faults() []string {
+	var asked []string
+	for _, step := range s.Steps {
+		if step.Inject != "" {
+			asked = append(asked, step.Inject)
+		}
+	}
+	return asked
+}
+
+// build makes a fault of its name, target and parameters.
+func (st *stage) build(s faults.Step) (faults.Fault, error) {
+	if kind, err := faultKind(s.Fault); err == nil && kind.Mix == mixClient {
+		return st.buildClient(s)
+	}
+	if target, ok := toResource(s.Target); ok && st.resource != nil {
+		s.Target = target
+		return build(st.resource, s)
+	}
+	return build(st.deployment, s)
+}
+
+// apart are the clients that are processes of their own: those that a fault is
+// aimed at.
+func (s Scenario) apart() []string {
+	var names []string
+	for _, step := range s.Steps {
+		if kind, err := faultKind(step.Inject); err == nil && kind.Mix == mixClient && !slices.Contains(names, step.Target) {
+			names = append(names, step.Target)
+		}
+	}
+	return names
+}
+
+// actor opens a client of the script.
+func (st *stage) actor(ctx context.Context, s Scenario, l Lock, name string) (actor, error) {
+	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog}
+	if slices.Contains(s.apart(), name) {
+		return st.worker(ctx, l, o, name, s.Clients[name])
+	}
+	locker, err := st.locker(l, o, s.Clients[name])
+	if err != nil {
+		return nil, err
+	}
+	return &workload.Client{
+		Name: name, Locker: locker, Recorder: st.recorder, Processes: &st.processes,
+		Careless: true, // what it does when is the script's business
+		NodeName: st.deployment.NodeAt,
+	}, nil
+}
+
+// WorkerCommand is the subcommand by which the program that runs a scenario
+// becomes the process of one of its clients: it calls [ServeWorker].
+const WorkerCommand = "worker"
+
+// worker starts a client as a process of its own.
+func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone string) (actor, error) {
+	options := st.deployment.ClientOptions(zone)
+	if st.retries > 0 {
+		options.MaxRetries = st.retries
+	}
+	source, err := sourceOf(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", name, err)
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", name, err)
+	}
+	complaints, err := os.Create(filepath.Join(st.Dir, "logs", "client-"+name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("start client %s: %w", name, err)
+	}
+	st.closers = append(st.closers, func() { _ = complaints.Close() })
+	w, err := worker.Start(ctx, worker.Config{
+		Name: name, Path: path, Args: []string{WorkerCommand},
+		Setup: workerSetup{
+			Lock: l.Name, ReplicaAcks: o.ReplicaAcks, Watchdog: o.Watchdog,
+			Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
+			Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
+		},
+		Recorder: st.recorder, Processes: &st.processes, NodeName: st.deployment.NodeAt, Stderr: complaints,
+	})
+	if err != nil {
+		return nil, err
+	}
+	st.closers = append(st.closers, func() {
+		if err := w.Close(); err != nil {
+			st.Log.WarnContext(ctx, "a client did not end by itself", "client", name, "error", err)
+		}
+	})
+	if st.apart == nil {
+		st.apart = map[string]client.Process{}
+	}
+	st.apart[name] = w
+	return w, nil
+}
+
+// sourceOf is the address that clients with these options dial from.
+func sourceOf(ctx context.Context, o *redis.UniversalOptions) (net.IP, error) {
+	conn, err := o.Dialer(ctx, "tcp", o.Addrs[0])
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	at, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("it dials from %v, which is no address of TCP", conn.LocalAddr())
+	}
+	return at.IP, nil
+}
+
+// buildClient makes a fault of a client.
+func (st *stage) buildClient(s faults.Step) (faults.Fault, error) {
+	p := st.apart[s.Target]
+	if p == nil {
+		return nil, fmt.Errorf("%s: no client %q is a process of its own", s.Fault, s.Target)
+	}
+	if s.Fault == "kill-client" {
+		return client.Kill(p), nil
+	}
+	return client.Pause(p), nil
+}
+
+// A workerSetup is what a client's process makes its lock of: the client
+// options of its zone, as far as our own servers have them.
+type workerSetup struct {
+	Lock        string
+	ReplicaAcks int
+	Watchdog    time.Duration
+	Addresses   []string
+	MasterName  string
+	Cluster     bool
+	Source      net.IP // which it dials from
+	Retries     int
+	PoolSize    int
+	Timeout     time.Duration
+}
+
+// ServeWorker is the process of a client of a scenario: it is told on in what to
+// do, and answers on out, until in ends.
+func ServeWorker(ctx context.Context, in io.Reader, out io.Writer) error {
+	err := worker.Serve(ctx, in, out, func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error) {
+		var s workerSetup
+		if err := json.Unmarshal(setup, &s); err != nil {
+			return nil, nil, fmt.Errorf("read setup: %w", err)
+		}
+		return s.open(o)
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (s workerSetup) open(observer lock.Observer) (lock.Locker, func(), error) {
+	l, err := LockByName(s.Lock)
+	if err != nil {
+		return nil, nil, err
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
+	servers := topologies.Clients(&redis.UniversalOptions{
+		Addrs: s.Addresses, MasterName: s.MasterName, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
+		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
+		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	locker, closeLocker, err := l.open(servers, LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, observer: observer})
+	if err != nil {
+		return nil, nil, err
+	}
+	return locker, func() {
+		closeLocker()
+		for _, rdb := range servers {
+			_ = rdb.Close()
+		}
+	}, nil
+}

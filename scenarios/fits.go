@@ -1,0 +1,163 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// fits refuses a deployment on which the script can't be played to its end. One
+// that was started for it is as the script was validated for; that of somebody
+// else has other servers, links and settings.
+func (s Scenario) fits(d topologies.Deployment) error {
+	var asked []string
+	for _, step := range s.Steps {
+		if step.Inject != "" {
+			asked = append(asked, step.Inject)
+		}
+	}
+	if err := possible(d, asked); err != nil {
+		return err
+	}
+	t := d.Topology()
+	errs := []error{acksFit(s.ReplicaAcks, t), optionsFit(s.Servers, t), s.forgets(t)}
+	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
+		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
+			errs = append(errs, fmt.Errorf("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones)))
+		}
+	}
+	for i, step := range s.Steps {
+		err := step.validate(s, t)
+		if err == nil && step.Inject != "" {
+			err = wired(d, step)
+		}
+		if err != nil {
+			errs = append(errs, stepError{i, err})
+		}
+	}
+	return impossible(errs...)
+}
+
+// impossible joins reasons; nil if there are none.
+func impossible(reasons ...error) error {
+	if err := errors.Join(reasons...); err != nil {
+		return fmt.Errorf("it %w: %w", ErrImpossible, err)
+	}
+	return nil
+}
+
+// startable refuses a resource on a server of its own where none can be started.
+func (p Protected) startable(backend string) error {
+	if p.Resource != ResourceRedis || backend != attached {
+		return nil
+	}
+	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
+}
+
+// wired refuses a fault of links of which none can be broken.
+func wired(d topologies.Deployment, step ScriptStep) error {
+	if kind, err := faultKind(step.Inject); err != nil || kind.Mix != MixNetwork {
+		return err
+	}
+	links, err := concerned(d.Topology(), step)
+	if err == nil && len(wires(d, links)) == 0 {
+		err = fmt.Errorf("%s: nothing can be done to %s here", step.Inject, step.Target)
+	}
+	return err
+}
+
+// acksFit refuses more acknowledgements than a master has replicas.
+func acksFit(acks int, t topologies.Topology) error {
+	for _, name := range t.Of(topologies.Redis) {
+		if n, _ := t.Node(name); n.Role != topologies.Master {
+			continue
+		}
+		if replicas := len(t.Members(name)) - 1; acks > replicas {
+			return fmt.Errorf("%d replica acks can't come: %s has %d replicas", acks, name, replicas)
+		}
+	}
+	return nil
+}
+
+// optionsFit refuses servers that are not as was asked for. What nobody asked
+// for may be as it is.
+func optionsFit(want topologies.Options, t topologies.Topology) error {
+	have := t.Options
+	var errs []error
+	note := func(option string, want, have any) {
+		if want != have {
+			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", option, want, have))
+		}
+	}
+	if want.Nodes != 0 {
+		note("nodes", want.Nodes, len(t.Of(topologies.Redis)))
+	}
+	switch {
+	case want.Persistence == "":
+	case have.Persistence == "":
+		errs = append(errs, fmt.Errorf("persistence %s was asked for, and the servers do not tell what they have (they must permit CONFIG GET)", want.Persistence))
+	default:
+		note("persistence", want.Persistence, have.Persistence)
+	}
+	if want.MinReplicas != 0 {
+		note("min-replicas", want.MinReplicas, have.MinReplicas)
+	}
+	if want.NodeTimeout != 0 {
+		note("node-timeout", want.NodeTimeout, have.NodeTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+// forgets refuses servers that keep their data, where the script kills some that
+// are to forget it.
+func (s Scenario) forgets(t topologies.Topology) error {
+	have := t.Options.Persistence
+	if s.Servers.Persistence != "" || have == "" || have == topologies.PersistNone {
+		return nil
+	}
+	for _, step := range s.Steps {
+		if step.Inject == "kill" || step.Inject == "restart" {
+			return fmt.Errorf("%s is to make a server forget what it held, and the servers have persistence %s", step.Inject, have)
+		}
+	}
+	return nil
+}
+
+// drawable are the faults that a run is drawn from. Of a mix that was asked for
+// by name, the deployment must be able to have all. Of the default one it gets
+// those that it can have, and left says which it can't, and why. A run that is
+// left with none shows nothing, and is refused: who wants none says so.
+func (r Random) drawable(d topologies.Deployment) (mix string, chosen []faults.Choice, left []string, err error) {
+	mix = r.Faults
+	if mix == "" {
+		mix = DefaultMix(d.Topology())
+	}
+	all, err := choices(d.Topology(), mix)
+	if err != nil {
+		return mix, nil, nil, impossible(err)
+	}
+	var missing []string
+	for _, c := range all {
+		if possible(d, []string{c.Fault}) == nil {
+			chosen = append(chosen, c)
+		} else {
+			missing = append(missing, c.Fault)
+		}
+	}
+	switch why := possible(d, missing); {
+	case why == nil:
+		return mix, chosen, nil, nil
+	case r.Faults != "":
+		return mix, nil, nil, why
+	case len(chosen) == 0:
+		return mix, nil, nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", MixNone, why)
+	default:
+		return mix, chosen, strings.Split(why.Error(), "\n"), nil
+	}
+}

@@ -1,0 +1,456 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// These are the scripts of the mutants. Each is played with the bug and with its
+// twin, and says nothing of what either is to answer: the history does. The last
+// request of most is there for the twin, whose history shows nothing unless
+// somebody contended.
+
+// renewals is the lease of the watchdogs whose renewal is late. What is renewed
+// at a third of it must end well after somebody else was granted the lock.
+const renewals = 1800 * time.Millisecond
+
+// outlived is that of the watchdog whose holder is gone: the release must be lost
+// within it.
+const outlived = 2400 * time.Millisecond
+
+// toA is the link from a's zone to the only server.
+const toA = "zone-a>redis-1"
+
+// toReplicas is what the replicas get from the first master.
+const toReplicas = "redis>redis-1"
+
+// stuckFor is how long somebody asks for a lock that must be free after the lease.
+func stuckFor(lease time.Duration) time.Duration { return lease + mutantBound + time.Second }
+
+// twoAsk: a holds, and b asks.
+func twoAsk(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := a.get(ctx, long); err != nil {
+		return err
+	}
+	b.ask(ctx, long)
+	return nil
+}
+
+// lateRelease: a releases after its lease, when b holds, and c asks.
+func lateRelease(ctx context.Context, t *trial) error {
+	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	if err := errors.Join(a.get(ctx, 200*time.Millisecond), b.get(ctx, long)); err != nil {
+		return err
+	}
+	a.Release(ctx)
+	c.ask(ctx, long)
+	return nil
+}
+
+// slowRelease: a begins to release within its lease, and ends when b holds; then
+// c asks.
+func slowRelease(ctx context.Context, t *trial) error {
+	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	if err := a.get(ctx, 600*time.Millisecond); err != nil {
+		return err
+	}
+	a.gate.shut()
+	released := t.behind(func() history.Type { return a.Release(ctx) })
+	if err := a.gate.reached(ctx, released); err != nil {
+		return err
+	}
+	if err := b.get(ctx, long); err != nil {
+		return err
+	}
+	a.gate.open()
+	if _, err := outcome(ctx, released); err != nil {
+		return err
+	}
+	c.ask(ctx, long)
+	return nil
+}
+
+// lostAnswer: the answer to a's request is lost with its connection. Whatever a
+// is told, it gives back what it holds, and b asks.
+func lostAnswer(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := t.fault(ctx, "drop-reply", toA, map[string]string{paramCommand: "EVAL"}); err != nil {
+		return err
+	}
+	asked := t.behind(func() history.Type { return a.ask(ctx, long) })
+	if err := t.strike(ctx, "drop-reply"); err != nil {
+		return err
+	}
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got == history.Info {
+		return fmt.Errorf("a was left without any answer: %w", errNotShown)
+	}
+	if got == history.OK && a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	b.tryFor(ctx, stuckFor(0), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// errNotShown says that a script did not come to its point.
+var errNotShown = errors.New("the script shows nothing")
+
+// lateReplica: the replicas fall behind while a holds. a releases, b is granted the
+// lock, and a asks again.
+func lateReplica(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := a.get(ctx, long); err != nil {
+		return err
+	}
+	if err := errors.Join(t.arrived(ctx, "", "redis-2", "redis-3"), t.hold(ctx, topologies.Both, toReplicas)); err != nil {
+		return err
+	}
+	if a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	if err := b.get(ctx, long); err != nil {
+		return err
+	}
+	a.again(ctx, long)
+	return nil
+}
+
+// diesAsking: a dies while it asks, as far as that can be in the middle, and b
+// asks after the lease.
+func diesAsking(ctx context.Context, t *trial) error {
+	const lease = 500 * time.Millisecond
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a.gate.shut()
+	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
+	if err := a.gate.reached(ctx, asked); err != nil {
+		return err
+	}
+	if err := t.cut(ctx, toA); err != nil {
+		return err
+	}
+	a.gate.open()
+	if _, err := outcome(ctx, asked); err != nil {
+		return err
+	}
+	a.Crash()
+	if err := t.heal(ctx, "cut"); err != nil {
+		return err
+	}
+	b.tryFor(ctx, stuckFor(lease), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// diesHolding: a dies while it holds, and b asks after the lease.
+func diesHolding(ctx context.Context, t *trial) error {
+	const lease = 500 * time.Millisecond
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := a.get(ctx, lease); err != nil {
+		return err
+	}
+	a.Crash()
+	b.tryFor(ctx, stuckFor(lease), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// overdue has the answer to a's request held up until its lease is over and b
+// holds, and returns what a was told.
+func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (history.Type, error) {
+	const lease = 400 * time.Millisecond
+	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
+		return "", err
+	}
+	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
+	if err := t.arrived(ctx, "", "redis-1"); err != nil {
+		return "", err
+	}
+	meanwhile()
+	if err := errors.Join(b.get(ctx, long), t.heal(ctx, "hold")); err != nil {
+		return "", err
+	}
+	return outcome(ctx, asked)
+}
+
+// lateAnswer: a hears of its grant when the lease is over and b holds. If it was
+// granted the lock, it goes to work.
+func lateAnswer(ctx context.Context, t *trial) error {
+	var stock workload.Register
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	got, err := overdue(ctx, t, a, b, func() {})
+	if err != nil || got != history.OK {
+		return err
+	}
+	return a.use(ctx, &stock)
+}
+
+// lateAnswerByASteppedClock: the same, and a's wall clock is set back by an hour
+// in the meantime.
+func lateAnswerByASteppedClock(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	_, err := overdue(ctx, t, a, b, func() {
+		t.disturb(ctx, a, clientClock, "its wall clock was set back by 1h",
+			func() { a.clock.Step(-time.Hour) }, func() { a.clock.Step(time.Hour) })
+	})
+	return err
+}
+
+// clientClock is what the history calls a clock of a client that is wrong.
+const clientClock = "client-clock"
+
+// slowAnswer: half of a's lease is over when it hears of its grant, and b asks
+// until it is granted the lock.
+func slowAnswer(ctx context.Context, t *trial) error {
+	const lease, delay = 1500 * time.Millisecond, 700 * time.Millisecond
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
+		return err
+	}
+	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
+	if err := t.arrived(ctx, "", "redis-1"); err != nil {
+		return err
+	}
+	workload.Pause(ctx, delay)
+	if err := t.heal(ctx, "hold"); err != nil {
+		return err
+	}
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got != history.OK {
+		return fmt.Errorf("a was refused a lock within its lease: %w", errNotShown)
+	}
+	return b.get(ctx, long)
+}
+
+// slowClock: a's clock loses five minutes an hour, and b asks until it is granted
+// the lock.
+func slowClock(ctx context.Context, t *trial) error {
+	const lease, part = 3 * time.Second, 0.09
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	t.disturb(ctx, a, clientClock, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
+	return errors.Join(a.get(ctx, lease), b.get(ctx, long))
+}
+
+// lateRenewal: a renewal by a's watchdog arrives when the lease is over and b
+// holds.
+func lateRenewal(ctx context.Context, t *trial) error {
+	return renewLate(ctx, t, func(*party) error { return nil })
+}
+
+// lateRenewalOfAFreeLock: it arrives when b has held the lock, and has given it
+// back.
+func lateRenewalOfAFreeLock(ctx context.Context, t *trial) error {
+	return renewLate(ctx, t, func(b *party) error {
+		if b.Release(ctx) != history.OK {
+			return fmt.Errorf("b could not release what it held: %w", errNotShown)
+		}
+		return nil
+	})
+}
+
+func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.get(ctx, 0), t.hold(ctx, topologies.Upstream, toA)); err != nil {
+		return err
+	}
+	if err := b.get(ctx, long); err != nil {
+		return err
+	}
+	answered := a.renewed.Load()
+	if err := errors.Join(meanwhile(b), t.heal(ctx, "hold")); err != nil {
+		return err
+	}
+	return t.await(ctx, "the renewal to be answered", func() bool { return a.renewed.Load() > answered })
+}
+
+// lostRelease: a gives back a hold that a watchdog keeps, and the request is lost.
+// b asks after the lease.
+func lostRelease(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.get(ctx, 0), t.cut(ctx, toA)); err != nil {
+		return err
+	}
+	if a.Release(ctx) != history.Info {
+		return fmt.Errorf("the release got an answer: %w", errNotShown)
+	}
+	if err := t.heal(ctx, "cut"); err != nil {
+		return err
+	}
+	if t.deployment.Server("redis-1").Observer().Exists(ctx, broken.Key(theLock)).Val() == 0 {
+		return fmt.Errorf("the lease ended before the release was lost: %w", errNotShown)
+	}
+	b.tryFor(ctx, stuckFor(outlived), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// fewServers: a reaches one server of three, and b all of them.
+func fewServers(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3"); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	if err := b.get(ctx, long); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	return nil
+}
+
+// twoMinorities: a reaches one server of three and b another, and once the network
+// is whole c asks.
+func twoMinorities(ctx context.Context, t *trial) error {
+	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	if err := t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3", "zone-b>redis-1", "zone-b>redis-3"); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	b.ask(ctx, long)
+	if err := t.healAll(ctx); err != nil {
+		return err
+	}
+	c.tryFor(ctx, stuckFor(0), long)
+	b.ask(ctx, long)
+	return nil
+}
+
+// lostVotes: two of three servers grant a the lock, and their answers are lost. Once
+// the network is whole a takes its request back, and b asks.
+func lostVotes(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, "zone-a>redis-1", "zone-a>redis-2")); err != nil {
+		return err
+	}
+	a.gate.shut()
+	asked := t.behind(func() history.Type { return a.ask(ctx, long) })
+	if err := errors.Join(a.gate.reached(ctx, asked), t.arrived(ctx, "", "redis-1", "redis-2"), t.healAll(ctx)); err != nil {
+		return err
+	}
+	a.gate.open()
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got != history.Fail {
+		return fmt.Errorf("a was not refused: %w", errNotShown)
+	}
+	b.tryFor(ctx, stuckFor(0), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// silentReplicas: the replicas are connected, and get nothing. a asks, the master
+// dies, and b asks the next one.
+func silentReplicas(ctx context.Context, t *trial) error {
+	return dies(ctx, t, func() error { return t.hold(ctx, topologies.Both, toReplicas) })
+}
+
+// lostReplicas: the same, and the replicas are cut off.
+func lostReplicas(ctx context.Context, t *trial) error {
+	return dies(ctx, t, func() error { return t.cut(ctx, toReplicas) })
+}
+
+func dies(ctx context.Context, t *trial, before func() error) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.warm(ctx), before()); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	if err := errors.Join(t.fault(ctx, "crash-failover", "", nil), b.get(ctx, long)); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	return nil
+}
+
+// replicasComeBack: a asks while the replicas are cut off, and b once they are
+// back.
+func replicasComeBack(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := t.cut(ctx, toReplicas); err != nil {
+		return err
+	}
+	if got := a.ask(ctx, long); got != history.Fail {
+		return fmt.Errorf("a was not refused: %w", errNotShown)
+	}
+	if err := errors.Join(t.heal(ctx, "cut"), t.deployment.AwaitReady(ctx)); err != nil {
+		return err
+	}
+	b.tryFor(ctx, stuckFor(0), long)
+	a.ask(ctx, long)
+	return nil
+}
+
+// lostCount: the replicas are cut off as soon as they have a's second grant. a
+// gives it back, the master dies, and b is granted the lock by the next one.
+func lostCount(ctx context.Context, t *trial) error {
+	const lease = 2 * time.Second
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.warm(ctx), t.arrived(ctx, "1", "redis-2", "redis-3")); err != nil {
+		return err
+	}
+	a.gate.shut()
+	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
+	if err := errors.Join(a.gate.reached(ctx, asked), t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas)); err != nil {
+		return err
+	}
+	a.gate.open()
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got != history.OK {
+		return fmt.Errorf("a was refused what replicas had: %w", errNotShown)
+	}
+	a.Release(ctx)
+	if err := errors.Join(t.fault(ctx, "crash-failover", "", nil), b.get(ctx, long)); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	return nil
+}
+
+// fastClock: a's wall clock is an hour ahead. It holds the lock, and then b does.
+func fastClock(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	t.disturb(ctx, a, clientClock, "its wall clock was set forward by 1h",
+		func() { a.clock.Step(time.Hour) }, func() { a.clock.Step(-time.Hour) })
+	if err := errors.Join(a.warm(ctx), b.get(ctx, long)); err != nil {
+		return err
+	}
+	a.ask(ctx, long)
+	return nil
+}
+
+// lostReentry: a, which replicas know to hold the lock, is granted it again when
+// they are cut off. The master dies, a gives the inner grant back, and b asks.
+func lostReentry(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := errors.Join(a.get(ctx, long), t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas)); err != nil {
+		return err
+	}
+	inner := a.again(ctx, long)
+	if err := errors.Join(t.fault(ctx, "crash-failover", "", nil), a.follows(ctx)); err != nil {
+		return err
+	}
+	if inner == history.OK && a.Release(ctx) == history.Info {
+		return fmt.Errorf("the release got no answer: %w", errNotShown)
+	}
+	b.tryFor(ctx, mutantBound, long)
+	return nil
+}

@@ -1,0 +1,54 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// targetLock is the target of a planned fault that is to hit a server on which
+// locks are. Which one that is, is known when it is injected: masters change,
+// and on a cluster each lock has its own.
+const targetLock = "lock"
+
+// resolve is the server that a target means now. Of several locks, each fault
+// has another.
+func (st *stage) resolve(ctx context.Context, target string) (string, error) {
+	if target != targetLock {
+		return target, nil
+	}
+	t := st.deployment.Topology()
+	if t.Name == topologies.Cluster && len(st.locks) > 0 {
+		lock := st.locks[st.aimed%len(st.locks)]
+		st.aimed++
+		return servedBy(ctx, st.deployment, lock)
+	}
+	if d, ok := st.deployment.(topologies.Failover); ok {
+		return d.Master(ctx, t.Shards()[0])
+	}
+	return t.Of(topologies.Redis)[0], nil
+}
+
+// servedBy is the node of a cluster that serves the slot of a lock, which all
+// keys of the lock share.
+func servedBy(ctx context.Context, d topologies.Deployment, lock string) (string, error) {
+	var errs []error
+	for _, name := range d.Topology().Of(topologies.Redis) {
+		rdb := d.Server(name).Observer()
+		slot, err := rdb.ClusterKeySlot(ctx, lock).Result()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ranges, err := rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
+		errs = append(errs, err)
+		for _, r := range ranges {
+			if int64(r.Start) <= slot && slot <= int64(r.End) && len(r.Nodes) > 0 {
+				return d.NodeAt(r.Nodes[0].Addr), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("nobody says who serves lock %s: %w", lock, errors.Join(errs...))
+}

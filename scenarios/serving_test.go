@@ -1,0 +1,39 @@
+package scenarios_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// On a cluster, faults of a server are aimed at those on which the locks are.
+// lock-1, lock-2 and lock-3 have the slots 6018, 10209 and 14272, of which redis-2
+// serves two, redis-3 one, and redis-1 none.
+func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
+	t.Parallel()
+	setup := setup(t)
+	r := scenarios.Random{Topology: topologies.Cluster, Lock: "mutex", Faults: scenarios.MixRedis, Length: 10 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := judged(t, setup.Dir)
+	require.Greater(t, len(run.Plan), 2)
+	want := []string{"redis-2", "redis-2", "redis-3"}
+	var hit []string
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.Invoke {
+			hit = append(hit, e.Target)
+		}
+	}
+	require.Greater(t, len(hit), 2)
+	for i, target := range hit {
+		require.Equal(t, want[i%len(want)], target, "%q", hit)
+	}
+	for _, e := range failedFaults(h) {
+		require.False(t, strings.Contains(e.Error, "MOVED") || strings.Contains(e.Error, "CROSSSLOT"), e.Error)
+	}
+}

@@ -1,0 +1,295 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A trial is a lock with a planted bug, or its twin, on its stage.
+type trial struct {
+	*stage
+	mutant Mutant
+	locks  func(broken.Setup) *broken.Lock
+	busy   sync.WaitGroup // for what the parties do in the background
+}
+
+// The lock and the resource of a trial.
+const (
+	theLock     = "orders"
+	theResource = "stock"
+)
+
+// long is a lease that does not end during a trial.
+const long = 30 * time.Second
+
+// patience is how long a client of a trial waits for a reply: for longer than
+// the faults last, so that it is the lock that gives up and not its client.
+const patience = 10 * time.Second
+
+// A party is a client of a trial, on a machine of its own.
+type party struct {
+	workload.Client
+	trial *trial
+	rdb   redis.UniversalClient // its way to the deployment
+	clock broken.Clock
+	gate  gate
+	// renewed counts the answers to its watchdogs.
+	renewed atomic.Int64
+	record  lock.Observer
+}
+
+// party opens a client in a zone.
+func (t *trial) party(name, zone string) *party {
+	o := t.deployment.ClientOptions(zone)
+	o.ReadTimeout = patience
+	servers := topologies.Clients(o)
+	p := &party{trial: t, rdb: servers[0], record: workload.NewRenewals(t.recorder, &t.processes)}
+	s := broken.Setup{
+		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
+		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
+	}
+	if t.mutant.other != nil {
+		t.mutant.other(o)
+		s.Other = topologies.Clients(o)[0]
+		servers = append(servers, s.Other)
+	}
+	for _, rdb := range servers {
+		t.closers = append(t.closers, func() { _ = rdb.Close() })
+	}
+	l := t.locks(s)
+	t.closers = append(t.closers, l.Close)
+	p.Client = workload.Client{
+		Name: name, Locker: l, Recorder: t.recorder, Processes: &t.processes,
+		Careless: true, // it trusts what the lock told it
+		NodeName: t.deployment.NodeAt,
+	}
+	return p
+}
+
+// Observe records what a watchdog does, and counts its answers.
+func (p *party) Observe(e lock.Event) {
+	p.record.Observe(e)
+	if e.Kind == lock.Renewed {
+		p.renewed.Add(1)
+	}
+}
+
+// ask asks once.
+func (p *party) ask(ctx context.Context, lease time.Duration) history.Type {
+	return p.Acquire(ctx, theLock, lease, 0)
+}
+
+// again asks once under the owner of the latest attempt, beside what it holds.
+func (p *party) again(ctx context.Context, lease time.Duration) history.Type {
+	return p.Ask(ctx, workload.Request{Locks: []string{theLock}, Lease: lease, Again: true})
+}
+
+// get asks until it is granted the lock; that it is not is an error.
+func (p *party) get(ctx context.Context, lease time.Duration) error {
+	if !p.tryFor(ctx, stepTimeout, lease) {
+		return fmt.Errorf("%s was not granted the lock", p.Name)
+	}
+	return nil
+}
+
+// tryFor asks until it is granted the lock, for so long, and reports whether it
+// was.
+func (p *party) tryFor(ctx context.Context, d, lease time.Duration) bool {
+	for end := time.Now().Add(d); ; {
+		if p.ask(ctx, lease) == history.OK {
+			return true
+		}
+		if time.Now().After(end) || !workload.Pause(ctx, askAgain) {
+			return false
+		}
+	}
+}
+
+// use reads and writes the resource.
+func (p *party) use(ctx context.Context, r workload.Resource) error {
+	if err := p.Read(ctx, theResource, r); err != nil {
+		return err
+	}
+	p.Write(ctx, theResource, r)
+	return nil
+}
+
+// warm has a connection of the party ready, so that what is done to the link next
+// meets a request and not the greeting before it.
+func (p *party) warm(ctx context.Context) error {
+	if err := p.get(ctx, long); err != nil {
+		return err
+	}
+	if p.Release(ctx) != history.OK {
+		return fmt.Errorf("%s could not release a lock without any fault", p.Name)
+	}
+	return nil
+}
+
+// behind does something in the background, and returns where its outcome will be.
+func (t *trial) behind(do func() history.Type) chan history.Type {
+	done := make(chan history.Type, 1)
+	t.busy.Go(func() { done <- do() })
+	return done
+}
+
+// outcome waits for what is in the background.
+func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error) {
+	select {
+	case o := <-done:
+		return o, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("no end of what was begun: %w", context.Cause(ctx))
+	}
+}
+
+// A gate stops a client between two steps. Its zero value lets everything pass.
+type gate struct {
+	mu     sync.Mutex
+	closed chan struct{} // closed when somebody stands there; nil for an open gate
+	opened chan struct{}
+}
+
+// shut makes the next one who comes stop.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed, g.opened = make(chan struct{}), make(chan struct{})
+}
+
+// open lets whoever stands there go on, and everybody after that.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+	}
+	g.closed, g.opened = nil, nil
+}
+
+// pass stops at a gate that is shut.
+func (g *gate) pass(ctx context.Context) {
+	g.mu.Lock()
+	closed, opened := g.closed, g.opened
+	g.mu.Unlock()
+	if closed == nil {
+		return
+	}
+	select {
+	case <-closed: // somebody was here before
+	default:
+		close(closed)
+	}
+	select {
+	case <-opened:
+	case <-ctx.Done():
+	}
+}
+
+// reached waits until somebody stands at the gate, or has done what it began
+// without coming by: where a bug takes two steps, its twin takes one. The outcome
+// stays in done.
+func (g *gate) reached(ctx context.Context, done chan history.Type) error {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	select {
+	case <-closed:
+		return nil
+	case o := <-done:
+		done <- o
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nobody came to the gate: %w", context.Cause(ctx))
+	}
+}
+
+// fault injects a fault.
+func (t *trial) fault(ctx context.Context, fault, target string, params map[string]string) error {
+	return t.inject(ctx, faults.Step{Fault: fault, Target: target, Params: params})
+}
+
+// cut cuts links, and hold stops one stream of them.
+func (t *trial) cut(ctx context.Context, targets ...string) error {
+	for _, target := range targets {
+		if err := t.fault(ctx, "cut", target, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trial) hold(ctx context.Context, stream string, targets ...string) error {
+	for _, target := range targets {
+		if err := t.fault(ctx, "hold", target, map[string]string{"stream": stream}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disturb does something to a party that is no fault of servers or links, and
+// records it as one. It lasts until the end of the trial.
+func (t *trial) disturb(ctx context.Context, p *party, fault, effect string, do, undo func()) {
+	e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: fault, Target: p.Name}
+	t.recorder.Record(e)
+	do()
+	t.landed(ctx, e, effect)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.active = append(t.active, &activeFault{
+		step: faults.Step{Fault: fault, Target: p.Name},
+		heal: func(context.Context) (string, error) { undo(); return "right again", nil },
+	})
+}
+
+// await waits for a condition.
+func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
+	for !condition() {
+		if !workload.Pause(ctx, askAgain) {
+			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// arrived waits until servers have the key of the lock, or its token if one is
+// given.
+func (t *trial) arrived(ctx context.Context, token string, servers ...string) error {
+	for _, server := range servers {
+		there := t.deployment.Server(server)
+		if there == nil {
+			return fmt.Errorf("there is no server %s here", server)
+		}
+		err := t.await(ctx, "the lock to arrive at "+server, func() bool {
+			if token != "" {
+				return there.Observer().Get(ctx, broken.TokenKey(theLock)).Val() == token
+			}
+			return there.Observer().Exists(ctx, broken.Key(theLock)).Val() == 1
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follows waits until the party's client talks to the master.
+func (p *party) follows(ctx context.Context) error {
+	return p.trial.await(ctx, p.Name+" to find the master", func() bool {
+		role, err := p.rdb.Do(ctx, "ROLE").Slice()
+		return err == nil && len(role) > 0 && role[0] == "master"
+	})
+}

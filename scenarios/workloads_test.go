@@ -1,0 +1,265 @@
+package scenarios_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// violations are the kinds that a report found.
+func violations(report checker.Report) map[string]bool {
+	kinds := map[string]bool{}
+	for _, r := range report.Results {
+		for _, v := range r.Violations {
+			kinds[v.Kind] = true
+		}
+	}
+	return kinds
+}
+
+func verdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
+	t.Helper()
+	for _, r := range report.Results {
+		if r.Name == property {
+			return r.Verdict
+		}
+	}
+	t.Fatalf("%s was not judged: %+v", property, report)
+	return ""
+}
+
+// Each kind of lock is recorded so that its own property judges it: it holds, and
+// that of the same lock with a bug does not.
+func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
+	for _, tt := range []struct {
+		lock, broken, property, violation string
+		workload                          string
+	}{
+		{"rwmutex", "broken-unseen-readers", "mutual-exclusion", checker.DoubleGrant, "readers-writers"},
+		{"semaphore-permit", "broken-one-more-permit", "capacity", checker.OverCapacity, "permits"},
+		{"semaphore", "", "capacity", "", "permits"},
+		{"multilock", "broken-first-member", "mutual-exclusion", checker.DoubleGrant, "several-locks"},
+		{"mutex-fair", "broken-queue-jumping", "fairness", checker.Overtaken, "fair-queue"},
+		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant"},
+	} {
+		run := func(t *testing.T, lock string) checker.Report {
+			t.Helper()
+			setup := setup(t)
+			r := scenarios.Random{
+				Topology: "single", Lock: lock, Kind: tt.workload, Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
+				Workload: workload.Config{Wait: 500 * time.Millisecond},
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			_, _, report := judged(t, setup.Dir)
+			return report
+		}
+		t.Run(tt.lock, func(t *testing.T) {
+			t.Parallel()
+			report := run(t, tt.lock)
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			require.Equal(t, checker.Valid, verdictOf(t, report, tt.property))
+		})
+		if tt.broken == "" {
+			continue
+		}
+		t.Run(tt.broken, func(t *testing.T) {
+			t.Parallel()
+			report := run(t, tt.broken)
+			require.Equal(t, checker.Invalid, verdictOf(t, report, tt.property), "%+v", report)
+			require.True(t, violations(report)[tt.violation], "%v", violations(report))
+		})
+	}
+}
+
+func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
+	for _, tt := range []struct{ lock, workload, want string }{
+		{"mutex", "readers-writers", "lock mutex can't have workload readers-writers: it does not tell readers from writers: use rwmutex"},
+		{"mutex", "contended,permits", "it has no permits: use semaphore or semaphore-permit"},
+		{"semaphore-permit", "several-locks", "as many as it has permits"},
+		{"semaphore", "crash", "its grants have no end"},
+		{"broken-plain-delete", "re-entrant", "it is not re-entrant"},
+		{"mutex", "fair-queue", "use mutex-fair"},
+		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
+	} {
+		r := scenarios.Random{Topology: "single", Lock: tt.lock, Kind: tt.workload, Length: 1}
+		require.ErrorContains(t, r.Validate(), tt.want)
+	}
+}
+
+func TestEveryLockHasAWorkload(t *testing.T) {
+	for _, name := range scenarios.LockNames() {
+		topology := "single"
+		r := scenarios.Random{Topology: topology, Lock: name, Faults: scenarios.MixNone, Length: 1}
+		if err := r.Validate(); err != nil {
+			require.ErrorContains(t, err, "know nothing of each other", name)
+		}
+	}
+}
+
+func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
+	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Protected: scenarios.Protected{Fencing: true}}
+	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
+	r = scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Protected: scenarios.Protected{Resource: "leger"}}
+	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
+}
+
+// Careless clients that outlive their lease lose updates, unless the resource
+// refuses their stale tokens.
+func TestFencingIsTheCureOfCarelessness(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		scenarios.Protected
+		want checker.Verdict
+	}{
+		{"ledger", scenarios.Protected{Resource: scenarios.ResourceLedger}, checker.Invalid},
+		{"fenced ledger", scenarios.Protected{Resource: scenarios.ResourceLedger, Fencing: true}, checker.Valid},
+		{"redis", scenarios.Protected{Resource: scenarios.ResourceRedis}, checker.Invalid},
+		{"fenced redis", scenarios.Protected{Resource: scenarios.ResourceRedis, Fencing: true}, checker.Valid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			setup := setup(t)
+			r := scenarios.Random{
+				Topology: "single", Lock: "mutex-fenced", Kind: "slow-holder", Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
+				Protected: tt.Protected,
+				Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			run, h, report := judged(t, setup.Dir)
+			require.Equal(t, tt.want, verdictOf(t, report, "protected-resource"), "%+v", report)
+			require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
+			refused := 0
+			for _, op := range h.Operations() {
+				if op.Invoke.Op == history.Access && op.Failed() {
+					refused++
+				}
+			}
+			require.Equal(t, tt.Fencing, refused > 0)
+			require.Equal(t, tt.Fencing, run.Fencing)
+			if tt.Resource == scenarios.ResourceLedger {
+				audited(t, setup.Dir, run, h, tt.Fencing)
+			}
+		})
+	}
+}
+
+// audited compares a ledger with the record of the accesses.
+func audited(t *testing.T, dir string, run history.Run, h *history.History, fencing bool) {
+	t.Helper()
+	done := map[string]int{} // by owner
+	changes := 0
+	for _, op := range h.Operations() {
+		if op.Invoke.Op == history.Access && op.OK() {
+			done[op.Invoke.Owner]++
+			changes++
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, scenarios.LedgerFile))
+	require.NoError(t, err)
+	defer f.Close()
+	newest := int64(0)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var e struct {
+			Resource, Owner string
+			Value, Token    int64
+		}
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		require.Equal(t, "lock-1", e.Resource)
+		done[e.Owner]--
+		if fencing {
+			require.GreaterOrEqual(t, e.Token, newest)
+			newest = e.Token
+		}
+	}
+	for owner, n := range done {
+		require.Zero(t, n, "%s changed it as often as it was told", owner)
+	}
+	require.NotNil(t, run.Ledger)
+	require.Equal(t, changes, run.Ledger.Changes)
+	require.Equal(t, !fencing, run.Ledger.Forks > 0 && run.Ledger.Stale > 0, "%+v", run.Ledger)
+}
+
+func TestALedgerThatTheRecordCannotExplainIsADoubt(t *testing.T) {
+	run := history.Run{Duration: time.Second, Ledger: &history.Ledger{Changes: 9, Forks: 1}}
+	report := scenarios.Judge(t.Context(), run, &history.History{})
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Contains(t, report.Results[len(report.Results)-1].Summary, "the ledger has a version twice 1 times")
+}
+
+func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
+	const contended = `
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":1000}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a"}
+{"time":3,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
+{"time":4,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b"}
+`
+	h, err := history.ReadAll(strings.NewReader(contended))
+	require.NoError(t, err)
+	for _, tt := range []struct{ workload, want string }{
+		{"contended", ""},
+		{"re-entrant", "the workload is there for re-entries, and there were none"},
+		{"contended,crash", "the workload is there for crashes, and there were none"},
+		{"fair-queue", "the workload is there for queued, and there were none (and 1 reason more)"},
+		{"of-the-future", ""},
+	} {
+		report := scenarios.Judge(t.Context(), history.Run{Duration: time.Second, Workload: tt.workload}, h)
+		require.Equal(t, "assumptions", report.Results[0].Name)
+		require.Equal(t, tt.want != "", report.Results[0].Verdict == checker.Unknown, tt.workload)
+		if tt.want != "" {
+			require.Equal(t, tt.want, report.Results[0].Summary)
+		}
+	}
+}
+
+func TestAPropertyThatIsToHoldIsLookedAt(t *testing.T) {
+	report := checker.Report{Verdict: checker.Invalid, Results: []checker.Result{
+		{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{Kind: checker.DoubleGrant}}},
+		{Name: "protected-resource", Verdict: checker.Valid},
+	}}
+	e := scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant, Holds: []string{"protected-resource"}}
+	require.NoError(t, e.Met(history.Run{}, report))
+	report.Results[1].Verdict = checker.Unknown
+	require.ErrorContains(t, e.Met(history.Run{}, report), "expected protected-resource to hold, and it is unknown")
+	e.Holds = []string{"capacity"}
+	require.ErrorContains(t, e.Met(history.Run{}, report), "expected capacity to hold, and it was not judged")
+}
+
+func TestAScenarioHasAResource(t *testing.T) {
+	const head = "name: x\ntitle: y\ntopology: single\nclients: {a: zone-a}\nsteps: [{client: a, acquire: l}]\n"
+	for _, tt := range []struct{ name, give, want string }{
+		{"unknown", "lock: mutex\nresource: fencd\nexpect: {verdict: valid}\n", `unknown resource "fencd" (did you mean fenced?`},
+		{"no tokens", "lock: mutex\nresource: fenced-redis\nexpect: {verdict: valid}\n", "gives no fencing tokens"},
+		{"property", "lock: mutex\nexpect: {verdict: valid, holds: [fencing]}\n", `unknown property "fencing" (did you mean fencing-order?`},
+	} {
+		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give))
+		require.ErrorContains(t, err, tt.want, tt.name)
+	}
+	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"))
+	require.NoError(t, err)
+}
+
+func TestEveryWorkloadIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/workloads.md")
+	require.NoError(t, err)
+	doc := string(b)
+	for _, k := range scenarios.Workloads() {
+		require.Contains(t, doc, "\n| `"+k.Name+"` |")
+		for _, name := range k.Meets {
+			require.Contains(t, doc, "\n| `"+name+"` |")
+		}
+	}
+	for _, name := range scenarios.ResourceNames() {
+		require.Contains(t, doc, "\n| `"+name+"` |")
+	}
+}
