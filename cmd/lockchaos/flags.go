@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,8 @@ import (
 func aboveZero(cmd *cobra.Command, names ...string) error {
 	var errs []error
 	for _, name := range names {
-		if v := cmd.Flag(name).Value.String(); v == "0" || v == "0s" {
+		f := cmd.Flag(name)
+		if v := f.Value.String(); f.Changed && (v == "0" || v == "0s") {
 			errs = append(errs, fmt.Errorf("--%s must be above 0", name))
 		}
 	}
@@ -36,12 +38,23 @@ func changedFlags(cmd *cobra.Command) string {
 		}
 		b.WriteString(" --" + f.Name)
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			b.WriteString(" " + strings.Join(list.GetSlice(), ","))
+			b.WriteString(" " + quoted(strings.Join(list.GetSlice(), ",")))
 		} else if f.Value.Type() != "bool" {
-			b.WriteString(" " + f.Value.String())
+			b.WriteString(" " + quoted(f.Value.String()))
 		} else if f.Value.String() != "true" {
 			b.WriteString("=" + f.Value.String())
 		}
 	})
 	return b.String()
+}
+
+// plain are the words that mean themselves to a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted is a word as it must be typed into a shell.
+func quoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // A listing is what `list` prints of one kind of thing: as a table, or as JSON
@@ -123,9 +124,16 @@ func listLocks() (listing, error) {
 }
 
 func listWorkloads() (listing, error) {
-	l := listing{columns: []string{"name", "about"}}
+	l := listing{columns: []string{"name", "default for", "meets", "about"}}
+	defaults := map[string][]string{}
+	for _, lock := range scenarios.LockNames() {
+		if w := scenarios.DefaultWorkload(lock); w != workload.Contended && !strings.HasPrefix(lock, "broken-") {
+			defaults[w] = append(defaults[w], lock)
+		}
+	}
+	defaults[workload.Contended] = []string{"all others"}
 	for _, w := range scenarios.Workloads() {
-		l.rows = append(l.rows, []string{w.Name, w.About})
+		l.rows = append(l.rows, []string{w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About})
 	}
 	return l, nil
 }

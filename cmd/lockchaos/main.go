@@ -36,19 +36,30 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes to stderr what its errors say as well
 	// The signals are caught before the first process is started. The first
-	// one ends the run in order, a second one ends it at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// one ends the run in order, a second one ends it at once. So does output
+	// that nobody reads any more, which is known by the error of a write: it
+	// must not end us on the spot, with faults in effect.
+	listened, deaf := context.WithCancelCause(context.Background())
+	ctx, stop := signal.NotifyContext(listened, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	cmd := newRoot(stdout, stderr)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	cmd := newRoot(&output{stdout, deaf}, &output{stderr, deaf})
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	code := exitCode(err)
-	if ctx.Err() != nil && (code != exitHarness || errors.Is(err, context.Canceled)) {
+	var finding verdictError
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+	case errors.Is(cause, syscall.EPIPE):
+		return exitInterrupted // there is nobody to tell
+	case errors.As(cause, new(outputError)):
+		code = exitHarness
+		err = cause
+	case code != exitHarness, errors.Is(err, context.Canceled), errors.Is(err, cause):
 		fmt.Fprintln(stderr, "lockchaos: interrupted")
 		return exitInterrupted
 	}
-	var finding verdictError
 	if err != nil && !errors.As(err, &finding) {
 		fmt.Fprintf(stderr, "lockchaos: %v\n", err)
 	}
@@ -75,9 +86,9 @@ func exitCode(err error) int {
 		return exitValid
 	case errors.As(err, &finding):
 		return int(finding)
-	case errors.Is(err, topologies.ErrTooOld), errors.Is(err, attach.ErrUsage), errors.Is(err, scenarios.ErrImpossible):
+	case errors.Is(err, topologies.ErrUnusable), errors.Is(err, attach.ErrUsage), errors.Is(err, scenarios.ErrImpossible):
 		return exitUsage
-	case errors.As(err, &harness), errors.Is(err, topologies.ErrMissing):
+	case errors.As(err, &harness), errors.Is(err, topologies.ErrMissing), errors.Is(err, topologies.ErrTooOld):
 		return exitHarness
 	default:
 		return exitUsage

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ Of a run directory that is damaged or cut off, what is there is drawn; the
 report and the exit code (254) say that something is missing.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 			var errs []error
 			for _, dir := range args {
 				errs = append(errs, a.reportOne(dir, format))

@@ -108,7 +108,7 @@ type choice struct {
 }
 
 // again is the command that plays it again.
-func (c choice) again() string { return "lockchaos reproduce " + c.typed + c.flags }
+func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
 // played is what came of one run of a scenario.
 type played struct {
@@ -118,8 +118,13 @@ type played struct {
 	met  error // nil: it gave its verdict
 }
 
-// play plays a scenario once and judges it.
-func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
+// play plays a scenario once, in a run directory of its own, and judges it.
+func (a *app) play(ctx context.Context, s choice, out string, what ...string) (played, error) {
+	before := exists(out)
+	dir, err := newRunDir(out, seedOfScripts, what...)
+	if err != nil {
+		return played{}, err
+	}
 	log, err := createLog(dir)
 	if err != nil {
 		return played{}, err
@@ -127,7 +132,7 @@ func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
 	defer log.Close()
 	backend, backendName, err := s.servers.open(ctx, a.log(log))
 	if err != nil {
-		return played{}, errors.Join(err, removeEmpty(dir))
+		return played{}, errors.Join(err, removeEmpty(dir, before))
 	}
 	start := time.Now()
 	err = s.Run(ctx, scenarios.Setup{
@@ -135,7 +140,7 @@ func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
 		Command: s.again(), Log: a.log(log),
 	})
 	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
-		return played{}, harnessError{errors.Join(err, removeEmpty(dir))}
+		return played{}, harnessError{errors.Join(err, removeEmpty(dir, before))}
 	}
 	p := played{dir: dir, took: time.Since(start)}
 	var judged error
@@ -148,15 +153,11 @@ func (a *app) play(ctx context.Context, s choice, dir string) (played, error) {
 const seedOfScripts = 0
 
 func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bool) error {
-	dir, err := newRunDir(out, seedOfScripts, s.Name)
+	p, err := a.play(ctx, s, out, s.Name)
 	if err != nil {
 		return err
 	}
-	p, err := a.play(ctx, s, dir)
-	if err != nil {
-		return err
-	}
-	if err := a.print(p.in, dir, asJSON); err != nil {
+	if err := a.print(p.in, p.dir, asJSON); err != nil {
 		return err
 	}
 	if asJSON {
@@ -204,17 +205,18 @@ func (a *app) reproduceMany(ctx context.Context, chosen []choice, repeat int, ou
 		var runs []played
 		for i := range repeat {
 			dir := filepath.Join(out, fmt.Sprintf("%s-%d", strings.ReplaceAll(s.Name, "/", "-"), i+1))
-			dir, err := newRunDir(dir, seedOfScripts)
-			if err != nil {
-				return err
-			}
 			fmt.Fprintf(a.stderr, "%s, run %d of %d\n", s.Name, i+1, repeat)
 			p, err := a.play(ctx, s, dir)
+			if errors.Is(err, scenarios.ErrImpossible) { // others may be possible
+				fmt.Fprintf(a.stderr, "%s: %v\n", s.Name, err)
+				result = worst(result, fmt.Errorf("%s: %w", s.Name, err))
+				break
+			}
 			if err != nil {
 				return worst(err, table.Flush())
 			}
-			if ctx.Err() != nil {
-				break // what was cut short counts for nothing
+			if ctx.Err() != nil { // what was cut short counts for nothing
+				return worst(context.Cause(ctx), table.Flush())
 			}
 			if p.met != nil {
 				fmt.Fprintf(a.stderr, "%s, run %d: %v (%s)\n", s.Name, i+1, p.met, dir)

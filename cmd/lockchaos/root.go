@@ -36,7 +36,7 @@ Exit codes: 0 valid, 1 a violation was found, 2 it could not be decided,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.listCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
 	)
 	return root
 }
@@ -53,6 +53,9 @@ func (a *app) log(file io.Writer) *slog.Logger {
 
 // onTerminal reports whether w is a terminal, and how wide it is.
 func onTerminal(w io.Writer) (width int, ok bool) {
+	if o, ok := w.(*output); ok {
+		w = o.to
+	}
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return 0, false

@@ -25,9 +25,11 @@ func (a *app) runCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.Lock = cmp.Or(r.Lock, scenarios.DefaultLock(r.Topology))
-			if err := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog"), r.Validate(), servers.validate(cmd)); err != nil {
+			byKind(cmd, &r)
+			if err := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits"), r.Validate(), servers.validate(cmd)); err != nil {
 				return err
 			}
+			before := exists(out)
 			dir, err := newRunDir(out, seed, r.Topology, r.Lock)
 			if err != nil {
 				return err
@@ -40,17 +42,18 @@ func (a *app) runCommand() *cobra.Command {
 			again := "lockchaos run" + changedFlags(cmd)
 			backend, backendName, err := servers.open(cmd.Context(), a.log(log))
 			if err != nil {
-				return errors.Join(err, removeEmpty(dir))
+				return errors.Join(err, removeEmpty(dir, before))
 			}
 			fmt.Fprintf(a.stderr, "seed %d · %s\n", seed, again)
 			progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", r.Topology, r.Lock, seed))
 			err = r.Run(cmd.Context(), scenarios.Setup{
 				Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: again,
 				Log: a.log(log), Progress: progress.show,
+				Notice: func(what string) { fmt.Fprintf(a.stderr, "left out: %s\n", what) },
 			})
 			progress.end()
 			if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
-				return harnessError{errors.Join(err, removeEmpty(dir))}
+				return harnessError{errors.Join(err, removeEmpty(dir, before))}
 			}
 			return worst(a.conclude(dir, asJSON), asHarness(errors.Join(err, pointLatest(dir))))
 		},
@@ -63,23 +66,36 @@ func (a *app) runCommand() *cobra.Command {
 	f.DurationVar(&r.Servers.NodeTimeout, "node-timeout", 0, "cluster: after how much silence a node is suspected (default 200ms)")
 	servers.register(f)
 	f.StringVar(&r.Lock, "lock", "", "the lock under test (lockchaos list locks; default mutex, and redlock on independent servers)")
-	f.StringVar(&r.Kind, "workload", scenarios.DefaultWorkload, "what the clients do with it (lockchaos list workloads)")
-	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, redis, failover, all, or a comma list (default: network, and failover where there are replicas)")
+	f.StringVar(&r.Kind, "workload", "", "what the clients do with it (lockchaos list workloads), or a comma list, of which each draws one a time; default: what the lock is for")
+	f.StringVar(&r.Protected.Resource, "resource", scenarios.ResourceRegister, "what the locks protect: register and ledger in memory, or redis, on a server of its own")
+	f.BoolVar(&r.Protected.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
+	f.StringVar(&r.Faults, "faults", "", "what to draw faults from: none, network, process, redis, failover, all of these, or a comma list of them and clock (default: network, and failover where there are replicas)")
 	f.DurationVar(&r.Length, "duration", 40*time.Second, "how long the clients go on")
 	f.Uint64Var(&seed, "seed", 1, "decides the plan of faults and the clients' choices, though not how they interleave")
 	f.IntVar(&r.Options.ReplicaAcks, "replica-acks", 0, "how many replicas must acknowledge a grant (mutex)")
 	f.DurationVar(&r.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog keeps alive (mutex)")
 	f.IntVar(&r.Workload.Clients, "clients", 8, "how many clients contend, spread over two zones")
-	f.IntVar(&r.Workload.Locks, "locks", 3, "how many locks they contend for")
+	f.IntVar(&r.Workload.Locks, "locks", 3, "how many locks they contend for (by default what the workload needs)")
 	f.DurationVar(&r.Workload.Hold, "hold", 20*time.Millisecond, "mean time for which a lock is held; one hold in twenty is twenty times as long")
 	f.DurationVar(&r.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
-	f.DurationVar(&r.Workload.Lease, "lease", 0, "lease to ask for; 0 leaves it to the lock's watchdog")
-	f.DurationVar(&r.Workload.Wait, "wait", 500*time.Millisecond, "how long a client waits for a lock")
+	f.DurationVar(&r.Workload.Lease, "lease", 0, "lease to ask for; 0 is what the workload needs, or the lock's watchdog")
+	f.DurationVar(&r.Workload.Wait, "wait", scenarios.DefaultWait, "how long a client waits for a lock (by default what the workload needs)")
+	f.IntVar(&r.Workload.Permits, "permits", 3, "how many permits a semaphore has")
 	f.Float64Var(&r.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, over all clients; 0 is a closed loop")
 	f.BoolVar(&r.Workload.Careless, "careless", false, "clients go on using the resource after they were told that they lost the lock")
 	f.StringVar(&out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED)")
 	f.BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
 	return cmd
+}
+
+// byKind leaves to the workload what the user did not say.
+func byKind(cmd *cobra.Command, r *scenarios.Random) {
+	if !cmd.Flags().Changed("locks") {
+		r.Workload.Locks = 0
+	}
+	if !cmd.Flags().Changed("wait") {
+		r.Workload.Wait = r.Wait()
+	}
 }
 
 // asHarness marks an error that came while a run was under way.

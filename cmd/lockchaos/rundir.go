@@ -80,10 +80,14 @@ func createLog(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// removeEmpty removes a run directory in which nothing was recorded.
-func removeEmpty(dir string) error {
+// removeEmpty removes a run directory in which nothing was recorded; of one that
+// was there before, only what was put into it.
+func removeEmpty(dir string, before bool) error {
 	if err := os.RemoveAll(filepath.Join(dir, logsDir)); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
+	}
+	if before {
+		return nil
 	}
 	if err := os.Remove(dir); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func (a *app) mutantsCommand() *cobra.Command {
+	var asJSON bool
+	var out string
+	cmd := &cobra.Command{
+		Use:   "mutants [NAME]...",
+		Short: "Play locks with planted bugs, and see whether each is convicted and its correct twin is not",
+		Long: `Play locks with one planted bug each, all of them unless some are named: a test
+of lockchaos, and not of a lock. Each bug must be convicted by the property that it
+breaks, and the same lock without the bug must come out valid of the same script.
+The exit code is 0 if so, 1 if a bug escaped or a twin was blamed, and 2 if a
+script could not be played to its end.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen := scenarios.Mutants()
+			if len(args) > 0 {
+				chosen = nil
+			}
+			for _, name := range args {
+				m, err := scenarios.FindMutant(name)
+				if err != nil {
+					return err
+				}
+				chosen = append(chosen, m)
+			}
+			out, err := newRunDir(out, seedOfScripts, "mutants")
+			if err != nil {
+				return err
+			}
+			return a.playMutants(cmd.Context(), chosen, out, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "the folder for the runs (default under reports/runs)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the score as JSON instead of a table")
+	return cmd
+}
+
+// A score is what came of one mutant and its twin.
+type score struct {
+	Name      string  `json:"name"`
+	About     string  `json:"about"`
+	Property  string  `json:"property"`
+	Violation string  `json:"violation"`
+	Result    string  `json:"result"` // caught, escaped or unknown
+	Why       string  `json:"why,omitempty"`
+	Seconds   float64 `json:"seconds"`
+	// Twin is the verdict on the lock without the bug, and TwinWhy what was wrong
+	// if it is not valid.
+	Twin        checker.Verdict `json:"twin"`
+	TwinWhy     string          `json:"twin_why,omitempty"`
+	TwinSeconds float64         `json:"twin_seconds"`
+}
+
+// The results of a mutant.
+const (
+	caught  = "caught"
+	escaped = "escaped"
+	unknown = "unknown"
+)
+
+// playMutants plays mutants and their twins, one after the other, and prints the
+// score.
+func (a *app) playMutants(ctx context.Context, chosen []scenarios.Mutant, out string, asJSON bool) error {
+	scores := make([]score, 0, len(chosen))
+	began := time.Now()
+	var result error
+	for i, m := range chosen {
+		fmt.Fprintf(a.stderr, "%d of %d: %s\n", i+1, len(chosen), m.Name)
+		s, err := a.playMutant(ctx, m, out)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break // what was cut short counts for nothing
+		}
+		scores = append(scores, s)
+		result = worst(result, s.exit())
+	}
+	if err := a.printScores(scores, len(chosen), asJSON); err != nil {
+		return harnessError{err}
+	}
+	fmt.Fprintf(a.stderr, "\nin %.0f s; reports in %s\n", time.Since(began).Seconds(), out)
+	return result
+}
+
+func (a *app) playMutant(ctx context.Context, m scenarios.Mutant, out string) (score, error) {
+	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
+	bug, took, err := a.trial(ctx, m, false, filepath.Join(out, m.Name))
+	if err != nil {
+		return s, err
+	}
+	s.Seconds = took.Seconds()
+	switch {
+	case bug.Run.Unmet != "":
+		s.Result, s.Why = unknown, bug.Run.Unmet
+	case m.Caught(bug.Report):
+		s.Result = caught
+	default:
+		s.Result, s.Why = escaped, complaint(bug)
+	}
+	twin, took, err := a.trial(ctx, m, true, filepath.Join(out, m.Name+"-twin"))
+	if err != nil {
+		return s, err
+	}
+	s.TwinSeconds, s.Twin = took.Seconds(), twin.Report.Verdict
+	if s.Twin != checker.Valid {
+		s.TwinWhy = complaint(twin)
+	}
+	return s, nil
+}
+
+// complaint is why a run is not what it should be.
+func complaint(in reports.Input) string {
+	if in.Run.Unmet != "" {
+		return in.Run.Unmet
+	}
+	why := []string{fmt.Sprintf("the verdict is %s", in.Report.Verdict)}
+	for _, r := range in.Report.Results {
+		if r.Verdict != checker.Valid {
+			why = append(why, r.Name+": "+r.Summary)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// trial plays a mutant or its twin once and judges it.
+func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir string) (reports.Input, time.Duration, error) {
+	if err := emptyDir(dir); err != nil {
+		return reports.Input{}, 0, err
+	}
+	log, err := createLog(dir)
+	if err != nil {
+		return reports.Input{}, 0, err
+	}
+	defer log.Close()
+	began := time.Now()
+	err = m.Run(ctx, scenarios.Setup{
+		Dir: dir, Backend: process.Backend{Log: a.log(log)}, BackendName: processBackend, Program: version(),
+		Command: "lockchaos mutants " + m.Name, Log: a.log(log),
+	}, twin)
+	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+		return reports.Input{}, 0, harnessError{errors.Join(err, removeEmpty(dir, false))}
+	}
+	took := time.Since(began)
+	in, judged := judge(dir)
+	return in, took, errors.Join(asHarness(err), judged)
+}
+
+// exit is the answer for one mutant.
+func (s score) exit() error {
+	switch {
+	case s.Result == escaped || s.Twin == checker.Invalid:
+		return verdictError(exitInvalid)
+	case s.Result == unknown || s.Twin != checker.Valid:
+		return verdictError(exitUnknown)
+	default:
+		return nil
+	}
+}
+
+// printScores prints a row for each mutant, and how many were caught.
+func (a *app) printScores(scores []score, all int, asJSON bool) error {
+	found, twins := 0, 0
+	for _, s := range scores {
+		if s.Result == caught {
+			found++
+		}
+		if s.Twin == checker.Valid {
+			twins++
+		}
+	}
+	if asJSON {
+		b, err := json.MarshalIndent(struct {
+			Caught int     `json:"caught"`
+			Twins  int     `json:"valid_twins"`
+			Of     int     `json:"of"`
+			Scores []score `json:"mutants"`
+		}{found, twins, all, scores}, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+		return err
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "BUG\tCAUGHT BY\tRESULT\tTIME\tTWIN\tTIME")
+	for _, s := range scores {
+		fmt.Fprintf(table, "%s\t%s: %s\t%s\t%.1fs\t%s\t%.1fs\n", s.Name, s.Property, s.Violation, s.Result, s.Seconds, s.Twin, s.TwinSeconds)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, s := range scores {
+		if s.Why != "" {
+			a.printf("\n%s: %s\n", s.Name, s.Why)
+		}
+		if s.TwinWhy != "" {
+			a.printf("\nthe twin of %s: %s\n", s.Name, s.TwinWhy)
+		}
+	}
+	a.printf("\n%d/%d caught; %d/%d correct twins valid\n", found, all, twins, all)
+	return nil
+}

@@ -1,0 +1,333 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// A foreign is a Redis server behind a stock toxiproxy, both somebody else's.
+type foreign struct {
+	server *redis.Client
+	api    string // of the toxiproxy
+}
+
+// await waits until a condition holds.
+func awaits(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, 30*time.Second, 2*time.Millisecond, what)
+}
+
+// runForeign starts one until the test ends.
+func runForeign(t *testing.T) foreign {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real server; -short leaves them out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	single, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), single)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	f := foreign{server: d.Server("redis-1").Observer()}
+
+	dir := t.TempDir()
+	program := filepath.Join(dir, "toxiproxy-server")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	host, _, err := net.SplitHostPort(f.server.Options().Addr) // which is the deployment's alone
+	require.NoError(t, err)
+	config := fmt.Sprintf(`[{"name":"zone-a>redis-1","listen":"%[1]s:21111","upstream":"%[2]s","enabled":true},
+		{"name":"zone-b>redis-1","listen":"%[1]s:21121","upstream":"%[2]s","enabled":true}]`, host, f.server.Options().Addr)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "proxies.json"), []byte(config), 0o600))
+	cmd := exec.Command(program, "-host", host, "-port", "21100", "-config", filepath.Join(dir, "proxies.json"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	f.api = net.JoinHostPort(host, "21100")
+	awaits(t, "toxiproxy", func() bool { return strings.Count(f.proxies(), `"listen"`) == 2 })
+	return f
+}
+
+// proxies are the toxiproxy's, with all that lies on them.
+func (f foreign) proxies() string {
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + f.api + "/proxies")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(said)
+}
+
+// command is the program, attached to it.
+func (f foreign) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	program, err := exec.LookPath("lockchaos") // the test binary under this name
+	require.NoError(t, err)
+	args = append([]string{"run", "--backend", "attach", "--toxiproxy", f.api, "--yes", "--out", filepath.Join(t.TempDir(), "run")}, args...)
+	cmd := exec.Command(program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// TestWhateverEndsAnAttachedRunItsFaultsAreMended ends runs while a fault is in
+// effect.
+func TestWhateverEndsAnAttachedRunItsFaultsAreMended(t *testing.T) {
+	t.Parallel()
+	f := runForeign(t)
+	before := f.proxies()
+	// The reader's end of the pipe for all output, or a signal.
+	const pipe = syscall.Signal(0)
+	for name, end := range map[string]syscall.Signal{
+		"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "a reader that has read enough": pipe,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := f.command(t, "--duration", "60s")
+			output := f.start(t, cmd)
+			awaits(t, "a fault", func() bool { return f.proxies() != before })
+			if end == pipe {
+				require.NoError(t, output.Close())
+			} else {
+				send(t, cmd, end)
+			}
+			_ = cmd.Wait()
+			require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%v", cmd.ProcessState)
+			require.JSONEq(t, before, f.proxies())
+			f.requireClean(t)
+			run, err := os.ReadFile(filepath.Join(cmd.Args[len(cmd.Args)-3], "run.json"))
+			require.NoError(t, err)
+			require.Contains(t, string(run), `"interrupted": true`)
+		})
+	}
+}
+
+// requireClean checks that there is no claim, and no key of ours that does not go
+// by itself.
+func (f foreign) requireClean(t *testing.T) {
+	t.Helper()
+	keys, err := f.server.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		require.True(t, strings.HasPrefix(key, "lockchaos:"), key)
+		require.NotEqual(t, "lockchaos:claim", key)
+		require.NotEqual(t, time.Duration(-1), f.server.PTTL(t.Context(), key).Val(), "%s has no end", key)
+	}
+}
+
+func send(t *testing.T, cmd *exec.Cmd, s os.Signal) {
+	t.Helper()
+	require.NoError(t, cmd.Process.Signal(s))
+}
+
+// start starts the command with a pipe for all that it says, of which the first
+// line is read.
+func (f foreign) start(t *testing.T, cmd *exec.Cmd) io.Closer {
+	t.Helper()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = write, write
+	require.NoError(t, cmd.Start())
+	require.NoError(t, write.Close())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = read.Close()
+	})
+	line, err := bufio.NewReader(read).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "lockchaos run")
+	return read
+}
+
+// TestTheNextRunMendsWhatAKilledOneLeft kills runs that can't mend anything, at
+// once and while they mend.
+func TestTheNextRunMendsWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	f := runForeign(t)
+	before := f.proxies()
+	// The locks of the killed run are its own until their leases end.
+	mending := []string{"--faults", "none", "--duration", "1s", "--lock", "memory"}
+	for name, signals := range map[string][]os.Signal{
+		"SIGKILL":     {syscall.SIGKILL},
+		"two SIGINTs": {syscall.SIGINT, syscall.SIGINT},
+	} {
+		t.Run(name, func(t *testing.T) {
+			killed := f.command(t, "--duration", "60s")
+			f.start(t, killed)
+			awaits(t, "a fault", func() bool { return f.proxies() != before })
+			for _, s := range signals {
+				_ = killed.Process.Signal(s) // it may have ended
+			}
+			_ = killed.Wait()
+			require.NotEqual(t, 0, killed.ProcessState.ExitCode())
+
+			refused, err := f.command(t, mending...).CombinedOutput()
+			if f.server.Exists(t.Context(), "lockchaos:claim").Val() == 1 {
+				require.Error(t, err)
+				require.Contains(t, string(refused), "another run drives this deployment")
+				require.Contains(t, string(refused), fmt.Sprintf("process %d on ", killed.Process.Pid))
+				require.NoError(t, f.server.Del(t.Context(), "lockchaos:claim").Err(), "as it says")
+			}
+			out, err := f.command(t, mending...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.JSONEq(t, before, f.proxies())
+		})
+	}
+}
+
+// What the servers can't have is said before anything happens to them.
+func TestAnAttachedRunSaysWhatItCantDo(t *testing.T) {
+	t.Parallel()
+	f := runForeign(t)
+	at := f.server.Options().Addr
+	dir := t.TempDir()
+	single := func(name, more, steps string) string {
+		path := filepath.Join(dir, name+".yaml")
+		text := "name: " + name + "\ntitle: x\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" + more + "steps:\n" + steps
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	acquire := "  - {client: a, acquire: l}\n"
+	proxied := []string{"--backend", "attach", "--toxiproxy", f.api, "--yes"}
+	bare := []string{"--backend", "attach", "--endpoints", at, "--yes"}
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no fault is possible", append([]string{"run", "--duration", "1s"}, bare...), 254, "no toxiproxy is named, so that no link can be broken"},
+		{"none is wanted", append([]string{"run", "--duration", "1s", "--faults", "none"}, bare...), 0, "VALID"},
+		{"a mix by name", append([]string{"run", "--duration", "1s", "--faults", "network,process"}, proxied...), 254, "kill, pause, restart can't be done here: no compose project is named"},
+		{"other servers", append([]string{"run", "--duration", "1s", "--persistence", "always"}, proxied...), 254, "persistence always was asked for, and the servers have none"},
+		{"a server of its own", append([]string{"run", "--duration", "1s", "--faults", "none", "--resource", "redis"}, proxied...), 254, "a resource on Redis needs a server of its own"},
+		{"a scenario that restarts", append([]string{"reproduce", "restart-double-grant"}, proxied...), 254, "restart can't be done here: no compose project is named"},
+		{"a scenario with other servers", append([]string{"reproduce", single("aof", "servers: {persistence: always}\n", acquire)}, proxied...), 254, "persistence always was asked for, and the servers have none"},
+		{"a link without a proxy", append([]string{"reproduce", single("cut", "", "  - {inject: cut, target: zone-a}\n")}, bare...), 254, "cut can't be done here: no toxiproxy is named"},
+		{"one that can be played", append([]string{"reproduce", "lease-too-short"}, proxied...), 0, "gave the verdict"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			program, err := exec.LookPath("lockchaos")
+			require.NoError(t, err)
+			cmd := exec.Command(program, append(slices.Clone(tt.args), "--out", filepath.Join(t.TempDir(), "run"))...)
+			out, _ := cmd.CombinedOutput()
+			require.Equal(t, tt.code, cmd.ProcessState.ExitCode(), "%s", out)
+			require.Contains(t, string(out), tt.want)
+			f.requireClean(t)
+		})
+	}
+}
+
+// An engine that accepts and never answers is being waited for.
+func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "engine.sock")
+	engine, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	asked := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var all []net.Conn
+		for {
+			c, err := engine.Accept()
+			if err != nil {
+				for _, c := range all {
+					_ = c.Close()
+				}
+				return
+			}
+			if all = append(all, c); len(all) == 1 {
+				close(asked)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, engine.Close())
+		<-done
+	})
+	program, err := exec.LookPath("lockchaos")
+	require.NoError(t, err)
+	var said bytes.Buffer
+	dir := filepath.Join(t.TempDir(), "run")
+	cmd := exec.Command(program, "run", "--topology", "single", "--backend", "container", "--out", dir)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+socket)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	require.NoError(t, cmd.Start())
+	select {
+	case <-asked:
+	case <-time.After(30 * time.Second):
+		t.Error("nobody asked the engine")
+	}
+	send(t, cmd, syscall.SIGINT)
+	_ = cmd.Wait()
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said.String())
+	require.NoDirExists(t, dir)
+}
+
+// Ctrl-C ends the whole of a command that plays several scenarios.
+func TestCtrlCEndsAllScenarios(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	program, err := exec.LookPath("lockchaos")
+	require.NoError(t, err)
+	out := t.TempDir()
+	cmd := exec.Command(program, "reproduce", "failover-double-grant", "lease-too-short", "--repeat", "3", "--out", out)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	awaits(t, "the record of the first run", func() bool {
+		_, err := os.Stat(filepath.Join(out, "failover-double-grant-1", "history.jsonl"))
+		return err == nil
+	})
+	send(t, cmd, syscall.SIGINT)
+	said, err := io.ReadAll(stderr)
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said)
+	require.NotContains(t, string(said), "run 2 of 3")
+	require.NotContains(t, string(said), "lease-too-short")
+	entries, err := os.ReadDir(out)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
