@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 
 BIN       := bin/lockchaos
-SOURCES   := $(shell find . -name '*.go' -not -name '*_test.go' -o -path './scenarios/catalogue/*.yaml' -o -path './reports/assets/*' -o -name '*.lua') go.mod go.sum
+SOURCES   := $(shell find . -name '*.go' -not -name '*_test.go' -o -path './scenarios/catalogue/*.yaml' -o -path './reports/assets/*' -o -path './bench/*.html' -o -name '*.lua' -o -name '*.c') go.mod go.sum
 
 # What `make chaos` runs; anything that is empty is left to lockchaos' default.
 TOPOLOGY ?= sentinel
@@ -60,6 +60,13 @@ chaos: $(servers) build ## Drive a lock under random faults: TOPOLOGY= LOCK= BAC
 reproduce: $(servers) build ## Play a scripted failure: BUG=failover-double-grant REPEAT=1 BACKEND=, or BUG=--all
 	$(call play_lockchaos,reproduce $(BUG) --repeat $(REPEAT) $(call flag,backend,$(BACKEND)) $(ARGS))
 
+.PHONY: mutants
+mutants: redis build ## Play 24 locks with a planted bug, and their correct twins, in about two minutes: who is convicted
+	@code=0; $(BIN) mutants $(ARGS) || code=$$?; \
+	case $$code in 0) word="every bug was caught, and no twin was blamed";; 1) word="a bug escaped, or a twin was blamed";; \
+		2) word="a script could not be played";; 130) word=interrupted;; 254) word="wrong usage";; *) word="the harness failed";; esac; \
+	echo "lockchaos: $$word (exit code $$code)"; exit $$code
+
 .PHONY: doctor
 doctor: build ## Say what this machine can run, and how to get what it lacks
 	@$(BIN) doctor
@@ -112,6 +119,11 @@ lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv .bin/golangci-lint $@
 
+# The topology is single unless it is asked for, and not the one of `make chaos`.
+.PHONY: bench
+bench: redis build ## Locks side by side, in about three minutes: TOPOLOGY= LOCK= ARGS='--workload all'; report in reports/bench
+	$(BIN) bench --out reports/bench $(if $(filter file,$(origin TOPOLOGY)),,--topology $(TOPOLOGY)) $(call flag,lock,$(LOCK)) $(ARGS)
+
 .PHONY: bench-checker
 bench-checker: ## The judge beside plain porcupine: time and peak memory (LOCKCHAOS_OPERATIONS=1000000)
 	go test -run '^$$' -bench 'File|Engines' -benchtime 1x -timeout 60m ./checker
@@ -128,6 +140,12 @@ fuzz: ## Each fuzz target for FUZZTIME executions (default 20000x)
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),20000x) -fuzzminimizetime 10x $$package || exit 1; \
 		done; \
 	done
+
+.PHONY: nightly
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, longer fuzzing
+	bin/lockchaos reproduce --all --repeat 10
+	bin/lockchaos mutants
+	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean
 clean: ## Remove what was built, and all run directories
