@@ -26,8 +26,9 @@ const ProgressBound = 10 * time.Second
 // its lease from its end on. (It may take effect later still; this property
 // takes it that requests do not travel for longer than their lease.) A renewal
 // that was sent after the owner had asked to release, and without an inner grant
-// left, prolongs nothing: nobody wants that hold any more. A fault is
-// in effect from its inject until its heal was answered, or for ever.
+// left, prolongs nothing: nobody wants that hold any more. A request
+// for several locks at once, which may be refused one that is free for another
+// that is not, asks for none of them. A fault is in effect from its inject until its heal was answered, or for ever.
 //
 // The lock is stuck if for at least the bound somebody asked for it while it was
 // free, or asked again and again, and none was granted it. One that was granted
@@ -88,6 +89,9 @@ type watch struct {
 	healed    int
 	recovered time.Duration // from then to the next grant; negative until there is one
 
+	open  map[string]int  // how many requests of an owner are not answered
+	joint map[string]bool // owners of several that were open at once
+
 	pruned int    // how many locks there were when those at rest were last forgotten
 	name   string // of the lock that was seen last
 	last   *watched
@@ -116,7 +120,7 @@ type lasting struct {
 }
 
 func newWatch(bound time.Duration) *watch {
-	return &watch{bound: bound, faults: map[[2]string]int{}, locks: map[string]*watched{}, recovered: -1}
+	return &watch{bound: bound, faults: map[[2]string]int{}, open: map[string]int{}, joint: map[string]bool{}, locks: map[string]*watched{}, recovered: -1}
 }
 
 func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
@@ -227,6 +231,23 @@ func (w *watch) fault(e *history.Event) {
 	}
 }
 
+// asks takes note of a request, and answered that it was answered: an owner
+// that asks for several locks at once may be refused one that is free, for
+// another that is not.
+func (w *watch) asks(e *history.Event) {
+	w.open[e.Owner]++
+	if e.Owner != "" && w.open[e.Owner] > 1 {
+		w.joint[e.Owner] = true
+	}
+}
+
+func (w *watch) answered(e *history.Event) {
+	if w.open[e.Owner]--; w.open[e.Owner] <= 0 {
+		delete(w.open, e.Owner)
+		delete(w.joint, e.Owner)
+	}
+}
+
 func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 	asked := l.asks[e.Process]
 	if e.Type != history.Invoke {
@@ -234,12 +255,13 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 		if asked == nil {
 			return
 		}
+		defer w.answered(asked)
 	}
 	switch e.Type {
 	case history.Invoke:
 		ask := *e
 		l.asks[e.Process] = &ask
-		w.askedFor(l, &ask, e.Time, 0)
+		w.asks(e)
 	case history.Fail:
 		w.askedFor(l, asked, e.Time, 1)
 	case history.OK:
@@ -267,7 +289,7 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 // askedFor takes note that somebody asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
 func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, refused int) {
-	if w.active > 0 {
+	if w.active > 0 || w.joint[asked.Owner] {
 		return
 	}
 	for owner, h := range l.holds {
