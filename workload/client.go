@@ -165,17 +165,17 @@ func (c *Client) granted(e *history.Event, i int, l lock.Lease) {
 	if e.Mode != history.Permit { // there it is the number of permits
 		e.Holds = l.Holds
 	}
-	e.Expires = c.until(e.Lock)
+	e.Expires = c.until(e.Lock, e.Mode)
 	c.newest().parts[i].Token, c.asked[i].Token = l.Token, l.Token
 }
 
-// until is when the client must stop to believe that it holds a lock: at the
-// first end of its grants, since what is left after an inner release may be an
-// outer grant that ends sooner. 0 for no end.
-func (c *Client) until(name string) time.Duration {
+// until is when the client must stop to believe that it holds a lock in a mode:
+// at the first end of its grants, since what is left after an inner release may
+// be an outer grant that ends sooner. 0 for no end.
+func (c *Client) until(name string, mode history.Mode) time.Duration {
 	var first time.Duration
 	for _, h := range c.holds {
-		if !slices.ContainsFunc(h.parts, func(e history.Event) bool { return e.Lock == name }) {
+		if !slices.ContainsFunc(h.parts, func(e history.Event) bool { return e.Lock == name && e.Mode == mode }) {
 			continue
 		}
 		if end := Expiry(c.Recorder, h.Lease()); end > 0 && (first == 0 || end < first) {
@@ -206,7 +206,7 @@ func (c *Client) Extend(ctx context.Context, d time.Duration) history.Type {
 	outcome := history.OK
 	for i, e := range begun {
 		if err == nil {
-			e.Expires = c.until(e.Lock)
+			e.Expires = c.until(e.Lock, e.Mode)
 		}
 		outcome = c.done(i, e, err, h.refusals()...).Type
 	}
@@ -233,7 +233,11 @@ func (c *Client) late(name string, at time.Duration) bool {
 	if c.Careless || h == nil {
 		return false
 	}
-	expires := c.until(name)
+	var mode history.Mode
+	if i := slices.IndexFunc(h.parts, func(e history.Event) bool { return e.Lock == name }); i >= 0 {
+		mode = h.parts[i].Mode
+	}
+	expires := c.until(name, mode)
 	return expires > 0 && at > expires-min(slack, h.Lease().Length/10)
 }
 

@@ -66,6 +66,8 @@ type said struct {
 type want struct {
 	Resource string           `json:"resource"`
 	Change   *workload.Change `json:"change,omitempty"`
+	// Present is the token that is shown before a read; nil for a read alone.
+	Present *int64 `json:"present,omitempty"`
 }
 
 // done is how an order ended.
@@ -73,6 +75,7 @@ type done struct {
 	ID      int          `json:"id"`
 	Outcome history.Type `json:"outcome,omitempty"`
 	Error   string       `json:"error,omitempty"` // of a read
+	Refused bool         `json:"refused,omitempty"`
 	Holding bool         `json:"holding,omitempty"`
 	Owner   string       `json:"owner,omitempty"`
 }

@@ -148,7 +148,7 @@ func (s *server) do(ctx context.Context, c *workload.Client, o order) *done {
 		d.Outcome = c.Release(ctx)
 	case doRead:
 		if err := c.Read(ctx, o.Name, resource); err != nil {
-			d.Error = err.Error()
+			d.Error, d.Refused = err.Error(), errors.Is(err, workload.ErrRefused)
 		}
 	case doWrite:
 		d.Outcome = c.Write(ctx, o.Name, resource)
@@ -178,8 +178,9 @@ type wanted struct {
 }
 
 // ask waits for the answer in any case, for it must not be taken for another's.
-func (w *wanted) ask(change *workload.Change) (answer, error) {
-	if err := w.s.say(said{Want: &want{Resource: w.name, Change: change}}); err != nil {
+func (w *wanted) ask(q want) (answer, error) {
+	q.Resource = w.name
+	if err := w.s.say(said{Want: &q}); err != nil {
 		return answer{}, err
 	}
 	select {
@@ -198,12 +199,18 @@ func (w *wanted) ask(change *workload.Change) (answer, error) {
 
 // Read asks the harness for the value.
 func (w *wanted) Read(context.Context) (int64, error) {
-	a, err := w.ask(nil)
+	a, err := w.ask(want{})
 	return a.Value, err
 }
 
 // Write asks the harness to write.
 func (w *wanted) Write(_ context.Context, c workload.Change) error {
-	_, err := w.ask(&c)
+	_, err := w.ask(want{Change: &c})
+	return err
+}
+
+// Present shows the token to the harness' resource, if that asks for one.
+func (w *wanted) Present(_ context.Context, token int64) error {
+	_, err := w.ask(want{Present: &token})
 	return err
 }

@@ -61,6 +61,8 @@ type Client struct {
 	latest    *history.Event        // by the client itself and not its watchdog
 	holding   bool
 	owner     string
+	ending    bool  // it is to end: by Kill, or by Close
+	died      error // it ended by itself
 }
 
 // startTimeout bounds how long a worker may take to be ready.
@@ -137,9 +139,10 @@ func (w *Client) tell(line told) error {
 func (w *Client) listen(ctx context.Context, out io.Reader) {
 	defer close(w.gone)
 	dec := json.NewDecoder(out)
+	var end error
 	for {
 		var line said
-		if err := dec.Decode(&line); err != nil {
+		if end = dec.Decode(&line); end != nil {
 			break // a line that was cut short was never said
 		}
 		switch {
@@ -160,7 +163,30 @@ func (w *Client) listen(ctx context.Context, out io.Reader) {
 			w.mu.Unlock()
 		}
 	}
-	_ = w.cmd.Wait() // it was killed, as a rule
+	if !errors.Is(end, io.EOF) {
+		_ = w.cmd.Process.Kill() // nothing that it says can be understood any more
+	}
+	end = errors.Join(end, w.cmd.Wait())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ending {
+		w.died = fmt.Errorf("the process of client %s ended by itself: %w", w.config.Name, end)
+	}
+}
+
+// Died says that the process ended by itself, and how; nil if it did not. What
+// the client was asked for since then did not happen.
+func (w *Client) Died() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.died
+}
+
+// end says that the process is about to end because we want it to.
+func (w *Client) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = true
 }
 
 // merge puts what the worker recorded into the history.
@@ -196,10 +222,14 @@ func (w *Client) answer(ctx context.Context, q want) {
 	w.mu.Unlock()
 	var a answer
 	var err error
-	if q.Change == nil {
-		a.Value, err = r.Read(ctx)
-	} else {
+	fenced, _ := r.(workload.Fenced)
+	switch {
+	case q.Change != nil:
 		err = r.Write(ctx, *q.Change)
+	case q.Present == nil:
+		a.Value, err = r.Read(ctx)
+	case fenced != nil:
+		err = fenced.Present(ctx, *q.Present)
 	}
 	switch {
 	case errors.Is(err, workload.ErrRefused):
@@ -269,10 +299,15 @@ func (w *Client) Release(ctx context.Context) history.Type {
 func (w *Client) Read(ctx context.Context, name string, r workload.Resource) error {
 	w.keep(name, r)
 	d, err := w.order(ctx, order{Do: doRead, Name: name})
-	if err == nil && d.Error != "" {
-		err = errors.New(d.Error)
+	switch {
+	case err != nil:
+		return err
+	case d.Refused:
+		return fmt.Errorf("%w: %s", workload.ErrRefused, d.Error)
+	case d.Error != "":
+		return errors.New(d.Error)
 	}
-	return err
+	return nil
 }
 
 // Write is [workload.Client.Write]. The resource stays here.
@@ -389,6 +424,7 @@ func (w *Client) states() ([]string, error) {
 // Kill ends the process with SIGKILL, waits until it is gone, and records its
 // crash: what it was doing may have happened.
 func (w *Client) Kill(ctx context.Context) error {
+	w.end()
 	if err := w.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -419,6 +455,7 @@ const closeTimeout = 5 * time.Second
 // Close ends the process: in order, if it can, by the end of its input. It is no
 // crash. A second call does nothing.
 func (w *Client) Close() error {
+	w.end()
 	_ = w.signal(syscall.SIGCONT) // it may be gone
 	err := w.in.Close()
 	if errors.Is(err, os.ErrClosed) {

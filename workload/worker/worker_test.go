@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -266,4 +267,13 @@ func TestNoWorkerOutlivesItsHarness(t *testing.T) {
 		stat, err := os.ReadFile(proc + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ") // whoever inherited it may not have looked yet
 	}, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestAWorkerThatDiesByItselfIsTold(t *testing.T) {
+	s := stage(t)
+	require.NoError(t, s.Died())
+	require.NoError(t, syscall.Kill(s.Pid(), syscall.SIGKILL))
+	require.Equal(t, history.Info, s.Acquire(t.Context(), "orders", time.Minute, 0))
+	require.Eventually(t, func() bool { return s.Died() != nil }, 20*time.Second, time.Millisecond)
+	require.ErrorContains(t, s.Died(), "client a ended by itself")
 }
