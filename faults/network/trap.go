@@ -114,6 +114,7 @@ type trap struct {
 	// fate is what becomes of it, and did says that; freed is closed by the heal.
 	fate  func(freed <-chan struct{}) traffic.Fate
 	keeps bool // it is passed on in the end
+	must  bool // that it is lost instead is an error
 	did   string
 	// after is how long it takes from then until the fault is over; negative: it
 	// lasts until the heal.
@@ -138,7 +139,7 @@ func (t *trap) Inject(ctx context.Context) (faults.Injection, error) {
 	for _, l := range t.links {
 		stop, err := l.Judge(func(m traffic.Message) traffic.Fate { return s.judge(l.Name(), m) })
 		if err != nil {
-			s.stop()
+			s.free()
 			return faults.Injection{}, fmt.Errorf("%s: %w", t.name, err)
 		}
 		s.stops = append(s.stops, stop)
@@ -165,6 +166,7 @@ type snare struct {
 	mu   sync.Mutex
 	seen int
 	over bool // it struck
+	lost bool // it was told that what was kept is lost
 }
 
 // judge lets everything pass but the one message.
@@ -227,21 +229,21 @@ func (s *snare) sprung(ctx context.Context, link string) (string, error) {
 	return effect, nil
 }
 
-// stop takes the trap away.
-func (s *snare) stop() {
-	for _, stop := range s.stops {
-		stop()
-	}
-}
-
-func (s *snare) heal(ctx context.Context, links []Link) (string, error) {
+// free takes the trap away, and lets go what is in it.
+func (s *snare) free() {
 	s.once.Do(func() {
 		s.mu.Lock()
 		close(s.healed)
 		s.mu.Unlock()
-		s.stop()
+		for _, stop := range s.stops {
+			stop()
+		}
 		close(s.freed)
 	})
+}
+
+func (s *snare) heal(ctx context.Context, links []Link) (string, error) {
+	s.free()
 	kept, err := s.delivered(ctx)
 	if err != nil {
 		return "", err
@@ -263,6 +265,13 @@ func (s *snare) delivered(ctx context.Context) (string, error) {
 		s.passed <- passed // a heal may be tried again
 		if passed {
 			return "the " + s.what + " was delivered, ", nil
+		}
+		s.mu.Lock()
+		first := !s.lost
+		s.lost = true
+		s.mu.Unlock()
+		if s.must && first { // a second heal can do no more
+			return "", fmt.Errorf("heal %s: the %s is lost with its connection", s.name, s.what)
 		}
 		return "the " + s.what + " is lost with its connection, ", nil
 	case <-ctx.Done():
@@ -334,7 +343,9 @@ func (t *trap) lose(end traffic.End) *trap {
 // the server until the heal. It is delivered then even if the client has given
 // up and closed the connection: a request that is late.
 func HoldCommand(links []Reader, p Pattern) faults.Fault {
-	return commands("hold-command", links, p).keep()
+	t := commands("hold-command", links, p).keep()
+	t.must = true
+	return t
 }
 
 // HoldReply keeps the reply to a command, and all that follows it on its

@@ -47,6 +47,13 @@ func Drop(s Server, pattern string) faults.Fault {
 	}}
 }
 
+// foreign is what another program left in a key, and removeForeign takes that
+// away and nothing that came after it.
+const (
+	foreign       = "somebody else's"
+	removeForeign = `if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+)
+
 // Retype puts a plain string where keys that match a pattern are, as another
 // program with the same names would. The heal removes the strings.
 func Retype(s Server, pattern string) faults.Fault {
@@ -59,10 +66,10 @@ func Retype(s Server, pattern string) faults.Fault {
 				return "", err
 			}
 			for _, key := range keys {
-				if err := rdb.Set(ctx, key, "somebody else's", 0).Err(); err != nil {
+				changed = append(changed, key) // even if the answer is lost
+				if err := rdb.Set(ctx, key, foreign, 0).Err(); err != nil {
 					return "", err
 				}
-				changed = append(changed, key)
 			}
 			return fmt.Sprintf("has strings in %d keys like %s", len(keys), pattern), nil
 		},
@@ -70,12 +77,16 @@ func Retype(s Server, pattern string) faults.Fault {
 			if len(changed) == 0 {
 				return "", nil
 			}
-			if _, err := remove(ctx, rdb, changed); err != nil {
-				return "", err
+			gone := 0
+			for _, key := range changed {
+				n, err := rdb.Eval(ctx, removeForeign, []string{key}, foreign).Int()
+				if err != nil {
+					return "", err
+				}
+				gone += n
 			}
-			effect := fmt.Sprintf("is rid of %d strings", len(changed))
 			changed = nil
-			return effect, nil
+			return fmt.Sprintf("is rid of %d strings", gone), nil
 		},
 	}
 }

@@ -98,6 +98,7 @@ func Busy(s Server) faults.Fault {
 func runForever(ctx context.Context, rdb *redis.Client) {
 	o := *rdb.Options()
 	o.ReadTimeout = -1 // none
+	o.MaxRetries = -1  // a client's own options call that 0, which is the default to another
 	o.ContextTimeoutEnabled = false
 	own := redis.NewClient(&o)
 	defer own.Close()

@@ -67,8 +67,7 @@ func (m *migrate) Inject(ctx context.Context) (faults.Injection, error) {
 	if err != nil {
 		undo, cancel := faults.Undo(ctx)
 		defer cancel()
-		_, healed := heal(undo)
-		return faults.Injection{}, errors.Join(fmt.Errorf("migrate slot %d: %w", slot, err), healed)
+		return faults.Injection{}, errors.Join(fmt.Errorf("migrate slot %d: %w", slot, err), m.undo(undo, slot, from, to))
 	}
 	return faults.Injection{
 		Effect: fmt.Sprintf("slot %d is on its way from %s to %s, keys in it: %d", slot, from.Name(), to.Name(), moved),
@@ -155,6 +154,17 @@ func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int
 	if err := from.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id).Err(); err != nil {
 		return 0, err
 	}
+	if moved, err = move(ctx, slot, from, to); err != nil {
+		return moved, err
+	}
+	if err := from.Observer().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
+		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), orNothing(err))
+	}
+	return moved, nil
+}
+
+// move moves all keys of a slot from one server to another.
+func move(ctx context.Context, slot int, from, to node) (moved int, err error) {
 	host, port, err := net.SplitHostPort(to.Observer().Options().Addr)
 	if err != nil {
 		return 0, err
@@ -165,7 +175,7 @@ func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int
 			return moved, err
 		}
 		if len(keys) == 0 {
-			break
+			return moved, nil
 		}
 		args := []any{"MIGRATE", host, port, "", 0, migrateTimeout, "KEYS"}
 		for _, key := range keys {
@@ -176,10 +186,16 @@ func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int
 		}
 		moved += len(keys)
 	}
-	if err := from.Observer().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
-		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), orNothing(err))
+}
+
+// undo brings back what was moved, and leaves the slot where it was. (To end
+// the move would have the old master throw away the keys that it still has.)
+func (m *migrate) undo(ctx context.Context, slot int, from, to node) error {
+	if err := from.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err(); err != nil {
+		return fmt.Errorf("leave slot %d at %s: %w", slot, from.Name(), err)
 	}
-	return moved, nil
+	_, back := move(ctx, slot, to, from)
+	return errors.Join(back, to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err())
 }
 
 // orNothing makes an error of none, to be told of.
