@@ -60,7 +60,7 @@ func await[T any](
 	}
 	select {
 	case r := <-replies:
-		return r.value, r.err
+		return r.value, overdue(ctx, r.err)
 	default:
 		close(left)
 		return none, gaveUp

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,6 +125,9 @@ func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone s
 		return nil, err
 	}
 	st.closers = append(st.closers, func() {
+		if err := w.Died(); err != nil {
+			st.run.Unmet = cmp.Or(st.run.Unmet, err.Error())
+		}
 		if err := w.Close(); err != nil {
 			st.Log.WarnContext(ctx, "a client did not end by itself", "client", name, "error", err)
 		}

@@ -62,7 +62,7 @@ func FaultKinds() []FaultKind {
 		{"migrate-slot", mixCluster, "-", "key", "move the slot of a key to the next master, and finish that at the heal"},
 		{"partition", "network", "parties", "how (cut or hold)", "cut some parties, as a group, off from all others"},
 		{"partition-bridge", "network", "server", "how (cut or hold)", "cut the deployment in two, but for one server that both sides see"},
-		{"partition-halves", "network", "-", "how (cut or hold)", "cut the deployment in two, a minority with zone-a and a majority with zone-b"},
+		{"partition-halves", "network", "-", "how (cut or hold)", "cut the deployment in two: the first half of each kind of server, rounded down, with zone-a, and the others with zone-b"},
 		{"partition-ring", "network", "-", "how (cut or hold)", "let every server see its neighbours only: a majority, and no two the same one"},
 		{"pause", "process", "server", "", "SIGSTOP, and SIGCONT at the heal"},
 		{"pause-client", mixClient, "client", "", "SIGSTOP to a client of a script, and SIGCONT at the heal"},
@@ -302,8 +302,8 @@ func controls(fault string) []topologies.Control {
 		return []topologies.Control{topologies.Settings}
 	case kind.Mix == MixClock:
 		return []topologies.Control{topologies.Clocks}
-	case fault == "shutdown":
-		return []topologies.Control{topologies.Processes}
+	case fault == "shutdown": // nobody else's server, which may not come back by itself
+		return []topologies.Control{topologies.Processes, topologies.Settings}
 	case kind.Mix == mixDisk:
 		return []topologies.Control{topologies.Disks, topologies.Processes}
 	case kind.Mix == mixClient:

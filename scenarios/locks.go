@@ -42,6 +42,10 @@ type Lock struct {
 	independent bool
 	// single says that it knows one server only, with nobody to follow.
 	single bool
+	// visible says that the servers can be asked who holds it: see [heldOn].
+	visible bool
+	// inside says that it is in the harness's memory, which no other process has.
+	inside bool
 	// open makes the lock for clients of one zone. There is one connection to a
 	// deployment with a master or slots to follow, and one for each of several
 	// independent servers.
@@ -136,14 +140,14 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "memory", reentrant: true, tokens: true,
+			Name: "memory", reentrant: true, tokens: true, inside: true,
 			About: "a correct lock in the harness's own memory, past every fault: what no checker may reject",
 			open: func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
 				return shared, func() {}, nil
 			},
 		},
 		{
-			Name: "mutex", reentrant: true, replicaAcks: true,
+			Name: "mutex", reentrant: true, replicaAcks: true, visible: true,
 			About: "lockchaos' own: re-entrant, kept alive by a watchdog, woken by pub/sub",
 			open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
 		},
@@ -157,7 +161,7 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "mutex-fenced", reentrant: true, replicaAcks: true, tokens: true,
+			Name: "mutex-fenced", reentrant: true, replicaAcks: true, tokens: true, visible: true,
 			About: "lockchaos' own, with fencing tokens: give --fencing for a resource that refuses stale ones",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -171,7 +175,7 @@ func Locks() []Lock {
 			open:  serves(func(c *lock.Client, _ LockOptions) service { return together(severalOf(c)) }),
 		},
 		{
-			Name: "mutex-spin", reentrant: true, replicaAcks: true,
+			Name: "mutex-spin", reentrant: true, replicaAcks: true, visible: true,
 			About: "lockchaos' own, whose waiters ask again and again and subscribe to nothing",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -185,7 +189,7 @@ func Locks() []Lock {
 			open:  openRedislock,
 		},
 		{
-			Name: "redlock", reentrant: true, independent: true,
+			Name: "redlock", reentrant: true, independent: true, visible: true,
 			About: "lockchaos' own on independent servers: held by whoever has the majority of them",
 			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: lockPrefix, Watchdog: o.Watchdog, Observer: o.observer})

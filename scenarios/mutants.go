@@ -118,8 +118,12 @@ func FindMutant(name string) (Mutant, error) {
 func plantedLocks() []Lock {
 	var locks []Lock
 	for _, m := range Mutants() {
+		about := "planted bug: " + m.About
+		if m.acks > 0 {
+			about += "; shows with --replica-acks only"
+		}
 		locks = append(locks, Lock{
-			Name: m.Lock(), About: "planted bug: " + m.About,
+			Name: m.Lock(), About: about,
 			reentrant: m.reentrant, tokens: m.fenced, replicaAcks: m.acks > 0, independent: m.Topology == topologies.Independent,
 			open: planted(m.bug),
 		})

@@ -20,7 +20,7 @@ const (
 	// faultPartition cuts the parties that the target names off from all others.
 	faultPartition = "partition"
 	// faultHalves cuts the servers in two, with a zone of clients on each side:
-	// the first ones of each kind, a minority of them, and the others.
+	// the first half of each kind, rounded down, and the others.
 	faultHalves = "partition-halves"
 	// faultBridge is halves with one server, the target, that both sides see.
 	faultBridge = "partition-bridge"

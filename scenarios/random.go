@@ -133,7 +133,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.keep(protected)) }()
+	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
 	if l.kind == history.KindSemaphore {
 		l.capacity = r.Workload.Permits
 	}

@@ -94,9 +94,10 @@ func (s Scenario) resourceFits() error {
 }
 
 // keep records what the resources of a run saw, and ends them.
-func (st *stage) keep(r *resources) error {
+func (st *stage) keep(ctx context.Context, r *resources) error {
+	healed := st.healAll(ctx) // of the resource's own links, while it is there
 	st.run.Ledger = r.audit()
-	return errors.Join(r.keep(st.Dir), r.close())
+	return errors.Join(healed, r.keep(st.Dir), r.close())
 }
 
 // resources are what the locks of a run protect. Make them with openResources.

@@ -106,7 +106,8 @@ type ScriptStep struct {
 	Lease time.Duration `yaml:"lease"`
 	Wait  time.Duration `yaml:"wait"`
 	// Until says how Acquire, Extend or Release must end. Acquire is tried again
-	// until it does: granted, refused, or answered (either). Extend and Release
+	// until it is granted; or until it is answered, if that must be refused, or
+	// either (answered). Extend and Release
 	// may be done, refused or answered. All may be unknown, which is no answer,
 	// or ended, in whatever way, and are not tried again then. Empty: answered.
 	// A Write or Access may have to be done, refused by the resource, or unknown;

@@ -75,10 +75,14 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	all, err := scenarios.Catalogue()
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
+	few := make(chan struct{}, 3)
 	for _, s := range all {
 		for _, variant := range append([]string{""}, s.VariantNames()...) {
 			as := s.As(variant)
 			t.Run(as.Name, func(t *testing.T) {
+				t.Parallel()
+				few <- struct{}{} // they are about time, and share the machine
+				defer func() { <-few }()
 				setup := setup(t)
 				err := as.Run(t.Context(), setup)
 				if errors.Is(err, topologies.ErrMissing) { // a compiler
@@ -229,6 +233,8 @@ func TestParseSaysWhatIsWrongWithAScenario(t *testing.T) {
 		{"unknown server", head + "steps: [{require: held, of: a, on: [redis-9]}]", `unknown server "redis-9"`},
 		{"unknown variant", head + "steps: [{client: a, acquire: l, only: [z]}]", `unknown variant "z"`},
 		{"unknown zone", "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-q}\nexpect: {verdict: valid}\n", `unknown zone "zone-q"`},
+		{"memory apart", strings.Replace(head, "lock: mutex", "lock: memory", 1) + "steps: [{client: a, acquire: l}, {inject: pause-client, target: a}, {heal: pause-client}]", "the harness's own memory"},
+		{"nothing to ask", strings.Replace(head, "lock: mutex", "lock: mutex-fair", 1) + "steps: [{client: a, acquire: l}, {require: held, of: a, on: [redis-1]}]", "require means nothing with lock mutex-fair"},
 		{"verdict", "name: x\ntitle: y\ntopology: single\nlock: mutex\nexpect: {verdict: maybe}\n", `not "maybe"`},
 	}
 	for _, tt := range tests {

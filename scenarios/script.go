@@ -98,7 +98,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.keep(protected)) }()
+	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
 	p := &play{
 		stage: st, scenario: s, clients: map[string]actor{}, protected: protected,
 		attempts: map[string]attempt{}, background: map[string]chan ended{},

@@ -99,7 +99,7 @@ func TestAStepThatEndsOtherwiseIsUnmet(t *testing.T) {
 			"step 2 (await a): it was granted, and should have been refused",
 		},
 		{
-			"a release", "  - {client: a, acquire: l, lease: 10ms}\n  - {client: b, acquire: l, lease: 30s, wait: 5s, until: granted}\n" +
+			"a release", "  - {client: a, acquire: l, lease: 400ms, until: granted}\n  - {client: b, acquire: l, lease: 30s, wait: 5s, until: granted}\n" +
 				"  - {client: a, release: l, until: done}\n",
 			"step 3 (a releases l): it was refused, and should have been done",
 		},

@@ -46,7 +46,7 @@ func (s Scenario) problems() []error {
 		}
 	}
 	for _, v := range append([]string{""}, s.VariantNames()...) {
-		errs = append(errs, s.As(v).resourceFits())
+		errs = append(errs, s.As(v).resourceFits(), s.As(v).lockFits())
 	}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
@@ -219,6 +219,22 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if len(step.On) == 0 {
 			return errors.New(`require needs servers in "on"`)
 		}
+	}
+	return nil
+}
+
+// lockFits refuses steps that mean nothing with the lock, of a scenario as one
+// variant has it.
+func (s Scenario) lockFits() error {
+	l, err := LockByName(s.Lock)
+	if err != nil {
+		return nil //nolint:nilerr // it is reported as the lock's
+	}
+	if l.inside && len(s.apart()) > 0 {
+		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], s.Lock)
+	}
+	if !l.visible && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" }) {
+		return fmt.Errorf("%s: require means nothing with lock %s, which keeps its keys elsewhere", s.Name, s.Lock)
 	}
 	return nil
 }

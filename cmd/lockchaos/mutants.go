@@ -161,7 +161,7 @@ func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir stri
 	}
 	took := time.Since(began)
 	in, judged := judge(dir)
-	return in, took, errors.Join(asHarness(err), judged)
+	return in, took, asHarness(errors.Join(err, judged))
 }
 
 // exit is the answer for one mutant.

@@ -76,6 +76,13 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 		}
 	}
 	var chosen []choice
+	add := func(c choice) error {
+		if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
+			return fmt.Errorf("scenario %s is named twice", c.Name)
+		}
+		chosen = append(chosen, c)
+		return nil
+	}
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 			s, err := scenarios.Load(arg)
@@ -83,7 +90,9 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 				return nil, err
 			}
 			for _, v := range append([]string{""}, s.VariantNames()...) {
-				chosen = append(chosen, choice{Scenario: s.As(v), typed: arg})
+				if err := add(choice{Scenario: s.As(v), typed: arg}); err != nil {
+					return nil, err
+				}
 			}
 			continue
 		}
@@ -92,7 +101,9 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 			return nil, err
 		}
 		as := s.As(variant)
-		chosen = append(chosen, choice{Scenario: as, typed: as.Name})
+		if err := add(choice{Scenario: as, typed: as.Name}); err != nil {
+			return nil, err
+		}
 	}
 	return chosen, nil
 }
@@ -146,7 +157,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 	var judged error
 	p.in, judged = judge(dir)
 	p.met = s.Expect.Met(p.in.Run, p.in.Report)
-	return p, worst(asHarness(errors.Join(err, pointLatest(dir))), judged)
+	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
 }
 
 // seedOfScripts is recorded for scripts, in which nothing is drawn.
@@ -264,10 +275,13 @@ func (*app) row(table *tabwriter.Writer, s choice, runs []played, repeat int) {
 }
 
 // exitOf is valid if the scenario gave its verdict as often as it must: always,
-// or in nine of ten runs.
+// or in nine of ten runs. What must be valid may never be found invalid.
 func exitOf(s choice, runs []played, repeat int) error {
 	met, unknown := 0, 0
 	for _, p := range runs {
+		if s.Expect.Verdict == string(checker.Valid) && p.in.Report.Verdict == checker.Invalid {
+			return verdictError(exitInvalid)
+		}
 		switch {
 		case p.met == nil:
 			met++

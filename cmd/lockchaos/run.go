@@ -110,7 +110,7 @@ func asHarness(err error) error {
 func (a *app) conclude(dir string, asJSON bool) error {
 	in, err := judge(dir)
 	if err != nil {
-		return err
+		return asHarness(err) // the record is our own
 	}
 	if err := a.print(in, dir, asJSON); err != nil {
 		return err

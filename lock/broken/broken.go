@@ -8,7 +8,9 @@
 // added: replicas that must acknowledge a grant, fencing tokens, and re-entry.
 // Those of [CorrectQuorum] are held by whoever has such a key on the majority of
 // several servers. All wait by asking again, and keep a hold that asked for no
-// lease alive by a watchdog.
+// lease alive by a watchdog. (The read-write lock, the semaphore, the multi-lock,
+// the fair lock and the re-entrant one with a bug are made from package lock
+// instead.)
 package broken
 
 import (
