@@ -30,7 +30,7 @@ const (
 	// a claim repeats it five times as often.
 	claimLease = 15 * time.Second
 	// releaseTimeout bounds how long it may take to give it up.
-	releaseTimeout = 2 * time.Second
+	releaseTimeout = 5 * time.Second
 )
 
 // A claim is our right to drive a deployment.
@@ -198,16 +198,32 @@ func (c *claim) held() error {
 	return nil
 }
 
-// release gives the deployment up. Where that can't be done it ends by itself.
+// release gives the deployment up, and sees that no server has the claim any
+// more: in a failover one that had lost it to us may be given it again by the
+// next master. Where that can't be done it ends by itself.
 func (c *claim) release() {
 	if c.stop != nil {
 		c.stop()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	c.everywhere(ctx, func(ctx context.Context, rdb *redis.Client, key string) {
-		if who, err := rdb.Get(ctx, key).Result(); err == nil && who == c.owner {
-			_ = rdb.Del(ctx, key).Err()
+	_ = deploy.Await(ctx, func() error {
+		var left atomic.Bool
+		c.everywhere(ctx, func(ctx context.Context, rdb *redis.Client, key string) {
+			who, err := rdb.Get(ctx, key).Result()
+			var away *net.OpError
+			switch {
+			case errors.Is(err, redis.Nil), errors.As(err, &away):
+			case err != nil: // it loads its data, say
+				left.Store(true)
+			case who == c.owner:
+				_ = rdb.Del(ctx, key).Err() // replicas refuse, and hear it from their master
+				left.Store(true)
+			}
+		})
+		if left.Load() {
+			return errors.New("a server has it yet")
 		}
+		return nil
 	})
 }
