@@ -28,7 +28,7 @@ const (
 	streamBudget = 30 * time.Minute
 	// gcPercent trades memory for time: the judge works in windows, and leaves
 	// little behind that lives.
-	gcPercent = 250
+	gcPercent = 400
 )
 
 // A judging is what the user wants to know of recorded histories.
