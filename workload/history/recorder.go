@@ -86,8 +86,9 @@ func (r *Recorder) Start() time.Time { return r.base }
 func (r *Recorder) Offset(t time.Time) time.Duration { return t.Sub(r.base) }
 
 // Record stamps e with its index and time, appends it and returns it as it was
-// written. An invoke must be recorded before its request is sent, a completion
-// after its reply was read. After [Recorder.Close] nothing is recorded and e
+// written; after [Recorder.AwaitMerges] its index is not known yet, and Close may
+// move its time. An invoke must be recorded before its request is sent, a
+// completion after its reply was read. After [Recorder.Close] nothing is recorded and e
 // comes back with Index -1.
 func (r *Recorder) Record(e Event) Event {
 	r.mu.Lock()
