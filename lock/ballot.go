@@ -14,9 +14,10 @@ import (
 // the keeper of its hold.
 type ballot struct {
 	redlock *Redlock
-	grant   *grant   // what is the same everywhere
-	grants  []*grant // one for each server
-	counted bool     // among the holds of its owner; theirs to guard
+	grant   *grant // what is the same everywhere
+	acquire call   // and so are the requests
+	release call
+	counted bool // among the holds of its owner; theirs to guard
 
 	mu      sync.Mutex
 	over    bool // nothing is asked for any more:
@@ -46,21 +47,21 @@ var (
 
 // ballot is a new request with those options.
 func (r *Redlock) ballot(name string, o Options) *ballot {
-	n := len(r.voters)
-	b := &ballot{redlock: r, grants: make([]*grant, n), at: make([]standing, n), ended: make([]ending, n)}
-	for i, v := range r.voters {
-		if i == 0 {
-			here := v.object(name, v.kinds.mutex)
-			b.grant = here.grant(o)
-		}
-		g := *b.grant
-		g.object = &object{client: v.Client, name: name, keys: g.keys, kind: g.kind}
-		// No server moves an end closer: an old extension, whose answer nobody
-		// waited for, may arrive after a new one.
-		g.watched = true
-		b.grants[i] = &g
+	n, first := len(r.voters), r.voters[0]
+	here := first.object(name, first.kinds.mutex)
+	g := here.grant(o)
+	g.copied = true // a server may be asked anew while an earlier request is under way
+	return &ballot{
+		redlock: r, grant: g, acquire: g.kind.acquire(g), release: g.kind.release(g, false),
+		at: make([]standing, n), ended: make([]ending, n),
 	}
-	return b
+}
+
+// on is the grant of one server.
+func (b *ballot) on(i int) *grant {
+	g := *b.grant
+	g.object = &object{client: b.redlock.voters[i].Client, name: g.name, keys: g.keys, kind: g.kind}
+	return &g
 }
 
 // cast puts the ballot to all servers and returns as soon as a majority has
@@ -80,7 +81,8 @@ func (b *ballot) cast(ctx context.Context) (time.Time, tally, error) {
 		return expires, t, nil
 	}
 	confirmed, err := b.takeBack(ctx, t)
-	if err != nil {
+	if err != nil { // perhaps before anything was sent
+		r.background(func() { _, _ = b.takeBack(context.WithoutCancel(ctx), t) })
 		return time.Time{}, t, err
 	}
 	definite := t.most(t.no + confirmed)
@@ -107,12 +109,17 @@ func (b *ballot) ask(ctx context.Context, i int) (bool, error) {
 	if !b.begin(i, asked) {
 		return false, errOver
 	}
-	a, err := b.grants[i].ask(ctx)
-	v.hear(err)
-	if unwanted := b.note(i, outcome(a.granted, err)); unwanted {
+	r := v.road.run(ctx, b.acquire)
+	v.hear(r.err)
+	fields, _ := r.value.([]any)
+	if r.err == nil && len(fields) < 2 {
+		r.err = fmt.Errorf("strange reply %v", r.value)
+	}
+	granted := r.err == nil && fields[0] == int64(1)
+	if unwanted := b.note(i, outcome(granted, r.err)); unwanted {
 		_, _ = b.end(ctx, i, true)
 	}
-	return a.granted, err
+	return granted, r.err
 }
 
 // begin notes that a server is going to be asked, unless the ballot is over.
@@ -149,14 +156,18 @@ func outcome(granted bool, err error) standing {
 // end releases the ballot at one server. If no answer comes, it goes on in the
 // background.
 func (b *ballot) end(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	g, v := b.grants[i], b.redlock.voters[i]
-	released, err = g.end(ctx, withdraw)
+	v, s := b.redlock.voters[i], b.release
+	if withdraw {
+		s = b.grant.kind.release(b.grant, true)
+	}
+	r := v.road.run(ctx, s)
+	released, err = r.value == int64(1), r.err
 	b.parted(i, released, err)
 	if err != nil && !isRefusal(err) {
 		v.begin()
 		b.redlock.background(func() {
 			defer v.done()
-			released, err := g.insist(ctx, withdraw)
+			released, err := b.on(i).insist(ctx, withdraw)
 			b.parted(i, released, err)
 		})
 	}
@@ -225,12 +236,12 @@ func (b *ballot) renewal(i int, d time.Duration) (call, error) {
 	case b.over:
 		return call{}, errOver
 	case b.at[i] == present:
-		return b.grant.kind.extend(b.grants[i], d), nil
+		return b.grant.kind.extend(b.grant, d), nil
 	case b.redlock.voters[i].silent(b.redlock.config.NodeTimeout):
 		return call{}, errSilent
 	}
 	b.at[i] = doubted
-	g := *b.grants[i]
+	g := *b.grant
 	g.lease = d
 	return b.grant.kind.acquire(&g), nil
 }
@@ -331,7 +342,7 @@ func (b *ballot) Extend(ctx context.Context, l Lease, d time.Duration) (time.Tim
 // Release is for the hold.
 func (b *ballot) Release(ctx context.Context, l Lease) error {
 	begin := time.Now()
-	err := b.release(ctx)
+	err := b.giveBack(ctx)
 	if err == nil {
 		b.redlock.holds.remove(b)
 	}
@@ -339,8 +350,8 @@ func (b *ballot) Release(ctx context.Context, l Lease) error {
 	return err
 }
 
-// release returns as soon as a majority has nothing of the ballot any more.
-func (b *ballot) release(ctx context.Context) error {
+// giveBack returns as soon as a majority has nothing of the ballot any more.
+func (b *ballot) giveBack(ctx context.Context) error {
 	b.mu.Lock()
 	b.over = true
 	b.mu.Unlock()
@@ -382,18 +393,28 @@ func (b *ballot) hold(expires, begin time.Time) *Hold {
 	l := b.leased(expires)
 	l.Holds = r.holds.add(b)
 	h := newHold(l, b)
-	h.onLost = func(l Lease) {
-		r.holds.remove(b)
-		r.observe(Lost, l, 0, nil)
-	}
-	if b.grant.watched {
-		h.unwatch = func() { r.watchdog.remove(h) }
-		h.moved = func() { r.watchdog.hurry(h) }
-	}
+	h.clock, h.minder = &r.clock, b
 	r.observe(Acquired, l, time.Since(begin), nil)
 	h.start()
 	if b.grant.watched {
 		r.watchdog.add(h, b)
 	}
 	return h
+}
+
+func (b *ballot) onLost(_ *Hold, l Lease) {
+	b.redlock.holds.remove(b)
+	b.redlock.observe(Lost, l, 0, nil)
+}
+
+func (b *ballot) onEnd(h *Hold) {
+	if b.grant.watched {
+		b.redlock.watchdog.remove(h)
+	}
+}
+
+func (b *ballot) onMove(h *Hold) {
+	if b.grant.watched {
+		b.redlock.watchdog.hurry(h)
+	}
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ const (
 	defaultPrefix   = "lock"
 	defaultWatchdog = 30 * time.Second
 	defaultDrift    = 0.01
+	defaultBatch    = 128
 	defaultAcks     = time.Second
 	defaultTokens   = 24 * time.Hour
 	// defaultBeat leaves a waiter time to ask once more when a request was lost:
@@ -44,8 +46,10 @@ type Config struct {
 	// Less than 1. Default: 0.01.
 	Drift float64
 	// ReplicaAcks is how many replicas must have a grant, or an extension,
-	// before it counts (WAIT). A master that sees fewer grants nothing.
-	// Default: 0, the master alone.
+	// before it counts (WAIT). A master that sees fewer grants nothing. Waiters
+	// then ask for themselves once they are told of a release, for who releases
+	// can't await replicas for them; clients that ask for no replicas go before
+	// them. Default: 0, the master alone.
 	ReplicaAcks int
 	// AckTimeout is how long to wait for them, at least 1ms and less than the
 	// read timeout of the Redis client. Default: 1s.
@@ -60,6 +64,12 @@ type Config struct {
 	// 100ms, and three times AckTimeout where replicas must acknowledge a grant.
 	// Default: 5s, or three times AckTimeout where that is longer.
 	Heartbeat time.Duration
+	// Batch is how many times in a row the waiters of this client may pass a [Mutex]
+	// on in memory, without a request, before it goes to whoever has waited longest
+	// on the server; and for 5ms at most. Where nobody else waits there, another batch
+	// begins. It serves those who name no [Options.Owner]; the owner in their [Lease]
+	// is known to this client alone. -1: never. Default: 128.
+	Batch int
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
 }
@@ -84,6 +94,9 @@ func (c Config) Validate() error {
 	}
 	if c.AckTimeout != 0 && c.AckTimeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("ack timeout of %v: give at least 1ms, or 0 for %v", c.AckTimeout, defaultAcks))
+	}
+	if c.Batch < -1 {
+		errs = append(errs, fmt.Errorf("batch of %d: give a number, -1 for none, or 0 for %d", c.Batch, defaultBatch))
 	}
 	if c.TokenLife != 0 && c.TokenLife < time.Second {
 		errs = append(errs, fmt.Errorf("token life of %v: give at least 1s, or 0 for %v", c.TokenLife, defaultTokens))
@@ -119,6 +132,9 @@ func (c Config) withDefaults() Config {
 	if c.TokenLife == 0 {
 		c.TokenLife = defaultTokens
 	}
+	if c.Batch == 0 {
+		c.Batch = defaultBatch
+	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = max(defaultBeat, c.leastHeartbeat())
 	}
@@ -131,10 +147,17 @@ func (c Config) withDefaults() Config {
 type Client struct {
 	rdb      redis.UniversalClient
 	config   Config
+	inbox    string // the channel on which it is told what was handed to it
 	node     string // the server, if there is just one
 	kinds    kinds
 	watchdog *watchdog[*grant]
 	wakeups  *wakeups
+	lines    *lines
+	road     *road
+	wire     *wire
+	hurry    *wire // nil if nothing is ever sent in a hurry
+	soon     soon
+	scripts  memory
 	*life
 }
 
@@ -142,18 +165,31 @@ var _ Locker = (*Client)(nil)
 
 // New returns a client that keeps its locks on rdb: a single server, a failover
 // client of Sentinel or a cluster. It sends nothing yet, and never closes rdb.
+//
+// Requests are repeated as the options of rdb say. To a server that has answered
+// within 5ms when it was last asked, a [redis.Client] first sends a request with a
+// timeout of 50ms, on the goroutine of its caller, and once more with the timeouts
+// of rdb if that was too short, whatever its MaxRetries are; a caller that gives
+// up is gone 200ms later at most. Hooks of rdb see the second of the two alone:
+// go-redis leaves them out of its WithTimeout. That isn't done with
+// [Config.ReplicaAcks], with a Limiter, or with a read timeout of 50ms or less.
 func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	client := &Client{
-		rdb: rdb, config: c.withDefaults(), kinds: newKinds(), life: newLife(),
+		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: newKinds(), life: newLife(),
 	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
 	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
-	client.wakeups = newWakeups(client)
+	client.wakeups, client.lines = newWakeups(client), newLines()
+	client.road, client.wire = newRoad(rdb, client.post), newWire(rdb)
+	if client.config.ReplicaAcks == 0 { // which take their time
+		client.hurry = client.wire.hurried(haste)
+	}
+	client.scripts.known = map[stored]struct{}{}
 	return client, nil
 }
 
@@ -183,6 +219,9 @@ func suits(rdb redis.UniversalClient, c Config) error {
 	return nil
 }
 
+// isQuick reports whether a request may be sent in a hurry.
+func (c *Client) isQuick() bool { return c.hurry != nil && c.road.one.quick.Load() }
+
 // Acquire locks the [Mutex] of that name.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
 	return c.Mutex(name).acquire(ctx, o)
@@ -190,7 +229,8 @@ func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, er
 
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the
 // requests in flight, which the timeouts of the Redis client bound. Holds that
-// are left run out with their lease, and may still be released. A second call
+// are left run out with their lease, or after 5s where they were handed over an
+// instant before, and may still be released. A second call
 // waits as well.
 func (c *Client) Close() { c.end() }
 

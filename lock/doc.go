@@ -14,7 +14,7 @@
 // # Which lock when
 //
 //   - [Mutex]: one owner at a time. Re-entrant, kept alive by a watchdog or held
-//     for a lease; waiters are woken by a message. The plain choice.
+//     for a lease; whoever releases it hands it to one who waits. The plain choice.
 //   - [FencedMutex]: the same, and every grant has a growing token, which a
 //     resource can check: see package fence. The choice where work that goes on
 //     after the lease would do harm.
@@ -62,9 +62,12 @@
 // or stays away, after it lost them, for the longest lease.
 //
 // Liveness: a lock whose holder died is free when its lease ends. Waiters ask
-// again every few seconds at the latest, even where no message reaches them. A
-// waiter of a [FairMutex] that died costs the others one heartbeat, however many
-// of them died together, and one of a semaphore five seconds. A semaphore or a
-// latch that a server forgot is an error, never an open door. Nothing but the size of a [Semaphore] and the count of
-// a [CountDownLatch] stays on a server for ever.
+// again every few seconds at the latest, even where no message reaches them.
+// Waiters of a [Mutex] that died cost the others nothing where the server sees that
+// their connection is gone, and else five seconds, however many of one client died
+// together. A waiter of a [FairMutex] that died costs the others one heartbeat,
+// however many of them died together, and one of a semaphore five seconds. A
+// semaphore or a latch that a server forgot is an error, never an open door. Nothing
+// but the size of a [Semaphore] and the count of a [CountDownLatch] stays on a
+// server for ever.
 package lock

@@ -36,8 +36,9 @@ const (
 	// Waited ends the wait of a call that was refused at first, with Err unless
 	// the lock was granted.
 	Waited
-	// Renewing comes right before a request of the watchdog to extend the lease
-	// is sent. Renewed always follows it.
+	// Renewing comes right before a request to extend the lease is sent that
+	// nobody called for: by the watchdog, or because the lock was handed over for a
+	// shorter lease. Renewed always follows it.
 	Renewing
 	// Renewed ends what Renewing began: Err is nil, [ErrNotHeld], or what kept
 	// the answer away.

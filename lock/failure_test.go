@@ -48,6 +48,46 @@ func TestLostReplyToAcquire(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)), "one release frees it")
 }
 
+// A release leaves a mark where a copy of the request may be on its way, which is
+// refused so; and nothing where there can't be one.
+func TestLateCopyOfAcquireAfterTheRelease(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, link := overLink(t, s, lock.Config{})
+	warm := acquire(t, c, "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
+
+	dropped := link.DropReply(digest(t, "acquire"))
+	h := acquire(t, c, "a", long)
+	happened(t, dropped)
+	require.NoError(t, h.Release(t.Context()))
+	l := h.Lease()
+	copied := rdb.Eval(t.Context(), lock.Scripts()["acquire"], plainKeys("lock:{orders}", l.Request), l.Owner, l.Request, 1000, 0, "", 0)
+	require.Equal(t, int64(0), copied.Val().([]any)[0])
+	left := rdb.Keys(t.Context(), "*").Val()
+	require.Equal(t, []string{"lock:{orders}:released:" + l.Request}, left)
+	require.Positive(t, rdb.PTTL(t.Context(), left[0]).Val(), "what is left goes by itself")
+}
+
+// A release whose answer was lost when the lease was over doesn't make the next one
+// believe in it.
+func TestRepeatedReleaseAfterTheLease(t *testing.T) {
+	s := redistest.Start(t)
+	link := &redistest.Link{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+	warm := acquire(t, c, "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	h := acquire(t, c, "a", 20*time.Millisecond)
+	<-h.Lost()
+	dropped := link.DropReply(digest(t, "release"))
+	err := h.Release(t.Context())
+	happened(t, dropped)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
 // A copy of the request that was on its way while the grant was extended does
 // not take the extension back.
 func TestLateCopyOfAcquireLeavesTheExtension(t *testing.T) {
@@ -57,9 +97,7 @@ func TestLateCopyOfAcquireLeavesTheExtension(t *testing.T) {
 	h := acquire(t, c, "a", time.Second)
 	require.NoError(t, h.Extend(t.Context(), long))
 	l := h.Lease()
-	source, err := os.ReadFile("scripts/acquire.lua")
-	require.NoError(t, err)
-	again := rdb.Eval(t.Context(), string(source), []string{"lock:{orders}", "lock:{orders}:released:" + l.Request}, l.Owner, l.Request, 1000)
+	again := rdb.Eval(t.Context(), lock.Scripts()["acquire"], plainKeys("lock:{orders}", l.Request), l.Owner, l.Request, 1000, 0, "", 0)
 	require.Equal(t, []any{int64(1), int64(1), int64(0)}, again.Val())
 	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), long/2)
 	require.NoError(t, h.Release(t.Context()))
@@ -303,7 +341,7 @@ func TestCancelInFlightLeavesNothing(t *testing.T) {
 	warm := acquire(t, c, "warm", long)
 	require.NoError(t, warm.Release(t.Context()))
 	for _, lease := range []time.Duration{0, long} {
-		held, deliver := link.HoldReply(digest(t, "acquire"))
+		held, deliver := link.HoldReplies(digest(t, "acquire"))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := waiting(ctx, t, c, lock.Options{Lease: lease})
 		happened(t, held)
@@ -323,7 +361,7 @@ func TestCloseInFlightLeavesNothing(t *testing.T) {
 	c, link := overLink(t, s, lock.Config{})
 	warm := acquire(t, c, "warm", long)
 	require.NoError(t, warm.Release(t.Context()))
-	held, deliver := link.HoldReply(digest(t, "acquire"))
+	held, deliver := link.HoldReplies(digest(t, "acquire"))
 	done := waiting(t.Context(), t, c, lock.Options{Lease: long})
 	happened(t, held)
 	closed := make(chan struct{})
@@ -340,13 +378,14 @@ func TestReplicaAcks(t *testing.T) {
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: 500 * time.Millisecond})
 	h := acquire(t, c, "a", long)
-	require.Equal(t, rdb.HGetAll(t.Context(), "lock:{orders}").Val(),
-		replica.Client(t, nil).HGetAll(t.Context(), "lock:{orders}").Val())
+	kept, err := replica.Client(t, nil).Get(t.Context(), "lock:{orders}").Result()
+	require.NoError(t, err)
+	require.Equal(t, rdb.Get(t.Context(), "lock:{orders}").Val(), kept)
 	require.NoError(t, h.Extend(t.Context(), 2*long))
 	end := h.Lease().Expires
 
 	two := open(t, s, lock.Config{ReplicaAcks: 2, AckTimeout: 50 * time.Millisecond})
-	_, err := two.Acquire(t.Context(), "other", lock.Options{Lease: long})
+	_, err = two.Acquire(t.Context(), "other", lock.Options{Lease: long})
 	require.ErrorIs(t, err, lock.ErrNotReplicated, "one replica is not two")
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
 
@@ -375,4 +414,30 @@ func TestWatchdogNeedsTheAcksToo(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the hold was believed in though no replica has its renewals")
 	}
+}
+
+// Behind a client that may repeat requests unseen, a release of what is lost says
+// so all the same.
+func TestReleaseOfALostLockByAnyClient(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, struct{ redis.UniversalClient }{s.Client(t, nil)}, lock.Config{})
+	h := acquire(t, c, "a", long)
+	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, forced)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A release that was never sent doesn't make the next one believe in it.
+func TestReleaseThatWasNeverSent(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", long)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, h.Release(ctx), context.Canceled)
+	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, forced, "it is there still")
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }

@@ -27,8 +27,8 @@ type fair struct {
 	force, waiters script
 }
 
-func newFair() fair {
-	acquire, release := newScript(fairQueueLua+fairAcquireLua), newScript(fairQueueLua+fairReleaseLua)
+func newFair(sources map[string]string) fair {
+	acquire, release := newScript(sources["fair_acquire"]), newScript(sources["fair_release"])
 	extend := newScript(extendLua)
 	return fair{
 		kind: &kind{
@@ -49,7 +49,7 @@ func newFair() fair {
 			queued: true,
 			broad:  true,
 		},
-		force:   newScript(fairQueueLua + fairForceLua),
+		force:   newScript(sources["fair_force"]),
 		waiters: newScript(fairWaitersLua),
 	}
 }

@@ -154,13 +154,9 @@ const (
 // fairScript is one of the scripts as the server knows it.
 func fairScript(t *testing.T, name string) *redis.Script {
 	t.Helper()
-	var all []byte
-	for _, part := range []string{"queue", name} {
-		source, err := os.ReadFile("scripts/fair_" + part + ".lua")
-		require.NoError(t, err)
-		all = append(all, source...)
-	}
-	return redis.NewScript(string(all))
+	source := lock.Scripts()["fair_"+name]
+	require.NotEmpty(t, source)
+	return redis.NewScript(source)
 }
 
 // fairAsk is a request as a client sends it.
@@ -652,7 +648,7 @@ func TestFairMutexGivesUpInFlight(t *testing.T) {
 		c, link := overLink(t, s, lock.Config{})
 		_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		held, deliver := link.HoldReply(fairScript(t, "acquire").Hash())
+		held, deliver := link.HoldReplies(fairScript(t, "acquire").Hash())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := waiting(ctx, t, fairly(c), lock.Options{Lease: long, Wait: lock.Forever})
 		happened(t, held)

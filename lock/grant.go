@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -12,15 +13,37 @@ import (
 type grant struct {
 	*object
 	owner, request string
+	named          string // the owner, in leases
+	anonymous      bool   // no owner was given
 	lease          time.Duration
-	watched        bool  // kept alive by the watchdog
-	waits          bool  // if it is refused at first
-	place          int64 // in a queue, as the server said
+	watched        bool    // kept alive by the watchdog
+	waits          bool    // if it is refused at first
+	place          int64   // in a queue, as the server said
+	refused        instant // when the server last did
+	drew           bool    // a ticket, as the server said
+	redrawn        bool    // because that had been served before
+	waiter         *waiter // that messages reach; nil while none do
+	copied         bool    // there may be copies of the request on their way
+	tried          bool    // to release it while it was held, and the answer is lost
+
+	// Of one that may be passed on in memory:
+	since  time.Time // the server granted it
+	turn   int       // how often it was passed on
+	ending bool      // the server was asked to release it
+	moved  bool      // or to extend it by its owner
+	alias  *alias    // of its owner, if that has one
+	over   bool      // its hold ended, and its alias is forgotten; the lines guard it
+	self   alias     // where that is kept, if no other grant has it
+	own    string    // the request, before it took one over that was passed on
+	relay  *relay    // what is passed on
+	keeps  string    // the request whose grant the line would rather keep than draw a ticket
+	left   string    // a ticket that goes with the release
 }
 
 // answer is the server's to one try. The zero answer is a refusal.
 type answer struct {
 	granted bool
+	handed  bool // by who released it, and for a short lease at first
 	denied  bool // a refusal that waiting doesn't change
 	holds   int
 	token   int64
@@ -28,30 +51,37 @@ type answer struct {
 	ttl     time.Duration // of a refusal: until the lock runs out
 	place   int64         // of a refusal: in the queue, if there is one
 	unacked error         // of a grant: too few replicas have it
+	at      instant       // of a refusal
+	drew    bool          // of a refusal: the ticket wasn't in the queue
+	copies  bool          // of the request there may be on their way
 }
 
 // try asks once. Whatever it returns but a grant leaves nothing behind that
 // outlives the lease: an unknown outcome is undone in the background.
 func (g *grant) try(ctx context.Context) (answer, error) {
 	c := g.client
-	a, err := await(ctx, c, c.closing, func(ctx context.Context) (answer, error) {
+	copies := false // of the request; for ask alone
+	ask := func(ctx context.Context) (answer, error) {
 		a, err := g.ask(ctx)
-		if err != nil {
-			c.tasks.Go(func() { _ = g.withdraw(ctx) }) // we are a task, so Close still waits
-		}
+		copies = copies || a.copies
+		a.copies = copies
 		return a, err
-	}, func(a answer, _ error) {
-		if a.granted || g.kind.queued {
+	}
+	a, err := await(ctx, c, c.closing, ask, func(a answer, err error) {
+		if err != nil || a.granted || g.queued() {
 			_ = g.withdraw(ctx)
 		}
 	})
+	g.copied = g.copied || a.copies
 	switch {
 	case err == nil && a.denied:
 		return a, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
 	case err != nil:
 		return a, err
 	case !a.granted:
-		g.place = a.place // here, since a request that was given up may be answered yet
+		g.place, g.refused = a.place, a.at // here, since a request that was given up may be answered yet
+		g.redrawn = g.redrawn || g.drew && a.drew
+		g.drew = g.drew || a.drew
 		return a, nil
 	case a.unacked != nil:
 		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
@@ -62,6 +92,9 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	return a, nil
 }
 
+// queued reports whether a refused request may have left something in a queue.
+func (g *grant) queued() bool { return g.kind.queued || g.drawn() != "" }
+
 // undo takes a grant back that doesn't count, and returns the one error if that
 // is confirmed, and the other if it isn't.
 func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) {
@@ -71,7 +104,7 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 		}
 		return answer{}, fmt.Errorf("%w: %w", reason, err)
 	}
-	_, err := await(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
+	_, err := awaitPatiently(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.withdraw(ctx)
 	}, nil)
 	if err != nil {
@@ -84,12 +117,12 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
-	replies, unacked := c.commit(ctx, g.kind.acquire(g))
+	replies, unacked := c.commit(ctx, g.asking())
 	if replies[0].err != nil {
-		return answer{}, replies[0].err
+		return answer{copies: replies[0].copies}, replies[0].err
 	}
 	fields, _ := replies[0].value.([]any)
-	var numbers [3]int64
+	var numbers [5]int64
 	for i, f := range fields[:min(len(fields), len(numbers))] {
 		numbers[i], _ = f.(int64)
 	}
@@ -97,11 +130,16 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 		return answer{}, fmt.Errorf("strange reply %v", replies[0].value)
 	}
 	if numbers[0] <= 0 {
-		return answer{denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond, place: numbers[2]}, nil
+		return answer{
+			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
+			place: numbers[2], at: instant{sent, numbers[3]}, drew: numbers[4] == 1,
+			copies: replies[0].copies,
+		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
 		expires: c.expires(sent, g.lease), unacked: unacked,
+		copies: replies[0].copies,
 	}, nil
 }
 
@@ -150,10 +188,32 @@ func extended(r reply[any], unacked error) error {
 	}
 }
 
+// called is the request, for all but the server: a grant that was passed on is
+// another one than before.
+func (g *grant) called() string {
+	if g.turn == 0 {
+		return g.request
+	}
+	return g.own
+}
+
+// begin asks for the first time.
+func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration) (answer, error) {
+	wakeups := g.client.wakeups
+	if g.handsOver() { // a message may come right behind the refusal
+		g.waiter = wakeups.attend(g.pending(begin, limit))
+	}
+	a, err := g.try(ctx)
+	if g.waiter != nil && (err != nil || a.granted) {
+		wakeups.leave(g.waiter, false)
+	}
+	return a, err
+}
+
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
 	return Lease{
-		Name: g.name, Owner: g.owner, Request: g.request, Holds: a.holds, Token: a.token, Queued: g.place,
+		Name: g.name, Owner: g.named, Request: g.called(), Holds: a.holds, Token: a.token, Queued: g.place,
 		Length: g.lease, Expires: a.expires, Node: g.client.node,
 	}
 }
@@ -161,27 +221,48 @@ func (g *grant) leased(a answer) Lease {
 func (g *grant) hold(a answer, begin time.Time) *Hold {
 	c := g.client
 	h := newHold(g.leased(a), g)
-	h.onLost = func(l Lease) { c.observe(Lost, l, 0, nil) }
-	if g.watched {
-		h.unwatch = func() { c.watchdog.remove(h) }
-		h.moved = func() { c.watchdog.hurry(h) }
+	h.clock, h.minder = &c.clock, g
+	c.lines.know(g)
+	settle := func() {}
+	if a.handed {
+		h.Lost() // which is awaited then
+		settle, h.settled = g.settling(h)
 	}
 	c.observe(Acquired, h.lease, time.Since(begin), nil)
 	h.start()
+	settle()
 	if g.watched {
 		c.watchdog.add(h, g)
 	}
 	return h
 }
 
+func (g *grant) onLost(_ *Hold, l Lease) {
+	g.client.lines.forget(g)
+	g.client.observe(Lost, l, 0, nil)
+}
+
+func (g *grant) onEnd(h *Hold) {
+	if h.settled != nil {
+		h.settled()
+	}
+	if g.watched {
+		g.client.watchdog.remove(h)
+	}
+}
+
+func (g *grant) onMove(h *Hold) {
+	if g.watched {
+		g.client.watchdog.hurry(h)
+	}
+}
+
 // Extend is for the hold.
 func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
 	c := g.client
+	g.moved = true
 	sent := time.Now()
-	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		replies, unacked := c.commit(ctx, g.kind.extend(g, d))
-		return struct{}{}, extended(replies[0], unacked)
-	}, nil)
+	err := g.extend(ctx, d)
 	expires := c.expires(sent, d)
 	if err != nil {
 		return expires, err
@@ -192,15 +273,48 @@ func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time
 	return expires, nil
 }
 
+// extend makes the grant end d from now.
+func (g *grant) extend(ctx context.Context, d time.Duration) error {
+	c := g.client
+	s := g.kind.extend(g, d)
+	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
+		replies, unacked := c.commit(ctx, s)
+		return struct{}{}, extended(replies[0], unacked)
+	}, nil)
+	return err
+}
+
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
 	begin := time.Now()
-	released, err := await(ctx, c, nil, func(ctx context.Context) (bool, error) {
-		return g.end(ctx, false)
+	if c.lines.pass(ctx, g, l.Expires) {
+		c.observe(Released, l, time.Since(begin), nil)
+		return nil
+	}
+	g.ending, g.left = true, c.lines.leave(g)
+	s := g.kind.release(g, false)
+	sent := ctx.Err() == nil
+	copies := false // of the release; for f alone
+	r, err := await(ctx, c, nil, func(ctx context.Context) (reply[any], error) {
+		r := c.road.run(ctx, s)
+		copies = copies || r.copies
+		r.copies = copies
+		return r, r.err
 	}, nil)
-	if err == nil && !released {
+	held := begin.Before(l.Expires)
+	switch {
+	case err != nil:
+		g.tried = g.tried || held && sent && mayArrive(err)
+	case r.value == int64(1):
+	case g.kind.traceless && !g.copied && (g.tried || held && r.copies):
+		// It is most likely gone by a release whose answer was lost. Whether the
+		// server had lost it before can't be told any more.
+	default:
 		err = ErrNotHeld
+	}
+	if err == nil || errors.Is(err, ErrNotHeld) {
+		c.lines.forget(g)
 	}
 	c.observe(Released, l, time.Since(begin), err)
 	return err

@@ -26,24 +26,37 @@ type Keeper interface {
 type Hold struct {
 	keeper Keeper
 	turn   chan struct{} // held by who talks to the service about this grant
-	lost   chan struct{}
-	// Called once, after lost was closed. Optional.
-	onLost func(Lease)
-	// Called when the hold needs no watchdog any more. Optional.
-	unwatch func()
-	// Called when an extension of the caller may have moved the end. Optional.
-	moved func()
+	clock  *clock        // that tells it when the lease ends; nil: a timer of its own
+	minder minder        // optional
+	// Of one that was handed over: stops the extension to the lease that was asked
+	// for. Optional.
+	settled func()
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
 
 	mu       sync.Mutex
 	lease    Lease
-	timer    *time.Timer // closes lost at lease.Expires; nil without an end
+	armed    bool          // it is lost at lease.Expires
+	timer    *time.Timer   // which sees to that; nil if the clock does
+	lost     chan struct{} // nil until somebody asks for it
 	isLost   bool
 	ending   bool             // a release was asked for
 	gone     bool             // the service said that the grant is over
 	watchers map[*byte]func() // called when it is lost
+
+	alarm alarm // of the clock, which guards it
+}
+
+// A minder is told what becomes of a hold.
+type minder interface {
+	// onLost is called once, after lost was closed.
+	onLost(h *Hold, l Lease)
+	// onEnd is called when the hold needs nobody to keep it alive any more, perhaps
+	// more than once.
+	onEnd(h *Hold)
+	// onMove is called when an extension of the caller may have moved the end.
+	onMove(h *Hold)
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -54,10 +67,7 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{
-		keeper: k, lease: l,
-		turn: make(chan struct{}, 1), lost: make(chan struct{}),
-	}
+	return &Hold{keeper: k, lease: l, turn: make(chan struct{}, 1)}
 }
 
 // start begins to watch the clock.
@@ -81,7 +91,17 @@ func (h *Hold) Lease() Lease {
 // Lost is closed once the holder may no longer believe that it holds: the lease
 // ended on the local monotonic clock, the service said that the lock is not
 // held, or a release failed. A release that succeeds doesn't close it.
-func (h *Hold) Lost() <-chan struct{} { return h.lost }
+func (h *Hold) Lost() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost == nil {
+		h.lost = make(chan struct{})
+		if h.isLost {
+			close(h.lost)
+		}
+	}
+	return h.lost
+}
 
 // Context returns a copy of ctx that is cancelled when the hold is lost, with
 // [ErrLost] as its [context.Cause]. The caller must call the CancelFunc.
@@ -147,8 +167,8 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	case !h.prolong(expires, true):
 		err = fmt.Errorf("the answer came too late: %w", ErrLost)
 	}
-	if h.moved != nil {
-		h.moved()
+	if h.minder != nil {
+		h.minder.onMove(h)
 	}
 	if err != nil {
 		return fmt.Errorf("extend lock %q: %w", l.Name, err)
@@ -169,8 +189,8 @@ func (h *Hold) Release(ctx context.Context) error {
 	if gone {
 		return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
 	}
-	if h.unwatch != nil {
-		h.unwatch()
+	if h.minder != nil {
+		h.minder.onEnd(h)
 	}
 	err := h.take(ctx)
 	if err == nil {
@@ -227,27 +247,39 @@ func (h *Hold) renewal() (l Lease, busy, over bool) {
 	return h.lease, busy, over
 }
 
-// arm sets the timer to the lease's end.
+// arm has the hold lost at the lease's end.
 func (h *Hold) arm() {
-	h.stop()
 	if h.isLost || h.ending || h.ends != nil || h.lease.Expires.IsZero() {
+		h.stop()
 		return
 	}
-	h.timer = time.AfterFunc(time.Until(h.lease.Expires), h.expire)
+	h.armed = true
+	switch {
+	case h.clock != nil:
+		h.clock.set(h, h.lease.Expires)
+	case h.timer != nil:
+		h.timer.Reset(time.Until(h.lease.Expires))
+	default:
+		h.timer = time.AfterFunc(time.Until(h.lease.Expires), h.expire)
+	}
 }
 
 func (h *Hold) stop() {
-	if h.timer != nil {
+	switch {
+	case !h.armed:
+	case h.clock != nil:
+		h.clock.unset(h)
+	default:
 		h.timer.Stop()
-		h.timer = nil
 	}
+	h.armed = false
 }
 
 // expire loses the hold at its end, unless that was moved in the meantime or
 // the hold is being released.
 func (h *Hold) expire() {
 	h.mu.Lock()
-	over := h.timer != nil && !time.Now().Before(h.lease.Expires)
+	over := h.armed && !time.Now().Before(h.lease.Expires)
 	h.mu.Unlock()
 	if over {
 		h.end(false)
@@ -291,15 +323,15 @@ func (h *Hold) end(gone bool) {
 	h.stop()
 	l, watchers := h.lease, h.watchers
 	h.watchers = nil
-	close(h.lost)
+	if h.lost != nil {
+		close(h.lost)
+	}
 	h.mu.Unlock()
 	for _, f := range watchers {
 		f()
 	}
-	if h.unwatch != nil {
-		h.unwatch()
-	}
-	if h.onLost != nil {
-		h.onLost(l)
+	if h.minder != nil {
+		h.minder.onEnd(h)
+		h.minder.onLost(h, l)
 	}
 }

@@ -38,6 +38,9 @@ func (k keys) of(part string) string { return k.part + part + k.end }
 // withdrawn.
 func (k keys) mark(request string) string { return k.of("released:" + request) }
 
+// tickets is the queue of those who are handed the lock.
+func (k keys) tickets() string { return k.of("tickets") }
+
 // token is the key that remembers the last fencing token.
 func (k keys) token() string { return k.of("token") }
 

@@ -67,7 +67,8 @@ type Options struct {
 	Lease time.Duration
 	// Wait is how long to wait for a lock that somebody else holds. Zero: one
 	// try. See [Forever]. A wait is for the holder, not for the servers: a
-	// request that fails ends it, and its error is returned. (Redlock, which
+	// request that fails ends it, and its error is returned; callers of one client
+	// that name no Owner may share a request. (Redlock, which
 	// lives with servers that fail, goes on waiting for a majority.)
 	Wait time.Duration
 }

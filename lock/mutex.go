@@ -9,10 +9,18 @@ import (
 )
 
 var (
+	//go:embed scripts/hash.lua
+	hashLua string
+	//go:embed scripts/tickets.lua
+	ticketsLua string
+	//go:embed scripts/free.lua
+	freeLua string
 	//go:embed scripts/acquire.lua
 	acquireLua string
 	//go:embed scripts/extend.lua
 	extendLua string
+	//go:embed scripts/sole.lua
+	soleLua string
 	//go:embed scripts/release.lua
 	releaseLua string
 	//go:embed scripts/force.lua
@@ -22,25 +30,52 @@ var (
 )
 
 // newMutexKind is the plain lock; fenced gives its grants tokens.
-func newMutexKind(fenced bool) *kind {
-	acquire, extend, release := newScript(acquireLua), newScript(extendLua), newScript(releaseLua)
+func newMutexKind(sources map[string]string, fenced bool) *kind {
+	acquire, release := newScript(sources["acquire"]), newScript(sources["release"])
+	extend := newScript(extendLua)
 	return &kind{
 		acquire: func(g *grant) call {
-			keys := []string{g.keys.lock, g.keys.mark(g.request)}
-			args := []any{g.owner, g.request, milliseconds(g.lease)}
-			if fenced {
-				keys = append(keys, g.keys.token())
-				args = append(args, g.client.config.TokenLife.Milliseconds())
-			}
-			return call{acquire, keys, args}
+			return call{acquire, g.keys.plain(g.request), []any{
+				g.owner, g.request, milliseconds(g.lease), g.tokenLife(), g.ticket(), flag(g.refused.server > 0),
+			}}
 		},
 		extend: func(g *grant, d time.Duration) call {
 			return call{extend, []string{g.keys.lock}, []any{g.request, milliseconds(d)}}
 		},
 		release: func(g *grant, withdraw bool) call {
-			keys := []string{g.keys.lock, g.keys.mark(g.request)}
-			return call{release, keys, []any{g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw)}}
+			ticket := g.left
+			if withdraw {
+				ticket = g.drawn()
+			}
+			return call{release, g.keys.plain(g.request), []any{g.request, g.keys.channel, g.mark(withdraw), ticket}}
 		},
+		fenced:    fenced,
+		tickets:   true,
+		traceless: true,
+	}
+}
+
+// plain are the keys of a plain lock.
+func (k keys) plain(request string) []string {
+	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
+}
+
+// What a release leaves for copies of the request to acquire.
+const (
+	noMark = iota
+	markAlways
+	markIfHeld
+)
+
+// mark is what the release leaves: nothing where there can't be a copy.
+func (g *grant) mark(withdraw bool) int {
+	switch {
+	case withdraw:
+		return markAlways
+	case g.copied:
+		return markIfHeld
+	default:
+		return noMark
 	}
 }
 
@@ -56,7 +91,17 @@ func flag(yes bool) int {
 // said in the options: there is no hidden owner such as a goroutine. It is a
 // name and a client, so two Mutexes of one name are the same lock.
 //
-// The order among those who wait is not promised.
+// A waiter draws a ticket, and the script that releases the lock grants it to the
+// first ticket whose client hears of it. That is mostly the order of arrival, which
+// is not promised: see [FairMutex]. A hold that was handed over so ends within 5s
+// at first. Unless it is released before, it is extended by itself to the lease
+// that was asked for; its [Lease.Expires] follows, and an observer is told of a
+// renewal.
+//
+// Where the answer to a release was lost, a repetition that finds the hold gone
+// counts as its success, if the lease had not ended when the first one was sent:
+// nothing stays on the server by which it could be told from a lock that was lost
+// at that very time.
 type Mutex struct{ object }
 
 // Mutex returns the mutex of that name, without asking the server. The name is
@@ -101,11 +146,14 @@ func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
 }
 
 // ForceUnlock ends all grants of the lock, whoever holds it, and reports whether
-// there were any. Holders learn of it at their next extension or release.
+// there were any. Holders learn of it at their next extension or release; a client
+// that passes the lock on in memory may do so until its batch ends: see
+// [Config.Batch].
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	c, mark := m.client, m.keys.mark(rand.Text())
+	c := m.client
+	keys := m.keys.plain(rand.Text())
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.force, []string{m.keys.lock, mark}, []any{m.keys.channel, markLife.Milliseconds()}})
+		return c.run(ctx, call{c.kinds.force, keys, []any{m.keys.channel}})
 	}, nil)
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
@@ -128,7 +176,7 @@ func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 // HoldCount returns how many grants the owner holds: 0 if it is not the holder.
 func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
 	s, err := m.inspect(ctx)
-	if s.owner != owner {
+	if s.owner != m.client.lines.owner(m.keys.lock, owner) {
 		return 0, err
 	}
 	return s.grants, err

@@ -3,54 +3,146 @@ package lock_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 )
 
-// mutexModel is a fenced mutex in memory. Its time stands still unless pass is
+// mutexModel is a mutex in memory, fenced or not. Its time stands still unless pass is
 // called.
 type mutexModel struct {
 	now     int
 	owner   string
-	grants  map[string]int // by request: when it ends
+	grants  map[string]int // by request: when it ends, or ended
+	lingers bool           // the lock is there for a moment after the last of them
+	handed  string         // the client that was handed the lock, if its holder was
 	marks   map[string]bool
-	token   int64 // of the present holder
-	highest int64 // of all that were given
+	queue   []modelTicket
+	token   int64 // of the present holder, if it was seen
+	highest int64 // of all that were seen
 }
 
-// expire forgets the grants that are over.
-func (m *mutexModel) expire() {
+// modelTicket is who waits.
+type modelTicket struct {
+	client, request, owner string
+	lease, life            int
+}
+
+func (t modelTicket) String() string {
+	return ticket(t.request, t.client, t.owner, t.lease*minute, t.life)
+}
+
+const minute, tokenLife = 60_000, 15_000
+
+// held counts the grants that aren't over, and forgets a lock that is gone.
+func (m *mutexModel) held() (n int) {
+	last := -1
+	for _, ends := range m.grants {
+		last = max(last, ends)
+		if ends > m.now {
+			n++
+		}
+	}
+	if last < m.now || last == m.now && !m.lingers {
+		m.drop()
+	}
+	return n
+}
+
+func (m *mutexModel) drop() {
+	clear(m.grants)
+	m.handed, m.lingers = "", false
+}
+
+// acquire says whether the request is granted, and how many grants the owner
+// has then.
+func (m *mutexModel) acquire(t modelTicket, lease int, waits bool) (granted bool, holds int) {
+	refuse := func() (bool, int) {
+		if waits && !slices.Contains(m.queue, t) {
+			m.queue = append(m.queue, t)
+		}
+		return false, 0
+	}
+	held := m.held()
+	switch {
+	case m.marks[t.request]:
+		return false, 0
+	case held > 0 && m.owner != t.owner:
+		return refuse()
+	case held == 0:
+		if !waits || m.handed != t.client {
+			m.queue = slices.DeleteFunc(m.queue, func(o modelTicket) bool { return o.client == m.handed })
+		}
+		m.drop()
+		if len(m.queue) > 0 && (!waits || m.queue[0] != t) {
+			m.handOver()
+			return refuse()
+		}
+	}
+	if waits {
+		m.queue = slices.DeleteFunc(m.queue, func(o modelTicket) bool { return o == t })
+	}
 	for request, ends := range m.grants {
 		if ends <= m.now {
 			delete(m.grants, request)
 		}
 	}
+	m.owner, m.lingers = t.owner, false
+	m.grants[t.request] = max(m.grants[t.request], m.now+lease)
+	return true, len(m.grants)
 }
 
-// acquire says whether the request is granted, and how many grants the owner
-// has then.
-func (m *mutexModel) acquire(request, owner string, lease int) (granted bool, holds int) {
-	m.expire()
-	if len(m.grants) > 0 && m.owner != owner || m.marks[request] {
-		return false, 0
+// release leaves a mark as the mode says: 0 none, 1 always, and takes the ticket
+// back; 2 if it was held.
+func (m *mutexModel) release(t modelTicket, mode int) bool {
+	held := m.held()
+	ends, there := m.grants[t.request]
+	if !there && m.marks[t.request] {
+		return true
 	}
-	m.owner = owner
-	m.grants[request] = max(m.grants[request], m.now+lease)
-	return true, len(m.grants)
+	is := there && ends > m.now
+	if mode == 1 {
+		m.queue = slices.DeleteFunc(m.queue, func(o modelTicket) bool { return o == t })
+	}
+	m.marks[t.request] = is && mode == 2 || mode == 1
+	delete(m.grants, t.request)
+	switch {
+	case !there:
+	case is && held > 1 || !is && held > 0:
+		m.lingers = false
+	default:
+		m.drop()
+		m.handOver()
+	}
+	return is
+}
+
+// handOver grants a free lock to whoever is first, for a minute.
+func (m *mutexModel) handOver() {
+	if len(m.queue) == 0 {
+		return
+	}
+	t := m.queue[0]
+	m.queue = m.queue[1:]
+	m.owner, m.handed, m.lingers, m.token = t.owner, t.client, t.lease > 1, 0
+	if !m.lingers {
+		m.handed = ""
+	}
+	m.grants[t.request] = m.now + 1
 }
 
 // passMutex lets a number of ms pass for a lock.
 var passMutex = redis.NewScript(`
-local fields = redis.call('HGETALL', KEYS[1])
+local fields = redis.call('TYPE', KEYS[1]).ok == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
 for i = 1, #fields, 2 do
-  if fields[i] ~= 'owner' and fields[i] ~= 'token' then redis.call('HINCRBY', KEYS[1], fields[i], -ARGV[1]) end
+  if fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' then redis.call('HINCRBY', KEYS[1], fields[i], -ARGV[1]) end
 end
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl >= 0 then redis.call('PEXPIRE', KEYS[1], ttl - ARGV[1]) end
@@ -63,38 +155,47 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	script := func(name string) *redis.Script {
-		source, err := os.ReadFile("scripts/" + name + ".lua")
-		require.NoError(t, err)
-		return redis.NewScript(string(source))
+		// What is handed over is so for a minute.
+		return redis.NewScript(strings.ReplaceAll(lock.Scripts()[name], "15000, 5000", "15000, 60000"))
 	}
 	acquire, extend, release, force := script("acquire"), script("extend"), script("release"), script("force")
-	const key, minute, life = "lock:{orders}", 60_000, 15_000
-	mark := func(request string) string { return key + ":released:" + request }
+	const key = "lock:{orders}"
 
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx := t.Context()
 		require.NoError(rt, rdb.FlushAll(ctx).Err())
 		m := &mutexModel{grants: map[string]int{}, marks: map[string]bool{}}
 		forced := 0
-		pick := func(rt *rapid.T) (request, owner string) {
+		life := rapid.SampledFrom([]int{0, tokenLife}).Draw(rt, "life of a token")
+		pick := func(rt *rapid.T) modelTicket {
 			i := rapid.IntRange(0, 5).Draw(rt, "request")
-			return fmt.Sprintf("r%d", i), string(rune('a' + i%2))
+			return modelTicket{client: fmt.Sprintf("c%d", i%4), request: fmt.Sprintf("r%d", i), owner: string(rune('a' + i%3)), lease: 1 + i%3, life: life}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"acquire": func(rt *rapid.T) {
-				request, owner := pick(rt)
-				lease := rapid.IntRange(1, 4).Draw(rt, "lease")
-				m.expire()
-				reentered := len(m.grants) > 0
-				granted, holds := m.acquire(request, owner, lease)
-				got, err := acquire.Run(ctx, rdb, []string{key, mark(request), key + ":token"}, owner, request, lease*minute, life).Int64Slice()
+				r := pick(rt)
+				lease, ticket := r.lease, ""
+				waits := rapid.Bool().Draw(rt, "waits")
+				if waits {
+					ticket = r.String()
+				} else {
+					lease = rapid.IntRange(1, 4).Draw(rt, "lease")
+				}
+				again := rapid.IntRange(0, 1).Draw(rt, "refused before")
+				reentered := m.held() > 0
+				granted, holds := m.acquire(r, lease, waits)
+				got, err := acquire.Run(ctx, rdb, plainKeys(key, r.request), r.owner, r.request, lease*minute, life, ticket, again).Int64Slice()
 				require.NoError(rt, err)
 				require.Equal(rt, granted, got[0] == 1, "%v", got)
 				if !granted {
 					return
 				}
 				require.Equal(rt, int64(holds), got[1])
-				if reentered {
+				if life == 0 {
+					require.Zero(rt, got[2])
+					return
+				}
+				if reentered && m.token > 0 {
 					require.Equal(rt, m.token, got[2], "a re-entry keeps its token")
 				} else {
 					require.Greater(rt, got[2], m.highest)
@@ -102,40 +203,48 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 				m.token, m.highest = got[2], max(m.highest, got[2])
 			},
 			"extend": func(rt *rapid.T) {
-				request, _ := pick(rt)
+				request := pick(rt).request
 				d := rapid.IntRange(1, 4).Draw(rt, "by")
-				m.expire()
-				_, held := m.grants[request]
+				m.held()
+				ends, there := m.grants[request]
+				held := there && ends > m.now
 				got, err := extend.Run(ctx, rdb, []string{key}, request, d*minute).Bool()
 				if err != redis.Nil { //nolint:errorlint // go-redis returns it bare
 					require.NoError(rt, err)
 				}
 				require.Equal(rt, held, got)
 				if held {
-					m.grants[request] = max(m.grants[request], m.now+d)
+					m.grants[request] = max(ends, m.now+d)
+					m.lingers = false
 				}
 			},
 			"release": func(rt *rapid.T) {
-				request, _ := pick(rt)
-				withdraw := rapid.IntRange(0, 1).Draw(rt, "withdraw")
-				m.expire()
-				_, held := m.grants[request]
-				got, err := release.Run(ctx, rdb, []string{key, mark(request)}, request, life, key+":released", withdraw).Int()
+				r := pick(rt)
+				mode := rapid.IntRange(0, 2).Draw(rt, "mode")
+				ticket := ""
+				if mode == 1 {
+					ticket = r.String()
+				}
+				released := m.release(r, mode)
+				got, err := release.Run(ctx, rdb, plainKeys(key, r.request), r.request, "channel", mode, ticket).Int()
 				require.NoError(rt, err)
-				require.Equal(rt, held || m.marks[request], got == 1)
-				delete(m.grants, request)
-				m.marks[request] = m.marks[request] || held || withdraw == 1
+				require.Equal(rt, released, got == 1)
 			},
 			"force": func(rt *rapid.T) {
 				forced++
-				m.expire()
-				held := len(m.grants) > 0
-				for range 2 { // the second one is a copy
-					got, err := force.Run(ctx, rdb, []string{key, mark(fmt.Sprint("forced", forced))}, key+":released", life).Int()
+				m.held()
+				held := m.held() > 0
+				there := len(m.grants) > 0 // or lingers
+				for range 2 {              // the second one is a copy
+					request := fmt.Sprint("forced", forced)
+					got, err := force.Run(ctx, rdb, plainKeys(key, request), "channel").Int()
 					require.NoError(rt, err)
 					require.Equal(rt, held, got == 1)
 				}
-				clear(m.grants)
+				if there {
+					m.drop()
+					m.handOver()
+				}
 			},
 			"pass": func(rt *rapid.T) {
 				d := rapid.IntRange(1, 3).Draw(rt, "time")
@@ -143,16 +252,21 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 				m.now += d
 			},
 			"": func(rt *rapid.T) {
-				m.expire()
-				on, err := rdb.HGetAll(ctx, key).Result()
-				require.NoError(rt, err)
-				delete(on, "token")
-				if len(m.grants) == 0 {
+				queue := rdb.ZRange(ctx, key+":tickets", 0, -1).Val()
+				require.Len(rt, queue, len(m.queue))
+				for i, t := range m.queue {
+					require.Equal(rt, t.String(), queue[i])
+				}
+				on := redistest.Fields(ctx, rt, rdb, key)
+				if m.held() == 0 {
 					return // what is over may stay until it is looked at
 				}
 				require.Equal(rt, m.owner, on["owner"])
 				at := rdb.Time(ctx).Val().UnixMilli()
 				for request, ends := range m.grants {
+					if ends <= m.now {
+						continue
+					}
 					var got int64
 					_, err := fmt.Sscan(on[request], &got)
 					require.NoError(rt, err, request)

@@ -14,8 +14,9 @@ import (
 type kind struct {
 	// acquire asks for the grant. The reply is {1, the owner's grants} or
 	// {1, the owner's grants, fencing token}, or {0, ms until it is worth to
-	// ask again without a message}; 0 ms if that isn't known, and third the
-	// place in a queue, if there is one; or {-1, 0} if waiting is no use, for
+	// ask again without a message}; 0 ms if that isn't known, third the
+	// place in a queue, if there is one, and fourth the server's time in ms, if
+	// there are tickets; or {-1, 0} if waiting is no use, for
 	// the reason in denied. Asking once more for a grant that is held changes
 	// nothing but its end, and asking for one that was released or withdrawn is
 	// refused.
@@ -29,6 +30,13 @@ type kind struct {
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
+	// tickets says that waiters draw tickets, and are granted the lock by its release.
+	tickets bool
+	// traceless says that a release may leave no mark, so that a repetition finds
+	// nothing.
+	traceless bool
+	// fenced says that grants have tokens.
+	fenced bool
 	// broad says that a message which was lost may have been for any waiter,
 	// and not just for whichever is the first.
 	broad bool
@@ -73,9 +81,28 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	}
 	g := o.grant(opt)
 	begin := time.Now()
-	a, err := g.try(ctx)
-	waits := err == nil && !a.granted && g.waits
-	if waits {
+	var a answer
+	var err error
+	var in *spot
+	if g.waits && g.linesUp() {
+		in = c.lines.join(g.lineKey())
+	}
+	waits := in != nil
+	if !waits {
+		a, err = g.begin(ctx, begin, opt.Wait)
+		waits = err == nil && !a.granted && g.waits
+		if waits && g.linesUp() {
+			in = c.lines.open(g, a) //nolint:contextcheck // the line outlives this call
+		}
+	}
+	switch {
+	case in != nil:
+		var s service
+		if s, err = g.stand(ctx, in, begin, opt.Wait); err == nil {
+			s.grant.named = g.named
+			g, a = s.grant, s.answer
+		}
+	case waits:
 		a, err = g.wait(ctx, a, begin, opt.Wait)
 	}
 	if err == nil && !a.granted {
@@ -87,26 +114,39 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.hold(a, begin), nil
+	return g.hold(a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
 }
 
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
 	g := &grant{
 		object: o, owner: opt.Owner, request: rand.Text(), lease: opt.Lease,
-		watched: opt.Lease == 0, waits: opt.Wait > 0,
-	}
-	if g.owner == "" {
-		g.owner = rand.Text()
+		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}
 	if g.watched {
 		g.lease = o.client.config.Watchdog
+	}
+	switch {
+	case !g.anonymous:
+		o.client.lines.as(g, opt.Owner)
+	case g.linesUp():
+		g.named, g.owner = g.request, g.request+"o" // the one must not be the other
+		g.since = time.Now()
+	default:
+		g.owner = g.request + "o"
+		g.named = g.owner
 	}
 	return g
 }
 
 func (o *object) check(opt Options) error {
-	errs := []error{opt.Validate(), o.kind.invalid}
+	var errs []error
+	if err := opt.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.kind.invalid != nil {
+		errs = append(errs, o.kind.invalid)
+	}
 	if o.name == "" {
 		errs = append(errs, errors.New("empty name: give the lock a name"))
 	}

@@ -138,7 +138,7 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 		return nil, fmt.Errorf("configure Redlock: %w", err)
 	}
 	for i, rdb := range servers {
-		client, err := New(rdb, Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift})
+		client, err := New(rdb, Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1})
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +192,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 	var asked sync.WaitGroup
 	for i, v := range r.voters {
 		asked.Go(func() {
-			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
+			text, err := awaitPatiently(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
 				return v.rdb.Info(ctx).Result()
 			}, nil)
 			infos[i], errs[i] = parseInfo(text), err

@@ -82,15 +82,16 @@ func BenchmarkRedlock(b *testing.B) {
 			}
 			acquire, release := digest(b, "acquire"), digest(b, "release")
 			script := func(ctx context.Context) error {
-				keys := []string{"lock:{raw}", "lock:{raw}:released:" + rand.Text()}
+				request := rand.Text()
+				keys := plainKeys("lock:{raw}", request)
 				err := fanOut(ctx, servers, func(ctx context.Context, rdb redis.UniversalClient) error {
-					return rdb.EvalSha(ctx, acquire, keys, "owner", keys[1], 60000).Err()
+					return rdb.EvalSha(ctx, acquire, keys, "owner", request, 60000, 0, "", 0).Err()
 				})
 				if err != nil {
 					return err
 				}
 				return fanOut(ctx, servers, func(ctx context.Context, rdb redis.UniversalClient) error {
-					return rdb.EvalSha(ctx, release, keys, keys[1], 15000, "channel", 0).Err()
+					return rdb.EvalSha(ctx, release, keys, request, "channel", 0, "").Err()
 				})
 			}
 			runs := []func(context.Context) error{redlock, set, script}

@@ -182,7 +182,7 @@ func TestRedlockAgainstAModel(t *testing.T) {
 		// Once all is quiet, the servers have what they should.
 		quiet := func() (wrong string) {
 			for i, v := range r.voters {
-				got := clients[i].HGetAll(ctx, key).Val()
+				got := redistest.Fields(ctx, t, clients[i], key)
 				owner := got["owner"]
 				delete(got, "owner")
 				same := maps.EqualFunc(got, m.grants[i], func(string, bool) bool { return true })

@@ -153,7 +153,7 @@ func TestRedlockTellsWhatItGranted(t *testing.T) {
 	require.Zero(t, l.Token, "there is no order of grants across servers")
 	require.Empty(t, l.Node)
 	for _, s := range q {
-		fields := s.Client(t, nil).HGetAll(t.Context(), "lock:{orders}").Val()
+		fields := redistest.Fields(t.Context(), t, s.Client(t, nil), "lock:{orders}")
 		require.Equal(t, "a", fields["owner"])
 		require.Contains(t, fields, l.Request, "the same request everywhere")
 	}

@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,14 +16,57 @@ import (
 type reply[T any] struct {
 	value T
 	err   error
+	// copies says that the server may yet see the request, or see it once more: it
+	// was sent again though it may have arrived, or its outcome isn't known.
+	copies bool
 }
 
-// await runs f, which talks to Redis, and returns what it returns; or the
-// context's error as soon as that ends, or [ErrClosed] as soon as abort is
-// closed: go-redis itself lets go of a request only at its own timeouts. The
-// outcome that nobody waits for any more is handed to late, if there is one, in
-// a goroutine that Close awaits.
+// await runs f, which sends one request, as a task of the client, and returns what
+// it returns; or the context's error soon after that ends, or [ErrClosed] soon
+// after abort is closed: go-redis itself lets go of a request only at its own
+// timeouts. So f has a goroutine of its own, unless the caller would wait for it in
+// any case, or the server has been quick of late: then it runs here, in a hurry,
+// and is repeated with patience, on a goroutine of its own, if that was too short.
+//
+// An error, and the outcome that nobody waits for any more, are handed to late, if
+// there is one, in a goroutine that Close awaits.
 func await[T any](
+	ctx context.Context, c *Client, abort <-chan struct{},
+	f func(context.Context) (T, error), late func(T, error),
+) (T, error) {
+	if ctx.Done() == nil && abort == nil || !c.isQuick() || ctx.Err() != nil || !c.enter() {
+		return awaitPatiently(ctx, c, abort, f, late)
+	}
+	defer c.tasks.Done()
+	value, err := f(hasty{ctx, abort}) //nolint:contextcheck // it is the caller's
+	var more *hasteError
+	if err == nil || !errors.As(err, &more) {
+		if err != nil && late != nil {
+			c.tasks.Go(func() { late(value, err) })
+		}
+		return value, overdue(ctx, err)
+	}
+	gaveUp := ctx.Err()
+	select {
+	case <-abort:
+		gaveUp = ErrClosed
+	default:
+	}
+	if gaveUp != nil {
+		if late != nil {
+			c.tasks.Go(func() { late(value, err) })
+		}
+		return value, gaveUp
+	}
+	return awaitIn(ctx, abort, func(run func()) bool {
+		c.tasks.Go(run) // we are a task, so Close still waits
+		return true
+	}, f, late)
+}
+
+// awaitPatiently is await for an f that isn't to be hurried: one that does other
+// things than to send a single call, or more of them.
+func awaitPatiently[T any](
 	ctx context.Context, c *Client, abort <-chan struct{},
 	f func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
@@ -29,21 +74,38 @@ func await[T any](
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	if ctx.Done() == nil && abort == nil && c.enter() { // we wait in any case
+		defer c.tasks.Done()
+		value, err := f(ctx)
+		if err != nil && late != nil {
+			c.tasks.Go(func() { late(value, err) })
+		}
+		return value, err
+	}
+	return awaitIn(ctx, abort, c.spawn, f, late)
+}
+
+// awaitIn runs f in a goroutine, if there may be one.
+func awaitIn[T any](
+	ctx context.Context, abort <-chan struct{}, spawn func(func()) bool,
+	f func(context.Context) (T, error), late func(T, error),
+) (T, error) {
+	var none T
 	replies := make(chan reply[T]) // unbuffered: either we get it or late does
 	left := make(chan struct{})
 	run := func() {
-		value, err := f(ctx)
+		value, err := f(awaited{ctx, left}) //nolint:contextcheck // it has the caller's
+		lost := err != nil
 		select {
-		case replies <- reply[T]{value, err}:
+		case replies <- reply[T]{value: value, err: err}:
 		case <-left:
-			if late != nil {
-				late(value, err)
-			}
+			lost = true
+		}
+		if lost && late != nil {
+			late(value, err)
 		}
 	}
-	if !c.spawn(run) {
+	if !spawn(run) {
 		if abort != nil {
 			return none, ErrClosed
 		}
@@ -67,13 +129,103 @@ func await[T any](
 	}
 }
 
+// haste is how long a request in a hurry may take, and the wait for a connection at
+// most twice: the time after which whoever gave it up is gone.
+const haste = 50 * time.Millisecond
+
+// hasty is the context of a request in a hurry, for which its caller waits: the
+// caller's. It is given up when abort is closed, too.
+type hasty struct {
+	context.Context //nolint:containedctx // it is one
+
+	abort <-chan struct{}
+}
+
+// brief is a context that ends soon, so that nobody in a hurry waits for a
+// connection.
+type brief struct {
+	context.Context //nolint:containedctx // it is one
+
+	over <-chan struct{}
+}
+
+func (b brief) Done() <-chan struct{} { return b.over }
+
+func (b brief) Err() error {
+	select {
+	case <-b.over:
+		return context.DeadlineExceeded
+	default:
+		return b.Context.Err()
+	}
+}
+
+// soon makes channels that are closed in a while, many with one timer.
+type soon struct {
+	mu         sync.Mutex
+	this, next chan struct{} // closed by the next tick, and by the one after it
+	used       bool          // since the last one
+}
+
+// done is closed when haste is over, and at most twice that.
+func (s *soon) done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.this, s.next = make(chan struct{}), make(chan struct{})
+		time.AfterFunc(haste, s.tick)
+	}
+	s.used = true
+	return s.next
+}
+
+func (s *soon) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.this)
+	s.this, s.next = s.next, make(chan struct{})
+	if !s.used {
+		close(s.this)
+		s.this, s.next = nil, nil
+		return
+	}
+	s.used = false
+	time.AfterFunc(haste, s.tick)
+}
+
+// hasteError says that a request in a hurry is to be repeated with patience.
+type hasteError struct{ error }
+
+func (e *hasteError) Unwrap() error { return e.error }
+
+// awaited is the context of a request: the caller's, and it also ends when nobody
+// waits for the request any more.
+type awaited struct {
+	context.Context //nolint:containedctx // it is one
+
+	left <-chan struct{}
+}
+
+func (a awaited) Done() <-chan struct{} { return a.left }
+
+func (a awaited) Err() error {
+	select {
+	case <-a.left:
+		return cmp.Or(a.Context.Err(), context.Canceled)
+	default:
+		return nil
+	}
+}
+
 // overdue adds the context's error to that of a request which had no more time:
 // a Redis client that looks at the context's deadline may give up an instant
 // before the context does.
 func overdue(ctx context.Context, err error) error {
-	var timeout interface{ Timeout() bool }
+	if err == nil {
+		return nil
+	}
 	deadline, ok := ctx.Deadline()
-	if !ok || time.Now().Before(deadline) || !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+	if !ok || time.Now().Before(deadline) || !isTimeout(err) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
@@ -81,8 +233,58 @@ func overdue(ctx context.Context, err error) error {
 
 // run sends one call, wherever its keys live.
 func (c *Client) run(ctx context.Context, s call) (any, error) {
-	value, err := s.script.Run(ctx, c.rdb, s.keys, s.args...).Result()
-	return value, explain(err, s)
+	r := c.road.run(ctx, s)
+	return r.value, r.err
+}
+
+// post sends calls, each of which somebody else waits for, in one pipeline, and
+// what is worth repeating once more: in full if the server doesn't know the script.
+// One alone goes in a pipeline as well, because go-redis has connections of their
+// own for pipelines: what is known of a server would differ between the two.
+//
+// In a hurry nothing is repeated but by the callers.
+func (c *Client) post(ctx context.Context, calls []*posted, hurry bool) { //nolint:contextcheck // it is the caller's
+	w := c.wire
+	if hurry {
+		w, ctx = c.hurry, brief{ctx, c.soon.done()}
+		if !w.warm() {
+			for _, p := range calls {
+				p.reply.err = &hasteError{errCold}
+			}
+			return
+		}
+	}
+	for tries := 0; ; {
+		w.send(ctx, calls)
+		var again []*posted
+		pause := false
+		for _, p := range calls {
+			switch err := p.reply.err; {
+			case err == nil:
+				continue
+			case isUnknownScript(err) && !p.full:
+				p.full = true
+			case hurry && (isTimeout(err) || c.wire.retries > 0 && isPassing(err)):
+				p.reply.err = &hasteError{err}
+				continue
+			case !hurry && tries < w.retries && isPassing(err):
+				pause = true
+			default:
+				continue
+			}
+			again = append(again, p)
+		}
+		if len(again) == 0 {
+			return
+		}
+		if pause {
+			tries++
+			if !w.pause(ctx, tries) {
+				return
+			}
+		}
+		calls = again
+	}
 }
 
 // commit sends calls that change something, on one connection, and returns the
@@ -90,8 +292,7 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 // them have all of it. All keys belong to one server.
 func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any], acked error) {
 	if c.config.ReplicaAcks == 0 && len(calls) == 1 {
-		value, err := c.run(ctx, calls[0])
-		return []reply[any]{{value, err}}, nil
+		return []reply[any]{c.road.run(ctx, calls[0])}, nil
 	}
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
 	if !sharded || c.config.ReplicaAcks == 0 {
@@ -116,14 +317,42 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 	}
 }
 
-// send sends calls to one server, in full if it doesn't know the scripts. Each
-// call may be repeated, so all of them are.
-func (c *Client) send(ctx context.Context, to redis.Cmdable, calls []call) (replies []reply[any], acked error) {
-	replies, acked = c.pipeline(ctx, to, calls, false)
-	if slices.ContainsFunc(replies, func(r reply[any]) bool { return isUnknownScript(r.err) }) {
-		return c.pipeline(ctx, to, calls, true)
+// send sends calls to one server until each has an answer, as often as its client
+// repeats: in full if it doesn't know the scripts. Each call may be repeated, so
+// all of them are.
+func (c *Client) send(ctx context.Context, to redis.UniversalClient, calls []call) (replies []reply[any], acked error) {
+	w := c.wire
+	if to != c.rdb {
+		w = newWire(to)
 	}
-	return replies, acked
+	copies := make([]bool, len(calls))
+	// Replicas are awaited even for a script that failed, so that what the server
+	// may not know yet goes in full.
+	full := c.config.ReplicaAcks > 0 && !c.scripts.knows(to, calls)
+	for tries := 0; ; {
+		replies, acked = c.pipeline(ctx, w, calls, full)
+		for i := range replies {
+			replies[i].copies = replies[i].copies || copies[i]
+		}
+		switch broken := passing(replies, acked); {
+		case !full && slices.ContainsFunc(replies, func(r reply[any]) bool { return isUnknownScript(r.err) }):
+			c.scripts.forget()
+			full = true
+		case broken && tries < w.retries:
+			tries++
+			if !w.pause(ctx, tries) {
+				return replies, acked
+			}
+		default:
+			if c.config.ReplicaAcks > 0 {
+				c.scripts.learn(to, calls, replies)
+			}
+			return replies, acked
+		}
+		for i, r := range replies {
+			copies[i] = copies[i] || mayArrive(r.err)
+		}
+	}
 }
 
 // movedLimit bounds the search for the server to which a slot has moved, and
@@ -158,35 +387,53 @@ func masterOtherThan(ctx context.Context, cluster *redis.ClusterClient, key stri
 	return node, nil
 }
 
-func (c *Client) pipeline(ctx context.Context, to redis.Cmdable, calls []call, full bool) (replies []reply[any], acked error) {
-	p := to.Pipeline()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, s := range calls {
-		cmds[i] = s.queue(ctx, p, full)
+func (c *Client) pipeline(ctx context.Context, w *wire, calls []call, full bool) (replies []reply[any], acked error) {
+	if c.config.ReplicaAcks == 0 {
+		return exec(ctx, w.pipeline(), calls, full), nil
 	}
-	var acks *redis.Cmd
-	if c.config.ReplicaAcks > 0 {
-		acks = p.Do(ctx, "WAIT", c.config.ReplicaAcks, c.config.AckTimeout.Milliseconds())
-	}
-	_, broken := p.Exec(ctx)
-	replies = make([]reply[any], len(calls))
-	for i, cmd := range cmds {
-		value, err := cmd.Result()
-		if err == nil && value == nil {
-			err = broken
-		}
-		replies[i] = reply[any]{value, explain(err, calls[i])}
-	}
-	if acks != nil {
-		switch n, err := acks.Int(); {
-		case err != nil:
-			acked = fmt.Errorf("await replicas: %w", err)
-		case n < c.config.ReplicaAcks:
-			acked = fmt.Errorf("%d of %d replicas acknowledged it within %v", n, c.config.ReplicaAcks, c.config.AckTimeout)
-		}
+	acks := redis.NewCmd(ctx, "WAIT", c.config.ReplicaAcks, c.config.AckTimeout.Milliseconds())
+	replies = exec(ctx, w.pipeline(), calls, full, acks)
+	switch n, err := acks.Int(); {
+	case err != nil:
+		acked = fmt.Errorf("await replicas: %w", err)
+	case n < c.config.ReplicaAcks:
+		acked = fmt.Errorf("%d of %d replicas acknowledged it within %v", n, c.config.ReplicaAcks, c.config.AckTimeout)
 	}
 	return replies, acked
 }
+
+// exec sends calls in one pipeline, and other commands after them.
+func exec(ctx context.Context, p redis.Pipeliner, calls []call, full bool, then ...redis.Cmder) []reply[any] {
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, s := range calls {
+		cmds[i] = s.command(ctx, full)
+		_ = p.Process(ctx, cmds[i])
+	}
+	_ = p.BatchProcess(ctx, then...)
+	_, broken := p.Exec(ctx)
+	replies := make([]reply[any], len(calls))
+	for i, cmd := range cmds {
+		replies[i] = answered(p, cmd, broken, calls[i])
+	}
+	return replies
+}
+
+// answered is what a command came to.
+func answered(p redis.Pipeliner, cmd *redis.Cmd, broken error, s call) reply[any] {
+	value, err := cmd.Result()
+	if err == nil && value == nil {
+		err = broken
+	}
+	r := reply[any]{value: value, err: explain(err, s)}
+	if _, ok := p.(*unrepeated); !ok || mayArrive(err) {
+		r.copies = true
+	}
+	return r
+}
+
+// mayArrive reports whether the server may have carried out what came to that
+// error, or may do it yet.
+func mayArrive(err error) bool { return err != nil && !isRefusal(err) && !isUnsent(err) }
 
 func failed(calls []call, err error) []reply[any] {
 	replies := make([]reply[any], len(calls))

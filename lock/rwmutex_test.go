@@ -326,7 +326,7 @@ func TestReleaseBetweenARefusalAndTheWait(t *testing.T) {
 	for _, side := range []lock.Locker{readSide(c), writeSide(c, plainRW), writeSide(c, preferWriters)} {
 		promptly(t, 2, func() {
 			w := letIn(t, holder.Write(), "w")
-			held, deliver := link.HoldReply(rwSource(t, "rw_acquire").Hash())
+			held, deliver := link.HoldReplies(rwSource(t, "rw_acquire").Hash())
 			waiter := waiting(t.Context(), t, side, lock.Options{Lease: long, Wait: lock.Forever})
 			happened(t, held)
 			require.NoError(t, w.Release(t.Context()))
@@ -527,7 +527,7 @@ func TestPreferredWriterCancelledInFlightLeavesNothing(t *testing.T) {
 	c, link := overLink(t, s, lock.Config{})
 	loadRW(t, c)
 	h := letIn(t, open(t, s, lock.Config{}).RWMutex("orders", plainRW).Read(), "a")
-	held, deliver := link.HoldReply(rwSource(t, "rw_acquire").Hash())
+	held, deliver := link.HoldReplies(rwSource(t, "rw_acquire").Hash())
 	ctx, cancel := context.WithCancel(t.Context())
 	waiter := waiting(ctx, t, writeSide(c, preferWriters), lock.Options{Lease: long, Wait: lock.Forever})
 	happened(t, held)
@@ -623,7 +623,7 @@ func TestReadWriteLockIsLeftAsItWasByACancelledCall(t *testing.T) {
 	c, link := overLink(t, s, lock.Config{})
 	loadRW(t, c)
 	for _, side := range []lock.Locker{readSide(c), writeSide(c, plainRW), writeSide(c, preferWriters)} {
-		held, deliver := link.HoldReply(rwSource(t, "rw_acquire").Hash())
+		held, deliver := link.HoldReplies(rwSource(t, "rw_acquire").Hash())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := waiting(ctx, t, side, lock.Options{Lease: long})
 		happened(t, held)

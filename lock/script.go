@@ -12,31 +12,37 @@ import (
 type script struct {
 	*redis.Script
 	source string
+	digest any // as an argument
 }
 
-func newScript(source string) script { return script{redis.NewScript(source), source} }
+func newScript(source string) script {
+	s := redis.NewScript(source)
+	return script{s, source, s.Hash()}
+}
 
 // kinds are the sorts of lock that a client makes, and the scripts that no
 // single one of them owns.
 type kinds struct {
-	mutex, fenced  *kind
-	fair           fair
-	rw             rwKinds
-	semaphore      semaphoreScripts
-	latch          latchScripts
-	force, inspect script
+	mutex, fenced        *kind
+	fair                 fair
+	rw                   rwKinds
+	semaphore            semaphoreScripts
+	latch                latchScripts
+	force, inspect, keep script
 }
 
 func newKinds() kinds {
+	sources := Scripts()
 	return kinds{
-		mutex:     newMutexKind(false),
-		fenced:    newMutexKind(true),
-		fair:      newFair(),
+		mutex:     newMutexKind(sources, false),
+		fenced:    newMutexKind(sources, true),
+		fair:      newFair(sources),
 		rw:        newRWKinds(),
 		semaphore: newSemaphoreScripts(),
 		latch:     newLatchScripts(),
-		force:     newScript(forceLua),
+		force:     newScript(sources["force"]),
 		inspect:   newScript(inspectLua),
+		keep:      newScript(sources["keep"]),
 	}
 }
 
@@ -47,12 +53,21 @@ type call struct {
 	args   []any
 }
 
-// queue adds the call to a pipeline: by digest, or in full.
-func (s call) queue(ctx context.Context, p redis.Pipeliner, full bool) *redis.Cmd {
+// command is the call as go-redis sends it: by digest, or in full.
+func (s call) command(ctx context.Context, full bool) *redis.Cmd {
+	args := make([]any, 0, 3+len(s.keys)+len(s.args))
 	if full {
-		return p.Eval(ctx, s.script.source, s.keys, s.args...)
+		args = append(args, "eval", s.script.source)
+	} else {
+		args = append(args, "evalsha", s.script.digest)
 	}
-	return p.EvalSha(ctx, s.script.Hash(), s.keys, s.args...)
+	args = append(args, len(s.keys))
+	for _, key := range s.keys {
+		args = append(args, key)
+	}
+	cmd := redis.NewCmd(ctx, append(args, s.args...)...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
 }
 
 func isUnknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
@@ -69,10 +84,10 @@ func advice(err error, key string) string {
 	case strings.Contains(text, "READONLY"):
 		return "the server is a replica: connect to the master, or with a failover or cluster client, which find it"
 	case strings.Contains(text, "NOPERM"):
-		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, PUBLISH and SUBSCRIBE on the prefix"
+		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, PUBLISH, SUBSCRIBE and UNSUBSCRIBE on the prefix"
 	case strings.Contains(text, "OOM command not allowed"):
 		return "the server's memory is used up: raise maxmemory"
-	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"), strings.Contains(text, "WRONGPASS"):
 		return "give the Redis client the user and the password that the server wants"
 	case strings.Contains(text, "LOADING"):
 		return "the server is still loading its data: ask again in a moment"

@@ -6,15 +6,16 @@ package lock
 // them ahead of their first use with SCRIPT LOAD.
 func Scripts() map[string]string {
 	return map[string]string{
-		"acquire": acquireLua,
+		"acquire": freeLua + hashLua + ticketsLua + acquireLua,
 		"extend":  extendLua,
-		"release": releaseLua,
-		"force":   forceLua,
+		"release": soleLua + hashLua + ticketsLua + releaseLua,
+		"keep":    hashLua + ticketsLua + keepLua,
+		"force":   hashLua + ticketsLua + forceLua,
 		"inspect": inspectLua,
 
-		"fair_acquire": fairQueueLua + fairAcquireLua,
-		"fair_release": fairQueueLua + fairReleaseLua,
-		"fair_force":   fairQueueLua + fairForceLua,
+		"fair_acquire": hashLua + fairQueueLua + fairAcquireLua,
+		"fair_release": hashLua + fairQueueLua + fairReleaseLua,
+		"fair_force":   hashLua + fairQueueLua + fairForceLua,
 		"fair_waiters": fairWaitersLua,
 
 		"rw_acquire": rwStateLua + rwAcquireLua,

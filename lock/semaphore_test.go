@@ -418,7 +418,7 @@ func TestCancelInFlightLeaksNoPermit(t *testing.T) {
 	}
 	for name, ask := range asks {
 		t.Run(name, func(t *testing.T) {
-			held, deliver := link.HoldReply(semaphoreScript(t, "acquire").Hash())
+			held, deliver := link.HoldReplies(semaphoreScript(t, "acquire").Hash())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)

@@ -54,7 +54,8 @@ func (b Backoff) pause(tries int) time.Duration {
 // A SpinMutex is a [Mutex] whose waiters ask again and again, with growing
 // pauses, and subscribe to nothing. It suits very many names with short waits,
 // and users who may not subscribe. It is the same lock as the Mutex of that name:
-// only waiting differs.
+// only waiting differs. Who waits for the Mutex has a place in its queue, and so
+// goes before those who ask again and again.
 type SpinMutex struct{ Mutex }
 
 // SpinMutex returns the spin mutex of that name, without asking the server. Bad
@@ -63,7 +64,7 @@ func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
 	k := *c.kinds.mutex
 	invalid := b.Validate()
 	b = b.withDefaults()
-	k.spin = &b
+	k.spin, k.tickets = &b, false
 	k.invalid = invalid
 	return &SpinMutex{Mutex{c.object(name, &k)}}
 }

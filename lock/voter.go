@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,8 +62,8 @@ func (r *Redlock) each(f func(i int)) {
 	late.Wait()
 }
 
-// poll asks every server at once, each with a context of its own that ends after
-// the limit, and hands what they say to hear, one after the other, until that has
+// poll asks every server at once, with a context that ends after the limit or when
+// all have answered, and hands what they say to hear, one after the other, until that has
 // enough. A server that says nothing for that long is heard with an error. The
 // requests that nobody waits for any more go on.
 //
@@ -74,11 +73,6 @@ func poll[T any](
 	ctx context.Context, r *Redlock, limit time.Duration, abort <-chan struct{},
 	ask func(ctx context.Context, i int) (T, error), hear func(i int, said T, err error) (enough bool),
 ) error {
-	type opinion struct {
-		voter int
-		said  T
-		err   error
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -87,49 +81,58 @@ func poll[T any](
 		return ErrClosed
 	default:
 	}
-	opinions := make(chan opinion, len(r.voters))
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	silence := fmt.Errorf("no answer within %v", limit)
-	r.each(func(i int) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-		defer cancel()
-		said, err := ask(ctx, i)
-		if err != nil && ctx.Err() != nil {
-			err = silence
-		}
-		opinions <- opinion{i, said, err}
-	})
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	silence := func() error { return fmt.Errorf("no answer within %v", limit) }
+	enough := make(chan struct{})
+	var mu sync.Mutex // guards what follows, and hear
 	heard := make([]bool, len(r.voters))
-	for over := false; slices.Contains(heard, false); {
-		var o opinion
-		select {
-		case o = <-opinions: // however late we look
-		default:
-			if over {
-				o = opinion{voter: slices.Index(heard, false), err: silence}
-				break
-			}
-			select {
-			case o = <-opinions:
-			case <-timer.C:
-				over = true
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-abort:
-				return ErrClosed
-			}
+	missing, asking, over := len(r.voters), len(r.voters), false
+	tell := func(i int, said T, err error) {
+		if over || heard[i] {
+			return
 		}
-		if heard[o.voter] {
-			continue
-		}
-		heard[o.voter] = true
-		if hear(o.voter, o.said, o.err) {
-			return nil
+		heard[i] = true
+		missing--
+		if hear(i, said, err) || missing == 0 {
+			over = true
+			close(enough)
 		}
 	}
-	return nil
+	// Whoever has an answer says so itself, so that nobody is woken for one that
+	// doesn't decide.
+	r.each(func(i int) {
+		said, err := ask(asked, i)
+		if err != nil && asked.Err() != nil {
+			err = silence()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		tell(i, said, err)
+		if asking--; asking == 0 {
+			cancel()
+		}
+	})
+	var gaveUp error
+	select {
+	case <-enough:
+		return nil
+	case <-asked.Done():
+	case <-ctx.Done():
+		gaveUp = ctx.Err()
+	case <-abort:
+		gaveUp = ErrClosed
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if over {
+		return nil
+	}
+	for i := 0; gaveUp == nil && i < len(heard); i++ {
+		var nothing T
+		tell(i, nothing, silence())
+	}
+	over = true
+	return gaveUp
 }
 
 // A tally counts what an odd number of servers say.

@@ -24,26 +24,47 @@ const (
 // wait asks again until the lock is granted or the wait is over. a is the
 // refusal of the first try.
 func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
-	ask := func(ctx context.Context) (bool, time.Duration, error) {
-		var err error
+	p := g.pending(begin, limit)
+	if g.handsOver() && g.waiter == nil {
+		g.waiter = g.client.wakeups.join(p)
+	}
+	p.waiter = g.waiter
+	ask := func(ctx context.Context) (granted bool, after time.Duration, err error) {
+		if p.waiter != nil {
+			message := g.client.wakeups.take(p.waiter)
+			if h, ok := g.handed(message); ok {
+				a = h
+				return true, 0, nil
+			}
+		}
 		a, err = g.try(ctx)
 		return a.granted, a.ttl, err
-	}
-	p := pending{
-		channel: g.keys.channel, request: g.request, broad: g.kind.broad,
-		poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit,
 	}
 	granted, err := g.client.wait(ctx, p, a.ttl, ask)
 	switch {
 	case granted:
 		return a, nil
-	case !g.kind.queued:
+	case !g.queued():
 		return answer{}, err
 	case err == nil:
 		return g.undo(ctx, ErrNotAcquired, errors.New("the wait is over"))
-	default:
+	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired):
 		return g.undo(ctx, err, err)
+	default: // of a request, which is being undone already
+		return answer{}, err
 	}
+}
+
+// pending is how the request waits.
+func (g *grant) pending(begin time.Time, limit time.Duration) pending {
+	p := pending{
+		channel: g.keys.channel, request: g.request, broad: g.kind.broad,
+		poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit,
+	}
+	if g.handsOver() {
+		p.channel, p.broad = g.client.inbox, true
+	}
+	return p
 }
 
 // pending is a call that waits for something to change on the server.
@@ -55,6 +76,7 @@ type pending struct {
 	spin    *Backoff      // the pauses, if there are no messages
 	begin   time.Time
 	limit   time.Duration
+	waiter  *waiter // if it has joined already
 }
 
 // wait calls ask whenever what is waited for may have come: when a message says
@@ -69,7 +91,9 @@ func (c *Client) wait(
 	var wake chan struct{}
 	unused := false // a wake-up that we took and that came to nothing
 	if p.spin == nil {
-		w = c.wakeups.join(p)
+		if w = p.waiter; w == nil {
+			w = c.wakeups.join(p)
+		}
 		wake = w.wake
 		defer func() { c.wakeups.leave(w, unused) }()
 	}
@@ -149,6 +173,7 @@ type waiter struct {
 	channel, request string
 	broad            bool
 	wake             chan struct{} // holds one wake-up
+	message          string        // what it was woken with
 }
 
 func newWakeups(c *Client) *wakeups {
@@ -158,7 +183,7 @@ func newWakeups(c *Client) *wakeups {
 // join adds a waiter. If the channel is subscribed to already, it is woken at
 // once, because it may have missed a message.
 func (u *wakeups) join(p pending) *waiter {
-	w := &waiter{channel: p.channel, request: p.request, broad: p.broad, wake: make(chan struct{}, 1)}
+	w := newWaiter(p)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.topics[p.channel]
@@ -179,6 +204,41 @@ func (u *wakeups) join(p pending) *waiter {
 	return w
 }
 
+func newWaiter(p pending) *waiter {
+	return &waiter{channel: p.channel, request: p.request, broad: p.broad, wake: make(chan struct{}, 1)}
+}
+
+// attend adds a waiter that hasn't asked yet, and so has missed nothing. It
+// returns nil if the channel isn't subscribed to.
+func (u *wakeups) attend(p pending) *waiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[p.channel]
+	if t == nil || !t.confirmed {
+		return nil
+	}
+	w := newWaiter(p)
+	t.waiters = append(t.waiters, w)
+	return w
+}
+
+// listens reports whether a channel is subscribed to, as far as is known.
+func (u *wakeups) listens(channel string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[channel]
+	return t != nil && t.confirmed
+}
+
+// take returns what a waiter was woken with.
+func (u *wakeups) take(w *waiter) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m := w.message
+	w.message = ""
+	return m
+}
+
 // leave removes a waiter, and passes a wake-up on that it didn't use.
 func (u *wakeups) leave(w *waiter, unused bool) {
 	u.mu.Lock()
@@ -190,7 +250,7 @@ func (u *wakeups) leave(w *waiter, unused bool) {
 		unused = true
 	default:
 	}
-	if unused {
+	if unused && w.channel != u.client.inbox { // what is in the inbox is for one alone
 		t.wakeFirst(1)
 	}
 	if len(t.waiters) == 0 {
@@ -258,7 +318,8 @@ func (u *wakeups) run() {
 }
 
 // receive wakes those for whom a message is: "3" is for the first three waiters,
-// "all" for every one, and "=X" for the one whose request is X.
+// "all" for every one, and "=X" for the one whose request is X; what follows that
+// after a space is kept for it.
 func (u *wakeups) receive(message any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -269,7 +330,13 @@ func (u *wakeups) receive(message any) {
 			return
 		}
 		if request, one := strings.CutPrefix(m.Payload, "="); one {
-			t.wakeIf(func(w *waiter) bool { return w.request == request })
+			request, rest, _ := strings.Cut(request, " ")
+			t.wakeIf(func(w *waiter) bool {
+				if w.request == request {
+					w.message = rest
+				}
+				return w.request == request
+			})
 		} else if n, err := strconv.Atoi(m.Payload); err == nil {
 			t.wakeFirst(n)
 		} else {
@@ -295,7 +362,7 @@ func (u *wakeups) reconcile(ctx context.Context, pubsub *redis.PubSub) {
 		case len(t.waiters) > 0 && !t.asked:
 			t.asked = true
 			wanted = append(wanted, channel)
-		case len(t.waiters) == 0:
+		case len(t.waiters) == 0 && channel != u.client.inbox:
 			if t.asked {
 				unwanted = append(unwanted, channel)
 			}

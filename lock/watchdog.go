@@ -12,8 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxBatch is how many renewals go in one pipeline.
-const maxBatch = 1000
+const (
+	// maxBatch is how many renewals go in one pipeline: enough for the costs of
+	// a request not to matter, and few enough to be answered long before the
+	// Redis client gives up reading.
+	maxBatch = 250
+	// maxPipelines is how many pipelines with renewals a server gets at a time,
+	// so that others are answered in between when many holds are due at once.
+	maxPipelines = 2
+)
 
 // A renewer is whose holds a watchdog keeps. G is what it renews a hold by.
 type renewer[G any] interface {
@@ -31,34 +38,45 @@ type renewer[G any] interface {
 // every third of the watchdog's lease, and those that are due together in one
 // pipeline. A renewal that fails is repeated, with growing pauses, until the
 // hold is lost.
+//
+// A renewal is sent within a quarter of a period from when it is due, and given
+// up half a period later. So there is time for a second one before the end.
 type watchdog[G any] struct {
 	renewer renewer[G]
 	life    *life
 	lease   time.Duration
-	period  time.Duration // from one renewal to the next
-	limit   time.Duration // for the answer to one renewal
-	poke    chan struct{} // the first in the queue changed
+	period  time.Duration   // from one renewal to the next
+	wait    time.Duration   // for the answers to other renewals, before one is sent
+	limit   time.Duration   // for the answer to one renewal
+	poke    chan struct{}   // something is due before run looks again
+	lanes   map[string]lane // by server; of run alone
 
 	mu      sync.Mutex
 	running bool
 	watched map[*Hold]*watch[G]
 	queue   watchQueue[G]
+	looks   time.Time // when run looks at it again, or sooner; zero: it is about to
 }
 
 // watch is one hold that is kept alive.
 type watch[G any] struct {
-	hold  *Hold
-	grant G
-	due   time.Time
-	pause time.Duration // before the next repetition of a failed renewal
-	index int           // in the queue; -1 while a renewal is in flight
+	hold   *Hold
+	grant  G
+	server string // where there are several
+	due    time.Time
+	pause  time.Duration // before the next repetition of a failed renewal
+	index  int           // in the queue; -1 while a renewal is in flight
+	over   bool          // it is not kept alive any more
 }
+
+// lane is the way to a server: it takes so many pipelines at a time.
+type lane chan struct{}
 
 func newWatchdog[G any](r renewer[G], l *life, lease time.Duration) *watchdog[G] {
 	period := lease / 3
 	return &watchdog[G]{
-		renewer: r, life: l, lease: lease, period: period, limit: max(period/2, 5*time.Millisecond),
-		poke: make(chan struct{}, 1), watched: map[*Hold]*watch[G]{},
+		renewer: r, life: l, lease: lease, period: period, wait: period / 4, limit: max(period/2, 5*time.Millisecond),
+		poke: make(chan struct{}, 1), lanes: map[string]lane{}, watched: map[*Hold]*watch[G]{},
 	}
 }
 
@@ -84,6 +102,7 @@ func (d *watchdog[G]) remove(h *Hold) {
 		return
 	}
 	delete(d.watched, h)
+	w.over = true
 	if w.index >= 0 {
 		heap.Remove(&d.queue, w.index)
 	}
@@ -101,19 +120,20 @@ func (d *watchdog[G]) hurry(h *Hold) {
 	}
 }
 
-// again puts a hold back after a renewal.
-func (d *watchdog[G]) again(w *watch[G], after time.Duration) {
+// again puts holds back into the queue.
+func (d *watchdog[G]) again(ws []*watch[G]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.watched[w.hold] == w {
-		w.due = time.Now().Add(after)
-		d.push(w)
+	for _, w := range ws {
+		if !w.over {
+			d.push(w)
+		}
 	}
 }
 
 func (d *watchdog[G]) push(w *watch[G]) {
 	heap.Push(&d.queue, w)
-	if w.index == 0 {
+	if w.due.Before(d.looks) {
 		select {
 		case d.poke <- struct{}{}:
 		default:
@@ -128,7 +148,12 @@ func (d *watchdog[G]) run() {
 	for {
 		due, next := d.due(time.Now())
 		for _, batch := range d.renewer.batches(due) {
-			d.life.tasks.Go(func() { d.renew(batch) }) // we are a task, so Close still waits
+			l := d.lanes[batch[0].server]
+			if l == nil {
+				l = make(lane, maxPipelines)
+				d.lanes[batch[0].server] = l
+			}
+			d.life.tasks.Go(func() { d.send(batch, l) }) // we are a task, so Close still waits
 		}
 		timer.Reset(next)
 		select {
@@ -140,46 +165,64 @@ func (d *watchdog[G]) run() {
 	}
 }
 
-// due takes the holds that are due from the queue, and those that are nearly
-// so, and says when the next ones will be.
+// due takes the holds that are due from the queue, and fills the batch with those
+// that are nearly so, and says when the next ones will be.
 func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.queue) > 0 && !d.queue[0].due.After(now) {
-		for soon := now.Add(d.period / 10); len(d.queue) > 0 && d.queue[0].due.Before(soon); {
-			w, _ := heap.Pop(&d.queue).(*watch[G])
-			due = append(due, w)
+	soon := now
+	for len(d.queue) > 0 && !d.queue[0].due.After(soon) {
+		w, _ := heap.Pop(&d.queue).(*watch[G])
+		due = append(due, w)
+		if soon = now; len(due)%maxBatch != 0 {
+			soon = now.Add(d.period / 10)
 		}
 	}
-	if len(d.queue) == 0 {
-		return due, d.period
+	d.looks = now.Add(d.period) // no hold that is added meanwhile is due before that
+	if len(d.queue) > 0 {
+		d.looks = d.queue[0].due
 	}
-	return due, d.queue[0].due.Sub(now)
+	return due, d.looks.Sub(now)
+}
+
+// send renews a batch when its turn has come: when the server has answered enough
+// of those before it, or at the latest after some time, since a server that is
+// slow, or far away, or answers some and not others must not cost a hold.
+func (d *watchdog[G]) send(batch []*watch[G], l lane) {
+	late := time.NewTimer(d.wait)
+	defer late.Stop()
+	select {
+	case l <- struct{}{}:
+		defer func() { <-l }()
+	case <-late.C:
+	case <-d.life.closing:
+		return
+	}
+	d.renew(batch)
 }
 
 // renew sends the renewals of one batch and deals with the answers.
 func (d *watchdog[G]) renew(batch []*watch[G]) {
+	d.mu.Lock()
+	batch = slices.DeleteFunc(batch, func(w *watch[G]) bool { return w.over })
+	d.mu.Unlock()
 	var grants []G
 	live := batch[:0]
+	var busy []*watch[G]
 	for _, w := range batch {
-		d.mu.Lock()
-		watched := d.watched[w.hold] == w
-		d.mu.Unlock()
-		if !watched {
-			continue
+		l, isBusy, over := w.hold.renewal()
+		switch {
+		case over:
+		case isBusy:
+			w.due = time.Now().Add(d.period / 10)
+			busy = append(busy, w)
+		default:
+			live = append(live, w)
+			grants = append(grants, w.grant)
+			d.renewer.observe(Renewing, l, 0, nil)
 		}
-		l, busy, over := w.hold.renewal()
-		if over {
-			continue
-		}
-		if busy {
-			d.again(w, d.period/10)
-			continue
-		}
-		live = append(live, w)
-		grants = append(grants, w.grant)
-		d.renewer.observe(Renewing, l, 0, nil)
 	}
+	d.again(busy)
 	if len(live) == 0 {
 		return
 	}
@@ -187,41 +230,44 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limit)
 	defer cancel()
 	errs := d.renewer.renew(ctx, grants)
-	took := time.Since(sent)
+	answered := time.Now()
 	expires := d.renewer.expires(sent, d.lease)
 	for i, w := range live {
 		err := errs[i]
+		w.due = sent.Add(d.period)
 		switch {
 		case err == nil:
 			w.hold.prolong(expires, false)
 			w.pause = 0
 		case errors.Is(err, ErrNotHeld):
 			w.hold.end(true)
-		}
-		d.renewer.observe(Renewed, w.hold.Lease(), took, err)
-		w.hold.give()
-		next := d.period - time.Since(sent)
-		if err != nil {
+		default:
 			w.pause = min(max(2*w.pause, d.period/20), d.period/2)
-			next = w.pause
+			w.due = answered.Add(w.pause)
 		}
-		d.again(w, next)
+		d.renewer.observe(Renewed, w.hold.Lease(), answered.Sub(sent), err)
+	}
+	d.again(live) // before an extension can want to hurry them
+	for _, w := range live {
+		w.hold.give()
 	}
 }
 
 // batches splits renewals by server, so that a server that is stuck doesn't
 // delay those of the others.
 func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
-	byServer := map[*redis.Client][]*watch[*grant]{}
+	byServer := map[string][]*watch[*grant]{}
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
 	ctx, cancel := context.WithTimeout(context.Background(), c.watchdog.limit)
 	defer cancel()
 	for _, w := range due {
-		var server *redis.Client
 		if sharded {
-			server, _ = cluster.MasterForKey(ctx, w.grant.keys.lock) // those without one share a batch, and fail
+			w.server = "" // those without one share a batch, and fail
+			if master, err := cluster.MasterForKey(ctx, w.grant.keys.lock); err == nil {
+				w.server = master.Options().Addr
+			}
 		}
-		byServer[server] = append(byServer[server], w)
+		byServer[w.server] = append(byServer[w.server], w)
 	}
 	var batches [][]*watch[*grant]
 	for _, ws := range byServer {

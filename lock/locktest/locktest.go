@@ -461,6 +461,10 @@ func (f Features) oneOfMany(ctx context.Context, l lock.Locker) error {
 	return errors.Join(errs...)
 }
 
+// section is how long a holder stays where nobody else may be: long enough for all
+// who were let in with it to come in.
+const section = 10 * time.Millisecond
+
 func (f Features) turns(ctx context.Context, l lock.Locker) error {
 	n := max(f.Callers/10, 2)
 	errs := make([]error, n)
@@ -476,7 +480,7 @@ func (f Features) turns(ctx context.Context, l lock.Locker) error {
 			if now := inside.Add(1); now > 1 {
 				most.Store(now)
 			}
-			time.Sleep(100 * time.Microsecond) // a section that others could run into
+			time.Sleep(section)
 			inside.Add(-1)
 			errs[i] = h.Release(ctx)
 		})

@@ -6,6 +6,14 @@
 -- KEYS: the lock
 -- ARGV: request, ms from now
 -- Returns 1, or 0 if the grant is not held (any longer).
+if redis.call('TYPE', KEYS[1]).ok == 'string' then -- one grant: see free.lua
+  local v, mine = redis.call('GET', KEYS[1]), 'held ' .. ARGV[1] .. ' '
+  if string.sub(v, 1, #mine) == mine then
+    if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+    return 1
+  end
+  if string.match(v, '^held %S+ ') then return 0 end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields = redis.call('HGETALL', KEYS[1])
@@ -13,7 +21,7 @@ local mine, last = nil, 0
 for i = 1, #fields, 2 do
   if fields[i] == ARGV[1] then
     mine = tonumber(fields[i + 1])
-  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' then
+  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' then
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end

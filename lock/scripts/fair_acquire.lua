@@ -1,7 +1,7 @@
 -- Grants the lock to the first in the queue, and once more to its holder, or
 -- gives the request a place and says when it is worth to ask again.
 --
--- The lock is the hash of acquire.lua, the queue that of fair_queue.lua. A place
+-- The lock is the hash of hash.lua, the queue that of fair_queue.lua. A place
 -- that was lost, because the queue was or because the request was silent for too
 -- long, is given back: the request brings it along.
 --
@@ -18,7 +18,7 @@ local holder, ends, others, last, over = nil, 0, 0, 0, {}
 for i = 1, #fields, 2 do
   if fields[i] == 'owner' then
     holder = fields[i + 1]
-  elseif fields[i] ~= 'token' then
+  elseif fields[i] ~= 'token' and fields[i] ~= 'inbox' then
     local this = tonumber(fields[i + 1])
     if this <= now then
       over[#over + 1] = fields[i]

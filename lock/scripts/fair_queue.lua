@@ -1,4 +1,5 @@
--- The queue of a fair lock: these lines stand before each script that changes it.
+-- The queue of a fair lock: these lines stand before each script that changes it,
+-- and after those of hash.lua.
 --
 -- It is two sorted sets of requests. Places: when a request first arrived, in us
 -- of the server's clock, or one more than the last place where that is greater.
@@ -6,8 +7,6 @@
 -- is repeated before. Both keys live as long as the last deadline.
 --
 -- KEYS: the lock, the places, the deadlines
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', KEYS[2]) -- so that a wrong type fails before the first write
 local silent = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
 

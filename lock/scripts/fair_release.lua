@@ -12,7 +12,7 @@ local mine, last = 0, 0
 for i = 1, #fields, 2 do
   if fields[i] == ARGV[1] then
     mine = tonumber(fields[i + 1])
-  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' then
+  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' then
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end

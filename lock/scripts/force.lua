@@ -1,13 +1,19 @@
--- Ends all grants of the lock, whoever holds it.
+-- Ends all grants of the lock, whoever holds it, and hands it to the first in the
+-- queue.
 --
 -- The mark makes a repetition, whose reply was lost, leave the next holder alone.
 --
--- KEYS: the lock, the mark
--- ARGV: channel, life of the mark in ms
+-- KEYS: the lock, the mark, the tickets, the last token
+-- ARGV: channel for those without a ticket
 -- Returns 1 if there was a lock, else 0.
-if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
-if redis.call('HEXISTS', KEYS[1], 'owner') == 0 then return 0 end
+local before = redis.call('GET', KEYS[2])
+if before then return tonumber(before) end
+local fields, held = redis.call('HGETALL', KEYS[1]), 0
+for i = 1, #fields, 2 do
+  if fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' and tonumber(fields[i + 1]) > now then held = 1 end
+end
+if #fields == 0 then return 0 end
 redis.call('DEL', KEYS[1])
-if KEYS[2] then redis.call('SET', KEYS[2], 1, 'PX', ARGV[2]) end
-redis.call('PUBLISH', ARGV[1], '1')
-return 1
+redis.call('SET', KEYS[2], held, 'PX', markLife)
+if not handOver('') then redis.call('PUBLISH', ARGV[1], '1') end
+return held

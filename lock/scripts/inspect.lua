@@ -2,6 +2,10 @@
 --
 -- KEYS: the lock
 -- Returns {owner, its grants, ms until the last of them ends}, or {"", 0, 0}.
+if redis.call('TYPE', KEYS[1]).ok == 'string' then -- one grant: see free.lua
+  local owner = string.match(redis.call('GET', KEYS[1]), '^held %S+ (.*)$')
+  if owner then return {owner, 1, redis.call('PTTL', KEYS[1])} end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields = redis.call('HGETALL', KEYS[1])
@@ -9,7 +13,7 @@ local owner, grants, last = '', 0, now
 for i = 1, #fields, 2 do
   if fields[i] == 'owner' then
     owner = fields[i + 1]
-  elseif fields[i] ~= 'token' and tonumber(fields[i + 1]) > now then
+  elseif fields[i] ~= 'token' and fields[i] ~= 'inbox' and tonumber(fields[i + 1]) > now then
     grants = grants + 1
     last = math.max(last, tonumber(fields[i + 1]))
   end

@@ -1,31 +1,37 @@
--- Ends one grant. The mark that it leaves for a while makes a repetition of
--- the same release, whose reply was lost, succeed as well, and refuses a copy
--- of the request to acquire that is still on its way.
+-- Ends one grant. The mark that it may leave for a while refuses a copy of the
+-- request to acquire that is still on its way, and makes a repetition of the same
+-- release succeed as well.
 --
--- KEYS: the lock, the mark
--- ARGV: request, life of the mark in ms, channel, 1 to leave the mark in any case
+-- A lock that is free then belongs to the first in the queue.
+--
+-- KEYS: the lock, the mark, the tickets, the last token
+-- ARGV: request, channel for those without a ticket, 0 to leave no mark, or 2 to do
+-- so if it was held, or 1 to withdraw: leave it in any case; a ticket that nobody
+-- needs any more, or ""
 -- Returns 1 if the grant is released, 0 if it was not held (any longer).
-if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields = redis.call('HGETALL', KEYS[1])
 local mine, last = nil, 0
 for i = 1, #fields, 2 do
   if fields[i] == ARGV[1] then
     mine = tonumber(fields[i + 1])
-  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' then
+  elseif fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' then
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end
+if mine == nil and redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
 local held = mine ~= nil and mine > now
 -- A server without memory deletes, and having deleted, sets.
-redis.call('HDEL', KEYS[1], ARGV[1])
-if held or ARGV[4] == '1' then redis.call('SET', KEYS[2], 1, 'PX', ARGV[2]) end
+if mine ~= nil and last <= now then
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4]) end
+if held and ARGV[3] == '2' or ARGV[3] == '1' then redis.call('SET', KEYS[2], 1, 'PX', markLife) end
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
-else
-  redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', ARGV[3], '1')
+elseif not handOver('') then
+  redis.call('PUBLISH', ARGV[2], '1')
 end
 return held and 1 or 0

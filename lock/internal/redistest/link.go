@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -17,11 +19,13 @@ type Link struct {
 	drop, hold atomic.Pointer[fault]
 }
 
-// fault strikes once, at the first request with that text in it.
+// fault strikes once, at the first request with that text in it, or at all.
 type fault struct {
 	text   []byte
 	struck chan struct{}
-	once   sync.Once
+	once   sync.Once // for the request
+	tell   sync.Once // that it struck
+	all    bool      // it strikes at every request until it is healed
 	heal   chan struct{}
 }
 
@@ -32,6 +36,14 @@ func newFault(text string) *fault {
 func (f *fault) strikes(request []byte) (struck bool) {
 	if f == nil || !bytes.Contains(bytes.ToLower(request), f.text) {
 		return false
+	}
+	if f.all {
+		select {
+		case <-f.heal:
+			return false
+		default:
+			return true
+		}
 	}
 	f.once.Do(func() { struck = true })
 	return struck
@@ -65,11 +77,31 @@ func (l *Link) HoldReply(text string) (held <-chan struct{}, deliver func()) {
 	return f.struck, sync.OnceFunc(func() { close(f.heal) })
 }
 
+// HoldReplies is HoldReply for all such requests until deliver is called: also for
+// those that are sent because no reply came.
+func (l *Link) HoldReplies(text string) (held <-chan struct{}, deliver func()) {
+	f := newFault(text)
+	f.all = true
+	l.hold.Store(f)
+	return f.struck, sync.OnceFunc(func() { close(f.heal) })
+}
+
 type linkConn struct {
 	net.Conn
 
 	link       *Link
 	drop, hold atomic.Pointer[fault]
+	deadline   atomic.Pointer[time.Time] // to read
+}
+
+func (c *linkConn) SetDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *linkConn) SetReadDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return c.Conn.SetReadDeadline(t)
 }
 
 func (c *linkConn) Write(b []byte) (int, error) {
@@ -90,8 +122,16 @@ func (c *linkConn) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if f := c.hold.Swap(nil); f != nil {
-		close(f.struck)
-		<-f.heal
+		f.tell.Do(func() { close(f.struck) })
+		var over <-chan time.Time
+		if at := c.deadline.Load(); at != nil && !at.IsZero() {
+			over = time.After(time.Until(*at))
+		}
+		select {
+		case <-f.heal:
+		case <-over:
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
 	return n, err
 }

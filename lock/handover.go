@@ -1,0 +1,169 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A lock is handed over where it is released: the script that releases it grants
+// it to the first of those who wait, and tells that client, which needs no
+// request of its own. So a lock that changes hands costs two requests, whoever
+// and however many wait: one to draw a ticket, and one to release.
+//
+// What a waiter must not rely on is the message. It may be lost, be late, or
+// reach a connection behind which nobody listens any more. Therefore
+//   - the waiter asks again every few seconds, and whenever its subscription is
+//     made anew: if it holds the lock, or its ticket is gone, the server says so;
+//   - a lock that is handed over has a short lease, which who gets it extends to
+//     the one that was asked for, unless it has released it by then. So one that
+//     never comes leaves the lock to the next after that; and all tickets of its
+//     client are void then, so that only one such lease is lost to a client;
+//   - who gives up takes its ticket back, and whatever was handed to it meanwhile.
+
+// handedLease is for how long a lock is handed over; see tickets.lua.
+const handedLease = 5 * time.Second
+
+// counted reports whether who publishes is told whom it reached. A server of a
+// cluster counts those alone who listen to itself.
+func (c *Client) counted() bool {
+	_, one := c.rdb.(*redis.Client)
+	return one
+}
+
+// handsOver reports whether a waiter may draw a ticket. Where replicas must
+// acknowledge a grant, they couldn't acknowledge it to who is told of it.
+func (g *grant) handsOver() bool {
+	return g.waits && g.kind.tickets && g.client.config.ReplicaAcks == 0
+}
+
+// ticket is what the request draws: nothing, unless a message can reach it.
+func (g *grant) ticket() string {
+	if g.waiter == nil || !g.client.wakeups.listens(g.client.inbox) {
+		return ""
+	}
+	return g.drawn()
+}
+
+// drawn is the ticket that the request may have drawn.
+func (g *grant) drawn() string {
+	if g.waiter == nil || !g.handsOver() {
+		return ""
+	}
+	return g.text()
+}
+
+func (g *grant) text() string {
+	c := g.client
+	return fmt.Sprintf("%s %d %d %d %d %s%s",
+		g.request, milliseconds(g.lease), g.tokenLife(), flag(c.counted()), len(c.inbox), c.inbox, g.owner)
+}
+
+// tokenLife is for how many ms the server remembers the last token; 0 if grants
+// have none.
+func (g *grant) tokenLife() int64 {
+	if !g.kind.fenced {
+		return 0
+	}
+	return g.client.config.TokenLife.Milliseconds()
+}
+
+// instant is a moment by two clocks, of which the server's is the later.
+type instant struct {
+	sent   time.Time // before a request
+	server int64     // when the server answered it, in ms
+}
+
+// handed reads the message that the lock was handed to this request: the server's
+// time in ms, then and at the end of the lease, the token, and the lock's key for
+// people who read along. It is of no use if the lease may be half over, or if it is
+// of a grant that is over: one from before a refusal, or from a ticket that had to
+// be drawn again.
+//
+// We don't know when the message was sent. But by the server's clock we know how
+// long that was after it refused us, and we know when we had asked for that. A
+// clock that was set forward in between makes us err by no more than the message
+// was on its way.
+func (g *grant) handed(message string) (answer, bool) {
+	var numbers [3]int64
+	fields := strings.SplitN(message, " ", len(numbers)+1)
+	if len(fields) <= len(numbers) || g.refused.server == 0 || g.redrawn {
+		return answer{}, false
+	}
+	for i, f := range fields[:len(numbers)] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return answer{}, false
+		}
+		numbers[i] = n
+	}
+	if numbers[0] < g.refused.server {
+		return answer{}, false
+	}
+	c, now := g.client, time.Now()
+	since := time.Duration(max(numbers[0]-g.refused.server-1, 0)) * time.Millisecond
+	at := g.refused.sent.Add(since - time.Duration(float64(since)*c.config.Drift))
+	if at.After(now) {
+		at = now
+	}
+	lease := time.Duration(numbers[1]-numbers[0]) * time.Millisecond
+	a := answer{granted: true, handed: true, holds: 1, token: numbers[2], expires: c.expires(at, lease)}
+	return a, a.expires.Sub(now) > lease/2
+}
+
+// settling extends the lease of a hold that was handed over to the one that was
+// asked for, unless its owner extends it. An extension that fails is repeated for as
+// long as the hold lasts. arm begins that, and stop ends it.
+func (g *grant) settling(h *Hold) (arm, stop func()) {
+	if g.lease <= handedLease {
+		return func() {}, func() {}
+	}
+	first := h.lease.Expires
+	timer := time.AfterFunc(handedLease, func() { g.client.spawn(func() { g.settle(h, first) }) })
+	timer.Stop()
+	return func() { timer.Reset(handedLease / 4) }, func() { timer.Stop() }
+}
+
+func (g *grant) settle(h *Hold, first time.Time) {
+	c, pause := g.client, handedLease/20
+	for {
+		l, busy, over := h.renewal()
+		if over {
+			return
+		}
+		if !busy {
+			if !g.watched && !l.Expires.Equal(first) { // it has an end of its owner's choice
+				h.give()
+				return
+			}
+			c.observe(Renewing, l, 0, nil)
+			sent := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), handedLease/4)
+			err := g.extend(ctx, g.lease)
+			cancel()
+			switch {
+			case err == nil:
+				h.prolong(c.expires(sent, g.lease), false)
+			case errors.Is(err, ErrNotHeld):
+				h.end(true)
+			}
+			c.observe(Renewed, h.Lease(), time.Since(sent), err)
+			h.give()
+			if err == nil || errors.Is(err, ErrNotHeld) {
+				return
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-h.lost:
+			return
+		case <-c.closing:
+			return
+		}
+	}
+}

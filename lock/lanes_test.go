@@ -1,0 +1,390 @@
+package lock
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// pipelines notes what lanes send, and lets it come back when it is told.
+type pipelines struct {
+	mu      sync.Mutex
+	sent    [][]string
+	release chan struct{}
+}
+
+func (p *pipelines) send(_ context.Context, calls []*posted, _ bool) {
+	var keys []string
+	for _, c := range calls {
+		keys = append(keys, c.call.keys[0])
+		c.reply = reply[any]{value: c.call.keys[0]}
+	}
+	p.mu.Lock()
+	p.sent = append(p.sent, keys)
+	p.mu.Unlock()
+	<-p.release
+}
+
+func (p *pipelines) all() [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}
+
+// ask sends a call for a key in the background.
+func ask(ctx context.Context, l *lanes, key string) <-chan reply[any] {
+	done := make(chan reply[any], 1)
+	go func() {
+		done <- l.run(ctx, call{keys: []string{key}})
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestLanesGatherWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipelines{release: make(chan struct{})}
+		l := newLanes(1, p.send)
+		first := ask(t.Context(), l, "first")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := ask(ctx, l, "left")
+		var others []<-chan reply[any]
+		for i := range maxCalls + 1 {
+			others = append(others, ask(t.Context(), l, strconv.Itoa(i)))
+		}
+		cancel()
+		require.ErrorIs(t, (<-left).err, context.Canceled, "while the lane is busy")
+		close(p.release)
+		require.Equal(t, reply[any]{value: "first"}, <-first)
+		for i, other := range others {
+			require.Equal(t, reply[any]{value: strconv.Itoa(i)}, <-other)
+		}
+		sent := p.all()
+		require.Len(t, sent, 3)
+		require.Len(t, sent[1], maxCalls)
+		times := map[string]int{}
+		for _, keys := range sent {
+			for _, key := range keys {
+				times[key]++
+			}
+		}
+		require.Len(t, times, maxCalls+2, "what was left is never sent")
+		for key, n := range times {
+			require.Equal(t, 1, n, key)
+		}
+		synctest.Wait()
+		busy, stuck, _ := l.state()
+		require.Zero(t, busy+stuck)
+	})
+}
+
+// A call that is among those of others when its context ends is not sent, and
+// they are.
+func TestLanesLeaveOutWhatHasEnded(t *testing.T) {
+	p := &pipelines{release: make(chan struct{})}
+	close(p.release)
+	l := newLanes(1, p.send)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.busy = 1
+	calls := []*posted{
+		{ctx: over, call: call{keys: []string{"a"}}},
+		{ctx: t.Context(), call: call{keys: []string{"b"}}, turn: make(chan bool, 1)},
+		{ctx: over, call: call{keys: []string{"c"}}, turn: make(chan bool, 1)},
+	}
+	l.lead(calls)
+	require.Equal(t, [][]string{{"b"}}, p.sent)
+	require.ErrorIs(t, calls[0].reply.err, context.Canceled)
+	require.Equal(t, reply[any]{value: "b"}, calls[1].reply)
+	require.ErrorIs(t, calls[2].reply.err, context.Canceled)
+	require.False(t, <-calls[1].turn)
+	require.False(t, <-calls[2].turn)
+}
+
+// Who waits while nothing comes back gets another lane, up to the limit; and the
+// lanes are as few as before when the server answers again.
+func TestLanesThatAreSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 3 * leastLanes
+		p := &pipelines{release: make(chan struct{})}
+		l := newLanes(limit, p.send)
+		l.best = 0 // it answered at once so far
+		begin := time.Now()
+		var all []<-chan reply[any]
+		for i := range 3 * limit {
+			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
+			for _, _, queued := l.state(); queued > 0 && len(p.all()) < limit; _, _, queued = l.state() {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+		}
+		require.Equal(t, (limit/leastLanes-1)*patience, time.Since(begin))
+		require.Len(t, p.all(), limit)
+		time.Sleep(time.Hour)
+		require.Len(t, p.all(), limit, "no more than that")
+		close(p.release)
+		for _, done := range all {
+			require.NoError(t, (<-done).err)
+		}
+		synctest.Wait()
+		busy, stuck, _ := l.state()
+		require.Zero(t, busy)
+		require.Zero(t, stuck)
+	})
+}
+
+func (l *lanes) state() (busy, stuck, queued int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.busy, l.stuck, len(l.queue)
+}
+
+// A server that is far away has as many lanes as it takes time.
+func TestLanesToAServerThatIsFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(100, func(_ context.Context, calls []*posted, _ bool) {
+			time.Sleep(time.Millisecond)
+			for _, c := range calls {
+				c.reply = reply[any]{}
+			}
+		})
+		for range 3 { // the first may be slow for other reasons
+			<-ask(t.Context(), l, "warm")
+		}
+		begin := time.Now()
+		var all []<-chan reply[any]
+		for range 1 + time.Millisecond/laneStep {
+			all = append(all, ask(t.Context(), l, "key"))
+		}
+		for _, done := range all {
+			require.NoError(t, (<-done).err)
+		}
+		require.Equal(t, time.Millisecond, time.Since(begin), "nobody waited for another")
+	})
+}
+
+func TestDeadlineOfAPipeline(t *testing.T) {
+	sooner, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	later, cancelLater := context.WithTimeout(t.Context(), time.Hour)
+	defer cancelLater()
+	ctx, done := together([]*posted{{ctx: sooner}})
+	require.Equal(t, sooner, ctx, "with its values")
+	done()
+	ctx, done = together([]*posted{{ctx: later}, {ctx: sooner}})
+	defer done()
+	got, _ := ctx.Deadline()
+	want, _ := later.Deadline()
+	require.Equal(t, want, got)
+	ctx, done = together([]*posted{{ctx: later}, {ctx: t.Context()}})
+	defer done()
+	_, bounded := ctx.Deadline()
+	require.False(t, bounded)
+}
+
+// One pipeline has a script that the server knows, one that it doesn't know, and
+// one that fails.
+func TestPipelineOfMixedFortune(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, err := New(rdb, Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	ctx := t.Context()
+	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
+	require.NoError(t, rdb.ScriptLoad(ctx, inspectLua).Err())
+	acquire := func(name string) *posted {
+		m := c.Mutex(name)
+		return &posted{ctx: ctx, call: m.kind.acquire(m.grant(Options{Lease: time.Minute}))}
+	}
+	calls := []*posted{
+		acquire("a"),
+		{ctx: ctx, call: call{c.kinds.inspect, []string{"lock:{b}"}, nil}},
+		acquire("taken"),
+		acquire("c"),
+	}
+	c.post(ctx, calls, false)
+	for _, i := range []int{0, 1, 3} {
+		require.NoError(t, calls[i].reply.err)
+		require.NotNil(t, calls[i].reply.value)
+	}
+	require.ErrorContains(t, calls[2].reply.err, "use another name")
+	for name, held := range map[string]bool{"a": true, "b": false, "c": true} {
+		locked, err := c.Mutex(name).IsLocked(ctx)
+		require.NoError(t, err)
+		require.Equal(t, held, locked, name)
+	}
+}
+
+// linked is a client on a link that can be disturbed, to a server that knows the
+// scripts.
+func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
+	t.Helper()
+	s, link := redistest.Start(t), &redistest.Link{}
+	c, err := New(s.Client(t, link.Use), Config{})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	for range 2 {
+		h, err := c.Acquire(t.Context(), "warm", Options{Lease: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context()))
+	}
+	return c, link, s.Client(t, nil)
+}
+
+// The answers of one connection stay away. Whoever asks by another one gets
+// theirs. The one asks by another, too, if it was in a hurry; if it wasn't, and
+// doesn't want to wait, it is gone at once, and so is its grant.
+func TestConnectionThatIsSilent(t *testing.T) {
+	for _, hurry := range []bool{true, false} {
+		c, link, rdb := linked(t)
+		if ready(t, c); !hurry {
+			c.hurry = nil
+		}
+		held, deliver := link.HoldReply(acquireDigest(c))
+		t.Cleanup(deliver)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stuck := make(chan error, 1)
+		go func() {
+			_, err := c.Acquire(ctx, "stuck", Options{Lease: time.Minute})
+			stuck <- err
+		}()
+		<-held
+		var others sync.WaitGroup
+		for i := range 100 {
+			others.Go(func() {
+				h, err := c.Acquire(t.Context(), strconv.Itoa(i), Options{Lease: time.Minute})
+				if err == nil {
+					err = h.Release(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		others.Wait()
+		if hurry {
+			require.NoError(t, <-stuck)
+			continue
+		}
+		require.Empty(t, stuck)
+		cancel()
+		require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
+		require.EqualValues(t, 1, rdb.Exists(t.Context(), "lock:{stuck}").Val())
+		deliver()
+		redistest.Await(t, "the grant to be withdrawn", func() bool {
+			return rdb.Exists(t.Context(), "lock:{stuck}").Val() == 0
+		})
+	}
+}
+
+func TestCloseWhileNothingComesBack(t *testing.T) {
+	c, link, rdb := linked(t)
+	held, deliver := link.HoldReplies(acquireDigest(c))
+	t.Cleanup(deliver)
+	const callers = 50
+	errs := make(chan error, callers)
+	for range callers {
+		go func() {
+			_, err := c.Mutex("orders").Lock(t.Context(), Options{Lease: time.Minute, Owner: strconv.Itoa(callers)})
+			errs <- err
+		}()
+	}
+	<-held
+	closed := make(chan struct{})
+	go func() { c.Close(); close(closed) }()
+	<-c.closing
+	select {
+	case <-closed:
+		t.Fatal("Close did not wait for what is in flight")
+	case <-time.After(20 * time.Millisecond): // nothing can be awaited that is not to happen
+	}
+	deliver()
+	<-closed
+	granted := 0
+	for range callers {
+		if err := <-errs; err != nil {
+			require.ErrorIs(t, err, ErrClosed)
+		} else {
+			granted++
+		}
+	}
+	taken := len(redistest.Fields(t.Context(), t, rdb, "lock:{orders}")) > 0
+	require.Equal(t, granted > 0, taken, "what nobody was told of is withdrawn")
+}
+
+func TestGoroutinesAreFew(t *testing.T) {
+	s := redistest.Start(t)
+	c, err := New(s.Client(t, nil), Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	before := runtime.NumGoroutine()
+	all := func(ctx context.Context, check func(error)) {
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				h, err := c.Acquire(ctx, strconv.Itoa(i), Options{Lease: time.Minute})
+				check(err)
+				if err == nil {
+					check(h.Release(ctx))
+				}
+			})
+		}
+		callers.Wait()
+		redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+maxIdle+10 })
+	}
+	all(t.Context(), func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	all(ctx, func(err error) {
+		if err == nil {
+			t.Error("a dead server answered")
+		}
+	})
+}
+
+func TestIdleGoroutinesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which waits for them
+		l := newLife()
+		var together sync.WaitGroup
+		together.Add(2 * maxIdle)
+		for range 2 * maxIdle {
+			require.True(t, l.spawn(func() { together.Done(); together.Wait() }))
+		}
+		synctest.Wait()
+		require.Equal(t, maxIdle, l.resting())
+		for range 10 { // one of them is busy now and then
+			time.Sleep(idleLimit / 2)
+			require.True(t, l.spawn(func() {}))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, l.resting())
+		time.Sleep(2 * idleLimit)
+		synctest.Wait()
+		require.Zero(t, l.resting())
+		require.True(t, l.spawn(func() {}))
+		l.end()
+		require.False(t, l.spawn(func() {}))
+	})
+}
+
+func (l *life) resting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.idle)
+}

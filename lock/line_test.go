@@ -1,0 +1,529 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// contend has workers take the lock in turns, each n times, and returns the
+// order in which they had it. Two who hold it at once are a data race, and lose a
+// count.
+func contend(t *testing.T, clients []*lock.Client, workers, n int, o lock.Options) (served []int) {
+	t.Helper()
+	var all sync.WaitGroup
+	errs := make(chan error, workers)
+	ready := make(chan struct{})
+	for i := range workers {
+		all.Go(func() {
+			<-ready
+			for range n {
+				h, err := clients[i%len(clients)].Acquire(t.Context(), "orders", o)
+				if err != nil {
+					errs <- err
+					return
+				}
+				served = append(served, i)
+				if err := h.Release(t.Context()); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	close(ready)
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	require.Len(t, served, workers*n)
+	return served
+}
+
+// Many goroutines of one client take turns with few requests, and two clients
+// take turns too.
+func TestLockIsPassedOnInMemory(t *testing.T) {
+	for _, clients := range []int{1, 2} {
+		t.Run(fmt.Sprint(clients), func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			var cs []*lock.Client
+			for range clients {
+				cs = append(cs, open(t, s, lock.Config{}))
+			}
+			_ = scriptsRunFrom(t, s)
+			before := scriptsRun(t, rdb)
+			const workers, each = 16, 200
+			served := contend(t, cs, workers, each, lock.Options{Wait: time.Minute})
+			commands := float64(scriptsRun(t, rdb)-before) / (workers * each)
+			t.Logf("%.2f requests for each grant", commands)
+			require.Less(t, commands, 1.0)
+			if clients == 2 { // neither is starved while the other one works
+				last := [2]int{}
+				for i, who := range served {
+					last[who%2] = i
+				}
+				require.Greater(t, min(last[0], last[1]), len(served)/2)
+			}
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}
+
+// scriptsRunFrom makes sure that the server has run a script.
+func scriptsRunFrom(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	c := open(t, s, lock.Config{})
+	require.NoError(t, acquire(t, c, "first", long).Release(t.Context()))
+	return scriptsRun(t, s.Client(t, nil))
+}
+
+// A batch is no longer than it may be: the other client's ticket comes next.
+func TestBatchIsBounded(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	const batch = 4
+	c := listening(t, s, holder, lock.Config{Batch: batch})
+	other := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	enter := func(name string, c *lock.Client, o lock.Options) {
+		all.Go(func() {
+			h, err := c.Acquire(t.Context(), "orders", o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	enter("mine", c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	for range 20 {
+		enter("mine", c, lock.Options{Wait: lock.Forever})
+	}
+	enter("other", other, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 2)
+	require.NoError(t, h.Release(t.Context()))
+	all.Wait()
+	for i, who := range order {
+		if who == "other" {
+			require.LessOrEqual(t, i, batch+1, "%v", order)
+			return
+		}
+	}
+	t.Fatalf("the other client was never served: %v", order)
+}
+
+// An owner that no option named is an alias: it can be asked about and re-entered
+// by its own client while it holds, and means nothing afterwards.
+func TestAliasOfAnOwner(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	m := c.Mutex("orders")
+	first, err := m.Lock(t.Context(), lock.Options{Lease: long})
+	require.NoError(t, err)
+	name := first.Lease().Owner
+	require.NotEqual(t, name, redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"])
+	held, err := m.IsHeldBy(t.Context(), name)
+	require.NoError(t, err)
+	require.True(t, held)
+	again, err := m.TryLock(t.Context(), lock.Options{Owner: name, Lease: long})
+	require.NoError(t, err)
+	require.Equal(t, 2, again.Lease().Holds)
+	require.Equal(t, name, again.Lease().Owner)
+
+	// One who waits is not passed the lock while the owner holds it still.
+	next := granting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+	queued(t, rdb, 1)
+	require.NoError(t, first.Release(t.Context()))
+	_, err = m.TryLock(t.Context(), lock.Options{})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, again.Release(t.Context()))
+	h := <-next
+	require.NotNil(t, h)
+	held, err = m.IsHeldBy(t.Context(), name)
+	require.NoError(t, err)
+	require.False(t, held)
+	_, err = m.TryLock(t.Context(), lock.Options{Owner: name})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "who released it has no part in what goes round")
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// What a lock is passed on with: a grant of its own by name and request, the same
+// one on the server.
+func TestPassedGrantIsAnotherOne(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	first, err := c.Acquire(t.Context(), "orders", lock.Options{})
+	require.NoError(t, err)
+	inLine := granting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	before := redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"]
+	require.NoError(t, first.Release(t.Context()))
+	second := <-inLine
+	require.NotNil(t, second)
+	a, b := first.Lease(), second.Lease()
+	require.NotEqual(t, a.Owner, b.Owner)
+	require.NotEqual(t, a.Request, b.Request)
+	if redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"] == before {
+		require.False(t, b.Expires.After(a.Expires), "a lease is not longer for being passed on")
+	}
+	require.ErrorIs(t, first.Release(t.Context()), lock.ErrNotHeld)
+	held, err := c.Mutex("orders").IsHeldBy(t.Context(), b.Owner)
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, second.Release(t.Context()))
+	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// A lock that the server has lost is not passed on for long.
+func TestLostLockIsNotPassedOnForLong(t *testing.T) {
+	for _, batch := range []int{0, 4, 1 << 20} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) { lostLock(t, batch) })
+	}
+}
+
+func lostLock(t *testing.T, batch int) {
+	t.Helper()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{Batch: batch})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lost := make(chan struct{})
+	var once sync.Once
+	var held, noticed atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				h, err := c.Acquire(ctx, "orders", lock.Options{Wait: lock.Forever})
+				if err != nil {
+					continue
+				}
+				held.Add(1)
+				if h.Release(context.WithoutCancel(ctx)) != nil {
+					once.Do(func() {
+						noticed.Store(held.Load())
+						close(lost)
+					})
+				}
+			}
+		})
+	}
+	redistest.Await(t, "many holds", func() bool { return held.Load() > 10_000 })
+	redistest.Await(t, "a held lock", func() bool {
+		return rdb.Eval(t.Context(), "return redis.call('DEL', KEYS[1])", []string{"lock:{orders}"}).Val() == int64(1)
+	})
+	before := held.Load()
+	select {
+	case <-lost:
+	case <-time.After(20 * time.Second):
+		t.Error("nobody was told")
+	}
+	cancel()
+	all.Wait()
+	if batch == 0 {
+		batch = 128
+	}
+	require.LessOrEqual(t, noticed.Load()-before, int64(2*batch))
+}
+
+// Calls that give up, holders that let their lease run out, and a client that is
+// closed in between: the lock is never held twice, and free in the end.
+func TestLineInTrouble(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 3}), open(t, s, lock.Config{})}
+	var mu sync.Mutex
+	var until time.Time
+	overlaps, granted := 0, 0
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for n := range 60 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				o := lock.Options{Lease: 100 * time.Millisecond, Wait: 10 * time.Second}
+				switch rand.N(4) {
+				case 0:
+					o.Wait = rand.N(10 * time.Millisecond)
+				case 1:
+					time.AfterFunc(rand.N(10*time.Millisecond), cancel)
+				}
+				h, err := clients[i%3].Acquire(ctx, "orders", o)
+				cancel()
+				if err != nil {
+					continue
+				}
+				now := time.Now()
+				mu.Lock()
+				granted++
+				if now.Before(until) {
+					overlaps++
+				}
+				until = h.Lease().Expires
+				mu.Unlock()
+				if n%20 == 7 {
+					continue // it never comes back
+				}
+				mu.Lock()
+				until = time.Time{}
+				mu.Unlock()
+				_ = h.Release(t.Context())
+			}
+			if i == 11 {
+				clients[2].Close()
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, overlaps)
+	require.Greater(t, granted, 100)
+	h, err := clients[0].Mutex("orders").TryLockFor(t.Context(), 10*time.Second, lock.Options{Owner: "last"})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// While nobody else waits, what the server granted is kept from one batch to the
+// next, far beyond its first end; with a lease as with a watchdog.
+func TestLockIsKeptWhileNobodyElseWaits(t *testing.T) {
+	const lease = time.Second
+	for name, o := range map[string]lock.Options{"lease": {Lease: lease, Wait: lock.Forever}, "watchdog": {Wait: lock.Forever}} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			c := open(t, s, lock.Config{Batch: 8, Watchdog: lease})
+			owners, begin, looks, inside := map[string]bool{}, time.Now(), 0, 0
+			var all sync.WaitGroup
+			for i := range 4 {
+				all.Go(func() {
+					for time.Since(begin) < 2*lease {
+						h, err := c.Acquire(t.Context(), "orders", o)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						inside++
+						if i == 0 {
+							if owner := rdb.HGet(t.Context(), "lock:{orders}", "owner").Val(); owner != "" { // a hash by now
+								owners[owner] = true
+								looks++
+							}
+						}
+						if err := h.Release(t.Context()); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			t.Logf("%d grants of the server's, seen %d times; %d holds", len(owners), looks, inside)
+			require.Greater(t, looks, 20)
+			require.Less(t, len(owners), looks/4, "each is passed on to all four, and no more than eight times in a row")
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}
+
+// What a copy of the request to keep a lock does, whenever it arrives.
+func TestKeepAtAnyTime(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	const next = "next"
+	keep := func(request string, lease time.Duration) []any {
+		t.Helper()
+		v, err := rdb.Eval(t.Context(), lock.Scripts()["keep"], plainKeys("lock:{orders}", next),
+			request, lease.Milliseconds(), ticket(next, "inbox", "x", 60_000, 0)).Slice()
+		require.NoError(t, err)
+		return v
+	}
+	ttl := func() time.Duration { return rdb.PTTL(t.Context(), "lock:{orders}").Val() }
+	h := acquire(t, c, "a", 10*time.Second)
+	request := h.Lease().Request
+
+	require.Equal(t, []any{int64(1), int64(1)}, keep(request, long), "nobody waits")
+	require.Greater(t, ttl(), long/2)
+	require.Equal(t, []any{int64(1), int64(1)}, keep(request, time.Second))
+	require.Greater(t, ttl(), long/2, "no sooner")
+	require.Zero(t, rdb.Exists(t.Context(), ordersTickets).Val())
+	require.EqualValues(t, -1, keep("another", long)[1])
+
+	draw(t, rdb, ticket("other", "elsewhere", "y", 60_000, 0), false)
+	v := keep(request, 2*long)
+	require.EqualValues(t, 0, v[0])
+	require.Positive(t, v[1])
+	require.EqualValues(t, 1, v[4], "drawn")
+	require.Less(t, ttl(), long+time.Second)
+	require.EqualValues(t, 1, rdb.ZRank(t.Context(), ordersTickets, ticket(next, "inbox", "x", 60_000, 0)).Val(), "behind the other")
+	require.EqualValues(t, 0, keep(request, long)[4], "once")
+
+	require.NoError(t, rdb.ZRem(t.Context(), ordersTickets, ticket(next, "inbox", "x", 60_000, 0)).Err())
+	require.NoError(t, rdb.Set(t.Context(), "lock:{orders}:released:"+next, 1, long).Err())
+	require.EqualValues(t, 0, keep(request, long)[4])
+	require.EqualValues(t, 1, rdb.ZCard(t.Context(), ordersTickets).Val(), "nobody needs it any more")
+
+	require.NoError(t, rdb.Del(t.Context(), ordersTickets, "lock:{orders}:released:"+next).Err())
+	require.NoError(t, h.Release(t.Context()))
+	other := acquire(t, c, "b", long)
+	require.EqualValues(t, -1, keep(request, long)[1])
+	require.NoError(t, other.Release(t.Context()))
+	require.EqualValues(t, -1, keep(request, long)[1])
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// Clients that all pass it on in memory have equal shares.
+func TestLinesTakeTurns(t *testing.T) {
+	s := redistest.Start(t)
+	var clients []*lock.Client
+	for range 4 {
+		clients = append(clients, open(t, s, lock.Config{Batch: 8}))
+	}
+	served := contend(t, clients, 16, 100, lock.Options{Wait: time.Minute})
+	left := [16]int{}
+	for i := range left {
+		left[i] = 100
+	}
+	for _, who := range served {
+		if left[who]--; left[who] == 0 {
+			break
+		}
+	}
+	for who, n := range left {
+		require.Less(t, n, 50, "worker %d when another one was done", who)
+	}
+}
+
+// Where the answer that nobody else waits doesn't come, or what asked for it is
+// lost, the lock goes on to others, calls can be cancelled, and nothing is left.
+func TestKeepWithoutAnAnswer(t *testing.T) {
+	for _, how := range []string{"held", "dropped"} {
+		t.Run(how, func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			c, link := overLink(t, s, lock.Config{Batch: 8})
+			other := open(t, s, lock.Config{})
+			contend(t, []*lock.Client{c}, 4, 50, lock.Options{Wait: time.Minute}) // so that the digests are known
+			struck, deliver := link.DropReply(digest(t, "keep")), func() {}
+			if how == "held" {
+				struck, deliver = link.HoldReplies(digest(t, "keep"))
+			}
+			defer deliver()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			inside := 0
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						h, err := c.Acquire(ctx, "orders", lock.Options{Lease: long, Wait: lock.Forever})
+						if err != nil {
+							continue
+						}
+						inside++
+						if err := h.Release(context.WithoutCancel(ctx)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			happened(t, struck)
+			h, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: 10 * time.Second})
+			require.NoError(t, err)
+			inside++
+			cancel()
+			begin := time.Now()
+			all.Wait()
+			require.Less(t, time.Since(begin), time.Second)
+			require.NoError(t, h.Release(t.Context()))
+			deliver()
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}
+
+// Connections that break, and locks that are taken away by force: whoever asks
+// gets it in the end. While nobody uses force there is never more than one holder.
+func TestLinesUnderFire(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		t.Run(fmt.Sprint("force ", force), func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 4}), open(t, s, lock.Config{Batch: 1 << 20})}
+			var over atomic.Bool
+			defer over.Store(true)
+			inside := 0
+			var served [12]int
+			var all sync.WaitGroup
+			for i := range served {
+				all.Go(func() {
+					for !over.Load() {
+						h, err := clients[i%3].Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: 20 * time.Second})
+						if errors.Is(err, lock.ErrNotAcquired) {
+							t.Error(err)
+							return
+						}
+						if err != nil {
+							continue
+						}
+						if !force {
+							inside++
+						}
+						served[i]++
+						for err := h.Release(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld); {
+							err = h.Release(t.Context())
+						}
+					}
+				})
+			}
+			struck := 0
+			for range 20 {
+				<-time.After(20 * time.Millisecond) // the disturbance's pace
+				if force {
+					if freed, err := clients[0].Mutex("orders").ForceUnlock(t.Context()); err == nil && freed {
+						struck++
+					}
+					continue
+				}
+				for _, kind := range []string{"normal", "pubsub"} {
+					n, err := rdb.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Result()
+					require.NoError(t, err)
+					struck += int(n)
+				}
+			}
+			over.Store(true)
+			all.Wait()
+			require.Positive(t, struck)
+			for i, n := range served {
+				require.Positive(t, n, "worker %d", i)
+			}
+			t.Log(served, struck)
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package lock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// endsAfter is a context that says that it has ended only when it was asked often
+// enough.
+type endsAfter struct {
+	context.Context //nolint:containedctx // it is one
+
+	left atomic.Int64
+}
+
+func (c *endsAfter) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A context that ends just as the last server answers leaves nothing on those that
+// granted the lock.
+func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
+	var servers []redis.UniversalClient
+	var deliver []func()
+	granting := redistest.Start(t).Client(t, nil)
+	servers = append(servers, granting)
+	for range 2 { // that refuse, once the first has granted it
+		link := &redistest.Link{}
+		rdb := redistest.Start(t).Client(t, link.Use)
+		other, err := New(rdb, Config{})
+		require.NoError(t, err)
+		defer other.Close()
+		_, err = other.Acquire(t.Context(), "orders", Options{Owner: "other", Lease: time.Minute})
+		require.NoError(t, err)
+		_, d := link.HoldReplies(acquireDigest(other))
+		defer d()
+		servers, deliver = append(servers, rdb), append(deliver, d)
+	}
+	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	ctx := &endsAfter{Context: t.Context()}
+	ctx.left.Store(1) // it is asked before the servers are
+	b := r.ballot("orders", Options{Lease: time.Minute})
+	end := make(chan error, 1)
+	go func() {
+		_, _, err := b.cast(ctx)
+		end <- err
+	}()
+	redistest.Await(t, "the grant", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.at[0] == present
+	})
+	require.NotEmpty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
+	for _, d := range deliver {
+		d()
+	}
+	require.ErrorIs(t, <-end, context.Canceled)
+	r.Close()
+	require.Empty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
+}

@@ -1,0 +1,13 @@
+package lock_test
+
+import "fmt"
+
+// plainKeys are the keys of a plain lock.
+func plainKeys(key, request string) []string {
+	return []string{key, key + ":released:" + request, key + ":tickets", key + ":token"}
+}
+
+// ticket is what a request draws. Nobody counts who hears of it.
+func ticket(request, inbox, owner string, lease, tokenLife int) string {
+	return fmt.Sprintf("%s %d %d 0 %d %s%s", request, lease, tokenLife, len(inbox), inbox, owner)
+}

@@ -1,0 +1,207 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A wire sends pipelines through a client of go-redis. To one server each goes
+// once: what go-redis would repeat unseen, we repeat, so that we know of it. A
+// cluster client, which looks for the server meanwhile, repeats on its own.
+type wire struct {
+	rdb         redis.UniversalClient
+	one         *redis.Client // nil if there are several servers
+	retries     int           // of a pipeline, as the options of the client say,
+	least, most time.Duration // and the pauses before them
+
+	idle sync.Pool // of *unrepeated
+}
+
+func newWire(rdb redis.UniversalClient) *wire {
+	w := &wire{rdb: rdb}
+	if one, ok := rdb.(*redis.Client); ok {
+		o := one.Options()
+		w.one, w.retries, w.least, w.most = one, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff
+	}
+	return w
+}
+
+// hurried is the wire of requests that may take that long, which are repeated by
+// other wires; nil if the client is none for it.
+func (w *wire) hurried(limit time.Duration) *wire {
+	if w.one == nil {
+		return nil
+	}
+	o := w.one.Options()
+	if o.Limiter != nil || o.ReadTimeout > 0 && o.ReadTimeout <= limit {
+		return nil
+	}
+	return &wire{rdb: w.one.WithTimeout(limit), one: w.one}
+}
+
+// errCold is why a request in a hurry isn't sent.
+var errCold = errors.New("no connection is open")
+
+// warm reports whether a pipeline finds an open connection. It may be taken an
+// instant later.
+func (w *wire) warm() bool {
+	s := w.one.PoolStats()
+	if s.PipelineStats != nil {
+		return s.PipelineStats.IdleConns > 0
+	}
+	return s.IdleConns > 0
+}
+
+// unrepeated is a pipeline that go-redis sends once.
+type unrepeated struct{ redis.Pipeliner }
+
+func (p *unrepeated) Process(ctx context.Context, cmd redis.Cmder) error {
+	if plain, ok := cmd.(*redis.Cmd); ok {
+		cmd = once{plain}
+	}
+	return p.Pipeliner.Process(ctx, cmd)
+}
+
+// once is a command that go-redis doesn't repeat, nor the pipeline it is in.
+type once struct{ *redis.Cmd }
+
+// NoRetry is for go-redis.
+func (once) NoRetry() bool { return true }
+
+func (w *wire) pipeline() redis.Pipeliner {
+	if w.one == nil {
+		return w.rdb.Pipeline()
+	}
+	if p, ok := w.idle.Get().(*unrepeated); ok {
+		return p
+	}
+	return &unrepeated{w.rdb.Pipeline()}
+}
+
+// send sends calls in one pipeline.
+func (w *wire) send(ctx context.Context, calls []*posted) {
+	p := w.pipeline()
+	for _, c := range calls {
+		c.cmd = c.call.command(ctx, c.full)
+		_ = p.Process(ctx, c.cmd)
+	}
+	_, broken := p.Exec(ctx)
+	for _, c := range calls {
+		r := answered(p, c.cmd, broken, c.call)
+		r.copies = r.copies || c.reply.copies
+		c.reply, c.cmd = r, nil
+	}
+	if p, ok := p.(*unrepeated); ok {
+		w.idle.Put(p)
+	}
+}
+
+// pause waits before one of the repetitions, as go-redis does; false if the
+// context ends before.
+func (w *wire) pause(ctx context.Context, tries int) bool {
+	if w.least <= 0 {
+		return ctx.Err() == nil
+	}
+	d := w.most
+	if span := w.least << tries; span >= w.least {
+		d = min(w.least+rand.N(span), w.most) //nolint:gosec // it needn't be a secret
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// isTimeout reports whether no answer came in time.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isUnsent reports whether there was no connection to send by.
+func isUnsent(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// isPassing reports whether the same request may fare better in a moment: when
+// go-redis would repeat it.
+func isPassing(err error) bool {
+	var dial *net.OpError
+	var network interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, redis.ErrPoolTimeout),
+		errors.As(err, &network):
+		return true
+	}
+	return redis.IsMaxClientsError(err) || redis.IsLoadingError(err) || redis.IsReadOnlyError(err) ||
+		redis.IsMasterDownError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err) ||
+		redis.IsNoReplicasError(err)
+}
+
+// passing reports whether a pipeline is worth repeating.
+func passing(replies []reply[any], acked error) bool {
+	for _, r := range replies {
+		if isPassing(r.err) {
+			return true
+		}
+	}
+	return isPassing(acked)
+}
+
+// memory is which scripts each server is known to know.
+type memory struct {
+	mu    sync.Mutex
+	known map[stored]struct{}
+}
+
+type stored struct {
+	at     redis.UniversalClient
+	digest string
+}
+
+func (m *memory) knows(at redis.UniversalClient, calls []call) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range calls {
+		if _, ok := m.known[stored{at, s.script.Hash()}]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// learn remembers the scripts that ran.
+func (m *memory) learn(at redis.UniversalClient, calls []call, replies []reply[any]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, s := range calls {
+		if replies[i].err == nil {
+			m.known[stored{at, s.script.Hash()}] = struct{}{}
+		}
+	}
+}
+
+// forget forgets all, since a server has.
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.known)
+}
