@@ -61,7 +61,7 @@ reproduce: $(servers) build ## Play a scripted failure: BUG=failover-double-gran
 	$(call play_lockchaos,reproduce $(BUG) --repeat $(REPEAT) $(call flag,backend,$(BACKEND)) $(ARGS))
 
 .PHONY: mutants
-mutants: redis build ## Play 24 locks with a planted bug, and their correct twins, in about two minutes: who is convicted
+mutants: redis build ## Play 29 locks with a planted bug, and their correct twins, in about two minutes: who is convicted
 	@code=0; $(BIN) mutants $(ARGS) || code=$$?; \
 	case $$code in 0) word="every bug was caught, and no twin was blamed";; 1) word="a bug escaped, or a twin was blamed";; \
 		2) word="a script could not be played";; 130) word=interrupted;; 254) word="wrong usage";; *) word="the harness failed";; esac; \
@@ -89,6 +89,10 @@ ps: ## Show what `make up` started
 redis: ## Install redis-server where there is none (Debian, Ubuntu)
 	@./scripts/install-redis
 
+.PHONY: etcd
+etcd: ## Install etcd where there is none, for the tests of its adapter and `bench --lock etcd` (Debian, Ubuntu)
+	@./scripts/install-etcd
+
 .PHONY: compiler
 compiler: ## Install gcc where there is none, for the race detector (Debian, Ubuntu)
 	@./scripts/install-compiler
@@ -101,10 +105,12 @@ chromium: ## Install Chromium where there is none, for the tests of the reports 
 image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis
 	@./scripts/build-image
 
+# A program with the race detector sleeps for a second before it exits, unless
+# it is told otherwise; the tests start hundreds.
 .PHONY: test
-test: redis compiler ## All tests, with the race detector and real servers
+test: redis etcd compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 go test -race -parallel 8 -timeout 10m ./...
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -race -parallel 8 -timeout 10m ./...
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
@@ -130,20 +136,18 @@ bench-checker: ## The judge beside plain porcupine: time and peak memory (LOCKCH
 
 # Counts, not durations: Go before 1.27 may call the end of a -fuzztime in
 # seconds a failure, "context deadline exceeded" (golang/go#75804). Minimizing
-# what is merely interesting would take most of the time.
+# what is merely interesting would take most of the time; so would asking each
+# package's test binary for its targets, which their sources name as well.
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME executions (default 20000x)
-	@for package in $$(go list ./...); do \
-		list=$$(go test -list '^Fuzz' $$package) || exit 1; \
-		for target in $$(grep '^Fuzz' <<<"$$list"); do \
-			echo "$$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),20000x) -fuzzminimizetime 10x $$package || exit 1; \
-		done; \
+	@set -o pipefail; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file func; do \
+		echo "$$(dirname $$file) $${func#func }"; \
+		go test -vet=off -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(or $(FUZZTIME),20000x) -fuzzminimizetime 10x $$(dirname $$file) </dev/null || exit 1; \
 	done
 
 .PHONY: nightly
 nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, longer fuzzing
-	bin/lockchaos reproduce --all --repeat 10
+	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) fuzz FUZZTIME=200000x
 

@@ -30,7 +30,7 @@ func TestSimulatedBugsAreCaught(t *testing.T) {
 		t.Run(test.bug+": "+test.property, func(t *testing.T) {
 			t.Parallel()
 			caught, confirmed := 0, 0
-			const runs = 12
+			const runs = 6
 			for seed := range uint64(runs) {
 				r := checker.Check(t.Context(), simulateBug(source(seed), 4, 4000, test.bug))
 				var found []string

@@ -19,6 +19,21 @@ var (
 	ErrTooOld = errors.New("redis is too old")
 )
 
+// A LeftError says what could not be undone or removed, so that it stays behind:
+// it is an error of [Deployment.Close], and of a start that failed.
+type LeftError struct{ Err error }
+
+func (e *LeftError) Error() string { return "left behind: " + e.Err.Error() }
+func (e *LeftError) Unwrap() error { return e.Err }
+
+// Left is the errors as a [LeftError]; nil if there are none.
+func Left(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return &LeftError{err}
+	}
+	return nil
+}
+
 // MinRedis is the oldest Redis that the harness can drive: it needs
 // bind-source-addr and SENTINEL DEBUG.
 const MinRedis = "7.0.0"
@@ -31,7 +46,8 @@ type Backend interface {
 }
 
 // A Deployment is a topology that runs. Close stops every process that it
-// started and removes every file; whoever started it closes it.
+// started and removes every file; whoever started it closes it. Where it can't,
+// its error is a [LeftError].
 type Deployment interface {
 	Topology() Topology
 	// Version is the version of the Redis servers.
@@ -86,6 +102,8 @@ const (
 	Workers Control = "workers"
 	// Failovers: the deployment is a [Failover], as its topology has it.
 	Failovers Control = "failovers"
+	// Isolation: a server whose links are cut is out of touch with all others.
+	Isolation Control = "isolation"
 )
 
 // A Failover is a deployment of shards whose masters can change. A shard is

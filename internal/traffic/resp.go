@@ -17,6 +17,9 @@ func lengthAt(b []byte, depth int) (n int, ok bool) {
 		return 0, true
 	}
 	if bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), b[0]) < 0 {
+		if depth < deepest { // nobody types the elements of an array
+			return 0, false
+		}
 		return inline(b)
 	}
 	line, complete := firstLine(b)
@@ -41,7 +44,7 @@ func lengthAt(b []byte, depth int) (n int, ok bool) {
 		if n += size + len("\r\n"); n > len(b) {
 			return 0, true
 		}
-		return n, true
+		return n, bytes.HasSuffix(b[:n], []byte("\r\n"))
 	default: // so many elements follow
 		elements, ok := count(line)
 		if !ok {

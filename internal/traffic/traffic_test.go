@@ -122,6 +122,7 @@ func FuzzNothingGetsLost(f *testing.F) {
 	f.Add([]byte(resp("SET", "a", "1")+"PING\r\n"), []byte("+OK\r\n$4\r\nPONG\r\n>1\r\n+x\r\n"), uint8(3))
 	f.Add([]byte("*1000000000\r\n"), []byte("$-5\r\n*-1\r\n"), uint8(1))
 	f.Add([]byte("\r\n\n"), []byte("%1\r\n|1\r\n"), uint8(2))
+	f.Add([]byte("*3\r\n$3\r\nSET\r\n$1\r\na\r\r\n"), []byte("*1\r\n\r\n"), uint8(3))
 	f.Fuzz(func(t *testing.T, up, down []byte, bite uint8) {
 		var c traffic.Conversation
 		for _, stream := range []struct {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // attached attaches to an installation until the test ends.
@@ -26,8 +26,10 @@ func attached(t *testing.T, i *installation, b attach.Backend) topologies.Deploy
 }
 
 func TestEveryTopologyIsFoundOut(t *testing.T) {
+	t.Parallel()
 	for _, name := range topologies.Names() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, name)
 			d := attached(t, i, i.backend())
 			want := i.topology
@@ -69,6 +71,7 @@ func TestEveryTopologyIsFoundOut(t *testing.T) {
 }
 
 func TestNamesDoNotDependOnWhoIsAsked(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Sentinels)
 	var before map[string]string
 	for _, from := range []string{"sentinel-1", "sentinel-3"} {
@@ -88,6 +91,7 @@ func TestNamesDoNotDependOnWhoIsAsked(t *testing.T) {
 }
 
 func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Sentinels)
 	b := i.backend()
 	b.Yes = false
@@ -98,6 +102,7 @@ func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
 }
 
 func TestFailoversPutTheSentinelsBack(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Sentinels)
 	ctx := within(t)
 	settings := func() string {
@@ -143,6 +148,7 @@ func TestFailoversPutTheSentinelsBack(t *testing.T) {
 }
 
 func TestAClusterFailsOverOnRequest(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Cluster)
 	ctx := within(t)
 	d := attached(t, i, i.backend()).(topologies.Failover)
@@ -156,6 +162,7 @@ func TestAClusterFailsOverOnRequest(t *testing.T) {
 }
 
 func TestNothingIsLeftOnTheServers(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single)
 	ctx := within(t)
 	owner := i.client("redis-1")
@@ -184,12 +191,14 @@ func TestNothingIsLeftOnTheServers(t *testing.T) {
 }
 
 func TestAUserOfFewRightsIsEnough(t *testing.T) {
+	t.Parallel()
 	redis := "~lockchaos:* &* -@all +hello +auth +ping +info +role +wait +get +set +del +client|list"
 	sentinel := "&* -@all +hello +auth +ping +info +subscribe +sentinel|myid +sentinel|masters +sentinel|master +sentinel|replicas " +
 		"+sentinel|sentinels +sentinel|get-master-addr-by-name +sentinel|set +sentinel|failover"
 	cluster := " +cluster|info +cluster|nodes +cluster|slots +cluster|links +cluster|failover"
 	for _, name := range []string{topologies.Single, topologies.Sentinels, topologies.Cluster} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, name)
 			ctx := within(t)
 			for node := range i.at {
@@ -230,5 +239,5 @@ func TestAUserOfFewRightsIsEnough(t *testing.T) {
 func promote(t *testing.T, d topologies.Failover, shard string) {
 	t.Helper()
 	ctx := within(t)
-	require.NoError(t, deploy.Await(ctx, func() error { return d.Promote(ctx, shard) }))
+	require.NoError(t, await.Until(ctx, func() error { return d.Promote(ctx, shard) }))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
@@ -104,7 +105,7 @@ func (c *claim) take(ctx context.Context, a access, p place) error {
 	defer cancel()
 	master := p.servers[0]
 	who, answer := "", error(nil)
-	late := deploy.Await(ctx, func() error {
+	late := await.Until(ctx, func() error {
 		who, answer = c.ask(ctx, master.client, p.key)
 		var netErr net.Error
 		if errors.Is(answer, redis.Nil) || errors.As(answer, &netErr) && netErr.Timeout() {
@@ -207,13 +208,13 @@ func (c *claim) release() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	_ = deploy.Await(ctx, func() error {
+	_ = await.Until(ctx, func() error {
 		var left atomic.Bool
 		c.everywhere(ctx, func(ctx context.Context, rdb *redis.Client, key string) {
 			who, err := rdb.Get(ctx, key).Result()
 			var away *net.OpError
 			switch {
-			case errors.Is(err, redis.Nil), errors.As(err, &away):
+			case errors.Is(err, redis.Nil), errors.As(err, &away), redis.HasErrorPrefix(err, "MOVED"): // a cluster's replica
 			case err != nil: // it loads its data, say
 				left.Store(true)
 			case who == c.owner:

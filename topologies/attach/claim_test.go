@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // claims are the claims that the servers of an installation know of.
@@ -38,8 +38,10 @@ func claims(t *testing.T, i *installation) map[string]string {
 }
 
 func TestADeploymentThatAnotherRunDrivesIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, name := range topologies.Names() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, name)
 			d := attached(t, i, i.backend())
 			require.NotEmpty(t, claims(t, i))
@@ -58,6 +60,7 @@ func TestADeploymentThatAnotherRunDrivesIsRefused(t *testing.T) {
 }
 
 func TestOfTwoRunsThatBeginAtOnceOneDrives(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Independent)
 	other := i.backend()
 	slices.Reverse(other.Endpoints) // the order is no one's to choose
@@ -84,8 +87,10 @@ func TestOfTwoRunsThatBeginAtOnceOneDrives(t *testing.T) {
 }
 
 func TestAClaimOutlivesAFailover(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, name)
 			ctx := within(t)
 			d := attached(t, i, i.backend()).(topologies.Failover)
@@ -113,17 +118,18 @@ func TestAClaimOutlivesAFailover(t *testing.T) {
 // A claim that servers have forgotten is made again, and one that somebody else
 // has made meanwhile is seen.
 func TestAClaimIsRepeated(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single)
 	ctx := within(t)
 	d := attached(t, i, i.backend())
 	owner := i.client("redis-1")
 	defer owner.Close()
 	require.NoError(t, owner.Del(ctx, "lockchaos:claim").Err())
-	require.NoError(t, deploy.Await(ctx, func() error { return owner.Get(ctx, "lockchaos:claim").Err() }))
+	require.NoError(t, await.Until(ctx, func() error { return owner.Get(ctx, "lockchaos:claim").Err() }))
 	require.NoError(t, d.AwaitReady(ctx))
 
 	require.NoError(t, owner.Set(ctx, "lockchaos:claim", "somebody else", time.Minute).Err())
-	require.NoError(t, deploy.Await(ctx, func() error {
+	require.NoError(t, await.Until(ctx, func() error {
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		if err := d.AwaitReady(short); err == nil || !strings.Contains(err.Error(), "another run drives it now: somebody else") {
@@ -136,6 +142,7 @@ func TestAClaimIsRepeated(t *testing.T) {
 }
 
 func TestTheClaimOfADeadRunEndsByItself(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single)
 	ctx := within(t)
 	owner := i.client("redis-1")
@@ -148,6 +155,7 @@ func TestTheClaimOfADeadRunEndsByItself(t *testing.T) {
 
 // What servers refuse, and won't ever grant, is said at once.
 func TestServersThatRefuseWritesAreRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, topology, want string
 		command              []any // of the owner, to every Redis server
@@ -159,6 +167,7 @@ func TestServersThatRefuseWritesAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, tt.topology)
 			for _, name := range i.topology.Of(topologies.Redis) {
 				c := i.client(name)

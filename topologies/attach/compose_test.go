@@ -13,15 +13,16 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
@@ -106,11 +107,16 @@ func needEngine(t *testing.T) {
 }
 
 func TestComposeProjectsKeepTheContract(t *testing.T) {
+	t.Parallel()
 	needEngine(t)
 	p := newProject(t)
+	var up sync.Mutex // the first makes the network that all are in
 	for _, name := range topologies.Names() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up.Lock()
 			out, err := p.run("up", name)
+			up.Unlock()
 			require.NoError(t, err, out)
 			var log bytes.Buffer
 			b := attach.Backend{Compose: p.name, Yes: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -157,12 +163,14 @@ func putsBack(t *testing.T, b attach.Backend) {
 	require.NoFileExists(t, d.Server("redis-1").Log())
 }
 
-// states says of every container of the project what it does.
-func (p project) states(t *testing.T) string {
+// states says of every container of a topology what it does.
+func (p project) states(t *testing.T, topology string) string {
 	t.Helper()
-	out, err := exec.Command("docker", "ps", "--all", "--format", "{{.Names}} {{.State}}", "--filter", "label=com.docker.compose.project="+p.name).Output()
+	out, err := exec.Command("docker", "ps", "--all", "--format", `{{.Label "com.docker.compose.service"}} {{.State}}`,
+		"--filter", "label=com.docker.compose.project="+p.name).Output()
 	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.HasPrefix(line, topology+"-") })
+	require.NotEmpty(t, lines)
 	slices.Sort(lines)
 	return strings.Join(lines, ", ")
 }
@@ -183,7 +191,7 @@ func (p project) leader(t *testing.T) string {
 // sentinels after that: the one that was armed may be among those.
 func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
 	t.Helper()
-	states, leader := p.states(t), p.leader(t)
+	states, leader := p.states(t, topologies.Sentinels), p.leader(t)
 	require.NotContains(t, states, "exited")
 	for _, server := range []string{"redis-1", "sentinel-3"} {
 		for what, hurt := range map[string]func(topologies.Server, context.Context) error{
@@ -202,7 +210,7 @@ func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
 						require.NoError(t, err)
 					}
 					require.NoError(t, d.Close())
-					require.Equal(t, states, p.states(t))
+					require.Equal(t, states, p.states(t, topologies.Sentinels))
 					require.Equal(t, leader, p.leader(t))
 				})
 			}
@@ -229,6 +237,7 @@ func countsPeers(t *testing.T, b attach.Backend, topology string) {
 }
 
 func TestAProjectOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	needEngine(t)
 	name := fmt.Sprintf("lockchaos-test-other-%d", os.Getpid())
 	out, err := exec.Command("docker", "run", "--detach", "--name", name, "--publish", "127.0.0.1::6379",
@@ -246,7 +255,7 @@ func TestAProjectOfSomebodyElse(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	address := inspect(`{{.NetworkSettings.IPAddress}}`) + ":6379"
-	require.NoError(t, deploy.Await(within(t), func() error {
+	require.NoError(t, await.Until(within(t), func() error {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			err = c.Close()

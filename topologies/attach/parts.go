@@ -55,6 +55,10 @@ const noLeave = "it needs leave to disturb a deployment that is not lockchaos' o
 // noSettings is why nothing is done to what the servers keep.
 const noSettings = "the data and the settings of a deployment that is not lockchaos' own are left alone"
 
+// noIsolation is why no node of a cluster is ever alone.
+const noIsolation = "a toxiproxy can't cut a node of a cluster off: what the node dials passes the proxies of the others, " +
+	"who count it as alive (crash-failover and failover can be had)"
+
 // parts puts together what was found.
 func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, error) {
 	t := s.plan(b.Yes)
@@ -96,6 +100,9 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 	if why := b.unwired(s); why != "" {
 		without[topologies.Wiring] = why
 	}
+	if s.topology == topologies.Cluster {
+		without[topologies.Isolation] = noIsolation
+	}
 	if !b.Yes && len(t.Shards()) > 0 {
 		without[topologies.Failovers] = noLeave
 	}
@@ -123,12 +130,12 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 		Without:    without,
 		Log:        b.Log,
 		Restore: func() error {
-			var errs []error
-			for _, w := range wires {
-				errs = append(errs, w.restore())
+			var errs []error // in an order that does not depend on the run
+			for _, name := range slices.Sorted(maps.Keys(wires)) {
+				errs = append(errs, wires[name].restore())
 			}
-			for _, sv := range servers {
-				errs = append(errs, sv.restore())
+			for _, name := range slices.Sorted(maps.Keys(servers)) {
+				errs = append(errs, servers[name].restore())
 			}
 			return errors.Join(errs...)
 		},

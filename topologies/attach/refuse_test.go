@@ -42,6 +42,7 @@ func refused(t *testing.T, b attach.Backend, topology, want string) {
 }
 
 func TestValidateRefuses(t *testing.T) {
+	t.Parallel()
 	one := []string{"127.0.0.1:6379"}
 	tests := []struct {
 		backend attach.Backend
@@ -95,6 +96,7 @@ func listener(t *testing.T, serve func(net.Conn)) string {
 }
 
 func TestServersThatCantBeTalkedToAreRefused(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single)
 	good := i.backend()
 	at := i.endpoint("redis-1")
@@ -134,6 +136,7 @@ func TestServersThatCantBeTalkedToAreRefused(t *testing.T) {
 }
 
 func TestDeploymentsOfAnotherKindAreRefused(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Sentinels)
 	sentinel, replica := i.endpoint("sentinel-1"), i.endpoint("redis-2")
 	with := func(change func(*attach.Backend)) attach.Backend {
@@ -173,6 +176,7 @@ func TestDeploymentsOfAnotherKindAreRefused(t *testing.T) {
 }
 
 func TestAClusterThatIsNotWholeIsRefused(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Cluster)
 	ctx := within(t)
 	refused(t, i.backend(), topologies.Single, "is a node of a cluster, where topology single has a server on its own")
@@ -185,6 +189,7 @@ func TestAClusterThatIsNotWholeIsRefused(t *testing.T) {
 }
 
 func TestOneServerUnderTwoNamesIsRefused(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single, "--bind", ownAddress().String(), "127.0.0.1")
 	b := i.backend()
 	port := strconv.Itoa(int(i.at["redis-1"].Announced.Port()))
@@ -234,6 +239,7 @@ func certify(t *testing.T) (certificate, key string, pool *x509.CertPool) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	plain := install(t, topologies.Single)
 	certificate, key, pool := certify(t)
 	tlsPort := strconv.Itoa(int(nextPort()))

@@ -12,7 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // A server is one of somebody else's. What runs it is a container, or unknown.
@@ -50,7 +52,7 @@ func (s *server) do(ctx context.Context, what string) error {
 
 // is waits until the container is in a state.
 func (s *server) is(ctx context.Context, state string) error {
-	return deploy.Await(ctx, func() error {
+	return await.Until(ctx, func() error {
 		now, err := s.engine.state(ctx, s.container)
 		if err == nil && now != state {
 			err = fmt.Errorf("container of %s is %s, not %s", s.name, now, state)
@@ -59,23 +61,13 @@ func (s *server) is(ctx context.Context, state string) error {
 	})
 }
 
-// begun is for what must be seen through once it has begun, even if it is called
-// off: the engine would carry it out anyway, perhaps after everything was
-// restored.
-func begun(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
-	return ctx, cancel, nil
-}
-
 // Kill sends SIGKILL to the container and waits until it has exited. To kill one
-// that has is no error.
+// that has is no error. It is seen through even if it is called off: the engine
+// would carry it out anyway, perhaps after everything was restored.
 func (s *server) Kill(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, cancel, err := begun(ctx)
+	ctx, cancel, err := await.Through(ctx)
 	if err != nil {
 		return fmt.Errorf("kill %s: %w", s.name, err)
 	}
@@ -110,18 +102,18 @@ func (s *server) Restart(ctx context.Context) error {
 	// for a while.
 	c := s.access.observer(s.direct, s.announced, lookTimeout)
 	defer c.Close()
-	if err := deploy.Await(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
+	if err := await.Until(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.Log()))
 	}
 	s.claim.again(ctx, s.found, c)
 	return nil
 }
 
-// Pause freezes the container.
+// Pause freezes the container, and is seen through as Kill is.
 func (s *server) Pause(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, cancel, err := begun(ctx)
+	ctx, cancel, err := await.Through(ctx)
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", s.name, err)
 	}
@@ -195,30 +187,30 @@ func (s *server) Log() string {
 
 // A logFolder is made when the first log is asked for.
 type logFolder struct {
-	mu  sync.Mutex
-	dir string
+	mu     sync.Mutex
+	folder *scratch.Folder
 }
 
 func (l *logFolder) create(name string) (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dir == "" {
-		dir, err := os.MkdirTemp("", "lockchaos-logs-")
+	if l.folder == nil {
+		folder, err := scratch.Make("logs")
 		if err != nil {
 			return nil, err
 		}
-		l.dir = dir
+		l.folder = folder
 	}
-	return os.Create(filepath.Join(l.dir, name+".log"))
+	return os.Create(filepath.Join(l.folder.Path, name+".log"))
 }
 
 func (l *logFolder) remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dir == "" {
+	if l.folder == nil {
 		return nil
 	}
-	return os.RemoveAll(l.dir)
+	return l.folder.Close()
 }
 
 // callers counts the connections that other servers have to this one: replicas

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
@@ -101,7 +102,7 @@ func installSized(t *testing.T, topology topologies.Topology, extra ...string) *
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, deploy.Await(ctx, func() error { return i.whole(ctx) }))
+	require.NoError(t, await.Until(ctx, func() error { return i.whole(ctx) }))
 	return i
 }
 

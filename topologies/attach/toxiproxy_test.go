@@ -20,8 +20,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // A stock is a stock toxiproxy, before servers of an installation.
@@ -57,7 +57,7 @@ func proxied(t *testing.T, upstreams map[string]string) stock {
 	})
 	s := stock{net.JoinHostPort(ownAddress().String(), port)}
 	ctx := within(t)
-	require.NoError(t, deploy.Await(ctx, func() error {
+	require.NoError(t, await.Until(ctx, func() error {
 		if found, err := s.ask(http.MethodGet, "proxies", ""); err != nil || strings.Count(found, `"listen"`) < len(upstreams) {
 			return fmt.Errorf("%s: %w", found, err)
 		}
@@ -100,6 +100,7 @@ func probe(t *testing.T, w topologies.Wire, limit time.Duration) error {
 }
 
 func TestLinksOfAStockToxiproxy(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Single)
 	at := i.endpoint("redis-1")
 	s := proxied(t, map[string]string{"zone-a>redis-1": at, "zone-b>redis-1": at, "web": at})
@@ -285,6 +286,7 @@ func listens(t *testing.T, s stock, name string) string {
 }
 
 func TestALinkThatNoProxyStandsForIsNamed(t *testing.T) {
+	t.Parallel()
 	i := install(t, topologies.Independent)
 	s := proxied(t, map[string]string{
 		"zone-a>redis-1": i.endpoint("redis-1"), "zone-b>redis-1": i.endpoint("redis-1"),

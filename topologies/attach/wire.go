@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,10 +197,7 @@ func (w *wire) restore() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cuts = 0
-	var names []string
-	for name := range w.put {
-		names = append(names, name)
-	}
+	names := slices.Sorted(maps.Keys(w.put))
 	if err := errors.Join(w.lift(names), w.follow()); err != nil {
 		return fmt.Errorf("restore %s: %w", w.Name(), err)
 	}

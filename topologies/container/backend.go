@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,7 +52,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	b.Log.InfoContext(ctx, "making containers", "image", image.name)
 	g := &ground{engine: engine}
 	if err := g.prepare(ctx, t, image); err != nil {
-		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), g.clear())
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
 	nodes := map[string]deploy.Node{}
 	for _, n := range g.nodes {
@@ -138,16 +139,19 @@ func (g *ground) claim() error {
 	if err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
-	if g.dir, err = os.MkdirTemp(parent, folderPrefix); err != nil {
-		return fmt.Errorf("make data folder: %w", err)
-	}
+	g.dir = filepath.Join(parent, folderPrefix+rand.Text()[:12])
 	g.labels = map[string]string{
 		deploymentLabel: filepath.Base(g.dir), harnessLabel: me.String(), folderLabel: g.dir,
 	}
 	if docker, missing := exec.LookPath("docker"); missing == nil { // else only Clean is left
-		g.reaper, err = startReaper(docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir)
+		if g.reaper, err = startReaper(docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir); err != nil {
+			return err
+		}
 	}
-	return err
+	if err := os.Mkdir(g.dir, 0o700); err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	return nil
 }
 
 // node prepares a node with a folder of its own.
@@ -179,7 +183,7 @@ func (g *ground) clear() error {
 		errs = append(errs, g.fabric.Close())
 	}
 	if g.bridge != nil {
-		errs = append(errs, g.bridge.Remove(ctx))
+		errs = append(errs, letGo(ctx, g.bridge.Remove))
 	}
 	if g.dir != "" {
 		errs = append(errs, os.RemoveAll(g.dir))

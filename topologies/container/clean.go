@@ -73,8 +73,10 @@ func Clean(ctx context.Context) (removed []string, err error) {
 	}
 	for _, found := range networks.Items {
 		if left(found.Labels) {
-			_, err := c.NetworkRemove(ctx, found.ID, client.NetworkRemoveOptions{})
-			note("network "+found.Name, err)
+			note("network "+found.Name, letGo(ctx, func(ctx context.Context) error {
+				_, err := c.NetworkRemove(ctx, found.ID, client.NetworkRemoveOptions{})
+				return err
+			}))
 		}
 	}
 	for _, folder := range folders {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -118,8 +117,8 @@ func engine(t *testing.T) *client.Client {
 }
 
 func TestBackendKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	c := engine(t)
-	var ts []topologies.Topology
 	for _, name := range topologies.Names() {
 		o := topologies.Options{Persistence: topologies.PersistAlways}
 		switch name {
@@ -130,19 +129,21 @@ func TestBackendKeepsTheContract(t *testing.T) {
 		}
 		topology, err := topologies.New(name, o)
 		require.NoError(t, err)
-		ts = append(ts, topology)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topologiestest.Run(t, Backend{}, func(d topologies.Deployment) []string {
+				var left []string
+				for _, l := range leftOfDeployment(t, c, d) {
+					left = append(left, l.String())
+				}
+				folder := folderOf(d)
+				if _, err := os.Stat(folder); err == nil {
+					left = append(left, folder)
+				}
+				return append(left, reapersOf(t, folder)...)
+			}, topology)
+		})
 	}
-	topologiestest.Run(t, Backend{}, func(d topologies.Deployment) []string {
-		var left []string
-		for _, l := range leftOf(t, c, ourselves(t)) {
-			left = append(left, l.String())
-		}
-		folder := filepath.Dir(filepath.Dir(d.Server("redis-1").Log()))
-		if _, err := os.Stat(folder); err == nil {
-			left = append(left, folder)
-		}
-		return append(left, reapersOf(t, folder)...)
-	}, ts...)
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {
@@ -197,6 +198,7 @@ func variant(t *testing.T, c *client.Client, changes ...string) string {
 }
 
 func TestAnImageThatDoesNotTellItsVersionIsAsked(t *testing.T) {
+	t.Parallel()
 	c := engine(t)
 	told := start(t, Backend{}, topologies.Single)
 	asked := start(t, Backend{Image: variant(t, c, "LABEL org.lockchaos.redis=", "ENV REDIS_VERSION=")}, topologies.Single)
@@ -250,6 +252,7 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 }
 
 func TestDeploymentsRunSideBySide(t *testing.T) {
+	t.Parallel()
 	needsContainers(t)
 	ctx := within(t)
 	var all sync.WaitGroup
@@ -284,6 +287,7 @@ func TestDeploymentsRunSideBySide(t *testing.T) {
 }
 
 func TestLinksBetweenContainersCarryWhatTheySay(t *testing.T) {
+	t.Parallel()
 	d := start(t, Backend{}, topologies.Sentinels)
 	ctx := within(t)
 	attached := func(name, want string) {

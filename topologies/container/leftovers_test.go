@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,13 +58,26 @@ func leftOf(t *testing.T, c *client.Client, o owner) []leftover {
 	return left
 }
 
+// leftOfDeployment lists what the engine has of one of our deployments, which
+// others may run beside.
+func leftOfDeployment(t *testing.T, c *client.Client, d topologies.Deployment) []leftover {
+	t.Helper()
+	return slices.DeleteFunc(leftOf(t, c, ourselves(t)), func(l leftover) bool { return l.labels[folderLabel] != folderOf(d) })
+}
+
+// folderOf is the folder of a deployment.
+func folderOf(d topologies.Deployment) string {
+	return filepath.Dir(filepath.Dir(d.Server("redis-1").Log()))
+}
+
 func TestCloseRemovesAlsoWhatIsPaused(t *testing.T) {
+	t.Parallel()
 	c := engine(t)
 	d := start(t, Backend{}, topologies.Single)
-	require.NotEmpty(t, leftOf(t, c, ourselves(t)))
+	require.Len(t, leftOfDeployment(t, c, d), 2, "a network and a container")
 	require.NoError(t, d.Server("redis-1").Pause(within(t)))
 	require.NoError(t, d.Close())
-	require.Empty(t, leftOf(t, c, ourselves(t)))
+	require.Empty(t, leftOfDeployment(t, c, d))
 }
 
 // reapersOf finds the processes that were told of a folder.
@@ -95,6 +109,7 @@ func moments(nodes int) map[string]func([]leftover) bool {
 // TestAKilledHarnessLeavesNothing kills a harness at several moments of its
 // boot.
 func TestAKilledHarnessLeavesNothing(t *testing.T) {
+	t.Parallel()
 	needsContainers(t)
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip("the reaper needs the docker command")
@@ -185,6 +200,48 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 	}
 }
 
+// lone makes a network with one running container, redis-1, in the name of a
+// harness.
+func lone(t *testing.T, c *client.Client, o owner) (*ground, *node) {
+	t.Helper()
+	ctx := within(t)
+	dir := filepath.Join(t.TempDir(), folderPrefix+rand.Text()[:12])
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	g := &ground{engine: c, dir: dir, labels: map[string]string{
+		deploymentLabel: filepath.Base(dir), harnessLabel: o.String(), folderLabel: dir,
+	}}
+	var err error
+	g.bridge, err = makeBridge(ctx, c, g.labels)
+	require.NoError(t, err)
+	i, err := findImage(ctx, c, "", quiet())
+	require.NoError(t, err)
+	n, err := g.node("redis-1", netip.AddrPortFrom(g.bridge.address(1), redisPort))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.observer.Close()) })
+	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, deploy.Config{Args: []string{"--protected-mode", "no"}}))
+	require.NoError(t, n.Restart(ctx))
+	return g, n
+}
+
+// TestANetworkIsRemovedOnceItsContainersLeft makes certain what is rare: that
+// the engine still counts a container as part of the network.
+func TestANetworkIsRemovedOnceItsContainersLeft(t *testing.T) {
+	t.Parallel()
+	c := engine(t)
+	ctx := within(t)
+	g, n := lone(t, c, ourselves(t))
+	tries := 0
+	require.NoError(t, letGo(ctx, func(ctx context.Context) error {
+		err := g.bridge.Remove(ctx)
+		if tries++; tries == 1 {
+			require.ErrorContains(t, err, "active endpoints")
+			require.NoError(t, n.remove(ctx))
+		}
+		return err
+	}))
+	require.Greater(t, tries, 1)
+}
+
 func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
 	c := engine(t)
 	ctx := within(t)
@@ -193,21 +250,8 @@ func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
 
 	dead := ourselves(t)
 	dead.start = "1"
-	dir := filepath.Join(t.TempDir(), folderPrefix+"dead")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	g := &ground{engine: c, dir: dir, labels: map[string]string{
-		deploymentLabel: filepath.Base(dir), harnessLabel: dead.String(), folderLabel: dir,
-	}}
-	bridge, err := makeBridge(ctx, c, g.labels)
-	require.NoError(t, err)
-	g.bridge = bridge
-	i, err := findImage(ctx, c, "", quiet())
-	require.NoError(t, err)
-	n, err := g.node("redis-1", netip.AddrPortFrom(g.bridge.address(1), redisPort))
-	require.NoError(t, err)
-	defer n.observer.Close()
-	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, deploy.Config{Args: []string{"--protected-mode", "no"}}))
-	require.NoError(t, n.Restart(ctx))
+	g, _ := lone(t, c, dead)
+	dir := g.dir
 
 	removed, err := Clean(ctx)
 	require.NoError(t, err)

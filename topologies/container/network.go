@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	dockernetwork "github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
@@ -68,6 +69,29 @@ func freeSubnet(ctx context.Context, c *client.Client, labels map[string]string)
 		}
 	}
 	return netip.Prefix{}, fmt.Errorf("the engine's networks have no IPv4 addresses: %+v", seen.Network.IPAM)
+}
+
+// letGoTimeout bounds how long the engine may take to let go of a network whose
+// containers are gone. Milliseconds are usual.
+const letGoTimeout = 10 * time.Second
+
+// letGo removes a network whose containers are removed. The engine says that a
+// running container is removed before it has taken it off its network, and
+// refuses to remove the network for as long as it has not.
+func letGo(ctx context.Context, remove func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, letGoTimeout)
+	defer cancel()
+	for {
+		err := remove(ctx)
+		if err == nil || !strings.Contains(err.Error(), "active endpoints") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // address is that of the nth node, from 1; the zero one if the subnet is too

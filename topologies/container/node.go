@@ -17,6 +17,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/network"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
@@ -157,7 +158,7 @@ func (n *node) answers(ctx context.Context) error {
 		cancel(nil)
 		<-watching
 	}()
-	if err := deploy.Await(ctx, func() error { return deploy.Ping(ctx, n.at.String()) }); err != nil {
+	if err := await.Until(ctx, func() error { return deploy.Ping(ctx, n.at.String()) }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", n.name, err, deploy.LastWords(n.Log()))
 	}
 	return nil

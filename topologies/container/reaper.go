@@ -1,12 +1,11 @@
 package container
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"syscall"
+
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // reaperScript removes what a killed harness left: the containers and networks
@@ -47,15 +46,9 @@ type reaper struct {
 // startReaper must come before anything that it is to remove. It does so with
 // the docker command, of which it gets the path.
 func startReaper(docker, host, label, dir string) (*reaper, error) {
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", reaperScript, "lockchaos-reaper", docker, host, label, dir)
-	cmd.Dir = os.TempDir()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	input, err := cmd.StdinPipe()
+	cmd, input, err := scratch.Reaper(reaperScript, docker, host, label, dir)
 	if err != nil {
-		return nil, fmt.Errorf("start reaper: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start reaper: %w", err)
+		return nil, err
 	}
 	return &reaper{cmd: cmd, input: input}, nil
 }

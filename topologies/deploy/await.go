@@ -9,39 +9,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
-
-// poll is how often a condition is looked at while it is awaited.
-const poll = 2 * time.Millisecond
-
-// Await calls ready until it is nil or the context ends; then it returns the
-// context's cause, and what ready said last before that.
-func Await(ctx context.Context, ready func() error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		if !over(ctx) {
-			last = err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), last)
-		}
-	}
-}
-
-// over tells whether a context has ended. A connection that shares its deadline
-// may time out a moment before the context says so.
-func over(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
 
 // patience is how long a server is told again what it did not answer.
 const patience = 5 * time.Second
@@ -53,7 +23,7 @@ func patiently(ctx context.Context, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var final error
-	err := Await(ctx, func() error {
+	err := await.Until(ctx, func() error {
 		err := do()
 		var netErr net.Error
 		if err != nil && (!errors.As(err, &netErr) || !netErr.Timeout()) {

@@ -236,7 +236,7 @@ func (d *deployment) tearDown() error {
 	if d.parts.Close != nil {
 		errs = append(errs, d.parts.Close())
 	}
-	return errors.Join(errs...)
+	return topologies.Left(errs...)
 }
 
 // disarmTimeout bounds how long Close tries to put things back.

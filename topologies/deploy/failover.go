@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -69,7 +70,7 @@ func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string
 		return "", err
 	}
 	var master string
-	err := Await(ctx, func() error {
+	err := await.Until(ctx, func() error {
 		var err error
 		if master, err = d.Master(ctx, shard); err == nil && master == old {
 			err = fmt.Errorf("%s is still the master", old)

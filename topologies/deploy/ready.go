@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -39,13 +40,13 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	defer cancel()
 	var last *lacking
 	var refused error
-	err := Await(ctx, func() error {
+	err := await.Until(ctx, func() error {
 		err := d.ready(ctx)
 		if d.parts.Foreign && wontPass(err) {
 			refused = err
 			return nil
 		}
-		if l := (*lacking)(nil); errors.As(err, &l) && !over(ctx) {
+		if l := (*lacking)(nil); errors.As(err, &l) && !await.Over(ctx) {
 			if last == nil || l.what != last.what {
 				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
 			}

@@ -7,14 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
 	"github.com/lockchaos/lockchaos/topologies/fabric"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // Backend starts topologies as local processes. Its zero value uses the
@@ -23,8 +22,8 @@ type Backend struct {
 	// Log is told what a boot waits for. Nil: nobody is.
 	Log *slog.Logger
 	// Shim preloads every server with a library, so that clocks and disks can
-	// be interfered with; see [Backend.Instrumented]. It is compiled for each
-	// deployment, and Start fails with [topologies.ErrMissing] where no C
+	// be interfered with; see [Backend.Instrumented]. It is compiled once, and
+	// Start fails with [topologies.ErrMissing] where no C
 	// compiler is.
 	Shim bool
 }
@@ -52,10 +51,10 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	if err == nil && b.Shim {
 		parts.Clock, parts.Disk = g.clock, g.disk
-		err = g.shims(ctx, filepath.Dir(g.servers[t.Of(topologies.Redis)[0]].dir))
+		err = g.shims()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), g.clear())
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
 	return deploy.Boot(ctx, parts)
 }
@@ -63,7 +62,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 // A ground is what a deployment stands on: all that must be cleared after it.
 type ground struct {
 	slot    *slot
-	reaper  *reaper
+	folder  *scratch.Folder
 	fabric  *fabric.Fabric
 	servers map[string]*server
 }
@@ -75,12 +74,8 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deplo
 	if g.slot, err = takeSlot(); err != nil {
 		return nil, err
 	}
-	dir, err := makeDir()
-	if err != nil {
-		return nil, fmt.Errorf("make data folder: %w", err)
-	}
-	if g.reaper, err = startReaper(dir); err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
+	if g.folder, err = scratch.Make("process"); err != nil {
+		return nil, err
 	}
 	addresses := g.slot.addresses(t)
 	nodes := map[string]deploy.Node{}
@@ -89,7 +84,7 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deplo
 		if err != nil {
 			return nil, err
 		}
-		s, err := newServer(name, binary, dir, at.Listen.String(), config, g.reaper)
+		s, err := newServer(name, binary, at.Listen.String(), config, g.folder)
 		if err != nil {
 			return nil, err
 		}
@@ -100,19 +95,6 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deplo
 		return nil, err
 	}
 	return nodes, nil
-}
-
-// makeDir makes the data folder. Its name is the one by which the kernel knows
-// it, so that the reaper can tell who works in it.
-func makeDir() (string, error) {
-	parent, err := filepath.Abs(os.TempDir())
-	if err != nil {
-		return "", err
-	}
-	if parent, err = filepath.EvalSymlinks(parent); err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(parent, "lockchaos-")
 }
 
 // parties are the nodes as the fabric sees them.
@@ -154,8 +136,8 @@ func (g *ground) clear() error {
 	if g.fabric != nil {
 		errs = append(errs, g.fabric.Close())
 	}
-	if g.reaper != nil {
-		errs = append(errs, g.reaper.close())
+	if g.folder != nil {
+		errs = append(errs, g.folder.Close())
 	}
 	if g.slot != nil {
 		errs = append(errs, g.slot.release())

@@ -13,8 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // A server is one redis-server process, sentinels included. It is killed and
@@ -27,8 +29,8 @@ type server struct {
 	logTo    string
 	at       string // where it listens
 	observer *redis.Client
-	reaper   *reaper
-	shim     *shim // nil without one
+	folder   *scratch.Folder // in which dir is
+	shim     *shim           // nil without one
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -64,7 +66,7 @@ func (s *server) launch() error {
 		_ = cmd.Wait() // how it ended is in its log
 		close(gone)
 	}()
-	return s.reaper.watch(cmd.Process.Pid)
+	return s.folder.Watch(cmd.Process.Pid)
 }
 
 // answers waits until the process answers a PING, or has ended.
@@ -72,16 +74,9 @@ func (s *server) answers(ctx context.Context) error {
 	s.mu.Lock()
 	gone := s.gone
 	s.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-gone:
-			cancel(errors.New("it ended"))
-		case <-ctx.Done():
-		}
-	}()
-	if err := deploy.Await(ctx, func() error { return deploy.Ping(ctx, s.at) }); err != nil {
+	ctx, cancel := await.Unless(ctx, gone, errors.New("it ended"))
+	defer cancel()
+	if err := await.Until(ctx, func() error { return deploy.Ping(ctx, s.at) }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.logTo))
 	}
 	return nil
@@ -160,7 +155,7 @@ func (s *server) Resume(ctx context.Context) error {
 
 func (s *server) awaitState(ctx context.Context, want func(string) bool) error {
 	pid, _ := s.pid()
-	return deploy.Await(ctx, func() error {
+	return await.Until(ctx, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", s.name, err)
@@ -189,8 +184,8 @@ func (s *server) Wipe(context.Context) error {
 }
 
 // newServer prepares a server in a folder of its own without starting it.
-func newServer(name, path, root, at string, c deploy.Config, r *reaper) (*server, error) {
-	dir := filepath.Join(root, name)
+func newServer(name, path, at string, c deploy.Config, f *scratch.Folder) (*server, error) {
+	dir := filepath.Join(f.Path, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
@@ -201,6 +196,6 @@ func newServer(name, path, root, at string, c deploy.Config, r *reaper) (*server
 	}
 	return &server{
 		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"), at: at,
-		observer: redis.NewClient(deploy.ObserverOptions(at)), reaper: r,
+		observer: redis.NewClient(deploy.ObserverOptions(at)), folder: f,
 	}, nil
 }

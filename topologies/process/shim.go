@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // FindCompiler looks for the C compiler that a [Backend] with Shim set needs.
@@ -31,22 +33,30 @@ func FindCompiler() (path string, err error) {
 //go:embed shim/shim.c
 var shimSource []byte
 
+// library is the shim, compiled once for the whole process: that takes longer
+// than a boot.
+var library = sync.OnceValues(compileShim) //nolint:gochecknoglobals // see above
+
 // compileShim makes the library that servers are preloaded with.
-func compileShim(ctx context.Context, dir string) (path string, err error) {
+func compileShim() (library []byte, err error) {
 	compiler, err := FindCompiler()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	source := filepath.Join(dir, "shim.c")
-	if err := os.WriteFile(source, shimSource, 0o600); err != nil {
-		return "", fmt.Errorf("write shim: %w", err)
-	}
-	path = filepath.Join(dir, "shim.so")
-	out, err := exec.CommandContext(ctx, compiler, "-O2", "-shared", "-fPIC", "-o", path, source).CombinedOutput()
+	folder, err := scratch.Make("shim")
 	if err != nil {
-		return "", fmt.Errorf("compile shim with %s: %w\n%s", compiler, err, out)
+		return nil, err
 	}
-	return path, nil
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	source, made := filepath.Join(folder.Path, "shim.c"), filepath.Join(folder.Path, "shim.so")
+	if err := os.WriteFile(source, shimSource, 0o600); err != nil {
+		return nil, fmt.Errorf("write shim: %w", err)
+	}
+	out, err := exec.CommandContext(context.Background(), compiler, "-O2", "-shared", "-fPIC", "-o", made, source).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("compile shim with %s: %w\n%s", compiler, err, out)
+	}
+	return os.ReadFile(made)
 }
 
 // shared is what a server with the shim and the harness both map: the C code
@@ -59,7 +69,8 @@ type shared struct {
 	drift   atomic.Int64
 	stalled atomic.Int64
 	waiting atomic.Int64
-	files   [64]struct{ inode, synced atomic.Int64 }
+	missed  atomic.Int64
+	files   [240]struct{ inode, synced atomic.Int64 }
 }
 
 // A shim interferes with what one server sees of its clock, and of its disk.
@@ -126,14 +137,22 @@ func (h *shim) Stall() (mend func()) {
 	return func() { h.stalled.Store(0) }
 }
 
-// Stalled is how many syncs wait.
-func (h *shim) Stalled() int { return int(h.waiting.Load()) }
+// Stalled is how many syncs wait. Those of a process that is gone do not.
+func (h *shim) Stalled() int {
+	if pid, _ := h.server.pid(); pid == 0 {
+		return 0
+	}
+	return int(h.waiting.Load())
+}
 
 // CutBack removes from the append-only files what was not synced. The other
 // files of Redis are replaced as a whole, after they were synced.
 func (h *shim) CutBack(context.Context) (lost int64, err error) {
 	if pid, _ := h.server.pid(); pid != 0 {
 		return 0, fmt.Errorf("cut back %s: it still runs", h.server.name)
+	}
+	if n := h.missed.Load(); n > 0 {
+		return 0, fmt.Errorf("cut back %s: it has more than %d files that were synced, and nothing is known of %d syncs", h.server.name, len(h.files), n)
 	}
 	files, err := filepath.Glob(filepath.Join(h.server.dir, "appendonlydir", "*.incr.aof"))
 	if err != nil {
@@ -159,14 +178,15 @@ func (h *shim) CutBack(context.Context) (lost int64, err error) {
 	return lost, nil
 }
 
-// synced is how much of a file is on the disk.
-func (h *shim) synced(inode int64) int64 {
+// synced is how much of a file is on the disk. Two threads that synced it first,
+// and at once, have noted it twice.
+func (h *shim) synced(inode int64) (size int64) {
 	for i := range h.files {
 		if f := &h.files[i]; f.inode.Load() == inode {
-			return f.synced.Load()
+			size = max(size, f.synced.Load())
 		}
 	}
-	return 0
+	return size
 }
 
 // forget says that the server's files are gone.
@@ -175,6 +195,7 @@ func (h *shim) forget() {
 		h.files[i].inode.Store(0)
 		h.files[i].synced.Store(0)
 	}
+	h.missed.Store(0)
 }
 
 // Instrumented returns a backend that preloads its servers, so that their
@@ -187,10 +208,14 @@ func (b Backend) Instrumented() topologies.Backend {
 var _ topologies.Instrumenter = Backend{}
 
 // shims gives every server its own.
-func (g *ground) shims(ctx context.Context, dir string) error {
-	library, err := compileShim(ctx, dir)
+func (g *ground) shims() error {
+	compiled, err := library()
 	if err != nil {
 		return err
+	}
+	library := filepath.Join(g.folder.Path, "shim.so")
+	if err := os.WriteFile(library, compiled, 0o700); err != nil { //nolint:gosec // it is a program
+		return fmt.Errorf("write shim: %w", err)
 	}
 	for _, s := range g.servers {
 		var err error

@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults/clock"
 	"github.com/lockchaos/lockchaos/faults/disk"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -224,6 +225,50 @@ func TestStallingADiskKeepsTheContract(t *testing.T) {
 		return nil
 	}
 	faultstest.Run(t, disk.Stall(s, d.Disk("redis-1")), unanswered, d.AwaitReady)
+}
+
+// What was synced is known of more files than there is room for at once: those
+// that are gone make room, and leave nothing to those that get their inodes.
+func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
+	require.NoError(t, err)
+	d := startInstrumented(t, topology)
+	ctx := within(t)
+	s := d.Server("redis-1")
+	for i := range 150 { // each rewrite has a base, an increment and a manifest
+		require.NoError(t, s.Observer().Set(ctx, fmt.Sprint("key-", i), i, 0).Err())
+		require.NoError(t, await.Until(ctx, func() error { return s.Observer().BgRewriteAOF(ctx).Err() }))
+		require.NoError(t, await.Until(ctx, func() error {
+			info, err := s.Observer().InfoMap(ctx, "persistence").Result()
+			if err == nil && info["Persistence"]["aof_rewrite_in_progress"] != "0" {
+				err = errors.New("it rewrites its file")
+			}
+			return err
+		}))
+	}
+	require.NoError(t, s.Observer().Set(ctx, "last", 1, 0).Err())
+	i, err := disk.PowerCut(s, d.Disk("redis-1")).Inject(ctx)
+	require.NoError(t, err)
+	require.Contains(t, i.Effect, "and 0 bytes that were not synced; it answers again with 151 keys")
+}
+
+// A sync that waited is not awaited once its server is gone.
+func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
+	require.NoError(t, err)
+	d := startInstrumented(t, topology)
+	s := d.Server("redis-1")
+	i, err := disk.Stall(s, d.Disk("redis-1")).Inject(within(t))
+	require.NoError(t, err)
+	require.NoError(t, s.Kill(within(t)))
+	effect, err := i.Heal(within(t))
+	require.NoError(t, err)
+	require.Contains(t, effect, "waits for its disk no longer")
+	require.NoError(t, s.Restart(within(t)))
+	require.NoError(t, s.Observer().Set(within(t), "k", 1, 0).Err(), "its disk is as it was")
+	require.NoError(t, d.AwaitReady(within(t)))
 }
 
 func TestWithoutACompilerNothingStarts(t *testing.T) {

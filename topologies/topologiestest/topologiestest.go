@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
 )
 
 // limit bounds one condition that is awaited.
@@ -134,7 +134,7 @@ func (s suite) do(what string, act func(ctx context.Context) error) {
 func (s suite) await(what string, holds func(ctx context.Context) error) {
 	s.t.Helper()
 	s.do("await "+what, func(ctx context.Context) error {
-		return deploy.Await(ctx, func() error { return holds(ctx) })
+		return await.Until(ctx, func() error { return holds(ctx) })
 	})
 }
 

@@ -1,6 +1,6 @@
 /* What a server is preloaded with whose clock is to be changed, or whose disk
  * is to lose power: it shows the server another wall clock, and notes how much
- * of each file was synced. Both go through a small file that the harness maps
+ * of each file was synced, until that is removed. Both go through a small file that the harness maps
  * as well; its layout is that of shim.go.
  *
  * The true time is asked for by raw system calls. To look up the function of
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FILES 64
+#define FILES 240 /* so that it all fits into a page */
 #define SECOND 1000000000LL
 
 struct file {
@@ -35,6 +35,7 @@ static struct {
 	int64_t drift;   /* how much faster than true, in billionths */
 	int64_t stalled; /* whether syncs stand still */
 	int64_t waiting; /* how many do */
+	int64_t missed;  /* how many syncs found no room in files */
 	struct file files[FILES];
 } *shared;
 
@@ -102,22 +103,62 @@ time_t time(time_t *to)
 /* note keeps how much of a file is on the disk. */
 static void note(int64_t inode, int64_t size)
 {
-	for (int i = 0; i < FILES; i++) {
+	struct file *f = NULL;
+	for (int i = 0; i < FILES && !f; i++)
+		if (__atomic_load_n(&shared->files[i].inode, __ATOMIC_SEQ_CST) == inode)
+			f = &shared->files[i];
+	for (int i = 0; i < FILES && !f; i++) {
 		int64_t none = 0;
-		struct file *f = &shared->files[i];
-		if (__atomic_load_n(&f->inode, __ATOMIC_SEQ_CST) != inode &&
-		    !__atomic_compare_exchange_n(&f->inode, &none, inode, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) && none != inode)
-			continue;
-		int64_t had = __atomic_load_n(&f->synced, __ATOMIC_SEQ_CST);
-		while (had < size && !__atomic_compare_exchange_n(&f->synced, &had, size, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-			;
+		if (__atomic_compare_exchange_n(&shared->files[i].inode, &none, inode, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			f = &shared->files[i];
+	}
+	if (!f) {
+		__atomic_add_fetch(&shared->missed, 1, __ATOMIC_SEQ_CST);
 		return;
 	}
+	int64_t had = __atomic_load_n(&f->synced, __ATOMIC_SEQ_CST);
+	while (had < size && !__atomic_compare_exchange_n(&f->synced, &had, size, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+}
+
+/* forget makes room: a file is gone, and another may get its inode. */
+static void forget(int64_t inode)
+{
+	for (int i = 0; i < FILES; i++)
+		if (__atomic_load_n(&shared->files[i].inode, __ATOMIC_SEQ_CST) == inode) {
+			__atomic_store_n(&shared->files[i].synced, 0, __ATOMIC_SEQ_CST);
+			__atomic_store_n(&shared->files[i].inode, 0, __ATOMIC_SEQ_CST);
+		}
+}
+
+/* inode is that of a file by its name; 0 for none, or if nobody asks. */
+static int64_t inode(const char *path)
+{
+	struct stat found;
+	return shared && lstat(path, &found) == 0 && S_ISREG(found.st_mode) ? (int64_t)found.st_ino : 0;
+}
+
+int unlink(const char *path)
+{
+	int64_t gone = inode(path);
+	int r = syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+	if (r == 0 && gone)
+		forget(gone);
+	return r;
+}
+
+int rename(const char *from, const char *to)
+{
+	int64_t gone = inode(to), moved = inode(from);
+	int r = syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+	if (r == 0 && gone && gone != moved)
+		forget(gone);
+	return r;
 }
 
 static int synced(long call, int fd)
 {
-	struct stat before;
+	struct stat before, after;
 	int known = shared && fstat(fd, &before) == 0 && S_ISREG(before.st_mode);
 	if (shared && __atomic_load_n(&shared->stalled, __ATOMIC_SEQ_CST)) {
 		struct timespec pause = {0, 1000000};
@@ -127,7 +168,8 @@ static int synced(long call, int fd)
 		__atomic_add_fetch(&shared->waiting, -1, __ATOMIC_SEQ_CST);
 	}
 	int r = syscall(call, fd);
-	if (r == 0 && known)
+	/* One that was removed meanwhile, or before, has no name to be found by. */
+	if (r == 0 && known && fstat(fd, &after) == 0 && after.st_nlink > 0)
 		note(before.st_ino, before.st_size);
 	return r;
 }

@@ -1,0 +1,54 @@
+// Package await waits for conditions.
+package await
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// poll is how often a condition is looked at.
+const poll = 2 * time.Millisecond
+
+// Until calls ready until it is nil or the context ends; then it returns the
+// context's cause, and what ready said last before that.
+func Until(ctx context.Context, ready func() error) error {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if last == nil || !Over(ctx) {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), last)
+		}
+	}
+}
+
+// Over tells whether a context has ended. A connection that shares its deadline
+// may time out a moment before the context says so.
+func Over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// Unless is a context that ends as well, with that cause, once gone is closed.
+// Whoever called it calls cancel, which frees what it takes.
+func Unless(ctx context.Context, gone <-chan struct{}, cause error) (limited context.Context, cancel context.CancelFunc) {
+	limited, end := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-gone:
+			end(cause)
+		case <-limited.Done():
+		}
+	}()
+	return limited, func() { end(nil) }
+}

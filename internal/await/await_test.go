@@ -1,0 +1,95 @@
+package await_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+)
+
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		require.NoError(t, await.Until(t.Context(), func() error {
+			if calls++; calls < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		require.Equal(t, 3, calls)
+	})
+}
+
+func TestUntilSaysWhatItWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := errors.New("it took too long")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, ended)
+		defer cancel()
+		err := await.Until(ctx, func() error {
+			if ctx.Err() != nil || await.Over(ctx) {
+				return errors.New("timed out")
+			}
+			return errors.New("not yet")
+		})
+		require.ErrorIs(t, err, ended)
+		require.ErrorContains(t, err, "not yet", "what was said before the end")
+		require.NotContains(t, err.Error(), "timed out")
+	})
+}
+
+// A condition is looked at once, even if there is no time left.
+func TestUntilLooksOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, await.Until(ctx, func() error { return nil }))
+	require.ErrorContains(t, await.Until(ctx, func() error { return errors.New("not yet") }), "not yet")
+}
+
+func TestThroughOutlivesWhoeverCalledItOff(t *testing.T) {
+	called := errors.New("called off")
+	tests := []struct {
+		name         string
+		within, want time.Duration
+	}{
+		{"no deadline", 0, 10 * time.Second},
+		{"a late one", 20 * time.Second, 20 * time.Second},
+		{"one that is near", time.Second, 10 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, off := context.WithCancelCause(t.Context())
+				if tt.within > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.within)
+					defer cancel()
+				}
+				through, cancel, err := await.Through(ctx)
+				require.NoError(t, err)
+				defer cancel()
+				off(called)
+				began := time.Now()
+				<-through.Done()
+				require.Equal(t, tt.want, time.Since(began))
+				require.EqualError(t, context.Cause(through), "not done after "+tt.want.String())
+				_, _, err = await.Through(ctx)
+				require.ErrorIs(t, err, called)
+			})
+		})
+	}
+}
+
+func TestUnlessItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, ended := make(chan struct{}), errors.New("it ended")
+		time.AfterFunc(time.Second, func() { close(gone) })
+		ctx, cancel := await.Unless(t.Context(), gone, ended)
+		defer cancel()
+		require.ErrorIs(t, await.Until(ctx, func() error { return errors.New("not yet") }), ended)
+	})
+}
