@@ -2,9 +2,15 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
+
+// ErrNone stands for no error where there ought to be one, to be told of.
+var ErrNone = errors.New("no error")
 
 // undoTimeout bounds how long an injection that failed may take to undo what
 // it had begun.
@@ -14,6 +20,14 @@ const undoTimeout = 10 * time.Second
 // not end with the run, but after ten seconds.
 func Undo(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+}
+
+// Through is the context for what must be seen through once it has begun, even if
+// the run is called off: half of it would be left behind, or come later. It fails
+// if the run has ended already. It ends when the injection ought to have shown its
+// effect, that is at the deadline of ctx, but not before ten seconds have passed.
+func Through(ctx context.Context) (through context.Context, cancel context.CancelFunc, err error) {
+	return await.Through(ctx)
 }
 
 // Once makes a heal that ends its fault at the first call that succeeds, and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -94,6 +95,33 @@ func TestCuresOfRandomRuns(t *testing.T) {
 				require.Contains(t, cures[i], word)
 			}
 		})
+	}
+}
+
+// A run whose servers another run took over is unknown in every report, and not
+// called a script that was cut short.
+func TestTakenOver(t *testing.T) {
+	in := failover()
+	in.Run.Unclaimed = "another run drives it now: process 7 on b"
+	in.Report.Results = append(in.Report.Results, checker.Result{Name: "run", Verdict: checker.Unknown, Summary: "what was seen may be the work of another run: " + in.Run.Unclaimed})
+	r := reports.Summarize(in)
+	require.Equal(t, "unknown", string(r.Verdict))
+	require.Equal(t, "Not decided: another run took the servers over", r.Story.Headline)
+	require.Contains(t, r.Story.String(), "process 7 on b")
+	require.Contains(t, r.Story.String(), "violates mutual-exclusion")
+	require.NotContains(t, r.Story.String(), "script")
+}
+
+// What of its faults a random run left out is in its reports.
+func TestLeftOut(t *testing.T) {
+	in := valid()
+	in.Run.LeftOut = []string{"the last 2 of 9 faults of the plan, because those before took longer than planned"}
+	require.Equal(t, in.Run.LeftOut, reports.Summarize(in).LeftOut)
+	for name, write := range map[string]func(io.Writer) error{
+		"text": func(w io.Writer) error { return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{}) },
+		"html": func(w io.Writer) error { return reports.WriteHTML(w, in) },
+	} {
+		require.Regexp(t, `(?i)left out:? +the last 2 of 9 faults`, string(written(t, write)), name)
 	}
 }
 

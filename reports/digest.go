@@ -54,8 +54,8 @@ func newDigest(in Input) *digest {
 	if len(in.Missing) > 0 && in.Report.Verdict == checker.Valid {
 		in.Report.Verdict = checker.Unknown // what is left does not show it
 	}
-	if in.Run.Unmet != "" {
-		in.Report.Verdict = checker.Unknown // a part of a script is no answer to it
+	if in.Run.Unmet != "" || in.Run.Unclaimed != "" {
+		in.Report.Verdict = checker.Unknown // a part of a script is no answer to it, nor what somebody else did
 	}
 	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
 	d.holds = in.History.Holds()

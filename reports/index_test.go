@@ -45,7 +45,7 @@ func TestIndex(t *testing.T) {
 	require.NoError(t, reports.UpdateIndex(dir))
 	page, err := os.ReadFile(filepath.Join(dir, reports.IndexFile))
 	require.NoError(t, err)
-	counts := elements(t, code.ReplaceAllString(string(page), ""), false)
+	counts := elements(t, withoutCode(string(page)), false)
 	require.Equal(t, 6, counts["tr"])
 	require.Zero(t, counts["b"]+counts["script"])
 	require.Contains(t, string(page), `href="./%3Cb%3E%22x%22%20%231%3F/report.html"`)

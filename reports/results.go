@@ -31,6 +31,8 @@ type Results struct {
 	// Unmet says which step of a scenario could not be done, and why: then it was
 	// cut short, and its verdict is unknown.
 	Unmet string `json:"unmet,omitempty"`
+	// LeftOut says which faults of a random run did not come, and why.
+	LeftOut []string `json:"left_out,omitempty"`
 	// Interrupted is set if the run was stopped early, Truncated if the last
 	// line of the history was cut short and dropped.
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -56,7 +58,7 @@ func (d *digest) results() Results {
 		Topology: d.Run.Topology.Name, Lock: d.Run.Lock, Workload: d.Run.Workload,
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
-		Unmet: d.Run.Unmet, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
+		Unmet: d.Run.Unmet, LeftOut: d.Run.LeftOut, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
 		Story: d.story(), Properties: d.Report.Results,
 		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
 	}

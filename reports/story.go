@@ -75,7 +75,8 @@ func (s Story) cure() string {
 }
 
 // story tells the violation that explains most, or why there is none. Of a
-// script that was cut short it tells where, whatever was found until then.
+// script that was cut short it tells where, and of servers that another run took
+// over that, whatever was found.
 func (d *digest) story() Story {
 	if d.told != nil {
 		return *d.told
@@ -83,7 +84,7 @@ func (d *digest) story() Story {
 	var s Story
 	v := d.violation()
 	switch complaint := d.complaint(); {
-	case d.Run.Unmet != "":
+	case d.Run.Unmet != "", d.Run.Unclaimed != "":
 		s = d.unknownStory()
 		s.Notice = complaint
 	case v != nil:

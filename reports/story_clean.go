@@ -106,6 +106,8 @@ func (d *digest) unknownStory() Story {
 	switch {
 	case d.Run.Unmet != "":
 		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(oneLine(d.Run.Unmet), ". "), maxUnmet)
+	case d.Run.Unclaimed != "":
+		s.Headline = "Not decided: another run took the servers over"
 	case len(d.Missing) > 0:
 		s.Headline = "Not decided: parts of the run are missing"
 	case len(d.History.Events) == 0:
@@ -115,8 +117,8 @@ func (d *digest) unknownStory() Story {
 	case len(d.Report.Results) == 0:
 		s.Headline = "Not decided: nothing was checked"
 	}
-	if d.Run.Unmet != "" {
-		s.Outcome = append(s.Outcome, d.cutShort()...)
+	if d.Run.Unmet != "" || d.Run.Unclaimed != "" {
+		s.Outcome = append(s.Outcome, d.allTheSame()...)
 	}
 	for _, r := range open {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("%s could not be decided: %s", r.Name, stop(r.Summary)))
@@ -148,8 +150,8 @@ func (d *digest) unknownStory() Story {
 // maxUnmet bounds what the headline says of the step that could not be done.
 const maxUnmet = 200
 
-// cutShort says of a script that was cut short what it shows all the same.
-func (d *digest) cutShort() []string {
+// allTheSame says of a run that is no answer what it shows all the same.
+func (d *digest) allTheSame() []string {
 	var words []string
 	if len([]rune(oneLine(d.Run.Unmet))) > maxUnmet {
 		words = append(words, "In full: "+stop(oneLine(d.Run.Unmet)))
@@ -160,8 +162,12 @@ func (d *digest) cutShort() []string {
 			found = append(found, fmt.Sprintf("%s (%s)", r.Name, count(max(r.Total, len(r.Violations)), "violation")))
 		}
 	}
-	if len(found) > 0 {
+	switch {
+	case len(found) == 0:
+	case d.Run.Unmet != "":
 		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", list(found)))
+	default:
+		words = append(words, fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", list(found)))
 	}
 	return words
 }

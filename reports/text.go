@@ -173,6 +173,14 @@ func (t *textReport) figures() []string {
 }
 
 func (t *textReport) faults() []string {
+	lines := t.injected()
+	if len(t.LeftOut) > 0 {
+		lines = append(lines, pad("left out")+t.clip(strings.Join(t.LeftOut, "; ")))
+	}
+	return lines
+}
+
+func (t *textReport) injected() []string {
 	switch {
 	case len(t.Faults) == 0 && !t.recorded():
 		return nil

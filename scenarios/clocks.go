@@ -3,7 +3,6 @@ package scenarios
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/clock"
@@ -16,17 +15,6 @@ const (
 	paramBy      = "by"      // milliseconds
 	paramPercent = "percent" // faster
 )
-
-// clockChoices are the faults of clocks that a random run can have.
-func clockChoices() []faults.Choice {
-	const short, long = time.Second, 3 * time.Second
-	return []faults.Choice{
-		{Fault: "clock-forward", Target: targetLock, Params: map[string]string{paramBy: "100-5000"}, Min: short, Max: long},
-		{Fault: "clock-back", Target: targetLock, Params: map[string]string{paramBy: "100-5000"}, Min: short, Max: long},
-		{Fault: "clock-rate", Target: targetLock, Params: map[string]string{paramPercent: "1-50"}, Min: short, Max: long},
-		{Fault: "clock-freeze", Target: targetLock, Min: short, Max: long},
-	}
-}
 
 // instrumented is the setup for a run with these faults: where they interfere
 // with clocks or disks, its backend starts servers that let them. All other
@@ -46,19 +34,6 @@ func (s Setup) instrumented(asked []string) (Setup, error) {
 		}
 	}
 	return s, nil
-}
-
-// instrumentedFor is [Setup.instrumented] for whatever a mix may have drawn.
-func (s Setup) instrumentedFor(t topologies.Topology, mix string) (Setup, error) {
-	chosen, err := choices(t, mix)
-	if err != nil {
-		return s, err
-	}
-	var asked []string
-	for _, c := range chosen {
-		asked = append(asked, c.Fault)
-	}
-	return s.instrumented(asked)
 }
 
 // buildClock makes a fault of one server's clock, or of its disk.

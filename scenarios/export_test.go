@@ -1,9 +1,19 @@
 package scenarios
 
-import "github.com/lockchaos/lockchaos/topologies"
+import (
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+)
 
 // Divided are the links that a partition concerns.
 func Divided(t topologies.Topology, fault, target string) ([]topologies.Link, error) {
 	links, _, err := divided(t, fault, target, nil)
 	return links, err
+}
+
+// Unnamed asks l for locks without an owner, and has o told under the owners that
+// are claimed what the observer is told that it returns.
+func Unnamed(o lock.Observer, l lock.Locker) (lock.Locker, lock.Observer) {
+	a := newAliases(o)
+	return a.of(l), a
 }

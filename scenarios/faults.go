@@ -67,113 +67,17 @@ func FaultKinds() []FaultKind {
 		{"pause", "process", "server", "", "SIGSTOP, and SIGCONT at the heal"},
 		{"pause-client", mixClient, "client", "", "SIGSTOP to a client of a script, and SIGCONT at the heal"},
 		{"pause-writes", "redis", "server", "", "leave writes unanswered (CLIENT PAUSE WRITE), and carry them out at the heal"},
-		{"power-cut", mixDisk, "server", "", "SIGKILL, what was not synced to the append-only file lost, and a restart at once"},
+		{"power-cut", MixDisk, "server", "", "SIGKILL, what was not synced to the append-only file lost, and a restart at once"},
 		{"reset", "network", "links", "", "reset all open connections, once"},
 		{"restart", "process", "server", "", "SIGKILL and a restart at once"},
 		{"restart-empty", "process", "server", "", "SIGKILL, the data removed, and a restart at once"},
 		{"retype-key", "redis", "server", "pattern", "put strings where the keys that match are"},
 		{"script-flush", "redis", "server", "", "forget all scripts, once"},
 		{"slow-close", "network", "links", "stream, by (ms)", "pass the end of a connection on late"},
-		{"shutdown", mixDisk, "server", "", "SHUTDOWN, which syncs what there is, and a restart at once"},
+		{"shutdown", MixDisk, "server", "", "SHUTDOWN, which syncs what there is, and a restart at once"},
 		{"split-brain", "failover", "zone", "shard", "cut the master off with a zone of clients and a minority of the sentinels, if there are some"},
-		{"stall-disk", mixDisk, "server", "", "let syncs to the append-only file take until the heal"},
+		{"stall-disk", MixDisk, "server", "", "let syncs to the append-only file take until the heal"},
 	}
-}
-
-// The mixes that a random run's faults can be drawn from.
-const (
-	MixNone     = "none"
-	MixNetwork  = "network"
-	MixProcess  = "process"
-	MixRedis    = "redis"
-	MixFailover = "failover"
-	MixAll      = "all"
-	// MixClock is no part of MixAll: it needs a C compiler, and servers that are
-	// local processes.
-	MixClock = "clock"
-)
-
-// The mixes of faults that are for scripts only.
-const (
-	mixClient = "client"
-	mixDisk   = "disk"
-)
-
-// DefaultMix is the mix of a run that names none: what the topology ought to
-// be asked to survive. Processes that lose their memory are not part of it.
-func DefaultMix(t topologies.Topology) string {
-	if len(t.Shards()) > 0 {
-		return MixNetwork + "," + MixFailover
-	}
-	return MixNetwork
-}
-
-// choices are the faults of a mix that the topology can have.
-func choices(t topologies.Topology, mix string) ([]faults.Choice, error) {
-	const short, long = time.Second, 3 * time.Second
-	parts := map[string][]faults.Choice{
-		MixNetwork: {
-			{Fault: "cut", Target: "zone-a>redis", Min: short, Max: long},
-			{Fault: "hold", Target: "zone-b>redis", Params: map[string]string{"stream": "downstream"}, Min: short, Max: long},
-			{Fault: "latency", Target: "client", Params: map[string]string{"stream": "both", "latency": "10-50", "jitter": "5"}, Min: short, Max: long},
-			{Fault: "reset", Target: "client"},
-		},
-		MixRedis: {
-			{Fault: "flush", Target: targetLock},
-			{Fault: "script-flush", Target: targetLock},
-			{Fault: "kill-pubsub", Target: targetLock},
-			{Fault: "full", Target: targetLock, Min: short, Max: long},
-			{Fault: "pause-writes", Target: targetLock, Min: short, Max: long},
-			{Fault: "busy", Target: targetLock, Min: short, Max: long},
-		},
-		MixProcess: {
-			{Fault: "pause", Target: targetLock, Min: short, Max: long},
-			{Fault: "restart", Target: targetLock},
-			{Fault: "kill", Target: targetLock, Min: short, Max: long},
-		},
-		MixClock: clockChoices(),
-	}
-	if shards := t.Shards(); len(shards) > 0 {
-		// Where there are several shards, each fault has another.
-		shard := func(i int) map[string]string {
-			if len(shards) == 1 {
-				return nil
-			}
-			return map[string]string{paramShard: shards[i%len(shards)]}
-		}
-		parts[MixFailover] = []faults.Choice{
-			{Fault: "split-brain", Target: "zone-a", Params: shard(0), Min: 2 * time.Second, Max: long},
-			{Fault: "crash-failover", Params: shard(1), Min: short, Max: long},
-			{Fault: "failover", Params: shard(2)},
-		}
-	}
-	var mixes []string
-	switch mix {
-	case MixNone:
-		return nil, nil
-	case MixAll:
-		for _, name := range []string{MixNetwork, MixProcess, MixRedis, MixFailover} {
-			if parts[name] != nil {
-				mixes = append(mixes, name)
-			}
-		}
-	default:
-		mixes = strings.Split(mix, ",")
-	}
-	var chosen []faults.Choice
-	for _, name := range mixes {
-		part, ok := parts[name]
-		switch {
-		case name == MixNone || name == MixAll:
-			return nil, fmt.Errorf("faults %q stands alone, and not in a list", name)
-		case !ok && name == MixFailover:
-			return nil, fmt.Errorf("topology %s has nothing to fail over to", t.Name)
-		case !ok:
-			return nil, names.Unknown("mix of faults", name, []string{MixNone, MixNetwork, MixProcess, MixRedis, MixFailover, MixClock, MixAll})
-		}
-		chosen = append(chosen, part...)
-	}
-	return chosen, nil
 }
 
 // faultKind finds a fault by its name.
@@ -199,12 +103,12 @@ func build(d topologies.Deployment, s faults.Step) (faults.Fault, error) {
 		return buildNetwork(d, s)
 	case mixCluster:
 		return buildSlots(d, s)
-	case MixProcess, MixRedis, MixClock, mixDisk:
+	case MixProcess, MixRedis, MixClock, MixDisk:
 		server := d.Server(s.Target)
 		if server == nil {
 			return nil, fmt.Errorf("%s: topology %s has no server %q", s.Fault, d.Topology().Name, s.Target)
 		}
-		if kind.Mix == MixClock || kind.Mix == mixDisk {
+		if kind.Mix == MixClock || kind.Mix == MixDisk {
 			return buildClock(d, server, s)
 		}
 		return buildServer(server, s)
@@ -304,14 +208,14 @@ func controls(fault string) []topologies.Control {
 		return []topologies.Control{topologies.Clocks}
 	case fault == "shutdown": // nobody else's server, which may not come back by itself
 		return []topologies.Control{topologies.Processes, topologies.Settings}
-	case kind.Mix == mixDisk:
+	case kind.Mix == MixDisk:
 		return []topologies.Control{topologies.Disks, topologies.Processes}
 	case kind.Mix == mixClient:
 		return []topologies.Control{topologies.Workers}
 	case fault == "crash-failover":
 		return []topologies.Control{topologies.Failovers, topologies.Processes}
 	case fault == "split-brain":
-		return []topologies.Control{topologies.Failovers, topologies.Wiring}
+		return []topologies.Control{topologies.Failovers, topologies.Wiring, topologies.Isolation}
 	default:
 		return []topologies.Control{topologies.Failovers}
 	}

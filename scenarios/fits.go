@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -127,37 +125,4 @@ func (s Scenario) forgets(t topologies.Topology) error {
 		}
 	}
 	return nil
-}
-
-// drawable are the faults that a run is drawn from. Of a mix that was asked for
-// by name, the deployment must be able to have all. Of the default one it gets
-// those that it can have, and left says which it can't, and why. A run that is
-// left with none shows nothing, and is refused: who wants none says so.
-func (r Random) drawable(d topologies.Deployment) (mix string, chosen []faults.Choice, left []string, err error) {
-	mix = r.Faults
-	if mix == "" {
-		mix = DefaultMix(d.Topology())
-	}
-	all, err := choices(d.Topology(), mix)
-	if err != nil {
-		return mix, nil, nil, impossible(err)
-	}
-	var missing []string
-	for _, c := range all {
-		if possible(d, []string{c.Fault}) == nil {
-			chosen = append(chosen, c)
-		} else {
-			missing = append(missing, c.Fault)
-		}
-	}
-	switch why := possible(d, missing); {
-	case why == nil:
-		return mix, chosen, nil, nil
-	case r.Faults != "":
-		return mix, nil, nil, why
-	case len(chosen) == 0:
-		return mix, nil, nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", MixNone, why)
-	default:
-		return mix, chosen, strings.Split(why.Error(), "\n"), nil
-	}
 }

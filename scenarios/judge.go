@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,19 +13,30 @@ import (
 // Judge judges a recorded run. One that was not played to its end, or in which
 // none of the faults that were asked for took effect, has not shown what it was
 // to show: its report says so, and is never valid. A script that was cut short
-// is unknown whatever was found until then; what was found stays in the report.
-func Judge(ctx context.Context, run history.Run, h *history.History) checker.Report {
-	report := checker.Check(ctx, h, checkers(run)...)
+// is unknown whatever was found until then, and so is a run whose servers another
+// run took over; what was found stays in the report. Where properties are named,
+// these alone are judged.
+func Judge(ctx context.Context, run history.Run, h *history.History, properties ...string) checker.Report {
+	all := slices.DeleteFunc(checkers(run), func(c checker.Checker) bool {
+		return len(properties) > 0 && !slices.Contains(properties, c.Name())
+	})
+	report := checker.Check(ctx, h, all...)
 	for _, doubt := range append(doubts(run, h), unproven(run, report)...) {
-		report.Results = append(report.Results, checker.Result{
-			Name: "run", Engine: "the record of the run", Verdict: checker.Unknown, Summary: doubt,
-		})
-		report.Verdict = checker.Worst(report.Verdict, checker.Unknown)
+		Doubt(&report, doubt)
 	}
-	if run.Unmet != "" {
-		report.Verdict = checker.Unknown // what a part of a script shows is no answer to it
+	if run.Unmet != "" || run.Unclaimed != "" {
+		report.Verdict = checker.Unknown // what a part of a script shows is no answer to it, nor what somebody else did
 	}
 	return report
+}
+
+// Doubt adds to a report why the run has not shown what it was to show, and
+// keeps it from being valid.
+func Doubt(report *checker.Report, why string) {
+	report.Results = append(report.Results, checker.Result{
+		Name: "run", Engine: "the record of the run", Verdict: checker.Unknown, Summary: why,
+	})
+	report.Verdict = checker.Worst(report.Verdict, checker.Unknown)
 }
 
 // checkers are the standard ones, with the run's bound of progress and with what
@@ -83,6 +95,12 @@ func doubts(run history.Run, h *history.History) []string {
 	case run.Duration == 0:
 		why = append(why, fmt.Sprintf("the run did not end in order: the record stops at %.1f s", h.End().Seconds()))
 	}
+	if run.Unclaimed != "" {
+		why = append(why, unclaimed(run))
+	}
+	if run.Failed != "" {
+		why = append(why, "the harness failed: "+run.Failed)
+	}
 	landed := slices.ContainsFunc(h.Events, func(e history.Event) bool {
 		return e.Op == history.Inject && e.Type == history.OK
 	})
@@ -92,11 +110,18 @@ func doubts(run history.Run, h *history.History) []string {
 	return why
 }
 
+func unclaimed(run history.Run) string {
+	return "what was seen may be the work of another run: " + run.Unclaimed
+}
+
 // Met says in what a run differs from what the scenario expects; nil if in
 // nothing. A script that was not played to its end meets nothing.
 func (e Expectation) Met(run history.Run, report checker.Report) error {
 	if run.Unmet != "" {
 		return fmt.Errorf("the script was not played to its end: %s", run.Unmet)
+	}
+	if run.Unclaimed != "" {
+		return errors.New(unclaimed(run))
 	}
 	if string(report.Verdict) != e.Verdict {
 		return fmt.Errorf("expected %s, got %s", e.Verdict, report.Verdict)

@@ -46,11 +46,26 @@ type Lock struct {
 	visible bool
 	// inside says that it is in the harness's memory, which no other process has.
 	inside bool
+	// passes says that those who wait for it in one process pass it on in memory,
+	// as long as each has it for a moment.
+	passes bool
+	// subscribes says that those who wait are told of a release by a message of
+	// the server.
+	subscribes bool
+	// sends names the commands that it sends again and again, with "|" between
+	// them; empty: EVALSHA.
+	sends string
 	// open makes the lock for clients of one zone. There is one connection to a
 	// deployment with a master or slots to follow, and one for each of several
 	// independent servers.
 	open func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
 }
+
+// What locks send that do not send only scripts by their hashes.
+const (
+	sendsInFull       = "EVAL"
+	sendsKeyAndScript = "SET|EVALSHA"
+)
 
 // LockOptions configure a lock under test. Zero fields mean the lock's own
 // defaults.
@@ -99,12 +114,12 @@ func Locks() []Lock {
 	shared := memory.New() // one for all clients, whatever their zone
 	all := append(plantedLocks(), []Lock{
 		{
-			Name: "broken-first-member", together: true,
+			Name: "broken-first-member", together: true, subscribes: true,
 			About: "planted bug: of several locks that are asked for together, only the first is acquired",
 			open:  serves(func(c *lock.Client, _ LockOptions) service { return together(broken.FirstMember(c)) }),
 		},
 		{
-			Name: "broken-one-more-permit", kind: history.KindSemaphore,
+			Name: "broken-one-more-permit", kind: history.KindSemaphore, subscribes: true,
 			About: "planted bug: a semaphore that hands out one permit more than it has",
 			open: serves(func(c *lock.Client, o LockOptions) service {
 				return permitted(broken.OneMorePermit(c, o.capacity()))
@@ -122,7 +137,7 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "broken-uncounted-reentry", reentrant: true,
+			Name: "broken-uncounted-reentry", reentrant: true, subscribes: true,
 			About: "planted bug: the first release of a re-entrant lock ends all grants of its owner",
 			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 				c, err := lock.New(servers[0], o.config())
@@ -133,11 +148,16 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "broken-unseen-readers", kind: history.KindRW, reentrant: true,
+			Name: "broken-unseen-readers", kind: history.KindRW, reentrant: true, subscribes: true,
 			About: "planted bug: a writer comes in while others read",
 			open: serves(func(c *lock.Client, _ LockOptions) service {
 				return readWrite(broken.UnseenReaders(c))
 			}),
+		},
+		{
+			Name: "correct-queue", sends: sendsInFull,
+			About: "the correct twin of broken-stale-waiter and broken-abandoned-wait: callers line up, each with a lease from then on",
+			open:  planted(broken.CorrectQueue),
 		},
 		{
 			Name: "memory", reentrant: true, tokens: true, inside: true,
@@ -147,12 +167,12 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "mutex", reentrant: true, replicaAcks: true, visible: true,
+			Name: "mutex", reentrant: true, replicaAcks: true, visible: true, subscribes: true,
 			About: "lockchaos' own: re-entrant, kept alive by a watchdog, woken by pub/sub",
 			open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
 		},
 		{
-			Name: "mutex-fair", reentrant: true, replicaAcks: true, fair: true,
+			Name: "mutex-fair", reentrant: true, replicaAcks: true, fair: true, subscribes: true,
 			About: "lockchaos' own, served in the order of arrival",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -161,7 +181,7 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "mutex-fenced", reentrant: true, replicaAcks: true, tokens: true, visible: true,
+			Name: "mutex-fenced", reentrant: true, replicaAcks: true, tokens: true, visible: true, subscribes: true,
 			About: "lockchaos' own, with fencing tokens: give --fencing for a resource that refuses stale ones",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -170,7 +190,7 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "multilock", reentrant: true, replicaAcks: true, together: true,
+			Name: "multilock", reentrant: true, replicaAcks: true, together: true, subscribes: true,
 			About: "lockchaos' own: several mutexes as one lock, all of them or none",
 			open:  serves(func(c *lock.Client, _ LockOptions) service { return together(severalOf(c)) }),
 		},
@@ -184,6 +204,19 @@ func Locks() []Lock {
 			}),
 		},
 		{
+			Name: "mutex-unnamed", reentrant: true, replicaAcks: true, passes: true, subscribes: true,
+			About: "the same as mutex, whose callers name no owner: those of one process pass it on in memory",
+			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+				names := newAliases(o.observer)
+				o.observer = names
+				c, err := lock.New(servers[0], o.config())
+				if err != nil {
+					return nil, nil, err
+				}
+				return names.of(c), c.Close, nil
+			},
+		},
+		{
 			Name:  "redislock",
 			About: "github.com/bsm/redislock: one key, whose waiters ask every 100ms",
 			open:  openRedislock,
@@ -192,7 +225,7 @@ func Locks() []Lock {
 			Name: "redlock", reentrant: true, independent: true, visible: true,
 			About: "lockchaos' own on independent servers: held by whoever has the majority of them",
 			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
-				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: lockPrefix, Watchdog: o.Watchdog, Observer: o.observer})
+				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: lockPrefix, Watchdog: o.Watchdog, NodeTimeout: nodeTimeout, Observer: o.observer})
 				if err != nil {
 					return nil, nil, err
 				}
@@ -200,12 +233,12 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name:  "redsync",
+			Name: "redsync", sends: sendsKeyAndScript,
 			About: "github.com/go-redsync/redsync: one key on each server, whose waiters ask every 50 to 250ms",
 			open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name:  "redsync-failfast",
+			Name: "redsync-failfast", sends: sendsKeyAndScript,
 			About: "the same, which goes on with the answers of a majority",
 			open:  openRedsync(redsync.Config{FailFast: true}),
 		},
@@ -220,7 +253,7 @@ func Locks() []Lock {
 			open:  openRueidislock(true),
 		},
 		{
-			Name: "rwmutex", kind: history.KindRW, reentrant: true, replicaAcks: true,
+			Name: "rwmutex", kind: history.KindRW, reentrant: true, replicaAcks: true, subscribes: true,
 			About: "lockchaos' own read-write lock: many readers, or one writer",
 			open: serves(func(c *lock.Client, _ LockOptions) service {
 				return readWrite(
@@ -234,7 +267,7 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "rwmutex-write", reentrant: true, replicaAcks: true,
+			Name: "rwmutex-write", reentrant: true, replicaAcks: true, subscribes: true,
 			About: "lockchaos' own: the write side of a read-write lock",
 			open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -243,12 +276,12 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "semaphore", kind: history.KindSemaphore, endless: true, replicaAcks: true,
+			Name: "semaphore", kind: history.KindSemaphore, endless: true, replicaAcks: true, subscribes: true,
 			About: "lockchaos' own semaphore, whose permits stay out until they are given back",
 			open:  serves(func(c *lock.Client, o LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
 		},
 		{
-			Name: "semaphore-permit", kind: history.KindSemaphore, replicaAcks: true,
+			Name: "semaphore-permit", kind: history.KindSemaphore, replicaAcks: true, subscribes: true,
 			About: "lockchaos' own semaphore, whose permits come back when their lease is over",
 			open:  serves(func(c *lock.Client, o LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
 		},
@@ -271,6 +304,11 @@ func ours(locker func(*lock.Client) lock.LockerFunc) func([]redis.UniversalClien
 // ackTimeout is how long a grant waits for its replicas; less than the clients
 // wait for a reply.
 const ackTimeout = 500 * time.Millisecond
+
+// nodeTimeout is how long one of several independent servers may take to answer:
+// more than Redlock's own 50 ms, so that one on a busy machine is not taken for one
+// that is gone.
+const nodeTimeout = 200 * time.Millisecond
 
 // LockNames lists the names of [Locks].
 func LockNames() []string {

@@ -104,6 +104,123 @@ func lostAnswer(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// lateRetry: the answer to a's request is lost with its connection, and a is slow
+// to ask again, as far as it asks again. b asks until it is granted the lock.
+func lateRetry(ctx context.Context, t *trial) error {
+	const lease, delay = 1500 * time.Millisecond, 700 * time.Millisecond
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := t.fault(ctx, "drop-reply", toA, map[string]string{paramCommand: "EVAL"}); err != nil {
+		return err
+	}
+	a.gate.shut()
+	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
+	if err := errors.Join(t.strike(ctx, "drop-reply"), a.gate.reached(ctx, asked)); err != nil {
+		return err
+	}
+	workload.Pause(ctx, delay)
+	a.gate.open()
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got != history.OK {
+		return fmt.Errorf("a was refused a lock within its lease: %w", errNotShown)
+	}
+	return b.get(ctx, long)
+}
+
+// longWait: b waits for the lock for longer than it asked for. If it is granted the
+// lock, it goes to work.
+func longWait(ctx context.Context, t *trial) error {
+	var stock workload.Register
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := a.get(ctx, 1500*time.Millisecond); err != nil {
+		return err
+	}
+	if b.Acquire(ctx, theLock, 200*time.Millisecond, stepTimeout) != history.OK {
+		return nil
+	}
+	return b.use(ctx, &stock)
+}
+
+// givenUp: b waits for the lock until it waits no longer. a releases it, and asks
+// again.
+func givenUp(ctx context.Context, t *trial) error {
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	if err := a.get(ctx, long); err != nil {
+		return err
+	}
+	if got := b.Acquire(ctx, theLock, long, 200*time.Millisecond); got != history.Fail {
+		return fmt.Errorf("b was not refused: %w", errNotShown)
+	}
+	if a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	a.tryFor(ctx, stuckFor(0), long)
+	return nil
+}
+
+// twoInLine: a holds, and c and d of the same process stand in line behind it. a
+// releases.
+func twoInLine(ctx context.Context, t *trial) error {
+	a := t.party("a", "zone-a")
+	if err := a.get(ctx, long); err != nil {
+		return err
+	}
+	var asked []chan history.Type
+	for _, name := range []string{"c", "d"} {
+		p := t.beside(a, name)
+		asked = append(asked, t.behind(func() history.Type { return p.Acquire(ctx, theLock, long, time.Second) }))
+	}
+	if err := a.lined(ctx, len(asked)); err != nil {
+		return err
+	}
+	if a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	granted := 0
+	for _, done := range asked {
+		got, err := outcome(ctx, done)
+		if err != nil {
+			return err
+		}
+		if got == history.OK {
+			granted++
+		}
+	}
+	if granted == 0 {
+		return fmt.Errorf("nobody in line was granted the lock: %w", errNotShown)
+	}
+	return nil
+}
+
+// lateInLine: c of a's process stands in line behind it, and a releases when a
+// quarter of its lease is over. b asks until it is granted the lock.
+func lateInLine(ctx context.Context, t *trial) error {
+	const lease = 2400 * time.Millisecond
+	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	c := t.beside(a, "c")
+	if err := a.get(ctx, lease); err != nil {
+		return err
+	}
+	asked := t.behind(func() history.Type { return c.Acquire(ctx, theLock, lease, stepTimeout) })
+	if err := a.lined(ctx, 1); err != nil {
+		return err
+	}
+	workload.Pause(ctx, lease/4)
+	if a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	got, err := outcome(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if got != history.OK {
+		return fmt.Errorf("c was refused a lock that was free: %w", errNotShown)
+	}
+	return b.get(ctx, long)
+}
+
 // errNotShown says that a script did not come to its point.
 var errNotShown = errors.New("the script shows nothing")
 

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +81,7 @@ func (m Mutant) Run(ctx context.Context, setup Setup, twin bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close(ctx)) }()
+	defer func() { err = st.close(ctx, err) }()
 	st.declare(Lock{reentrant: m.reentrant}, theLock)
 	t := &trial{stage: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
@@ -125,7 +124,7 @@ func plantedLocks() []Lock {
 		locks = append(locks, Lock{
 			Name: m.Lock(), About: about,
 			reentrant: m.reentrant, tokens: m.fenced, replicaAcks: m.acks > 0, independent: m.Topology == topologies.Independent,
-			open: planted(m.bug),
+			sends: sendsInFull, open: planted(m.bug),
 		})
 	}
 	return locks
@@ -145,6 +144,7 @@ func Mutants() []Mutant {
 		exclusion = "mutual-exclusion"
 		progress  = "progress"
 		fencing   = "fencing-order"
+		inTime    = "use-within-lease"
 	)
 	three := topologies.Options{Nodes: 3}
 	all := []Mutant{
@@ -186,7 +186,7 @@ func Mutants() []Mutant {
 		},
 		{
 			Name: "no-elapsed-check", About: "nobody looks whether a lease was over when it was granted",
-			Topology: topologies.Single, Property: "use-within-lease", Violation: checker.UseAfterLease,
+			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
 			bug: broken.NoElapsedCheck, twin: broken.Correct, script: lateAnswer,
 		},
 		{
@@ -223,6 +223,31 @@ func Mutants() []Mutant {
 			Name: "watchdog-outlives", About: "the watchdog does not stop at the release",
 			Topology: topologies.Single, Property: progress, Violation: checker.Stuck, watchdog: outlived,
 			bug: broken.WatchdogOutlives, twin: broken.Correct, script: lostRelease,
+		},
+		{
+			Name: "retry-recounted", About: "a request that is sent again finds its own key, and counts the lease from then",
+			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
+			bug: broken.RetryRecounted, twin: broken.Correct, script: lateRetry,
+		},
+		{
+			Name: "stale-waiter", About: "nobody looks whether the lease of one who lined up is over when its turn comes",
+			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
+			bug: broken.StaleWaiter, twin: broken.CorrectQueue, script: longWait,
+		},
+		{
+			Name: "abandoned-wait", About: "one who waits no longer stays in the queue",
+			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
+			bug: broken.AbandonedWait, twin: broken.CorrectQueue, script: givenUp,
+		},
+		{
+			Name: "passed-to-all", About: "one who releases the lock passes it on, in memory, to all who wait there",
+			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
+			bug: broken.PassedToAll, twin: broken.CorrectLine, script: twoInLine,
+		},
+		{
+			Name: "passed-recounted", About: "one who is passed the lock in memory counts its lease from then",
+			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
+			bug: broken.PassedRecounted, twin: broken.CorrectLine, script: lateInLine,
 		},
 		{
 			Name: "half-quorum", About: "half of the servers, rounded down, count as a majority",

@@ -13,7 +13,7 @@ import (
 // All mutants are played by `make mutants`. These are quick, and three properties
 // convict them.
 func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
-	for _, name := range []string{"get-then-delete", "no-elapsed-check", "half-quorum", "retry-refused"} {
+	for _, name := range []string{"get-then-delete", "no-elapsed-check", "half-quorum", "retry-refused", "passed-to-all"} {
 		m, err := scenarios.FindMutant(name)
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
 
 func TestMutantsAreListed(t *testing.T) {
 	all := scenarios.Mutants()
-	require.Len(t, all, 24)
+	require.Len(t, all, 29)
 	known := scenarios.LockNames()
 	require.True(t, slices.IsSorted(known))
 	for _, m := range all {

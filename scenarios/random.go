@@ -28,27 +28,52 @@ type Random struct {
 	Workload workload.Config
 	// Protected says what the locks protect.
 	Protected Protected
-	// Faults is the mix to draw from; empty is [DefaultMix].
+	// Faults is the mix to draw from: one of [Mixes], or several mixes and faults
+	// in a comma list; empty is [DefaultMix].
 	Faults string
+	// Given is a plan to follow instead of one that is drawn from Faults; nil: it
+	// is drawn. An empty one has no faults.
+	Given faults.Schedule
 	// Length is how long the workload goes on.
 	Length time.Duration
+
+	// foreign says that Given was for somebody else's deployment: whether it suits
+	// one is known when that is there.
+	foreign bool
 }
 
 // Plan draws the run's schedule: the same seed gives the same one.
 func (r Random) Plan(seed uint64) (faults.Schedule, error) {
-	t, err := topologies.New(r.Topology, r.Servers)
+	if r.Given != nil {
+		return r.Given, nil
+	}
+	g, err := r.ground()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := choices(t, cmp.Or(r.Faults, DefaultMix(t)))
+	chosen, err := g.choose(cmp.Or(r.Faults, DefaultMix(g.topology)))
 	if err != nil {
 		return nil, err
 	}
 	return r.draw(chosen, seed), nil
 }
 
-func (r Random) draw(chosen []faults.Choice, seed uint64) faults.Schedule {
-	return faults.Draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
+// ground is what the run's faults are drawn for, in the topology's usual form.
+func (r Random) ground() (ground, error) {
+	t, err := topologies.New(r.Topology, r.Servers)
+	if err != nil {
+		return ground{}, err
+	}
+	l, err := LockByName(r.Lock)
+	if err != nil {
+		return ground{}, err
+	}
+	kinds, err := parseWorkload(r.kind())
+	return ground{topology: t, lock: l, acks: r.Options.ReplicaAcks, locks: withLock(r.Workload, l, kinds).LockNames()}, err
+}
+
+func (r Random) draw(chosen []pick, seed uint64) faults.Schedule {
+	return draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
 }
 
 // planStream keeps the plan's choices apart from those of the workload.
@@ -57,12 +82,16 @@ const planStream = 1 << 32
 // Validate joins everything that is wrong with the run.
 func (r Random) Validate() error {
 	errs := []error{r.Workload.Validate()}
-	if _, err := r.Plan(0); err != nil {
-		errs = append(errs, err)
-	}
+	_, err := topologies.New(r.Topology, r.Servers)
+	errs = append(errs, err)
 	l, err := LockByName(r.Lock)
-	if err != nil {
-		errs = append(errs, err)
+	errs = append(errs, err)
+	if g, wrong := r.ground(); wrong == nil {
+		_, wrong = r.Plan(0)
+		errs = append(errs, wrong)
+		if !r.foreign {
+			errs = append(errs, g.checkPlan(r.Given))
+		}
 	}
 	kinds, unknown := parseWorkload(r.kind())
 	errs = append(errs, unknown, r.Protected.validate(l))
@@ -105,7 +134,11 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		Lock: r.Lock, Workload: r.kind(),
 		Resource: cmp.Or(r.Protected.Resource, ResourceRegister), Fencing: r.Protected.Fencing,
 	}
-	if s, err = s.instrumentedFor(t, cmp.Or(r.Faults, MixNone)); err != nil {
+	asked, err := r.asked()
+	if err != nil {
+		return err
+	}
+	if s, err = s.instrumented(asked); err != nil {
 		return err
 	}
 	// Somebody else's deployment may be of another size than ours would be, so
@@ -114,21 +147,20 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		if err := impossible(r.Protected.startable(s.BackendName), acksFit(r.Options.ReplicaAcks, d.Topology()), optionsFit(r.Servers, d.Topology())); err != nil {
 			return err
 		}
-		mix, chosen, left, err := r.drawable(d)
-		if err != nil {
+		var err error
+		if plan, err = r.planFor(d, s.Seed, run); err != nil {
 			return err
 		}
-		for _, why := range left {
+		for _, why := range run.LeftOut {
 			s.notice(why)
 		}
-		plan = r.draw(chosen, s.Seed)
-		run.Faults, run.LeftOut, run.Plan = mix, left, planned(plan)
+		run.Plan, run.Settings = planned(plan), r.settings()
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close(ctx)) }()
+	defer func() { err = st.close(ctx, err) }()
 	protected, err := openResources(ctx, r.Protected, s.Backend)
 	if err != nil {
 		return err
@@ -152,46 +184,79 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	st.report(working, r.Length)
+	st.patience = faultPatience
 	followed := make(chan struct{})
 	defer func() { <-followed }()
 	go func() {
 		defer close(followed)
 		defer stop()
 		start := time.Now()
-		st.follow(ctx, plan, r.Length)
-		workload.Pause(ctx, time.Until(start.Add(r.Length)))
+		healed := st.follow(ctx, plan, r.Length)
+		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(paceOf(r.Length).end))))
 	}()
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	return nil
 }
 
-// follow injects and heals the faults of a plan. One that takes no effect is
-// recorded as such, and the plan goes on. Each begins with the deployment
-// whole and quiet, so that the plan falls behind its times where that takes
-// long, and its last steps may be left out.
-func (st *stage) follow(ctx context.Context, plan faults.Schedule, length time.Duration) {
-	start := time.Now()
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// follow injects and heals the faults of a plan, and returns when the last one
+// was healed. One that takes no effect is recorded as such, and the plan goes on.
+// Each begins with the deployment whole and quiet, so that the plan falls behind
+// its times where that takes long, and its last steps may be left out; the record
+// says so. The first is never left out.
+func (st *stage) follow(ctx context.Context, plan faults.Schedule, length time.Duration) (healed time.Time) {
+	start, pace := time.Now(), paceOf(length)
 	quiet := start
-	for _, step := range plan {
+	for i, step := range plan {
 		if !workload.Pause(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
+			return time.Now()
+		}
+		if i > 0 && time.Since(start)+step.For > length-pace.end {
+			why := fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", len(plan)-i, len(plan))
+			st.run.LeftOut = append(st.run.LeftOut, why)
+			st.notice(why)
+			break
+		}
+		if err := st.injectWhole(ctx, step); err == nil {
+			st.last(ctx, step)
+		}
+		quiet = time.Now().Add(pace.least)
+	}
+	return quiet.Add(-pace.least)
+}
+
+// last lets a fault go on for as long as planned, and heals it. One that lies in
+// wait goes on from when it struck.
+func (st *stage) last(ctx context.Context, step faults.Step) {
+	if lies(step.Fault) {
+		waiting, cancel := context.WithTimeout(ctx, faultPatience)
+		defer cancel()
+		if err := st.strike(waiting, step.Fault); err != nil {
+			_ = st.heal(ctx, step.Fault) // and with that it is recorded why it never struck
 			return
 		}
-		if time.Since(start)+step.For > length-faults.QuietEnd {
-			return
-		}
-		if err := st.injectWhole(ctx, step); err == nil && step.For > 0 {
-			workload.Pause(ctx, step.For) // the heal comes in any case
-			_ = st.heal(ctx, step.Fault)
-		}
-		quiet = time.Now().Add(faults.QuietLeast)
+	}
+	if step.For > 0 {
+		workload.Pause(ctx, step.For) // the heal comes in any case
+	}
+	if st.newest(step.Fault) != nil {
+		_ = st.heal(ctx, step.Fault)
 	}
 }
 
+// faultPatience is how long a fault of a random run waits for what it takes: a key to
+// lose, or a message that it is aimed at.
+const faultPatience = 3 * time.Second
+
 // injectWhole injects once the deployment is whole.
 func (st *stage) injectWhole(ctx context.Context, step faults.Step) error {
-	whole, cancel := context.WithTimeout(ctx, healTimeout)
-	defer cancel()
-	if err := st.deployment.AwaitReady(whole); err != nil {
+	if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
 		st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
 		return err
 	}
@@ -224,12 +289,4 @@ func (st *stage) report(ctx context.Context, length time.Duration) {
 		}
 	}()
 	st.closers = append(st.closers, func() { <-done })
-}
-
-func planned(s faults.Schedule) []history.PlannedStep {
-	var steps []history.PlannedStep
-	for _, p := range s {
-		steps = append(steps, history.PlannedStep{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
-	}
-	return steps
 }

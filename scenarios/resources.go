@@ -47,6 +47,8 @@ type Protected struct {
 	// Fencing has the resource refuse a token that is smaller than one that it
 	// saw. It takes a lock that gives tokens.
 	Fencing bool
+
+	checking bool // a write is refused whose owner was not the last to begin one
 }
 
 func (p Protected) validate(l Lock) error {
@@ -63,9 +65,13 @@ func (p Protected) validate(l Lock) error {
 // attached is what the record calls the backend that starts nothing.
 const attached = "attach"
 
-// fencedPrefix begins the names of resources that refuse stale tokens, where a
-// scenario names one.
-const fencedPrefix = "fenced"
+// Where a scenario names a resource, fencedPrefix begins the names of those that
+// refuse stale tokens, and checkedPrefix of those that a write is compared and
+// set in.
+const (
+	fencedPrefix  = "fenced"
+	checkedPrefix = "checked"
+)
 
 // protected is the resource of a scenario.
 func (s Scenario) protected() Protected {
@@ -73,17 +79,20 @@ func (s Scenario) protected() Protected {
 	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
 		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
 	}
+	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
+		p = Protected{Resource: strings.TrimPrefix(rest, "-"), checking: true}
+	}
 	p.Resource = cmp.Or(p.Resource, ResourceRegister)
 	return p
 }
 
 // resourceFits says what is wrong with the resource of a scenario.
 func (s Scenario) resourceFits() error {
-	known := ResourceNames()
+	known := append(ResourceNames(), fencedPrefix, checkedPrefix)
 	for _, name := range ResourceNames() {
-		known = append(known, fencedPrefix+"-"+name)
+		known = append(known, fencedPrefix+"-"+name, checkedPrefix+"-"+name)
 	}
-	if known = append(known, fencedPrefix); s.Resource != "" && !slices.Contains(known, s.Resource) {
+	if s.Resource != "" && !slices.Contains(known, s.Resource) {
 		return names.Unknown("resource", s.Resource, known)
 	}
 	l, err := LockByName(s.Lock)
@@ -146,6 +155,9 @@ func (r *resources) of(zone, name string) workload.Resource {
 		if r.Fencing {
 			return &fencedRedis{on, r.guards[zone]}
 		}
+		if r.checking {
+			return &markedRedis{on}
+		}
 		return &on
 	}
 	r.mu.Lock()
@@ -159,6 +171,9 @@ func (r *resources) of(zone, name string) workload.Resource {
 		}
 		if r.Fencing {
 			found = &fenced{found, &r.guard, name}
+		}
+		if r.checking {
+			found = &markedInside{Resource: found}
 		}
 		r.inside[name] = found
 	}

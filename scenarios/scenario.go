@@ -45,7 +45,9 @@ type Scenario struct {
 	// [checker.ProgressBound].
 	Progress time.Duration `yaml:"progress"`
 	// Resource is what the locks protect: register (the default), ledger, redis,
-	// and fenced, fenced-ledger or fenced-redis, which refuse stale tokens.
+	// fenced, fenced-ledger and fenced-redis, which refuse stale tokens, and
+	// checked, checked-ledger and checked-redis, which refuse a write whose owner
+	// was not the last to begin one.
 	Resource string `yaml:"resource"`
 	// Clients are the actors, and the zone that each sits in.
 	Clients map[string]string `yaml:"clients"`
@@ -128,10 +130,13 @@ type ScriptStep struct {
 	Heal   string            `yaml:"heal"`
 
 	// Require checks that the servers say of a client's latest grant what it
-	// takes for the script to mean something: held or absent, on On.
+	// takes for the script to mean something: held or absent, on On; or that the
+	// ledger In has a change that was written under it (written), or none
+	// (unwritten).
 	Require string   `yaml:"require"`
 	Of      string   `yaml:"of"`
 	On      []string `yaml:"on"`
+	In      string   `yaml:"in"`
 
 	// Only and Except name the variants that do, or do not, take the step. The
 	// scenario itself is called "main".

@@ -110,7 +110,7 @@ func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
 
 func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
 	setup := setup(t)
-	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Faults: "failover", Length: 15 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
+	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Faults: "split-brain", Length: 12 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, report := judged(t, setup.Dir)
 	require.Empty(t, failedFaults(h))
@@ -164,33 +164,6 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 	require.True(t, run.Interrupted)
 	require.NotEmpty(t, h.Events)
 	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
-}
-
-func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
-	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: time.Minute}
-	one, err := r.Plan(7)
-	require.NoError(t, err)
-	two, err := r.Plan(7)
-	require.NoError(t, err)
-	require.Equal(t, one, two)
-	other, err := r.Plan(8)
-	require.NoError(t, err)
-	require.NotEqual(t, one, other)
-}
-
-func TestADefaultPlanHasEveryFaultOfItsMix(t *testing.T) {
-	for seed := range uint64(200) {
-		plan, err := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: 40 * time.Second}.Plan(seed)
-		require.NoError(t, err)
-		kinds := map[string]bool{}
-		end := time.Duration(0)
-		for _, step := range plan {
-			require.GreaterOrEqual(t, step.At, end, "no two faults overlap")
-			end = step.At + step.For
-			kinds[step.Fault] = true
-		}
-		require.Len(t, kinds, 7, "seed %d: %v", seed, plan)
-	}
 }
 
 func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {

@@ -46,10 +46,12 @@ func (step ScriptStep) untils() []string {
 	}
 }
 
-// What a script may require of servers.
+// What a script may require: of servers, and of what a ledger has of a client.
 const (
-	requireHeld   = "held"
-	requireAbsent = "absent"
+	requireHeld      = "held"
+	requireAbsent    = "absent"
+	requireWritten   = "written"
+	requireUnwritten = "unwritten"
 )
 
 const (
@@ -93,7 +95,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close(ctx)) }()
+	defer func() { err = st.close(ctx, err) }()
 	protected, err := openResources(ctx, s.protected(), setup.Backend)
 	if err != nil {
 		return err
@@ -143,6 +145,7 @@ func (step ScriptStep) String() string {
 	add("heal", step.Heal)
 	add("require", step.Require)
 	add("on", strings.Join(step.On, ", "))
+	add("in", step.In)
 	return strings.Join(words, " ")
 }
 
@@ -182,7 +185,11 @@ func (p *play) lockNames() []string {
 
 // resource is one that a client uses.
 func (p *play) resource(client, name string) workload.Resource {
-	return p.protected.of(p.scenario.Clients[client], name)
+	r := p.protected.of(p.scenario.Clients[client], name)
+	if m, ok := r.(marked); ok {
+		return &checked{m, p.clients[client].Owner()}
+	}
+	return r
 }
 
 // do plays a step. What it leaves in the background ends with the context
@@ -380,11 +387,14 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) {
 const requireTimeout = 5 * time.Second
 
 // require waits until servers say of a client's latest grant what the script
-// needs them to.
+// needs them to, or looks at what a ledger has of it.
 func (p *play) require(ctx context.Context, step ScriptStep) error {
 	ctx, cancel := context.WithTimeout(ctx, requireTimeout)
 	defer cancel()
 	asked := p.attempts[step.Of]
+	if step.In != "" {
+		return p.protected.require(step, asked.owner)
+	}
 	for _, server := range step.On {
 		there := p.deployment.Server(server)
 		if there == nil { // somebody else's deployment may be smaller

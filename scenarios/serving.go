@@ -28,7 +28,9 @@ func (st *stage) resolve(ctx context.Context, target string) (string, error) {
 	if d, ok := st.deployment.(topologies.Failover); ok {
 		return d.Master(ctx, t.Shards()[0])
 	}
-	return t.Of(topologies.Redis)[0], nil
+	servers := t.Of(topologies.Redis) // which all have all locks
+	st.aimed++
+	return servers[(st.aimed-1)%len(servers)], nil
 }
 
 // servedBy is the node of a cluster that serves the slot of a lock, which all

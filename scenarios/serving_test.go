@@ -18,7 +18,7 @@ import (
 func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	t.Parallel()
 	setup := setup(t)
-	r := scenarios.Random{Topology: topologies.Cluster, Lock: "mutex", Faults: scenarios.MixRedis, Length: 10 * time.Second}
+	r := scenarios.Random{Topology: topologies.Cluster, Lock: "mutex", Faults: scenarios.MixRedis, Length: 16 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := judged(t, setup.Dir)
 	require.Greater(t, len(run.Plan), 2)

@@ -8,9 +8,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// mixCluster has the faults of a cluster's slots, which are for scripts only.
-const mixCluster = "cluster"
-
 // paramKey is the parameter that names a key, or a lock, of a slot.
 const paramKey = "key"
 

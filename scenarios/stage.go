@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +28,8 @@ import (
 const (
 	// injectTimeout and healTimeout bound how long a fault may take to show
 	// its effect, and to end.
-	injectTimeout = 10 * time.Second
-	healTimeout   = 10 * time.Second
+	injectTimeout = 20 * time.Second
+	healTimeout   = 20 * time.Second
 )
 
 // A Setup is what every run needs to know.
@@ -46,7 +47,8 @@ type Setup struct {
 	Log *slog.Logger
 	// Progress is told, now and then, how a random run goes. Nil: nobody is.
 	Progress func(Progress)
-	// Notice is told, before anything happens, what will not. Nil: nobody is.
+	// Notice is told what of a random run's faults will not happen: before it
+	// begins, and when it has no time left for the rest. Nil: nobody is.
 	Notice func(what string)
 
 	merges bool // clients that are processes of their own record as well
@@ -77,6 +79,8 @@ type stage struct {
 	retries    int                   // by which a Redis client sends a request again; 0: its own
 	locks      []string              // those that were declared
 	aimed      int                   // faults, each at the server of one of them
+	moved      bool                  // a slot, or some
+	patience   time.Duration         // of a fault that is of effect only at some moments
 	stopWatch  func()
 	closers    []func()
 	apart      map[string]client.Process // clients that are processes of their own
@@ -239,7 +243,12 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	}
 	f, err := st.build(s)
 	if err != nil {
+		st.failInjection(ctx, s, err)
 		return err
+	}
+	if err := lostClaim(st.deployment); err != nil {
+		st.failInjection(ctx, s, err)
+		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
 	defer cancel()
@@ -250,12 +259,15 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
 	}
 	st.recorder.Record(e)
-	injection, err := f.Inject(ctx)
+	injection, err := patiently(f, st.patience).Inject(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
 	a := &activeFault{step: s, heal: injection.Heal}
+	if kind, _ := faultKind(s.Fault); kind.Mix == mixCluster {
+		st.moved = true
+	}
 	if injection.Heal != nil {
 		st.mu.Lock()
 		st.active = append(st.active, a)
@@ -273,6 +285,14 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	st.landed(ctx, e, injection.Effect)
 	if injection.Heal == nil {
 		st.over(e)
+	}
+	return nil
+}
+
+// lostClaim fails once a deployment is somebody else's, of those that can become that.
+func lostClaim(d topologies.Deployment) error {
+	if o, ok := d.(interface{ Ours() error }); ok {
+		return o.Ours()
 	}
 	return nil
 }
@@ -434,9 +454,16 @@ func (st *stage) activeFault() string {
 }
 
 // close heals what is broken, ends the recording, keeps the servers' logs and
-// stops the servers. It returns what could not be done.
-func (st *stage) close(ctx context.Context) error {
-	errs := []error{st.healAll(ctx)}
+// stops the servers. It returns what could not be done, then or before, which the
+// record says as well.
+func (st *stage) close(ctx context.Context, before error) error {
+	healed := st.healAll(ctx)
+	if d, ok := st.deployment.(interface{ spoil() }); ok && (healed != nil || st.moved) {
+		d.spoil()
+	}
+	if err := lostClaim(st.deployment); err != nil {
+		st.run.Unclaimed = err.Error()
+	}
 	if st.run.Scenario != "" && len(st.missed) > 0 {
 		st.run.Unmet = cmp.Or(st.run.Unmet, "a fault lay in wait in vain: "+st.missed[0])
 	}
@@ -444,11 +471,15 @@ func (st *stage) close(ctx context.Context) error {
 		c()
 	}
 	st.stopWatch()
-	errs = append(errs, st.recorder.Close(), st.file.Close())
-	st.run.Duration = time.Since(st.run.Started).Round(time.Millisecond)
+	err := errors.Join(before, healed, st.recorder.Close(), st.file.Close())
+	took := time.Since(st.run.Started).Round(time.Millisecond)
 	st.run.Interrupted = ctx.Err() != nil
-	errs = append(errs, st.writeRun(), st.keepLogs(), st.deployment.Close())
-	return errors.Join(errs...)
+	err = errors.Join(err, st.writeRun(), st.keepLogs(), st.deployment.Close())
+	st.run.Duration = took // not before: without it, the run did not end in order
+	if err != nil {
+		st.run.Failed = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return errors.Join(err, st.writeRun())
 }
 
 func (st *stage) keepLogs() error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
@@ -79,14 +80,15 @@ func planTrap(fault string, params map[string]string) (trapPlan, error) {
 	return p, errors.Join(errs...)
 }
 
-// scriptNames are the names of our locks' scripts, by their digests.
-func scriptNames() map[string]string {
+// scriptNames are the names of our locks' scripts, by their digests, which are
+// worked out once.
+var scriptNames = sync.OnceValue(func() map[string]string { //nolint:gochecknoglobals // a constant
 	byDigest := map[string]string{}
 	for name, source := range lock.Scripts() {
 		byDigest[network.Digest(source)] = name
 	}
 	return byDigest
-}
+})
 
 // buildTrap makes a fault that lies in wait on links.
 func buildTrap(links []network.Link, s faults.Step) (faults.Fault, error) {

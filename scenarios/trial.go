@@ -78,6 +78,23 @@ func (t *trial) party(name, zone string) *party {
 	return p
 }
 
+// beside opens another client in the process of a party, which has the same lock.
+func (t *trial) beside(p *party, name string) *party {
+	return &party{trial: t, rdb: p.rdb, record: p.record, Client: workload.Client{
+		Name: name, Locker: p.Locker, Recorder: t.recorder, Processes: &t.processes, Careless: true, NodeName: t.deployment.NodeAt,
+	}}
+}
+
+// lined waits until so many clients stand in line for the lock in the process of a
+// party.
+func (p *party) lined(ctx context.Context, n int) error {
+	l, ok := p.Locker.(interface{ Waiting(name string) int })
+	if !ok {
+		return fmt.Errorf("nobody stands in line for a %T", p.Locker)
+	}
+	return p.trial.await(ctx, fmt.Sprintf("%d in line", n), func() bool { return l.Waiting(theLock) == n })
+}
+
 // Observe records what a watchdog does, and counts its answers.
 func (p *party) Observe(e lock.Event) {
 	p.record.Observe(e)

@@ -46,7 +46,7 @@ func (s Scenario) problems() []error {
 		}
 	}
 	for _, v := range append([]string{""}, s.VariantNames()...) {
-		errs = append(errs, s.As(v).resourceFits(), s.As(v).lockFits())
+		errs = append(errs, s.As(v).resourceFits(), s.As(v).lockFits(), s.As(v).ledgerFits())
 	}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
@@ -204,11 +204,17 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			return fmt.Errorf("await: %w", names.Unknown("client or fault", step.Await, clients))
 		}
 	default:
-		if step.Require != requireHeld && step.Require != requireAbsent {
-			return names.Unknown("require", step.Require, []string{requireHeld, requireAbsent})
+		if known := []string{requireHeld, requireAbsent, requireWritten, requireUnwritten}; !slices.Contains(known, step.Require) {
+			return names.Unknown("require", step.Require, known)
 		}
 		if !slices.Contains(clients, step.Of) {
 			return fmt.Errorf("of: %w", names.Unknown("client", step.Of, clients))
+		}
+		if step.ofLedger() {
+			return step.fitsLedger()
+		}
+		if step.In != "" {
+			return fmt.Errorf(`require %s is of servers, which stand in "on", and not in "in"`, step.Require)
 		}
 		servers := t.Of(topologies.Redis)
 		for _, name := range step.On {
@@ -233,7 +239,7 @@ func (s Scenario) lockFits() error {
 	if l.inside && len(s.apart()) > 0 {
 		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], s.Lock)
 	}
-	if !l.visible && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" }) {
+	if !l.visible && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" && !step.ofLedger() }) {
 		return fmt.Errorf("%s: require means nothing with lock %s, which keeps its keys elsewhere", s.Name, s.Lock)
 	}
 	return nil
@@ -250,7 +256,7 @@ func checkStep(t topologies.Topology, step ScriptStep) error {
 		return checkLinks(t, kind, step.Target, step.Params)
 	case mixCluster:
 		return checkSlots(t, step.Inject, step.Params)
-	case MixProcess, MixRedis, MixClock, mixDisk:
+	case MixProcess, MixRedis, MixClock, MixDisk:
 		servers := t.Of(topologies.Redis)
 		if kind.Mix == MixProcess || kind.Mix == MixClock {
 			servers = append(servers, t.Of(topologies.Sentinel)...)

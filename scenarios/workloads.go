@@ -44,6 +44,8 @@ func DefaultWorkload(name string) string {
 		return "several-locks"
 	case l.fair:
 		return "fair-queue"
+	case l.passes:
+		return "bursts"
 	default:
 		return workload.Contended
 	}

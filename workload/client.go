@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,35 @@ import (
 
 // Processes hands out the numbers of logical processes. Its zero value begins
 // at 0; it is safe for concurrent use.
-type Processes struct{ next atomic.Int64 }
+type Processes struct {
+	next atomic.Int64
+
+	mu        sync.Mutex
+	gathering map[string]bool // owners who ask for several locks at once
+}
+
+// gather notes that an owner asks for several locks, of which it may have some
+// and not yet all, until the function that is returned is called.
+func (p *Processes) gather(owner string) (gathered func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gathering == nil {
+		p.gathering = map[string]bool{}
+	}
+	p.gathering[owner] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.gathering, owner)
+	}
+}
+
+// gathers reports whether the owner asks for several locks at the moment.
+func (p *Processes) gathers(owner string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gathering[owner]
+}
 
 // New returns a number that was never handed out before.
 func (p *Processes) New() int { return int(p.next.Add(1) - 1) }
@@ -138,6 +167,9 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 		c.Recorder.Record(begun[i])
 	}
 	c.asked = asked
+	if len(asked) > 1 {
+		defer c.Processes.gather(owner)() // once all that is recorded
+	}
 	hold, err := Ask(ctx, c.Locker, r, lock.Options{Owner: owner, Lease: r.Lease, Wait: r.Wait})
 	if err == nil {
 		if !again {

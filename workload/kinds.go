@@ -42,6 +42,10 @@ type Needs struct {
 func Kinds() []Kind {
 	return []Kind{
 		{
+			Name: "bursts", About: "clients take one lock ten times in a row, each time for a twentieth of a usual hold",
+			Meets: []string{history.MetContention, history.MetHandOvers}, locks: 1, session: bursts,
+		},
+		{
 			Name: Contended, About: "clients contend for a few locks, and change what each protects by a read and a write",
 			Meets: []string{history.MetContention}, session: contended,
 		},
@@ -141,6 +145,25 @@ func skewed(ctx context.Context, w *worker) {
 	w.hold(ctx, w.names[w.skewed.Uint64()], w.length())
 }
 
+// Of bursts: how many holds there are in one, and how much shorter than others
+// they are.
+const (
+	burst  = 10
+	moment = 20
+)
+
+// bursts have the lock change hands within a few milliseconds, as it must for
+// those who wait in one process to pass it on by themselves.
+func bursts(ctx context.Context, w *worker) {
+	name := w.lock()
+	for range burst {
+		if ctx.Err() != nil {
+			return
+		}
+		w.hold(ctx, name, w.around(w.Hold/moment))
+	}
+}
+
 func slowHolder(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.around(w.Hold)
 	if w.rng.IntN(3) == 0 {
@@ -196,9 +219,14 @@ func reentrant(ctx context.Context, w *worker) {
 		}
 		w.change(ctx, name, length/time.Duration(depth+1))
 	}
-	// The outer hold goes on after the inner ones.
+	// What is left goes on after the others: the outer hold or, of one in three, the
+	// innermost.
+	release := w.client.Release
+	if w.rng.IntN(3) == 0 {
+		release = w.client.ReleaseFirst
+	}
 	for w.client.depth() > 1 {
-		w.release(ctx)
+		w.giveBack(ctx, release)
 	}
 	w.change(ctx, name, length/time.Duration(depth+1))
 	w.releaseAll(ctx)
@@ -224,9 +252,7 @@ func readersWriters(ctx context.Context, w *worker) {
 	if downgrades && !w.stops() {
 		r.Mode, r.Again = history.Read, true
 		if w.ask(ctx, r) {
-			request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-			w.client.ReleaseFirst(request)
-			cancel()
+			w.giveBack(ctx, w.client.ReleaseFirst)
 			w.look(ctx, name, length)
 		}
 	}

@@ -3,6 +3,8 @@ package workload_test
 import (
 	"bytes"
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +65,59 @@ func TestTheFirstOfManySkewedLocksIsAskedForMost(t *testing.T) {
 	}
 	require.Greater(t, len(asked), 30)
 	require.Greater(t, asked["lock-1"], 10*asked["lock-50"])
+}
+
+// watched counts which of several holds of an owner was released first.
+type watched struct {
+	lock.Locker
+
+	mu             sync.Mutex
+	holds          map[string][]string // requests by owner, the oldest first
+	oldest, newest int
+}
+
+func (w *watched) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := w.Locker.Acquire(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds[o.Owner] = append(w.holds[o.Owner], h.Lease().Request)
+	return lock.NewHold(h.Lease(), watchedHold{h, w}), nil
+}
+
+type watchedHold struct {
+	*lock.Hold
+
+	by *watched
+}
+
+func (h watchedHold) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
+	err := h.Hold.Extend(ctx, d)
+	return h.Lease().Expires, err
+}
+
+func (h watchedHold) Release(ctx context.Context, l lock.Lease) error {
+	h.by.mu.Lock()
+	held := h.by.holds[l.Owner]
+	at := slices.Index(held, l.Request)
+	if len(held) > 1 && at == 0 {
+		h.by.oldest++
+	}
+	if len(held) > 1 && at == len(held)-1 {
+		h.by.newest++
+	}
+	h.by.holds[l.Owner] = slices.Delete(held, at, at+1)
+	h.by.mu.Unlock()
+	return h.Hold.Release(ctx)
+}
+
+func TestReEntriesAreReleasedInEitherOrder(t *testing.T) {
+	w := &watched{Locker: memory.New(), holds: map[string][]string{}}
+	record(t, workload.Config{Kinds: []string{"re-entrant"}, Wait: 300 * time.Millisecond}, 6*time.Second, w)
+	require.Positive(t, w.oldest)
+	require.Greater(t, w.newest, w.oldest)
 }
 
 func TestTheEndOfAReEntryIsThatOfTheOuterHold(t *testing.T) {

@@ -8,8 +8,11 @@ import (
 )
 
 // Renewals records what the watchdog of a lock client does: each renewal is an
-// extend, by a process of its own, for the owner of the hold. It is a
-// [lock.Observer]; make it with [NewRenewals].
+// extend, by a process of its own, for the owner of the hold. While somebody asks
+// for several locks at once, what renews those that it has until then is not
+// recorded: they are no hold of which the history knows, and are given back
+// without a word if the others can't be had. It is a [lock.Observer]; make it with
+// [NewRenewals].
 type Renewals struct {
 	recorder  *history.Recorder
 	processes *Processes
@@ -28,6 +31,9 @@ func NewRenewals(r *history.Recorder, p *Processes) *Renewals {
 func (o *Renewals) Observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Renewing:
+		if o.processes.gathers(e.Lease.Owner) {
+			return
+		}
 		begin := history.Event{
 			Process: o.processes.New(), Op: history.Extend, Type: history.Invoke,
 			Lock: e.Lease.Name, Owner: e.Lease.Owner, Lease: e.Lease.Length,

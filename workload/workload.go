@@ -290,10 +290,13 @@ func (w *worker) ask(ctx context.Context, r Request) bool {
 }
 
 // release gives back what was granted last.
-func (w *worker) release(ctx context.Context) {
+func (w *worker) release(ctx context.Context) { w.giveBack(ctx, w.client.Release) }
+
+// giveBack releases a hold.
+func (w *worker) giveBack(ctx context.Context, release func(context.Context) history.Type) {
 	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	w.client.Release(request)
+	release(request)
 }
 
 // releaseAll gives everything back, the newest first.

@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker/importers"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
@@ -152,18 +153,18 @@ const minimalFile = "minimal.jsonl"
 func (j *judging) directory(ctx context.Context, dir string) error {
 	var in reports.Input
 	var err error
-	if len(j.checkers) == 0 {
+	if len(j.properties) == 0 {
 		in, err = judge(dir)
 	} else if in, err = readRecord(dir); err == nil {
 		budget, cancel := context.WithTimeout(ctx, checkBudget)
 		defer cancel()
-		in.Report = checker.Check(budget, in.History, j.checkers...)
+		in.Report = scenarios.Judge(budget, in.Run, in.History, j.properties...)
 	}
 	if err != nil {
 		return err
 	}
 	shown := dir
-	if len(j.checkers) > 0 {
+	if len(j.properties) > 0 {
 		shown = ""
 	}
 	if j.explain || j.minimal != "" {

@@ -49,8 +49,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	err := cmd.ExecuteContext(ctx)
 	code := exitCode(err)
 	var finding verdictError
+	var left *topologies.LeftError
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
+	case errors.As(err, &left):
+		code = exitHarness
+		err = fmt.Errorf("interrupted, and not everything could be undone: %w", left)
 	case errors.Is(cause, syscall.EPIPE):
 		return exitInterrupted // there is nobody to tell
 	case errors.As(cause, new(outputError)):

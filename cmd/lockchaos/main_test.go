@@ -15,7 +15,14 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
+// raceOptions is the environment variable that the race detector reads.
+const raceOptions = "GORACE"
+
 func TestMain(m *testing.M) {
+	// With the race detector each program would sleep for a second before it exits.
+	if _, set := os.LookupEnv(raceOptions); !set {
+		_ = os.Setenv(raceOptions, "atexit_sleep_ms=10")
+	}
 	testscript.Main(m, map[string]func(){"lockchaos": main})
 }
 
@@ -29,6 +36,7 @@ func TestCommandLine(t *testing.T) {
 			// Data folders of servers go where the script can look for them.
 			tmp := filepath.Join(env.WorkDir, "tmp")
 			env.Setenv("TMPDIR", tmp)
+			env.Setenv(raceOptions, os.Getenv(raceOptions))
 			return os.Mkdir(tmp, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {

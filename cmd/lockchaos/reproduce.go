@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 func (a *app) reproduceCommand() *cobra.Command {
 	var all, asJSON bool
 	var servers serverFlags
-	var repeat int
+	var repeat, parallel int
 	var out string
 	cmd := &cobra.Command{
 		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all",
@@ -39,21 +38,36 @@ if each gave its verdict in as many of its runs as it must.`,
 			if repeat < 1 {
 				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
 			}
+			if parallel < 1 {
+				return fmt.Errorf("--parallel must be at least 1, not %d", parallel)
+			}
+			if parallel > 1 && servers.backend == attachBackend {
+				return errors.New("--parallel: servers that run already have one run at a time")
+			}
 			if len(chosen) == 1 && repeat == 1 {
 				fmt.Fprintf(a.stderr, "%s\n", chosen[0].again())
 				return a.reproduceOnce(cmd.Context(), chosen[0], out, asJSON)
 			}
-			if asJSON {
-				return errors.New("--json prints the results of one run: name one scenario, without --repeat")
+			if out == "" {
+				dir, err := newRunDir("", seedOfScripts, "reproduce")
+				if err != nil {
+					return err
+				}
+				out = dir
 			}
-			return a.reproduceMany(cmd.Context(), chosen, repeat, out)
+			r := &round{app: a, repeat: repeat, parallel: parallel, out: out}
+			for _, s := range chosen {
+				r.tallies = append(r.tallies, &tally{choice: s})
+			}
+			return r.play(cmd.Context(), asJSON)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
 	f.IntVar(&repeat, "repeat", 1, "play each so many times")
+	f.IntVar(&parallel, "parallel", 1, "play so many at a time, on servers of their own (3 for two cores: they mostly wait)")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
-	f.BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
+	f.BoolVar(&asJSON, "json", false, "print results.json, or of several runs the table, as JSON")
 	servers.register(f)
 	return cmd
 }
@@ -66,16 +80,19 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 	case !all && len(args) == 0:
 		return nil, errors.New("name the scenarios to reproduce, or say --all (lockchaos list scenarios)")
 	}
+	var chosen []choice
 	if all {
 		catalogue, err := scenarios.Catalogue()
 		if err != nil {
 			return nil, harnessError{err}
 		}
 		for _, s := range catalogue {
-			args = append(args, s.Names()...)
+			for _, v := range append([]string{""}, s.VariantNames()...) {
+				as := s.As(v)
+				chosen = append(chosen, choice{Scenario: as, typed: as.Name})
+			}
 		}
 	}
-	var chosen []choice
 	add := func(c choice) error {
 		if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
 			return fmt.Errorf("scenario %s is named twice", c.Name)
@@ -125,8 +142,11 @@ func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed)
 type played struct {
 	in   reports.Input
 	dir  string
+	run  int // of several, from 1
 	took time.Duration
 	met  error // nil: it gave its verdict
+	// failed is what the harness could not do, such as to heal a fault.
+	failed error
 }
 
 // play plays a scenario once, in a run directory of its own, and judges it.
@@ -193,110 +213,6 @@ func (p played) exit() error {
 	case p.met == nil:
 		return nil
 	case p.unknown():
-		return verdictError(exitUnknown)
-	default:
-		return verdictError(exitInvalid)
-	}
-}
-
-// reproduceMany plays several scenarios, each several times, and prints a
-// table.
-func (a *app) reproduceMany(ctx context.Context, chosen []choice, repeat int, out string) error {
-	if out == "" {
-		dir, err := newRunDir("", seedOfScripts, "reproduce")
-		if err != nil {
-			return err
-		}
-		out = dir
-	}
-	var result error
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SCENARIO\tEXPECTED\tGOT\tRATE\tMEDIAN\tMAX")
-	for _, s := range chosen {
-		var runs []played
-		for i := range repeat {
-			dir := filepath.Join(out, fmt.Sprintf("%s-%d", strings.ReplaceAll(s.Name, "/", "-"), i+1))
-			fmt.Fprintf(a.stderr, "%s, run %d of %d\n", s.Name, i+1, repeat)
-			p, err := a.play(ctx, s, dir)
-			if errors.Is(err, scenarios.ErrImpossible) { // others may be possible
-				fmt.Fprintf(a.stderr, "%s: %v\n", s.Name, err)
-				result = worst(result, fmt.Errorf("%s: %w", s.Name, err))
-				break
-			}
-			if err != nil {
-				return worst(err, table.Flush())
-			}
-			if ctx.Err() != nil { // what was cut short counts for nothing
-				return worst(context.Cause(ctx), table.Flush())
-			}
-			if p.met != nil {
-				fmt.Fprintf(a.stderr, "%s, run %d: %v (%s)\n", s.Name, i+1, p.met, dir)
-			}
-			runs = append(runs, p)
-		}
-		a.row(table, s, runs, repeat)
-		result = worst(result, exitOf(s, runs, repeat))
-	}
-	if err := table.Flush(); err != nil {
-		return harnessError{err}
-	}
-	a.printf("\nreports in %s\n", out)
-	return result
-}
-
-func (*app) row(table *tabwriter.Writer, s choice, runs []played, repeat int) {
-	got := map[checker.Verdict]int{}
-	var times []time.Duration
-	met := 0
-	for _, p := range runs {
-		got[p.in.Report.Verdict]++
-		times = append(times, p.took)
-		if p.met == nil {
-			met++
-		}
-	}
-	var verdicts []string
-	for _, v := range []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown} {
-		if got[v] > 0 {
-			verdicts = append(verdicts, fmt.Sprintf("%s ×%d", v, got[v]))
-		}
-	}
-	median, longest := time.Duration(0), time.Duration(0)
-	if len(times) > 0 {
-		slices.Sort(times)
-		median, longest = times[len(times)/2], times[len(times)-1]
-	}
-	expected := s.Expect.Verdict
-	if s.Expect.Violation != "" {
-		expected += " (" + s.Expect.Violation + ")"
-	}
-	fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%.1fs\t%.1fs\n", s.Name, expected, strings.Join(verdicts, ", "),
-		met, repeat, median.Seconds(), longest.Seconds())
-}
-
-// exitOf is valid if the scenario gave its verdict as often as it must: always,
-// or in nine of ten runs. What must be valid may never be found invalid.
-func exitOf(s choice, runs []played, repeat int) error {
-	met, unknown := 0, 0
-	for _, p := range runs {
-		if s.Expect.Verdict == string(checker.Valid) && p.in.Report.Verdict == checker.Invalid {
-			return verdictError(exitInvalid)
-		}
-		switch {
-		case p.met == nil:
-			met++
-		case p.unknown():
-			unknown++
-		}
-	}
-	must := repeat
-	if !s.EveryTime {
-		must = repeat - repeat/10
-	}
-	switch {
-	case met >= must:
-		return nil
-	case unknown == len(runs):
 		return verdictError(exitUnknown)
 	default:
 		return verdictError(exitInvalid)

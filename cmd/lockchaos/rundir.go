@@ -139,12 +139,16 @@ func judge(dir string) (reports.Input, error) {
 // readRecord reads what a run left, without its results.
 func readRecord(dir string) (reports.Input, error) {
 	var in reports.Input
-	b, err := os.ReadFile(filepath.Join(dir, reports.RunFile))
+	path := filepath.Join(dir, reports.RunFile)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return in, fmt.Errorf("read run: %w", err)
 	}
 	if err := json.Unmarshal(b, &in.Run); err != nil {
-		return in, fmt.Errorf("read %s: %w", filepath.Join(dir, reports.RunFile), err)
+		return in, fmt.Errorf("read %s: %w", path, err)
+	}
+	if in.Run.Version != history.RunVersion {
+		return in, fmt.Errorf("read %s: version %d, want %d", path, in.Run.Version, history.RunVersion)
 	}
 	in.History, err = readHistory(filepath.Join(dir, reports.HistoryFile))
 	return in, err

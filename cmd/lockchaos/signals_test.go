@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +31,7 @@ import (
 type foreign struct {
 	server *redis.Client
 	api    string // of the toxiproxy
+	stop   func() // ends the toxiproxy
 }
 
 // await waits until a condition holds.
@@ -68,10 +71,11 @@ func runForeign(t *testing.T) foreign {
 	cmd := exec.Command(program, "-host", host, "-port", "21100", "-config", filepath.Join(dir, "proxies.json"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	f.stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	t.Cleanup(f.stop)
 	f.api = net.JoinHostPort(host, "21100")
 	awaits(t, "toxiproxy", func() bool { return strings.Count(f.proxies(), `"listen"`) == 2 })
 	return f
@@ -170,6 +174,47 @@ func (f foreign) start(t *testing.T, cmd *exec.Cmd) io.Closer {
 	return read
 }
 
+// What can't be mended is told of after Ctrl-C, also by commands that make many
+// runs: here the toxiproxy is gone that would mend it.
+func TestCtrlCDuringManyRunsHidesNoFailedHeal(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "held.yaml")
+	require.NoError(t, os.WriteFile(script, []byte(`
+name: held
+title: a request that waits
+topology: single
+lock: mutex
+clients: {a: zone-a}
+expect: {verdict: valid}
+steps:
+  - {inject: cut, target: zone-a}
+  - {client: a, acquire: l, wait: 9s}
+`), 0o600))
+	for name, args := range map[string][]string{
+		"run":       {"run", "--seeds", "1-2", "--duration", "60s"},
+		"reproduce": {"reproduce", script, "--repeat", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := runForeign(t)
+			before := f.proxies()
+			program, err := exec.LookPath("lockchaos")
+			require.NoError(t, err)
+			cmd := exec.Command(program, append(args, "--backend", "attach", "--toxiproxy", f.api, "--yes", "--out", filepath.Join(t.TempDir(), "runs"))...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			var said bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &said, &said
+			require.NoError(t, cmd.Start())
+			awaits(t, "a fault", func() bool { return f.proxies() != before })
+			f.stop()
+			send(t, cmd, syscall.SIGINT)
+			_ = cmd.Wait()
+			require.Equal(t, 255, cmd.ProcessState.ExitCode(), "%s", &said)
+			// The links are tried in the order of their names.
+			require.Contains(t, said.String(), "not everything could be undone: left behind: restore zone-a>redis-1")
+		})
+	}
+}
+
 // TestTheNextRunMendsWhatAKilledOneLeft kills runs that can't mend anything, at
 // once and while they mend.
 func TestTheNextRunMendsWhatAKilledOneLeft(t *testing.T) {
@@ -229,7 +274,7 @@ func TestAnAttachedRunSaysWhatItCantDo(t *testing.T) {
 	}{
 		{"no fault is possible", append([]string{"run", "--duration", "1s"}, bare...), 254, "no toxiproxy is named, so that no link can be broken"},
 		{"none is wanted", append([]string{"run", "--duration", "1s", "--faults", "none"}, bare...), 0, "VALID"},
-		{"a mix by name", append([]string{"run", "--duration", "1s", "--faults", "network,process"}, proxied...), 254, "kill, pause, restart can't be done here: no compose project is named"},
+		{"a mix by name", append([]string{"run", "--duration", "1s", "--faults", "network,process"}, proxied...), 254, "kill, pause, restart, restart-empty can't be done here: no compose project is named"},
 		{"other servers", append([]string{"run", "--duration", "1s", "--persistence", "always"}, proxied...), 254, "persistence always was asked for, and the servers have none"},
 		{"a server of its own", append([]string{"run", "--duration", "1s", "--faults", "none", "--resource", "redis"}, proxied...), 254, "a resource on Redis needs a server of its own"},
 		{"a scenario that restarts", append([]string{"reproduce", "restart-double-grant"}, proxied...), 254, "restart can't be done here: no compose project is named"},
@@ -297,7 +342,8 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// Ctrl-C ends the whole of a command that plays several scenarios.
+// Ctrl-C ends the whole of a command that plays several scenarios, one or some at
+// a time.
 func TestCtrlCEndsAllScenarios(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -311,23 +357,89 @@ func TestCtrlCEndsAllScenarios(t *testing.T) {
 	}
 	program, err := exec.LookPath("lockchaos")
 	require.NoError(t, err)
-	out := t.TempDir()
-	cmd := exec.Command(program, "reproduce", "failover-double-grant", "lease-too-short", "--repeat", "3", "--out", out)
-	stderr, err := cmd.StderrPipe()
+	for _, parallel := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d at a time", parallel), func(t *testing.T) {
+			t.Parallel()
+			out := t.TempDir()
+			cmd := exec.Command(program, "reproduce", "failover-double-grant", "lease-too-short",
+				"--repeat", "3", "--parallel", strconv.Itoa(parallel), "--out", out)
+			stderr, err := cmd.StderrPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			for run := range parallel {
+				awaits(t, "the record of each of the first runs", func() bool {
+					_, err := os.Stat(filepath.Join(out, fmt.Sprintf("failover-double-grant-%d", run+1), "history.jsonl"))
+					return err == nil
+				})
+			}
+			send(t, cmd, syscall.SIGINT)
+			said, err := io.ReadAll(stderr)
+			require.NoError(t, err)
+			_ = cmd.Wait()
+			require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said)
+			require.NotContains(t, string(said), fmt.Sprintf("run %d of 3", parallel+1))
+			require.NotContains(t, string(said), "lease-too-short")
+			entries, err := os.ReadDir(out)
+			require.NoError(t, err)
+			require.Len(t, entries, parallel)
+		})
+	}
+}
+
+// What an interrupted boot could not remove is told of, and the next boot removes
+// it: here the process is killed that removes what a boot has made.
+func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	program, err := exec.LookPath("lockchaos")
 	require.NoError(t, err)
+	tmp, out := t.TempDir(), t.TempDir()
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(program, append(args, "--out", filepath.Join(out, "run"))...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+		return cmd
+	}
+	var said bytes.Buffer
+	cmd := command("run", "--topology", "cluster", "--duration", "60s")
+	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
-	awaits(t, "the record of the first run", func() bool {
-		_, err := os.Stat(filepath.Join(out, "failover-double-grant-1", "history.jsonl"))
-		return err == nil
+	var logs []string
+	awaits(t, "a server", func() bool {
+		logs, _ = filepath.Glob(filepath.Join(tmp, "lockchaos-process-*", "redis-1", "log"))
+		return len(logs) == 1
+	})
+	folder := filepath.Dir(filepath.Dir(logs[0]))
+	// Else it might fail by itself first, when it tells that process of the next server.
+	send(t, cmd, syscall.SIGSTOP)
+	awaits(t, "the end of what would remove the folder", func() bool {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, line := range lines {
+			args, err := os.ReadFile(line)
+			if err == nil && strings.HasSuffix(string(args), "lockchaos-reaper\x00"+folder+"\x00") {
+				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(line)))
+				return err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil
+			}
+		}
+		return false
 	})
 	send(t, cmd, syscall.SIGINT)
-	said, err := io.ReadAll(stderr)
-	require.NoError(t, err)
+	send(t, cmd, syscall.SIGCONT)
 	_ = cmd.Wait()
-	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said)
-	require.NotContains(t, string(said), "run 2 of 3")
-	require.NotContains(t, string(said), "lease-too-short")
-	entries, err := os.ReadDir(out)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
+	require.Equal(t, 255, cmd.ProcessState.ExitCode(), "%s", &said)
+	require.Contains(t, said.String(), "lockchaos: interrupted, and not everything could be undone: left behind: ")
+	require.Contains(t, said.String(), folder)
+	require.NotContains(t, said.String(), "context canceled")
+	require.DirExists(t, folder)
+	// A verdict of any kind will do: it booted.
+	_ = command("run", "--topology", "single", "--duration", "1s", "--faults", "none").Run()
+	require.NoDirExists(t, folder)
+	awaits(t, "an empty folder", func() bool { return len(leftovers(tmp)) == 0 })
 }

@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Server is whose clock it is. Its Observer is a connection past every fault
@@ -94,18 +96,10 @@ func Freeze(s Server, c Clock) faults.Fault {
 			return "", err
 		}
 		if last, err := shown(ctx, s); err != nil || !last.Equal(first) {
-			return "", fmt.Errorf("its clock went on from %v to %v (%w)", first, last, orNothing(err))
+			return "", fmt.Errorf("its clock went on from %v to %v (%w)", first, last, cmp.Or(err, faults.ErrNone))
 		}
 		return fmt.Sprintf("has a clock that stands still, and is %v behind already", second.Abs().Round(time.Millisecond)), nil
 	}}
-}
-
-// orNothing makes an error of none, to be told of.
-func orNothing(err error) error {
-	if err == nil {
-		return errors.New("no error")
-	}
-	return err
 }
 
 type fault struct {
@@ -121,7 +115,7 @@ func (f *fault) Name() string { return f.name }
 // Inject changes the clock and waits until the server says so itself. A clock
 // that is wrong already is an error, and is left as it is.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
-	ahead, err := ahead(ctx, f.server)
+	ahead, err := Ahead(ctx, f.server)
 	switch {
 	case err != nil:
 		return faults.Injection{}, fmt.Errorf("%s on %s: %w", f.name, f.server.Name(), err)
@@ -147,33 +141,22 @@ func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
 	}, nil
 }
 
-// poll is how often a clock is looked at while it is awaited.
-const poll = 2 * time.Millisecond
-
 // awaitAhead waits until a server's clock is as far ahead as is wanted, and
 // returns how far it is.
-func awaitAhead(ctx context.Context, s Server, want func(ahead time.Duration) bool) (time.Duration, error) {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
-		d, err := ahead(ctx, s)
-		if err == nil && want(d) {
-			return d, nil
+func awaitAhead(ctx context.Context, s Server, want func(ahead time.Duration) bool) (seen time.Duration, err error) {
+	err = await.Until(ctx, func() error {
+		var err error
+		if seen, err = Ahead(ctx, s); err == nil && !want(seen) {
+			err = fmt.Errorf("its clock is %v ahead of the true time", seen)
 		}
-		if err == nil {
-			err = fmt.Errorf("its clock is %v ahead of the true time", d)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return 0, errors.Join(context.Cause(ctx), err)
-		}
-	}
+		return err
+	})
+	return seen, err
 }
 
-// ahead is how far a server's clock is ahead of ours, negative for behind. What
+// Ahead is how far a server's clock is ahead of ours, negative for behind. What
 // the time between question and answer may explain does not count.
-func ahead(ctx context.Context, s Server) (time.Duration, error) {
+func Ahead(ctx context.Context, s Server) (time.Duration, error) {
 	before := time.Now()
 	at, err := shown(ctx, s)
 	after := time.Now()

@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Server is the process on the disk. Each method waits until it took effect.
@@ -35,9 +37,6 @@ type Disk interface {
 
 // probeKey is written so that there is something to sync. It goes by itself.
 const probeKey = "lockchaos:probe"
-
-// poll is how often a condition is looked at while it is awaited.
-const poll = 2 * time.Millisecond
 
 type stall struct {
 	server Server
@@ -64,25 +63,22 @@ func (f *stall) Inject(ctx context.Context) (faults.Injection, error) {
 			f.server.Name(), policy["appendonly"], policy["appendfsync"])
 	}
 	mend := f.disk.Stall()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
+	err = await.Until(ctx, func() error {
 		err := f.server.Observer().Set(ctx, probeKey, 1, time.Second).Err() // with always it gets no answer
 		if f.disk.Stalled() > 0 {
-			break
+			return nil
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			mend()
-			return faults.Injection{}, errors.Join(fmt.Errorf("stall-disk on %s: no sync was tried: %w", f.server.Name(), context.Cause(ctx)), err)
-		}
+		return fmt.Errorf("no sync was tried (%w)", cmp.Or(err, faults.ErrNone))
+	})
+	if err != nil {
+		mend()
+		return faults.Injection{}, fmt.Errorf("stall-disk on %s: %w", f.server.Name(), err)
 	}
 	return faults.Injection{
 		Effect: f.server.Name() + " waits for its disk",
 		Heal: faults.Once(func(ctx context.Context) (string, error) {
 			mend()
-			return f.server.Name() + " waits for its disk no longer", f.await(ctx, func() error {
+			return f.server.Name() + " waits for its disk no longer", await.Until(ctx, func() error {
 				if n := f.disk.Stalled(); n > 0 {
 					return fmt.Errorf("%d syncs still wait", n)
 				}
@@ -90,22 +86,6 @@ func (f *stall) Inject(ctx context.Context) (faults.Injection, error) {
 			})
 		}),
 	}, nil
-}
-
-func (f *stall) await(ctx context.Context, ready func() error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		}
-	}
 }
 
 type powerCut struct {
@@ -123,8 +103,13 @@ func PowerCut(s Server, d Disk) faults.Fault { return &powerCut{s, d} }
 func (*powerCut) Name() string { return "power-cut" }
 
 // Inject fails on a server without an append-only file, once it is started
-// again.
+// again. What was begun is seen through even if the run ends.
 func (f *powerCut) Inject(ctx context.Context) (faults.Injection, error) {
+	ctx, cancel, err := faults.Through(ctx)
+	if err != nil {
+		return faults.Injection{}, fmt.Errorf("power-cut on %s: %w", f.server.Name(), err)
+	}
+	defer cancel()
 	if err := f.server.Kill(ctx); err != nil {
 		return faults.Injection{}, err
 	}

@@ -19,8 +19,14 @@ func Shutdown(s Server) faults.Fault { return shutdown{s} }
 // Name returns "shutdown".
 func (shutdown) Name() string { return "shutdown" }
 
-// Inject fails if the server does not end by itself.
+// Inject fails if the server does not end by itself. What was begun is seen
+// through even if the run ends.
 func (f shutdown) Inject(ctx context.Context) (faults.Injection, error) {
+	ctx, cancel, err := faults.Through(ctx)
+	if err != nil {
+		return faults.Injection{}, fmt.Errorf("shutdown of %s: %w", f.server.Name(), err)
+	}
+	defer cancel()
 	o := *f.server.Observer().Options()
 	o.ReadTimeout = -1 // as long as its disk takes
 	o.MaxRetries = -1  // a client's own options call that 0, which is the default to another

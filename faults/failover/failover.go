@@ -24,7 +24,8 @@ type Deployment interface {
 }
 
 // replaced waits for another master and disarms the deployment, in whatever
-// way that ends.
+// way that ends. Once a failover is under way, ctx sees it through: disarmed in its
+// midst, the sentinels turn the new master back, and need half a minute to agree.
 func replaced(ctx context.Context, d Deployment, shard, old string) (string, error) {
 	master, err := d.AwaitMaster(ctx, shard, old)
 	if err := errors.Join(err, disarm(ctx, d)); err != nil {
@@ -55,7 +56,8 @@ func Crash(d Deployment, shard string, server func(name string) process.Process)
 // Name returns "crash-failover".
 func (*crash) Name() string { return "crash-failover" }
 
-// Inject fails if no replica is promoted before the context ends.
+// Inject fails if no replica is promoted before the context ends. Once the master
+// was killed, it is seen through.
 func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
 	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
@@ -63,12 +65,17 @@ func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
 	}
 	p := f.server(old)
 	if err := f.d.Arm(ctx); err != nil {
-		return faults.Injection{}, err
-	}
-	if err := p.Kill(ctx); err != nil {
 		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
-	master, err := replaced(ctx, f.d, f.shard, old)
+	through, cancel, err := faults.Through(ctx)
+	if err != nil {
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
+	}
+	defer cancel()
+	if err := p.Kill(through); err != nil {
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
+	}
+	master, err := replaced(through, f.d, f.shard, old)
 	if err != nil {
 		undo, cancel := faults.Undo(ctx)
 		defer cancel()
@@ -97,16 +104,22 @@ func Graceful(d Deployment, shard string) faults.Fault { return graceful{d, shar
 // Name returns "failover".
 func (graceful) Name() string { return "failover" }
 
-// Inject fails if the master does not change before the context ends.
+// Inject fails if the master does not change before the context ends. A failover
+// that was asked for is seen through.
 func (f graceful) Inject(ctx context.Context) (faults.Injection, error) {
 	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
-	if err := f.d.Promote(ctx, f.shard); err != nil {
+	through, cancel, err := faults.Through(ctx)
+	if err != nil {
 		return faults.Injection{}, err
 	}
-	master, err := replaced(ctx, f.d, f.shard, old)
+	defer cancel()
+	if err := f.d.Promote(through, f.shard); err != nil {
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
+	}
+	master, err := replaced(through, f.d, f.shard, old)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -137,7 +150,8 @@ func SplitBrain(d Deployment, shard string, side func(master string) (Side, erro
 // Name returns "split-brain".
 func (*splitBrain) Name() string { return "split-brain" }
 
-// Inject fails if the majority promotes nobody before the context ends.
+// Inject fails if the majority promotes nobody before the context ends. Once the
+// links are cut, it is seen through.
 func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
 	old, err := f.d.Master(ctx, f.shard)
 	if err != nil {
@@ -148,13 +162,18 @@ func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
 		return faults.Injection{}, err
 	}
 	if err := f.d.Arm(ctx); err != nil {
-		return faults.Injection{}, err
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
-	cut, err := network.Cut(side.Links).Inject(ctx)
+	through, cancel, err := faults.Through(ctx)
 	if err != nil {
 		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
 	}
-	master, err := replaced(ctx, f.d, f.shard, old)
+	defer cancel()
+	cut, err := network.Cut(side.Links).Inject(through)
+	if err != nil {
+		return faults.Injection{}, errors.Join(err, disarm(ctx, f.d))
+	}
+	master, err := replaced(through, f.d, f.shard, old)
 	if err != nil {
 		undo, cancel := faults.Undo(ctx)
 		defer cancel()

@@ -31,9 +31,15 @@ type fault struct {
 // Name returns the fault's name.
 func (f *fault) Name() string { return f.name }
 
-// Inject does it and waits until the process did as told.
+// Inject does it and waits until the process did as told. What was begun is seen
+// through even if the run ends.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
-	if err := f.inject(ctx); err != nil {
+	through, cancel, err := faults.Through(ctx)
+	if err != nil {
+		return faults.Injection{}, fmt.Errorf("%s %s: %w", f.name, f.p.Name(), err)
+	}
+	defer cancel()
+	if err := f.inject(through); err != nil {
 		return faults.Injection{}, errors.Join(err, f.undo(ctx))
 	}
 	injection := faults.Injection{Effect: f.p.Name() + " " + f.does}

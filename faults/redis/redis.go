@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,27 +15,6 @@ import (
 type Server interface {
 	Name() string
 	Observer() *redis.Client
-}
-
-// poll is how often a condition is looked at while it is awaited.
-const poll = 2 * time.Millisecond
-
-// await calls ready until it is nil or the context ends; then it returns what
-// ready said last.
-func await(ctx context.Context, ready func() error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		}
-	}
 }
 
 // fault is a fault of a server.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // probeChannel has no subscriber.
@@ -34,7 +36,7 @@ func Full(s Server) faults.Fault {
 				return "", err
 			}
 			if err := write(ctx, rdb); !redis.HasErrorPrefix(err, "OOM") {
-				return "", fmt.Errorf("a script was answered with %w", orNothing(err))
+				return "", fmt.Errorf("a script was answered with %w", cmp.Or(err, faults.ErrNone))
 			}
 			return "refuses writes: its memory is used up", nil
 		},
@@ -63,7 +65,7 @@ func Evict(s Server) faults.Fault {
 				return "", err
 			}
 			var after int64
-			err = await(ctx, func() error {
+			err = await.Until(ctx, func() error {
 				var err error
 				if after, err = evicted(ctx, rdb); err == nil && after == before {
 					err = errors.New("it threw out no key")
@@ -127,12 +129,4 @@ func restore(ctx context.Context, rdb *redis.Client, was map[string]string) erro
 		delete(was, name)
 	}
 	return nil
-}
-
-// orNothing makes an error of none, to be told of.
-func orNothing(err error) error {
-	if err == nil {
-		return errors.New("no error")
-	}
-	return err
 }

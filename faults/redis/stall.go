@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // PauseWrites makes a server leave all writes and messages unanswered
@@ -23,7 +25,7 @@ func PauseWrites(s Server, longest time.Duration) faults.Fault {
 			}
 			// A message to nobody is held up like a write and leaves no trace.
 			if err := rdb.Publish(ctx, probeChannel, "").Err(); !isTimeout(err) {
-				return "", fmt.Errorf("a message was answered with %w", orNothing(err))
+				return "", fmt.Errorf("a message was answered with %w", cmp.Or(err, faults.ErrNone))
 			}
 			return "leaves writes unanswered", nil
 		},
@@ -59,9 +61,9 @@ func Busy(s Server) faults.Fault {
 				defer close(ended)
 				runForever(context.WithoutCancel(ctx), rdb)
 			}()
-			err := await(ctx, func() error {
+			err := await.Until(ctx, func() error {
 				if err := rdb.Ping(ctx).Err(); !redis.HasErrorPrefix(err, "BUSY") {
-					return fmt.Errorf("a PING was answered with %w", orNothing(err))
+					return fmt.Errorf("a PING was answered with %w", cmp.Or(err, faults.ErrNone))
 				}
 				return nil
 			})
@@ -72,7 +74,7 @@ func Busy(s Server) faults.Fault {
 		},
 		heal: func(ctx context.Context, rdb *redis.Client) (string, error) {
 			if ended != nil {
-				err := await(ctx, func() error {
+				err := await.Until(ctx, func() error {
 					select {
 					case <-ended:
 						return nil

@@ -3,17 +3,18 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Server is what a migration needs of one. Its Observer is a connection past
@@ -158,7 +159,7 @@ func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int
 		return moved, err
 	}
 	if err := from.Observer().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
-		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), orNothing(err))
+		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), cmp.Or(err, faults.ErrNone))
 	}
 	return moved, nil
 }
@@ -198,14 +199,6 @@ func (m *migrate) undo(ctx context.Context, slot int, from, to node) error {
 	return errors.Join(back, to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err())
 }
 
-// orNothing makes an error of none, to be told of.
-func orNothing(err error) error {
-	if err == nil {
-		return errors.New("no error")
-	}
-	return err
-}
-
 // finish gives the slot to its new master, tells everybody, and waits until all
 // know.
 func finish(ctx context.Context, nodes []node, slot int, to node) error {
@@ -217,16 +210,15 @@ func finish(ctx context.Context, nodes []node, slot int, to node) error {
 		_ = n.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err()
 	}
 	for _, n := range nodes {
-		for {
+		err := await.Until(ctx, func() error {
 			owners, err := n.Observer().ClusterShards(ctx).Result()
-			if err == nil && serving(owners, slot) == to.id {
-				break
+			if err == nil && serving(owners, slot) != to.id {
+				err = errors.New("it takes another for it")
 			}
-			select {
-			case <-time.After(2 * time.Millisecond):
-			case <-ctx.Done():
-				return fmt.Errorf("%s does not know that %s serves it: %w", n.Name(), to.Name(), errors.Join(err, context.Cause(ctx)))
-			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s does not know that %s serves it: %w", n.Name(), to.Name(), err)
 		}
 	}
 	return nil

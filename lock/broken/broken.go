@@ -3,12 +3,13 @@
 // find the bug isn't worth much, and one that blames the correct lock for the
 // same things is worth less.
 //
-// There are two kinds. Those of [Correct] keep the lock in one Redis key with
+// There are three kinds. Those of [Correct] keep the lock in one Redis key with
 // an expiry, as the Redis documentation has it, with three things that can be
 // added: replicas that must acknowledge a grant, fencing tokens, and re-entry.
 // Those of [CorrectQuorum] are held by whoever has such a key on the majority of
-// several servers. All wait by asking again, and keep a hold that asked for no
-// lease alive by a watchdog. (The read-write lock, the semaphore, the multi-lock,
+// several servers, and those of [CorrectQueue] by whoever is first in a line. Those
+// of [CorrectLine] are in one key, and passed on in memory. All
+// wait by asking again, and keep a hold that asked for no lease alive by a watchdog. (The read-write lock, the semaphore, the multi-lock,
 // the fair lock and the re-entrant one with a bug are made from package lock
 // instead.)
 package broken
@@ -77,12 +78,20 @@ type Lock struct {
 	mark func(l lock.Lease) string
 	// note takes over what the server answered to a grant.
 	note func(l *lock.Lease, answer int64)
+	// leave ends a wait that came to nothing.
+	leave func(ctx context.Context, l lock.Lease) error
+	// anew has a request that got no answer made anew, as if it were the first.
+	anew bool
+	// early has a lease begin when its caller begins to wait, and not with the grant.
+	early bool
 	// ends is when a lease ends for its holder.
 	ends func(sent instant, lease time.Duration) time.Time
 	// late reports whether a grant is over when it arrives.
 	late func(l lock.Lease) bool
 	// watch keeps a hold alive until it is released or the context ends.
 	watch func(ctx context.Context, h *lock.Hold, released <-chan struct{})
+	// line is where callers stand who pass the lock on in memory; nil: they don't.
+	line *line
 
 	background func() context.Context // ended by Close
 	stop       context.CancelFunc
@@ -105,8 +114,9 @@ func newLock(s Setup) *Lock {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lock{
 		Setup: s, stop: stop, background: func() context.Context { return ctx }, watched: map[string]func(){},
-		mark: func(l lock.Lease) string { return l.Request },
-		note: func(*lock.Lease, int64) {},
+		mark:  func(l lock.Lease) string { return l.Request },
+		note:  func(*lock.Lease, int64) {},
+		leave: func(context.Context, lock.Lease) error { return nil },
 	}
 	l.undo = func(ctx context.Context, lease lock.Lease) error {
 		_, err := l.release(ctx, lease)
@@ -152,21 +162,58 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 	if o.Lease == 0 {
 		lease.Length = l.Watchdog
 	}
-	begin := time.Now()
+	granted, err := l.wait(ctx, &lease, o.Wait)
+	switch {
+	case granted:
+		return l.hold(lease, o.Lease == 0), nil //nolint:contextcheck // a watchdog outlives the request
+	case err == nil:
+		err = lock.ErrNotAcquired
+	}
+	if left := l.leave(context.WithoutCancel(ctx), lease); left != nil {
+		err = fmt.Errorf("give up waiting: %w", left)
+	}
+	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+}
+
+// wait asks until the lease is granted or the wait is over.
+func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration) (bool, error) {
+	begun := instant{time.Now(), l.Clock.Wall()}
+	unanswered := 0
+	var p *spot
+	if limit > 0 {
+		p = l.stand(*lease)
+		defer func() { l.step(ctx, p) }()
+	}
 	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
-		granted, err := l.try(ctx, &lease)
-		if err != nil {
-			return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+		sent := begun
+		if !l.early {
+			sent = instant{time.Now(), l.Clock.Wall()}
 		}
+		granted, err := l.try(ctx, lease, sent)
 		if granted {
-			return l.hold(lease, o.Lease == 0), nil //nolint:contextcheck // a watchdog outlives the request
+			return true, nil
 		}
-		left := o.Wait - time.Since(begin)
+		if err != nil {
+			if unanswered++; !l.anew || unanswered >= tries {
+				return false, err
+			}
+			l.pause(ctx)
+			if !rest(ctx, retryPause) {
+				return false, err
+			}
+			continue
+		}
+		left := limit - time.Since(begun.at)
 		if left <= 0 {
-			return nil, fmt.Errorf("acquire lock %q: %w", name, lock.ErrNotAcquired)
+			return false, nil
 		}
-		if !rest(ctx, min(uneven(pause, lease.Request, n), left)) {
-			return nil, fmt.Errorf("acquire lock %q: %w", name, ctx.Err())
+		select {
+		case grant := <-p.came():
+			*lease = l.took(*lease, grant)
+			return true, nil
+		case <-time.After(min(uneven(pause, lease.Request, n), left)):
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
 	}
 }
@@ -187,9 +234,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// try asks once.
-func (l *Lock) try(ctx context.Context, lease *lock.Lease) (bool, error) {
-	sent := instant{time.Now(), l.Clock.Wall()}
+// try asks once, for a lease that begins at an instant.
+func (l *Lock) try(ctx context.Context, lease *lock.Lease, sent instant) (bool, error) {
 	answer, acks, err := l.ask(ctx, *lease)
 	if err != nil || answer <= 0 {
 		return false, err
@@ -245,7 +291,13 @@ func (l *Lock) Release(ctx context.Context, lease lock.Lease) error {
 		end()
 	}
 	l.mu.Unlock()
+	if l.pass(lease) {
+		return nil
+	}
 	done, err := l.release(ctx, lease)
+	if err == nil {
+		l.ended(lease)
+	}
 	if err == nil && !done {
 		err = lock.ErrNotHeld
 	}

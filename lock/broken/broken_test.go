@@ -2,7 +2,9 @@ package broken_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +80,8 @@ func TestTheCorrectLocksKeepTheContract(t *testing.T) {
 		{"re-entrant", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 0},
 		{"re-entrant, replicated", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 1},
 		{"quorum", broken.CorrectQuorum, locktest.Features{SplitVotes: true}, 3, 0},
+		{"queue", broken.CorrectQueue, locktest.Features{}, 1, 0},
+		{"line", broken.CorrectLine, locktest.Features{}, 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,6 +93,48 @@ func TestTheCorrectLocksKeepTheContract(t *testing.T) {
 			require.Empty(t, failed(t, tt.make, s, tt.features, tt.acks))
 		})
 	}
+}
+
+// lost lets the first commands pass, and answers none of those that follow.
+type lost struct {
+	redis.Hook
+	first, seen atomic.Int64
+}
+
+func (*lost) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*lost) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *lost) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.seen.Add(1) > h.first.Load() {
+			err := errors.New("lost")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A request is made anew so often after answers of no as well, and no oftener.
+func TestARequestWithoutAnAnswerIsGivenUp(t *testing.T) {
+	s := redistest.Start(t)
+	holder := broken.Correct(broken.Setup{Servers: []redis.UniversalClient{s.Client(t, nil)}})
+	defer holder.Close()
+	_, err := holder.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	hook, c := &lost{}, s.Client(t, nil)
+	hook.first.Store(12)
+	c.AddHook(hook)
+	l := broken.RetryRecounted(broken.Setup{Servers: []redis.UniversalClient{c}})
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = l.Acquire(ctx, "orders", lock.Options{Lease: time.Minute, Wait: time.Minute})
+	require.ErrorContains(t, err, "lost")
+	require.Equal(t, int64(12+10), hook.seen.Load())
 }
 
 // As long as nothing fails and nobody is slow, most bugs don't show: that is why
@@ -133,6 +179,10 @@ func TestBugsWithoutFaults(t *testing.T) {
 		{"renew recreates", broken.RenewRecreates, locktest.Features{}, nil},
 		{"renew unchecked", broken.RenewUnchecked, locktest.Features{}, nil},
 		{"watchdog outlives", broken.WatchdogOutlives, locktest.Features{}, nil},
+		{"retry recounted", broken.RetryRecounted, locktest.Features{}, nil},
+		{"stale waiter", broken.StaleWaiter, locktest.Features{}, nil},
+		{"passed to all", broken.PassedToAll, locktest.Features{}, []string{"many waiters take turns"}},
+		{"passed recounted", broken.PassedRecounted, locktest.Features{}, nil},
 		{"wait ignored", broken.WaitIgnored, locktest.Features{}, nil},
 		{"wait leftover", broken.WaitLeftover, locktest.Features{}, nil},
 		{"wait elsewhere", broken.WaitElsewhere, locktest.Features{}, nil},

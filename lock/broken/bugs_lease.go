@@ -97,3 +97,25 @@ func NoDrift(s Setup) *Lock {
 	l.ends = func(sent instant, lease time.Duration) time.Time { return sent.at.Add(l.Clock.real(lease)) }
 	return l
 }
+
+// RetryRecounted returns a lock that sends a request again when its answer was
+// lost, takes a key with its own token for a grant, and counts the lease from the
+// second request. The key has the end that the first one gave it: the holder
+// believes in it for too long. The Gate is before the second request.
+//
+// It is the cure of [RetryRefused], half of it: node-redlock (#369) counts a key
+// with its own token as a grant, which is right for who counts from the first
+// request, or who renews the key.
+func RetryRecounted(s Setup) *Lock {
+	l := Correct(s)
+	l.anew = true
+	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
+		const setOrFound = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return 1
+end
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
+		return l.commit(ctx, setOrFound, lease)
+	}
+	return l
+}

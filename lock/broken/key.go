@@ -95,7 +95,8 @@ func CorrectReentrant(s Setup) *Lock {
 // tells whether a request arrived.
 func Key(name string) string { return "broken:{" + name + "}" }
 
-// TokenKey is where its newest token is, if it has some.
+// TokenKey is where its newest token is, if it has some; in a lock with a queue,
+// the ends of the leases.
 func TokenKey(name string) string { return Key(name) + ":token" }
 
 // rdb is the deployment of a lock in one key.

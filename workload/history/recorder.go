@@ -1,9 +1,7 @@
 package history
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -27,13 +25,13 @@ const (
 type Recorder struct {
 	mu      sync.Mutex
 	w       io.Writer
-	buf     bytes.Buffer
-	enc     *json.Encoder
+	buf     []byte
 	base    time.Time
 	last    time.Duration
 	flushed time.Duration
 	next    int64
-	open    map[int]Event // the invoke that each process has open
+	open    map[int]*Event // the invoke that each process has open
+	spare   []*Event       // that were open, to be used again
 	closed  bool
 	prompt  bool    // write each event at once
 	merges  bool    // keep events back, to be put in order
@@ -43,10 +41,7 @@ type Recorder struct {
 
 // NewRecorder returns a recorder whose clock starts now.
 func NewRecorder(w io.Writer) *Recorder {
-	r := &Recorder{w: w, base: time.Now(), open: map[int]Event{}}
-	r.enc = json.NewEncoder(&r.buf)
-	r.enc.SetEscapeHTML(false)
-	return r
+	return &Recorder{w: w, base: time.Now(), open: map[int]*Event{}}
 }
 
 // NewRelay returns a recorder of a process whose events another one merges
@@ -104,39 +99,56 @@ func (r *Recorder) Record(e Event) Event {
 		r.kept = append(r.kept, e)
 		return e
 	}
-	return r.append(e)
+	r.append(&e)
+	return e
 }
 
 // append stamps an event that is not before the last one.
-func (r *Recorder) append(e Event) Event {
+func (r *Recorder) append(e *Event) {
 	e.Time = max(e.Time, r.last+1)
 	e.Index = r.next
 	r.last = e.Time
 	r.next++
 	if e.Process >= 0 && !e.Op.single() {
 		if e.Type == Invoke {
-			r.open[e.Process] = e
+			r.begin(e)
 		} else {
-			delete(r.open, e.Process)
+			r.finish(e.Process)
 		}
 	}
-	if err := r.enc.Encode(&e); err != nil && r.err == nil {
-		r.err = fmt.Errorf("encode event %d: %w", e.Index, err)
-	}
-	if r.prompt || r.buf.Len() >= flushBytes || e.Time-r.flushed >= flushEvery {
+	r.buf = appendEvent(r.buf, e)
+	if r.prompt || len(r.buf) >= flushBytes || e.Time-r.flushed >= flushEvery {
 		r.flush()
 	}
-	return e
+}
+
+// begin keeps a copy of what a process invokes. finish lets go of it.
+func (r *Recorder) begin(e *Event) {
+	open := r.open[e.Process]
+	if last := len(r.spare) - 1; open == nil && last >= 0 {
+		open, r.spare = r.spare[last], r.spare[:last]
+	} else if open == nil {
+		open = &Event{}
+	}
+	*open = *e
+	r.open[e.Process] = open
+}
+
+func (r *Recorder) finish(process int) {
+	if open := r.open[process]; open != nil {
+		delete(r.open, process)
+		r.spare = append(r.spare, open)
+	}
 }
 
 func (r *Recorder) flush() {
 	r.flushed = r.last
-	if r.err == nil && r.buf.Len() > 0 {
-		if _, err := r.w.Write(r.buf.Bytes()); err != nil {
+	if r.err == nil && len(r.buf) > 0 {
+		if _, err := r.w.Write(r.buf); err != nil {
 			r.err = fmt.Errorf("write history: %w", err)
 		}
 	}
-	r.buf.Reset() // also after an error, which is final
+	r.buf = r.buf[:0] // also after an error, which is final
 }
 
 // Flush writes what is buffered and reports the first error of the recording.
@@ -163,7 +175,7 @@ func (r *Recorder) Close() error {
 		e := r.oldestOpen()
 		e.Time = time.Since(r.base)
 		e.Type, e.Error = Info, "still open at the end of the run"
-		r.append(e)
+		r.append(&e)
 	}
 	r.flush()
 	return r.err
@@ -173,19 +185,19 @@ func (r *Recorder) Close() error {
 func (r *Recorder) writeKept() {
 	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
 	r.last = 0
-	for _, e := range r.kept {
-		r.append(e)
+	for i := range r.kept {
+		r.append(&r.kept[i])
 	}
 	r.kept = nil
 }
 
 // oldestOpen makes the order of the closing infos independent of map order.
 func (r *Recorder) oldestOpen() Event {
-	oldest := Event{Index: -1}
+	var oldest *Event
 	for _, e := range r.open {
-		if oldest.Index < 0 || e.Index < oldest.Index {
+		if oldest == nil || e.Index < oldest.Index {
 			oldest = e
 		}
 	}
-	return oldest
+	return *oldest
 }

@@ -3,38 +3,155 @@ package history_test
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-// BenchmarkRecord is what one event costs who records it: the stamp, the
-// encoding and the buffer, alone and with eight clients at the same recorder.
-func BenchmarkRecord(b *testing.B) {
-	event := func(process int) history.Event {
-		return history.Event{
-			Process: process, Op: history.Acquire, Type: history.OK, Lock: "lock-1", Owner: fmt.Sprintf("zone-a.%d#17", process),
-			Lease: time.Second, Expires: time.Second, Token: 1234567, Holds: 1, Node: "redis-1",
-		}
+// ends are both ends of an operation as a client records them.
+func ends(process int, op history.Op) (invoke, ok history.Event) {
+	invoke = history.Event{
+		Process: process, Op: op, Type: history.Invoke, Lock: "lock-1",
+		Owner: fmt.Sprintf("zone-a.%d#17", process), Lease: time.Second,
 	}
+	ok = invoke
+	ok.Type, ok.Expires, ok.Token, ok.Holds, ok.Node = history.OK, time.Second, 1234567, 1, "redis-1"
+	return invoke, ok
+}
+
+// BenchmarkRecord is what one event costs who records it: the stamp, the
+// encoding and the buffer, alone and with eight clients at the same recorder; of
+// an operation, that is of two events. cpu-ns/op is the same in time of the
+// processor, which other work on the machine changes less.
+func BenchmarkRecord(b *testing.B) {
 	b.Run("alone", func(b *testing.B) {
 		r := history.NewRecorder(io.Discard)
-		e := event(1)
+		_, e := ends(1, history.Acquire)
 		b.ReportAllocs()
+		before := processorTime(b)
 		for b.Loop() {
 			r.Record(e)
 		}
+		b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+	})
+	b.Run("operation", func(b *testing.B) {
+		r := history.NewRecorder(io.Discard)
+		invoke, ok := ends(1, history.Acquire)
+		b.ReportAllocs()
+		before := processorTime(b)
+		for b.Loop() {
+			r.Record(invoke)
+			r.Record(ok)
+		}
+		b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 	})
 	b.Run("together", func(b *testing.B) {
 		r := history.NewRecorder(io.Discard)
 		b.ReportAllocs()
 		b.SetParallelism(4)
+		before := processorTime(b)
 		b.RunParallel(func(pb *testing.PB) {
-			e := event(1)
+			_, e := ends(1, history.Acquire)
 			for pb.Next() {
 				r.Record(e)
 			}
 		})
+		b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 	})
+}
+
+// BenchmarkRecordedCycle is an acquire and a release of a lock on a real server,
+// in turn with the four events of the two written to a file and without.
+// recorder-% is how much longer the former takes: in the median of neighbours,
+// since the machine gets slower and faster. Clients of a run have a link in
+// between, which takes its time.
+func BenchmarkRecordedCycle(b *testing.B) {
+	topology, err := topologies.ByName("single")
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := process.Backend{}.Start(b.Context(), topology)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	b.Run("direct", func(b *testing.B) { benchmarkRecordedCycle(b, d.Server("redis-1").Observer()) })
+	b.Run("link", func(b *testing.B) {
+		linked := topologies.Clients(d.ClientOptions("zone-a"))[0]
+		defer func() { _ = linked.Close() }()
+		benchmarkRecordedCycle(b, linked)
+	})
+}
+
+func benchmarkRecordedCycle(b *testing.B, rdb redis.UniversalClient) {
+	b.Helper()
+	client, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	file, err := os.Create(filepath.Join(b.TempDir(), "history.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := history.NewRecorder(file)
+	asked, granted := ends(1, history.Acquire)
+	releasing, released := ends(1, history.Release)
+	const cycles = 10
+	pass := func(record func(e history.Event)) time.Duration {
+		begin := time.Now()
+		for range cycles {
+			record(asked)
+			h, err := client.Acquire(b.Context(), "lock-1", lock.Options{Lease: time.Minute})
+			if err != nil {
+				b.Fatal(err)
+			}
+			record(granted)
+			record(releasing)
+			if err := h.Release(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			record(released)
+		}
+		return time.Since(begin)
+	}
+	recorded := func(e history.Event) { r.Record(e) }
+	plain := func(history.Event) {}
+	var ratios, times []float64
+	for b.Loop() { // each before and after the other
+		a, b, c := pass(plain), pass(recorded), pass(plain)
+		ratios = append(ratios, 2*float64(b)/float64(a+c))
+		times = append(times, float64(a)/cycles)
+	}
+	slices.Sort(ratios)
+	slices.Sort(times)
+	b.ReportMetric(0, "ns/op") // which says nothing
+	b.ReportMetric(100*(ratios[len(ratios)/2]-1), "recorder-%")
+	b.ReportMetric(times[len(times)/2], "ns/cycle")
+	if err := r.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// processorTime is what this process has used of processors.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -29,6 +29,12 @@ type Run struct {
 	// Unmet says which step of a scenario could not be done, and why. A run
 	// with one has shown nothing.
 	Unmet string `json:"unmet,omitempty"`
+	// Unclaimed says who else drove the servers by the end. A run with it has
+	// shown nothing: what was seen may be the other's work.
+	Unclaimed string `json:"unclaimed,omitempty"`
+	// Failed says what the harness could not do, such as to heal a fault or to stop
+	// a server. A run with it is never valid.
+	Failed string `json:"failed,omitempty"`
 	// Cures are what would have prevented the violations of a scenario.
 	Cures []string `json:"cures,omitempty"`
 	// Progress is how long a lock of the scenario may stay free and asked for;
@@ -50,13 +56,41 @@ type Run struct {
 	Ledger *Ledger `json:"ledger,omitempty"`
 	// Faults names the mix that Plan was drawn from.
 	Faults string `json:"faults,omitempty"`
-	// LeftOut says which faults of the mix the deployment can't have, and why.
-	LeftOut []string      `json:"left_out,omitempty"`
-	Plan    []PlannedStep `json:"plan,omitempty"`
+	// LeftOut says which faults of the mix the deployment can't have, and how many
+	// of the plan did not come, and why.
+	LeftOut []string `json:"left_out,omitempty"`
+	// Plan is what a random run followed, and Settings is what else it was told.
+	Plan     []PlannedStep `json:"plan,omitempty"`
+	Settings *Settings     `json:"settings,omitempty"`
 
 	Started     time.Time     `json:"started"` // wall clock, for people
 	Duration    time.Duration `json:"duration"`
 	Interrupted bool          `json:"interrupted,omitempty"`
+}
+
+// Settings are what a random run was told, beside its seed and its plan: enough
+// to run it again. What is left at its default may be zero.
+type Settings struct {
+	// Length is how long the workload went on.
+	Length time.Duration `json:"length"`
+
+	Nodes       int           `json:"nodes,omitempty"`
+	Persistence string        `json:"persistence,omitempty"`
+	MinReplicas int           `json:"min_replicas,omitempty"`
+	NodeTimeout time.Duration `json:"node_timeout,omitempty"`
+
+	ReplicaAcks int           `json:"replica_acks,omitempty"`
+	Watchdog    time.Duration `json:"watchdog,omitempty"`
+
+	Clients  int           `json:"clients,omitempty"`
+	Locks    int           `json:"locks,omitempty"`
+	Hold     time.Duration `json:"hold,omitempty"`
+	Think    time.Duration `json:"think,omitempty"`
+	Lease    time.Duration `json:"lease,omitempty"`
+	Wait     time.Duration `json:"wait,omitempty"`
+	Permits  int           `json:"permits,omitempty"`
+	Rate     float64       `json:"rate,omitempty"`
+	Careless bool          `json:"careless,omitempty"`
 }
 
 // A Ledger is what resources saw that forget nothing.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -380,25 +381,20 @@ func (w *Client) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// poll is how often the state of a process is looked at.
-const poll = 2 * time.Millisecond
-
 func (w *Client) awaitStates(ctx context.Context, want func([]string) bool) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
+	ctx, cancel := await.Unless(ctx, w.gone, errGone)
+	defer cancel()
+	err := await.Until(ctx, func() error {
 		states, err := w.states()
-		if err == nil && want(states) {
-			return nil
+		if err == nil && !want(states) {
+			err = fmt.Errorf("its threads are still %s", strings.Join(states, " "))
 		}
-		select {
-		case <-ticker.C:
-		case <-w.gone:
-			return fmt.Errorf("look at client %s: %w", w.config.Name, errGone)
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("look at client %s: its threads are still %s: %w", w.config.Name, strings.Join(states, " "), context.Cause(ctx)), err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look at client %s: %w", w.config.Name, err)
 	}
+	return nil
 }
 
 // states are those of the threads, each a letter of the kernel's: T for stopped.

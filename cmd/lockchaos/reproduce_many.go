@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/scenarios"
+)
+
+// A round plays several scenarios, each several times.
+type round struct {
+	*app
+
+	repeat, parallel int
+	out              string // the folder of the run directories
+
+	mu      sync.Mutex // for what the players share
+	tallies []*tally   // in the order in which they were asked for
+	failed  error      // the gravest of what ended the round; nil if nothing did
+}
+
+// A tally is what came of the runs of one scenario.
+type tally struct {
+	choice
+
+	runs       []played // that were not cut short, in the order in which they ended
+	impossible error    // why it can't be played here; nil if it can
+}
+
+// A turn is one run of one scenario.
+type turn struct {
+	of  *tally
+	run int // from 1
+}
+
+// play plays all runs, in order as far as each begins, and prints a table, or its
+// JSON.
+func (r *round) play(ctx context.Context, asJSON bool) error {
+	began := time.Now()
+	playing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	turns := make(chan turn)
+	var players sync.WaitGroup
+	for range r.parallel {
+		players.Go(func() {
+			for t := range turns {
+				if err := r.take(playing, t); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	r.deal(playing, turns)
+	close(turns)
+	players.Wait()
+	show := r.print
+	if asJSON {
+		show = r.printJSON
+	}
+	if err := show(time.Since(began)); err != nil {
+		return worst(gravest(r.failed, context.Cause(playing)), harnessError{err})
+	}
+	if err := context.Cause(playing); err != nil { // it was cut short
+		return gravest(r.failed, err)
+	}
+	var result error
+	for _, t := range r.tallies {
+		result = worst(result, t.exit(r.repeat))
+	}
+	return result
+}
+
+// deal hands out the turns until they are all taken or the context ends.
+func (r *round) deal(ctx context.Context, turns chan<- turn) {
+	for _, t := range r.tallies {
+		for run := range r.repeat {
+			select {
+			case turns <- turn{t, run + 1}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// take plays one run. What is cut short counts for nothing.
+func (r *round) take(ctx context.Context, t turn) error {
+	if ctx.Err() != nil || !r.begin(t) {
+		return nil
+	}
+	dir := filepath.Join(r.out, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
+	p, err := r.app.play(ctx, t.of.choice, dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(err, scenarios.ErrImpossible): // others may be possible
+		if t.of.impossible == nil {
+			t.of.impossible = err
+			fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
+		}
+		return nil
+	case err != nil && p.dir == "", ctx.Err() != nil:
+		r.failed = gravest(r.failed, err)
+		return err
+	case err != nil: // what was recorded is no answer, and the others go on
+		p.met, p.failed = err, err
+	}
+	p.run = t.run
+	t.of.runs = append(t.of.runs, p)
+	if p.met != nil {
+		fmt.Fprintf(r.stderr, "%s\n", p.missed(t.of.Name))
+	}
+	return nil
+}
+
+// begin says that a run begins, and reports whether it can.
+func (r *round) begin(t turn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.of.impossible != nil {
+		return false
+	}
+	fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
+	return true
+}
+
+// missed says why a run did not give its verdict, and where its report is.
+func (p played) missed(name string) string {
+	return fmt.Sprintf("%s, run %d: %v (%s)", name, p.run, p.met, p.dir)
+}
+
+// A row is a line of the table.
+type row struct {
+	Scenario  string                  `json:"scenario"`
+	Expect    string                  `json:"expect"`
+	Violation string                  `json:"violation,omitempty"`
+	Got       map[checker.Verdict]int `json:"got"`
+	Met       int                     `json:"met"` // how many runs gave the verdict that they must
+	Runs      int                     `json:"runs"`
+	OK        bool                    `json:"ok"` // in as many as must
+	Median    float64                 `json:"median_seconds"`
+	Longest   float64                 `json:"longest_seconds"`
+	// Missed are the runs that gave another verdict, and Impossible is why there
+	// are none.
+	Missed     []string `json:"missed,omitempty"`
+	Impossible string   `json:"impossible,omitempty"`
+}
+
+// rows are those of the scenarios that were played to their end.
+func (r *round) rows() []row {
+	rows := []row{}
+	for _, t := range r.tallies {
+		if len(t.runs) == r.repeat || t.impossible != nil {
+			rows = append(rows, t.row(r.repeat))
+		}
+	}
+	return rows
+}
+
+func (t *tally) row(repeat int) row {
+	line := row{
+		Scenario: t.Name, Expect: t.Expect.Verdict, Violation: t.Expect.Violation, Runs: len(t.runs),
+		Got: map[checker.Verdict]int{}, OK: t.exit(repeat) == nil,
+	}
+	if t.impossible != nil {
+		line.Impossible = t.impossible.Error()
+	}
+	var times []time.Duration
+	slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
+	for _, p := range t.runs {
+		line.Got[p.in.Report.Verdict]++
+		times = append(times, p.took)
+		if p.met == nil {
+			line.Met++
+		} else {
+			line.Missed = append(line.Missed, p.missed(t.Name))
+		}
+	}
+	if len(times) > 0 {
+		slices.Sort(times)
+		middle := (times[(len(times)-1)/2] + times[len(times)/2]) / 2
+		line.Median, line.Longest = middle.Seconds(), times[len(times)-1].Seconds()
+	}
+	return line
+}
+
+// print prints the table, and what was missed once more below it.
+func (r *round) print(took time.Duration) error {
+	rows := r.rows()
+	table := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SCENARIO\tEXPECTED\tGOT\tRATE\tMEDIAN\tMAX")
+	ok := 0
+	for _, line := range rows {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%.1fs\t%.1fs\n", line.Scenario, line.expected(), line.got(),
+			line.Met, r.repeat, line.Median, line.Longest)
+		if line.OK {
+			ok++
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	r.printf("\n")
+	for _, line := range rows {
+		for _, missed := range line.Missed {
+			r.printf("%s\n", missed)
+		}
+	}
+	r.printf("%d of %d gave the verdict that they must, in %.0f s; reports in %s\n", ok, len(r.tallies), took.Seconds(), r.out)
+	return nil
+}
+
+func (line row) expected() string {
+	if line.Violation == "" {
+		return line.Expect
+	}
+	return fmt.Sprintf("%s (%s)", line.Expect, line.Violation)
+}
+
+func (line row) got() string {
+	var verdicts []string
+	for _, v := range []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown} {
+		if n := line.Got[v]; n > 0 {
+			verdicts = append(verdicts, fmt.Sprintf("%s ×%d", v, n))
+		}
+	}
+	return strings.Join(verdicts, ", ")
+}
+
+func (r *round) printJSON(took time.Duration) error {
+	b, err := json.MarshalIndent(struct {
+		Version int     `json:"version"`
+		Reports string  `json:"reports"`
+		Seconds float64 `json:"seconds"`
+		Rows    []row   `json:"scenarios"`
+	}{1, r.out, took.Seconds(), r.rows()}, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(r.stdout, "%s\n", b)
+	return err
+}
+
+// exit is valid if the scenario gave its verdict as often as it must: always,
+// or in nine of ten runs. What must be valid may never be found invalid, and the
+// harness may not fail.
+func (t *tally) exit(repeat int) error {
+	if t.impossible != nil {
+		return fmt.Errorf("%s: %w", t.Name, t.impossible)
+	}
+	met, unknown := 0, 0
+	for _, p := range t.runs {
+		if p.failed != nil {
+			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.failed)
+		}
+	}
+	for _, p := range t.runs {
+		if t.Expect.Verdict == string(checker.Valid) && p.in.Report.Verdict == checker.Invalid {
+			return verdictError(exitInvalid)
+		}
+		switch {
+		case p.met == nil:
+			met++
+		case p.unknown():
+			unknown++
+		}
+	}
+	must := repeat
+	if !t.EveryTime {
+		must = repeat - repeat/10
+	}
+	switch {
+	case met >= must:
+		return nil
+	case unknown == len(t.runs):
+		return verdictError(exitUnknown)
+	default:
+		return verdictError(exitInvalid)
+	}
+}

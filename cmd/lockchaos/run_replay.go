@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// besideReplay are the flags that mean something beside --replay: where the
+// servers are, and where the output goes.
+var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
+	"replay", "backend", "image", "out", "json", "verbose", "help",
+}, attachFlags...)
+
+// readReplay takes the run from a record, all but the backend if the user named
+// one.
+func (o *runOptions) readReplay(cmd *cobra.Command) error {
+	var others []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(besideReplay, f.Name) {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	if len(others) > 0 {
+		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
+	}
+	run, err := readRunFile(o.replay)
+	if err != nil {
+		return err
+	}
+	if o.Random, err = scenarios.Replay(run); err != nil {
+		return fmt.Errorf("--replay %s: %w", o.replay, err)
+	}
+	o.seed = run.Seed
+	named := slices.ContainsFunc(attachFlags, func(name string) bool { return cmd.Flag(name).Changed })
+	switch {
+	case o.servers.backend != autoBackend, named, !slices.Contains(backendNames(), run.Backend):
+	case run.Backend == attachBackend:
+		return fmt.Errorf("--replay %s: its servers were attached to: say which ones now, by --endpoints or --compose, or --backend process", o.replay)
+	default:
+		o.servers.backend = run.Backend
+	}
+	return nil
+}
+
+// readRunFile reads the record of a run, of which the folder or the file is named.
+func readRunFile(path string) (history.Run, error) {
+	var run history.Run
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, reports.RunFile)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return run, fmt.Errorf("--replay: %w", err)
+	}
+	if err := json.Unmarshal(b, &run); err != nil {
+		return run, fmt.Errorf("--replay %s: it is no run.json: %w", path, err)
+	}
+	if run.Version != history.RunVersion {
+		return run, fmt.Errorf("--replay %s: version %d, want %d", path, run.Version, history.RunVersion)
+	}
+	return run, nil
+}

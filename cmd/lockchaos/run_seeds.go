@@ -1,0 +1,381 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// mostSeeds bounds how many runs one command makes.
+const mostSeeds = 1_000_000
+
+// parseSeeds reads "1-200" or "3,7,20-29".
+func parseSeeds(list string) ([]uint64, error) {
+	var seeds []uint64
+	named := map[uint64]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		first, err := strconv.ParseUint(from, 10, 64)
+		last := first
+		if err == nil && ranged {
+			last, err = strconv.ParseUint(to, 10, 64)
+		}
+		if err != nil || last < first {
+			return nil, fmt.Errorf("--seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not %q", part)
+		}
+		if last-first >= uint64(mostSeeds-len(seeds)) {
+			return nil, fmt.Errorf("--seeds: %q are too many; want at most %d", list, mostSeeds)
+		}
+		for seed := first; ; seed++ {
+			if named[seed] {
+				return nil, fmt.Errorf("--seeds: %d is named twice", seed)
+			}
+			named[seed] = true
+			seeds = append(seeds, seed)
+			if seed == last {
+				break
+			}
+		}
+	}
+	return seeds, nil
+}
+
+// checkSeeds joins what is wrong with the flags for many runs.
+func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
+	var errs []error
+	if o.seeds == "" {
+		for _, name := range []string{"parallel", "keep"} {
+			if cmd.Flag(name).Changed {
+				errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	_, err := parseSeeds(o.seeds)
+	errs = append(errs, err)
+	if cmd.Flag("seed").Changed {
+		errs = append(errs, errors.New("--seed and --seeds: say one of them"))
+	}
+	if o.parallel < 0 {
+		errs = append(errs, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel))
+	}
+	return errors.Join(errs...)
+}
+
+// again are the flags that run one of the seeds again.
+func (o *runOptions) again(cmd *cobra.Command, seed uint64) string {
+	flags := changedFlags(cmd)
+	if o.replay != "" {
+		flags = strings.Replace(flags, " --seed "+cmd.Flag("seed").Value.String(), "", 1)
+	}
+	if o.seeds != "" {
+		flags = strings.Replace(flags, " --seed "+cmd.Flag("seed").Value.String(), fmt.Sprintf(" --seed %d", seed), 1)
+	}
+	return flags
+}
+
+// A seeded run is what came of one seed.
+type seeded struct {
+	Seed    uint64          `json:"seed"`
+	Verdict checker.Verdict `json:"verdict"`
+	// Found says in a sentence why it is not valid.
+	Found string `json:"found,omitempty"`
+	// Dir is its run directory; empty if that was removed.
+	Dir     string `json:"dir,omitempty"`
+	Command string `json:"command"`
+
+	failure error          // of the harness
+	cut     bool           // short, so that it counts for nothing but its failure
+	landed  map[string]int // faults that were of effect
+	failed  map[string]int // and those that were not
+}
+
+// A survey is what came of many seeds.
+type survey struct {
+	Topology string `json:"topology"`
+	Lock     string `json:"lock"`
+	Seeds    string `json:"seeds"`
+	Valid    int    `json:"valid"`
+	Unknown  int    `json:"unknown"`
+	Invalid  int    `json:"invalid"`
+	// Landed and Failed count the faults of all runs: those that were of effect,
+	// and those that were not.
+	Landed map[string]int `json:"faults_landed"`
+	Failed map[string]int `json:"faults_failed"`
+	// Runs are those that are not valid.
+	Runs []seeded `json:"not_valid"`
+}
+
+// runSeeds runs many seeds, several at a time, and prints how many were valid.
+// Each of those that run at a time has servers of its own, which go on to the next
+// run if they are as good as new.
+func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
+	seeds, err := parseSeeds(o.seeds)
+	if err != nil {
+		return err
+	}
+	if o.servers.backend == attachBackend && o.parallel > 1 {
+		return errors.New("--parallel: a deployment that runs already has one run at a time")
+	}
+	before := exists(o.out)
+	out, err := seedsDir(o)
+	if err != nil {
+		return err
+	}
+	log, err := createLog(out)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	todo := make(chan uint64)
+	results := make(chan seeded)
+	var failure error
+	var fails sync.Mutex
+	fail := func(err error) {
+		fails.Lock()
+		defer fails.Unlock()
+		failure = gravest(failure, err)
+		stop()
+	}
+	var all sync.WaitGroup
+	for range min(o.parallel, len(seeds)) {
+		all.Go(func() {
+			backend, name, err := o.servers.open(ctx, a.log(log))
+			if err != nil {
+				fail(err)
+				return
+			}
+			closeAll := func() error { return nil }
+			if name != attachBackend {
+				backend, closeAll = scenarios.Reuse(backend)
+			}
+			defer func() {
+				if err := closeAll(); err != nil {
+					fail(harnessError{err})
+				}
+			}()
+			for seed := range todo {
+				r, err := a.runSeed(ctx, cmd, o, backend, name, out, seed)
+				if err != nil {
+					fail(gravest(r.failure, err))
+					return
+				}
+				r.cut = ctx.Err() != nil
+				results <- r
+			}
+		})
+	}
+	go func() {
+		defer close(todo)
+		for _, seed := range seeds {
+			select {
+			case todo <- seed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	go func() {
+		all.Wait()
+		close(results)
+	}()
+	s := survey{Topology: o.Topology, Lock: o.Lock, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seeded{}}
+	var failures error
+	for r := range results {
+		failures = gravest(failures, r.failure)
+		if r.cut {
+			continue
+		}
+		s.add(r)
+		a.tellSeed(r, s, len(seeds))
+	}
+	if failure != nil && failures == nil && s.done() == 0 {
+		return errors.Join(failure, removeEmpty(out, before))
+	}
+	slices.SortFunc(s.Runs, func(a, b seeded) int { return cmp.Compare(a.Seed, b.Seed) })
+	if err := a.printSurvey(s, o.asJSON, out); err != nil {
+		return err
+	}
+	if failure == nil && cmd.Context().Err() != nil {
+		failure = context.Cause(cmd.Context())
+	}
+	return worst(s.exit(), gravest(failures, failure))
+}
+
+// gravest is the worst of two errors, of which one that says no more than that
+// the user ended it hides no other.
+func gravest(a, b error) error {
+	if errors.Is(a, context.Canceled) {
+		a, b = b, a
+	}
+	return worst(a, b)
+}
+
+// seedsDir makes the folder for the runs.
+func seedsDir(o *runOptions) (string, error) {
+	if o.out != "" {
+		return o.out, emptyDir(o.out)
+	}
+	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock, "seeds"}, "-"))
+	return name, emptyDir(name)
+}
+
+// runSeed makes one run, and removes its directory if it was valid.
+func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, backend topologies.Backend, backendName, out string, seed uint64) (seeded, error) {
+	dir := filepath.Join(out, fmt.Sprintf("seed-%d", seed))
+	s := seeded{Seed: seed, Dir: dir, Command: "lockchaos run" + o.again(cmd, seed), landed: map[string]int{}, failed: map[string]int{}}
+	log, err := createLog(dir)
+	if err != nil {
+		return s, err
+	}
+	defer log.Close()
+	err = o.Run(ctx, scenarios.Setup{
+		Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: s.Command, Log: a.log(log),
+	})
+	if err != nil {
+		err = harnessError{fmt.Errorf("seed %d: %w", seed, err)}
+	}
+	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+		return s, errors.Join(err, removeEmpty(dir, false))
+	}
+	s.failure = err // other seeds may have more luck
+	in, err := readRecord(dir)
+	if err != nil {
+		return s, harnessError{err}
+	}
+	judging, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkBudget)
+	defer cancel()
+	in.Report = scenarios.Judge(judging, in.Run, in.History)
+	if s.failure != nil {
+		if in.Run.Failed == "" { // else it was judged so
+			scenarios.Doubt(&in.Report, s.failure.Error())
+		}
+		s.Found = s.failure.Error()
+	}
+	s.note(in)
+	if s.Verdict == checker.Valid && !o.keep {
+		s.Dir = ""
+		if err := os.RemoveAll(dir); err != nil {
+			return s, harnessError{fmt.Errorf("remove run directory: %w", err)}
+		}
+		return s, nil
+	}
+	return s, asHarness(reports.WriteDir(dir, in))
+}
+
+// note takes from a judged run what is told of it.
+func (s *seeded) note(in reports.Input) {
+	s.Verdict = in.Report.Verdict
+	for _, r := range in.Report.Results {
+		if s.Found == "" && r.Verdict == s.Verdict && r.Verdict != checker.Valid {
+			s.Found = r.Name + ": " + r.Summary
+		}
+	}
+	for _, e := range in.History.Events {
+		switch {
+		case e.Op != history.Inject:
+		case e.Type == history.OK:
+			s.landed[e.Fault]++
+		case e.Type == history.Fail:
+			s.failed[e.Fault]++
+		}
+	}
+}
+
+func (s *survey) add(r seeded) {
+	switch r.Verdict {
+	case checker.Valid:
+		s.Valid++
+	case checker.Invalid:
+		s.Invalid++
+	default:
+		s.Unknown++
+	}
+	if r.Verdict != checker.Valid {
+		s.Runs = append(s.Runs, r)
+	}
+	for name, n := range r.landed {
+		s.Landed[name] += n
+	}
+	for name, n := range r.failed {
+		s.Failed[name] += n
+	}
+}
+
+func (s *survey) done() int { return s.Valid + s.Unknown + s.Invalid }
+
+// exit is the worst of the verdicts.
+func (s *survey) exit() error {
+	switch {
+	case s.Invalid > 0:
+		return verdictError(exitInvalid)
+	case s.Unknown > 0:
+		return verdictError(exitUnknown)
+	default:
+		return nil
+	}
+}
+
+// tellSeed tells of a run that is done.
+func (a *app) tellSeed(r seeded, s survey, of int) {
+	landed := 0
+	for _, n := range r.landed {
+		landed += n
+	}
+	noun := "faults"
+	if landed == 1 {
+		noun = "fault"
+	}
+	fmt.Fprintf(a.stderr, "%d of %d · seed %d %s · %d %s took effect", s.done(), of, r.Seed, r.Verdict, landed, noun)
+	if r.Found != "" {
+		fmt.Fprintf(a.stderr, " · %s · %s", r.Found, r.Dir)
+	}
+	fmt.Fprintln(a.stderr)
+}
+
+func (a *app) printSurvey(s survey, asJSON bool, out string) error {
+	if asJSON {
+		return a.json(s)
+	}
+	for _, r := range s.Runs {
+		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
+	}
+	a.printf("%s · %s · seeds %s: %d valid, %d unknown, %d invalid\n", s.Topology, s.Lock, s.Seeds, s.Valid, s.Unknown, s.Invalid)
+	a.printf("faults that took effect: %s\n", counted(s.Landed))
+	if len(s.Failed) > 0 {
+		a.printf("faults that did not: %s\n", counted(s.Failed))
+	}
+	a.printf("run directories in %s\n", out)
+	return nil
+}
+
+// counted is "cut 3, hold 2".
+func counted(counts map[string]int) string {
+	if len(counts) == 0 {
+		return "none"
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(words, ", ")
+}

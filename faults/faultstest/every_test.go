@@ -1,0 +1,84 @@
+//go:build linux
+
+package faultstest_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	if len(os.Args) == 4 && os.Args[1] == "harness" {
+		if err := harness(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:forbidigo // this is main
+		}
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
+}
+
+// ofClients are the faults that package workload/worker checks: they have no
+// server.
+func ofClients() []string { return []string{"kill-client", "pause-client"} }
+
+func TestEveryFaultOfTheListIsInjected(t *testing.T) {
+	var listed []string
+	for _, k := range scenarios.FaultKinds() {
+		listed = append(listed, k.Name)
+	}
+	names := append(faultstest.Names(), ofClients()...)
+	slices.Sort(listed)
+	slices.Sort(names)
+	require.Equal(t, listed, slices.Compact(names))
+}
+
+// need skips the test where it can't have servers with clocks and disks of their
+// own.
+func need(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	_, missing := process.FindBinary(t.Context())
+	_, compiler := process.FindCompiler()
+	if err := errors.Join(missing, compiler); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// TestProcessesCanHaveEveryFault has an append-only file, for the faults of
+// disks.
+func TestProcessesCanHaveEveryFault(t *testing.T) {
+	t.Parallel()
+	need(t)
+	single, err := topologies.New(topologies.Single, topologies.Options{Persistence: topologies.PersistAlways})
+	require.NoError(t, err)
+	all := []topologies.Topology{single}
+	for _, name := range []string{topologies.Sentinels, topologies.Cluster, topologies.Independent} {
+		topology, err := topologies.ByName(name)
+		require.NoError(t, err)
+		all = append(all, topology)
+	}
+	seen := faultstest.Every(t, process.Backend{}.Instrumented(), nil, all...)
+	names := faultstest.Names()
+	slices.Sort(seen)
+	slices.Sort(names)
+	require.Equal(t, slices.Compact(names), slices.Compact(seen))
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package faultstest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// kept is what the other program has started: what nobody refers to is closed by
+// the collector of garbage, and ends by itself.
+var kept topologies.Deployment
+
+// harness is another program that this test binary is: it injects a fault, says
+// so, and panics when it is told to.
+func harness(topology, fault string) error {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR1)
+	plan, err := topologies.New(topology, topologies.Options{Persistence: topologies.PersistAlways})
+	if err != nil {
+		return err
+	}
+	d, err := process.Backend{}.Instrumented().Start(context.Background(), plan)
+	if err != nil {
+		return err
+	}
+	kept = d
+	i, err := faultstest.Inject(context.Background(), d, fault)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Println(i.Effect); err != nil { //nolint:forbidigo // to the test
+		return err
+	}
+	go func() {
+		<-told
+		panic("a bug")
+	}()
+	select {}
+}
+
+// TestWhoeverDiesDuringAFaultLeavesNothing kills a harness, and has one panic,
+// while a fault lasts.
+func TestWhoeverDiesDuringAFaultLeavesNothing(t *testing.T) {
+	t.Parallel()
+	need(t)
+	kinds := map[string][]string{
+		topologies.Single: {
+			"bandwidth", "busy", "clock-back", "clock-forward", "clock-freeze", "clock-rate", "cut", "delay-command", "delay-reply",
+			"drop-command", "drop-message", "drop-reply", "evict", "flap", "full", "hold", "hold-command", "hold-reply", "kill",
+			"latency", "partition", "pause", "pause-writes", "retype-key", "slow-close", "stall-disk",
+		},
+		topologies.Sentinels: {"crash-failover", "split-brain"},
+		topologies.Cluster:   {"migrate-slot", "partition-ring"},
+
+		topologies.Independent: {"partition-bridge", "partition-halves"},
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for topology, names := range kinds {
+		for _, name := range names {
+			for end, with := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "panics": syscall.SIGUSR1} {
+				t.Run(name+" "+end, func(t *testing.T) {
+					t.Parallel()
+					tmp := t.TempDir()
+					cmd := exec.Command(self, "harness", topology, name)
+					cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+					var complaints strings.Builder
+					cmd.Stderr = &complaints
+					out, err := cmd.StdoutPipe()
+					require.NoError(t, err)
+					require.NoError(t, cmd.Start())
+					t.Cleanup(func() { _ = cmd.Process.Kill() })
+					effect, err := bufio.NewReader(out).ReadString('\n')
+					require.NoError(t, err, "%s", &complaints)
+					require.NotEmpty(t, effect)
+					require.NotEmpty(t, left(tmp), "there is something to leave: %s%s", effect, &complaints)
+					require.NoError(t, cmd.Process.Signal(with))
+					require.Error(t, cmd.Wait())
+					require.Equal(t, with == syscall.SIGUSR1, strings.Contains(complaints.String(), "panic: a bug"))
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					defer cancel()
+					require.NoError(t, await.Until(ctx, func() error {
+						if l := left(tmp); len(l) > 0 {
+							return fmt.Errorf("left behind: %v", l)
+						}
+						return nil
+					}))
+				})
+			}
+		}
+	}
+}
+
+// left is what is in a folder, and the processes that work, or worked, there.
+func left(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "*")) // the patterns are good
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, dir) {
+			found = append(found, link)
+		}
+	}
+	return found
+}

@@ -1,0 +1,179 @@
+package broken
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// batch is how often a lock is passed on in memory before it is released for
+// everybody.
+const batch = 8
+
+// A line is where the callers of one [Lock] wait who pass it on to each other in
+// memory. The key on the server stays as it is.
+type line struct {
+	mu      sync.Mutex
+	waiting []*spot           // the oldest first
+	grants  map[string]*turns // by request, of those that were passed on or released
+
+	// What the bugs change.
+	toAll     bool // who wait are all passed the lock
+	recounted bool // its lease begins when it is passed on
+}
+
+// A spot is where a caller stands in a line.
+type spot struct {
+	lease  lock.Lease
+	passed chan lock.Lease // the grant, if it is passed on; holds one
+}
+
+// turns are what was done with a grant.
+type turns struct {
+	passed int
+	ending bool // the server was asked to end it
+}
+
+// CorrectLine returns the lock in one key whose callers pass it on in memory. A
+// lock is passed on as it is: with what is left of its lease, which must be half of
+// it, to one caller who asked for the same lease, so often and no oftener, and not
+// after a release that got no answer.
+//
+// It is a small copy of what [lock.Mutex] does for callers that name no owner, and
+// what lock cohorting (Dice, Marathe and Shavit, 2012) does without leases.
+func CorrectLine(s Setup) *Lock {
+	l := Correct(s)
+	l.line = &line{grants: map[string]*turns{}}
+	return l
+}
+
+// PassedToAll returns a lock that is passed on in memory to all who wait there.
+//
+// It is the slip of one who wakes a condition's waiters, and takes it for granted
+// that they ask; the review of juju/mutex (#4) asks whether it was made there.
+func PassedToAll(s Setup) *Lock {
+	l := CorrectLine(s)
+	l.line.toAll = true
+	return l
+}
+
+// PassedRecounted returns a lock that is passed on in memory, and whose next holder
+// counts its lease from then. The key has the end that it had: the holder believes
+// in it for too long.
+//
+// It is what comes of passing on a lock with a lease like one without. OpenViking
+// (#3886) tells of a lock that nobody renews while it is handed on.
+func PassedRecounted(s Setup) *Lock {
+	l := CorrectLine(s)
+	l.line.recounted = true
+	return l
+}
+
+// Waiting is how many callers stand in line for a lock.
+func (l *Lock) Waiting(name string) int {
+	if l.line == nil {
+		return 0
+	}
+	l.line.mu.Lock()
+	defer l.line.mu.Unlock()
+	n := 0
+	for _, p := range l.line.waiting {
+		if p.lease.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// stand puts a caller in line; nil where there is none.
+func (l *Lock) stand(lease lock.Lease) *spot {
+	if l.line == nil {
+		return nil
+	}
+	p := &spot{lease: lease, passed: make(chan lock.Lease, 1)}
+	l.line.mu.Lock()
+	defer l.line.mu.Unlock()
+	l.line.waiting = append(l.line.waiting, p)
+	return p
+}
+
+// came is where a caller is passed the lock.
+func (p *spot) came() <-chan lock.Lease {
+	if p == nil {
+		return nil
+	}
+	return p.passed
+}
+
+// step takes a caller out of the line who did not take what it was passed, if it
+// was: that goes on to the next.
+func (l *Lock) step(ctx context.Context, p *spot) {
+	if p == nil {
+		return
+	}
+	l.line.mu.Lock()
+	l.line.waiting = slices.DeleteFunc(l.line.waiting, func(other *spot) bool { return other == p })
+	l.line.mu.Unlock()
+	select {
+	case got := <-p.passed:
+		_ = l.Release(context.WithoutCancel(ctx), got)
+	default:
+	}
+}
+
+// pass gives a grant that its holder releases to the first in line, and reports
+// whether it did.
+func (l *Lock) pass(lease lock.Lease) bool {
+	q := l.line
+	if q == nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.grants[lease.Request]
+	if t == nil {
+		t = &turns{}
+		q.grants[lease.Request] = t
+	}
+	passed := false
+	if !t.ending && t.passed < batch && time.Until(lease.Expires) >= lease.Length/2 {
+		passed = q.serve(lease)
+	}
+	t.passed, t.ending = t.passed+1, !passed
+	return passed
+}
+
+// serve takes the first out of the line who can have a grant. q.mu is held.
+func (q *line) serve(lease lock.Lease) (served bool) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(p *spot) bool {
+		if p.lease.Name != lease.Name || p.lease.Length != lease.Length || served && !q.toAll {
+			return false
+		}
+		p.passed <- lease
+		served = true
+		return true
+	})
+	return served
+}
+
+// ended forgets a grant that was released.
+func (l *Lock) ended(lease lock.Lease) {
+	if l.line == nil {
+		return
+	}
+	l.line.mu.Lock()
+	defer l.line.mu.Unlock()
+	delete(l.line.grants, lease.Request)
+}
+
+// took is the lease of one who was passed the grant.
+func (l *Lock) took(lease, grant lock.Lease) lock.Lease {
+	lease.Request, lease.Expires = grant.Request, grant.Expires
+	if l.line.recounted {
+		lease.Expires = l.ends(instant{time.Now(), l.Clock.Wall()}, lease.Length)
+	}
+	return lease
+}

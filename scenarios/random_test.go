@@ -1,0 +1,561 @@
+package scenarios_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// grounds are runs on all topologies, with all mixes that they can have.
+func grounds(t *testing.T) []scenarios.Random {
+	t.Helper()
+	var all []scenarios.Random
+	for _, topology := range topologies.Names() {
+		for _, servers := range []topologies.Options{{}, scenarios.Persistent()} {
+			for _, mix := range append(scenarios.Mixes(), "", "network,process", "cut,kill,network") {
+				r := scenarios.Random{
+					Topology: topology, Servers: servers, Lock: scenarios.DefaultLock(topology), Faults: mix, Length: time.Minute,
+				}
+				if err := r.Validate(); err != nil {
+					require.Regexp(t, "nothing to fail over to|has no slots", err.Error(), "%s %s", topology, mix)
+					continue
+				}
+				all = append(all, r)
+			}
+		}
+	}
+	require.Greater(t, len(all), 60)
+	return all
+}
+
+func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
+	for _, r := range grounds(t) {
+		differ := false
+		for seed := range uint64(5) {
+			plan, err := r.Plan(seed)
+			require.NoError(t, err)
+			again, err := r.Plan(seed)
+			require.NoError(t, err)
+			require.Equal(t, plan, again, "%s %s", r.Topology, r.Faults)
+			other, err := r.Plan(seed + 1)
+			require.NoError(t, err)
+			differ = differ || !slices.EqualFunc(plan, other, func(a, b faults.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+			require.Equal(t, r.Faults == scenarios.MixNone, len(plan) == 0)
+		}
+		require.Equal(t, r.Faults != scenarios.MixNone, differ, "%s %s", r.Topology, r.Faults)
+	}
+}
+
+// Plans of all lengths leave quiet phases, and begin with a fault as long as there
+// is room for one.
+func TestPlansHaveQuietPhases(t *testing.T) {
+	for _, r := range grounds(t) {
+		if r.Faults == scenarios.MixNone {
+			continue
+		}
+		for _, r.Length = range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
+			for seed := range uint64(5) {
+				plan, err := r.Plan(seed)
+				require.NoError(t, err)
+				require.NotEmpty(t, plan, "%s %s %v", r.Topology, r.Faults, r.Length)
+				end := time.Duration(0)
+				for _, step := range plan {
+					require.Greater(t, step.At, end, "a pause comes before each")
+					end = step.At + step.For
+				}
+				require.LessOrEqual(t, end, r.Length-time.Duration(scenarios.QuietEnd(r)))
+				r.Given = plan
+				require.NoError(t, r.Validate(), "what is drawn can be given")
+				r.Given = nil
+			}
+		}
+	}
+}
+
+// Like a deck of cards: none comes again before all have come.
+func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
+	drawn := map[string]bool{}
+	for _, r := range grounds(t) {
+		all, err := scenarios.Picks(r)
+		require.NoError(t, err)
+		for seed := range uint64(5) {
+			r.Length = 10 * time.Minute
+			plan, err := r.Plan(seed)
+			require.NoError(t, err)
+			seen := map[string]int{}
+			for _, step := range plan {
+				seen[step.Fault]++
+				drawn[step.Fault] = true
+			}
+			for _, p := range all {
+				switch r.Faults {
+				case scenarios.MixAll:
+					if p.Cant == "" && p.Mix != scenarios.MixClock && p.Mix != scenarios.MixDisk {
+						require.NotZero(t, seen[p.Fault], "%s on %s", p.Fault, r.Topology)
+					}
+				case p.Mix:
+					require.Equal(t, p.Cant == "", seen[p.Fault] > 0, "%s on %s: %s", p.Fault, r.Topology, p.Cant)
+				case scenarios.MixSafe:
+					if !slices.ContainsFunc(all, func(o scenarios.Drawn) bool { return o.Fault == p.Fault && o.Cant == "" && o.Breaks == "" }) {
+						require.Zero(t, seen[p.Fault], "%s on %s breaks a promise: %s", p.Fault, r.Topology, p.Breaks)
+					}
+				}
+			}
+		}
+	}
+	for _, k := range scenarios.FaultKinds() {
+		require.Equal(t, k.Mix != "client", drawn[k.Name], k.Name)
+	}
+}
+
+// With more weight, a fault tends to come sooner.
+func TestWeightsCount(t *testing.T) {
+	first := map[string]int{}
+	for seed := range uint64(300) {
+		plan, err := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: 10 * time.Second}.Plan(seed)
+		require.NoError(t, err)
+		first[plan[0].Fault]++
+	}
+	require.Greater(t, first["split-brain"], 3*first["flap"], "%v", first)
+	require.Greater(t, first["crash-failover"], 3*first["bandwidth"], "%v", first)
+}
+
+func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
+	tests := []struct {
+		name   string
+		run    scenarios.Random
+		safe   string
+		unsafe string
+	}{
+		{"single", scenarios.Random{Topology: "single", Lock: "mutex"}, "cut hold full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", scenarios.Random{Topology: "single", Lock: "mutex", Servers: scenarios.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
+		{"replicas", scenarios.Random{Topology: "sentinel", Lock: "mutex"}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"acks of some", scenarios.Random{Topology: "sentinel", Lock: "mutex", Options: scenarios.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
+		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: "mutex", Options: scenarios.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
+		{"cluster", scenarios.Random{Topology: "cluster", Lock: "mutex"}, "migrate-slot cut", "pause kill crash-failover"},
+		{"independent", scenarios.Random{Topology: "independent", Lock: "redlock"}, "partition-halves pause", "restart flush clock-back"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			all, err := scenarios.Picks(tt.run)
+			require.NoError(t, err)
+			breaks := map[string]string{}
+			for _, p := range all {
+				breaks[p.Fault] = p.Breaks
+			}
+			for name := range strings.FieldsSeq(tt.safe) {
+				require.Empty(t, breaks[name], name)
+			}
+			for name := range strings.FieldsSeq(tt.unsafe) {
+				require.NotEmpty(t, breaks[name], name)
+			}
+		})
+	}
+}
+
+// What is asked for by name and can't be is refused with the reason.
+func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
+	for _, tt := range []struct{ topology, lock, faults, want string }{
+		{"single", "mutex", "crash-failover", "crash-failover: topology single has nothing to fail over to"},
+		{"single", "mutex", "failover", "topology single has nothing to fail over to"},
+		{"single", "mutex", "cut,migrate-slot", "migrate-slot: topology single has no slots"},
+		{"sentinel", "mutex", "cluster", "topology sentinel has no slots"},
+		{"single", "mutex", "kill-client", "kill-client: the clients of a random run are no processes of their own"},
+		{"single", "mutex", "client", "faults of clients are for scenarios only"},
+		{"single", "mutex", "power-cut", "power-cut: the servers have no append-only file (say --persistence always, everysec or no)"},
+		{"single", "mutex-spin", "drop-message", "drop-message: nobody subscribes to anything with lock mutex-spin"},
+		{"single", "memory", "hold-reply", "hold-reply: lock memory says nothing to any server"},
+		{"independent", "redlock", "partition-rings", "did you mean partition-ring?"},
+		{"single", "mutex", "partition-bridge", "topology single has no links between those"},
+		{"single", "mutex", "network,all", `"all" stands alone`},
+		{"single", "mutex", "netwrk", "did you mean network?"},
+		{"single", "mutex", "", ""},
+	} {
+		err := scenarios.Random{Topology: tt.topology, Lock: tt.lock, Faults: tt.faults, Length: time.Second}.Validate()
+		if tt.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+func TestEveryMixIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/faults.md")
+	require.NoError(t, err)
+	doc := string(b)
+	for _, mix := range scenarios.Mixes() {
+		require.Contains(t, doc, "\n| `"+mix+"` |")
+	}
+	where := map[string]map[string]bool{} // fault, topology
+	for _, topology := range topologies.Names() {
+		all, err := scenarios.Picks(scenarios.Random{Topology: topology, Servers: scenarios.Persistent(), Lock: scenarios.DefaultLock(topology), Length: 1})
+		require.NoError(t, err)
+		for _, p := range all {
+			if where[p.Fault] == nil {
+				where[p.Fault] = map[string]bool{}
+			}
+			if p.Cant == "" {
+				where[p.Fault][topology] = true
+			}
+		}
+	}
+	for fault, on := range where {
+		var names []string
+		for _, name := range topologies.Names() {
+			if on[name] {
+				names = append(names, name)
+			}
+		}
+		at := strings.Join(names, ", ")
+		if len(names) == len(topologies.Names()) {
+			at = "all"
+		}
+		require.Regexp(t, `\n\| .*`+"`"+fault+"`"+`.* \| `+at+` \|`, doc, "%s is drawn on %s", fault, at)
+	}
+}
+
+// A record is enough to run a run again, with the plan that it followed.
+func TestARunIsReplayedFromItsRecord(t *testing.T) {
+	setup := setup(t)
+	r := scenarios.Random{
+		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: "redlock",
+		Faults: "network,pause", Length: 2 * time.Second, Options: scenarios.LockOptions{Watchdog: 900 * time.Millisecond},
+		Protected: scenarios.Protected{Resource: scenarios.ResourceLedger},
+		Workload:  workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
+	}
+	setup.Seed = 11
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, _, _ := judged(t, setup.Dir)
+	require.NotEmpty(t, run.Plan)
+	given, err := scenarios.Replay(run)
+	require.NoError(t, err)
+	plan, err := r.Plan(setup.Seed)
+	require.NoError(t, err)
+	require.Equal(t, plan, given.Given)
+	drawn, err := given.Plan(99)
+	require.NoError(t, err)
+	require.Equal(t, plan, drawn, "nothing is drawn again, whatever the seed")
+	want := r
+	want.Given, want.Kind = plan, "contended"
+	want.Workload.Permits = 3 // a default, which may be another one day
+	require.Equal(t, want, given)
+
+	setup.Dir = t.TempDir()
+	require.NoError(t, given.Run(t.Context(), setup))
+	again, h, _ := judged(t, setup.Dir)
+	require.Equal(t, run.Plan, again.Plan)
+	require.Equal(t, run.Settings, again.Settings)
+	require.Equal(t, run.Topology, again.Topology)
+	require.Equal(t, run.Faults, again.Faults)
+	landed := 0
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.OK {
+			landed++
+		}
+	}
+	require.Positive(t, landed)
+}
+
+func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
+	good := history.Run{
+		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: &history.Settings{Length: time.Second},
+	}
+	r, err := scenarios.Replay(good)
+	require.NoError(t, err)
+	plan, err := r.Plan(1)
+	require.NoError(t, err)
+	require.Empty(t, plan, "a record without faults is replayed without")
+	step := func(s history.PlannedStep) func(*history.Run) {
+		return func(r *history.Run) { r.Plan = append(r.Plan, s) }
+	}
+	for _, tt := range []struct {
+		want   string
+		change func(*history.Run)
+	}{
+		{"it has no settings", func(r *history.Run) { r.Settings = nil }},
+		{"lockchaos reproduce ghost-lock", func(r *history.Run) { r.Scenario = "ghost-lock" }},
+		{`unknown topology "sngle"`, func(r *history.Run) { r.Topology.Name = "sngle" }},
+		{`unknown lock "mutx"`, func(r *history.Run) { r.Lock = "mutx" }},
+		{"duration must be above 0", func(r *history.Run) { r.Settings = &history.Settings{} }},
+		{`step 1 of the plan: unknown fault "cutt" (did you mean cut?`, step(history.PlannedStep{Fault: "cutt"})},
+		{"step 1 of the plan: no link of topology single", step(history.PlannedStep{Fault: "cut", Target: "redis-9"})},
+		{`step 1 of the plan: unknown server "redis-9"`, step(history.PlannedStep{Fault: "kill", Target: "redis-9"})},
+		{"step 1 of the plan: kill-client: the clients", step(history.PlannedStep{Fault: "kill-client", Target: "a"})},
+		{"step 1 of the plan: cut begins at -1s", step(history.PlannedStep{Fault: "cut", Target: "client", At: -time.Second})},
+		{"step 2 of the plan: cut begins at 1ms", func(r *history.Run) {
+			step(history.PlannedStep{Fault: "cut", Target: "client", For: time.Second})(r)
+			step(history.PlannedStep{Fault: "cut", Target: "client", At: time.Millisecond})(r)
+		}},
+	} {
+		bad := good
+		tt.change(&bad)
+		_, err := scenarios.Replay(bad)
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+// counting counts what a backend boots.
+type counting struct {
+	topologies.Backend
+
+	boots atomic.Int64
+}
+
+func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	c.boots.Add(1)
+	return c.Backend.Start(ctx, t)
+}
+
+// A deployment goes on to the next run without anything of the one before. One
+// whose master has changed does not.
+func TestRunsReuseADeployment(t *testing.T) {
+	setup := setup(t)
+	boots := &counting{Backend: process.Backend{}}
+	backend, closeAll := scenarios.Reuse(boots)
+	setup.Backend = backend
+	play := func(topology, faults string) (history.Run, *history.History) {
+		setup.Dir = t.TempDir()
+		r := scenarios.Random{Topology: topology, Lock: "mutex", Faults: faults, Length: time.Second}
+		require.NoError(t, r.Run(t.Context(), setup))
+		run, h, _ := judged(t, setup.Dir)
+		return run, h
+	}
+	play("sentinel", "cut")
+	play("sentinel", "full,busy")
+	require.EqualValues(t, 1, boots.boots.Load())
+	topology, err := topologies.ByName("sentinel")
+	require.NoError(t, err)
+	d, err := backend.Start(t.Context(), topology)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, boots.boots.Load())
+	keys, err := d.Server("redis-1").Observer().Keys(t.Context(), "*lock-*").Result()
+	require.NoError(t, err)
+	require.Empty(t, keys)
+	require.Implements(t, (*topologies.Failover)(nil), d)
+	require.NoError(t, d.Close())
+	_, h := play("sentinel", "crash-failover")
+	require.Empty(t, failedFaults(h))
+	require.EqualValues(t, 1, boots.boots.Load())
+	play("sentinel", "none")
+	require.EqualValues(t, 2, boots.boots.Load(), "redis-1 was no master any more")
+	require.NoError(t, closeAll())
+	_, err = d.Server("redis-1").Observer().Ping(t.Context()).Result()
+	require.Error(t, err, "it is closed")
+}
+
+// A stolen backend's deployments are somebody else's after a number of questions.
+type stolen struct {
+	topologies.Backend
+
+	after int64
+}
+
+func (b stolen) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	d, err := b.Backend.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &stolenDeployment{Deployment: d, left: b.after}, nil
+}
+
+type stolenDeployment struct {
+	topologies.Deployment
+
+	left int64
+}
+
+func (d *stolenDeployment) Ours() error {
+	if d.left--; d.left < 0 {
+		return errors.New("another run drives it now: somebody else")
+	}
+	return nil
+}
+
+// A script stops before the next fault when somebody else has the deployment, and
+// what it saw is no answer; nor is it if that is seen at the end.
+func TestAScriptWithoutItsClaimIsUnknown(t *testing.T) {
+	s, err := scenarios.Parse("x.yaml", []byte(`
+name: x
+title: two faults, and somebody takes the deployment
+topology: single
+lock: mutex
+clients: {a: zone-a, b: zone-b}
+steps:
+  - {inject: script-flush, target: redis-1}
+  - {client: a, acquire: orders, lease: 30s, until: granted}
+  - {client: b, acquire: orders, lease: 30s, until: refused}
+  - {inject: script-flush, target: redis-1}
+  - {client: a, release: orders}
+expect: {verdict: valid}
+`))
+	require.NoError(t, err)
+	const taken = "what was seen may be the work of another run: another run drives it now: somebody else"
+	for after, want := range map[int64]string{
+		0: "step 1 (inject script-flush): inject script-flush: another run drives it now: somebody else",
+		1: "step 4 (inject script-flush): inject script-flush: another run drives it now: somebody else",
+		2: "",
+		3: "",
+	} {
+		setup := setup(t)
+		setup.Backend = stolen{process.Backend{}, after}
+		require.NoError(t, s.Run(t.Context(), setup))
+		run, _, report := judged(t, setup.Dir)
+		require.Equal(t, want, run.Unmet)
+		require.Equal(t, after == 3, report.Verdict == checker.Valid, "%+v", report)
+		require.Equal(t, after < 3, slices.ContainsFunc(report.Results, func(r checker.Result) bool { return r.Summary == taken }))
+		if after == 2 {
+			require.EqualError(t, s.Expect.Met(run, report), taken)
+		}
+	}
+}
+
+// A random run has no script that could be cut short.
+func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
+	setup := setup(t)
+	setup.Backend = stolen{process.Backend{}, 0}
+	r := scenarios.Random{Topology: "single", Lock: "mutex", Faults: "none", Length: 300 * time.Millisecond}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, _, report := judged(t, setup.Dir)
+	require.Empty(t, run.Unmet)
+	require.Equal(t, "another run drives it now: somebody else", run.Unclaimed)
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Equal(t, "what was seen may be the work of another run: "+run.Unclaimed, report.Results[len(report.Results)-1].Summary)
+}
+
+// A partial backend's deployments have no wires of zone-a, or none at all once
+// they were asked whether they are whole.
+type partial struct {
+	topologies.Backend
+
+	gone bool
+}
+
+func (b partial) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	d, err := b.Backend.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &partialDeployment{Deployment: d, gone: b.gone}, nil
+}
+
+type partialDeployment struct {
+	topologies.Deployment
+
+	gone  bool
+	asked atomic.Bool
+}
+
+func (d *partialDeployment) Wire(name string) topologies.Wire {
+	if d.asked.Load() || !d.gone && strings.HasPrefix(name, "zone-a>") {
+		return nil
+	}
+	return d.Deployment.Wire(name)
+}
+
+func (d *partialDeployment) AwaitReady(ctx context.Context) error {
+	d.asked.Store(d.gone)
+	return d.Deployment.AwaitReady(ctx)
+}
+
+// Where one zone's links can be broken and the other's can't, faults hit the one.
+func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
+	setup := setup(t)
+	setup.Backend = partial{Backend: process.Backend{}}
+	r := scenarios.Random{Topology: "single", Lock: "mutex", Faults: "cut", Length: 2 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := judged(t, setup.Dir)
+	require.NotEmpty(t, run.Plan)
+	for _, step := range run.Plan {
+		require.Equal(t, "zone-b>redis", step.Target)
+	}
+	require.Contains(t, run.LeftOut[0], "cut: nothing can be done to zone-a>redis here")
+	require.Empty(t, failedFaults(h))
+}
+
+// A planned fault that can't be made when its time has come is in the record.
+func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
+	setup := setup(t)
+	setup.Backend = partial{Backend: process.Backend{}, gone: true}
+	r := scenarios.Random{
+		Topology: "single", Lock: "mutex", Length: time.Second,
+		Given: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := judged(t, setup.Dir)
+	require.Len(t, failedFaults(h), 1)
+	require.Equal(t, checker.Unknown, report.Verdict)
+}
+
+// A sized backend starts more servers than it is asked for, as those may be many
+// that somebody runs.
+type sized struct{ topologies.Backend }
+
+func (b sized) Start(ctx context.Context, _ topologies.Topology) (topologies.Deployment, error) {
+	t, err := topologies.New(topologies.Independent, topologies.Options{Nodes: 7})
+	if err != nil {
+		return nil, err
+	}
+	return b.Backend.Start(ctx, t)
+}
+
+// The plan of a record of somebody else's servers is checked against those that
+// there are.
+func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
+	setup := setup(t)
+	record := history.Run{
+		Backend: "attach", Topology: history.Topology{Name: "independent"}, Lock: "redlock", Workload: "contended",
+		Settings: &history.Settings{
+			Length: time.Second, Clients: 2, Locks: 1, Hold: time.Millisecond, Think: time.Millisecond, Wait: 100 * time.Millisecond, Watchdog: time.Second,
+		},
+		Plan: []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
+	}
+	r, err := scenarios.Replay(record)
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
+	setup.Backend = sized{process.Backend{}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := judged(t, setup.Dir)
+	require.Equal(t, record.Plan, run.Plan)
+	require.Empty(t, failedFaults(h))
+	record.Backend = "process"
+	_, err = scenarios.Replay(record)
+	require.ErrorContains(t, err, `unknown server "redis-7"`)
+}
+
+// What a correct lock survives leaves it valid, on each topology, and some of it is
+// of effect also in a short run.
+func TestWhatIsSafeIsSurvived(t *testing.T) {
+	for _, topology := range topologies.Names() {
+		t.Run(topology, func(t *testing.T) {
+			setup := setup(t)
+			r := scenarios.Random{
+				Topology: topology, Lock: scenarios.DefaultLock(topology), Faults: scenarios.MixSafe, Length: 4 * time.Second,
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			run, h, report := judged(t, setup.Dir)
+			require.NotEmpty(t, run.Plan)
+			require.Equal(t, "safe", run.Faults)
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			require.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool {
+				return e.Op == history.Inject && e.Type == history.OK
+			}))
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package scenarios_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A metered backend counts the scripts that the clients of its deployments send.
+type metered struct {
+	topologies.Backend
+
+	scripts *atomic.Int64
+}
+
+func (b metered) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	d, err := b.Backend.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return meteredDeployment{d, b.scripts}, nil
+}
+
+type meteredDeployment struct {
+	topologies.Deployment
+
+	scripts *atomic.Int64
+}
+
+func (d meteredDeployment) Close() error {
+	stats, err := d.Server("redis-1").Observer().InfoMap(context.Background(), "commandstats").Result()
+	if err == nil {
+		for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
+			calls, _, _ := strings.Cut(strings.TrimPrefix(stats["Commandstats"][name], "calls="), ",")
+			n, _ := redis.NewCmdResult(calls, nil).Int64()
+			d.scripts.Add(n)
+		}
+	}
+	return d.Deployment.Close()
+}
+
+// accepted are the operations of that kind that came to something.
+func accepted(h *history.History, op history.Op) []history.Event {
+	var all []history.Event
+	for _, e := range h.Events {
+		if e.Op == op && e.Type == history.OK {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// A grant by the server takes two scripts, one to ask for it and one to release it;
+// one that is passed on in memory takes none.
+func TestUnnamedCallersPassTheLockOn(t *testing.T) {
+	for _, tt := range []struct {
+		lock  string
+		least float64 // part of the grants that is passed on
+		most  float64
+	}{{"mutex-unnamed", 0.1, 1}, {"mutex", -1, 0}} {
+		t.Run(tt.lock, func(t *testing.T) {
+			t.Parallel()
+			var scripts atomic.Int64
+			setup := setup(t)
+			setup.Backend = metered{process.Backend{}, &scripts}
+			r := scenarios.Random{
+				Topology: "single", Lock: tt.lock, Kind: "bursts", Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
+				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			_, h, report := judged(t, setup.Dir)
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			grants := float64(len(accepted(h, history.Acquire)))
+			require.Greater(t, grants, 50.0)
+			passed := 1 - float64(scripts.Load())/2/grants
+			t.Logf("%d scripts for %.0f grants", scripts.Load(), grants)
+			require.GreaterOrEqual(t, passed, tt.least)
+			require.LessOrEqual(t, passed, tt.most)
+		})
+	}
+}
+
+// Renewals of unnamed callers are recorded as those of the owners that they claim.
+func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
+	setup := setup(t)
+	r := scenarios.Random{
+		Topology: "single", Lock: "mutex-unnamed", Kind: "bursts", Faults: scenarios.MixNone, Length: 2 * time.Second,
+		Options:  scenarios.LockOptions{Watchdog: 450 * time.Millisecond},
+		Workload: workload.Config{Wait: time.Second, Hold: 8 * time.Second}, // of which a burst takes a twentieth
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := judged(t, setup.Dir)
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+	granted := map[string]bool{}
+	renewals := 0
+	for _, e := range h.Events {
+		switch e.Op {
+		case history.Acquire:
+			granted[e.Owner] = granted[e.Owner] || e.Type == history.OK
+		case history.Extend:
+			require.True(t, granted[e.Owner], "%+v", e)
+			renewals++
+		default:
+		}
+	}
+	require.Positive(t, renewals)
+}
+
+// Whatever else clients do, an owner is an owner: it re-enters what it holds, and
+// takes several locks.
+func TestUnnamedCallersReEnter(t *testing.T) {
+	setup := setup(t)
+	r := scenarios.Random{
+		Topology: "single", Lock: "mutex-unnamed", Kind: "bursts,re-entrant,several-locks,give-up,crash,slow-holder",
+		Faults: scenarios.MixNone, Length: 3 * time.Second, Workload: workload.Config{Wait: 500 * time.Millisecond, Hold: 5 * time.Millisecond},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := judged(t, setup.Dir)
+	require.NotEqual(t, checker.Invalid, report.Verdict, "%+v", report)
+	for _, property := range []string{"mutual-exclusion", "ownership", "protected-resource", "linearizability"} {
+		require.Equal(t, checker.Valid, verdictOf(t, report, property), "%+v", report)
+	}
+	deepest := 0
+	for _, e := range accepted(h, history.Acquire) {
+		deepest = max(deepest, e.Holds)
+	}
+	require.Greater(t, deepest, 1)
+}
+
+// told is an observer who keeps the owners that it was told of.
+type told chan string
+
+func (o told) Observe(e lock.Event) { o <- e.Kind.String() + " " + e.Lease.Owner }
+
+// A renewal may come before the caller knows of its grant.
+func TestARenewalAwaitsTheOwnerOfItsAlias(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(told, 2)
+		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "alias"}}
+		var observer lock.Observer
+		var asked []string
+		var locker lock.Locker
+		locker, observer = scenarios.Unnamed(seen, lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			asked = append(asked, o.Owner)
+			go func() {
+				for _, kind := range []lock.EventKind{lock.Renewing, lock.Renewed} {
+					renewal.Kind = kind
+					observer.Observe(renewal)
+				}
+			}()
+			synctest.Wait() // for the renewal to come
+			return lock.NewHold(renewal.Lease, nil), nil
+		}))
+		_, err := locker.Acquire(t.Context(), "orders", lock.Options{Owner: "a"})
+		require.NoError(t, err)
+		require.Equal(t, "renewing a", <-seen)
+		require.Equal(t, "renewed a", <-seen)
+		require.Equal(t, []string{""}, asked)
+	})
+}
+
+// An owner is asked for by its alias for as long as it holds, and no longer.
+func TestAnAliasIsGoodWhileItHolds(t *testing.T) {
+	var asked []string
+	locker, observer := scenarios.Unnamed(nil, lock.LockerFunc(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		asked = append(asked, o.Owner)
+		return lock.NewHold(lock.Lease{Name: name, Owner: name + " by alias"}, nil), nil
+	}))
+	ask := func(name, owner, want string) {
+		t.Helper()
+		_, err := locker.Acquire(t.Context(), name, lock.Options{Owner: owner})
+		require.NoError(t, err)
+		require.Equal(t, want, asked[len(asked)-1])
+	}
+	release := func(name string, err error) {
+		observer.Observe(lock.Event{Kind: lock.Released, Lease: lock.Lease{Name: name, Owner: name + " by alias"}, Err: err})
+	}
+	ask("orders", "a", "")
+	ask("orders", "a", "orders by alias")
+	ask("stock", "a", "")
+	release("orders", nil)
+	ask("orders", "a", "orders by alias")
+	release("orders", lock.ErrNotHeld)
+	release("orders", context.DeadlineExceeded) // and so perhaps not
+	ask("orders", "a", "orders by alias")
+	release("orders", nil)
+	release("orders", nil)
+	ask("orders", "a", "")
+	ask("orders", "", "")
+	ask("orders", "", "")
+}
