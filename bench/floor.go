@@ -17,6 +17,7 @@ import (
 const (
 	FloorSet    = "floor"
 	FloorToken  = "token"
+	FloorPush   = "push"
 	FloorFanOut = "fan-out"
 )
 
@@ -41,6 +42,8 @@ var errStolen = fmt.Errorf("floor: %w", lock.ErrNotHeld)
 //   - token: whoever takes the token off a list with BLPOP has the lock, and puts it
 //     back. Nothing hands a lock over with fewer messages; a holder that dies keeps
 //     it.
+//   - push: the script that releases the lock names the next holder, and a message
+//     tells it. A waiter that died, or whose message is lost, keeps it.
 //   - fan-out: the first one on several servers at once, going on with the answers
 //     of a majority.
 func Floors() []System {
@@ -55,10 +58,19 @@ func Floors() []System {
 		{
 			Name: FloorToken, About: "BLPOP and RPUSH of a token, over go-redis; no lease",
 			Unfit: func(w Workload) string {
-				return only(w.Servers == 0 && w.Floor == FloorToken, "is the floor of hand-overs")
+				return only(w.Servers == 0 && (w.Floor == FloorToken || w.Floor == FloorPush), "is the floor of hand-overs")
 			},
 			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
 				return token(servers[0]), func() {}, nil
+			},
+		},
+		{
+			Name: FloorPush, About: "a release script that names the next holder, and a message, over go-redis",
+			Unfit: func(w Workload) string {
+				return only(w.Servers == 0 && w.Floor == FloorPush, "is the floor of a hand-over")
+			},
+			Open: func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
+				return push(ctx, servers[0])
 			},
 		},
 		{

@@ -94,7 +94,7 @@ func handover(hold time.Duration) Workload {
 	return Workload{
 		Name: "handover", Workers: 2, Instances: 2, Locks: 1, Turns: true, Hold: hold,
 		About: fmt.Sprintf("two clients take turns, %v each: from the call of release until the other one has the lock", hold),
-		Floor: FloorToken, Metric: HandoverMedian,
+		Floor: FloorPush, Metric: HandoverMedian,
 	}
 }
 

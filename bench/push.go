@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The steps of the floor that is named push. KEYS: the lock, and who waits. A
+// waiter is the request that names it, and the channel on which it hears.
+const (
+	pushAcquireLua = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then return 1 end
+redis.call('RPUSH', KEYS[2], ARGV[1], ARGV[2])
+return 0`
+	pushReleaseLua = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local request = redis.call('LPOP', KEYS[2])
+if not request then return redis.call('DEL', KEYS[1]) end
+redis.call('SET', KEYS[1], request, 'PX', ARGV[2])
+redis.call('PUBLISH', redis.call('LPOP', KEYS[2]), request)
+return 1`
+)
+
+// inbox is where the waiters of a client hear that they have the lock.
+type inbox struct {
+	mu      sync.Mutex
+	waiting map[string]chan struct{}
+}
+
+func (b *inbox) expect(request string) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := make(chan struct{})
+	b.waiting[request] = told
+	return told
+}
+
+// drop forgets a request, and tells it if somebody waits with it.
+func (b *inbox) drop(request string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if told := b.waiting[request]; told != nil {
+		close(told)
+		delete(b.waiting, request)
+	}
+}
+
+// push is one script to ask, one to release, and a message.
+func push(ctx context.Context, rdb redis.UniversalClient) (Acquire, func(), error) {
+	acquire, release := redis.NewScript(pushAcquireLua), redis.NewScript(pushReleaseLua)
+	channel := "push:" + rand.Text()
+	subscription := rdb.Subscribe(ctx, channel)
+	if _, err := subscription.Receive(ctx); err != nil {
+		_ = subscription.Close()
+		return nil, nil, fmt.Errorf("subscribe: %w", err)
+	}
+	waiters := &inbox{waiting: map[string]chan struct{}{}}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for m := range subscription.Channel() {
+			waiters.drop(m.Payload)
+		}
+	})
+	end := func() {
+		_ = subscription.Close()
+		reader.Wait()
+	}
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		keys, request := []string{"{push:" + name + "}", "{push:" + name + "}:waiters"}, rand.Text()
+		told := waiters.expect(request)
+		granted, err := acquire.Run(ctx, rdb, keys, request, channel, Lease.Milliseconds()).Int()
+		if err != nil || granted == 1 {
+			waiters.drop(request)
+		} else {
+			select {
+			case <-told:
+			case <-ctx.Done():
+				return nil, ctx.Err() // the place is kept: it is no lock to be used
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			return deleted(release.Run(ctx, rdb, keys, request, Lease.Milliseconds()))
+		}, nil
+	}, end, nil
+}
