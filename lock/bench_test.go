@@ -190,3 +190,63 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkManyKeys is as many callers, each with a lock of its own: what an
+// acquire and a release cost together when requests share round trips.
+func BenchmarkManyKeys(b *testing.B) {
+	for _, callers := range []int{1, 4, 16, 64} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			c, r, rdb := benchClient(b, lock.Config{})
+			cycle := func(name string) error {
+				h, err := c.Acquire(b.Context(), name, lock.Options{Lease: time.Minute})
+				if err != nil {
+					return err
+				}
+				return h.Release(b.Context())
+			}
+			if err := cycle("warm"); err != nil {
+				b.Fatal(err)
+			}
+			trips, used, served := r.n.Load(), processorTime(b), serverTime(b, rdb)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					name := strconv.Itoa(i)
+					for left.Add(-1) >= 0 {
+						if err := cycle(name); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.StopTimer()
+			b.ReportMetric(2*float64(b.N)/float64(r.n.Load()-trips), "calls/trip")
+			b.ReportMetric(float64((processorTime(b)-used).Nanoseconds())/float64(b.N), "client-ns/op")
+			b.ReportMetric(float64((serverTime(b, rdb)-served).Nanoseconds())/float64(b.N), "server-ns/op")
+		})
+	}
+}
+
+// serverTime is what the server has used, in user and system mode.
+func serverTime(b *testing.B, rdb *redis.Client) time.Duration {
+	b.Helper()
+	info, err := rdb.InfoMap(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var sum float64
+	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][field], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += seconds
+	}
+	return time.Duration(sum * float64(time.Second))
+}

@@ -117,30 +117,39 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
-	replies, unacked := c.commit(ctx, g.asking())
-	if replies[0].err != nil {
-		return answer{copies: replies[0].copies}, replies[0].err
+	r, unacked := c.commitOne(ctx, g.asking())
+	if r.err != nil {
+		return answer{copies: r.copies}, r.err
 	}
-	fields, _ := replies[0].value.([]any)
+	fields, _ := r.value.([]any)
 	var numbers [5]int64
 	for i, f := range fields[:min(len(fields), len(numbers))] {
 		numbers[i], _ = f.(int64)
 	}
 	if len(fields) < 2 {
-		return answer{}, fmt.Errorf("strange reply %v", replies[0].value)
+		return answer{}, fmt.Errorf("strange reply %v", r.value)
 	}
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
 			place: numbers[2], at: instant{sent, numbers[3]}, drew: numbers[4] == 1,
-			copies: replies[0].copies,
+			copies: r.copies,
 		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
 		expires: c.expires(sent, g.lease), unacked: unacked,
-		copies: replies[0].copies,
+		copies: r.copies,
 	}, nil
+}
+
+// commitOne is commit for one call.
+func (c *Client) commitOne(ctx context.Context, s call) (r reply[any], acked error) {
+	if c.config.ReplicaAcks == 0 {
+		return c.road.run(ctx, s), nil
+	}
+	replies, acked := c.commit(ctx, s)
+	return replies[0], acked
 }
 
 // withdraw makes sure that nothing is left of the request, even if it is still
@@ -278,8 +287,7 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	c := g.client
 	s := g.kind.extend(g, d)
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		replies, unacked := c.commit(ctx, s)
-		return struct{}{}, extended(replies[0], unacked)
+		return struct{}{}, extended(c.commitOne(ctx, s))
 	}, nil)
 	return err
 }

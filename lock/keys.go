@@ -19,16 +19,18 @@ type keys struct {
 // Further keys have their part after the name where the braces end it,
 // "lock:{cart}:token", and else before it, "lock:token:{user:1}:cart".
 func keysOf(prefix, name string) keys {
-	k := keys{lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
-	if !hasTag(name) {
-		if strings.ContainsAny(name, "%{}") { // most names have none, and a replacer is dear
-			name = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
-		}
-		k.lock = prefix + ":{" + name + "}"
-		k.part, k.end = k.lock+":", ""
+	if hasTag(name) {
+		lock := prefix + "::" + name
+		k := keys{lock: lock, part: lock[:len(prefix)+1], end: lock[len(prefix)+1:]}
+		k.channel = k.of("released")
+		return k
 	}
-	k.channel = k.of("released")
-	return k
+	if strings.ContainsAny(name, "%{}") { // most names have none, and a replacer is dear
+		name = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
+	}
+	channel := prefix + ":{" + name + "}:released"
+	part := strings.TrimSuffix(channel, "released")
+	return keys{lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
 }
 
 // of is a further key or channel of the lock.
@@ -36,7 +38,7 @@ func (k keys) of(part string) string { return k.part + part + k.end }
 
 // mark is the key that says, for a while, that a request was released or
 // withdrawn.
-func (k keys) mark(request string) string { return k.of("released:" + request) }
+func (k keys) mark(request string) string { return k.part + "released:" + request + k.end }
 
 // tickets is the queue of those who are handed the lock.
 func (k keys) tickets() string { return k.of("tickets") }

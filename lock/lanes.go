@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,9 +15,9 @@ import (
 
 const (
 	// leastLanes are there to any server: while it works on what came by one,
-	// we send by the others. On loopback and two cores 16 callers do a fifth more
-	// with four than with two, and no more with eight.
-	leastLanes = 4
+	// we send by the other. With four, fewer calls go together: on loopback and two
+	// cores 4 callers cost a quarter more then.
+	leastLanes = 2
 	// laneStep is how much longer a server takes to answer for one more lane.
 	laneStep = 100 * time.Microsecond
 	// callCost is about what a server works on one call.
@@ -26,6 +27,10 @@ const (
 	fresh = time.Second
 	// maxCalls bounds a pipeline.
 	maxCalls = 64
+	// mostYields is how often who has a lane lets others run, who may come along;
+	// and no more once that took yieldLimit, as where there is other work.
+	mostYields = 4
+	yieldLimit = 50 * time.Microsecond
 	// patience is how long a call waits, at most, while nothing comes back.
 	patience = 5 * time.Millisecond
 	// defaultPool is how many connections a Redis client has that doesn't say so.
@@ -94,6 +99,10 @@ func (r *road) lanes(ctx context.Context, key string) *lanes {
 // lane is free: it sends all that are there in one pipeline. So few callers don't
 // wait for each other, and many share round trips.
 //
+// Calls that came back together have callers who are about to ask again, most
+// likely. So who enters a lane after that lets them run first, until as many are
+// there, and nobody enters another lane meanwhile.
+//
 // There are more lanes the longer a server takes to answer at best, since one
 // that is far away has nothing to do meanwhile. Lanes from which nothing comes
 // back for a while don't count: a connection that is silent doesn't hold up those
@@ -102,14 +111,19 @@ type lanes struct {
 	max   int
 	send  sender
 	quick atomic.Bool // the server answered at once when it was last asked
+	spare sync.Pool   // of *posted, with nothing in their turns
 
 	mu    sync.Mutex
 	queue []*posted
 	due   bool // a look at the queue, for calls that wait too long
 	back  int  // how many pipelines have come back
 	era   int  // grows when lanes are given up
-	busy  int  // lanes with calls under way,
+	busy  int  // lanes that were entered,
 	stuck int  // and those of former eras
+
+	together int    // how many calls came back when some last did
+	gathers  bool   // who entered a lane last lets others run first
+	yield    func() // lets them
 
 	since        time.Time     // when the latest best time began to count
 	best, before time.Duration // how long the server took at best, since then and before
@@ -122,7 +136,8 @@ type posted struct {
 	hurry bool            // the caller itself waits for it,
 	abort <-chan struct{} // until that is closed
 	turn  chan bool       // true: to send the queue; false: the reply is there
-	era   int             // of its lane, if it leads
+	era   int             // of its lane, if it leads,
+	waits bool            // for others to come along
 	full  bool            // the server doesn't know the script
 	cmd   *redis.Cmd      // under way
 	reply reply[any]
@@ -130,7 +145,10 @@ type posted struct {
 }
 
 func newLanes(limit int, send sender) *lanes {
-	return &lanes{max: limit, send: send, best: math.MaxInt64, before: math.MaxInt64}
+	return &lanes{
+		max: limit, send: send, best: math.MaxInt64, before: math.MaxInt64, yield: runtime.Gosched,
+		spare: sync.Pool{New: func() any { return &posted{turn: make(chan bool, 1)} }},
+	}
 }
 
 // run sends a call in its turn. With patience it is sent once more if it went
@@ -138,16 +156,25 @@ func newLanes(limit int, send sender) *lanes {
 // it is under way with those of others.
 func (l *lanes) run(ctx context.Context, s call) reply[any] {
 	h, hurry := ctx.(hasty)
-	p := &posted{ctx: ctx, call: s, hurry: hurry, abort: h.abort, reply: reply[any]{err: errNoReply}}
+	p, _ := l.spare.Get().(*posted)
+	*p = posted{ctx: ctx, call: s, hurry: hurry, abort: h.abort, turn: p.turn, reply: reply[any]{err: errNoReply}}
 	for {
 		if r, gone := l.pass(p); gone { //nolint:contextcheck // a call has its own
+			return r // and p, which may be under way, is nobody's
+		}
+		if hurry || p.reply.err == nil || !isHasty(p.reply.err) {
+			r := p.reply
+			*p = posted{turn: p.turn}
+			l.spare.Put(p)
 			return r
 		}
-		var more *hasteError
-		if hurry || p.reply.err == nil || !errors.As(p.reply.err, &more) {
-			return p.reply
-		}
 	}
+}
+
+// isHasty reports whether a request that was in a hurry is to be repeated.
+func isHasty(err error) bool {
+	var more *hasteError
+	return errors.As(err, &more)
 }
 
 // pass waits for the reply to a call; or returns an error if nobody does any more.
@@ -155,10 +182,13 @@ func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
 	l.mu.Lock()
 	if l.enter(p) {
 		l.mu.Unlock()
-		l.lead(append(p.alone[:0], p))
+		calls := append(p.alone[:0], p)
+		if p.waits {
+			calls = l.gather(p)
+		}
+		l.lead(calls)
 		return r, false
 	}
-	p.turn = make(chan bool, 1)
 	l.queue = append(l.queue, p)
 	l.lookSoon()
 	l.mu.Unlock()
@@ -186,7 +216,7 @@ func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
 		}
 	}
 	if first {
-		l.lead(l.take(p))
+		l.lead(l.gather(p))
 	}
 	return r, false
 }
@@ -197,11 +227,12 @@ func (l *lanes) enter(p *posted) bool {
 	if steps := min(l.best, l.before) / laneStep; steps < time.Duration(l.max) {
 		open = leastLanes + int(steps)
 	}
-	if l.busy >= min(open, l.max-l.stuck) {
+	if l.gathers || l.busy >= min(open, l.max-l.stuck) {
 		return false
 	}
 	l.busy++
-	p.era = l.era
+	p.era, p.waits = l.era, l.together > 1
+	l.gathers = p.waits
 	return true
 }
 
@@ -217,14 +248,34 @@ func (l *lanes) quit(p *posted) bool {
 	return true
 }
 
-// take takes the next calls out of the queue, to go with the first.
-func (l *lanes) take(first *posted) []*posted {
+// gather takes the next calls out of the queue, to go with the first; once those
+// are there that are about to come, if that waits for them.
+func (l *lanes) gather(first *posted) []*posted {
+	if first.waits {
+		begin := time.Now()
+		for range mostYields {
+			if l.yield(); l.complete() || time.Since(begin) > yieldLimit {
+				break
+			}
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := min(len(l.queue), maxCalls-1)
 	calls := append([]*posted{first}, l.queue[:n]...)
 	l.queue = slices.Delete(l.queue, 0, n)
+	if first.waits && first.era == l.era { // else somebody else may gather
+		l.gathers = false
+		l.next()
+	}
 	return calls
+}
+
+// complete reports whether as many calls are there as came back together.
+func (l *lanes) complete() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)+1 >= l.together
 }
 
 // lead sends calls on the lane that the first of them has entered, which is that
@@ -290,6 +341,7 @@ func (l *lanes) leave(begin time.Time, era int, calls []*posted) {
 		l.best = min(l.best, took)
 	}
 	l.back++
+	l.together = len(calls)
 	if era == l.era {
 		l.busy--
 	} else {
@@ -327,7 +379,7 @@ func (l *lanes) lookSoon() {
 		if back == l.back && len(l.queue) > 0 {
 			l.era++
 			l.stuck += l.busy
-			l.busy = 0
+			l.busy, l.gathers = 0, false
 		}
 		l.next()
 	})

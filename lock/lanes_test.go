@@ -87,6 +87,134 @@ func TestLanesGatherWhatWaits(t *testing.T) {
 	})
 }
 
+// yielding are lanes after a pipeline of so many calls, and who yields waits until
+// it is told.
+func yielding(together int) (l *lanes, p *pipelines, yields chan bool) {
+	p = &pipelines{release: make(chan struct{})}
+	close(p.release)
+	l, yields = newLanes(leastLanes, p.send), make(chan bool)
+	l.best, l.together = 0, together
+	l.yield = func() { <-yields }
+	return l, p, yields
+}
+
+func TestLanesGatherWhoIsAboutToAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p, yields := yielding(3)
+		first := ask(t.Context(), l, "first")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := ask(ctx, l, "left")
+		second := ask(t.Context(), l, "second")
+		cancel()
+		require.ErrorIs(t, (<-left).err, context.Canceled)
+		yields <- true
+		synctest.Wait()
+		require.Empty(t, p.all(), "the third may come yet")
+		third := ask(t.Context(), l, "third")
+		require.Empty(t, p.all())
+		yields <- true
+		for _, done := range []<-chan reply[any]{first, second, third} {
+			require.NoError(t, (<-done).err)
+		}
+		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
+		synctest.Wait()
+		require.Equal(t, 3, l.together)
+		require.False(t, l.gathers)
+		alone := ask(t.Context(), l, "alone")
+		for range mostYields {
+			require.Empty(t, alone)
+			yields <- true
+		}
+		require.NoError(t, (<-alone).err, "it waits no longer")
+		synctest.Wait()
+		require.NoError(t, (<-ask(t.Context(), l, "alone")).err, "nor at all, after one that went alone")
+		busy, stuck, _ := l.state()
+		require.Zero(t, busy+stuck)
+	})
+}
+
+// Who lets others run may not run itself for long, where there is other work.
+func TestLanesThatGatherForTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p, yields := yielding(3)
+		first := ask(t.Context(), l, "first")
+		time.Sleep(yieldLimit + 1)
+		yields <- true
+		require.NoError(t, (<-first).err, "it yields once")
+		synctest.Wait()
+
+		l.together = 3
+		first = ask(t.Context(), l, "first")
+		second := ask(t.Context(), l, "second")
+		third := ask(t.Context(), l, "third")
+		time.Sleep(patience)
+		synctest.Wait()
+		_, stuck, queued := l.state()
+		require.Equal(t, 1, stuck)
+		require.Equal(t, 1, queued, "the second gathers now")
+		close(yields)
+		for _, done := range []<-chan reply[any]{first, second, third} {
+			require.NoError(t, (<-done).err)
+		}
+		times := map[string]int{}
+		for _, keys := range p.all()[1:] {
+			for _, key := range keys {
+				times[key]++
+			}
+		}
+		require.Equal(t, map[string]int{"first": 1, "second": 1, "third": 1}, times)
+		synctest.Wait()
+		busy, stuck, queued := l.state()
+		require.Zero(t, busy+stuck+queued)
+		require.False(t, l.gathers)
+	})
+}
+
+// The context of who gathers ends: the others go, and the lane is left.
+func TestLanesWhoseGathererHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p, yields := yielding(2)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := ask(ctx, l, "first")
+		second := ask(t.Context(), l, "second")
+		cancel()
+		synctest.Wait()
+		require.Empty(t, first)
+		yields <- true
+		require.ErrorIs(t, (<-first).err, context.Canceled)
+		require.NoError(t, (<-second).err)
+		require.Equal(t, [][]string{{"second"}}, p.all())
+		synctest.Wait()
+		busy, stuck, _ := l.state()
+		require.Zero(t, busy+stuck)
+		require.False(t, l.gathers)
+	})
+}
+
+// More come than go at once: the next of them enters a lane at once.
+func TestLanesThatGatherMoreThanGoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p, yields := yielding(2)
+		p.release = make(chan struct{})
+		var all []<-chan reply[any]
+		for i := range maxCalls + 2 {
+			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
+		}
+		require.Empty(t, p.all())
+		yields <- true
+		synctest.Wait()
+		yields <- true
+		synctest.Wait()
+		require.Len(t, p.all(), 2, "on two lanes")
+		require.Len(t, p.all()[0], maxCalls)
+		require.Equal(t, []string{strconv.Itoa(maxCalls), strconv.Itoa(maxCalls + 1)}, p.all()[1])
+		close(p.release)
+		for _, done := range all {
+			require.NoError(t, (<-done).err)
+		}
+	})
+}
+
 // A call that is among those of others when its context ends is not sent, and
 // they are.
 func TestLanesLeaveOutWhatHasEnded(t *testing.T) {

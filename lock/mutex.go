@@ -55,9 +55,13 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 	}
 }
 
-// plain are the keys of a plain lock.
+// plain are the keys of a plain lock: the lock, the mark, the tickets, the token.
+// The last three are made at once, since that is done for every request.
 func (k keys) plain(request string) []string {
-	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
+	all := k.part + "released:" + request + k.end + k.part + "tickets" + k.end + k.part + "token" + k.end
+	mark := len(k.part) + len("released:") + len(request) + len(k.end)
+	tickets := mark + len(k.part) + len("tickets") + len(k.end)
+	return []string{k.lock, all[:mark], all[mark:tickets], all[tickets:]}
 }
 
 // What a release leaves for copies of the request to acquire.
