@@ -199,8 +199,8 @@ func TestHastyRequestOfABrokenConnection(t *testing.T) {
 	}
 }
 
-// A pool of one connection, which somebody else keeps: nobody hurries to get it,
-// and who gives up is gone.
+// A pool of one connection, which somebody else keeps: nobody hurries for long to get
+// it, and who gives up is gone.
 func TestNobodyHurriesForAConnection(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize, o.PipelinePoolSize = 1, -1 })
@@ -237,7 +237,7 @@ func TestSoon(t *testing.T) {
 		for range 5 { // in a row, and after a pause
 			var all []time.Duration
 			for range 5 {
-				begin, done := time.Now(), s.done()
+				begin, done := time.Now(), s.done(func() bool { return true })
 				time.Sleep(haste / 3)
 				<-done
 				all = append(all, time.Since(begin))
@@ -251,6 +251,33 @@ func TestSoon(t *testing.T) {
 			require.Nil(t, s.next, "it stands still")
 			s.mu.Unlock()
 		}
+	})
+}
+
+// Whether one may hurry is asked once for a while, and for as long as the answer is no.
+func TestSoonAsksNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, asked, yes := &soon{}, 0, false
+		may := func() bool {
+			asked++
+			return yes
+		}
+		require.Nil(t, s.done(may))
+		require.Nil(t, s.done(may))
+		yes = true
+		done := s.done(may)
+		yes = false
+		for range 5 {
+			require.NotNil(t, s.done(may))
+		}
+		require.Equal(t, 3, asked)
+		<-done
+		require.Nil(t, s.done(may))
+		require.Equal(t, 4, asked)
+		time.Sleep(10 * haste)
+		s.mu.Lock()
+		require.Nil(t, s.next, "it stands still")
+		s.mu.Unlock()
 	})
 }
 

@@ -39,8 +39,7 @@ func await[T any](
 	}
 	defer c.tasks.Done()
 	value, err := f(hasty{ctx, abort}) //nolint:contextcheck // it is the caller's
-	var more *hasteError
-	if err == nil || !errors.As(err, &more) {
+	if err == nil || !isHasty(err) {
 		if err != nil && late != nil {
 			c.tasks.Go(func() { late(value, err) })
 		}
@@ -167,10 +166,14 @@ type soon struct {
 	used       bool          // since the last one
 }
 
-// done is closed when haste is over, and at most twice that.
-func (s *soon) done() <-chan struct{} {
+// done is closed when haste is over, and at most twice that. It is nil if the first
+// to ask since the last tick is told by may that there is no hurry.
+func (s *soon) done(may func() bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.used && !may() {
+		return nil
+	}
 	if s.next == nil {
 		s.this, s.next = make(chan struct{}), make(chan struct{})
 		time.AfterFunc(haste, s.tick)
@@ -246,13 +249,15 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 func (c *Client) post(ctx context.Context, calls []*posted, hurry bool) { //nolint:contextcheck // it is the caller's
 	w := c.wire
 	if hurry {
-		w, ctx = c.hurry, brief{ctx, c.soon.done()}
-		if !w.warm() {
+		w = c.hurry
+		over := c.soon.done(w.warm)
+		if over == nil {
 			for _, p := range calls {
 				p.reply.err = &hasteError{errCold}
 			}
 			return
 		}
+		ctx = brief{ctx, over}
 	}
 	for tries := 0; ; {
 		w.send(ctx, calls)
@@ -308,7 +313,11 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 		if err != nil {
 			return replies, acked
 		}
+		earlier := replies
 		replies, acked = c.send(ctx, node, calls)
+		for i, r := range earlier {
+			replies[i].copies = replies[i].copies || r.copies
+		}
 		moved := slices.IndexFunc(replies, func(r reply[any]) bool { return redis.HasErrorPrefix(r.err, "MOVED") })
 		if moved < 0 {
 			return replies, acked

@@ -16,7 +16,7 @@ import (
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server meanwhile, repeats on its own.
 type wire struct {
-	rdb         redis.UniversalClient
+	rdb         interface{ Pipeline() redis.Pipeliner }
 	one         *redis.Client // nil if there are several servers
 	retries     int           // of a pipeline, as the options of the client say,
 	least, most time.Duration // and the pauses before them
@@ -43,7 +43,39 @@ func (w *wire) hurried(limit time.Duration) *wire {
 	if o.Limiter != nil || o.ReadTimeout > 0 && o.ReadTimeout <= limit {
 		return nil
 	}
-	return &wire{rdb: w.one.WithTimeout(limit), one: w.one}
+	// Hooks are left out of a clone with another timeout, but not of one that has a
+	// connection to itself. That one takes no connection here: nothing passes the
+	// last of its hooks.
+	seen := w.one.Conn()
+	seen.AddHook(&detour{to: w.one.WithTimeout(limit)})
+	return &wire{rdb: seen, one: w.one}
+}
+
+// detour is a hook that sends pipelines by another client, whose hooks it is the
+// last of.
+type detour struct {
+	to   *redis.Client
+	idle sync.Pool // of redis.Pipeliner
+}
+
+// DialHook is for go-redis.
+func (d *detour) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook is for go-redis.
+func (d *detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook is for go-redis.
+func (d *detour) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p, ok := d.idle.Get().(redis.Pipeliner)
+		if !ok {
+			p = d.to.Pipeline()
+		}
+		_ = p.BatchProcess(ctx, cmds...)
+		_, err := p.Exec(ctx)
+		d.idle.Put(p)
+		return err
+	}
 }
 
 // errCold is why a request in a hurry isn't sent.
