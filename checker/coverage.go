@@ -23,6 +23,8 @@ func cover(ev *evidence, counts map[string]int) {
 			counts[history.MetUnknown]++
 		case e.Op == history.Acquire && e.Type == history.Fail:
 			counts[history.MetRefusals]++
+		case (e.Op == history.Release || e.Op == history.Extend) && e.Type == history.Fail:
+			counts[history.MetNotHeld]++
 		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != 0:
 			counts[history.MetQueued]++
 		case e.Op == history.Extend && e.Type == history.OK:

@@ -72,6 +72,7 @@ type Client struct {
 	attempts  int
 	asked     []history.Event // what all events of the latest attempt share, a lock each
 	holds     []*held         // the newest last
+	released  *held           // the latest that was given back, whatever the answer
 	read      int64
 }
 
@@ -80,6 +81,7 @@ type held struct {
 	*lock.Hold
 	parts    []history.Event // what the events of it share, a lock each
 	toldLost bool
+	unsure   bool // the outcome of a release is unknown
 }
 
 // Holding reports whether the client was granted a lock and has not released
@@ -227,7 +229,17 @@ func Expiry(r *history.Recorder, l lock.Lease) time.Duration {
 
 // Extend makes the newest hold end d from now, and returns the outcome.
 func (c *Client) Extend(ctx context.Context, d time.Duration) history.Type {
-	h := c.newest()
+	return c.extend(ctx, c.newest(), d)
+}
+
+// ExtendReleased extends what was released last, which must be refused once that
+// was confirmed or refused, and returns the outcome. There must have been a
+// release, and no request since.
+func (c *Client) ExtendReleased(ctx context.Context, d time.Duration) history.Type {
+	return c.extend(ctx, c.released, d)
+}
+
+func (c *Client) extend(ctx context.Context, h *held, d time.Duration) history.Type {
 	begun := make([]history.Event, len(h.parts))
 	for i, part := range h.parts {
 		begun[i] = c.event(i, part, history.Extend, history.Invoke)
@@ -411,19 +423,37 @@ func (c *Client) Release(ctx context.Context) history.Type {
 // reader.
 func (c *Client) ReleaseFirst(ctx context.Context) history.Type { return c.releaseAt(ctx, 0) }
 
+// errRepeated is of a release that was confirmed after another one whose outcome is
+// unknown. A service may confirm both: nothing says that it was still held.
+var errRepeated = errors.New("released, by this request or by one before")
+
+// ReleaseAgain releases once more what was released last, as those do who did not
+// learn what became of it or lost count, and returns the outcome. After a release
+// whose outcome is unknown, a confirmation is unknown too: it may be of that one.
+// There must have been a release, and no request since.
+func (c *Client) ReleaseAgain(ctx context.Context) history.Type { return c.giveBack(ctx, c.released) }
+
 func (c *Client) releaseAt(ctx context.Context, at int) history.Type {
-	h := c.holds[at]
+	c.released = c.holds[at]
+	c.holds = slices.Delete(c.holds, at, at+1)
+	return c.giveBack(ctx, c.released)
+}
+
+func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
 	begun := make([]history.Event, len(h.parts))
 	for i, part := range h.parts {
 		begun[i] = c.event(i, part, history.Release, history.Invoke)
 		c.Recorder.Record(begun[i])
 	}
 	err := h.Release(ctx)
-	c.holds = slices.Delete(c.holds, at, at+1)
+	if err == nil && h.unsure {
+		err = errRepeated
+	}
 	outcome := history.OK
 	for i, e := range begun {
 		outcome = c.done(i, e, err, h.refusals()...).Type
 	}
+	h.unsure = h.unsure || outcome == history.Info
 	return outcome
 }
 

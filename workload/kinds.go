@@ -88,6 +88,11 @@ func Kinds() []Kind {
 			locks: 1, lease: 2 * time.Second, session: readersWriters,
 		},
 		{
+			Name: "release-twice", About: "what was released, or half of the time may have been, is released and extended again",
+			Meets: []string{history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
+			locks: 1, lease: time.Second, session: releaseTwice,
+		},
+		{
 			Name: "several-locks", About: "clients take two or three locks at once, and change what each protects",
 			Meets: []string{history.MetSeveral, history.MetContention}, Needs: Needs{Alone: true},
 			locks: 6, session: severalLocks,
@@ -230,6 +235,35 @@ func reentrant(ctx context.Context, w *worker) {
 	}
 	w.change(ctx, name, length/time.Duration(depth+1))
 	w.releaseAll(ctx)
+}
+
+// hasty is how long at most a client waits for the answer to a release that it gives
+// up on: about as long as one takes, so that some of them are on their way by then.
+const hasty = time.Millisecond
+
+// releaseTwice releases what it has released, when others have had time to be
+// granted the lock. Half of the clients gave up on the first release: the handle that
+// they have does not know then that the grant is over, and the service is asked again.
+func releaseTwice(ctx context.Context, w *worker) {
+	name, length, meanwhile := w.lock(), w.around(w.Hold), w.around(w.Hold)
+	patience := requestTimeout
+	if w.rng.IntN(2) == 0 {
+		patience = time.Duration(w.rng.Int64N(int64(hasty)))
+	}
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	w.work(ctx, name, length)
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	w.client.Release(request)
+	cancel()
+	Pause(ctx, meanwhile)
+	w.giveBack(ctx, w.client.ReleaseAgain)
+	request, cancel = context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	if w.client.ReleaseAgain(request) != history.Info { // else it may be held
+		w.client.ExtendReleased(request, w.Lease)
+	}
 }
 
 func readersWriters(ctx context.Context, w *worker) {

@@ -49,7 +49,9 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Judge recorded histories, ours or anybody's",
 		Long: `Judge recorded histories: files of JSON lines, plain or gzip, run directories,
 or - for standard input. A run directory is judged again, and its reports are
-rewritten. A history that does not fit into memory is judged as it streams by.
+rewritten. The file history.jsonl of a run directory is judged with the run.json
+beside it too, and nothing is rewritten; by standard input it is judged alone. A
+history of nobody's run that does not fit into memory is judged as it streams by.
 docs/history-format.md says what a history is, docs/what-is-checked.md what is
 judged.`,
 		Args: cobra.MinimumNArgs(1),
@@ -114,6 +116,9 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		return j.directory(ctx, arg)
 	}
+	if j.ofRun(arg) {
+		return j.historyOfRun(ctx, arg)
+	}
 	name, r := "standard input", stdin
 	if arg != "-" {
 		f, err := os.Open(arg)
@@ -153,27 +158,61 @@ const minimalFile = "minimal.jsonl"
 func (j *judging) directory(ctx context.Context, dir string) error {
 	var in reports.Input
 	var err error
+	shown := dir
 	if len(j.properties) == 0 {
 		in, err = judge(dir)
-	} else if in, err = readRecord(dir); err == nil {
-		budget, cancel := context.WithTimeout(ctx, checkBudget)
-		defer cancel()
-		in.Report = scenarios.Judge(budget, in.Run, in.History, j.properties...)
+	} else {
+		shown = ""
+		in, err = j.readRun(ctx, dir)
 	}
 	if err != nil {
 		return err
 	}
-	shown := dir
-	if len(j.properties) > 0 {
-		shown = ""
+	return j.tell(ctx, in, shown, filepath.Join(dir, minimalFile))
+}
+
+// ofRun reports whether a file is the history of a run, with its record beside
+// it.
+func (j *judging) ofRun(path string) bool {
+	return j.from != "jepsen" && filepath.Base(path) == reports.HistoryFile && exists(path) &&
+		exists(filepath.Join(filepath.Dir(path), reports.RunFile))
+}
+
+// historyOfRun judges the history of a run with what the record of the run says:
+// the verdict is that of the directory. It writes nothing there.
+func (j *judging) historyOfRun(ctx context.Context, path string) error {
+	in, err := j.readRun(ctx, filepath.Dir(path))
+	if err != nil {
+		return err
 	}
+	if !j.json {
+		j.printf("%s, with the %s beside it\n", filepath.Clean(path), reports.RunFile)
+	}
+	return j.tell(ctx, in, "", "")
+}
+
+// readRun reads a run and judges what the user wants judged of it.
+func (j *judging) readRun(ctx context.Context, dir string) (reports.Input, error) {
+	in, err := readRecord(dir)
+	if err != nil {
+		return in, err
+	}
+	budget, cancel := context.WithTimeout(ctx, checkBudget)
+	defer cancel()
+	in.Report = scenarios.Judge(budget, in.Run, in.History, j.properties...)
+	return in, nil
+}
+
+// tell prints how a run was judged, with the way to its reports where they are
+// shown, and explains it beside the run.
+func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside string) error {
 	if j.explain || j.minimal != "" {
 		checker.Explain(ctx, in.History, &in.Report)
 	}
 	if err := j.print(in, shown, j.json); err != nil {
 		return err
 	}
-	if err := j.show(in.Report, filepath.Join(dir, minimalFile)); err != nil {
+	if err := j.show(in.Report, beside); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)

@@ -6,6 +6,7 @@ const (
 	MetContention = "contention" // requests that overlapped a hold of another process
 	MetHandOvers  = "hand-overs" // grants of a lock that was asked for while another owner held it
 	MetRefusals   = "refusals"   // requests that were refused
+	MetNotHeld    = "not-held"   // releases and extends that were refused, since the caller did not hold the lock
 	MetUnknown    = "unknown"    // operations whose outcome is unknown
 	MetExpiries   = "expiries"   // holds that outlived their lease, or that the holder was told were lost
 	MetRenewals   = "renewals"   // extends that were confirmed

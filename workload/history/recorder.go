@@ -86,21 +86,25 @@ func (r *Recorder) Offset(t time.Time) time.Duration { return t.Sub(r.base) }
 // completion after its reply was read. After [Recorder.Close] nothing is recorded and e
 // comes back with Index -1.
 func (r *Recorder) Record(e Event) Event {
+	r.record(&e) // so that Record is inlined: an event is large to be copied to it and back
+	return e
+}
+
+func (r *Recorder) record(e *Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		e.Index = -1
-		return e
+		return
 	}
 	e.Time = time.Since(r.base)
 	if r.merges {
 		e.Time = max(e.Time, r.last+1)
 		r.last = e.Time
-		r.kept = append(r.kept, e)
-		return e
+		r.kept = append(r.kept, *e)
+		return
 	}
-	r.append(&e)
-	return e
+	r.append(e)
 }
 
 // append stamps an event that is not before the last one.

@@ -122,7 +122,7 @@ func (s staged) events(t *testing.T) *history.History {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -228,7 +228,7 @@ func TestAWorkerEndsWithItsInput(t *testing.T) {
 	s := stage(t)
 	outcome := make(chan history.Type)
 	go func() { outcome <- s.Acquire(t.Context(), "taken", time.Minute, time.Hour) }()
-	require.Eventually(t, s.Busy, 10*time.Second, time.Millisecond)
+	require.Eventually(t, s.Busy, time.Minute, time.Millisecond)
 	require.NoError(t, s.Close())
 	require.Equal(t, history.Info, <-outcome)
 }
@@ -266,7 +266,7 @@ func TestNoWorkerOutlivesItsHarness(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(proc + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ") // whoever inherited it may not have looked yet
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 func TestAWorkerThatDiesByItselfIsTold(t *testing.T) {
@@ -274,6 +274,6 @@ func TestAWorkerThatDiesByItselfIsTold(t *testing.T) {
 	require.NoError(t, s.Died())
 	require.NoError(t, syscall.Kill(s.Pid(), syscall.SIGKILL))
 	require.Equal(t, history.Info, s.Acquire(t.Context(), "orders", time.Minute, 0))
-	require.Eventually(t, func() bool { return s.Died() != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Died() != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, s.Died(), "client a ended by itself")
 }
