@@ -41,8 +41,10 @@ func deployment(t *testing.T, name string, o topologies.Options) topologies.Depl
 func clients(t *testing.T, d topologies.Deployment, zone string) []redis.UniversalClient {
 	t.Helper()
 	o := d.ClientOptions(zone)
-	// No fault of a network is looked at here, and the machine may be busy.
+	// No fault of a network is looked at here, and the machine may be busy: a few
+	// connections do, and a link that doesn't reach its server at once is tried again.
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patient, patient, patient
+	o.PoolSize, o.MaxRetries, o.DialerRetries = 8, 10, 5
 	all := topologies.Clients(o)
 	t.Cleanup(func() {
 		for _, rdb := range all {
@@ -53,10 +55,17 @@ func clients(t *testing.T, d topologies.Deployment, zone string) []redis.Univers
 }
 
 const (
-	shortWatchdog = 900 * time.Millisecond
-	// leisurely is a lease in which a busy machine gets something done.
-	leisurely = 1500 * time.Millisecond
+	// shortWatchdog is a lease in which a busy machine gets something done, and so are
+	// watchful and leisurely, where many things are done at the same time.
+	shortWatchdog = 3 * time.Second
+	watchful      = 7 * time.Second
+	leisurely     = 4 * time.Second
 )
+
+var prefixes atomic.Int64
+
+// apart is a prefix that nobody else has.
+func apart() string { return fmt.Sprintf("p%d", prefixes.Add(1)) }
 
 // A family is a kind of lock that keeps the contract.
 type family struct {
@@ -70,13 +79,13 @@ func families() []family {
 	of := func(ask func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error)) func(*testing.T, []redis.UniversalClient, string) lock.Locker {
 		return func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
 			t.Helper()
-			c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: shortWatchdog})
+			c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful})
 			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 				return ask(c, ctx, name, o)
 			})
 		}
 	}
-	reentrant := locktest.Features{Reentrant: true, Watchdog: shortWatchdog, Lease: leisurely, Callers: 100}
+	reentrant := locktest.Features{Reentrant: true, Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60}
 	fenced := reentrant
 	fenced.Fenced = true
 	return []family{
@@ -95,10 +104,10 @@ func families() []family {
 		})},
 		{
 			"PermitSemaphore",
-			locktest.Features{Watchdog: shortWatchdog, Lease: leisurely, Callers: 100},
+			locktest.Features{Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60},
 			func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
 				t.Helper()
-				return single(newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: shortWatchdog}))
+				return single(newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful}))
 			},
 		},
 		{"MultiLock", reentrant, pair},
@@ -109,7 +118,7 @@ func families() []family {
 // independent servers.
 func pair(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
 	t.Helper()
-	c := lock.Config{Prefix: prefix, Watchdog: shortWatchdog}
+	c := lock.Config{Prefix: prefix, Watchdog: watchful}
 	first := newClient(t, servers[0], c)
 	c.Prefix += "-too" // it may be on the same server
 	second := newClient(t, servers[min(1, len(servers)-1)], c)
@@ -126,11 +135,11 @@ func pair(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Loc
 func redlock() family {
 	return family{
 		"Redlock",
-		locktest.Features{Reentrant: true, SplitVotes: true, Watchdog: shortWatchdog, Lease: leisurely, Callers: 40},
+		locktest.Features{Reentrant: true, SplitVotes: true, Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 40},
 		func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
 			t.Helper()
 			r, err := lock.NewRedlock(servers, lock.RedlockConfig{
-				Prefix: prefix, Watchdog: shortWatchdog, RetryDelay: 10 * time.Millisecond, NodeTimeout: patient,
+				Prefix: prefix, Watchdog: watchful, RetryDelay: 10 * time.Millisecond, NodeTimeout: patient,
 			})
 			require.NoError(t, err)
 			t.Cleanup(r.Close)
@@ -148,7 +157,6 @@ func steady(name string) topologies.Options {
 }
 
 func TestEveryLockOnEveryDeployment(t *testing.T) {
-	var prefixes atomic.Int64
 	for _, name := range topologies.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +171,7 @@ func TestEveryLockOnEveryDeployment(t *testing.T) {
 					t.Parallel() // a check waits for leases, mostly
 					locktest.Run(t, func(t *testing.T) lock.Locker {
 						t.Helper()
-						return f.open(t, servers, fmt.Sprintf("p%d", prefixes.Add(1)))
+						return f.open(t, servers, apart())
 					}, f.features)
 				})
 			}
@@ -179,7 +187,7 @@ func TestHoldOutlivesAGracefulFailover(t *testing.T) {
 			t.Parallel()
 			d := deployment(t, name, steady(name)).(topologies.Failover)
 			// The failover may take a second, in which no renewal succeeds.
-			c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 500 * time.Millisecond, Watchdog: 10 * time.Second})
+			c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 2 * time.Second, Watchdog: 15 * time.Second})
 			shard, key := d.Topology().Shards()[0], lockOn(t, d)
 			h, err := c.Acquire(t.Context(), key, lock.Options{})
 			require.NoError(t, err)
@@ -209,15 +217,17 @@ func TestLockIsThereAfterACrashOfTheMaster(t *testing.T) {
 			d := deployment(t, name, topologies.Options{}).(topologies.Failover)
 			a := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
 			b := newClient(t, clients(t, d, "zone-b")[0], lock.Config{Watchdog: shortWatchdog})
+			holder := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
 			shard, key := d.Topology().Shards()[0], lockOn(t, d)
-			h, err := a.Acquire(t.Context(), key, lock.Options{})
+			h, err := holder.Acquire(t.Context(), key, lock.Options{})
 			require.NoError(t, err)
 			require.NoError(t, d.Arm(t.Context()))
 			require.NoError(t, d.Server(shard).Kill(t.Context()))
 			_, err = d.AwaitMaster(t.Context(), shard, shard)
 			require.NoError(t, err)
 			require.NoError(t, d.Disarm(t.Context()))
-			<-h.Lost() // its watchdog is shorter than the failover
+			holder.Close() // it is gone, whatever the new master knows of its hold
+			<-h.Lost()
 			for _, c := range []*lock.Client{b, a, b} {
 				redistest.Await(t, "the lock", func() bool {
 					h, err := c.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
@@ -255,6 +265,7 @@ func TestHolderIsKilled(t *testing.T) {
 		require.NoError(t, err)
 		select {} // until it is killed
 	}
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	self, err := os.Executable()
@@ -267,7 +278,7 @@ func TestHolderIsKilled(t *testing.T) {
 		locked, err := c.Mutex("orders").IsLocked(t.Context())
 		return err == nil && locked
 	})
-	_, err = c.Acquire(t.Context(), "orders", lock.Options{Wait: 2 * shortWatchdog})
+	_, err = c.Acquire(t.Context(), "orders", lock.Options{Wait: 3 * shortWatchdog / 2})
 	require.ErrorIs(t, err, lock.ErrNotAcquired, "it renews its hold")
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())

@@ -29,9 +29,8 @@ func TestFencedMutexKeepsTheContract(t *testing.T) {
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-		return fenced(open(t, s, lock.Config{}))
-	}, locktest.Features{Lease: leisurely, Reentrant: true, Fenced: true, Callers: 100})
+		return fenced(open(t, s, lock.Config{Prefix: apart()}))
+	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Fenced: true, Callers: 100})
 }
 
 // Each grant's token is greater than that of the one before, whatever ended that
@@ -152,14 +151,15 @@ func TestTokenOfNobodyElse(t *testing.T) {
 // Redisson's counters stay for ever: 25 million in one deployment (redisson
 // #6510).
 func TestTokensAreForgotten(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
-	c := open(t, s, lock.Config{TokenLife: time.Second})
+	c := open(t, s, lock.Config{TokenLife: 3 * time.Second})
 	h := acquire(t, fenced(c), "a", long)
 	token := rdb.PTTL(ctx, tokenKey).Val()
 	require.Positive(t, token)
-	require.LessOrEqual(t, token, time.Second)
+	require.LessOrEqual(t, token, 3*time.Second)
 	require.NoError(t, h.Release(ctx))
 	for _, key := range rdb.Keys(ctx, "*").Val() {
 		require.NotEqualValues(t, -1, rdb.PTTL(ctx, key).Val(), key)
@@ -192,13 +192,14 @@ func TestFencedMutexHonoursItsOptions(t *testing.T) {
 
 // A holder that was paused for longer than its lease writes nothing.
 func TestGuardRefusesTheZombie(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
 	guard, err := fence.NewRedis(rdb, fence.Config{})
 	require.NoError(t, err)
 	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	zombie := acquire(t, fenced(c), "a", 100*time.Millisecond)
+	zombie := acquire(t, fenced(c), "a", soonOver)
 	require.NoError(t, guard.Set(ctx, "stock", "a", zombie.Lease().Token))
 	next, err := other.FencedMutex("orders").Lock(ctx, lock.Options{Owner: "b", Lease: long})
 	require.NoError(t, err)

@@ -129,7 +129,7 @@ func closedClient(t *testing.T) *Client {
 
 func TestNothingIsWatchedAfterTheEnd(t *testing.T) {
 	s := redistest.Start(t)
-	c, err := New(s.Client(t, nil), Config{Watchdog: 100 * time.Millisecond})
+	c, err := New(s.Client(t, nil), Config{Watchdog: time.Second})
 	require.NoError(t, err)
 	defer c.Close()
 	for range 3 {

@@ -135,6 +135,7 @@ func TestLatchLetsAllGo(t *testing.T) {
 // Redisson's await looks again only when a message arrives, so a lost one hangs
 // it.
 func TestLatchWithoutAnyMessage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
@@ -319,9 +320,10 @@ func TestKeysOfALatch(t *testing.T) {
 }
 
 func TestLatchNeedsTheAcksToo(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	_, detach := server.Replica(t)
-	l := latch(t, open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: 200 * time.Millisecond}), 2)
+	l := latch(t, open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: attentive}), 2)
 	detach()
 	_, err := l.CountDown(t.Context())
 	require.ErrorContains(t, err, "0 of 1 replicas")

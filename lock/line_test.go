@@ -18,15 +18,15 @@ import (
 
 // contend has workers take the lock in turns, each n times, and returns the
 // order in which they had it. Two who hold it at once are a data race, and lose a
-// count.
-func contend(t *testing.T, clients []*lock.Client, workers, n int, o lock.Options) (served []int) {
+// count. They begin when each client has a place in the queue.
+func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers, n int, o lock.Options) (served []int) {
 	t.Helper()
+	rdb := s.Client(t, nil)
+	first := acquire(t, open(t, s, lock.Config{}), "first", long)
 	var all sync.WaitGroup
 	errs := make(chan error, workers)
-	ready := make(chan struct{})
 	for i := range workers {
 		all.Go(func() {
-			<-ready
 			for range n {
 				h, err := clients[i%len(clients)].Acquire(t.Context(), "orders", o)
 				if err != nil {
@@ -40,8 +40,11 @@ func contend(t *testing.T, clients []*lock.Client, workers, n int, o lock.Option
 				}
 			}
 		})
+		if i < len(clients) {
+			queued(t, rdb, int64(i+1))
+		}
 	}
-	close(ready)
+	require.NoError(t, first.Release(t.Context()))
 	all.Wait()
 	close(errs)
 	for err := range errs {
@@ -65,7 +68,7 @@ func TestLockIsPassedOnInMemory(t *testing.T) {
 			_ = scriptsRunFrom(t, s)
 			before := scriptsRun(t, rdb)
 			const workers, each = 16, 200
-			served := contend(t, cs, workers, each, lock.Options{Wait: time.Minute})
+			served := contend(t, s, cs, workers, each, lock.Options{Wait: time.Minute})
 			commands := float64(scriptsRun(t, rdb)-before) / (workers * each)
 			t.Logf("%.2f requests for each grant", commands)
 			require.Less(t, commands, 1.0)
@@ -224,24 +227,24 @@ func lostLock(t *testing.T, batch int) {
 				if err != nil {
 					continue
 				}
-				held.Add(1)
+				n := held.Add(1)
 				if h.Release(context.WithoutCancel(ctx)) != nil {
 					once.Do(func() {
-						noticed.Store(held.Load())
+						noticed.Store(n)
 						close(lost)
 					})
 				}
 			}
 		})
 	}
-	redistest.Await(t, "many holds", func() bool { return held.Load() > 10_000 })
+	redistest.Await(t, "many holds", func() bool { return held.Load() > 2000 })
 	redistest.Await(t, "a held lock", func() bool {
 		return rdb.Eval(t.Context(), "return redis.call('DEL', KEYS[1])", []string{"lock:{orders}"}).Val() == int64(1)
 	})
 	before := held.Load()
 	select {
 	case <-lost:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nobody was told")
 	}
 	cancel()
@@ -311,9 +314,10 @@ func TestLineInTrouble(t *testing.T) {
 // While nobody else waits, what the server granted is kept from one batch to the
 // next, far beyond its first end; with a lease as with a watchdog.
 func TestLockIsKeptWhileNobodyElseWaits(t *testing.T) {
-	const lease = time.Second
+	const lease = 2 * time.Second
 	for name, o := range map[string]lock.Options{"lease": {Lease: lease, Wait: lock.Forever}, "watchdog": {Wait: lock.Forever}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Start(t)
 			rdb := s.Client(t, nil)
 			c := open(t, s, lock.Config{Batch: 8, Watchdog: lease})
@@ -404,7 +408,7 @@ func TestLinesTakeTurns(t *testing.T) {
 	for range 4 {
 		clients = append(clients, open(t, s, lock.Config{Batch: 8}))
 	}
-	served := contend(t, clients, 16, 100, lock.Options{Wait: time.Minute})
+	served := contend(t, s, clients, 16, 100, lock.Options{Wait: time.Minute})
 	left := [16]int{}
 	for i := range left {
 		left[i] = 100
@@ -428,7 +432,7 @@ func TestKeepWithoutAnAnswer(t *testing.T) {
 			rdb := s.Client(t, nil)
 			c, link := overLink(t, s, lock.Config{Batch: 8})
 			other := open(t, s, lock.Config{})
-			contend(t, []*lock.Client{c}, 4, 50, lock.Options{Wait: time.Minute}) // so that the digests are known
+			contend(t, s, []*lock.Client{c}, 4, 50, lock.Options{Wait: time.Minute}) // so that the digests are known
 			struck, deliver := link.DropReply(digest(t, "keep")), func() {}
 			if how == "held" {
 				struck, deliver = link.HoldReplies(digest(t, "keep"))
@@ -453,13 +457,13 @@ func TestKeepWithoutAnAnswer(t *testing.T) {
 				})
 			}
 			happened(t, struck)
-			h, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: 10 * time.Second})
+			h, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
 			require.NoError(t, err)
 			inside++
 			cancel()
 			begin := time.Now()
 			all.Wait()
-			require.Less(t, time.Since(begin), time.Second)
+			require.Less(t, time.Since(begin), 2*time.Second, "who is cancelled waits for no answer")
 			require.NoError(t, h.Release(t.Context()))
 			deliver()
 			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
@@ -482,8 +486,8 @@ func TestLinesUnderFire(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range served {
 				all.Go(func() {
-					for !over.Load() {
-						h, err := clients[i%3].Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: 20 * time.Second})
+					for (!over.Load() || served[i] == 0) && t.Context().Err() == nil { // each gets it in the end
+						h, err := clients[i%3].Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: long})
 						if errors.Is(err, lock.ErrNotAcquired) {
 							t.Error(err)
 							return

@@ -39,7 +39,7 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 
 	first, err := m.Lock(ctx, lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
-	second, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: time.Second})
+	second, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long / 4})
 	require.NoError(t, err)
 	require.Equal(t, 2, second.Lease().Holds)
 	_, err = m.TryLockFor(ctx, 10*time.Millisecond, lock.Options{Owner: "b"})
@@ -59,7 +59,7 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 	require.NoError(t, m.Unlock(ctx, first))
 	_, _, count, ttl = state("a")
 	require.Equal(t, 1, count)
-	require.LessOrEqual(t, ttl, time.Second, "what is left is the shorter lease")
+	require.LessOrEqual(t, ttl, long/4, "what is left is the shorter lease")
 	require.NoError(t, m.Unlock(ctx, second))
 	require.ErrorIs(t, m.Unlock(ctx, second), lock.ErrNotHeld)
 	locked, _, _, _ = state("a")
@@ -69,12 +69,13 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestGrantThatEndsIsNotCounted(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := open(t, s, lock.Config{}).Mutex("orders")
 	ctx := t.Context()
 	kept, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
-	short, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: 50 * time.Millisecond})
+	short, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: soonOver})
 	require.NoError(t, err)
 	redistest.Await(t, "the short grant to end", func() bool {
 		n, err := m.HoldCount(ctx, "a")
@@ -113,10 +114,11 @@ func TestForceUnlock(t *testing.T) {
 // Without a lease the lock is kept until the client closes: nobody else gets
 // in, however long the work takes.
 func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
-	c, other := open(t, s, lock.Config{Watchdog: 300 * time.Millisecond}), open(t, s, lock.Config{})
+	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
 	h := acquire(t, c, "a", 0)
-	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 900 * time.Millisecond})
+	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * shortWatchdog / 2})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	c.Close()
 	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: lock.Forever})
@@ -129,9 +131,10 @@ func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
 // With a lease that is shorter than the work somebody else gets in, and the
 // first holder is told when it releases.
 func TestLeaseShorterThanTheWork(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	h := acquire(t, c, "a", 100*time.Millisecond)
+	h := acquire(t, c, "a", soonOver)
 	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
 	require.NoError(t, err)
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
@@ -141,14 +144,14 @@ func TestLeaseShorterThanTheWork(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
-// With a watchdog neither happens: work that takes three times as long as the
+// With a watchdog neither happens: work that takes half as long again as the
 // watchdog's lease keeps everybody else out, and its release succeeds.
 func TestWatchdogOutlivesTheWork(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
-	const watchdog = 300 * time.Millisecond
-	c, other := open(t, s, lock.Config{Watchdog: watchdog}), open(t, s, lock.Config{})
+	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
 	h := acquire(t, c, "a", 0)
-	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * watchdog})
+	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * shortWatchdog / 2})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	select {
 	case <-h.Lost():

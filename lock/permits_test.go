@@ -31,9 +31,8 @@ func TestPermitSemaphoreKeepsTheContract(t *testing.T) {
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-		return single(open(t, s, lock.Config{Watchdog: shortWatchdog}))
-	}, locktest.Features{Lease: leisurely, Watchdog: shortWatchdog, Callers: 100})
+		return single(open(t, s, lock.Config{Prefix: apart(), Watchdog: watchful}))
+	}, locktest.Features{Lease: leisurely, Apart: true, Watchdog: watchful, Callers: 100})
 }
 
 // permits returns both views on a semaphore with that many permits.
@@ -126,9 +125,10 @@ func TestLostReplyToTheReleaseOfAPermit(t *testing.T) {
 // Who waits learns when the next grant ends: the lease is much shorter than the
 // poll, and no message comes.
 func TestWaiterIsServedWhenAPermitEnds(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s, _ := permits(t, open(t, server, lock.Config{}), 1)
-	first, err := s.Acquire(t.Context(), 1, lock.Options{Lease: 200 * time.Millisecond})
+	first, err := s.Acquire(t.Context(), 1, lock.Options{Lease: soonOver})
 	require.NoError(t, err)
 	second, err := s.Acquire(t.Context(), 1, lock.Options{Lease: long, Wait: lock.Forever})
 	require.NoError(t, err)
@@ -139,12 +139,13 @@ func TestWaiterIsServedWhenAPermitEnds(t *testing.T) {
 // Grants and those who wait for them go by themselves, and the size stays
 // (redisson #4100: the set of permits had no end).
 func TestPermitsGoByThemselves(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	s, all := permits(t, open(t, server, lock.Config{}), 2)
-	_, err := s.Acquire(t.Context(), 1, lock.Options{Lease: 100 * time.Millisecond})
+	_, err := s.Acquire(t.Context(), 1, lock.Options{Lease: 2 * soonOver})
 	require.NoError(t, err)
-	_, err = s.Acquire(t.Context(), 1, lock.Options{Lease: 50 * time.Millisecond})
+	_, err = s.Acquire(t.Context(), 1, lock.Options{Lease: soonOver})
 	require.NoError(t, err)
 	redistest.Await(t, "the grants to end", func() bool { return len(keysLeft(t, rdb)) == 1 })
 	available(t, all, 2)
@@ -154,13 +155,14 @@ func TestPermitsGoByThemselves(t *testing.T) {
 
 // Redisson has no watchdog for permits.
 func TestWatchdogKeepsPermits(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	e := &events{}
-	c := open(t, server, lock.Config{Watchdog: 300 * time.Millisecond, Observer: e})
+	c := open(t, server, lock.Config{Watchdog: shortWatchdog, Observer: e})
 	s, all := permits(t, c, 2)
 	h, err := s.Acquire(t.Context(), 2, lock.Options{})
 	require.NoError(t, err)
-	require.ErrorIs(t, all.Acquire(t.Context(), 1, 900*time.Millisecond), lock.ErrNotAcquired)
+	require.ErrorIs(t, all.Acquire(t.Context(), 1, 3*shortWatchdog/2), lock.ErrNotAcquired)
 	require.NotZero(t, e.count(lock.Renewed))
 	select {
 	case <-h.Lost():
@@ -230,9 +232,10 @@ func TestPermitsWhenAKeyIsLost(t *testing.T) {
 }
 
 func TestPermitsNeedTheAcksToo(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	_, detach := server.Replica(t)
-	c := open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: 200 * time.Millisecond})
+	c := open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
 	s, all := permits(t, c, 2)
 	h, err := s.Acquire(t.Context(), 1, lock.Options{Lease: long})
 	require.NoError(t, err)

@@ -23,7 +23,12 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-const long = time.Minute
+const (
+	long = time.Minute
+	// soonOver is a lease that a test lets run out, in which a grant arrives also on
+	// a busy machine.
+	soonOver = time.Second
+)
 
 // open returns a client of its own connection pool.
 func open(t *testing.T, s *redistest.Server, c lock.Config) *lock.Client {

@@ -103,15 +103,14 @@ func TestWritersKeepTheContract(t *testing.T) {
 		o        lock.RWOptions
 		watchdog time.Duration
 	}{
-		{"as they come", plainRW, shortWatchdog},
+		{"as they come", plainRW, watchful},
 		{"preferred", preferWriters, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			locktest.Run(t, func(t *testing.T) lock.Locker {
 				t.Helper()
-				require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-				return writeSide(open(t, s, lock.Config{Watchdog: tt.watchdog}), tt.o)
-			}, locktest.Features{Lease: leisurely, Reentrant: true, Watchdog: tt.watchdog, Callers: 200})
+				return writeSide(open(t, s, lock.Config{Prefix: apart(), Watchdog: tt.watchdog}), tt.o)
+			}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: tt.watchdog, Callers: 200})
 		})
 	}
 }
@@ -211,7 +210,7 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 // keeps nobody out any longer.
 func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
 	s := redistest.Start(t)
-	c := open(t, s, lock.Config{Heartbeat: 300 * time.Millisecond})
+	c := open(t, s, lock.Config{Heartbeat: time.Second})
 	h := acquire(t, readSide(c), "a", long)
 	waiter := waiting(t.Context(), t, writeSide(c, preferWriters), lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
 	rdb := s.Client(t, nil)
@@ -337,10 +336,11 @@ func TestReleaseBetweenARefusalAndTheWait(t *testing.T) {
 }
 
 func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
-	m := open(t, s, lock.Config{Watchdog: time.Second}).RWMutex("orders", plainRW)
-	dead, err := m.Read().TryLock(ctx, lock.Options{Owner: "dead", Lease: 200 * time.Millisecond})
+	m := open(t, s, lock.Config{Watchdog: shortWatchdog}).RWMutex("orders", plainRW)
+	dead, err := m.Read().TryLock(ctx, lock.Options{Owner: "dead", Lease: soonOver})
 	require.NoError(t, err)
 	// The other reader lives on, is renewed and extended. None of that prolongs
 	// the dead one's (redisson #7098, #1458), nor does its lease count for them.
@@ -360,7 +360,7 @@ func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
 	require.NoError(t, letIn(t, m.Write(), "w").Release(ctx))
 
 	// A writer waits for no longer than the lease, though nobody tells it.
-	dead, err = m.Read().TryLock(ctx, lock.Options{Lease: 200 * time.Millisecond})
+	dead, err = m.Read().TryLock(ctx, lock.Options{Lease: soonOver})
 	require.NoError(t, err)
 	w, err := m.Write().Lock(ctx, lock.Options{Lease: long})
 	require.NoError(t, err)
@@ -408,9 +408,10 @@ func TestHoldsOfOneOwnerHaveTheirOwnEnds(t *testing.T) {
 // of a read ends the renewal of the write, and that of a write once ended that
 // of the read (redisson #4217).
 func TestWatchdogKeepsTheOtherSide(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
-	const watchdog = time.Second
+	const watchdog = shortWatchdog
 	m := open(t, s, lock.Config{Watchdog: watchdog}).RWMutex("orders", plainRW)
 	for _, first := range []string{"read", "write"} {
 		kept, err := m.Write().TryLock(ctx, lock.Options{Owner: "a"})
@@ -517,7 +518,7 @@ func TestPreferredWriterThatGivesUpWakesReaders(t *testing.T) {
 	forever := lock.Options{Owner: "w", Lease: long, Wait: lock.Forever}
 	promptly(t, 2, func() { quit(func(_ *lock.Client, cancel func()) { cancel() }, forever, context.Canceled) })
 	promptly(t, 2, func() { quit(func(c *lock.Client, _ func()) { c.Close() }, forever, lock.ErrClosed) })
-	quit(func(*lock.Client, func()) {}, lock.Options{Owner: "w", Lease: long, Wait: 100 * time.Millisecond}, lock.ErrNotAcquired)
+	quit(func(*lock.Client, func()) {}, lock.Options{Owner: "w", Lease: long, Wait: 2 * time.Second}, lock.ErrNotAcquired)
 }
 
 // A request whose answer nobody waits for leaves no place either.
@@ -567,9 +568,10 @@ func TestPreferredWriterThatDiedKeepsReadersOutForAHeartbeat(t *testing.T) {
 
 // One that lives says so well within its heartbeat.
 func TestPreferredWriterKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{Heartbeat: 3 * time.Second})
+	c := open(t, s, lock.Config{Heartbeat: 6 * time.Second})
 	h := acquire(t, readSide(c), "a", long)
 	waiter := waiting(t.Context(), t, writeSide(c, preferWriters), lock.Options{Lease: long, Wait: lock.Forever})
 	place := func() time.Time {

@@ -337,16 +337,17 @@ func TestWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 // A waiter whose process is gone holds the others up only until it doesn't count
 // as alive: seconds, and not minutes (redisson #4661, #6150).
 func TestDeadWaiterIsPassedOver(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
 	s := semaphore(t, open(t, server, lock.Config{}), 1)
 	now := rdb.Time(ctx).Val()
 	require.NoError(t, rdb.ZAdd(ctx, semaphoreKey+":queue", redis.Z{Score: 1, Member: "dead"}).Err())
-	require.NoError(t, rdb.HSet(ctx, semaphoreKey+":alive", "dead", now.Add(300*time.Millisecond).UnixMilli()).Err())
+	require.NoError(t, rdb.HSet(ctx, semaphoreKey+":alive", "dead", now.Add(soonOver).UnixMilli()).Err())
 	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired)
 	require.NoError(t, s.Acquire(ctx, 1, lock.Forever))
-	require.Greater(t, rdb.Time(ctx).Val().Sub(now), 300*time.Millisecond)
+	require.Greater(t, rdb.Time(ctx).Val().Sub(now), soonOver)
 	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb))
 
 	require.NoError(t, rdb.ZAdd(ctx, semaphoreKey+":queue", redis.Z{Score: 1, Member: "half"}).Err())
@@ -463,10 +464,11 @@ func TestChangesOfTheSizeReachThoseWhoWait(t *testing.T) {
 // A permit without a lease is leaked by a process that dies, one with a lease is
 // not (redisson #2045, #4462).
 func TestPermitOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	ctx := t.Context()
 	s := semaphore(t, open(t, server, lock.Config{}), 2)
-	dies := open(t, server, lock.Config{Watchdog: 200 * time.Millisecond})
+	dies := open(t, server, lock.Config{Watchdog: soonOver})
 	require.NoError(t, dies.Semaphore("orders").Acquire(ctx, 1, 0))
 	h, err := dies.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
 	require.NoError(t, err)

@@ -27,9 +27,8 @@ func TestSpinMutexKeepsTheContract(t *testing.T) {
 	s := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-		return spinning(open(t, s, lock.Config{}), lock.Backoff{})
-	}, locktest.Features{Lease: leisurely, Reentrant: true, Callers: 100})
+		return spinning(open(t, s, lock.Config{Prefix: apart()}), lock.Backoff{})
+	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Callers: 100})
 }
 
 // scripted is how many scripts a server was asked to run.

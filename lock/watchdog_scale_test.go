@@ -188,6 +188,7 @@ type renewals struct {
 	lost    int
 	left    time.Duration // of a lease when it was renewed, at least
 	longest time.Duration // that an answer took, or was awaited in vain
+	begin   func()        // called before each renewal; optional
 }
 
 func newRenewals() *renewals {
@@ -195,6 +196,9 @@ func newRenewals() *renewals {
 }
 
 func (r *renewals) Observe(e Event) {
+	if e.Kind == Renewing && r.begin != nil {
+		r.begin()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -264,16 +268,21 @@ func TestWatchdogKeepsManyHolds(t *testing.T) {
 // it, costs no hold.
 func TestWatchdogOutlivesAStall(t *testing.T) {
 	const n, stall = 2000, time.Second
-	s := redistest.Start(t, "--enable-debug-command", "yes")
+	s := redistest.Start(t)
 	seen := newRenewals()
+	begun := make(chan struct{})
+	seen.begin = sync.OnceFunc(func() { // before the first is sent, so that none is answered
+		resume := s.Pause(t)
+		time.AfterFunc(stall, resume)
+		close(begun)
+	})
 	c, err := New(s.Client(t, nil), Config{Observer: seen, Watchdog: 15 * time.Second})
 	require.NoError(t, err)
 	defer c.Close()
 	rdb := s.Client(t, nil)
 	holds := takeMany(t, c, n)
-	redistest.Await(t, "the first renewals", func() bool { return seen.count() > 0 })
-	require.NoError(t, rdb.Do(t.Context(), "DEBUG", "SLEEP", stall.Seconds()).Err())
-	redistest.Await(t, "all others", func() bool { return seen.count() == n })
+	<-begun
+	redistest.Await(t, "all renewals", func() bool { return seen.count() == n })
 	require.Greater(t, seen.inTime(t), stall/2, "some were on their way")
 	allHeld(t, rdb, holds)
 }

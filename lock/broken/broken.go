@@ -37,6 +37,9 @@ type Setup struct {
 	Other redis.UniversalClient
 	// Acks is how many replicas must acknowledge a grant. Default: none.
 	Acks int
+	// Timeout is how long a grant waits for its replicas, and how long for one
+	// server of a quorum. Default: 300ms.
+	Timeout time.Duration
 	// Watchdog is the lease that is kept alive for a hold that asked for none.
 	// Default: 30s.
 	Watchdog time.Duration
@@ -57,10 +60,6 @@ const (
 	// how long it then waits.
 	tries      = 10
 	retryPause = 50 * time.Millisecond
-	// ackTimeout is how long a grant waits for its replicas, and nodeTimeout
-	// how long for one server of a quorum.
-	ackTimeout  = 300 * time.Millisecond
-	nodeTimeout = 300 * time.Millisecond
 )
 
 // A Lock is a lock of this package. Close stops its watchdogs.
@@ -107,6 +106,9 @@ type instant struct{ at, wall time.Time }
 func newLock(s Setup) *Lock {
 	if s.Watchdog == 0 {
 		s.Watchdog = 30 * time.Second
+	}
+	if s.Timeout == 0 {
+		s.Timeout = 300 * time.Millisecond
 	}
 	if s.Other == nil {
 		s.Other = s.Servers[0]

@@ -3,6 +3,7 @@ package broken_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,38 +21,80 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watchdog is a lease in which a busy machine gets something done.
-const watchdog = 1500 * time.Millisecond
+const (
+	// watchdog and lease are leases in which a busy machine gets something done.
+	watchdog, lease = 14 * time.Second, 8 * time.Second
+	// patience is how long a lock has to grant what it must not, and a waiter to
+	// stand in line.
+	patience = time.Second
+	// timeout is one that no healthy server exceeds.
+	timeout = 20 * time.Second
+	// databases are those of a server, and each those of one lock there.
+	databases, each = 1024, 32
+)
 
-// failed are the checks of the contract that a lock does not pass. They run at the
-// same time, each in a database of its own.
-func failed(t *testing.T, locks func(broken.Setup) *broken.Lock, s servers, f locktest.Features, acks int) []string {
+// A subject is a lock that is checked, and what is wrong with it.
+type subject struct {
+	name     string
+	make     func(broken.Setup) *broken.Lock
+	features locktest.Features
+	servers  servers
+	acks     int
+	first    int // of its databases
+	want     []string
+}
+
+// judge requires that each lock fails the checks of the contract that it should, and no
+// other. All of them run at the same time, for they wait for leases, mostly: each in
+// a database of its own.
+func judge(t *testing.T, subjects []subject) {
 	t.Helper()
-	f.Callers, f.Lease, f.Watchdog = 60, watchdog, watchdog
-	checks := locktest.Checks(f)
-	errs := make([]error, len(checks))
+	errs := make([][]error, len(subjects))
 	var all sync.WaitGroup
-	for i, c := range checks {
-		setup := broken.Setup{Acks: acks, Watchdog: watchdog}
-		for _, server := range s {
-			setup.Servers = append(setup.Servers, server.Client(t, func(o *redis.Options) { o.DB = i }))
+	for i, s := range subjects {
+		f := s.features
+		f.Callers, f.Lease, f.Watchdog, f.Patience = 40, lease, watchdog, patience
+		checks := locktest.Checks(f)
+		require.LessOrEqual(t, len(checks), each)
+		errs[i] = make([]error, len(checks))
+		for k, c := range checks {
+			setup := broken.Setup{Acks: s.acks, Watchdog: watchdog, Timeout: timeout}
+			for _, server := range s.servers {
+				setup.Servers = append(setup.Servers, server.Client(t, func(o *redis.Options) {
+					o.DB, o.PoolSize, o.ReadTimeout = s.first+k, 4, 2*timeout
+				}))
+			}
+			all.Go(func() {
+				l := s.make(setup)
+				defer l.Close()
+				if err := c.Run(t.Context(), l); err != nil {
+					errs[i][k] = failure{c.Name, err}
+				}
+			})
 		}
-		all.Go(func() {
-			l := locks(setup)
-			defer l.Close()
-			errs[i] = c.Run(t.Context(), l)
-		})
 	}
 	all.Wait()
-	var names []string
-	for i, err := range errs {
-		if err != nil {
-			t.Logf("%s: %v", checks[i].Name, err)
-			names = append(names, checks[i].Name)
-		}
+	for i, s := range subjects {
+		t.Run(s.name, func(t *testing.T) {
+			var names []string
+			for _, err := range errs[i] {
+				if f, ok := errors.AsType[failure](err); ok {
+					t.Log(err)
+					names = append(names, f.check)
+				}
+			}
+			require.Equal(t, s.want, names)
+		})
 	}
-	return names
 }
+
+// A failure is what a check says.
+type failure struct {
+	check string
+	error
+}
+
+func (f failure) Error() string { return f.check + ": " + f.error.Error() }
 
 // servers are those of one lock.
 type servers []*redistest.Server
@@ -60,39 +103,31 @@ func start(t *testing.T, n int) servers {
 	t.Helper()
 	var all servers
 	for range n {
-		all = append(all, redistest.Start(t, "--databases", "64"))
+		all = append(all, redistest.Start(t, "--databases", strconv.Itoa(databases)))
 	}
 	return all
 }
 
 func TestTheCorrectLocksKeepTheContract(t *testing.T) {
-	tests := []struct {
-		name     string
-		make     func(broken.Setup) *broken.Lock
-		features locktest.Features
-		servers  int
-		acks     int
-	}{
-		{"one key", broken.Correct, locktest.Features{}, 1, 0},
-		{"one key, replicated", broken.Correct, locktest.Features{}, 1, 1},
-		{"fenced", broken.CorrectFenced, locktest.Features{Fenced: true}, 1, 0},
-		{"fenced, replicated", broken.CorrectFenced, locktest.Features{Fenced: true}, 1, 1},
-		{"re-entrant", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 0},
-		{"re-entrant, replicated", broken.CorrectReentrant, locktest.Features{Reentrant: true}, 1, 1},
-		{"quorum", broken.CorrectQuorum, locktest.Features{SplitVotes: true}, 3, 0},
-		{"queue", broken.CorrectQueue, locktest.Features{}, 1, 0},
-		{"line", broken.CorrectLine, locktest.Features{}, 1, 0},
+	t.Parallel()
+	replicated := start(t, 1)
+	replicated[0].Replica(t)
+	alone := start(t, 1)
+	subjects := []subject{
+		{name: "one key", make: broken.Correct, servers: alone},
+		{name: "one key, replicated", make: broken.Correct, servers: replicated, acks: 1},
+		{name: "fenced", make: broken.CorrectFenced, features: locktest.Features{Fenced: true}, servers: alone},
+		{name: "fenced, replicated", make: broken.CorrectFenced, features: locktest.Features{Fenced: true}, servers: replicated, acks: 1},
+		{name: "re-entrant", make: broken.CorrectReentrant, features: locktest.Features{Reentrant: true}, servers: alone},
+		{name: "re-entrant, replicated", make: broken.CorrectReentrant, features: locktest.Features{Reentrant: true}, servers: replicated, acks: 1},
+		{name: "quorum", make: broken.CorrectQuorum, features: locktest.Features{SplitVotes: true}, servers: start(t, 3)},
+		{name: "queue", make: broken.CorrectQueue, servers: alone},
+		{name: "line", make: broken.CorrectLine, servers: alone},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t, tt.servers)
-			if tt.acks > 0 {
-				s[0].Replica(t)
-			}
-			require.Empty(t, failed(t, tt.make, s, tt.features, tt.acks))
-		})
+	for i := range subjects {
+		subjects[i].first = i * each
 	}
+	judge(t, subjects)
 }
 
 // lost lets the first commands pass, and answers none of those that follow.
@@ -123,7 +158,7 @@ func TestARequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 	s := redistest.Start(t)
 	holder := broken.Correct(broken.Setup{Servers: []redis.UniversalClient{s.Client(t, nil)}})
 	defer holder.Close()
-	_, err := holder.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	_, err := holder.Acquire(t.Context(), "orders", lock.Options{Lease: time.Hour})
 	require.NoError(t, err)
 	hook, c := &lost{}, s.Client(t, nil)
 	hook.first.Store(12)
@@ -141,17 +176,14 @@ func TestARequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 // they are there. Those that do are blamed by the checks that they break and by no
 // other.
 func TestBugsWithoutFaults(t *testing.T) {
-	tests := []struct {
-		name     string
-		make     func(broken.Setup) *broken.Lock
-		features locktest.Features
-		want     []string
-	}{
-		{"plain delete", broken.PlainDelete, locktest.Features{}, []string{
+	t.Parallel()
+	s := start(t, 1)
+	subjects := []subject{
+		{name: "plain delete", make: broken.PlainDelete, want: []string{
 			"a release after the lease is refused",
 			"a late release leaves the next holder alone",
 		}},
-		{"constant token", broken.ConstantToken, locktest.Features{}, []string{
+		{name: "constant token", make: broken.ConstantToken, want: []string{
 			"a held lock is refused",
 			"locks of different names are independent",
 			"a waiter is handed the lock",
@@ -168,33 +200,31 @@ func TestBugsWithoutFaults(t *testing.T) {
 			"an owner is refused its own lock",
 			"a watchdog keeps a hold",
 		}},
-		{"get then delete", broken.GetThenDelete, locktest.Features{}, nil},
-		{"set then expire", broken.SetThenExpire, locktest.Features{}, nil},
-		{"retry refused", broken.RetryRefused, locktest.Features{}, nil},
-		{"read replica", broken.ReadReplica, locktest.Features{Reentrant: true}, nil},
-		{"no elapsed check", broken.NoElapsedCheck, locktest.Features{}, nil},
-		{"wall elapsed", broken.WallElapsed, locktest.Features{}, nil},
-		{"full validity", broken.FullValidity, locktest.Features{}, nil},
-		{"renew any", broken.RenewAny, locktest.Features{}, nil},
-		{"renew recreates", broken.RenewRecreates, locktest.Features{}, nil},
-		{"renew unchecked", broken.RenewUnchecked, locktest.Features{}, nil},
-		{"watchdog outlives", broken.WatchdogOutlives, locktest.Features{}, nil},
-		{"retry recounted", broken.RetryRecounted, locktest.Features{}, nil},
-		{"stale waiter", broken.StaleWaiter, locktest.Features{}, nil},
-		{"passed to all", broken.PassedToAll, locktest.Features{}, []string{"many waiters take turns"}},
-		{"passed recounted", broken.PassedRecounted, locktest.Features{}, nil},
-		{"wait ignored", broken.WaitIgnored, locktest.Features{}, nil},
-		{"wait leftover", broken.WaitLeftover, locktest.Features{}, nil},
-		{"wait elsewhere", broken.WaitElsewhere, locktest.Features{}, nil},
-		{"fence unreplicated", broken.FenceUnreplicated, locktest.Features{Fenced: true}, nil},
-		{"re-entry unreplicated", broken.ReentryUnreplicated, locktest.Features{Reentrant: true}, nil},
+		{name: "get then delete", make: broken.GetThenDelete},
+		{name: "set then expire", make: broken.SetThenExpire},
+		{name: "retry refused", make: broken.RetryRefused},
+		{name: "read replica", make: broken.ReadReplica, features: locktest.Features{Reentrant: true}},
+		{name: "no elapsed check", make: broken.NoElapsedCheck},
+		{name: "wall elapsed", make: broken.WallElapsed},
+		{name: "full validity", make: broken.FullValidity},
+		{name: "renew any", make: broken.RenewAny},
+		{name: "renew recreates", make: broken.RenewRecreates},
+		{name: "renew unchecked", make: broken.RenewUnchecked},
+		{name: "watchdog outlives", make: broken.WatchdogOutlives},
+		{name: "retry recounted", make: broken.RetryRecounted},
+		{name: "stale waiter", make: broken.StaleWaiter},
+		{name: "passed to all", make: broken.PassedToAll, want: []string{"many waiters take turns"}},
+		{name: "passed recounted", make: broken.PassedRecounted},
+		{name: "wait ignored", make: broken.WaitIgnored},
+		{name: "wait leftover", make: broken.WaitLeftover},
+		{name: "wait elsewhere", make: broken.WaitElsewhere},
+		{name: "fence unreplicated", make: broken.FenceUnreplicated, features: locktest.Features{Fenced: true}},
+		{name: "re-entry unreplicated", make: broken.ReentryUnreplicated, features: locktest.Features{Reentrant: true}},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, tt.want, failed(t, tt.make, start(t, 1), tt.features, 0))
-		})
+	for i := range subjects {
+		subjects[i].servers, subjects[i].first = s, i*each
 	}
+	judge(t, subjects)
 }
 
 func Example() { //nolint:testableexamples // needs a server

@@ -20,7 +20,7 @@ func WaitElsewhere(s Setup) *Lock {
 			if err != nil || answer == 0 {
 				return 0, 0, err
 			}
-			acks, err := l.Other.Do(ctx, "WAIT", l.Acks, ackTimeout.Milliseconds()).Int()
+			acks, err := l.Other.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds()).Int()
 			return answer, acks, err
 		})
 	}

@@ -135,7 +135,7 @@ func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (ans
 	}
 	pipe := l.rdb().Pipeline()
 	asked := l.eval(ctx, pipe, script, lease, lease.Length)
-	waited := pipe.Do(ctx, "WAIT", l.Acks, ackTimeout.Milliseconds())
+	waited := pipe.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds())
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, 0, err
 	}

@@ -58,7 +58,7 @@ func CorrectQueue(s Setup) *Lock {
 	l.extend = l.extendWith(stayIfInTime)
 	l.release = l.releaseWith(stepBack)
 	l.leave = func(ctx context.Context, lease lock.Lease) error {
-		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+		ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
 		defer cancel()
 		_, _, err := l.insist(ctx, func() (int64, int, error) {
 			_, err := l.release(ctx, lease)
@@ -69,7 +69,7 @@ func CorrectQueue(s Setup) *Lock {
 	return l
 }
 
-// leaveTimeout is how long a caller tries to leave the queue.
+// leaveTimeout is how long a caller tries to leave the queue, at least.
 const leaveTimeout = 2 * time.Second
 
 // StaleWaiter returns a lock with a queue that tells a caller whose turn comes that

@@ -65,7 +65,7 @@ func (q *quorum) decide(done []bool, err error) (bool, error) {
 // vote runs a script on servers, all if ask is nil, and returns which of them did
 // what it says, and why others gave no answer.
 func (q *quorum) vote(ctx context.Context, script string, lease lock.Lease, d time.Duration, ask []bool) ([]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
 	done := make([]bool, len(q.Servers))
 	errs := make([]error, len(q.Servers))

@@ -25,14 +25,23 @@ type Features struct {
 	// Fenced: every grant has a token, greater than that of the grant before.
 	Fenced bool
 	// Watchdog is the lease that is kept alive for a hold that asked for none;
-	// the check waits for three times as long. Zero: there is none, or it is
+	// the check waits for half as long again. Zero: there is none, or it is
 	// too long to wait for.
 	Watchdog time.Duration
 	// Lease is the lease that is let run out. A grant has to arrive within it.
-	// Default: 500ms.
+	// Default: 1s.
 	Lease time.Duration
+	// Patience is how long a check waits for what must not happen: that somebody
+	// is let in beside the holder. A lock that excludes nobody is found out if it
+	// grants within it. Default: 20ms.
+	Patience time.Duration
+	// Apart: no locker sees the locks of another, be it because each has a service
+	// or a prefix of its own. So all checks run at the same time, since they wait
+	// for leases, mostly.
+	Apart bool
 	// Callers is how many ask at once in the check that just one gets it, and a
-	// tenth of it is how many then take turns. Default: 1000.
+	// tenth of it is how many then take turns, each for as long as Patience.
+	// Default: 1000.
 	Callers int
 }
 
@@ -44,7 +53,7 @@ type Check struct {
 }
 
 // limit bounds every wait for something that must happen.
-const limit = 30 * time.Second
+const limit = time.Minute
 
 // long is a lease that doesn't end during a check.
 const long = 2 * limit
@@ -53,12 +62,28 @@ const long = 2 * limit
 // has a locker of its own; two of them may share a service.
 func Run(t *testing.T, newLocker func(t *testing.T) lock.Locker, f Features) {
 	t.Helper()
-	for _, c := range Checks(f) {
+	run := func(ctx context.Context, c Check, l lock.Locker) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*limit)
+		defer cancel()
+		return c.Run(ctx, l)
+	}
+	checks := Checks(f)
+	errs := make([]error, len(checks))
+	if f.Apart {
+		var all sync.WaitGroup
+		for i, c := range checks {
+			l := newLocker(t)
+			all.Go(func() { errs[i] = run(t.Context(), c, l) })
+		}
+		all.Wait()
+	}
+	for i, c := range checks {
 		t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
-			defer cancel()
-			if err := c.Run(ctx, newLocker(t)); err != nil {
-				t.Errorf("%s: %v", c.Name, err)
+			if !f.Apart {
+				errs[i] = run(t.Context(), c, newLocker(t))
+			}
+			if errs[i] != nil {
+				t.Errorf("%s: %v", c.Name, errs[i])
 			}
 		})
 	}
@@ -67,7 +92,10 @@ func Run(t *testing.T, newLocker func(t *testing.T) lock.Locker, f Features) {
 // Checks lists the checks for a lock with those features.
 func Checks(f Features) []Check {
 	if f.Lease == 0 {
-		f.Lease = 500 * time.Millisecond
+		f.Lease = time.Second
+	}
+	if f.Patience == 0 {
+		f.Patience = 20 * time.Millisecond
 	}
 	if f.Callers == 0 {
 		f.Callers = 1000
@@ -77,9 +105,9 @@ func Checks(f Features) []Check {
 		{"a grant says what it is", described},
 		{"locks of different names are independent", independent},
 		{"a released lock is free", freed},
-		{"a waiter is handed the lock", handedOver},
+		{"a waiter is handed the lock", f.handedOver},
 		{"a wait ends with a refusal", waitEnds},
-		{"a cancelled wait leaves nothing behind", cancelled},
+		{"a cancelled wait leaves nothing behind", f.cancelled},
 		{"a lease that ends lets the next one in", f.expires},
 		{"a release after the lease is refused", f.lateRelease},
 		{"a late release leaves the next holder alone", f.lateReleaseOfAnother},
@@ -219,7 +247,7 @@ func waiting(ctx context.Context, l lock.Locker, o lock.Options) <-chan result {
 	return done
 }
 
-func handedOver(ctx context.Context, l lock.Locker) error {
+func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
 	a, err := l.Acquire(ctx, name, try("a", long))
 	if err != nil {
 		return err
@@ -228,7 +256,7 @@ func handedOver(ctx context.Context, l lock.Locker) error {
 	select {
 	case r := <-b:
 		return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
-	case <-time.After(20 * time.Millisecond): // so that it is parked, mostly
+	case <-time.After(f.Patience): // so that it is parked, mostly
 	}
 	released := time.Now()
 	if err := a.Release(ctx); err != nil {
@@ -261,12 +289,12 @@ func waitEnds(ctx context.Context, l lock.Locker) error {
 	return a.Release(ctx)
 }
 
-func cancelled(ctx context.Context, l lock.Locker) error {
+func (f Features) cancelled(ctx context.Context, l lock.Locker) error {
 	a, err := l.Acquire(ctx, name, try("a", long))
 	if err != nil {
 		return err
 	}
-	c, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	c, cancel := context.WithTimeout(ctx, f.Patience)
 	defer cancel()
 	_, err = l.Acquire(c, name, await("b"))
 	if err := want(err, context.DeadlineExceeded, "a cancelled wait"); err != nil {
@@ -352,7 +380,7 @@ func releasedTwice(ctx context.Context, l lock.Locker) error {
 }
 
 func (f Features) extended(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", 3*f.Lease))
+	a, err := l.Acquire(ctx, name, try("a", 2*f.Lease)) // two requests have to be answered within it
 	if err != nil {
 		return err
 	}
@@ -363,7 +391,7 @@ func (f Features) extended(ctx context.Context, l lock.Locker) error {
 	if moved := a.Lease().Expires.Sub(first); moved < long/2 {
 		return fmt.Errorf("an extension to %v moved the end by %v", long, moved)
 	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: time.Until(first) + f.Lease})
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: max(time.Until(first), 0) + f.Lease/2})
 	if err := want(err, lock.ErrNotAcquired, "Acquire of an extended lock"); err != nil {
 		return err
 	}
@@ -461,14 +489,14 @@ func (f Features) oneOfMany(ctx context.Context, l lock.Locker) error {
 	return errors.Join(errs...)
 }
 
-// section is how long a holder stays where nobody else may be: long enough for all
-// who were let in with it to come in.
-const section = 10 * time.Millisecond
-
+// turns has each holder stay until somebody else is inside, or its time is up. So who
+// is let in beside it meets it, however late it comes in.
 func (f Features) turns(ctx context.Context, l lock.Locker) error {
 	n := max(f.Callers/10, 2)
 	errs := make([]error, n)
-	var inside, most atomic.Int64
+	var inside atomic.Int64
+	met := make(chan struct{})
+	meet := sync.OnceFunc(func() { close(met) })
 	var callers sync.WaitGroup
 	for i := range n {
 		callers.Go(func() {
@@ -477,17 +505,22 @@ func (f Features) turns(ctx context.Context, l lock.Locker) error {
 				errs[i] = err
 				return
 			}
-			if now := inside.Add(1); now > 1 {
-				most.Store(now)
+			if inside.Add(1) > 1 {
+				meet()
 			}
-			time.Sleep(section)
+			select {
+			case <-met:
+			case <-time.After(f.Patience):
+			}
 			inside.Add(-1)
 			errs[i] = h.Release(ctx)
 		})
 	}
 	callers.Wait()
-	if most.Load() > 1 {
-		errs = append(errs, fmt.Errorf("%d were inside at the same time", most.Load()))
+	select {
+	case <-met:
+		errs = append(errs, errors.New("two were inside at the same time"))
+	default:
 	}
 	return errors.Join(errs...)
 }
@@ -596,7 +629,7 @@ func (f Features) watched(ctx context.Context, l lock.Locker) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog})
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog / 2})
 	if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
 		return err
 	}

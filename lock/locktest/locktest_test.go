@@ -16,7 +16,7 @@ import (
 
 func TestRun(t *testing.T) {
 	locktest.Run(t, func(*testing.T) lock.Locker { return memory.New() },
-		locktest.Features{Reentrant: true, Fenced: true, Watchdog: time.Millisecond, Lease: 5 * time.Millisecond})
+		locktest.Features{Reentrant: true, Fenced: true, Watchdog: time.Millisecond})
 }
 
 // broken grants whatever it is asked for, or nothing, or fails.

@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 
 func TestContractInRealTime(t *testing.T) {
 	locktest.Run(t, func(*testing.T) lock.Locker { return memory.New() },
-		locktest.Features{Reentrant: true, Fenced: true, Lease: 5 * time.Millisecond})
+		locktest.Features{Reentrant: true, Fenced: true})
 }
 
 func TestWaitersAreServedInOrder(t *testing.T) {

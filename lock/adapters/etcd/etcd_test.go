@@ -31,11 +31,11 @@ func start(t *testing.T) *etcdserver.Server {
 	return s
 }
 
-func open(t *testing.T, s *etcdserver.Server) (*etcd.Locker, *clientv3.Client) {
+func open(t *testing.T, s *etcdserver.Server, ttl time.Duration) (*etcd.Locker, *clientv3.Client) {
 	t.Helper()
 	c, err := etcd.Dial(s.Endpoint())
 	require.NoError(t, err)
-	l := etcd.New(c, 5*time.Second)
+	l := etcd.New(c, ttl)
 	t.Cleanup(func() {
 		l.Close()
 		require.NoError(t, c.Close())
@@ -44,20 +44,22 @@ func open(t *testing.T, s *etcdserver.Server) (*etcd.Locker, *clientv3.Client) {
 }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		l, c := open(t, s)
+		l, c := open(t, s, time.Minute)
 		_, err := c.Delete(t.Context(), "/lockchaos/", clientv3.WithPrefix())
 		require.NoError(t, err)
 		return l
-	}, locktest.Features{Fenced: true, Callers: 40})
+	}, locktest.Features{Fenced: true, Lease: 2 * time.Second, Callers: 40})
 }
 
 // A hold is lost with its session.
 func TestSessionThatEnds(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	l, c := open(t, s)
+	l, c := open(t, s, 5*time.Second)
 	h, err := l.Acquire(t.Context(), "orders", lock.Options{})
 	require.NoError(t, err)
 	leases, err := c.Leases(t.Context())
@@ -67,7 +69,7 @@ func TestSessionThatEnds(t *testing.T) {
 	require.NoError(t, err)
 	select {
 	case <-h.Lost():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the session ended, and the hold was not lost")
 	}
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)

@@ -1,6 +1,8 @@
 package redislock_test
 
 import (
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 func definite(o *redis.Options) { o.MaxRetries, o.ContextTimeoutEnabled = -1, true }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	quick := func() bsm.RetryStrategy { return bsm.LinearBackoff(5 * time.Millisecond) }
 	locktest.Run(t, func(t *testing.T) lock.Locker {
@@ -25,7 +28,7 @@ func TestContract(t *testing.T) {
 		rdb := s.Client(t, definite)
 		require.NoError(t, rdb.FlushAll(t.Context()).Err())
 		return redislock.New(rdb, quick)
-	}, locktest.Features{Callers: 100, Lease: 300 * time.Millisecond})
+	}, locktest.Features{Callers: 100, Lease: 2 * time.Second})
 }
 
 // What may have happened is no refusal.
@@ -49,13 +52,33 @@ func TestUnknownOutcomes(t *testing.T) {
 // The lease is counted from before the request that won, and not from when the
 // wait began.
 func TestWaitDoesNotUseTheLeaseUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
 	l := redislock.New(s.Client(t, definite), nil)
-	_, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: 300 * time.Millisecond})
+	first, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
 	require.NoError(t, err)
 	begin := time.Now()
-	h, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute, Wait: 20 * time.Second})
-	require.NoError(t, err)
+	holds := make(chan *lock.Hold, 1)
+	go func() {
+		h, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute, Wait: time.Minute})
+		if err != nil {
+			t.Error(err)
+		}
+		holds <- h
+	}()
+	redistest.Await(t, "four refusals, with pauses of 100ms between them", func() bool {
+		stats, err := rdb.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		asked := regexp.MustCompile(`cmdstat_msetnx:calls=(\d+)`).FindStringSubmatch(stats)
+		require.NotNil(t, asked, stats)
+		n, err := strconv.Atoi(asked[1])
+		require.NoError(t, err)
+		return n >= 1+4 // the first was granted
+	})
+	require.NoError(t, first.Release(t.Context()))
+	h := <-holds
+	require.NotNil(t, h)
 	require.Greater(t, h.Lease().Expires.Sub(begin), time.Minute-time.Minute/100+200*time.Millisecond)
 	require.LessOrEqual(t, time.Until(h.Lease().Expires), time.Minute)
 }

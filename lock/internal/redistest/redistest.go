@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type Server struct {
 	args   []string
 	exited chan struct{}
 	kill   func()
+	pid    int
 }
 
 // Start starts a server that ends with the test.
@@ -81,7 +83,7 @@ func (s *Server) Start(tb testing.TB) {
 	if err := <-started; err != nil {
 		tb.Fatalf("start redis-server: %v", err)
 	}
-	s.exited = exited
+	s.exited, s.pid = exited, cmd.Process.Pid
 	s.kill = func() { _ = cmd.Process.Kill() }
 	rdb := s.Client(tb, nil)
 	Await(tb, "redis-server to answer", func() bool {
@@ -100,6 +102,19 @@ func (s *Server) Kill() {
 		s.kill()
 		<-s.exited
 	}
+}
+
+// Pause stops the server until resume is called, at the latest at the end of the
+// test.
+func (s *Server) Pause(tb testing.TB) (resume func()) {
+	tb.Helper()
+	pid := s.pid
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+	resume = sync.OnceFunc(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	tb.Cleanup(resume)
+	return resume
 }
 
 // Client returns a client with go-redis' defaults, but for what change says.
@@ -129,15 +144,19 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 	}
 	var mu sync.Mutex
 	var conns []net.Conn
-	detach = sync.OnceFunc(func() {
-		_ = ln.Close()
+	detached := false
+	detach = func() { // the port stays ours, so that the replica meets no other server there
 		mu.Lock()
 		defer mu.Unlock()
+		detached = true
 		for _, c := range conns {
 			_ = c.Close()
 		}
+	}
+	tb.Cleanup(func() {
+		_ = ln.Close()
+		detach()
 	})
-	tb.Cleanup(detach)
 	go func() { // a TCP door to the Unix socket, which replicaof can't name
 		for {
 			in, err := ln.Accept()
@@ -150,7 +169,9 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 				continue
 			}
 			mu.Lock()
-			conns = append(conns, in, out)
+			if conns = append(conns, in, out); detached {
+				_, _ = in.Close(), out.Close()
+			}
 			mu.Unlock()
 			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
 			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
@@ -180,7 +201,7 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 // Await waits for a condition that must come true.
 func Await(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("waited in vain for %s", what)
 		}

@@ -80,7 +80,9 @@ func (k *kept) Extend(_ context.Context, _ lock.Lease, d time.Duration) (time.Ti
 	if k.timer == nil {
 		return time.Time{}, nil // it has no end
 	}
-	k.timer.Stop()
+	if !k.timer.Stop() { // the lease has ended, and is about to be given up
+		return time.Time{}, lock.ErrNotHeld
+	}
 	k.arm(end)
 	return end, nil
 }
