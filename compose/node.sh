@@ -92,7 +92,7 @@ cluster() {
 		done >nodes.conf
 		echo "vars currentEpoch 3 lastVoteEpoch 0" >>nodes.conf
 	fi
-	redis --cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 500 \
+	redis --cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1000 \
 		--cluster-port "$(port 8 "$number")" --cluster-announce-ip 127.0.0.1 \
 		--cluster-announce-port "$(port 5 "$number")" --cluster-announce-bus-port "$(port 7 "$number")" \
 		--cluster-require-full-coverage no --cluster-replica-validity-factor 0 --cluster-allow-replica-migration no

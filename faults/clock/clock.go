@@ -39,6 +39,9 @@ const (
 	most = 30 * time.Millisecond
 	// least is the smallest error that is told from none.
 	least = 3 * time.Millisecond
+	// patience is how long a server may take to answer. To its observer it is
+	// silent much sooner, as a server that is slow is on a busy machine.
+	patience = 5 * time.Second
 )
 
 // Step sets a server's clock forward, or back for a negative step, once. The
@@ -174,14 +177,15 @@ func Ahead(ctx context.Context, s Server) (time.Duration, error) {
 
 // shown is the time that a server says it is. A sentinel knows no TIME.
 func shown(ctx context.Context, s Server) (time.Time, error) {
-	at, err := s.Observer().Time(ctx).Result()
+	rdb := s.Observer().WithTimeout(patience)
+	at, err := rdb.Time(ctx).Result()
 	if err == nil {
 		return at, nil
 	}
 	if !strings.Contains(err.Error(), "unknown command") {
 		return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
 	}
-	info, err := s.Observer().Info(ctx, "server").Result()
+	info, err := rdb.Info(ctx, "server").Result()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
 	}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/network"
 	"github.com/lockchaos/lockchaos/faults/process"
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Deployment is what these faults need of one.
@@ -32,6 +34,21 @@ func replaced(ctx context.Context, d Deployment, shard, old string) (string, err
 		return "", err
 	}
 	return master, nil
+}
+
+// patience is how long those that know the master may take to say who it is, and
+// to agree. On a busy machine one look may be too few.
+const patience = 5 * time.Second
+
+// now is the master before a failover.
+func now(ctx context.Context, d Deployment, shard string) (master string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = await.Until(ctx, func() (err error) {
+		master, err = d.Master(ctx, shard)
+		return err
+	})
+	return master, err
 }
 
 // disarm comes in any case.
@@ -59,7 +76,7 @@ func (*crash) Name() string { return "crash-failover" }
 // Inject fails if no replica is promoted before the context ends. Once the master
 // was killed, it is seen through.
 func (f *crash) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx, f.shard)
+	old, err := now(ctx, f.d, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -107,7 +124,7 @@ func (graceful) Name() string { return "failover" }
 // Inject fails if the master does not change before the context ends. A failover
 // that was asked for is seen through.
 func (f graceful) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx, f.shard)
+	old, err := now(ctx, f.d, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}
@@ -153,7 +170,7 @@ func (*splitBrain) Name() string { return "split-brain" }
 // Inject fails if the majority promotes nobody before the context ends. Once the
 // links are cut, it is seen through.
 func (f *splitBrain) Inject(ctx context.Context) (faults.Injection, error) {
-	old, err := f.d.Master(ctx, f.shard)
+	old, err := now(ctx, f.d, f.shard)
 	if err != nil {
 		return faults.Injection{}, err
 	}

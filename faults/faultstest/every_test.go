@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
@@ -71,8 +72,12 @@ func TestProcessesCanHaveEveryFault(t *testing.T) {
 	single, err := topologies.New(topologies.Single, topologies.Options{Persistence: topologies.PersistAlways})
 	require.NoError(t, err)
 	all := []topologies.Topology{single}
-	for _, name := range []string{topologies.Sentinels, topologies.Cluster, topologies.Independent} {
-		topology, err := topologies.ByName(name)
+	for name, o := range map[string]topologies.Options{
+		topologies.Sentinels:   {},
+		topologies.Cluster:     {NodeTimeout: time.Second}, // so that nobody fails over only because the machine is busy
+		topologies.Independent: {},
+	} {
+		topology, err := topologies.New(name, o)
 		require.NoError(t, err)
 		all = append(all, topology)
 	}

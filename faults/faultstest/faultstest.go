@@ -10,8 +10,8 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 )
 
-// limit bounds one injection or heal.
-const limit = 15 * time.Second
+// limit bounds one injection or heal, on a machine that may be busy.
+const limit = time.Minute
 
 // Run injects a fault, heals it, and checks that
 //

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/clock"
 	"github.com/lockchaos/lockchaos/internal/await"
@@ -119,7 +121,7 @@ func (e entry) baited(ctx context.Context, d topologies.Deployment) (f faults.Fa
 	}
 	if _, foreign := d.Without()[topologies.Settings]; !foreign && d.Topology().Name == topologies.Single {
 		key := strings.TrimSuffix(probes, "*") + "1"
-		if err := master(d).Observer().Set(ctx, key, 1, time.Minute).Err(); err != nil {
+		if err := patient(master(d)).Set(ctx, key, 1, time.Minute).Err(); err != nil {
 			return nil, nil, fmt.Errorf("nothing to hit: %w", err)
 		}
 	}
@@ -266,6 +268,10 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 	return nil
 }
 
+// patient is a connection past every fault that waits for an answer longer than
+// the observer, to whom a server that is slow is silent.
+func patient(s topologies.Server) *goredis.Client { return s.Observer().WithTimeout(limit) }
+
 // settings are those of all servers that no failover changes.
 func settings(t *testing.T, d topologies.Deployment) map[string]string {
 	t.Helper()
@@ -273,7 +279,8 @@ func settings(t *testing.T, d topologies.Deployment) map[string]string {
 	defer cancel()
 	all := map[string]string{}
 	for _, name := range d.Topology().Of(topologies.Redis) {
-		config, err := d.Server(name).Observer().ConfigGet(ctx, "*").Result()
+		rdb := patient(d.Server(name))
+		config, err := rdb.ConfigGet(ctx, "*").Result()
 		if err != nil {
 			t.Fatalf("settings of %s: %v", name, err)
 		}
@@ -282,19 +289,19 @@ func settings(t *testing.T, d topologies.Deployment) map[string]string {
 				all[name+" "+what] = value
 			}
 		}
-		foreign, err := d.Server(name).Observer().Keys(ctx, probes).Result()
+		foreign, err := rdb.Keys(ctx, probes).Result()
 		if err != nil {
 			t.Fatalf("keys of %s: %v", name, err)
 		}
 		for _, key := range foreign {
-			kept, err := d.Server(name).Observer().Get(ctx, key).Result()
+			kept, err := rdb.Get(ctx, key).Result()
 			if err == nil && kept != "1" {
 				all[name+" "+key] = kept
 			}
 		}
 	}
 	for _, name := range d.Topology().Of(topologies.Sentinel) {
-		masters, err := d.Server(name).Observer().Do(ctx, "SENTINEL", "MASTERS").Slice()
+		masters, err := patient(d.Server(name)).Do(ctx, "SENTINEL", "MASTERS").Slice()
 		if err != nil {
 			t.Fatalf("settings of %s: %v", name, err)
 		}

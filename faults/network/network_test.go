@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/faults/network"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -66,6 +67,12 @@ func links(t *testing.T, d topologies.Deployment) ([]network.Link, []network.Rea
 	return ls, readers
 }
 
+// past is a connection to the server past every fault, which waits for an answer
+// longer than the observer, to whom a server that is slow is silent.
+func past(d topologies.Deployment) *redis.Client {
+	return d.Server("redis-1").Observer().WithTimeout(time.Minute)
+}
+
 // A fixture is one server, a client of it that has one connection, and a look
 // past every fault.
 type fixture struct {
@@ -77,15 +84,17 @@ type fixture struct {
 // impatient is how long a client waits for an answer that does not come.
 const impatient = 200 * time.Millisecond
 
-// set asks for a new key to be set, and returns its name.
-func (f *fixture) set(ctx context.Context) (key string, took time.Duration, err error) {
+// set asks for a new key to be set, on a connection that is there already, and
+// returns its name.
+func (f *fixture) set(ctx context.Context) (key string, err error) {
 	f.keys++
 	key = fmt.Sprintf("key-%d", f.keys)
+	if err := await.Until(ctx, func() error { return f.rdb.Ping(ctx).Err() }); err != nil {
+		return key, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, impatient)
 	defer cancel()
-	begin := time.Now()
-	err = f.rdb.Set(ctx, key, "value", 0).Err()
-	return key, time.Since(begin), err
+	return key, f.rdb.Set(ctx, key, "value", 0).Err()
 }
 
 // there waits until a key is there, or not.
@@ -108,12 +117,12 @@ func TestTrapsKeepTheContract(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	_, readers := links(t, d)
-	f := &fixture{rdb: client(t, d, nil), observer: d.Server("redis-1").Observer()}
+	f := &fixture{rdb: client(t, d, nil), observer: past(d)}
 	p := network.Pattern{Words: []string{"SET", "key-"}}
 	held := "" // a key whose command is kept, and must be there in the end
 	fails := func(there int64) func(context.Context) error {
 		return func(ctx context.Context) error {
-			key, _, err := f.set(ctx)
+			key, err := f.set(ctx)
 			if err == nil {
 				return errors.New("the client got an answer")
 			}
@@ -121,7 +130,7 @@ func TestTrapsKeepTheContract(t *testing.T) {
 		}
 	}
 	keeps := func(ctx context.Context) error {
-		key, _, err := f.set(ctx)
+		key, err := f.set(ctx)
 		if err == nil {
 			return errors.New("the client got an answer")
 		}
@@ -130,8 +139,9 @@ func TestTrapsKeepTheContract(t *testing.T) {
 	}
 	const late = 30 * time.Millisecond
 	slow := func(ctx context.Context) error {
-		_, took, err := f.set(ctx)
-		if err == nil && took < late {
+		begin := time.Now()
+		err := f.rdb.Set(ctx, "key-late", "value", 0).Err()
+		if took := time.Since(begin); err == nil && took < late {
 			err = fmt.Errorf("it was answered after %v", took)
 		}
 		return err
@@ -170,7 +180,7 @@ func TestALostMessageIsTheOnlyOneLost(t *testing.T) {
 			d := start(t)
 			_, readers := links(t, d)
 			rdb := client(t, d, func(o *redis.UniversalOptions) { o.Protocol = protocol })
-			observer := d.Server("redis-1").Observer()
+			observer := past(d)
 			subscriber := rdb.Subscribe(t.Context(), "channel")
 			defer subscriber.Close()
 			_, err := subscriber.Receive(t.Context())
@@ -220,7 +230,7 @@ func TestATrapWaitsForTheNthAndCountsWhatWasCarriedOut(t *testing.T) {
 	require.NoError(t, script.Run(t.Context(), rdb, []string{"other"}).Err())
 	require.Error(t, script.Run(t.Context(), rdb, []string{"key"}).Err())
 	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err(), "it struck once")
-	n, err := d.Server("redis-1").Observer().Get(t.Context(), "key").Int()
+	n, err := past(d).Get(t.Context(), "key").Int()
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "every one was carried out")
 	effect, err := injection.Strikes(t.Context())
@@ -245,7 +255,7 @@ func TestWhatComesBeforeALostCommandIsCarriedOut(t *testing.T) {
 	require.Error(t, err)
 	_, err = injection.Strikes(t.Context())
 	require.NoError(t, err)
-	f := &fixture{observer: d.Server("redis-1").Observer()}
+	f := &fixture{observer: past(d)}
 	require.NoError(t, f.there(t.Context(), "one", 1))
 	n, err := f.observer.Exists(t.Context(), "two", "three").Result()
 	require.NoError(t, err)
@@ -282,10 +292,10 @@ func TestAHeldCommandIsDeliveredAfterItsClientHasGone(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	_, readers := links(t, d)
-	f := &fixture{rdb: client(t, d, nil), observer: d.Server("redis-1").Observer()}
+	f := &fixture{rdb: client(t, d, nil), observer: past(d)}
 	injection, err := network.HoldCommand(readers, network.Pattern{Words: []string{"SET"}}).Inject(t.Context())
 	require.NoError(t, err)
-	key, _, err := f.set(t.Context())
+	key, err := f.set(t.Context())
 	require.Error(t, err)
 	require.NoError(t, f.rdb.Ping(t.Context()).Err(), "others pass")
 	require.NoError(t, f.there(t.Context(), key, 0))

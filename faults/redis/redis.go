@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,9 +31,13 @@ type fault struct {
 // Name returns the fault's name.
 func (f *fault) Name() string { return f.name }
 
+// patience is how long a server may take to answer. To its observer it is silent
+// much sooner, as a server that is slow is on a busy machine.
+const patience = 5 * time.Second
+
 // Inject makes it happen and waits until its effect was observed.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
-	rdb := f.server.Observer()
+	rdb := f.server.Observer().WithTimeout(patience)
 	effect, err := f.inject(ctx, rdb)
 	if err != nil {
 		return faults.Injection{}, errors.Join(fmt.Errorf("%s on %s: %w", f.name, f.server.Name(), err), f.undo(ctx, rdb))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -30,7 +31,11 @@ func deployed(t *testing.T, name string) topologies.Deployment {
 	if testing.Short() {
 		t.Skip("needs a real server; -short leaves them out")
 	}
-	topology, err := topologies.ByName(name)
+	var o topologies.Options
+	if name == topologies.Cluster {
+		o.NodeTimeout = time.Second // so that nobody fails over only because the machine is busy
+	}
+	topology, err := topologies.New(name, o)
 	require.NoError(t, err)
 	d, err := process.Backend{}.Start(t.Context(), topology)
 	if errors.Is(err, topologies.ErrMissing) && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
@@ -80,11 +85,11 @@ func TestFaultsThatLast(t *testing.T) {
 			return rdb.HGetAll(ctx, "lock:{a}").Err()
 		}), write},
 		{redis.PauseWrites(server, time.Minute), func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			defer cancel()
 			if err := rdb.Get(ctx, "lock:{a}").Err(); err != nil {
 				return fmt.Errorf("a read was answered with %w", err)
 			}
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
 			var late interface{ Timeout() bool }
 			if err := write(ctx); !errors.As(err, &late) || !late.Timeout() {
 				return fmt.Errorf("a write was answered with %w", err)
@@ -107,7 +112,7 @@ func settings(t *testing.T, rdb *goredis.Client) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range []string{"maxmemory", "maxmemory-policy", "busy-reply-threshold"} {
-		got, err := rdb.ConfigGet(t.Context(), name).Result()
+		got, err := rdb.WithTimeout(time.Minute).ConfigGet(t.Context(), name).Result() // it may be slow
 		require.NoError(t, err)
 		all[name] = got[name]
 	}
@@ -117,7 +122,10 @@ func settings(t *testing.T, rdb *goredis.Client) map[string]string {
 func TestFaultsThatHappenOnce(t *testing.T) {
 	server, rdb := start(t)
 	fill := func() { require.NoError(t, rdb.Set(t.Context(), "lock:{a}", 1, time.Minute).Err()) }
-	empty := func() bool { return rdb.Exists(t.Context(), "lock:{a}").Val() == 0 }
+	empty := func() bool {
+		n, err := rdb.Exists(t.Context(), "lock:{a}").Result()
+		return err == nil && n == 0
+	}
 	subscribed := rdb.Subscribe(t.Context(), "released")
 	defer subscribed.Close()
 	_, err := subscribed.Receive(t.Context())
@@ -129,10 +137,13 @@ func TestFaultsThatHappenOnce(t *testing.T) {
 	}{
 		{redis.Flush(server), empty},
 		{redis.Drop(server, "lock:*"), empty},
-		{redis.FlushScripts(server), func() bool { return !rdb.ScriptExists(t.Context(), loaded).Val()[0] }},
+		{redis.FlushScripts(server), func() bool {
+			known, err := rdb.ScriptExists(t.Context(), loaded).Result()
+			return err == nil && !known[0]
+		}},
 		{redis.KillPubSub(server), func() bool {
-			_, err := subscribed.ReceiveTimeout(t.Context(), time.Second)
-			return err != nil
+			_, err := subscribed.ReceiveTimeout(t.Context(), time.Minute)
+			return errors.Is(err, io.EOF)
 		}},
 	}
 	for _, tt := range tests {
@@ -178,7 +189,9 @@ func TestFaultsOfAClustersNode(t *testing.T) {
 			require.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), 1, time.Minute).Err())
 		}
 		for _, name := range servers {
-			require.Greater(t, d.Server(name).Observer().DBSize(t.Context()).Val(), int64(1), "it has several, each in a slot of its own")
+			n, err := d.Server(name).Observer().WithTimeout(time.Minute).DBSize(t.Context()).Result()
+			require.NoError(t, err)
+			require.Greater(t, n, int64(1), "it has several, each in a slot of its own")
 		}
 	}
 	for _, name := range servers {

@@ -24,7 +24,7 @@ func PauseWrites(s Server, longest time.Duration) faults.Fault {
 				return "", err
 			}
 			// A message to nobody is held up like a write and leaves no trace.
-			if err := rdb.Publish(ctx, probeChannel, "").Err(); !isTimeout(err) {
+			if err := s.Observer().Publish(ctx, probeChannel, "").Err(); !isTimeout(err) {
 				return "", fmt.Errorf("a message was answered with %w", cmp.Or(err, faults.ErrNone))
 			}
 			return "leaves writes unanswered", nil

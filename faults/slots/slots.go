@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,6 +31,13 @@ type node struct {
 
 	id string
 }
+
+// patience is how long a server may take to answer. To its observer it is silent
+// much sooner, as a server that is slow is on a busy machine.
+const patience = 5 * time.Second
+
+// rdb is its observer, who is patient.
+func (n node) rdb() *redis.Client { return n.Observer().WithTimeout(patience) }
 
 type migrate struct {
 	servers []Server
@@ -81,7 +89,7 @@ func (m *migrate) nodes(ctx context.Context) ([]node, error) {
 	var nodes []node
 	var errs []error
 	for _, s := range m.servers {
-		id, err := s.Observer().Do(ctx, "CLUSTER", "MYID").Text()
+		id, err := node{Server: s}.rdb().Do(ctx, "CLUSTER", "MYID").Text()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ask %s who it is: %w", s.Name(), err))
 			continue
@@ -97,7 +105,7 @@ func (m *migrate) nodes(ctx context.Context) ([]node, error) {
 // route is the slot of the key, who serves it, and who is to: the master that
 // comes next in the order of the servers.
 func (m *migrate) route(ctx context.Context, nodes []node) (slot int, from, to node, err error) {
-	seen := nodes[0].Observer()
+	seen := nodes[0].rdb()
 	n, err := seen.ClusterKeySlot(ctx, m.key).Result()
 	if err != nil {
 		return 0, from, to, fmt.Errorf("ask for the slot of %s: %w", m.key, err)
@@ -149,16 +157,16 @@ const migrateTimeout = 1000
 
 // begin moves the keys, and sees that the old master sends on who asks.
 func (m *migrate) begin(ctx context.Context, slot int, from, to node) (moved int, err error) {
-	if err := to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.id).Err(); err != nil {
+	if err := to.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.id).Err(); err != nil {
 		return 0, err
 	}
-	if err := from.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id).Err(); err != nil {
+	if err := from.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id).Err(); err != nil {
 		return 0, err
 	}
 	if moved, err = move(ctx, slot, from, to); err != nil {
 		return moved, err
 	}
-	if err := from.Observer().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
+	if err := from.rdb().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
 		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), cmp.Or(err, faults.ErrNone))
 	}
 	return moved, nil
@@ -171,7 +179,7 @@ func move(ctx context.Context, slot int, from, to node) (moved int, err error) {
 		return 0, err
 	}
 	for {
-		keys, err := from.Observer().ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		keys, err := from.rdb().ClusterGetKeysInSlot(ctx, slot, 100).Result()
 		if err != nil {
 			return moved, err
 		}
@@ -182,7 +190,7 @@ func move(ctx context.Context, slot int, from, to node) (moved int, err error) {
 		for _, key := range keys {
 			args = append(args, key)
 		}
-		if err := from.Observer().Do(ctx, args...).Err(); err != nil {
+		if err := from.rdb().Do(ctx, args...).Err(); err != nil {
 			return moved, err
 		}
 		moved += len(keys)
@@ -192,26 +200,26 @@ func move(ctx context.Context, slot int, from, to node) (moved int, err error) {
 // undo brings back what was moved, and leaves the slot where it was. (To end
 // the move would have the old master throw away the keys that it still has.)
 func (m *migrate) undo(ctx context.Context, slot int, from, to node) error {
-	if err := from.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err(); err != nil {
+	if err := from.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err(); err != nil {
 		return fmt.Errorf("leave slot %d at %s: %w", slot, from.Name(), err)
 	}
 	_, back := move(ctx, slot, to, from)
-	return errors.Join(back, to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err())
+	return errors.Join(back, to.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err())
 }
 
 // finish gives the slot to its new master, tells everybody, and waits until all
 // know.
 func finish(ctx context.Context, nodes []node, slot int, to node) error {
-	if err := to.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err(); err != nil {
+	if err := to.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err(); err != nil {
 		return err
 	}
 	for _, n := range nodes {
 		// A replica refuses, and learns it from its master.
-		_ = n.Observer().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err()
+		_ = n.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err()
 	}
 	for _, n := range nodes {
 		err := await.Until(ctx, func() error {
-			owners, err := n.Observer().ClusterShards(ctx).Result()
+			owners, err := n.rdb().ClusterShards(ctx).Result()
 			if err == nil && serving(owners, slot) != to.id {
 				err = errors.New("it takes another for it")
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,7 @@ import (
 const BinaryVariable = "LOCKCHAOS_ETCD"
 
 const (
-	readyTimeout = 20 * time.Second
+	readyTimeout = time.Minute
 	askEvery     = 20 * time.Millisecond
 	// fast is where a file is memory, so that etcd waits for no disk.
 	fast = "/dev/shm"
@@ -66,11 +67,7 @@ func Start(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, binary string) error {
-	client, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
-	peer, err := freeAddress(ctx)
+	client, peer, err := freeAddresses(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,14 +117,26 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// freeAddress is one on loopback that nobody listens at.
-func freeAddress(ctx context.Context) (string, error) {
+// freeAddresses are two on loopback that nobody listens at. Between now and when
+// etcd does, anybody may take a port of 127.0.0.1, if only to dial from. So they
+// are of a host that is this process's own, where a system has more than one.
+func freeAddresses(ctx context.Context) (client, peer string, err error) {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	host := netip.AddrFrom4([4]byte{127, 253, byte(pid >> 8), byte(pid)}).String()
+	one, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return "", err
+		host = "127.0.0.1"
+		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	}
-	return l.Addr().String(), l.Close()
+	if err != nil {
+		return "", "", err
+	}
+	two, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", "", errors.Join(err, one.Close())
+	}
+	return one.Addr().String(), two.Addr().String(), errors.Join(one.Close(), two.Close())
 }
 
 // Endpoint is where clients connect to: HOST:PORT.

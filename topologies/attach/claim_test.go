@@ -174,9 +174,7 @@ func TestServersThatRefuseWritesAreRefused(t *testing.T) {
 				defer c.Close()
 				require.NoError(t, c.Do(within(t), tt.command...).Err())
 			}
-			started := time.Now()
 			refused(t, i.backend(), tt.topology, tt.want)
-			require.Less(t, time.Since(started), 15*time.Second, "it does not wait for what won't come: that would be 20 s")
 			require.Empty(t, claims(t, i))
 		})
 	}

@@ -219,7 +219,7 @@ func (l *logFolder) remove() error {
 func (s *server) callers(bus bool) func(context.Context) int {
 	if bus {
 		return func(ctx context.Context) int {
-			links, err := s.client.Do(ctx, "CLUSTER", "LINKS").Slice()
+			links, err := s.client.WithTimeout(meetTimeout).Do(ctx, "CLUSTER", "LINKS").Slice()
 			if err != nil {
 				return 0
 			}
@@ -227,7 +227,7 @@ func (s *server) callers(bus bool) func(context.Context) int {
 		}
 	}
 	return func(ctx context.Context) int {
-		list, err := s.client.ClientList(ctx).Result()
+		list, err := s.client.WithTimeout(meetTimeout).ClientList(ctx).Result()
 		if err != nil {
 			return 0
 		}

@@ -50,8 +50,9 @@ type installation struct {
 	running  map[string]*exec.Cmd
 }
 
-// ports gives each server of this process a port of its own. The address is the
-// process's own, out of those that the process backend never takes.
+// ports gives each server of this process a port of its own, above those that
+// compose projects publish. The address is the process's own, out of those that
+// the process backend never takes.
 var ports atomic.Uint32
 
 func ownAddress() netip.Addr {
@@ -59,7 +60,7 @@ func ownAddress() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 251, byte(pid >> 8), byte(pid)})
 }
 
-func nextPort() uint16 { return uint16(20000 + ports.Add(1)) }
+func nextPort() uint16 { return uint16(31500 + ports.Add(1)) }
 
 // need skips the test where it can't have a redis-server.
 func need(t *testing.T) {
@@ -79,7 +80,11 @@ func need(t *testing.T) {
 // arguments are added to those of every Redis server.
 func install(t *testing.T, name string, extra ...string) *installation {
 	t.Helper()
-	topology, err := topologies.ByName(name)
+	var o topologies.Options
+	if name == topologies.Cluster {
+		o.NodeTimeout = time.Second // so that nobody fails over only because the machine is busy
+	}
+	topology, err := topologies.New(name, o)
 	require.NoError(t, err)
 	return installSized(t, topology, extra...)
 }
@@ -100,8 +105,7 @@ func installSized(t *testing.T, topology topologies.Topology, extra ...string) *
 	for name := range i.at {
 		i.start(t, name, extra)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := within(t)
 	require.NoError(t, await.Until(ctx, func() error { return i.whole(ctx) }))
 	return i
 }
@@ -228,7 +232,7 @@ func (i *installation) backend() attach.Backend {
 // within bounds a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

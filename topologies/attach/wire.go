@@ -95,7 +95,7 @@ func (w *wire) Reset() int {
 	}
 	open := len(w.conns)
 	if w.peers != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), meetTimeout)
 		defer cancel()
 		open = w.peers(ctx)
 	}

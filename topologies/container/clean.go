@@ -67,8 +67,7 @@ func Clean(ctx context.Context) (removed []string, err error) {
 	}
 	for _, found := range containers.Items {
 		if left(found.Labels) {
-			_, err := c.ContainerRemove(ctx, found.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-			note("container "+strings.TrimPrefix(strings.Join(found.Names, " "), "/"), err)
+			note("container "+strings.TrimPrefix(strings.Join(found.Names, " "), "/"), removeContainer(ctx, c, found.ID))
 		}
 	}
 	for _, found := range networks.Items {

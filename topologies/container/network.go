@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,19 +72,21 @@ func freeSubnet(ctx context.Context, c *client.Client, labels map[string]string)
 	return netip.Prefix{}, fmt.Errorf("the engine's networks have no IPv4 addresses: %+v", seen.Network.IPAM)
 }
 
-// letGoTimeout bounds how long the engine may take to let go of a network whose
-// containers are gone. Milliseconds are usual.
-const letGoTimeout = 10 * time.Second
-
 // letGo removes a network whose containers are removed. The engine says that a
 // running container is removed before it has taken it off its network, and
-// refuses to remove the network for as long as it has not.
+// refuses to remove the network for as long as it has not. Milliseconds are usual.
 func letGo(ctx context.Context, remove func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, letGoTimeout)
+	return insist(ctx, remove, "active endpoints")
+}
+
+// insist removes something that the engine refuses to remove for a reason that
+// passes: one that says so in these words.
+func insist(ctx context.Context, remove func(context.Context) error, passing ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
 	for {
 		err := remove(ctx)
-		if err == nil || !strings.Contains(err.Error(), "active endpoints") {
+		if err == nil || !slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(err.Error(), p) }) {
 			return err
 		}
 		select {

@@ -87,11 +87,19 @@ func (n *node) remove(ctx context.Context) error {
 	if n.id == "" {
 		return nil
 	}
-	_, err := n.engine.ContainerRemove(ctx, n.id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) {
+	if err := removeContainer(ctx, n.engine, n.id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove the container of %s: %w", n.name, err)
 	}
 	return nil
+}
+
+// removeContainer removes a container. While somebody else does so, such as the
+// reaper of a harness that died, the engine refuses, and then there is none.
+func removeContainer(ctx context.Context, c *client.Client, id string) error {
+	return insist(ctx, func(ctx context.Context) error {
+		_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		return err
+	}, "already in progress", "did not receive an exit event")
 }
 
 func (n *node) running(ctx context.Context) (bool, error) {

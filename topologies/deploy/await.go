@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,21 +19,42 @@ const patience = 5 * time.Second
 
 // patiently does again what timed out: on a busy machine, a server may take
 // longer to answer than it takes to call it silent. Done twice, it must come to
-// the same as once.
-func patiently(ctx context.Context, do func() error) error {
+// the same as once. So is done again what is refused with a word that passes:
+// there a server takes another for dead that was slow.
+func patiently(ctx context.Context, do func() error, passing ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var final error
 	err := await.Until(ctx, func() error {
 		err := do()
-		var netErr net.Error
-		if err != nil && (!errors.As(err, &netErr) || !netErr.Timeout()) {
+		if err != nil && !timedOut(err) && !slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(err.Error(), p) }) {
 			final = err
 			return nil
 		}
 		return err
 	})
 	return errors.Join(final, err)
+}
+
+func timedOut(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
+}
+
+// ask asks for a failover, patiently. If the answer was lost, one that says that
+// it is under way, or over, is the answer.
+func ask(ctx context.Context, do func() error, underWay string, passing ...string) error {
+	lost := false
+	return patiently(ctx, func() error {
+		err := do()
+		switch {
+		case err == nil, lost && strings.HasPrefix(err.Error(), underWay):
+			return nil
+		case timedOut(err):
+			lost = true
+		}
+		return err
+	}, passing...)
 }
 
 // Ping asks a server over a connection of its own whether it answers; nothing

@@ -123,7 +123,8 @@ func (c *cluster) promote(ctx context.Context, shard string) error {
 		if err := c.forget(ctx, name); err != nil {
 			return err
 		}
-		return patiently(ctx, func() error { return c.observer(name).ClusterFailover(ctx).Err() })
+		return ask(ctx, func() error { return c.observer(name).ClusterFailover(ctx).Err() },
+			"ERR You should send CLUSTER FAILOVER to a replica", "ERR Master is down or failed")
 	}
 	return fmt.Errorf("shard %s has no replica that answers", shard)
 }

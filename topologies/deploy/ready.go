@@ -18,8 +18,8 @@ import (
 
 // readyTimeout bounds how long a deployment may take to become ready. A
 // cluster needs the most: two seconds, in which it takes no writes, and that
-// twice if a master was away.
-const readyTimeout = 20 * time.Second
+// twice if a master was away. Much more is needed where the machine is busy.
+const readyTimeout = time.Minute
 
 // lacking is what a deployment still lacks of being ready.
 type lacking struct {

@@ -222,5 +222,6 @@ func (s *sentinels) promote(ctx context.Context, _ string) error {
 	if err := s.setHello(ctx, slowHello); err != nil {
 		return err
 	}
-	return s.leader().Do(ctx, "SENTINEL", "FAILOVER", s.parts.MasterName).Err()
+	return ask(ctx, func() error { return s.leader().Do(ctx, "SENTINEL", "FAILOVER", s.parts.MasterName).Err() },
+		"INPROG", "NOGOODSLAVE")
 }

@@ -128,7 +128,7 @@ func TestMessagesMeetTheirFate(t *testing.T) {
 		}
 	}
 	hear := func(c net.Conn, want string) {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 		got := make([]byte, len(want))
 		_, err := io.ReadFull(c, got)
 		require.NoError(t, err)
@@ -201,22 +201,24 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestFaultsAddUp(t *testing.T) {
 	_, w, virtual := pair(t)
 	probe := func() (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		return w.Probe(ctx)
 	}
-	one, err := w.Delay(topologies.Upstream, 30*time.Millisecond, 0)
+	const late = 200 * time.Millisecond
+	one, err := w.Delay(topologies.Upstream, late, 0)
 	require.NoError(t, err)
-	two, err := w.Delay(topologies.Upstream, 30*time.Millisecond, 0)
+	two, err := w.Delay(topologies.Upstream, late, 0)
 	require.NoError(t, err)
 	took, err := probe()
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, took, 60*time.Millisecond)
+	// Of two latencies, toxiproxy takes off twice what data waited before the first.
+	require.GreaterOrEqual(t, took, late+late/2)
 	one()
 	one() // to mend twice does nothing
 	took, err = probe()
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, took, 30*time.Millisecond)
+	require.GreaterOrEqual(t, took, late)
 	two()
 
 	first, second := w.Cut(), w.Cut()
@@ -229,9 +231,9 @@ func TestFaultsAddUp(t *testing.T) {
 
 	_, err = w.Hold("sideways")
 	require.ErrorContains(t, err, `unknown stream "sideways"`)
-	require.Eventually(t, func() bool { return w.Reset() == 0 }, time.Second, time.Millisecond, "no connection is left")
+	require.Eventually(t, func() bool { return w.Reset() == 0 }, time.Minute, time.Millisecond, "no connection is left")
 	dial(t, caller, virtual)
-	require.Eventually(t, func() bool { return w.Reset() == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.Reset() == 1 }, time.Minute, time.Millisecond)
 }
 
 func TestAHoldKeepsItsDataWhileOtherFaultsComeAndGo(t *testing.T) {
@@ -252,7 +254,7 @@ func TestAHoldKeepsItsDataWhileOtherFaultsComeAndGo(t *testing.T) {
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it lets nothing through")
 	lift()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Equal(t, "kept\n", string(got))
@@ -262,15 +264,16 @@ func TestAHoldKeepsItsDataWhileOtherFaultsComeAndGo(t *testing.T) {
 // data and die. In toxiproxy's own proxies this hangs within seconds.
 func TestTorture(t *testing.T) {
 	_, w, virtual := pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
+	var changes atomic.Int64
+	begin := time.Now()
+	goesOn := func() bool { return time.Since(begin) < 2*time.Second || changes.Load() < 10 }
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller.AsSlice()}}
-			for ctx.Err() == nil {
-				c, err := d.DialContext(ctx, "tcp", virtual.String())
+			for goesOn() {
+				c, err := d.DialContext(t.Context(), "tcp", virtual.String())
 				if err != nil {
 					continue
 				}
@@ -280,11 +283,10 @@ func TestTorture(t *testing.T) {
 			}
 		})
 	}
-	changes := 0
 	for i := range 3 {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(2, uint64(i)))
-			for ctx.Err() == nil {
+			for goesOn() {
 				mend := func() {}
 				var err error
 				switch rng.IntN(7) {
@@ -312,14 +314,9 @@ func TestTorture(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				select {
-				case <-time.After(time.Duration(rng.IntN(5)) * time.Millisecond):
-				case <-ctx.Done():
-				}
+				time.Sleep(time.Duration(rng.IntN(5)) * time.Millisecond) // what happens meanwhile is what is tested
 				mend()
-				if i == 0 {
-					changes++
-				}
+				changes.Add(1)
 			}
 		})
 	}
@@ -330,11 +327,10 @@ func TestTorture(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("a change of the faults hangs")
 	}
-	require.Greater(t, changes, 10)
-	probing, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	probing, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	_, err := w.Probe(probing)
 	require.NoError(t, err, "with every fault mended, the link works")

@@ -124,10 +124,14 @@ func (g *ground) dialer(t topologies.Topology, zone string) deploy.Dialer {
 	return d.DialContext
 }
 
+// clearTimeout bounds how long it may take to end every process. Milliseconds are
+// usual.
+const clearTimeout = 30 * time.Second
+
 // clear ends every process, waits for them and removes their files.
 func (g *ground) clear() error {
 	var errs []error
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
 	defer cancel()
 	for _, s := range g.servers {
 		errs = append(errs, s.Kill(ctx), s.observer.Close())

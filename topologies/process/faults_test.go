@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/faults/network"
 	faultprocess "github.com/lockchaos/lockchaos/faults/process"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -34,19 +35,16 @@ func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 	d := start(t, "single")
 	link := links(t, d, "zone-a>redis-1")
 	server := d.Server("redis-1")
-	probe := func(ctx context.Context) (time.Duration, error) {
+	fails := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		return link[0].Probe(ctx)
-	}
-	fails := func(ctx context.Context) error {
-		if took, err := probe(ctx); err == nil {
+		if took, err := link[0].Probe(ctx); err == nil {
 			return fmt.Errorf("it answers after %v", took)
 		}
 		return nil
 	}
 	slow := func(ctx context.Context) error {
-		if took, err := probe(ctx); err != nil || took < 20*time.Millisecond {
+		if took, err := link[0].Probe(ctx); err != nil || took < 20*time.Millisecond {
 			return fmt.Errorf("it answers after %v, %w", took, err)
 		}
 		return nil
@@ -87,11 +85,18 @@ func TestFailoversKeepTheContract(t *testing.T) {
 func failoversKeepTheContract(t *testing.T, topology, shard, sentinel string) {
 	t.Helper()
 	d := start(t, topology).(topologies.Failover)
+	master := func(ctx context.Context) (name string, err error) {
+		err = await.Until(ctx, func() error { // one who is asked may be slow to answer
+			name, err = d.Master(ctx, shard)
+			return err
+		})
+		return name, err
+	}
 	old := ""
 	changed := func(ctx context.Context) error {
-		master, err := d.Master(ctx, shard)
-		if err == nil && master == old {
-			err = errors.New(master + " is still the master")
+		now, err := master(ctx)
+		if err == nil && now == old {
+			err = errors.New(now + " is still the master")
 		}
 		return err
 	}
@@ -99,7 +104,7 @@ func failoversKeepTheContract(t *testing.T, topology, shard, sentinel string) {
 		if err := d.AwaitReady(ctx); err != nil {
 			return err
 		}
-		old, err = d.Master(ctx, shard)
+		old, err = master(ctx)
 		return err
 	}
 	side := func(master string) (failover.Side, error) {
@@ -129,13 +134,13 @@ func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	require.NoError(t, d.Server("redis-2").Kill(ctx))
 	require.NoError(t, d.Server("redis-3").Kill(ctx))
 	crash := failover.Crash(d, "redis-1", func(name string) faultprocess.Process { return d.Server(name) })
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err = crash.Inject(short)
 	require.ErrorContains(t, err, "await a new master: not done after")
 	// A client whose dials were all refused dials no more for up to a second.
 	require.Eventually(t, func() bool { return d.Server("redis-1").Observer().Ping(ctx).Err() == nil },
-		10*time.Second, 20*time.Millisecond, "the master runs again")
+		time.Minute, 20*time.Millisecond, "the master runs again")
 }
 
 func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -194,8 +195,12 @@ func newServer(name, path, at string, c deploy.Config, f *scratch.Folder) (*serv
 			return nil, fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
+	o := deploy.ObserverOptions(at)
+	// A loopback address refuses at once, so that a dial that takes long says
+	// nothing of the server, but that this process is slow.
+	o.DialTimeout = 5 * time.Second
 	return &server{
 		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"), at: at,
-		observer: redis.NewClient(deploy.ObserverOptions(at)), folder: f,
+		observer: redis.NewClient(o), folder: f,
 	}, nil
 }

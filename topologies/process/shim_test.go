@@ -42,7 +42,7 @@ func startInstrumented(t *testing.T, topology topologies.Topology) topologies.De
 
 // ttl is a look at how long a key has to live, taken within one moment.
 func ttl(ctx context.Context, s topologies.Server) (time.Duration, error) {
-	return s.Observer().PTTL(ctx, "k").Result()
+	return past(s).PTTL(ctx, "k").Result()
 }
 
 func TestFaultsOfClocksKeepTheContract(t *testing.T) {
@@ -58,7 +58,7 @@ func TestFaultsOfClocksKeepTheContract(t *testing.T) {
 		if err := d.AwaitReady(ctx); err != nil {
 			return err
 		}
-		if err := s.Observer().Set(ctx, "k", 1, 2*time.Minute).Err(); err != nil {
+		if err := past(s).Set(ctx, "k", 1, 2*time.Minute).Err(); err != nil {
 			return err
 		}
 		if left, err := ttl(ctx, s); err != nil || left > 2*time.Minute {
@@ -85,14 +85,18 @@ func TestFaultsOfClocksKeepTheContract(t *testing.T) {
 		}
 		return nil
 	}
+	// The longer it lasts, the more it shows, and at last more than it takes to ask.
 	ahead := func(sign int) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
-			before := time.Now()
-			at, err := s.Observer().Time(ctx).Result()
-			if err != nil || sign > 0 && !at.After(time.Now()) || sign < 0 && !at.Before(before) {
-				return fmt.Errorf("between %v and %v it says %v (%w)", before, time.Now(), at, err)
-			}
-			return nil
+			return await.Until(ctx, func() error {
+				before := time.Now()
+				at, err := past(s).Time(ctx).Result()
+				after := time.Now()
+				if err == nil && (sign > 0 && !at.After(after) || sign < 0 && !at.Before(before)) {
+					err = fmt.Errorf("between %v and %v it says %v", before, after, at)
+				}
+				return err
+			})
 		}
 	}
 	tests := []struct {
@@ -140,17 +144,27 @@ func TestTheClockOfASentinel(t *testing.T) {
 	require.NoError(t, err)
 	d := startInstrumented(t, topology)
 	s := d.Server("sentinel-1")
-	tilt := func() string {
-		info, err := s.Observer().InfoMap(t.Context(), "sentinel").Result()
-		require.NoError(t, err)
-		return info["Sentinel"]["sentinel_tilt"]
+	tilt := func(want string) {
+		t.Helper()
+		ctx := within(t)
+		require.NoError(t, await.Until(ctx, func() error {
+			info, err := past(s).InfoMap(ctx, "sentinel").Result()
+			if now := info["Sentinel"]["sentinel_tilt"]; err == nil && now != want {
+				err = fmt.Errorf("its tilt is %s", now)
+			}
+			return err
+		}))
 	}
-	require.Equal(t, "0", tilt())
+	period := func(ms int) { require.NoError(t, past(s).Do(within(t), "SENTINEL", "DEBUG", "TILT-PERIOD", ms).Err()) }
+	tilt("0")
+	period(60_000) // long enough to be seen
 	i, err := clock.Step(s, d.Clock("sentinel-1"), time.Hour).Inject(within(t))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return tilt() == "1" }, 10*time.Second, time.Millisecond)
+	tilt("1")
 	_, err = i.Heal(within(t))
 	require.NoError(t, err)
+	period(500)
+	tilt("0")
 	require.NoError(t, d.AwaitReady(within(t)))
 }
 
@@ -173,8 +187,17 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 			d := startInstrumented(t, topology)
 			ctx := within(t)
 			s, there := d.Server("redis-1"), d.Disk("redis-1")
-			set := func(key string) error { return s.Observer().Set(ctx, key, 1, 0).Err() }
-			has := func(key string) bool { return s.Observer().Exists(ctx, key).Val() == 1 }
+			set := func(key string) error { return past(s).Set(ctx, key, 1, 0).Err() }
+			has := func(key string) bool {
+				n, err := past(s).Exists(ctx, key).Result()
+				require.NoError(t, err)
+				return n == 1
+			}
+			process := func() string {
+				info, err := past(s).InfoMap(ctx, "server").Result()
+				require.NoError(t, err)
+				return info["Server"]["process_id"]
+			}
 			cut := func() string {
 				i, err := disk.PowerCut(s, there).Inject(ctx)
 				require.NoError(t, err)
@@ -194,17 +217,21 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, tt.answers, set("second") == nil)
+			if tt.answers {
+				require.NoError(t, set("second"))
+			} else {
+				require.Error(t, s.Observer().Set(ctx, "second", 1, 0).Err())
+			}
 			cut()
 			require.False(t, has("second"), "it was never synced")
 			_, err = i.Heal(ctx)
 			require.NoError(t, err)
 			require.NoError(t, set("third"))
 			require.NoError(t, d.AwaitReady(ctx))
-			before := s.Observer().InfoMap(ctx, "server").Item("Server", "process_id")
+			before := process()
 			_, err = disk.Shutdown(s).Inject(ctx)
 			require.NoError(t, err)
-			require.NotEqual(t, before, s.Observer().InfoMap(ctx, "server").Item("Server", "process_id"))
+			require.NotEqual(t, before, process())
 			require.True(t, has("third"), "it ended in order")
 			cut()
 			require.True(t, has("third"), "what it had at its end was synced")
@@ -237,7 +264,7 @@ func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
 	ctx := within(t)
 	s := d.Server("redis-1")
 	for i := range 150 { // each rewrite has a base, an increment and a manifest
-		require.NoError(t, s.Observer().Set(ctx, fmt.Sprint("key-", i), i, 0).Err())
+		require.NoError(t, past(s).Set(ctx, fmt.Sprint("key-", i), i, 0).Err())
 		require.NoError(t, await.Until(ctx, func() error { return s.Observer().BgRewriteAOF(ctx).Err() }))
 		require.NoError(t, await.Until(ctx, func() error {
 			info, err := s.Observer().InfoMap(ctx, "persistence").Result()
@@ -247,7 +274,7 @@ func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
 			return err
 		}))
 	}
-	require.NoError(t, s.Observer().Set(ctx, "last", 1, 0).Err())
+	require.NoError(t, past(s).Set(ctx, "last", 1, 0).Err())
 	i, err := disk.PowerCut(s, d.Disk("redis-1")).Inject(ctx)
 	require.NoError(t, err)
 	require.Contains(t, i.Effect, "and 0 bytes that were not synced; it answers again with 151 keys")
@@ -267,7 +294,7 @@ func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, effect, "waits for its disk no longer")
 	require.NoError(t, s.Restart(within(t)))
-	require.NoError(t, s.Observer().Set(within(t), "k", 1, 0).Err(), "its disk is as it was")
+	require.NoError(t, past(s).Set(within(t), "k", 1, 0).Err(), "its disk is as it was")
 	require.NoError(t, d.AwaitReady(within(t)))
 }
 

@@ -48,7 +48,7 @@ func (s suite) changes(d topologies.Failover, shard string, begin, end func(old 
 		clients = append(clients, s.client(zone)...)
 	}
 	var old, master string
-	s.do("find the master", func(ctx context.Context) (err error) {
+	s.await("the master", func(ctx context.Context) (err error) {
 		old, err = d.Master(ctx, shard)
 		return err
 	})
@@ -88,13 +88,14 @@ func (s suite) changes(d topologies.Failover, shard string, begin, end func(old 
 	s.await("Watch to report it", func(context.Context) error { return seen.promotion(d.Topology(), old, master) })
 	end(old)
 	s.whole()
-	s.do("see that it stays", func(ctx context.Context) error {
-		now, err := d.Master(ctx, shard)
-		if err == nil && now != master {
-			err = fmt.Errorf("%s replaced %s again", now, master)
-		}
+	var now string
+	s.await("the master that is left", func(ctx context.Context) (err error) {
+		now, err = d.Master(ctx, shard)
 		return err
 	})
+	if now != master {
+		s.t.Fatalf("%s replaced %s again", now, master)
+	}
 	write("at last", master)
 }
 

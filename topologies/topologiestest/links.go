@@ -9,7 +9,7 @@ import (
 
 const (
 	// answer is how long a link that works may take to answer.
-	answer = 5 * time.Second
+	answer = 10 * time.Second
 	// silence is how long a link has to stay silent to count as held.
 	silence = 30 * time.Millisecond
 	// delay is what a link is slowed by.
@@ -91,8 +91,13 @@ func (s suite) delay(w topologies.Wire, stream topologies.Stream) {
 	if err != nil {
 		s.t.Fatalf("delay %s: %v", w.Name(), err)
 	}
-	if took, err := s.probe(w, answer); err != nil || took < delay {
-		s.t.Errorf("%s is slower by %v %s, and answers after %v (%v)", w.Name(), delay, stream, took, err)
+	var took time.Duration
+	s.await(w.Name()+" to answer late", func(context.Context) (err error) {
+		took, err = s.probe(w, answer)
+		return err
+	})
+	if took < delay {
+		s.t.Errorf("%s is slower by %v %s, and answers after %v", w.Name(), delay, stream, took)
 	}
 	mend()
 	s.works(w)
@@ -109,7 +114,7 @@ func (s suite) zones() {
 	}
 	inside, outside := s.client(zones[0]), s.client(zones[1])
 	ping := func(ctx context.Context) error { return inside[0].Set(ctx, "k", "v", time.Minute).Err() }
-	s.do(zones[0]+" to write", ping)
+	s.await(zones[0]+" to write", ping)
 	for _, l := range links {
 		defer s.d.Wire(l.Name()).Cut()()
 	}
@@ -117,6 +122,6 @@ func (s suite) zones() {
 		s.t.Errorf("%s is cut off, and writes", zones[0])
 	}
 	for _, c := range outside {
-		s.do(zones[1]+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", "v", time.Minute).Err() })
+		s.await(zones[1]+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", "v", time.Minute).Err() })
 	}
 }

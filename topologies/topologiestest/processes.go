@@ -24,10 +24,11 @@ func (s suite) processes() {
 	var master topologies.Server
 	var replicas []topologies.Server
 	for _, name := range topology.Members(shard) {
-		role, err := s.role(s.t.Context(), name)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		role := ""
+		s.await("the role of "+name, func(ctx context.Context) (err error) {
+			role, err = s.role(ctx, name)
+			return err
+		})
 		if role == "master" {
 			master = s.d.Server(name)
 		} else {
@@ -75,7 +76,7 @@ func (s suite) dies(server topologies.Server) {
 		s.t.Errorf("%s is dead, and is paused", server.Name())
 	}
 	s.do("restart "+server.Name(), server.Restart)
-	s.do("ping "+server.Name(), ping)
+	s.await(server.Name()+" to answer", ping)
 }
 
 // keeps checks what a server has after it was killed, and after it was wiped.

@@ -88,7 +88,7 @@ func gone(t *testing.T, path string, inside int) {
 		_, err := os.Stat(path)
 		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", inside)) // none of one that is gone
 		return os.IsNotExist(err) && !strings.HasPrefix(cwd, path)
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func TestAFolderGoesWhenItIsClosed(t *testing.T) {
@@ -143,7 +143,7 @@ func TestTheNextOneRemovesWhatAKilledReaperLeft(t *testing.T) {
 		require.NoError(t, f.Close())
 		_, err = os.Stat(path)
 		return os.IsNotExist(err)
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.DirExists(t, living)
 	require.NoError(t, syscall.Kill(other, 0), "and works on")
 }
