@@ -207,6 +207,33 @@ func (s *shard) passed(p passage, measured bool, acquire, release, cycle time.Du
 	}
 }
 
+// tells reports whether there is something to tell of the slice: what its metric is
+// made of, or what went wrong.
+func (d *driver) tells() bool {
+	for i := range d.shards {
+		if d.shards[i].tells(d.workload.Metric) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *shard) tells(m Metric) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused+s.violations+s.lost > 0 || len(s.errors) > 0 {
+		return true
+	}
+	switch m {
+	case HandoversPerSecond:
+		return s.handovers > 0
+	case HandoverMedian:
+		return s.handover.TotalCount() > 0
+	default:
+		return s.cycles > 0
+	}
+}
+
 // failed records an acquire that came to nothing: because the slice was over, or
 // for another reason.
 func (s *shard) failed(ctx context.Context, err error, waited time.Duration, measured bool) {

@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/adapters/redislock"
@@ -95,6 +97,43 @@ func BenchmarkWorkload(b *testing.B) {
 			}
 		}
 	}
+}
+
+// What the floor costs is known, and counted to the request.
+func TestCostOfTheFloor(t *testing.T) {
+	NeedsRedis(t)
+	at := places{backend: process.Backend{}, open: map[string]topologies.Deployment{}}
+	t.Cleanup(func() { require.NoError(t, at.close()) })
+	d, err := at.at(t.Context(), topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	workloads, err := WorkloadsByName("uncontended-1")
+	require.NoError(t, err)
+	g, err := prepare(t.Context(), d, workloads[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.heal(context.Background())) })
+	floor := Floors()[0]
+	require.Equal(t, FloorSet, floor.Name)
+	clients := [][]redis.UniversalClient{g.clients(workloads[0], floor.Name, 0)}
+	defer clients[0][0].Close()
+	instances, closeAll, err := floor.open(t.Context(), clients)
+	require.NoError(t, err)
+	defer closeAll()
+	cycles := func(n int64) Slice {
+		d := newDriver(workloads[0], instances, fmt.Sprintf("cost-of-%d", n))
+		d.limit = n
+		d.phase.Store(measuring)
+		before, err := spent(t.Context(), g.live)
+		require.NoError(t, err)
+		d.work(t.Context(), 1)
+		after, err := spent(t.Context(), g.live)
+		require.NoError(t, err)
+		return d.slice(after.minus(before), 1)
+	}
+	cycles(1) // so that the connection is open and the script is known
+	s := cycles(100)
+	require.EqualValues(t, 100, s.Cycles)
+	require.InDelta(t, 2.01, s.Requests, 1e-9, "one to acquire, and one to release; and one that asks what it cost")
+	require.InDelta(t, 4, s.Commands, 1e-9, "SET, EVALSHA, and GET and DEL in it")
 }
 
 func benchmarkSystem(b *testing.B, g *ground, w Workload, s System) {

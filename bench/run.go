@@ -36,6 +36,10 @@ type Plan struct {
 // between is about what a slice takes besides.
 const between = 60 * time.Millisecond
 
+// speechless is for how long a slice goes on, beyond its length if need be, in which
+// nothing has happened yet that tells anything of its system.
+const speechless = 10 * time.Second
+
 func (p Plan) withDefaults() Plan {
 	if p.Rounds == 0 {
 		p.Rounds = 3
@@ -247,6 +251,11 @@ func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed u
 	begin := time.Now()
 	if err := pause(ctx, p.Length); err != nil {
 		return Slice{}, err
+	}
+	for !d.tells() && time.Since(begin) < speechless {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return Slice{}, err
+		}
 	}
 	after, err := spent(ctx, g.live)
 	if err != nil {

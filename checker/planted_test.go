@@ -41,7 +41,7 @@ func server(t *testing.T) redis.UniversalClient {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, time.Minute, 10*time.Millisecond)
 	return rdb
 }
 

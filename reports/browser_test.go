@@ -36,7 +36,7 @@ var (
 )
 
 // browserTimeout bounds what one test does in the browser, its start included.
-const browserTimeout = 100 * time.Second
+const browserTimeout = 5 * time.Minute
 
 var errNoBrowser = errors.New("no Chromium in PATH")
 
@@ -215,7 +215,7 @@ func (t *tab) until(condition string) {
 	t.Helper()
 	eval[bool](t, `new Promise((done, fail) => {
 	const from = performance.now();
-	const look = () => (`+condition+`) ? done(true) : performance.now() - from > 30000 ? fail("not so within 30 s") : requestAnimationFrame(look);
+	const look = () => (`+condition+`) ? done(true) : performance.now() - from > 120000 ? fail("not so within two minutes") : requestAnimationFrame(look);
 	look();
 })`)
 }

@@ -383,6 +383,6 @@ func TestLongRun(t *testing.T) {
 	page := htmlOf(t, in)
 	t.Logf("%d events, %s: %d bytes in %s", len(in.History.Events), in.History.End(), len(page), time.Since(start))
 	require.Less(t, len(page), 3<<20)
-	require.Less(t, time.Since(start), 10*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 	require.Contains(t, page, "lanes more, left out here")
 }

@@ -19,7 +19,7 @@ import (
 
 // renewals is the lease of the watchdogs whose renewal is late. What is renewed
 // at a third of it must end well after somebody else was granted the lock.
-const renewals = 1800 * time.Millisecond
+const renewals = 4500 * time.Millisecond
 
 // outlived is that of the watchdog whose holder is gone: the release must be lost
 // within it.
@@ -59,7 +59,7 @@ func lateRelease(ctx context.Context, t *trial) error {
 // c asks.
 func slowRelease(ctx context.Context, t *trial) error {
 	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
-	if err := a.get(ctx, 600*time.Millisecond); err != nil {
+	if err := a.get(ctx, 2*time.Second); err != nil {
 		return err
 	}
 	a.gate.shut()
@@ -107,7 +107,7 @@ func lostAnswer(ctx context.Context, t *trial) error {
 // lateRetry: the answer to a's request is lost with its connection, and a is slow
 // to ask again, as far as it asks again. b asks until it is granted the lock.
 func lateRetry(ctx context.Context, t *trial) error {
-	const lease, delay = 1500 * time.Millisecond, 700 * time.Millisecond
+	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{paramCommand: "EVAL"}); err != nil {
 		return err
@@ -170,7 +170,7 @@ func twoInLine(ctx context.Context, t *trial) error {
 	var asked []chan history.Type
 	for _, name := range []string{"c", "d"} {
 		p := t.beside(a, name)
-		asked = append(asked, t.behind(func() history.Type { return p.Acquire(ctx, theLock, long, time.Second) }))
+		asked = append(asked, t.behind(func() history.Type { return p.Acquire(ctx, theLock, long, 3*time.Second) }))
 	}
 	if err := a.lined(ctx, len(asked)); err != nil {
 		return err
@@ -197,7 +197,7 @@ func twoInLine(ctx context.Context, t *trial) error {
 // lateInLine: c of a's process stands in line behind it, and a releases when a
 // quarter of its lease is over. b asks until it is granted the lock.
 func lateInLine(ctx context.Context, t *trial) error {
-	const lease = 2400 * time.Millisecond
+	const lease = 6 * time.Second
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
 	c := t.beside(a, "c")
 	if err := a.get(ctx, lease); err != nil {
@@ -286,7 +286,7 @@ func diesHolding(ctx context.Context, t *trial) error {
 // overdue has the answer to a's request held up until its lease is over and b
 // holds, and returns what a was told.
 func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (history.Type, error) {
-	const lease = 400 * time.Millisecond
+	const lease = 1500 * time.Millisecond
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
 		return "", err
 	}
@@ -330,7 +330,7 @@ const clientClock = "client-clock"
 // slowAnswer: half of a's lease is over when it hears of its grant, and b asks
 // until it is granted the lock.
 func slowAnswer(ctx context.Context, t *trial) error {
-	const lease, delay = 1500 * time.Millisecond, 700 * time.Millisecond
+	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
 		return err
@@ -356,7 +356,7 @@ func slowAnswer(ctx context.Context, t *trial) error {
 // slowClock: a's clock loses five minutes an hour, and b asks until it is granted
 // the lock.
 func slowClock(ctx context.Context, t *trial) error {
-	const lease, part = 3 * time.Second, 0.09
+	const lease, part = 6 * time.Second, 0.09
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
 	t.disturb(ctx, a, clientClock, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
 	return errors.Join(a.get(ctx, lease), b.get(ctx, long))
@@ -415,13 +415,14 @@ func lostRelease(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// fewServers: a reaches one server of three, and b all of them.
+// fewServers: a reaches one server of three, and asks for a while; b reaches all of
+// them.
 func fewServers(ctx context.Context, t *trial) error {
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
-	if err := t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3"); err != nil {
+	if err := errors.Join(a.warm(ctx), t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3")); err != nil {
 		return err
 	}
-	a.ask(ctx, long)
+	a.tryFor(ctx, time.Second, long)
 	if err := b.get(ctx, long); err != nil {
 		return err
 	}

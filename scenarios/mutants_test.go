@@ -17,6 +17,7 @@ func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
 		m, err := scenarios.FindMutant(name)
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			setup := setup(t)
 			require.NoError(t, m.Run(t.Context(), setup, false))
 			run, h, report := judged(t, setup.Dir)
@@ -26,6 +27,7 @@ func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
 			require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: m.Violation}.Met(run, report))
 		})
 		t.Run(name+" without the bug", func(t *testing.T) {
+			t.Parallel()
 			setup := setup(t)
 			require.NoError(t, m.Run(t.Context(), setup, true))
 			run, h, report := judged(t, setup.Dir)

@@ -548,6 +548,9 @@ func TestWhatIsSafeIsSurvived(t *testing.T) {
 			r := scenarios.Random{
 				Topology: topology, Lock: scenarios.DefaultLock(topology), Faults: scenarios.MixSafe, Length: 4 * time.Second,
 			}
+			if topology == topologies.Cluster {
+				r.Servers = steady
+			}
 			require.NoError(t, r.Run(t.Context(), setup))
 			run, h, report := judged(t, setup.Dir)
 			require.NotEmpty(t, run.Plan)

@@ -139,7 +139,9 @@ func openResources(ctx context.Context, p Protected, b topologies.Backend) (*res
 	}
 	r.byZone, r.guards = map[string]*redis.Client{}, map[string]*fence.RedisGuard{}
 	for _, zone := range t.Of(topologies.Zone) {
-		c := redis.NewClient(r.server.ClientOptions(zone).Simple())
+		o := r.server.ClientOptions(zone).Simple()
+		o.ReadTimeout = patience // a script may hold a write up for as long as a lease lasts
+		c := redis.NewClient(o)
 		r.byZone[zone] = c
 		if r.guards[zone], err = fence.NewRedis(c, fence.Config{}); err != nil {
 			return nil, errors.Join(err, r.close())

@@ -56,7 +56,7 @@ const (
 
 const (
 	// stepTimeout bounds how long a step waits for what it needs.
-	stepTimeout = 10 * time.Second
+	stepTimeout = 30 * time.Second
 	// askAgain is how long a client waits after an attempt that did not end as
 	// the script needs it.
 	askAgain = 5 * time.Millisecond
@@ -383,14 +383,9 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) {
 	}
 }
 
-// requireTimeout is how long a requirement may take to come true.
-const requireTimeout = 5 * time.Second
-
 // require waits until servers say of a client's latest grant what the script
 // needs them to, or looks at what a ledger has of it.
 func (p *play) require(ctx context.Context, step ScriptStep) error {
-	ctx, cancel := context.WithTimeout(ctx, requireTimeout)
-	defer cancel()
 	asked := p.attempts[step.Of]
 	if step.In != "" {
 		return p.protected.require(step, asked.owner)

@@ -28,8 +28,8 @@ import (
 const (
 	// injectTimeout and healTimeout bound how long a fault may take to show
 	// its effect, and to end.
-	injectTimeout = 20 * time.Second
-	healTimeout   = 20 * time.Second
+	injectTimeout = time.Minute
+	healTimeout   = time.Minute
 )
 
 // A Setup is what every run needs to know.

@@ -131,7 +131,7 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			t.Parallel()
 			setup := setup(t)
 			r := scenarios.Random{
-				Topology: "single", Lock: "mutex-fenced", Kind: "slow-holder", Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
+				Topology: "single", Lock: "mutex-fenced", Kind: "slow-holder", Faults: scenarios.MixNone, Length: 3 * time.Second,
 				Protected: tt.Protected,
 				Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
 			}

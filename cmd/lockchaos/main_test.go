@@ -71,9 +71,12 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// patience bounds the wait for what comes at once on an idle machine.
+const patience = 2 * time.Minute
+
 // await waits until a file matches a pattern and is not empty: await GLOB.
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		files, err := filepath.Glob(ts.MkAbs(args[0]))
 		ts.Check(err)
@@ -91,7 +94,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 // if that does not come: nothing FOLDER.
 func nothing(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		left := leftovers(dir)
 		if len(left) == 0 {

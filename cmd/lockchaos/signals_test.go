@@ -37,8 +37,23 @@ type foreign struct {
 // await waits until a condition holds.
 func awaits(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, 30*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, holds, patience, 2*time.Millisecond, what)
 }
+
+// toxiproxy is the program, built once for all tests. The folder of the tests'
+// own program has it, which goes when they end.
+var toxiproxy = sync.OnceValues(func() (string, error) {
+	lockchaos, err := exec.LookPath("lockchaos")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(filepath.Dir(lockchaos), "toxiproxy-server")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build toxiproxy: %w\n%s", err, out)
+	}
+	return program, nil
+})
 
 // runForeign starts one until the test ends.
 func runForeign(t *testing.T) foreign {
@@ -60,9 +75,8 @@ func runForeign(t *testing.T) foreign {
 	f := foreign{server: d.Server("redis-1").Observer()}
 
 	dir := t.TempDir()
-	program := filepath.Join(dir, "toxiproxy-server")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program, err := toxiproxy()
+	require.NoError(t, err)
 	host, _, err := net.SplitHostPort(f.server.Options().Addr) // which is the deployment's alone
 	require.NoError(t, err)
 	config := fmt.Sprintf(`[{"name":"zone-a>redis-1","listen":"%[1]s:21111","upstream":"%[2]s","enabled":true},
@@ -118,7 +132,7 @@ func TestWhateverEndsAnAttachedRunItsFaultsAreMended(t *testing.T) {
 		"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "a reader that has read enough": pipe,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := f.command(t, "--duration", "60s")
+			cmd := f.command(t, "--duration", "10m")
 			output := f.start(t, cmd)
 			awaits(t, "a fault", func() bool { return f.proxies() != before })
 			if end == pipe {
@@ -191,7 +205,7 @@ steps:
   - {client: a, acquire: l, wait: 9s}
 `), 0o600))
 	for name, args := range map[string][]string{
-		"run":       {"run", "--seeds", "1-2", "--duration", "60s"},
+		"run":       {"run", "--seeds", "1-2", "--duration", "10m"},
 		"reproduce": {"reproduce", script, "--repeat", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +242,7 @@ func TestTheNextRunMendsWhatAKilledOneLeft(t *testing.T) {
 		"two SIGINTs": {syscall.SIGINT, syscall.SIGINT},
 	} {
 		t.Run(name, func(t *testing.T) {
-			killed := f.command(t, "--duration", "60s")
+			killed := f.command(t, "--duration", "10m")
 			f.start(t, killed)
 			awaits(t, "a fault", func() bool { return f.proxies() != before })
 			for _, s := range signals {
@@ -333,7 +347,7 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	select {
 	case <-asked:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("nobody asked the engine")
 	}
 	send(t, cmd, syscall.SIGINT)
@@ -357,18 +371,29 @@ func TestCtrlCEndsAllScenarios(t *testing.T) {
 	}
 	program, err := exec.LookPath("lockchaos")
 	require.NoError(t, err)
+	script := filepath.Join(t.TempDir(), "waits.yaml")
+	require.NoError(t, os.WriteFile(script, []byte(`
+name: waits
+title: one who waits until the signal comes
+topology: single
+lock: mutex
+clients: {a: zone-a, b: zone-b}
+expect: {verdict: valid}
+steps:
+  - {client: a, acquire: l, lease: 10m}
+`+strings.Repeat("  - {client: b, acquire: l, wait: 9s, until: refused}\n", 14)), 0o600))
 	for _, parallel := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d at a time", parallel), func(t *testing.T) {
 			t.Parallel()
 			out := t.TempDir()
-			cmd := exec.Command(program, "reproduce", "failover-double-grant", "lease-too-short",
+			cmd := exec.Command(program, "reproduce", script, "lease-too-short",
 				"--repeat", "3", "--parallel", strconv.Itoa(parallel), "--out", out)
 			stderr, err := cmd.StderrPipe()
 			require.NoError(t, err)
 			require.NoError(t, cmd.Start())
 			for run := range parallel {
 				awaits(t, "the record of each of the first runs", func() bool {
-					_, err := os.Stat(filepath.Join(out, fmt.Sprintf("failover-double-grant-%d", run+1), "history.jsonl"))
+					_, err := os.Stat(filepath.Join(out, fmt.Sprintf("waits-%d", run+1), "history.jsonl"))
 					return err == nil
 				})
 			}
@@ -387,7 +412,8 @@ func TestCtrlCEndsAllScenarios(t *testing.T) {
 }
 
 // What an interrupted boot could not remove is told of, and the next boot removes
-// it: here the process is killed that removes what a boot has made.
+// it: here the process is killed that removes what a boot has made. The servers of
+// that boot never answer, so that it goes on until the signal comes.
 func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -407,17 +433,25 @@ func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 		return cmd
 	}
+	silent := filepath.Join(t.TempDir(), "redis-server")
+	require.NoError(t, os.WriteFile(silent, []byte("#!/bin/sh\n"+
+		`[ "$1" = --version ] && exec echo 'Redis server v=7.2.0 sha=00000000:0 malloc=libc bits=64 build=0'`+"\n"+
+		"echo started\nexec sleep 1000\n"), 0o700))
 	var said bytes.Buffer
-	cmd := command("run", "--topology", "cluster", "--duration", "60s")
+	cmd := command("run", "--topology", "cluster")
+	cmd.Env = append(cmd.Env, process.BinaryVariable+"="+silent)
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
 	var logs []string
-	awaits(t, "a server", func() bool {
-		logs, _ = filepath.Glob(filepath.Join(tmp, "lockchaos-process-*", "redis-1", "log"))
-		return len(logs) == 1
+	awaits(t, "the masters, which come before their replicas", func() bool {
+		logs, _ = filepath.Glob(filepath.Join(tmp, "lockchaos-process-*", "redis-?", "log"))
+		return len(logs) == 3 && !slices.ContainsFunc(logs, func(log string) bool {
+			info, err := os.Stat(log)
+			return err != nil || info.Size() == 0
+		})
 	})
 	folder := filepath.Dir(filepath.Dir(logs[0]))
-	// Else it might fail by itself first, when it tells that process of the next server.
+	// Else it might give up first, when the last of them is late.
 	send(t, cmd, syscall.SIGSTOP)
 	awaits(t, "the end of what would remove the folder", func() bool {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
