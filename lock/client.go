@@ -170,8 +170,10 @@ var _ Locker = (*Client)(nil)
 // within 5ms when it was last asked, a [redis.Client] first sends a request with a
 // timeout of 50ms, on the goroutine of its caller, and once more with the timeouts
 // of rdb if that was too short, whatever its MaxRetries are; a caller that gives
-// up is gone 200ms later at most. Hooks see both, if rdb has them by now; those
-// that are added later see the second alone. That isn't done with
+// up is gone 200ms later at most, but for the opening of a connection and the work of
+// hooks. Those see both, if rdb has them by now; those that are added later see the
+// second alone. A hook that itself sends a request once more is one that the library
+// doesn't know of: the copy may be granted the lock, to nobody, until its lease ends. That isn't done with
 // [Config.ReplicaAcks], with a Limiter, or with a read timeout of 50ms or less.
 func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {

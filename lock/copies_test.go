@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -218,6 +219,32 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 		require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err())
 		require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 	}
+}
+
+// A release that was given up in the queue was never sent, so it can't be why the
+// lock is gone.
+func TestReleaseThatNobodyTook(t *testing.T) {
+	c, link, rdb := linked(t)
+	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	c.hurry, c.road.one.max = nil, 1
+	held, deliver := link.HoldReplies(acquireDigest(c))
+	defer deliver()
+	var other sync.WaitGroup
+	defer other.Wait()
+	other.Go(func() { _, _ = c.Acquire(t.Context(), "other", Options{Lease: time.Minute}) })
+	<-held
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	released := make(chan error, 1)
+	other.Go(func() { released <- h.Release(ctx) })
+	redistest.Await(t, "the release in the queue", func() bool { _, _, queued := c.road.one.state(); return queued == 1 })
+	cancel()
+	require.ErrorIs(t, <-released, context.Canceled)
+	redistest.Await(t, "nobody in the queue", func() bool { _, _, queued := c.road.one.state(); return queued == 0 })
+	deliver()
+	require.EqualValues(t, 1, rdb.Del(t.Context(), "lock:{orders}").Val())
+	require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 }
 
 // A release whose answer was lost was most likely carried out: the next one, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -302,10 +303,10 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	}
 	g.ending, g.left = true, c.lines.leave(g)
 	s := g.kind.release(g, false)
-	sent := ctx.Err() == nil
+	taken := new(atomic.Bool)
 	copies := false // of the release; for f alone
 	r, err := await(ctx, c, nil, func(ctx context.Context) (reply[any], error) {
-		r := c.road.run(ctx, s)
+		r := c.road.runTaken(ctx, s, taken)
 		copies = copies || r.copies
 		r.copies = copies
 		return r, r.err
@@ -313,7 +314,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	held := begin.Before(l.Expires)
 	switch {
 	case err != nil:
-		g.tried = g.tried || held && sent && mayArrive(err)
+		g.tried = g.tried || held && taken.Load() && mayArrive(err)
 	case r.value == int64(1):
 	case g.kind.traceless && !g.copied && (g.tried || held && r.copies):
 		// It is most likely gone by a release whose answer was lost. Whether the

@@ -31,6 +31,11 @@ const (
 	// and no more once that took yieldLimit, as where there is other work.
 	mostYields = 4
 	yieldLimit = 50 * time.Microsecond
+	// crowded is how long that takes where other work keeps the processors: a
+	// caller that yields there waits for a time slice of each. After that nobody
+	// does for the next yieldRest lanes that are entered.
+	crowded   = time.Millisecond
+	yieldRest = 64
 	// patience is how long a call waits, at most, while nothing comes back.
 	patience = 5 * time.Millisecond
 	// defaultPool is how many connections a Redis client has that doesn't say so.
@@ -70,7 +75,12 @@ func newRoad(rdb redis.UniversalClient, send sender) *road {
 // run sends a call, and returns the reply; or the context's error if that ends
 // before it is sent.
 func (r *road) run(ctx context.Context, s call) reply[any] {
-	return r.lanes(ctx, s.keys[0]).run(ctx, s)
+	return r.runTaken(ctx, s, nil)
+}
+
+// runTaken is run, and sets taken before it sends the call, if it ever does.
+func (r *road) runTaken(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
+	return r.lanes(ctx, s.keys[0]).run(ctx, s, taken)
 }
 
 // lanes are those to the server of a key. A server that nobody knows fails the
@@ -123,6 +133,7 @@ type lanes struct {
 
 	together int    // how many calls came back when some last did
 	gathers  bool   // who entered a lane last lets others run first
+	rests    int    // so many who enter one don't
 	yield    func() // lets them
 
 	since        time.Time     // when the latest best time began to count
@@ -133,6 +144,7 @@ type lanes struct {
 type posted struct {
 	ctx   context.Context //nolint:containedctx // it is that of the call
 	call  call
+	taken *atomic.Bool    // set before it is looked whether anybody waits for the call, and then sent; nil: nobody asks
 	hurry bool            // the caller itself waits for it,
 	abort <-chan struct{} // until that is closed
 	turn  chan bool       // true: to send the queue; false: the reply is there
@@ -154,10 +166,10 @@ func newLanes(limit int, send sender) *lanes {
 // run sends a call in its turn. With patience it is sent once more if it went
 // with those of others that were in a hurry. In a hurry it may be given up while
 // it is under way with those of others.
-func (l *lanes) run(ctx context.Context, s call) reply[any] {
+func (l *lanes) run(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
 	h, hurry := ctx.(hasty)
 	p, _ := l.spare.Get().(*posted)
-	*p = posted{ctx: ctx, call: s, hurry: hurry, abort: h.abort, turn: p.turn, reply: reply[any]{err: errNoReply}}
+	*p = posted{ctx: ctx, call: s, taken: taken, hurry: hurry, abort: h.abort, turn: p.turn, reply: reply[any]{err: errNoReply}}
 	for {
 		if r, gone := l.pass(p); gone { //nolint:contextcheck // a call has its own
 			return r // and p, which may be under way, is nobody's
@@ -202,6 +214,7 @@ func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
 	}
 	if r.err != nil {
 		if l.quit(p) {
+			r.copies = p.reply.copies
 			return r, true
 		}
 		if p.hurry { // it had been taken
@@ -231,7 +244,8 @@ func (l *lanes) enter(p *posted) bool {
 		return false
 	}
 	l.busy++
-	p.era, p.waits = l.era, l.together > 1
+	p.era, p.waits = l.era, l.together > 1 && l.rests == 0
+	l.rests = max(l.rests-1, 0)
 	l.gathers = p.waits
 	return true
 }
@@ -251,8 +265,8 @@ func (l *lanes) quit(p *posted) bool {
 // gather takes the next calls out of the queue, to go with the first; once those
 // are there that are about to come, if that waits for them.
 func (l *lanes) gather(first *posted) []*posted {
+	begin := time.Now()
 	if first.waits {
-		begin := time.Now()
 		for range mostYields {
 			if l.yield(); l.complete() || time.Since(begin) > yieldLimit {
 				break
@@ -264,6 +278,9 @@ func (l *lanes) gather(first *posted) []*posted {
 	n := min(len(l.queue), maxCalls-1)
 	calls := append([]*posted{first}, l.queue[:n]...)
 	l.queue = slices.Delete(l.queue, 0, n)
+	if first.waits && time.Since(begin) > crowded {
+		l.rests = yieldRest
+	}
 	if first.waits && first.era == l.era { // else somebody else may gather
 		l.gathers = false
 		l.next()
@@ -282,6 +299,11 @@ func (l *lanes) complete() bool {
 // of this goroutine, and leaves the lane.
 func (l *lanes) lead(calls []*posted) {
 	begin := time.Now()
+	for _, p := range calls {
+		if p.taken != nil {
+			p.taken.Store(true)
+		}
+	}
 	live := calls
 	defer func() {
 		l.leave(begin, calls[0].era, live)

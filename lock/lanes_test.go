@@ -44,7 +44,7 @@ func (p *pipelines) all() [][]string {
 func ask(ctx context.Context, l *lanes, key string) <-chan reply[any] {
 	done := make(chan reply[any], 1)
 	go func() {
-		done <- l.run(ctx, call{keys: []string{key}})
+		done <- l.run(ctx, call{keys: []string{key}}, nil)
 	}()
 	synctest.Wait()
 	return done
@@ -84,6 +84,28 @@ func TestLanesGatherWhatWaits(t *testing.T) {
 		synctest.Wait()
 		busy, stuck, _ := l.state()
 		require.Zero(t, busy+stuck)
+	})
+}
+
+// Where other work keeps the processors, yielding costs a time slice: for a while
+// nobody does.
+func TestLanesDontGatherInACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, yields := yielding(2)
+		first := ask(t.Context(), l, "first")
+		time.Sleep(crowded + 1)
+		yields <- true
+		require.NoError(t, (<-first).err)
+		for range yieldRest {
+			l.together = 2
+			require.NoError(t, (<-ask(t.Context(), l, "alone")).err)
+		}
+		l.together = 2
+		first = ask(t.Context(), l, "first")
+		second := ask(t.Context(), l, "second")
+		yields <- true
+		require.NoError(t, (<-first).err)
+		require.NoError(t, (<-second).err)
 	})
 }
 
@@ -358,7 +380,7 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
 	t.Helper()
 	s, link := redistest.Start(t), &redistest.Link{}
-	c, err := New(s.Client(t, link.Use), Config{})
+	c, err := New(s.Client(t, func(o *redis.Options) { link.Use(o); o.ReadTimeout = time.Minute }), Config{})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	for range 2 {

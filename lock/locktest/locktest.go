@@ -256,7 +256,7 @@ func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
 	select {
 	case r := <-b:
 		return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
-	case <-time.After(f.Patience): // so that it is parked, mostly
+	case <-time.After(f.Patience): // so that it may be parked
 	}
 	released := time.Now()
 	if err := a.Release(ctx); err != nil {
@@ -629,7 +629,7 @@ func (f Features) watched(ctx context.Context, l lock.Locker) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog / 2})
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog})
 	if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
 		return err
 	}
