@@ -116,7 +116,8 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		return j.directory(ctx, arg)
 	}
-	if j.ofRun(arg) {
+	ofRun, long := j.ofRun(arg)
+	if ofRun && !long {
 		return j.historyOfRun(ctx, arg)
 	}
 	name, r := "standard input", stdin
@@ -133,7 +134,10 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if !j.json {
-		j.printf("%s\n", filepath.Clean(name))
+		if name = filepath.Clean(name); long {
+			name += ", without the " + reports.RunFile + " beside it, for which it is too long"
+		}
+		j.printf("%s\n", name)
 	}
 	if results != nil {
 		err = j.write(*results)
@@ -171,11 +175,18 @@ func (j *judging) directory(ctx context.Context, dir string) error {
 	return j.tell(ctx, in, shown, filepath.Join(dir, minimalFile))
 }
 
-// ofRun reports whether a file is the history of a run, with its record beside
-// it.
-func (j *judging) ofRun(path string) bool {
-	return j.from != "jepsen" && filepath.Base(path) == reports.HistoryFile && exists(path) &&
-		exists(filepath.Join(filepath.Dir(path), reports.RunFile))
+// mostOfRun is how many bytes a history may have that is judged with the record of
+// its run, for which it must be in memory as a whole.
+const mostOfRun = 64 << 20
+
+// ofRun reports whether a file is the history of a run, with its record beside it,
+// and whether it is too long to be judged with that.
+func (j *judging) ofRun(path string) (is, long bool) {
+	if j.from == "jepsen" || filepath.Base(path) != reports.HistoryFile || !exists(filepath.Join(filepath.Dir(path), reports.RunFile)) {
+		return false, false
+	}
+	info, err := os.Stat(path)
+	return err == nil, err == nil && info.Size() > mostOfRun
 }
 
 // historyOfRun judges the history of a run with what the record of the run says:

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/reports"
 )
 
 // longHistory writes a history that is judged as it streams by: two clients
@@ -70,4 +72,22 @@ func TestALongHistoryIsJudgedAsItStreamsBy(t *testing.T) {
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
 	require.Equal(t, "invalid", results.Verdict)
 	require.Greater(t, results.Events, storyEvents)
+}
+
+// The history of a run is judged with its record, unless that would take too much
+// memory.
+func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, reports.HistoryFile)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	is, _ := (&judging{}).ofRun(path)
+	require.False(t, is, "no record")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), nil, 0o600))
+	for size, want := range map[int64]bool{mostOfRun: false, mostOfRun + 1: true} {
+		require.NoError(t, os.Truncate(path, size))
+		is, long := (&judging{}).ofRun(path)
+		require.True(t, is)
+		require.Equal(t, want, long)
+	}
 }
