@@ -75,7 +75,7 @@ func plan(t *testing.T, systems []bench.System, workloads ...string) bench.Plan 
 	require.NoError(t, err)
 	return bench.Plan{
 		Backend: process.Backend{}, Workloads: ws, Systems: systems,
-		Rounds: 1, Length: 100 * time.Millisecond, WarmUp: 20 * time.Millisecond, Seed: 1,
+		Rounds: 1, Length: 100 * time.Millisecond, WarmUp: 20 * time.Millisecond, Patience: 30 * time.Second, Seed: 1,
 	}
 }
 

@@ -27,6 +27,9 @@ type Plan struct {
 	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms.
 	Rounds         int
 	Length, WarmUp time.Duration
+	// Patience is for how long a turn goes on in which nothing has happened yet that
+	// tells anything of its system. Default: no longer than Length.
+	Patience time.Duration
 	// Seed decides the order of turns and the workers' choices.
 	Seed uint64
 	// Progress is told of every slice before it begins. Nil: nobody is.
@@ -35,10 +38,6 @@ type Plan struct {
 
 // between is about what a slice takes besides.
 const between = 60 * time.Millisecond
-
-// speechless is for how long a slice goes on, beyond its length if need be, in which
-// nothing has happened yet that tells anything of its system.
-const speechless = 10 * time.Second
 
 func (p Plan) withDefaults() Plan {
 	if p.Rounds == 0 {
@@ -252,7 +251,7 @@ func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed u
 	if err := pause(ctx, p.Length); err != nil {
 		return Slice{}, err
 	}
-	for !d.tells() && time.Since(begin) < speechless {
+	for !d.tells() && time.Since(begin) < p.Patience {
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return Slice{}, err
 		}

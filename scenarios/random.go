@@ -252,7 +252,7 @@ func (st *stage) last(ctx context.Context, step faults.Step) {
 
 // faultPatience is how long a fault of a random run waits for what it takes: a key to
 // lose, or a message that it is aimed at.
-const faultPatience = 10 * time.Second
+const faultPatience = 5 * time.Second
 
 // injectWhole injects once the deployment is whole.
 func (st *stage) injectWhole(ctx context.Context, step faults.Step) error {

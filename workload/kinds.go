@@ -88,7 +88,7 @@ func Kinds() []Kind {
 			locks: 1, lease: 2 * time.Second, session: readersWriters,
 		},
 		{
-			Name: "release-twice", About: "what was released, or half of the time may have been, is released and extended again",
+			Name: "release-twice", About: "what was released, or may have been, is released and extended again",
 			Meets: []string{history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
 			locks: 1, lease: time.Second, session: releaseTwice,
 		},

@@ -39,8 +39,8 @@ const (
 	most = 30 * time.Millisecond
 	// least is the smallest error that is told from none.
 	least = 3 * time.Millisecond
-	// patience is how long a server may take to answer. To its observer it is
-	// silent much sooner, as a server that is slow is on a busy machine.
+	// patience is how long a server may take to answer. Its observer gives up much
+	// sooner, which a busy machine would take for a fault.
 	patience = 5 * time.Second
 )
 

@@ -35,8 +35,8 @@ type Disk interface {
 	CutBack(ctx context.Context) (lost int64, err error)
 }
 
-// patience is how long a server may take to answer. To its observer it is silent
-// much sooner, as a server that is slow is on a busy machine.
+// patience is how long a server may take to answer. Its observer gives up much
+// sooner, which a busy machine would take for a fault.
 const patience = 5 * time.Second
 
 // probeKey is written so that there is something to sync. It goes by itself.

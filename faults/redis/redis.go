@@ -31,8 +31,8 @@ type fault struct {
 // Name returns the fault's name.
 func (f *fault) Name() string { return f.name }
 
-// patience is how long a server may take to answer. To its observer it is silent
-// much sooner, as a server that is slow is on a busy machine.
+// patience is how long a server may take to answer. Its observer gives up much
+// sooner, which a busy machine would take for a fault.
 const patience = 5 * time.Second
 
 // Inject makes it happen and waits until its effect was observed.

@@ -32,8 +32,8 @@ type node struct {
 	id string
 }
 
-// patience is how long a server may take to answer. To its observer it is silent
-// much sooner, as a server that is slow is on a busy machine.
+// patience is how long a server may take to answer. Its observer gives up much
+// sooner, which a busy machine would take for a fault.
 const patience = 5 * time.Second
 
 // rdb is its observer, who is patient.

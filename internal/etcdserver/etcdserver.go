@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
@@ -66,7 +67,12 @@ func Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
+// starting is held from the choice of addresses until etcd listens there.
+var starting sync.Mutex //nolint:gochecknoglobals // the addresses are the process's
+
 func (s *Server) start(ctx context.Context, binary string) error {
+	starting.Lock()
+	defer starting.Unlock()
 	client, peer, err := freeAddresses(ctx)
 	if err != nil {
 		return err

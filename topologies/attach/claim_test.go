@@ -174,7 +174,9 @@ func TestServersThatRefuseWritesAreRefused(t *testing.T) {
 				defer c.Close()
 				require.NoError(t, c.Do(within(t), tt.command...).Err())
 			}
+			begin := time.Now()
 			refused(t, i.backend(), tt.topology, tt.want)
+			require.Less(t, time.Since(begin), 45*time.Second, "who waits until they are ready waits for a minute")
 			require.Empty(t, claims(t, i))
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -242,7 +243,6 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 func watch(t *testing.T, s stock, name string) (shut, unmarked func() int64) {
 	t.Helper()
 	var closed, bare atomic.Int64
-	var failed error
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -260,7 +260,7 @@ func watch(t *testing.T, s stock, name string) (shut, unmarked func() int64) {
 				err = json.Unmarshal([]byte(said), &all)
 			}
 			if err != nil {
-				failed = err
+				t.Errorf("watch %s: %v", name, err)
 				return
 			}
 			if all[name].Enabled {
@@ -272,10 +272,13 @@ func watch(t *testing.T, s stock, name string) (shut, unmarked func() int64) {
 			}
 		}
 	}()
-	return closed.Load, func() int64 {
+	end := sync.OnceFunc(func() {
 		close(stop)
 		<-done
-		require.NoError(t, failed)
+	})
+	t.Cleanup(end)
+	return closed.Load, func() int64 {
+		end()
 		return bare.Load()
 	}
 }

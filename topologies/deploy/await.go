@@ -19,8 +19,8 @@ const patience = 5 * time.Second
 
 // patiently does again what timed out: on a busy machine, a server may take
 // longer to answer than it takes to call it silent. Done twice, it must come to
-// the same as once. So is done again what is refused with a word that passes:
-// there a server takes another for dead that was slow.
+// the same as once. A refusal that begins with a word of passing is
+// tried again too: a server may take a slow one for dead.
 func patiently(ctx context.Context, do func() error, passing ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

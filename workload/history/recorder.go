@@ -86,7 +86,7 @@ func (r *Recorder) Offset(t time.Time) time.Duration { return t.Sub(r.base) }
 // completion after its reply was read. After [Recorder.Close] nothing is recorded and e
 // comes back with Index -1.
 func (r *Recorder) Record(e Event) Event {
-	r.record(&e) // so that Record is inlined: an event is large to be copied to it and back
+	r.record(&e) // so that Record is inlined: an event is too large to be copied in and out
 	return e
 }
 

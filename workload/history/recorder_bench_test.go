@@ -75,7 +75,7 @@ func BenchmarkRecord(b *testing.B) {
 // recorder-% is how much longer the former takes, and recorder-cpu-% how much more
 // of the processor this process uses: in the median of neighbours, since the machine
 // gets slower and faster. One pass is compared with one: two of them together
-// are oftener disturbed. On a machine with other work the medians take minutes to
+// are disturbed more often. On a machine with other work the medians take minutes to
 // settle (-benchtime 2m). Clients of a run have a link in between, which takes its time.
 func BenchmarkRecordedCycle(b *testing.B) {
 	topology, err := topologies.ByName("single")
