@@ -50,6 +50,7 @@ func (r *Redlock) ballot(name string, o Options) *ballot {
 	n, first := len(r.voters), r.voters[0]
 	here := first.object(name, first.kinds.mutex)
 	g := here.grant(o)
+	g.introduce()
 	g.copied = true // a server may be asked anew while an earlier request is under way
 	return &ballot{
 		redlock: r, grant: g, acquire: g.kind.acquire(g), release: g.kind.release(g, false),
@@ -111,11 +112,12 @@ func (b *ballot) ask(ctx context.Context, i int) (bool, error) {
 	}
 	r := v.road.run(ctx, b.acquire)
 	v.hear(r.err)
-	fields, _ := r.value.([]any)
-	if r.err == nil && len(fields) < 2 {
-		r.err = fmt.Errorf("strange reply %v", r.value)
+	granted := false
+	if r.err == nil {
+		var numbers [5]int64
+		numbers, r.err = outcomeOf(r.value)
+		granted = numbers[0] == 1
 	}
-	granted := r.err == nil && fields[0] == int64(1)
 	if unwanted := b.note(i, outcome(granted, r.err)); unwanted {
 		_, _ = b.end(ctx, i, true)
 	}

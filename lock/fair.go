@@ -34,17 +34,15 @@ func newFair(sources map[string]string) fair {
 		kind: &kind{
 			acquire: func(g *grant) call {
 				c := g.client.config
-				return call{acquire, append(g.keys.queue(), g.keys.mark(g.request)), []any{
-					g.owner, g.request, milliseconds(g.lease), milliseconds(c.Heartbeat), flag(g.waits), g.place, g.keys.channel,
-				}}
+				return on(acquire, append(g.keys.queue(), g.keys.mark(g.request)),
+					g.owner, g.request, milliseconds(g.lease), milliseconds(c.Heartbeat), flag(g.waits), g.place, g.keys.channel)
 			},
 			extend: func(g *grant, d time.Duration) call {
-				return call{extend, []string{g.keys.lock}, []any{g.request, milliseconds(d)}}
+				return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
 			},
 			release: func(g *grant, withdraw bool) call {
-				return call{release, append(g.keys.queue(), g.keys.mark(g.request)), []any{
-					g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw),
-				}}
+				return on(release, append(g.keys.queue(), g.keys.mark(g.request)),
+					g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw))
 			},
 			queued: true,
 			broad:  true,
@@ -93,9 +91,8 @@ func (c *Client) FairMutex(name string) *FairMutex {
 // there were any. Holders learn of it at their next extension or release; those
 // who wait keep their places.
 func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	v, err := m.number(ctx, call{
-		m.client.kinds.fair.force, append(m.keys.queue(), m.keys.mark(rand.Text())), []any{m.keys.channel, markLife.Milliseconds()},
-	})
+	v, err := m.number(ctx, on(m.client.kinds.fair.force,
+		append(m.keys.queue(), m.keys.mark(rand.Text())), m.keys.channel, markLife.Milliseconds()))
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
 	}
@@ -104,7 +101,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 
 // Waiters returns how many wait for the lock and are alive.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
-	v, err := m.number(ctx, call{m.client.kinds.fair.waiters, []string{m.keys.deadlines()}, nil})
+	v, err := m.number(ctx, on(m.client.kinds.fair.waiters, []string{m.keys.deadlines()}))
 	if err != nil {
 		return 0, fmt.Errorf("count who waits for %q: %w", m.name, err)
 	}

@@ -13,22 +13,23 @@ import (
 // is the keeper of its hold.
 type grant struct {
 	*object
-	owner, request string
-	named          string // the owner, in leases
-	anonymous      bool   // no owner was given
-	lease          time.Duration
-	watched        bool    // kept alive by the watchdog
-	waits          bool    // if it is refused at first
-	place          int64   // in a queue, as the server said
-	refused        instant // when the server last did
-	drew           bool    // a ticket, as the server said
-	redrawn        bool    // because that had been served before
-	waiter         *waiter // that messages reach; nil while none do
-	copied         bool    // there may be copies of the request on their way
-	tried          bool    // to release it while it was held, and the answer is lost
+	claim
+
+	named     string // the owner, in leases
+	anonymous bool   // no owner was given
+	lease     time.Duration
+	watched   bool    // kept alive by the watchdog
+	waits     bool    // if it is refused at first
+	place     int64   // in a queue, as the server said
+	refused   instant // when the server last did
+	drew      bool    // a ticket, as the server said
+	redrawn   bool    // because that had been served before
+	waiter    *waiter // that messages reach; nil while none do
+	copied    bool    // there may be copies of the request on their way
+	tried     bool    // to release it while it was held, and the answer is lost
 
 	// Of one that may be passed on in memory:
-	since  time.Time // the server granted it
+	since  time.Time // it was asked for
 	turn   int       // how often it was passed on
 	ending bool      // the server was asked to release it
 	moved  bool      // or to extend it by its owner
@@ -39,6 +40,35 @@ type grant struct {
 	relay  *relay    // what is passed on
 	keeps  string    // the request whose grant the line would rather keep than draw a ticket
 	left   string    // a ticket that goes with the release
+}
+
+// claim is whose a grant is, as the server knows it.
+type claim struct {
+	request, owner string
+
+	// Of a plain lock, ready to be sent:
+	held   any   // both, as a lock of one grant says it: see free.lua
+	places []any // its keys: see [keys.plain]
+}
+
+// introduce readies what the server is told of who asks. An owner that wasn't given
+// is not the request, which others may be told.
+func (g *grant) introduce() {
+	switch {
+	case g.held != nil:
+		return
+	case !g.kind.plain:
+		if g.owner == "" {
+			g.owner = g.request + "o"
+		}
+		return
+	case g.owner == "":
+		held := "held " + g.request + " " + g.request + "o"
+		g.owner, g.held = held[len("held ")+len(g.request)+1:], held
+	default:
+		g.held = "held " + g.request + " " + g.owner
+	}
+	g.places = g.keys.plain(g.request)
 }
 
 // answer is the server's to one try. The zero answer is a refusal.
@@ -122,13 +152,9 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	if r.err != nil {
 		return answer{copies: r.copies}, r.err
 	}
-	fields, _ := r.value.([]any)
-	var numbers [5]int64
-	for i, f := range fields[:min(len(fields), len(numbers))] {
-		numbers[i], _ = f.(int64)
-	}
-	if len(fields) < 2 {
-		return answer{}, fmt.Errorf("strange reply %v", r.value)
+	numbers, err := outcomeOf(r.value)
+	if err != nil {
+		return answer{}, err
 	}
 	if numbers[0] <= 0 {
 		return answer{
@@ -142,6 +168,21 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 		expires: c.expires(sent, g.lease), unacked: unacked,
 		copies: r.copies,
 	}, nil
+}
+
+// outcomeOf reads the reply to a request for a grant: see [kind].
+func outcomeOf(reply any) (numbers [5]int64, err error) {
+	if reply == int64(1) {
+		return [5]int64{1, 1}, nil
+	}
+	fields, _ := reply.([]any)
+	if len(fields) < 2 {
+		return numbers, fmt.Errorf("strange reply %v", reply)
+	}
+	for i, f := range fields[:min(len(fields), len(numbers))] {
+		numbers[i], _ = f.(int64)
+	}
+	return numbers, nil
 }
 
 // commitOne is commit for one call.
@@ -209,6 +250,7 @@ func (g *grant) called() string {
 
 // begin asks for the first time.
 func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration) (answer, error) {
+	g.introduce()
 	wakeups := g.client.wakeups
 	if g.handsOver() { // a message may come right behind the refusal
 		g.waiter = wakeups.attend(g.pending(begin, limit))
@@ -238,7 +280,7 @@ func (g *grant) hold(a answer, begin time.Time) *Hold {
 		h.Lost() // which is awaited then
 		settle, h.settled = g.settling(h)
 	}
-	c.observe(Acquired, h.lease, time.Since(begin), nil)
+	c.observe(Acquired, h.lease, c.took(begin), nil)
 	h.start()
 	settle()
 	if g.watched {
@@ -297,8 +339,8 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
 	begin := time.Now()
-	if c.lines.pass(ctx, g, l.Expires) {
-		c.observe(Released, l, time.Since(begin), nil)
+	if c.lines.pass(ctx, g, l.Expires, begin) {
+		c.observe(Released, l, c.took(begin), nil)
 		return nil
 	}
 	g.ending, g.left = true, c.lines.leave(g)
@@ -325,6 +367,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		c.lines.forget(g)
 	}
-	c.observe(Released, l, time.Since(begin), err)
+	c.observe(Released, l, c.took(begin), err)
 	return err
 }

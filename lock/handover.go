@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -60,8 +59,11 @@ func (g *grant) drawn() string {
 
 func (g *grant) text() string {
 	c := g.client
-	return fmt.Sprintf("%s %d %d %d %d %s%s",
-		g.request, milliseconds(g.lease), g.tokenLife(), flag(c.counted()), len(c.inbox), c.inbox, g.owner)
+	numbers := make([]byte, 0, 64) // for every waiter, so without fmt
+	for _, n := range []int64{milliseconds(g.lease), g.tokenLife(), int64(flag(c.counted())), int64(len(c.inbox))} {
+		numbers = strconv.AppendInt(append(numbers, ' '), n, 10)
+	}
+	return g.request + string(numbers) + " " + c.inbox + g.owner
 }
 
 // tokenLife is for how many ms the server remembers the last token; 0 if grants

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -135,4 +136,47 @@ func TestHooksSeeALateRequest(t *testing.T) {
 	require.False(t, seen[1].hurried)
 	require.NoError(t, seen[1].err)
 	require.NoError(t, h.Release(ctx))
+}
+
+// prefixer is a hook that gives the keys of scripts a prefix.
+type prefixer struct{ prefix string }
+
+func (p prefixer) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (p prefixer) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p prefixer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, c := range cmds {
+			words := c.Args()
+			if keys, ok := words[2].(int); ok {
+				for i := range keys {
+					words[firstKey+i] = p.prefix + fmt.Sprint(words[firstKey+i])
+				}
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A hook that changes what is sent finds each request as it was, however often
+// that is sent: first the server doesn't know the script.
+func TestHooksMayChangeRequests(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	var clients []*Client
+	for range 2 {
+		prefixed := s.Client(t, nil)
+		prefixed.AddHook(prefixer{"app:"})
+		c, err := New(prefixed, Config{})
+		require.NoError(t, err)
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	h, err := clients[0].Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	_, err = clients[1].Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Equal(t, []string{"app:lock:{orders}"}, rdb.Keys(t.Context(), "*").Val())
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }

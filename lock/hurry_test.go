@@ -25,6 +25,13 @@ func acquireDigest(c *Client) string {
 	return c.kinds.mutex.acquire(&grant{object: &c.Mutex("x").object}).script.Hash()
 }
 
+// requestFor is a new request for a lock, for a minute.
+func requestFor(m *Mutex) call {
+	g := m.grant(Options{Lease: time.Minute})
+	g.introduce()
+	return g.asking()
+}
+
 // ready makes the next request one in a hurry.
 func ready(t *testing.T, c *Client) {
 	t.Helper()
@@ -108,12 +115,12 @@ func TestHastyRequestIsGivenUpInAPipelineOfOthers(t *testing.T) {
 			abort := make(chan struct{})
 			var callers sync.WaitGroup
 			defer callers.Wait()
-			callers.Go(func() { l.run(t.Context(), call{keys: []string{"first"}}, nil) })
+			callers.Go(func() { l.run(t.Context(), callOf("first"), nil) })
 			require.Equal(t, 1, <-sent)
-			callers.Go(func() { l.run(t.Context(), call{keys: []string{"leader"}}, nil) })
+			callers.Go(func() { l.run(t.Context(), callOf("leader"), nil) })
 			redistest.Await(t, "the leader", func() bool { _, _, queued := l.state(); return queued == 1 })
 			replies := make(chan reply[any], 1)
-			callers.Go(func() { replies <- l.run(hasty{ctx, abort}, call{keys: []string{"hasty"}}, nil) }) //nolint:contextcheck // it is ctx
+			callers.Go(func() { replies <- l.run(hasty{ctx, abort}, callOf("hasty"), nil) }) //nolint:contextcheck // it is ctx
 			redistest.Await(t, "both", func() bool { _, _, queued := l.state(); return queued == 2 })
 			release <- struct{}{}
 			require.Equal(t, 2, <-sent)
@@ -312,7 +319,7 @@ func TestCopiesOfARequest(t *testing.T) {
 		c, err := New(s.Client(t, func(o *redis.Options) { o.MaxRetries = retries; link.Use(o) }), Config{})
 		require.NoError(t, err)
 		defer c.Close()
-		replies, _ := c.commit(t.Context(), c.Mutex("orders").kind.acquire(c.Mutex("orders").grant(Options{Lease: time.Minute})))
+		replies, _ := c.commit(t.Context(), requestFor(c.Mutex("orders")))
 		require.Len(t, replies, 1)
 		return replies[0]
 	}
@@ -350,7 +357,7 @@ func TestColdHurryForgetsNoCopies(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	m := c.Mutex("orders")
-	p := &posted{ctx: t.Context(), call: m.kind.acquire(m.grant(Options{Lease: time.Minute})), reply: reply[any]{copies: true}}
+	p := &posted{ctx: t.Context(), call: requestFor(m), reply: reply[any]{copies: true}}
 	c.post(t.Context(), []*posted{p}, true)
 	require.ErrorIs(t, p.reply.err, errCold)
 	require.True(t, p.reply.copies)
@@ -380,7 +387,7 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		sent.reset()
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-		r := c.road.run(t.Context(), c.Mutex("orders").kind.acquire(c.Mutex("orders").grant(Options{Lease: time.Minute})))
+		r := c.road.run(t.Context(), requestFor(c.Mutex("orders")))
 		require.ErrorContains(t, r.err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
 		require.False(t, r.copies)

@@ -80,7 +80,7 @@ func (r *road) run(ctx context.Context, s call) reply[any] {
 
 // runTaken is run, and sets taken before it sends the call, if it ever does.
 func (r *road) runTaken(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
-	return r.lanes(ctx, s.keys[0]).run(ctx, s, taken)
+	return r.lanes(ctx, s.key()).run(ctx, s, taken)
 }
 
 // lanes are those to the server of a key. A server that nobody knows fails the

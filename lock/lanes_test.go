@@ -25,8 +25,8 @@ type pipelines struct {
 func (p *pipelines) send(_ context.Context, calls []*posted, _ bool) {
 	var keys []string
 	for _, c := range calls {
-		keys = append(keys, c.call.keys[0])
-		c.reply = reply[any]{value: c.call.keys[0]}
+		keys = append(keys, c.call.key())
+		c.reply = reply[any]{value: c.call.key()}
 	}
 	p.mu.Lock()
 	p.sent = append(p.sent, keys)
@@ -40,11 +40,14 @@ func (p *pipelines) all() [][]string {
 	return p.sent
 }
 
+// callOf is a call for a key.
+func callOf(key string) call { return on(script{}, []string{key}) }
+
 // ask sends a call for a key in the background.
 func ask(ctx context.Context, l *lanes, key string) <-chan reply[any] {
 	done := make(chan reply[any], 1)
 	go func() {
-		done <- l.run(ctx, call{keys: []string{key}}, nil)
+		done <- l.run(ctx, callOf(key), nil)
 	}()
 	synctest.Wait()
 	return done
@@ -247,9 +250,9 @@ func TestLanesLeaveOutWhatHasEnded(t *testing.T) {
 	cancel()
 	l.busy = 1
 	calls := []*posted{
-		{ctx: over, call: call{keys: []string{"a"}}},
-		{ctx: t.Context(), call: call{keys: []string{"b"}}, turn: make(chan bool, 1)},
-		{ctx: over, call: call{keys: []string{"c"}}, turn: make(chan bool, 1)},
+		{ctx: over, call: callOf("a")},
+		{ctx: t.Context(), call: callOf("b"), turn: make(chan bool, 1)},
+		{ctx: over, call: callOf("c"), turn: make(chan bool, 1)},
 	}
 	l.lead(calls)
 	require.Equal(t, [][]string{{"b"}}, p.sent)
@@ -353,12 +356,11 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
 	require.NoError(t, rdb.ScriptLoad(ctx, inspectLua).Err())
 	acquire := func(name string) *posted {
-		m := c.Mutex(name)
-		return &posted{ctx: ctx, call: m.kind.acquire(m.grant(Options{Lease: time.Minute}))}
+		return &posted{ctx: ctx, call: requestFor(c.Mutex(name))}
 	}
 	calls := []*posted{
 		acquire("a"),
-		{ctx: ctx, call: call{c.kinds.inspect, []string{"lock:{b}"}, nil}},
+		{ctx: ctx, call: on(c.kinds.inspect, []string{"lock:{b}"})},
 		acquire("taken"),
 		acquire("c"),
 	}

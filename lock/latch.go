@@ -133,7 +133,7 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 
 // send sends a request of its own, which go-redis may repeat.
 func (l *CountDownLatch) send(ctx context.Context, s script, args ...any) (int64, error) {
-	return l.change(ctx, call{s, []string{l.keys.lock, l.keys.mark(rand.Text())}, args})
+	return l.change(ctx, on(s, []string{l.keys.lock, l.keys.mark(rand.Text())}, args...))
 }
 
 // look returns what is left, and in which round.
@@ -143,7 +143,7 @@ func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left 
 		return 0, "", err
 	}
 	v, err := await(ctx, c, abort, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.latch.count, []string{l.keys.lock}, nil})
+		return c.run(ctx, on(c.kinds.latch.count, []string{l.keys.lock}))
 	}, nil)
 	if err != nil {
 		return 0, "", refusal(err)

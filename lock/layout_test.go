@@ -43,7 +43,7 @@ func TestWhatMakesALockAHash(t *testing.T) {
 		},
 		"a release by somebody else": func(t *testing.T, h *lock.Hold) {
 			t.Helper()
-			n, err := rdb.Eval(t.Context(), lock.Scripts()["release"], plainKeys(key, "other"), "other", "channel", 1, "").Int()
+			n, err := rdb.Eval(t.Context(), lock.Scripts()["release"], plainKeys(key, "other"), held("other", "owner"), 1, "", "channel").Int()
 			require.NoError(t, err)
 			require.Zero(t, n)
 			require.True(t, time.Now().Before(h.Lease().Expires))
@@ -102,7 +102,7 @@ func TestForeignStrings(t *testing.T) {
 		require.ErrorContains(t, err, "WRONGTYPE", text)
 		_, err = c.Mutex("orders").IsLocked(t.Context())
 		require.ErrorContains(t, err, "WRONGTYPE", text)
-		for name, args := range map[string][]any{"extend": {"r", 1000}, "release": {"r", "channel", 0, ""}} {
+		for name, args := range map[string][]any{"extend": {"r", 1000}, "release": {held("r", "o"), 0, "", "channel"}} {
 			err = rdb.Eval(t.Context(), lock.Scripts()[name], plainKeys(key, "r"), args...).Err()
 			require.ErrorContains(t, err, "WRONGTYPE", name)
 		}
@@ -132,7 +132,7 @@ local redis = {call = function(...)
   return reply
 end}
 `
-	refused := rdb.Eval(t.Context(), slow+lock.Scripts()["acquire"], plainKeys(key, "other"), "b", "other", 1000, 0, "", 0)
+	refused := rdb.Eval(t.Context(), slow+lock.Scripts()["acquire"], plainKeys(key, "other"), held("other", "b"), 1000, "", "")
 	require.NoError(t, refused.Err())
 	require.Equal(t, "hash", rdb.Type(t.Context(), key).Val())
 	require.GreaterOrEqual(t, end(), before-2*time.Millisecond)

@@ -73,15 +73,16 @@ type line struct {
 
 // relay is a grant of the server's that is passed on.
 type relay struct {
-	owner, request string // as the server knows them
-	copied         bool
-	since          time.Time     // the batch began
-	from           int           // how often it had been passed on then
-	expires        time.Time     // the newest end that the line knows of; zero: that of the hold
-	asked          chan struct{} // closed once it is known whether others wait; nil: nobody asks
-	at             int           // how often it had been passed on when that was asked
-	lost           bool          // as the server said
-	over           bool          // it is being released
+	claim
+
+	copied  bool
+	since   time.Time     // the batch began
+	from    int           // how often it had been passed on then
+	expires time.Time     // the newest end that the line knows of; zero: that of the hold
+	asked   chan struct{} // closed once it is known whether others wait; nil: nobody asks
+	at      int           // how often it had been passed on when that was asked
+	lost    bool          // as the server said
+	over    bool          // it is being released
 }
 
 // spot is where one call stands in a line.
@@ -282,14 +283,15 @@ func (s *lines) advance(key lineKey, l *line, g *grant, nothing bool) (p *spot, 
 	}
 	if !nothing {
 		p = l.first()
-		r = &relay{owner: g.owner, request: g.request, copied: g.copied, since: time.Now()}
+		r = &relay{claim: g.claim, copied: g.copied, since: time.Now()}
 	}
-	request := rand.Text()
-	l.on, l.ticket = r, &grant{
-		object: g.object, owner: request + "o", request: request,
+	next = &grant{
+		object: g.object, claim: claim{request: rand.Text()},
 		lease: g.lease, watched: g.watched, waits: true, anonymous: true,
 	}
-	return p, r, l.ticket
+	next.introduce()
+	l.on, l.ticket = r, next
+	return p, r, next
 }
 
 // errNobody says that nobody stands in a line.
@@ -361,7 +363,7 @@ func (g *grant) asking() call {
 	if g.keeps == "" {
 		return g.kind.acquire(g)
 	}
-	return call{g.client.kinds.keep, g.keys.plain(g.request), []any{g.keeps, milliseconds(g.lease), g.ticket()}}
+	return on(g.client.kinds.keep, g.places, g.keeps, milliseconds(g.lease), g.ticket())
 }
 
 // riding reports whether the server is to be asked if a lock may be passed on any
@@ -446,7 +448,7 @@ func (s *lines) giveUp(key lineKey, p *spot) bool {
 
 // pass gives a grant that its holder releases to the first in the line, if that may
 // be, and reports whether it did.
-func (s *lines) pass(ctx context.Context, g *grant, expires time.Time) bool {
+func (s *lines) pass(ctx context.Context, g *grant, expires, now time.Time) bool {
 	if !g.linesUp() || g.ending || g.moved {
 		return false
 	}
@@ -456,7 +458,10 @@ func (s *lines) pass(ctx context.Context, g *grant, expires time.Time) bool {
 			return false
 		default:
 		}
-		p, sv, asked := s.passNow(g, expires, waited)
+		if waited {
+			now = time.Now()
+		}
+		p, sv, asked := s.passNow(g, expires, now, waited)
 		if p != nil {
 			p.serve(sv)
 			return true
@@ -477,7 +482,7 @@ func (s *lines) pass(ctx context.Context, g *grant, expires time.Time) bool {
 // passNow takes the first out of the line, for what it is to be served. If that
 // depends on an answer that is under way, it returns what is closed when that is
 // there, unless that was awaited already.
-func (s *lines) passNow(g *grant, expires time.Time, waited bool) (p *spot, sv service, asked <-chan struct{}) {
+func (s *lines) passNow(g *grant, expires, now time.Time, waited bool) (p *spot, sv service, asked <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[g.lineKey()]
@@ -485,7 +490,7 @@ func (s *lines) passNow(g *grant, expires time.Time, waited bool) (p *spot, sv s
 		return nil, sv, nil
 	}
 	r := g.relayed()
-	batch, now := g.client.config.Batch, time.Now()
+	batch := g.client.config.Batch
 	turns, age := g.turn-r.from, now.Sub(r.since)
 	if r.expires.After(expires) {
 		expires = r.expires
@@ -510,7 +515,7 @@ func (s *lines) passNow(g *grant, expires time.Time, waited bool) (p *spot, sv s
 // relayed is what is passed on of a grant.
 func (g *grant) relayed() *relay {
 	if g.relay == nil {
-		g.relay = &relay{owner: g.owner, request: g.request, copied: g.copied, since: g.since}
+		g.relay = &relay{claim: g.claim, copied: g.copied, since: g.since}
 	}
 	return g.relay
 }
@@ -518,7 +523,7 @@ func (g *grant) relayed() *relay {
 // take makes g the grant that was passed on to it.
 func (g *grant) take(sv service) {
 	g.relay, g.turn, g.own = sv.relay, sv.turn, g.request
-	g.owner, g.request, g.copied = sv.relay.owner, sv.relay.request, sv.relay.copied
+	g.claim, g.copied = sv.relay.claim, sv.relay.copied
 }
 
 // leave is called before a grant is released on the server. A line in which nobody
@@ -598,7 +603,7 @@ func (g *grant) giveBack(ctx context.Context, sv service) {
 	lines, late := g.client.lines, *g
 	late.take(sv)
 	drop := func() {
-		if !lines.pass(ctx, &late, sv.answer.expires) {
+		if !lines.pass(ctx, &late, sv.answer.expires, time.Now()) {
 			lines.leave(&late)
 			_ = late.withdraw(ctx)
 		}

@@ -270,7 +270,7 @@ func TestCopyDrawsNothingForALineThatEnded(t *testing.T) {
 	tickets(t, rdb, 1)
 	r.next.keeps = r.relay.request
 	again := r.next.asking()
-	require.Equal(t, r.next.text(), again.args[2], "it would draw one")
+	require.Equal(t, r.next.text(), again.words[len(again.words)-1], "it would draw one")
 	_, err = c.run(t.Context(), again)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, drawn(t, rdb))

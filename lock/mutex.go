@@ -35,33 +35,41 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 	extend := newScript(extendLua)
 	return &kind{
 		acquire: func(g *grant) call {
-			return call{acquire, g.keys.plain(g.request), []any{
-				g.owner, g.request, milliseconds(g.lease), g.tokenLife(), g.ticket(), flag(g.refused.server > 0),
-			}}
+			return on(acquire, g.places, g.held, milliseconds(g.lease), g.ticket(), g.extra())
 		},
 		extend: func(g *grant, d time.Duration) call {
-			return call{extend, []string{g.keys.lock}, []any{g.request, milliseconds(d)}}
+			return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) call {
 			ticket := g.left
 			if withdraw {
 				ticket = g.drawn()
 			}
-			return call{release, g.keys.plain(g.request), []any{g.request, g.keys.channel, g.mark(withdraw), ticket}}
+			return on(release, g.places, g.held, g.mark(withdraw), ticket, g.keys.channel)
 		},
+		plain:     true,
 		fenced:    fenced,
 		tickets:   true,
 		traceless: true,
 	}
 }
 
+// extra is what there is to say of a request: nothing, if it asks for the first
+// time and for no token. Else it is the life of the last token.
+func (g *grant) extra() any {
+	if !g.kind.fenced && g.refused.server == 0 {
+		return ""
+	}
+	return g.tokenLife()
+}
+
 // plain are the keys of a plain lock: the lock, the mark, the tickets, the token.
-// The last three are made at once, since that is done for every request.
-func (k keys) plain(request string) []string {
+// The last three are made at once, since that is done for every grant.
+func (k keys) plain(request string) []any {
 	all := k.part + "released:" + request + k.end + k.part + "tickets" + k.end + k.part + "token" + k.end
 	mark := len(k.part) + len("released:") + len(request) + len(k.end)
 	tickets := mark + len(k.part) + len("tickets") + len(k.end)
-	return []string{k.lock, all[:mark], all[mark:tickets], all[tickets:]}
+	return []any{k.lock, all[:mark], all[mark:tickets], all[tickets:]}
 }
 
 // What a release leaves for copies of the request to acquire.
@@ -157,7 +165,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	c := m.client
 	keys := m.keys.plain(rand.Text())
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.force, keys, []any{m.keys.channel}})
+		return c.run(ctx, on(c.kinds.force, keys, m.keys.channel))
 	}, nil)
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
@@ -203,7 +211,7 @@ type state struct {
 func (m *Mutex) inspect(ctx context.Context) (state, error) {
 	c := m.client
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.inspect, []string{m.keys.lock}, nil})
+		return c.run(ctx, on(c.kinds.inspect, []string{m.keys.lock}))
 	}, nil)
 	if err != nil {
 		return state{}, fmt.Errorf("inspect lock %q: %w", m.name, err)

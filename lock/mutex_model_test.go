@@ -181,10 +181,21 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 				} else {
 					lease = rapid.IntRange(1, 4).Draw(rt, "lease")
 				}
-				again := rapid.IntRange(0, 1).Draw(rt, "refused before")
+				var extra any = life
+				if life == 0 && rapid.Bool().Draw(rt, "never refused") {
+					extra = ""
+				}
 				reentered := m.held() > 0
+				free := rdb.Exists(ctx, plainKeys(key, r.request)[:3]...).Val() == 0
 				granted, holds := m.acquire(r, lease, waits)
-				got, err := acquire.Run(ctx, rdb, plainKeys(key, r.request), r.owner, r.request, lease*minute, life, ticket, again).Int64Slice()
+				reply := acquire.Run(ctx, rdb, plainKeys(key, r.request), held(r.request, r.owner), lease*minute, ticket, extra)
+				require.NoError(rt, reply.Err())
+				got, err := reply.Int64Slice()
+				_, number := reply.Val().(int64)
+				require.Equal(rt, free && extra == "", number, "what nobody holds, waits for or has marked is granted at once")
+				if number {
+					got, err = []int64{reply.Val().(int64), 1, 0}, nil
+				}
 				require.NoError(rt, err)
 				require.Equal(rt, granted, got[0] == 1, "%v", got)
 				if !granted {
@@ -226,7 +237,7 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 					ticket = r.String()
 				}
 				released := m.release(r, mode)
-				got, err := release.Run(ctx, rdb, plainKeys(key, r.request), r.request, "channel", mode, ticket).Int()
+				got, err := release.Run(ctx, rdb, plainKeys(key, r.request), held(r.request, r.owner), mode, ticket, "channel").Int()
 				require.NoError(rt, err)
 				require.Equal(rt, released, got == 1)
 			},

@@ -12,14 +12,16 @@ import (
 // released, and how its waiters behave. Everything else is common to all of
 // them: waiting, renewing, undoing, and knowing when to stop believing.
 type kind struct {
-	// acquire asks for the grant. The reply is {1, the owner's grants} or
-	// {1, the owner's grants, fencing token}, or {0, ms until it is worth to
-	// ask again without a message}; 0 ms if that isn't known, third the
-	// place in a queue, if there is one, and fourth the server's time in ms, if
-	// there are tickets; or {-1, 0} if waiting is no use, for
-	// the reason in denied. Asking once more for a grant that is held changes
-	// nothing but its end, and asking for one that was released or withdrawn is
-	// refused.
+	// acquire asks for the grant. The reply is
+	//   - {1, the owner's grants, fencing token}, where the token may be left out;
+	//     or 1 for {1, 1};
+	//   - {0, ms until it is worth to ask again without a message; 0 if that isn't
+	//     known}; third the place in a queue, if there is one, and fourth the server's
+	//     time in ms, if there are tickets;
+	//   - {-1, 0} if waiting is no use, for the reason in denied.
+	//
+	// Asking once more for a grant that is held changes nothing but its end, and
+	// asking for one that was released or withdrawn is refused.
 	acquire func(g *grant) call
 	// extend moves the grant's end. The reply is 1, or 0 if it is not held.
 	extend func(g *grant, d time.Duration) call
@@ -30,6 +32,9 @@ type kind struct {
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
+	// plain says that the scripts are those of a [Mutex], to which a grant introduces
+	// itself.
+	plain bool
 	// tickets says that waiters draw tickets, and are granted the lock by its release.
 	tickets bool
 	// traceless says that a release may leave no mark, so that a repetition finds
@@ -81,6 +86,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	}
 	g := o.grant(opt)
 	begin := time.Now()
+	g.since = begin
 	var a answer
 	var err error
 	var in *spot
@@ -109,7 +115,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		err = ErrNotAcquired
 	}
 	if waits {
-		c.observe(Waited, g.leased(a), time.Since(begin), err)
+		c.observe(Waited, g.leased(a), c.took(begin), err)
 	}
 	if err != nil {
 		return nil, err
@@ -120,7 +126,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
 	g := &grant{
-		object: o, owner: opt.Owner, request: rand.Text(), lease: opt.Lease,
+		object: o, claim: claim{request: rand.Text()}, lease: opt.Lease,
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}
 	if g.watched {
@@ -130,10 +136,9 @@ func (o *object) grant(opt Options) *grant {
 	case !g.anonymous:
 		o.client.lines.as(g, opt.Owner)
 	case g.linesUp():
-		g.named, g.owner = g.request, g.request+"o" // the one must not be the other
-		g.since = time.Now()
+		g.named = g.request // which may be passed a grant of another owner
 	default:
-		g.owner = g.request + "o"
+		g.introduce()
 		g.named = g.owner
 	}
 	return g

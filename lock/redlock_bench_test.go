@@ -85,13 +85,13 @@ func BenchmarkRedlock(b *testing.B) {
 				request := rand.Text()
 				keys := plainKeys("lock:{raw}", request)
 				err := fanOut(ctx, servers, func(ctx context.Context, rdb redis.UniversalClient) error {
-					return rdb.EvalSha(ctx, acquire, keys, "owner", request, 60000, 0, "", 0).Err()
+					return rdb.EvalSha(ctx, acquire, keys, held(request, "owner"), 60000, "", "").Err()
 				})
 				if err != nil {
 					return err
 				}
 				return fanOut(ctx, servers, func(ctx context.Context, rdb redis.UniversalClient) error {
-					return rdb.EvalSha(ctx, release, keys, request, "channel", 0, "").Err()
+					return rdb.EvalSha(ctx, release, keys, held(request, "owner"), 0, "", "channel").Err()
 				})
 			}
 			runs := []func(context.Context) error{redlock, set, script}

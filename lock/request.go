@@ -305,7 +305,7 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 	}
 	// WAIT has no key to be routed by, so we look for the server ourselves.
 	var last *redis.Client
-	for key := calls[0].keys[0]; ; {
+	for key := calls[0].key(); ; {
 		node, err := masterOtherThan(ctx, cluster, key, last)
 		if err != nil && replies == nil {
 			return failed(calls, fmt.Errorf("find the master of %s: %w", key, err)), nil
@@ -322,7 +322,7 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 		if moved < 0 {
 			return replies, acked
 		}
-		last, key = node, calls[moved].keys[0]
+		last, key = node, calls[moved].key()
 	}
 }
 
@@ -461,7 +461,7 @@ func isRefusal(err error) bool {
 
 // explain adds what can be done about a server's error.
 func explain(err error, s call) error {
-	if text := advice(err, s.keys[0]); text != "" {
+	if text := advice(err, s.key()); text != "" {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	return err

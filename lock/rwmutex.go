@@ -173,7 +173,7 @@ func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	c, k := m.read.client, m.read.keys
 	mark := k.mark(rand.Text())
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.rw.force, []string{k.lock, mark}, []any{k.readers(), k.writers(), markLife.Milliseconds()}})
+		return c.run(ctx, on(c.kinds.rw.force, []string{k.lock, mark}, k.readers(), k.writers(), markLife.Milliseconds()))
 	}, nil)
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.Name(), err)
@@ -202,19 +202,16 @@ func newRWKinds() rwKinds {
 					place = milliseconds(g.client.config.Heartbeat)
 				}
 				keys := []string{g.keys.lock, g.keys.mark(g.request)}
-				return call{acquire, keys, []any{what, g.request, g.owner, milliseconds(g.lease), place}}
+				return on(acquire, keys, what, g.request, g.owner, milliseconds(g.lease), place)
 			},
 			extend: func(g *grant, d time.Duration) call {
 				field := what + ":" + g.request + ":" + g.owner
-				return call{extend, []string{g.keys.lock}, []any{field, milliseconds(d)}}
+				return on(extend, []string{g.keys.lock}, field, milliseconds(d))
 			},
 			release: func(g *grant, withdraw bool) call {
 				keys := []string{g.keys.lock, g.keys.mark(g.request)}
-				args := []any{
-					what, g.request, g.owner, markLife.Milliseconds(),
-					g.keys.readers(), g.keys.writers(), flag(withdraw),
-				}
-				return call{release, keys, args}
+				return on(release, keys, what, g.request, g.owner, markLife.Milliseconds(),
+					g.keys.readers(), g.keys.writers(), flag(withdraw))
 			},
 			denied: ErrUpgrade,
 		}
@@ -236,7 +233,7 @@ type rwState struct {
 func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
 	c := s.client
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, call{c.kinds.rw.inspect, []string{s.keys.lock}, []any{owner}})
+		return c.run(ctx, on(c.kinds.rw.inspect, []string{s.keys.lock}, owner))
 	}, nil)
 	if err != nil {
 		return rwState{}, fmt.Errorf("inspect lock %q: %w", s.name, err)

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -49,24 +50,36 @@ func newKinds() kinds {
 // A call is a script with its keys and arguments.
 type call struct {
 	script script
-	keys   []string
-	args   []any
+	words  []any // as go-redis sends them: by digest, how many keys, those, and the arguments
 }
 
-// command is the call as go-redis sends it: by digest, or in full.
+// firstKey is where the first key is in the words of a call.
+const firstKey = 3
+
+// on is a call of a script. There is at least one key.
+func on[K any](s script, keys []K, args ...any) call {
+	words := make([]any, firstKey, firstKey+len(keys)+len(args))
+	words[0], words[1], words[2] = "evalsha", s.digest, len(keys)
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return call{s, append(words, args...)}
+}
+
+// key is the first one, that of the lock.
+func (s call) key() string {
+	key, _ := s.words[firstKey].(string)
+	return key
+}
+
+// command is the call for go-redis: by digest, or in full.
 func (s call) command(ctx context.Context, full bool) *redis.Cmd {
-	args := make([]any, 0, 3+len(s.keys)+len(s.args))
+	words := slices.Clone(s.words) // hooks may change them, and the call may be sent again
 	if full {
-		args = append(args, "eval", s.script.source)
-	} else {
-		args = append(args, "evalsha", s.script.digest)
+		words[0], words[1] = "eval", s.script.source
 	}
-	args = append(args, len(s.keys))
-	for _, key := range s.keys {
-		args = append(args, key)
-	}
-	cmd := redis.NewCmd(ctx, append(args, s.args...)...)
-	cmd.SetFirstKeyPos(3)
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(firstKey)
 	return cmd
 }
 

@@ -60,15 +60,15 @@ const (
 type semaphoreScripts struct{ acquire, extend, release, give, size, delete, inspect script }
 
 func newSemaphoreScripts() semaphoreScripts {
-	on := func(step string) script { return newScript(semaphoreLua + step) }
+	with := func(step string) script { return newScript(semaphoreLua + step) }
 	return semaphoreScripts{
-		acquire: on(semaphoreAcquireLua),
-		extend:  on(semaphoreExtendLua),
-		release: on(semaphoreReleaseLua),
-		give:    on(semaphoreGiveLua),
-		size:    on(semaphoreSizeLua),
-		delete:  on(semaphoreDeleteLua),
-		inspect: on(semaphoreInspectLua),
+		acquire: with(semaphoreAcquireLua),
+		extend:  with(semaphoreExtendLua),
+		release: with(semaphoreReleaseLua),
+		give:    with(semaphoreGiveLua),
+		size:    with(semaphoreSizeLua),
+		delete:  with(semaphoreDeleteLua),
+		inspect: with(semaphoreInspectLua),
 	}
 }
 
@@ -85,17 +85,15 @@ func (s *semaphoreScripts) kind(n int, leased bool) *kind {
 			if leased {
 				lease = milliseconds(g.lease)
 			}
-			return call{s.acquire, g.keys.semaphore(g.request), []any{
-				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life.Milliseconds(), g.keys.channel,
-			}}
+			return on(s.acquire, g.keys.semaphore(g.request),
+				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life.Milliseconds(), g.keys.channel)
 		},
 		extend: func(g *grant, d time.Duration) call {
-			return call{s.extend, g.keys.semaphore(g.request), []any{g.request, n, milliseconds(d)}}
+			return on(s.extend, g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) call {
-			return call{s.release, g.keys.semaphore(g.request), []any{
-				g.request, n, life.Milliseconds(), g.keys.channel, flag(withdraw),
-			}}
+			return on(s.release, g.keys.semaphore(g.request),
+				g.request, n, life.Milliseconds(), g.keys.channel, flag(withdraw))
 		},
 		queued: true,
 		broad:  true,
@@ -201,7 +199,7 @@ func (p *permits) Delete(ctx context.Context) (bool, error) {
 // change sends a request of its own, which go-redis may repeat. What too few
 // replicas have is reported as an error, and not undone.
 func (p *permits) change(ctx context.Context, s script, args ...any) (int64, error) {
-	return p.object.change(ctx, call{s, p.keys.semaphore(rand.Text()), args})
+	return p.object.change(ctx, on(s, p.keys.semaphore(rand.Text()), args...))
 }
 
 // change sends a call that changes something and is no request for a grant.
@@ -228,7 +226,7 @@ func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
 	var v any
 	if err = p.check(Options{}); err == nil {
 		v, err = await(ctx, c, nil, func(ctx context.Context) (any, error) {
-			return c.run(ctx, call{c.kinds.semaphore.inspect, p.keys.semaphore(""), nil})
+			return c.run(ctx, on(c.kinds.semaphore.inspect, p.keys.semaphore("")))
 		}, nil)
 	}
 	if err != nil {

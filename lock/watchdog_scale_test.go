@@ -165,14 +165,14 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 		calls := make([]call, len(grants))
 		for i := range grants {
 			grants[i] = c.Mutex("lock-" + strconv.Itoa(len(holds)+i)).grant(Options{})
+			grants[i].introduce()
 			calls[i] = grants[i].kind.acquire(grants[i])
 		}
 		begin := time.Now()
 		replies, _ := c.commit(tb.Context(), calls...)
 		for i, r := range replies {
-			fields, _ := r.value.([]any)
 			require.NoError(tb, r.err)
-			require.Equal(tb, int64(1), fields[0])
+			require.Equal(tb, int64(1), r.value)
 			holds = append(holds, grants[i].hold(answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
 		}
 	}

@@ -6,7 +6,7 @@
 -- A request that was refused before is none of these: those who wait for a message
 -- and have no ticket are told of the end of a hash alone. Whoever is refused makes
 -- the lock a hash.
-if ARGV[4] == '0' and ARGV[6] == '0' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
-  redis.call('SET', KEYS[1], 'held ' .. ARGV[2] .. ' ' .. ARGV[1], 'PX', ARGV[3])
-  return {1, 1, 0}
+if ARGV[4] == '' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return 1
 end

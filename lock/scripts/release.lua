@@ -5,14 +5,15 @@
 -- A lock that is free then belongs to the first in the queue.
 --
 -- KEYS: the lock, the mark, the tickets, the last token
--- ARGV: request, channel for those without a ticket, 0 to leave no mark, or 2 to do
--- so if it was held, or 1 to withdraw: leave it in any case; a ticket that nobody
--- needs any more, or ""
+-- ARGV: "held REQUEST OWNER", 0 to leave no mark, or 2 to do so if it was held, or 1
+-- to withdraw: leave it in any case; a ticket that nobody needs any more, or "";
+-- channel for those without a ticket
 -- Returns 1 if the grant is released, 0 if it was not held (any longer).
+local request = string.match(ARGV[1], '^held (%S+) ')
 local fields = redis.call('HGETALL', KEYS[1])
 local mine, last = nil, 0
 for i = 1, #fields, 2 do
-  if fields[i] == ARGV[1] then
+  if fields[i] == request then
     mine = tonumber(fields[i + 1])
   elseif fields[i] ~= 'owner' and fields[i] ~= 'token' and fields[i] ~= 'inbox' then
     last = math.max(last, tonumber(fields[i + 1]))
@@ -24,14 +25,14 @@ local held = mine ~= nil and mine > now
 if mine ~= nil and last <= now then
   redis.call('DEL', KEYS[1])
 else
-  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[1], request)
 end
-if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4]) end
-if held and ARGV[3] == '2' or ARGV[3] == '1' then redis.call('SET', KEYS[2], 1, 'PX', markLife) end
+if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], ARGV[3]) end
+if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[2], 1, 'PX', markLife) end
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
 elseif not handOver('') then
-  redis.call('PUBLISH', ARGV[2], '1')
+  redis.call('PUBLISH', ARGV[4], '1')
 end
 return held and 1 or 0

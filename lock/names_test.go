@@ -1,0 +1,55 @@
+package lock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// The scripts tell names, requests and owners apart whatever is in them, and a
+// release tells those who have no ticket.
+func TestStrangeNamesAndOwners(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, err := New(rdb, Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	names := []string{
+		"orders", "{user:1}:cart", "a{b}:released:c", "x:released", "{", "}", "%", "{}x", "a b\nc", "\x00z", ":", "{a}:released:tickets",
+	}
+	owners := []string{"", "a b", " before", "two\nlines", "held", "held a b", "\x00\xff", "x:released:y", "after "}
+	for _, name := range names {
+		for _, owner := range owners {
+			t.Run(fmt.Sprintf("%q of %q", name, owner), func(t *testing.T) {
+				ctx := t.Context()
+				released := rdb.Subscribe(ctx, keysOf("lock", name).channel)
+				defer released.Close()
+				_, err := released.Receive(ctx) // that it is subscribed to
+				require.NoError(t, err)
+				for _, m := range []*Mutex{c.Mutex(name), &c.FencedMutex(name).Mutex} {
+					h, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
+					require.NoError(t, err)
+					owner := h.Lease().Owner
+					_, err = m.TryLock(ctx, Options{Owner: "somebody else", Lease: time.Minute})
+					require.ErrorIs(t, err, ErrNotAcquired)
+					again, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
+					require.NoError(t, err)
+					n, err := m.HoldCount(ctx, owner)
+					require.NoError(t, err)
+					require.Equal(t, 2, n)
+					require.NoError(t, h.Release(ctx))
+					require.NoError(t, again.Release(ctx))
+					_, err = released.ReceiveMessage(ctx)
+					require.NoError(t, err)
+					locked, err := m.IsLocked(ctx)
+					require.NoError(t, err)
+					require.False(t, locked)
+				}
+			})
+		}
+	}
+}
