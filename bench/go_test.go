@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,23 @@ func BenchmarkWorkload(b *testing.B) {
 			}
 		}
 	}
+}
+
+// A turn is long enough for hand-overs, however far away the server is.
+func TestHandOversFitInATurn(t *testing.T) {
+	p := Plan{Rounds: 3, Length: 200 * time.Millisecond, WarmUp: 100 * time.Millisecond}
+	workloads, err := WorkloadsByName("uncontended-1", "handover-20ms")
+	require.NoError(t, err)
+	warmUp, length := p.times(workloads[0])
+	require.Equal(t, p.WarmUp, warmUp)
+	require.Equal(t, p.Length, length)
+	far := workloads[1]
+	require.GreaterOrEqual(t, far.Hold, 3*far.Delay)
+	warmUp, length = p.times(far)
+	require.GreaterOrEqual(t, warmUp, 2*(far.Hold+2*far.Delay))
+	require.GreaterOrEqual(t, length, 8*(far.Hold+2*far.Delay))
+	p.Workloads = workloads[1:]
+	require.Equal(t, time.Duration(p.Rounds)*(warmUp+length+between)*3, p.Estimate(), "of three floors")
 }
 
 // What the floor costs is known, and counted to the request.

@@ -24,7 +24,8 @@ type Plan struct {
 	// Systems are what is compared. [Floors] take part in any case.
 	Systems []System
 	// Rounds is how often each system has its turn, Length how long that is, and
-	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms.
+	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms. Where a
+	// hand-over takes long, both are as long as eight and two of them, at least.
 	Rounds         int
 	Length, WarmUp time.Duration
 	// Patience is for how long a turn goes on in which nothing has happened yet that
@@ -75,15 +76,26 @@ func (p Plan) Validate() error {
 // Estimate is about how long it takes.
 func (p Plan) Estimate() time.Duration {
 	p = p.withDefaults()
-	slicesOf := 0
+	var sum time.Duration
 	for _, w := range p.Workloads {
+		warmUp, length := p.times(w)
 		for _, s := range p.systems() {
 			if s.unfit(w) == "" {
-				slicesOf += p.Rounds
+				sum += time.Duration(p.Rounds) * (warmUp + length + between)
 			}
 		}
 	}
-	return time.Duration(slicesOf) * (p.Length + p.WarmUp + between)
+	return sum
+}
+
+// times are for how long a turn is warmed up and measured: longer than planned where
+// hardly a hand-over fits in.
+func (p Plan) times(w Workload) (warmUp, length time.Duration) {
+	if !w.Turns {
+		return p.WarmUp, p.Length
+	}
+	turn := w.Hold + 2*w.Delay
+	return max(p.WarmUp, 2*turn), max(p.Length, 8*turn)
 }
 
 func (p Plan) systems() []System { return append(Floors(), p.Systems...) }
@@ -238,7 +250,8 @@ func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed u
 		stop()
 		<-done
 	}()
-	if err := pause(ctx, p.WarmUp); err != nil {
+	warmUp, length := p.times(w)
+	if err := pause(ctx, warmUp); err != nil {
 		return Slice{}, err
 	}
 	before, err := spent(ctx, g.live)
@@ -248,7 +261,7 @@ func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed u
 	due, served := d.due(time.Now()), d.served.Load()
 	d.phase.Store(measuring)
 	begin := time.Now()
-	if err := pause(ctx, p.Length); err != nil {
+	if err := pause(ctx, length); err != nil {
 		return Slice{}, err
 	}
 	for !d.tells() && time.Since(begin) < p.Patience {

@@ -294,7 +294,7 @@ func (r Results) describe() string {
 		rounds = "1 round"
 	}
 	parts := []string{
-		fmt.Sprintf("%s of %v after %v of warm-up, in random order; median [least–most] of the rounds, latencies of all rounds together",
+		fmt.Sprintf("%s of %v after %v of warm-up, longer where a hand-over takes long, in random order; median [least–most] of the rounds, latencies of all rounds together",
 			rounds, r.Settings.Length, r.Settings.WarmUp),
 		fmt.Sprintf("%d × %s, %s, Redis %s on topology %s, seed %d", m.Cores, cmp.Or(m.CPU, m.Arch), m.Go, m.Redis, r.Settings.Topology, r.Settings.Seed),
 		fmt.Sprintf("took %.0f s", r.Seconds),

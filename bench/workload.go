@@ -10,9 +10,13 @@ import (
 // Lease is the lease of every request that is measured. None of them ends.
 const Lease = time.Minute
 
-// shortHold is long enough for the other one to have asked, and been refused, on
-// loopback and a millisecond away.
-const shortHold = 3 * time.Millisecond
+// shortHold is long enough for the other one to wait by then, on loopback. Further
+// away it takes a few roundTrips more, one of them to spare: the first time a client
+// of ours is refused, subscribes, and queues up.
+const (
+	shortHold  = 3 * time.Millisecond
+	roundTrips = 4
+)
 
 // A Workload is what the clients do.
 type Workload struct {
@@ -131,7 +135,7 @@ func Workloads() []Workload {
 	open.Floor = FloorToken
 	all = append(all, open)
 	for _, delay := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
-		for _, w := range []Workload{uncontended(1), handover(shortHold * delay / time.Millisecond)} {
+		for _, w := range []Workload{uncontended(1), handover(shortHold + roundTrips*delay)} {
 			w.Name, w.Delay = fmt.Sprintf("%s-%v", w.Name, delay), delay
 			w.About += fmt.Sprintf(", %v away from the server", delay)
 			if w.Metric == OpsPerSecond {
