@@ -14,6 +14,9 @@ import (
 const (
 	flushBytes = 64 << 10
 	flushEvery = 50 * time.Millisecond
+	// together is how many events are made lines in one go: one by one, between the
+	// requests of the caller, each finds the processor's caches full of something else.
+	together = 32
 )
 
 // A Recorder stamps events and appends them to a writer as JSON lines.
@@ -25,6 +28,7 @@ const (
 type Recorder struct {
 	mu      sync.Mutex
 	w       io.Writer
+	stamped []Event // that aren't lines yet
 	buf     []byte
 	base    time.Time
 	last    time.Duration
@@ -120,10 +124,22 @@ func (r *Recorder) append(e *Event) {
 			r.finish(e.Process)
 		}
 	}
-	r.buf = appendEvent(r.buf, e)
-	if r.prompt || len(r.buf) >= flushBytes || e.Time-r.flushed >= flushEvery {
+	r.stamped = append(r.stamped, *e)
+	due := r.prompt || e.Time-r.flushed >= flushEvery
+	if due || len(r.stamped) == together || e.Params != nil { // which is the caller's
+		r.encode()
+	}
+	if due || len(r.buf) >= flushBytes {
 		r.flush()
 	}
+}
+
+// encode makes lines of the events that are stamped.
+func (r *Recorder) encode() {
+	for i := range r.stamped {
+		r.buf = appendEvent(r.buf, &r.stamped[i])
+	}
+	r.stamped = r.stamped[:0] // the next ones will be written over these
 }
 
 // begin keeps a copy of what a process invokes. finish lets go of it.
@@ -146,6 +162,7 @@ func (r *Recorder) finish(process int) {
 }
 
 func (r *Recorder) flush() {
+	r.encode()
 	r.flushed = r.last
 	if r.err == nil && len(r.buf) > 0 {
 		if _, err := r.w.Write(r.buf); err != nil {
