@@ -162,6 +162,10 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	}
 	leaving := time.Now()
 	x.leave(worker, leaving)
+	var next <-chan struct{}
+	if d.workload.Turns {
+		next = x.next()
+	}
 	err = release(releasing)
 	end := time.Now()
 	if d.workload.Rate > 0 {
@@ -172,8 +176,11 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 		d.grants[worker].Add(1)
 	}
 	s.passed(p, measured, granted.Sub(begin), end.Sub(leaving), end.Sub(begin)-leaving.Sub(granted), err)
-	if d.workload.Turns {
-		x.passedOn(ctx)
+	if next != nil {
+		select {
+		case <-next:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -15,11 +14,11 @@ type exclusion struct {
 	holder   int
 	before   int           // the last one that released
 	released time.Time     // when it called release
-	entered  chan struct{} // holds one: somebody was granted it since
+	entered  chan struct{} // closed once somebody is granted it; nil: nobody asks
 }
 
 func newExclusion() *exclusion {
-	return &exclusion{holder: nobody, before: nobody, entered: make(chan struct{}, 1)}
+	return &exclusion{holder: nobody, before: nobody}
 }
 
 // A passage is what was seen when a worker was granted a lock.
@@ -41,10 +40,7 @@ func (e *exclusion) enter(worker int, begin, now time.Time) passage {
 		p.passed, p.took = true, now.Sub(e.released)
 	}
 	e.holder = worker
-	select {
-	case e.entered <- struct{}{}:
-	default:
-	}
+	e.tell()
 	return p
 }
 
@@ -56,16 +52,21 @@ func (e *exclusion) leave(worker int, now time.Time) {
 		e.holder = nobody
 	}
 	e.before, e.released = worker, now
-	select {
-	case <-e.entered:
-	default:
-	}
 }
 
-// passedOn waits until the next one was granted the lock that was left.
-func (e *exclusion) passedOn(ctx context.Context) {
-	select {
-	case <-e.entered:
-	case <-ctx.Done():
+// next is closed once the next one was granted the lock that was left. That may be
+// long over, and the lock be left again, when who left it comes to look.
+func (e *exclusion) next() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tell() // who left it beside us, for it was granted twice
+	e.entered = make(chan struct{})
+	return e.entered
+}
+
+func (e *exclusion) tell() {
+	if e.entered != nil {
+		close(e.entered)
+		e.entered = nil
 	}
 }

@@ -100,6 +100,26 @@ func BenchmarkWorkload(b *testing.B) {
 	}
 }
 
+// Who left a lock learns that the next one was granted it, also if that one has
+// left it by then.
+func TestTheNextOneIsNotMissed(t *testing.T) {
+	x, now := newExclusion(), time.Now()
+	x.enter(0, now, now)
+	x.leave(0, now)
+	first := x.next()
+	select {
+	case <-first:
+		t.Fatal("nobody was granted it")
+	default:
+	}
+	x.enter(1, now, now)
+	x.leave(1, now)
+	second := x.next()
+	<-first
+	x.enter(0, now, now)
+	<-second
+}
+
 // A turn is long enough for hand-overs, however far away the server is.
 func TestHandOversFitInATurn(t *testing.T) {
 	p := Plan{Rounds: 3, Length: 200 * time.Millisecond, WarmUp: 100 * time.Millisecond}
