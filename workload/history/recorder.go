@@ -14,7 +14,7 @@ import (
 const (
 	flushBytes = 64 << 10
 	flushEvery = 50 * time.Millisecond
-	// together is how many events are made lines in one go: one by one, between the
+	// together is how many events are encoded in one go: one by one, between the
 	// requests of the caller, each finds the processor's caches full of something else.
 	together = 32
 )
@@ -34,7 +34,7 @@ type Recorder struct {
 	last    time.Duration
 	flushed time.Duration
 	next    int64
-	open    map[int]*Event // the invoke that each process has open
+	open    map[int]*Event // the invoke that each process has open, of the events that are lines
 	spare   []*Event       // that were open, to be used again
 	closed  bool
 	prompt  bool    // write each event at once
@@ -117,13 +117,6 @@ func (r *Recorder) append(e *Event) {
 	e.Index = r.next
 	r.last = e.Time
 	r.next++
-	if e.Process >= 0 && !e.Op.single() {
-		if e.Type == Invoke {
-			r.begin(e)
-		} else {
-			r.finish(e.Process)
-		}
-	}
 	r.stamped = append(r.stamped, *e)
 	due := r.prompt || e.Time-r.flushed >= flushEvery
 	if due || len(r.stamped) == together || e.Params != nil { // which is the caller's
@@ -134,10 +127,20 @@ func (r *Recorder) append(e *Event) {
 	}
 }
 
-// encode makes lines of the events that are stamped.
+// encode makes lines of the events that are stamped, and keeps account of the
+// invokes that they open and complete.
 func (r *Recorder) encode() {
 	for i := range r.stamped {
-		r.buf = appendEvent(r.buf, &r.stamped[i])
+		e := &r.stamped[i]
+		r.buf = appendEvent(r.buf, e)
+		if e.Process < 0 || e.Op.single() {
+			continue
+		}
+		if e.Type == Invoke {
+			r.begin(e)
+		} else {
+			r.finish(e.Process)
+		}
 	}
 	r.stamped = r.stamped[:0] // the next ones will be written over these
 }
@@ -192,7 +195,7 @@ func (r *Recorder) Close() error {
 	if r.merges {
 		r.writeKept()
 	}
-	for len(r.open) > 0 {
+	for r.encode(); len(r.open) > 0; r.encode() {
 		e := r.oldestOpen()
 		e.Time = time.Since(r.base)
 		e.Type, e.Error = Info, "still open at the end of the run"
