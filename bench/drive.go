@@ -40,15 +40,20 @@ const (
 type driver struct {
 	workload  Workload
 	instances []Acquire
-	prefix    string // of the locks' names, so that slices share none
-	limit     int64  // operations at most; 0 is any number
-	locks     []*exclusion
+	limit     int64 // operations at most; 0 is any number
+	locks     []guarded
 	shards    [shards]shard
 	grants    []atomic.Int64 // of each worker, while measuring
 	phase     atomic.Int32
 	begun     atomic.Int64
 	start     time.Time // of an open loop's schedule
 	served    atomic.Int64
+}
+
+// guarded is a lock that the workers want.
+type guarded struct {
+	name string
+	*exclusion
 }
 
 // A shard is what some of the workers recorded.
@@ -63,14 +68,15 @@ type shard struct {
 	errors                                 map[string]int64
 }
 
+// newDriver names the locks with a prefix, so that slices share none.
 func newDriver(w Workload, instances []Acquire, prefix string) *driver {
-	d := &driver{workload: w, instances: instances, prefix: prefix, start: time.Now(), grants: make([]atomic.Int64, w.Workers)}
+	d := &driver{workload: w, instances: instances, start: time.Now(), grants: make([]atomic.Int64, w.Workers)}
 	locks := w.Locks
 	if locks == 0 {
 		locks = w.Workers
 	}
-	for range locks {
-		d.locks = append(d.locks, newExclusion())
+	for i := range locks {
+		d.locks = append(d.locks, guarded{fmt.Sprintf("%s-%d", prefix, i), newExclusion()})
 	}
 	for i := range d.shards {
 		s := &d.shards[i]
@@ -143,8 +149,11 @@ func (d *driver) lockOf(worker int, rng *rand.Rand) int {
 func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.Time) {
 	s := &d.shards[worker%shards]
 	x := d.locks[n]
-	asked := time.Now()
-	release, err := d.instances[worker%len(d.instances)](ctx, fmt.Sprintf("%s-%d", d.prefix, n))
+	asked := begin
+	if d.workload.Rate > 0 { // it may be late
+		asked = time.Now()
+	}
+	release, err := d.instances[worker%len(d.instances)](ctx, x.name)
 	granted := time.Now()
 	if err != nil {
 		s.failed(ctx, err, granted.Sub(begin), d.phase.Load() == measuring)
