@@ -337,7 +337,7 @@ func (c *Client) send(ctx context.Context, to redis.UniversalClient, calls []cal
 	copies := make([]bool, len(calls))
 	// Replicas are awaited even for a script that failed, so that what the server
 	// may not know yet goes in full.
-	full := c.config.ReplicaAcks > 0 && !c.scripts.knows(to, calls)
+	full := c.config.ReplicaAcks > 0 && !c.scripts.knows(address(to), calls)
 	for tries := 0; ; {
 		replies, acked = c.pipeline(ctx, w, calls, full)
 		for i := range replies {
@@ -354,7 +354,7 @@ func (c *Client) send(ctx context.Context, to redis.UniversalClient, calls []cal
 			}
 		default:
 			if c.config.ReplicaAcks > 0 {
-				c.scripts.learn(to, calls, replies)
+				c.scripts.learn(address(to), calls, replies)
 			}
 			return replies, acked
 		}

@@ -205,11 +205,19 @@ type memory struct {
 }
 
 type stored struct {
-	at     redis.UniversalClient
+	at     string // the address: a cluster client's nodes come and go
 	digest string
 }
 
-func (m *memory) knows(at redis.UniversalClient, calls []call) bool {
+// address is that of a server; empty if the client looks for it.
+func address(rdb redis.UniversalClient) string {
+	if one, ok := rdb.(*redis.Client); ok {
+		return one.Options().Addr
+	}
+	return ""
+}
+
+func (m *memory) knows(at string, calls []call) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range calls {
@@ -221,7 +229,7 @@ func (m *memory) knows(at redis.UniversalClient, calls []call) bool {
 }
 
 // learn remembers the scripts that ran.
-func (m *memory) learn(at redis.UniversalClient, calls []call, replies []reply[any]) {
+func (m *memory) learn(at string, calls []call, replies []reply[any]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, s := range calls {
