@@ -205,30 +205,47 @@ func TestLostReplyToRelease(t *testing.T) {
 // Between a release whose reply is lost and its repetition somebody else gets
 // the lock.
 func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
-	s := redistest.Start(t)
-	link := &redistest.Link{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
-	other := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", long)
-	dropped := link.DropReply("evalsha")
-	err := h.Release(t.Context())
-	happened(t, dropped)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	// The release was carried out, unless the server didn't know its script.
-	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
-	if err != nil {
+	start := func(t *testing.T) (c, other *lock.Client, link *redistest.Link) {
+		s := redistest.Start(t)
+		link = &redistest.Link{}
+		c = newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+		return c, open(t, s, lock.Config{}), link
+	}
+	unanswered := func(t *testing.T, link *redistest.Link, h *lock.Hold) {
+		dropped := link.DropReply("evalsha")
+		err := h.Release(t.Context())
+		happened(t, dropped)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, lock.ErrNotHeld)
+	}
+	alone := func(t *testing.T, other *lock.Client, next *lock.Hold) {
+		held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
+		require.NoError(t, err)
+		require.True(t, held)
+		require.NoError(t, next.Release(t.Context()))
+	}
+	t.Run("carried out", func(t *testing.T) {
+		t.Parallel()
+		c, other, link := start(t)
+		require.NoError(t, acquire(t, other, "warm", long).Release(t.Context())) // so that the script is known
+		h := acquire(t, c, "a", long)
+		unanswered(t, link, h)
+		next := acquire(t, other, "b", long)
+		require.NoError(t, h.Release(t.Context()), "the first one was what released it")
+		alone(t, other, next)
+	})
+	t.Run("not carried out", func(t *testing.T) {
+		t.Parallel()
+		c, other, link := start(t)
+		h := acquire(t, c, "a", long)
+		unanswered(t, link, h) // the server doesn't know the script
+		_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.NoError(t, h.Release(t.Context()))
-		next = acquire(t, other, "b", long)
+		next := acquire(t, other, "b", long)
 		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	} else {
-		require.NoError(t, h.Release(t.Context()))
-	}
-	held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
-	require.NoError(t, err)
-	require.True(t, held)
-	require.NoError(t, next.Release(t.Context()))
+		alone(t, other, next)
+	})
 }
 
 func TestLostReplyToExtend(t *testing.T) {
