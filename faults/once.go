@@ -12,6 +12,10 @@ import (
 // ErrNone stands for no error where there ought to be one, to be told of.
 var ErrNone = errors.New("no error")
 
+// Patience is how long a server may take to answer a fault's question. Its observer
+// gives up much sooner, which a busy machine would take for a fault.
+const Patience = 5 * time.Second
+
 // undoTimeout bounds how long an injection that failed may take to undo what
 // it had begun.
 const undoTimeout = 10 * time.Second

@@ -39,9 +39,6 @@ const (
 	most = 30 * time.Millisecond
 	// least is the smallest error that is told from none.
 	least = 3 * time.Millisecond
-	// patience is how long a server may take to answer. Its observer gives up much
-	// sooner, which a busy machine would take for a fault.
-	patience = 5 * time.Second
 )
 
 // Step sets a server's clock forward, or back for a negative step, once. The
@@ -177,7 +174,7 @@ func Ahead(ctx context.Context, s Server) (time.Duration, error) {
 
 // shown is the time that a server says it is. A sentinel knows no TIME.
 func shown(ctx context.Context, s Server) (time.Time, error) {
-	rdb := s.Observer().WithTimeout(patience)
+	rdb := s.Observer().WithTimeout(faults.Patience)
 	at, err := rdb.Time(ctx).Result()
 	if err == nil {
 		return at, nil

@@ -35,10 +35,6 @@ type Disk interface {
 	CutBack(ctx context.Context) (lost int64, err error)
 }
 
-// patience is how long a server may take to answer. Its observer gives up much
-// sooner, which a busy machine would take for a fault.
-const patience = 5 * time.Second
-
 // probeKey is written so that there is something to sync. It goes by itself.
 const probeKey = "lockchaos:probe"
 
@@ -58,7 +54,7 @@ func (*stall) Name() string { return "stall-disk" }
 // Inject writes a key, and waits until its sync stands still. A second may go by
 // until a server with everysec tries one.
 func (f *stall) Inject(ctx context.Context) (faults.Injection, error) {
-	policy, err := f.server.Observer().WithTimeout(patience).ConfigGet(ctx, "append*").Result()
+	policy, err := f.server.Observer().WithTimeout(faults.Patience).ConfigGet(ctx, "append*").Result()
 	switch {
 	case err != nil:
 		return faults.Injection{}, fmt.Errorf("stall-disk on %s: %w", f.server.Name(), err)
@@ -121,7 +117,7 @@ func (f *powerCut) Inject(ctx context.Context) (faults.Injection, error) {
 	if err := errors.Join(err, f.server.Restart(ctx)); err != nil {
 		return faults.Injection{}, fmt.Errorf("power-cut on %s: %w", f.server.Name(), err)
 	}
-	keys, err := f.server.Observer().WithTimeout(patience).DBSize(ctx).Result()
+	keys, err := f.server.Observer().WithTimeout(faults.Patience).DBSize(ctx).Result()
 	if err != nil {
 		return faults.Injection{}, fmt.Errorf("power-cut on %s: %w", f.server.Name(), err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/network"
@@ -36,13 +35,9 @@ func replaced(ctx context.Context, d Deployment, shard, old string) (string, err
 	return master, nil
 }
 
-// patience is how long those that know the master may take to say who it is, and
-// to agree. On a busy machine one look may be too few.
-const patience = 5 * time.Second
-
-// now is the master before a failover.
+// now is the master before a failover. On a busy machine one look may be too few.
 func now(ctx context.Context, d Deployment, shard string) (master string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, faults.Patience)
 	defer cancel()
 	err = await.Until(ctx, func() (err error) {
 		master, err = d.Master(ctx, shard)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,13 +30,9 @@ type fault struct {
 // Name returns the fault's name.
 func (f *fault) Name() string { return f.name }
 
-// patience is how long a server may take to answer. Its observer gives up much
-// sooner, which a busy machine would take for a fault.
-const patience = 5 * time.Second
-
 // Inject makes it happen and waits until its effect was observed.
 func (f *fault) Inject(ctx context.Context) (faults.Injection, error) {
-	rdb := f.server.Observer().WithTimeout(patience)
+	rdb := f.server.Observer().WithTimeout(faults.Patience)
 	effect, err := f.inject(ctx, rdb)
 	if err != nil {
 		return faults.Injection{}, errors.Join(fmt.Errorf("%s on %s: %w", f.name, f.server.Name(), err), f.undo(ctx, rdb))

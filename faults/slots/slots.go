@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,12 +31,8 @@ type node struct {
 	id string
 }
 
-// patience is how long a server may take to answer. Its observer gives up much
-// sooner, which a busy machine would take for a fault.
-const patience = 5 * time.Second
-
 // rdb is its observer, who is patient.
-func (n node) rdb() *redis.Client { return n.Observer().WithTimeout(patience) }
+func (n node) rdb() *redis.Client { return n.Observer().WithTimeout(faults.Patience) }
 
 type migrate struct {
 	servers []Server
