@@ -52,6 +52,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 		{"multilock", "broken-first-member", "mutual-exclusion", checker.DoubleGrant, "several-locks"},
 		{"mutex-fair", "broken-queue-jumping", "fairness", checker.Overtaken, "fair-queue"},
 		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant"},
+		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "release-twice"},
 	} {
 		run := func(t *testing.T, lock string) checker.Report {
 			t.Helper()
@@ -64,7 +65,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 			_, _, report := judged(t, setup.Dir)
 			return report
 		}
-		t.Run(tt.lock, func(t *testing.T) {
+		t.Run(tt.lock+" "+tt.workload, func(t *testing.T) {
 			t.Parallel()
 			report := run(t, tt.lock)
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
@@ -73,7 +74,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 		if tt.broken == "" {
 			continue
 		}
-		t.Run(tt.broken, func(t *testing.T) {
+		t.Run(tt.broken+" "+tt.workload, func(t *testing.T) {
 			t.Parallel()
 			report := run(t, tt.broken)
 			require.Equal(t, checker.Invalid, verdictOf(t, report, tt.property), "%+v", report)
