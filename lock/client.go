@@ -242,8 +242,16 @@ func (c *Client) observe(kind EventKind, l Lease, took time.Duration, err error)
 	}
 }
 
-// took is the time since begin, if anybody wants to know: a lock that is passed on in
-// memory takes so little that looks at the clock count.
+// begun is the time, if anybody wants to know how long something took: a lock that is
+// passed on in memory takes so little that looks at the clock count.
+func (c *Client) begun() (begin time.Time) {
+	if c.config.Observer != nil {
+		begin = time.Now()
+	}
+	return begin
+}
+
+// took is the time since begin, if anybody wants to know.
 func (c *Client) took(begin time.Time) time.Duration {
 	if c.config.Observer == nil {
 		return 0

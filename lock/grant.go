@@ -338,12 +338,13 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
-	begin := time.Now()
-	if c.lines.pass(ctx, g, l.Expires, begin) {
+	begin := c.begun()
+	if c.lines.pass(ctx, g, l.Expires) {
 		c.observe(Released, l, c.took(begin), nil)
 		return nil
 	}
 	g.ending, g.left = true, c.lines.leave(g)
+	held := time.Now().Before(l.Expires)
 	s := g.kind.release(g, false)
 	taken := new(atomic.Bool)
 	copies := false // of the release; for f alone
@@ -353,7 +354,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 		r.copies = copies
 		return r, r.err
 	}, nil)
-	held := begin.Before(l.Expires)
 	switch {
 	case err != nil:
 		g.tried = g.tried || held && taken.Load() && mayArrive(err)

@@ -24,7 +24,7 @@ import (
 //     server has lost the grant;
 //   - it is not passed on where its lease may be short, where its owner moved its
 //     end or tried to release it already, nor to one who wants another lease, nor
-//     once the client is closed;
+//     once the client is closed. Who gets it asks anew if the lease ended meanwhile;
 //   - the owner that the server knows is the one who was granted the lock there.
 //     Therefore only those stand in a line who name no owner, and the owner in their
 //     [Lease] is an alias, which means something to their client alone. Where
@@ -448,7 +448,7 @@ func (s *lines) giveUp(key lineKey, p *spot) bool {
 
 // pass gives a grant that its holder releases to the first in the line, if that may
 // be, and reports whether it did.
-func (s *lines) pass(ctx context.Context, g *grant, expires, now time.Time) bool {
+func (s *lines) pass(ctx context.Context, g *grant, expires time.Time) bool {
 	if !g.linesUp() || g.ending || g.moved {
 		return false
 	}
@@ -458,10 +458,7 @@ func (s *lines) pass(ctx context.Context, g *grant, expires, now time.Time) bool
 			return false
 		default:
 		}
-		if waited {
-			now = time.Now()
-		}
-		p, sv, asked := s.passNow(g, expires, now, waited)
+		p, sv, asked := s.passNow(g, expires, waited)
 		if p != nil {
 			p.serve(sv)
 			return true
@@ -482,14 +479,14 @@ func (s *lines) pass(ctx context.Context, g *grant, expires, now time.Time) bool
 // passNow takes the first out of the line, for what it is to be served. If that
 // depends on an answer that is under way, it returns what is closed when that is
 // there, unless that was awaited already.
-func (s *lines) passNow(g *grant, expires, now time.Time, waited bool) (p *spot, sv service, asked <-chan struct{}) {
+func (s *lines) passNow(g *grant, expires time.Time, waited bool) (p *spot, sv service, asked <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[g.lineKey()]
 	if l == nil || len(l.waiting) == 0 || g.over || g.alias != nil && g.alias.asked { // it may have re-entered
 		return nil, sv, nil
 	}
-	r := g.relayed()
+	r, now := g.relayed(), time.Now() // no sooner: the process may have stood still
 	batch := g.client.config.Batch
 	turns, age := g.turn-r.from, now.Sub(r.since)
 	if r.expires.After(expires) {
@@ -557,6 +554,9 @@ func (s *lines) leave(g *grant) (ticket string) {
 	return ticket
 }
 
+// errLate says that the lease of what a call was served ended before it looked.
+var errLate = errors.New("passed on too late")
+
 // stand waits in a line. It returns what the call was served.
 func (g *grant) stand(ctx context.Context, p *spot, begin time.Time, limit time.Duration) (service, error) {
 	lines := g.client.lines
@@ -589,13 +589,16 @@ func (g *grant) stand(ctx context.Context, p *spot, begin time.Time, limit time.
 	switch {
 	case sv.err != nil:
 		return sv, sv.err
-	case gaveUp == nil || gaveUp == ErrNotAcquired: //nolint:errorlint // it is ours, from above
-		g.take(sv)
-		sv.grant = g
-		return sv, nil
+	case gaveUp != nil && gaveUp != ErrNotAcquired: //nolint:errorlint // it is ours, from above
+		g.giveBack(ctx, sv)
+		return service{}, gaveUp
+	case !time.Now().Before(sv.answer.expires):
+		g.giveBack(ctx, sv)
+		return service{}, errLate
 	}
-	g.giveBack(ctx, sv)
-	return service{}, gaveUp
+	g.take(sv)
+	sv.grant = g
+	return sv, nil
 }
 
 // giveBack passes on what a call was served that has given up.
@@ -603,7 +606,7 @@ func (g *grant) giveBack(ctx context.Context, sv service) {
 	lines, late := g.client.lines, *g
 	late.take(sv)
 	drop := func() {
-		if !lines.pass(ctx, &late, sv.answer.expires, time.Now()) {
+		if !lines.pass(ctx, &late, sv.answer.expires) {
 			lines.leave(&late)
 			_ = late.withdraw(ctx)
 		}

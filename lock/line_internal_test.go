@@ -83,6 +83,57 @@ func TestLockPassedOnAfterAHandOverGetsItsLease(t *testing.T) {
 	require.NoError(t, second.Release(t.Context()))
 }
 
+// What ran out between who passes a lock on and who gets it is no grant: that one
+// asks anew, and the server learns that the lock is free.
+func TestLockThatRanOutOnItsWayIsAskedForAnew(t *testing.T) {
+	c, _, rdb := linked(t)
+	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	waits, errs := takes(t.Context(), c, Options{Lease: time.Minute, Wait: time.Minute})
+	standIn(t, c, 1)
+	tickets(t, rdb, 1)
+	g := grantOf(t, h)
+	c.lines.batchLasts(&g.since)
+	p, sv, _ := c.lines.passNow(g, h.Lease().Expires, false)
+	require.NotNil(t, p, "it is passed on")
+	sv.answer.expires = time.Now()
+	p.serve(sv)
+	next := <-waits
+	require.NoError(t, <-errs)
+	require.NotEqual(t, g.request, grantOf(t, next).request)
+	require.Greater(t, time.Until(next.Lease().Expires), time.Duration(0))
+	held, err := c.Mutex("orders").IsHeldBy(t.Context(), next.Lease().Owner)
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// A process that stands still in a release, for longer than the lease lasts, passes
+// nothing on: the lock is another one's by then.
+func TestReleaseThatStandsStillPassesNothingOn(t *testing.T) {
+	c, _, rdb := linked(t)
+	other, err := New(rdb, Config{})
+	require.NoError(t, err)
+	defer other.Close()
+	o := Options{Lease: time.Second, Wait: time.Minute}
+	h, err := c.Acquire(t.Context(), "orders", o)
+	require.NoError(t, err)
+	theirs, _ := takes(t.Context(), other, Options{Owner: "x", Lease: time.Minute, Wait: time.Minute})
+	tickets(t, rdb, 1)
+	ours, _ := takes(t.Context(), c, o)
+	standIn(t, c, 1)
+	c.lines.batchLasts(&grantOf(t, h).since)
+	c.lines.mu.Lock()
+	released := make(chan error, 1)
+	go func() { released <- h.Release(t.Context()) }()
+	x := <-theirs
+	c.lines.mu.Unlock()
+	require.ErrorIs(t, <-released, ErrNotHeld)
+	require.Equal(t, 1, c.lines.standing(), "nobody was told that the lock is his")
+	require.NoError(t, x.Release(t.Context()))
+	require.NoError(t, (<-ours).Release(t.Context()))
+}
+
 // A hold that its owner re-entered, and whose release failed at first, is not
 // passed on when that is repeated: the owner holds the lock still.
 func TestLockThatWasReEnteredIsNotPassedOnByASecondRelease(t *testing.T) {

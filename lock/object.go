@@ -84,20 +84,37 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	if err := o.check(opt); err != nil {
 		return nil, err
 	}
-	g := o.grant(opt)
 	begin := time.Now()
+	g, a, waited, err := o.ask(ctx, opt, begin)
+	for errors.Is(err, errLate) {
+		g, a, waited, err = o.ask(ctx, opt, begin)
+	}
+	if err == nil && !a.granted {
+		err = ErrNotAcquired
+	}
+	if waited {
+		c.observe(Waited, g.leased(a), c.took(begin), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.hold(a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
+}
+
+// ask makes a request, and waits with it until the time after begin is over for
+// which the options say so.
+func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
+	c := o.client
+	g = o.grant(opt)
 	g.since = begin
-	var a answer
-	var err error
 	var in *spot
 	if g.waits && g.linesUp() {
 		in = c.lines.join(g.lineKey())
 	}
-	waits := in != nil
-	if !waits {
+	if waited = in != nil; !waited {
 		a, err = g.begin(ctx, begin, opt.Wait)
-		waits = err == nil && !a.granted && g.waits
-		if waits && g.linesUp() {
+		waited = err == nil && !a.granted && g.waits
+		if waited && g.linesUp() {
 			in = c.lines.open(g, a) //nolint:contextcheck // the line outlives this call
 		}
 	}
@@ -108,19 +125,10 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 			s.grant.named = g.named
 			g, a = s.grant, s.answer
 		}
-	case waits:
+	case waited:
 		a, err = g.wait(ctx, a, begin, opt.Wait)
 	}
-	if err == nil && !a.granted {
-		err = ErrNotAcquired
-	}
-	if waits {
-		c.observe(Waited, g.leased(a), c.took(begin), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return g.hold(a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
+	return g, a, waited, err
 }
 
 // grant is a new request with those options.
