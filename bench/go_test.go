@@ -120,6 +120,49 @@ func TestTheNextOneIsNotMissed(t *testing.T) {
 	<-second
 }
 
+// Both clients of a hand-over take turns, also if a release returns only when the
+// next one has left the lock again.
+func TestClientsTakeTurns(t *testing.T) {
+	workloads, err := WorkloadsByName("handover")
+	require.NoError(t, err)
+	w := workloads[0]
+	w.Hold = 0
+	var order []int
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	left := make(chan struct{}) // by both: a release meets that of the other one
+	client := func(i int) Acquire {
+		return func(ctx context.Context, _ string) (func(context.Context) error, error) {
+			select {
+			case <-free:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			order = append(order, i)
+			return func(context.Context) error {
+				free <- struct{}{}
+				give, take := left, (chan struct{})(nil)
+				if i == 0 {
+					give, take = nil, left
+				}
+				select {
+				case give <- struct{}{}:
+				case <-take:
+				case <-ctx.Done(): // the other one has had its last turn
+				}
+				return nil
+			}, nil
+		}
+	}
+	d := newDriver(w, []Acquire{client(0), client(1)}, "turns")
+	d.limit = 40
+	d.work(t.Context(), 1)
+	require.NotEmpty(t, order)
+	for i := 1; i < len(order); i++ {
+		require.NotEqual(t, order[i-1], order[i], "%v", order)
+	}
+}
+
 // A turn is long enough for hand-overs, however far away the server is.
 func TestHandOversFitInATurn(t *testing.T) {
 	p := Plan{Rounds: 3, Length: 200 * time.Millisecond, WarmUp: 100 * time.Millisecond}
