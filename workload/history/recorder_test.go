@@ -86,6 +86,20 @@ func TestRecorderFlushes(t *testing.T) {
 	require.Equal(t, 3*time.Second, r.Offset(r.Start().Add(3*time.Second)))
 }
 
+// Who records an event may use its parameters for something else.
+func TestRecorderKeepsNoParameters(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	r := history.NewRecorder(&file)
+	params := map[string]string{"delay": "1s"}
+	r.Record(history.Event{Process: history.Nobody, Type: history.Info, Op: history.Inject, Fault: "latency", Params: params})
+	params["delay"] = "2s"
+	require.NoError(t, r.Close())
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"delay": "1s"}, h.Events[0].Params)
+}
+
 type fullDisk struct{ writes int }
 
 var errFull = errors.New("no space left on device")
