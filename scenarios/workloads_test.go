@@ -45,21 +45,22 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 	for _, tt := range []struct {
 		lock, broken, property, violation string
 		workload                          string
+		clients                           int
 	}{
-		{"rwmutex", "broken-unseen-readers", "mutual-exclusion", checker.DoubleGrant, "readers-writers"},
-		{"semaphore-permit", "broken-one-more-permit", "capacity", checker.OverCapacity, "permits"},
-		{"semaphore", "", "capacity", "", "permits"},
-		{"multilock", "broken-first-member", "mutual-exclusion", checker.DoubleGrant, "several-locks"},
-		{"mutex-fair", "broken-queue-jumping", "fairness", checker.Overtaken, "fair-queue"},
-		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant"},
-		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "release-twice"},
+		{"rwmutex", "broken-unseen-readers", "mutual-exclusion", checker.DoubleGrant, "readers-writers", 4}, // so that readers leave gaps
+		{"semaphore-permit", "broken-one-more-permit", "capacity", checker.OverCapacity, "permits", 8},
+		{"semaphore", "", "capacity", "", "permits", 8},
+		{"multilock", "broken-first-member", "mutual-exclusion", checker.DoubleGrant, "several-locks", 8},
+		{"mutex-fair", "broken-queue-jumping", "fairness", checker.Overtaken, "fair-queue", 8},
+		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant", 8},
+		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "release-twice", 8},
 	} {
 		run := func(t *testing.T, lock string) checker.Report {
 			t.Helper()
 			setup := setup(t)
 			r := scenarios.Random{
-				Topology: "single", Lock: lock, Kind: tt.workload, Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
-				Workload: workload.Config{Wait: 500 * time.Millisecond},
+				Topology: "single", Lock: lock, Kind: tt.workload, Faults: scenarios.MixNone, Length: 6 * time.Second, // a busy machine does little in one
+				Workload: workload.Config{Clients: tt.clients, Wait: 500 * time.Millisecond},
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
 			_, _, report := judged(t, setup.Dir)

@@ -277,7 +277,7 @@ func readersWriters(ctx context.Context, w *worker) {
 		}
 		return
 	}
-	downgrades := w.rng.IntN(3) == 0
+	downgrades := w.rng.IntN(3) == 0 || !w.downgraded // once soon, for the sake of short runs
 	r.Mode = history.Write
 	if !w.ask(ctx, r) {
 		return
@@ -286,6 +286,7 @@ func readersWriters(ctx context.Context, w *worker) {
 	if downgrades && !w.stops() {
 		r.Mode, r.Again = history.Read, true
 		if w.ask(ctx, r) {
+			w.downgraded = true
 			w.giveBack(ctx, w.client.ReleaseFirst)
 			w.look(ctx, name, length)
 		}

@@ -233,6 +233,8 @@ type worker struct {
 	rng       *rand.Rand
 	skewed    *rand.Zipf // nil for one lock
 	client    *Client
+
+	downgraded bool // a lock that it held for writing, at least once
 }
 
 func (w *worker) run(ctx context.Context) {
