@@ -183,7 +183,7 @@ func (g *ground) clear() error {
 		errs = append(errs, g.fabric.Close())
 	}
 	if g.bridge != nil {
-		errs = append(errs, letGo(ctx, g.bridge.Remove))
+		errs = append(errs, letGo(ctx, g.engine, g.bridge.ID, g.bridge.Remove))
 	}
 	if g.dir != "" {
 		errs = append(errs, os.RemoveAll(g.dir))

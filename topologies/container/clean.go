@@ -72,7 +72,7 @@ func Clean(ctx context.Context) (removed []string, err error) {
 	}
 	for _, found := range networks.Items {
 		if left(found.Labels) {
-			note("network "+found.Name, letGo(ctx, func(ctx context.Context) error {
+			note("network "+found.Name, letGo(ctx, c, found.ID, func(ctx context.Context) error {
 				_, err := c.NetworkRemove(ctx, found.ID, client.NetworkRemoveOptions{})
 				return err
 			}))
