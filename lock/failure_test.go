@@ -206,12 +206,14 @@ func TestLostReplyToRelease(t *testing.T) {
 // the lock.
 func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
 	start := func(t *testing.T) (c, other *lock.Client, link *redistest.Link) {
+		t.Helper()
 		s := redistest.Start(t)
 		link = &redistest.Link{}
 		c = newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
 		return c, open(t, s, lock.Config{}), link
 	}
 	unanswered := func(t *testing.T, link *redistest.Link, h *lock.Hold) {
+		t.Helper()
 		dropped := link.DropReply("evalsha")
 		err := h.Release(t.Context())
 		happened(t, dropped)
@@ -219,6 +221,7 @@ func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
 		require.NotErrorIs(t, err, lock.ErrNotHeld)
 	}
 	alone := func(t *testing.T, other *lock.Client, next *lock.Hold) {
+		t.Helper()
 		held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
 		require.NoError(t, err)
 		require.True(t, held)
