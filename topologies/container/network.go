@@ -101,14 +101,22 @@ func letGo(ctx context.Context, c *client.Client, id string, remove func(context
 func insist(ctx context.Context, remove func(context.Context) error, passing ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
+	var refused error
 	for {
 		err := remove(ctx)
-		if err == nil || !slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(err.Error(), p) }) {
+		switch {
+		case err == nil:
+			return nil
+		case slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(err.Error(), p) }):
+			refused = err
+		case ctx.Err() != nil && refused != nil: // which is why it took so long
+			return refused
+		default:
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return refused
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
