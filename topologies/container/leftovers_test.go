@@ -241,6 +241,23 @@ func TestANetworkIsRemovedOnceItsContainersLeft(t *testing.T) {
 	require.Greater(t, tries, 1)
 }
 
+// A removal that was refused until its time was over says why, also if its last try
+// was cut off.
+func TestARemovalSaysWhyItWasRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tries := 0
+	err := insist(ctx, func(ctx context.Context) error {
+		if tries++; tries == 1 {
+			return errors.New("it has active endpoints")
+		}
+		cancel()
+		return ctx.Err()
+	}, "active endpoints")
+	require.ErrorContains(t, err, "active endpoints")
+	require.Equal(t, 2, tries)
+}
+
 func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
 	c := engine(t)
 	ctx := within(t)
