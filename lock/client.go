@@ -64,11 +64,11 @@ type Config struct {
 	// 100ms, and three times AckTimeout where replicas must acknowledge a grant.
 	// Default: 5s, or three times AckTimeout where that is longer.
 	Heartbeat time.Duration
-	// Batch is how many times in a row the waiters of this client may pass a [Mutex]
-	// on in memory, without a request, before it goes to whoever has waited longest
-	// on the server; and for 5ms at most. Where nobody else waits there, another batch
-	// begins. It serves those who name no [Options.Owner]; the owner in their [Lease]
-	// is known to this client alone. -1: never. Default: 128.
+	// Batch is how many times in a row a grant of a [Mutex] may be passed on from one
+	// caller of this client to the next in memory, without a request, and for 5ms at
+	// most. Then it is released to the one that has waited longest on the server.
+	// Callers that name an [Options.Owner] have no part in that. -1: never. Default:
+	// 128.
 	Batch int
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
@@ -152,7 +152,7 @@ type Client struct {
 	kinds    kinds
 	watchdog *watchdog[*grant]
 	wakeups  *wakeups
-	lines    *lines
+	queues   *localQueues
 	road     *road
 	wire     *wire
 	hurry    *wire // nil if nothing is ever sent in a hurry
@@ -186,7 +186,7 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		client.node = one.Options().Addr
 	}
 	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
-	client.wakeups, client.lines = newWakeups(client), newLines()
+	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
 	client.road, client.wire = newRoad(rdb, client.post), newWire(rdb)
 	if client.config.ReplicaAcks == 0 { // which take their time
 		client.hurry = client.wire.hurried(haste)

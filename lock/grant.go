@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,8 @@ type grant struct {
 	*object
 	claim
 
-	named     string // the owner, in leases
+	id        string // the request in leases; that of the claim may be another caller's
+	named     string // the owner in leases
 	anonymous bool   // no owner was given
 	lease     time.Duration
 	watched   bool    // kept alive by the watchdog
@@ -25,26 +25,18 @@ type grant struct {
 	drew      bool    // a ticket, as the server said
 	redrawn   bool    // because that had been served before
 	waiter    *waiter // that messages reach; nil while none do
-	copied    bool    // there may be copies of the request on their way
 	tried     bool    // to release it while it was held, and the answer is lost
 
-	// Of one that may be passed on in memory:
-	since  time.Time // it was asked for
-	turn   int       // how often it was passed on
-	ending bool      // the server was asked to release it
-	moved  bool      // or to extend it by its owner
-	alias  *alias    // of its owner, if that has one
-	over   bool      // its hold ended, and its alias is forgotten; the lines guard it
-	self   alias     // where that is kept, if no other grant has it
-	own    string    // the request, before it took one over that was passed on
-	relay  *relay    // what is passed on
-	keeps  string    // the request whose grant the line would rather keep than draw a ticket
-	left   string    // a ticket that goes with the release
+	ending bool // the server was asked to release it
+	moved  bool // or to extend it by its owner
 }
 
 // claim is whose a grant is, as the server knows it.
 type claim struct {
 	request, owner string
+
+	copied bool // there may be copies of the request on their way
+	passed int  // how often it was passed on in memory
 
 	// Of a plain lock, ready to be sent:
 	held   any   // both, as a lock of one grant says it: see free.lua
@@ -148,7 +140,7 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
-	r, unacked := c.commitOne(ctx, g.asking())
+	r, unacked := c.commitOne(ctx, g.kind.acquire(g))
 	if r.err != nil {
 		return answer{copies: r.copies}, r.err
 	}
@@ -239,15 +231,6 @@ func extended(r reply[any], unacked error) error {
 	}
 }
 
-// called is the request, for all but the server: a grant that was passed on is
-// another one than before.
-func (g *grant) called() string {
-	if g.turn == 0 {
-		return g.request
-	}
-	return g.own
-}
-
 // begin asks for the first time.
 func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration) (answer, error) {
 	g.introduce()
@@ -265,7 +248,7 @@ func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration)
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
 	return Lease{
-		Name: g.name, Owner: g.named, Request: g.called(), Holds: a.holds, Token: a.token, Queued: g.place,
+		Name: g.name, Owner: g.named, Request: g.id, Holds: a.holds, Token: a.token, Queued: g.place,
 		Length: g.lease, Expires: a.expires, Node: g.client.node,
 	}
 }
@@ -274,7 +257,6 @@ func (g *grant) hold(a answer, begin time.Time) *Hold {
 	c := g.client
 	h := newHold(g.leased(a), g)
 	h.clock, h.minder = &c.clock, g
-	c.lines.know(g)
 	settle := func() {}
 	if a.handed {
 		h.Lost() // which is awaited then
@@ -290,7 +272,7 @@ func (g *grant) hold(a answer, begin time.Time) *Hold {
 }
 
 func (g *grant) onLost(_ *Hold, l Lease) {
-	g.client.lines.forget(g)
+	g.client.queues.leave(g)
 	g.client.observe(Lost, l, 0, nil)
 }
 
@@ -339,11 +321,12 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
 	begin := c.begun()
-	if c.lines.pass(ctx, g, l.Expires) {
+	if c.queues.pass(g, l.Expires) {
 		c.observe(Released, l, c.took(begin), nil)
 		return nil
 	}
-	g.ending, g.left = true, c.lines.leave(g)
+	g.ending = true
+	c.queues.leave(g)
 	held := time.Now().Before(l.Expires)
 	s := g.kind.release(g, false)
 	taken := new(atomic.Bool)
@@ -363,9 +346,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 		// server had lost it before can't be told any more.
 	default:
 		err = ErrNotHeld
-	}
-	if err == nil || errors.Is(err, ErrNotHeld) {
-		c.lines.forget(g)
 	}
 	c.observe(Released, l, c.took(begin), err)
 	return err

@@ -29,7 +29,7 @@ func acquireDigest(c *Client) string {
 func requestFor(m *Mutex) call {
 	g := m.grant(Options{Lease: time.Minute})
 	g.introduce()
-	return g.asking()
+	return g.kind.acquire(g)
 }
 
 // ready makes the next request one in a hurry.

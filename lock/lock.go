@@ -59,16 +59,17 @@ func (f LockerFunc) Acquire(ctx context.Context, name string, o Options) (*Hold,
 // owner of its own, and keeps the hold alive until it is released.
 type Options struct {
 	// Owner is who asks. An owner that already holds a re-entrant lock is
-	// granted it again. Default: a fresh random identity for each call.
-	// Goroutines that share an owner share its holds.
+	// granted it again. Goroutines that share an owner share its holds.
+	// Default: a fresh random identity for each call. A [Mutex] that was granted
+	// without an owner can't be entered again, for the grant may be passed on to
+	// another caller of the same client.
 	Owner string
 	// Lease is how long the grant lasts unless it is extended, at least a
 	// millisecond. Zero: a watchdog extends it until it is released or lost.
 	Lease time.Duration
 	// Wait is how long to wait for a lock that somebody else holds. Zero: one
 	// try. See [Forever]. A wait is for the holder, not for the servers: a
-	// request that fails ends it, and its error is returned; callers of one client
-	// that name no Owner may share a request. (Redlock, which
+	// request that fails ends it, and its error is returned. (Redlock, which
 	// lives with servers that fail, goes on waiting for a majority.)
 	Wait time.Duration
 }

@@ -41,7 +41,7 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 			return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) call {
-			ticket := g.left
+			ticket := ""
 			if withdraw {
 				ticket = g.drawn()
 			}
@@ -188,7 +188,7 @@ func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 // HoldCount returns how many grants the owner holds: 0 if it is not the holder.
 func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
 	s, err := m.inspect(ctx)
-	if s.owner != m.client.lines.owner(m.keys.lock, owner) {
+	if s.owner != owner {
 		return 0, err
 	}
 	return s.grants, err

@@ -104,29 +104,24 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 // ask makes a request, and waits with it until the time after begin is over for
 // which the options say so.
 func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
-	c := o.client
 	g = o.grant(opt)
-	g.since = begin
-	var in *spot
-	if g.waits && g.linesUp() {
-		in = c.lines.join(g.lineKey())
-	}
-	if waited = in != nil; !waited {
-		a, err = g.begin(ctx, begin, opt.Wait)
-		waited = err == nil && !a.granted && g.waits
-		if waited && g.linesUp() {
-			in = c.lines.open(g, a) //nolint:contextcheck // the line outlives this call
+	queues := g.waits && g.shares()
+	if queues {
+		if w := o.client.queues.join(g.queueKey()); w != nil {
+			waited = true
+			var granted bool
+			if a, granted, err = g.waitLocally(ctx, w, begin, opt.Wait); granted || err != nil {
+				return g, a, waited, err
+			}
 		}
 	}
-	switch {
-	case in != nil:
-		var s service
-		if s, err = g.stand(ctx, in, begin, opt.Wait); err == nil {
-			s.grant.named = g.named
-			g, a = s.grant, s.answer
-		}
-	case waited:
+	a, err = g.begin(ctx, begin, opt.Wait)
+	if err == nil && !a.granted && g.waits {
+		waited = true
 		a, err = g.wait(ctx, a, begin, opt.Wait)
+	}
+	if queues {
+		o.client.queues.asked(g, err == nil && a.granted, waited)
 	}
 	return g, a, waited, err
 }
@@ -134,17 +129,17 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
 	g := &grant{
-		object: o, claim: claim{request: rand.Text()}, lease: opt.Lease,
+		object: o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}
+	g.id = g.request
 	if g.watched {
 		g.lease = o.client.config.Watchdog
 	}
 	switch {
 	case !g.anonymous:
-		o.client.lines.as(g, opt.Owner)
-	case g.linesUp():
-		g.named = g.request // which may be passed a grant of another owner
+	case g.shares():
+		g.named = g.id // the grant may be passed on, whose owner another caller has been
 	default:
 		g.introduce()
 		g.named = g.owner

@@ -24,12 +24,12 @@ func newScript(source string) script {
 // kinds are the sorts of lock that a client makes, and the scripts that no
 // single one of them owns.
 type kinds struct {
-	mutex, fenced        *kind
-	fair                 fair
-	rw                   rwKinds
-	semaphore            semaphoreScripts
-	latch                latchScripts
-	force, inspect, keep script
+	mutex, fenced  *kind
+	fair           fair
+	rw             rwKinds
+	semaphore      semaphoreScripts
+	latch          latchScripts
+	force, inspect script
 }
 
 func newKinds() kinds {
@@ -43,7 +43,6 @@ func newKinds() kinds {
 		latch:     newLatchScripts(),
 		force:     newScript(sources["force"]),
 		inspect:   newScript(inspectLua),
-		keep:      newScript(sources["keep"]),
 	}
 }
 
@@ -97,7 +96,7 @@ func advice(err error, key string) string {
 	case strings.Contains(text, "READONLY"):
 		return "the server is a replica: connect to the master, or with a failover or cluster client, which find it"
 	case strings.Contains(text, "NOPERM"):
-		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, PUBLISH, SUBSCRIBE and UNSUBSCRIBE on the prefix"
+		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
 	case strings.Contains(text, "OOM command not allowed"):
 		return "the server's memory is used up: raise maxmemory"
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"), strings.Contains(text, "WRONGPASS"):

@@ -9,7 +9,6 @@ func Scripts() map[string]string {
 		"acquire": freeLua + hashLua + ticketsLua + acquireLua,
 		"extend":  extendLua,
 		"release": soleLua + hashLua + ticketsLua + releaseLua,
-		"keep":    hashLua + ticketsLua + keepLua,
 		"force":   hashLua + ticketsLua + forceLua,
 		"inspect": inspectLua,
 

@@ -3,8 +3,8 @@
 --
 -- It is a sorted set of tickets, by the server's time in us at which they were
 -- drawn. A ticket says all that a grant needs: the request, the lease in ms, the ms
--- for which the last token is remembered (0: no token), 1 if the server can count
--- who hears a message, the length of the channel on which the client hears, the
+-- for which the last token is remembered (0: no token), 1 if the server can tell
+-- whether the client hears a message, the length of the channel on which the client hears, the
 -- channel, and the owner. Who waits draws its ticket again with every request, and
 -- the key lives for ticketLife ms after the last one.
 --
@@ -29,23 +29,33 @@ local function inboxOf(ticket)
   return string.sub(rest, 1, length), string.sub(rest, length + 1)
 end
 
--- handOver grants a free lock to the first in the queue whom a message reaches, and
--- returns for how many ms; nothing if there is none before own.
+-- hears reports whether the client of a ticket is subscribed at this server, which is
+-- the one that grants the lock. What PUBLISH returns is no answer to that: it counts
+-- patterns as well, and comes after the message, which a replica's subscribers hear
+-- too. A server that may not be asked has nobody who hears.
+local function hears(inbox)
+  local count = redis.pcall('PUBSUB', 'NUMSUB', inbox)
+  return not count.err and count[2] > 0
+end
+
+-- handOver grants a free lock to the first in the queue whose client hears of it, and
+-- returns for how many ms; nothing if there is none before own. The grant is written
+-- before it is published, so whoever hears a message holds what it says.
 local function handOver(own)
   while true do
     local ticket = redis.call('ZPOPMIN', KEYS[3])[1]
     if not ticket or ticket == own then return nil end
     local request, lease, life, counts = string.match(ticket, '^(%S+) (%d+) (%d+) (%d)')
     local inbox, owner = inboxOf(ticket)
-    local ms, short = math.min(tonumber(lease), handed), tonumber(lease) > handed
-    local ends = string.format('%.0f', now + ms)
-    local token = life ~= '0' and newToken(life)
-    local grant = table.concat({'=' .. request, string.format('%.0f', now), ends, token or '0', KEYS[1]}, ' ')
-    if redis.call('PUBLISH', inbox, grant) > 0 or counts == '0' then
+    if counts == '0' or hears(inbox) then
+      local ms, short = math.min(tonumber(lease), handed), tonumber(lease) > handed
+      local ends = string.format('%.0f', now + ms)
+      local token = life ~= '0' and newToken(life)
       redis.call('HSET', KEYS[1], 'owner', owner, request, ends)
       if token then redis.call('HSET', KEYS[1], 'token', token) end
       if short then redis.call('HSET', KEYS[1], 'inbox', inbox) end
       redis.call('PEXPIREAT', KEYS[1], short and string.format('%.0f', ends + silence) or ends)
+      redis.pcall('PUBLISH', inbox, table.concat({'=' .. request, string.format('%.0f', now), ends, token or '0', KEYS[1]}, ' '))
       return ms
     end
   end

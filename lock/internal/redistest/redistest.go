@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -134,9 +136,9 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
 }
 
-// Replica starts a replica of the server and returns when it is in step. The
-// server sees it until detach is called.
-func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
+// Door is a TCP address at which the server is reached by other servers, which
+// can't name its Unix socket, until it is shut.
+func (s *Server) Door(tb testing.TB) (port int, shut func()) {
 	tb.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -144,20 +146,20 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 	}
 	var mu sync.Mutex
 	var conns []net.Conn
-	detached := false
-	detach = func() { // the port stays ours, so that the replica meets no other server there
+	isShut := false
+	shut = func() { // the port stays ours, so that a replica meets no other server there
 		mu.Lock()
 		defer mu.Unlock()
-		detached = true
+		isShut = true
 		for _, c := range conns {
 			_ = c.Close()
 		}
 	}
 	tb.Cleanup(func() {
 		_ = ln.Close()
-		detach()
+		shut()
 	})
-	go func() { // a TCP door to the Unix socket, which replicaof can't name
+	go func() {
 		for {
 			in, err := ln.Accept()
 			if err != nil {
@@ -169,7 +171,7 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 				continue
 			}
 			mu.Lock()
-			if conns = append(conns, in, out); detached {
+			if conns = append(conns, in, out); isShut {
 				_, _ = in.Close(), out.Close()
 			}
 			mu.Unlock()
@@ -178,7 +180,22 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 		}
 	}()
 	addr, _ := ln.Addr().(*net.TCPAddr)
-	replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(addr.Port))
+	return addr.Port, shut
+}
+
+// Replica starts a replica of the server and returns when it is in step. The
+// server sees it until detach is called.
+func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
+	tb.Helper()
+	port, detach := s.Door(tb)
+	replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(port))
+	s.inStep(tb)
+	return replica, detach
+}
+
+// inStep waits until a replica keeps in step with the server.
+func (s *Server) inStep(tb testing.TB) {
+	tb.Helper()
 	rdb := s.Client(tb, nil)
 	// A replica that has just come online answers only once a second at first.
 	Await(tb, "the replica to keep in step", func() bool {
@@ -195,7 +212,60 @@ func (s *Server) Replica(tb testing.TB) (replica *Server, detach func()) {
 		}
 		return rdb.Del(tb.Context(), "in step").Err() == nil
 	})
-	return replica, detach
+}
+
+// SwapWith makes a replica of the server its master, without losing a write, and
+// the server its replica: what Redis' own FAILOVER does. All connections stay
+// open. moved is called once the replica is the master.
+func (s *Server) SwapWith(tb testing.TB, replica *Server, moved func()) {
+	tb.Helper()
+	ctx := tb.Context()
+	old, promoted := s.Client(tb, nil), replica.Client(tb, nil)
+	port, _ := replica.Door(tb)
+	do := func(rdb *redis.Client, args ...any) {
+		tb.Helper()
+		if err := rdb.Do(ctx, args...).Err(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s.inStep(tb)
+	do(old, "CLIENT", "PAUSE", 20_000, "WRITE")
+	Await(tb, "the replica to have it all", func() bool { return offset(tb, old) == offset(tb, promoted) })
+	do(promoted, "REPLICAOF", "NO", "ONE")
+	moved()
+	do(old, "REPLICAOF", "127.0.0.1", port)
+	do(old, "CLIENT", "UNPAUSE")
+	replica.inStep(tb)
+}
+
+// offset is how much of its master's writes a server has, or has made.
+func offset(tb testing.TB, rdb *redis.Client) string {
+	tb.Helper()
+	text, err := rdb.Info(tb.Context(), "replication").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "master_repl_offset:"); ok {
+			return at
+		}
+	}
+	tb.Fatalf("no offset in %s", text)
+	return ""
+}
+
+// A Name is an address that may move to another server, as a name in the DNS, a
+// virtual address or the endpoint of a managed master does. Clients that use it are
+// told nothing: their open connections stay where they are.
+type Name struct{ at atomic.Pointer[Server] }
+
+// Move makes new connections go to another server.
+func (n *Name) Move(to *Server) { n.at.Store(to) }
+
+// Use makes a client use the name.
+func (n *Name) Use(o *redis.Options) {
+	o.Network, o.Addr = "tcp", "master.test:6379"
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.at.Load().Dial(ctx) }
 }
 
 // Await waits for a condition that must come true.

@@ -1,0 +1,283 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Callers of one client that want the same lock for the same lease, and name no
+// owner, queue up in the memory of the client. One of them at a time asks the
+// server, with a ticket of its own. The others wait, and each of them either is
+// passed the grant of the holder before it, or becomes the one that asks. A grant
+// that is passed stays as it is on the server; its next holder extends and releases
+// it. So a lock that many goroutines of a process want costs a request now and then.
+//
+// For the server, and so for all other clients, that is one holder which keeps the
+// lock a little longer. Therefore
+//   - a grant is passed [Config.Batch] times at most, and for batchTime. Then it is
+//     released on the server, which gives the lock to the first ticket. So clients
+//     don't starve each other, and a grant that the server has lost is noticed;
+//   - it is not passed while a caller of this client asks the server, so that the
+//     place of that caller in the server's queue counts;
+//   - it is not passed where little is left of its lease, where its holder moved its
+//     end or tried to release it before, nor once the client is closed. A waiter that
+//     sees the grant after its end gives it back and asks anew;
+//   - the owner that the server knows is that of the first holder. Each holder has
+//     an owner of its own in its [Lease], by which nobody can ask for the lock, so a
+//     grant that is passed was never entered again.
+
+// batchTime is for how long a grant is passed on in memory.
+const batchTime = 5 * time.Millisecond
+
+// localQueues are the queues of a client.
+type localQueues struct {
+	mu sync.Mutex
+	of map[queueKey]*localQueue
+}
+
+// queueKey tells queues apart: a grant is passed to callers that want the same.
+type queueKey struct {
+	lock    string
+	lease   time.Duration
+	watched bool
+}
+
+// localQueue is the queue for one lock. It is there while a caller waits in it or
+// asks the server, and while a grant that callers contended for is held.
+type localQueue struct {
+	waiters []*localWaiter // in the order of arrival
+	asking  bool           // a caller asks the server
+	holder  string         // the request that the server granted, and that may be passed on
+	ends    time.Time      // when that may be done no longer
+	timer   *time.Timer    // then the first waiter asks the server; nil before the first wait
+}
+
+// localWaiter is a caller that waits in a queue.
+type localWaiter struct{ turn chan localTurn } // holds one
+
+// localTurn ends the wait: with a grant, or with the right to ask the server.
+type localTurn struct {
+	granted bool
+	claim   claim
+	answer  answer
+}
+
+func newLocalQueues() *localQueues { return &localQueues{of: map[queueKey]*localQueue{}} }
+
+// shares reports whether a grant may be passed on in memory.
+func (g *grant) shares() bool {
+	c := &g.client.config
+	return g.anonymous && g.kind.tickets && !g.kind.fenced && c.ReplicaAcks == 0 && c.Batch > 0
+}
+
+func (g *grant) queueKey() queueKey { return queueKey{g.keys.lock, g.lease, g.watched} }
+
+// join puts a caller into the queue for its lock. It returns nil if the caller is to
+// ask the server at once.
+func (s *localQueues) join(key queueKey) *localWaiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of[key]
+	if q == nil {
+		q = &localQueue{}
+		s.of[key] = q
+	}
+	if !q.asking && len(q.waiters) == 0 && !time.Now().Before(q.ends) {
+		q.asking = true
+		return nil
+	}
+	w := &localWaiter{turn: make(chan localTurn, 1)}
+	q.waiters = append(q.waiters, w)
+	if !q.asking && len(q.waiters) == 1 {
+		s.wind(key, q)
+	}
+	return w
+}
+
+// wind has the first waiter ask the server when the batch ends.
+func (s *localQueues) wind(key queueKey, q *localQueue) {
+	left := time.Until(q.ends)
+	if q.timer != nil {
+		q.timer.Reset(left)
+		return
+	}
+	q.timer = time.AfterFunc(left, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.of[key] == q && !q.asking && !time.Now().Before(q.ends) {
+			s.next(key, q)
+		}
+	})
+}
+
+// next has the first waiter ask the server. A queue that is of no use ends.
+func (s *localQueues) next(key queueKey, q *localQueue) {
+	if w := q.first(); w != nil {
+		q.asking = true
+		w.turn <- localTurn{}
+		return
+	}
+	if q.holder == "" {
+		delete(s.of, key)
+	}
+}
+
+// first takes the first waiter out of the queue.
+func (q *localQueue) first() *localWaiter {
+	if len(q.waiters) == 0 {
+		return nil
+	}
+	w := q.waiters[0]
+	q.waiters[0] = nil
+	q.waiters = q.waiters[1:]
+	return w
+}
+
+// asked ends the request of a caller to the server. If it was granted, a batch
+// begins, unless it was granted at once and nobody waits.
+func (s *localQueues) asked(g *grant, granted, waited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := g.queueKey()
+	q := s.of[key]
+	q.asking = false
+	switch {
+	case !granted:
+		s.next(key, q)
+	case !waited && len(q.waiters) == 0:
+		delete(s.of, key)
+	default:
+		q.holder, q.ends = g.request, time.Now().Add(batchTime)
+		if len(q.waiters) > 0 {
+			s.wind(key, q)
+		}
+	}
+}
+
+// pass gives a grant that its holder releases to the first waiter, if that may be,
+// and reports whether it did.
+func (s *localQueues) pass(g *grant, expires time.Time) bool {
+	if !g.shares() || g.ending || g.moved {
+		return false
+	}
+	select {
+	case <-g.client.closing:
+		return false
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of[g.queueKey()]
+	if q == nil || q.asking || q.holder != g.request || len(q.waiters) == 0 {
+		return false
+	}
+	now := time.Now() // no sooner: the process may have stood still
+	left := expires.Sub(now)
+	if g.passed >= g.client.config.Batch || !now.Before(q.ends) || left < min(g.lease, handedLease)/2 {
+		return false
+	}
+	g.claim.passed++
+	q.first().turn <- localTurn{granted: true, claim: g.claim, answer: answer{
+		granted: true, holds: 1, expires: expires,
+		handed: g.lease > handedLease && left < max(g.lease/2, handedLease),
+	}}
+	return true
+}
+
+// leave is called before a grant is released on the server, and when it is lost: the
+// first waiter asks then.
+func (s *localQueues) leave(g *grant) {
+	if !g.shares() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := g.queueKey()
+	q := s.of[key]
+	if q == nil || q.holder != g.request {
+		return
+	}
+	q.holder, q.ends = "", time.Time{}
+	if !q.asking {
+		s.next(key, q)
+	}
+}
+
+// withdraw takes a waiter out of its queue; false if its turn has come.
+func (s *localQueues) withdraw(key queueKey, w *localWaiter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of[key]
+	if q == nil {
+		return false
+	}
+	i := slices.Index(q.waiters, w)
+	if i < 0 {
+		return false
+	}
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	return true
+}
+
+// errLate says that a grant was over before its next holder saw it.
+var errLate = errors.New("passed on too late")
+
+// waitLocally waits in a queue. The result is true if the caller was passed a grant,
+// and false if it is to ask the server.
+func (g *grant) waitLocally(ctx context.Context, w *localWaiter, begin time.Time, limit time.Duration) (a answer, granted bool, err error) {
+	var over <-chan time.Time
+	if limit != Forever {
+		timer := time.NewTimer(limit - time.Since(begin))
+		defer timer.Stop()
+		over = timer.C
+	}
+	var t localTurn
+	select {
+	case t = <-w.turn:
+	case <-over:
+		err = ErrNotAcquired
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-g.client.closing:
+		err = ErrClosed
+	}
+	if err != nil {
+		if g.client.queues.withdraw(g.queueKey(), w) {
+			return answer{}, false, err
+		}
+		t = <-w.turn
+	}
+	switch {
+	case !t.granted && err != nil:
+		g.client.queues.asked(g, false, true)
+		return answer{}, false, err
+	case !t.granted:
+		return answer{}, false, nil
+	case err != nil && !errors.Is(err, ErrNotAcquired):
+	case !time.Now().Before(t.answer.expires):
+		err = errLate
+	default:
+		g.claim = t.claim
+		return t.answer, true, nil
+	}
+	g.giveBack(t)
+	return answer{}, false, err
+}
+
+// giveBack passes a grant on that came too late, or releases it.
+func (g *grant) giveBack(t localTurn) {
+	late := *g
+	late.claim = t.claim
+	drop := func() {
+		if !g.client.queues.pass(&late, t.answer.expires) {
+			g.client.queues.leave(&late)
+			_ = late.withdraw(context.Background())
+		}
+	}
+	if !g.client.spawn(drop) {
+		drop()
+	}
+}
