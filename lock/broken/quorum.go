@@ -2,6 +2,8 @@ package broken
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -48,10 +50,19 @@ func newQuorum(s Setup) *quorum {
 		return q.decide(q.vote(ctx, expireIfMine, lease, d, nil))
 	}
 	q.release = func(ctx context.Context, lease lock.Lease) (bool, error) {
-		return q.decide(q.vote(ctx, deleteIfMine, lease, 0, nil))
+		done, err := q.vote(ctx, deleteIfMine, lease, 0, nil)
+		if n := count(done); err == nil && n > 0 && n < q.majority {
+			err = fmt.Errorf("%d of %d servers ended a vote: %w", n, len(done), errPartly)
+		}
+		return q.decide(done, err)
 	}
 	return q
 }
+
+// errPartly is of a release that fewer servers than a majority carried out. The hold
+// had ended before, or that release ended it, and the others answered later, when the
+// lease was over.
+var errPartly = errors.New("the release may have ended the hold")
 
 // decide reports whether the majority did what it was asked to. Where those that
 // gave no answer could turn it, that is the error.

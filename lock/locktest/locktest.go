@@ -132,7 +132,22 @@ func Checks(f Features) []Check {
 	if f.Watchdog > 0 {
 		checks = append(checks, Check{"a watchdog keeps a hold", f.watched})
 	}
+	for i, c := range checks {
+		checks[i].Run = func(ctx context.Context, l lock.Locker) error { return c.Run(ctx, answering{l}) }
+	}
 	return checks
+}
+
+// An answering locker returns a hold or an error, whatever the one in it does.
+type answering struct{ lock.Locker }
+
+// Acquire returns an error where the locker returns nothing.
+func (a answering) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := a.Locker.Acquire(ctx, name, o)
+	if h == nil && err == nil {
+		err = errors.New("Acquire returned neither a hold nor an error")
+	}
+	return h, err
 }
 
 const name = "locktest"

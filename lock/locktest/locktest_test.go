@@ -57,6 +57,27 @@ func TestChecksCanFail(t *testing.T) {
 	}
 }
 
+// silent returns neither a hold nor an error.
+type silent struct{}
+
+func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) {
+	return nil, nil //nolint:nilnil // that is what it is for
+}
+
+// A lock that answers nothing fails the checks, and does not end the tests.
+func TestALockThatReturnsNothingFailsTheChecks(t *testing.T) {
+	for _, c := range locktest.Checks(locktest.Features{Callers: 20}) {
+		err := c.Run(t.Context(), silent{})
+		if c.Name == "bad options are refused" {
+			continue // which any error does
+		}
+		require.Error(t, err, c.Name)
+		if c.Name != "one of many callers gets the lock" { // which counts errors
+			require.ErrorContains(t, err, "neither a hold nor an error", c.Name)
+		}
+	}
+}
+
 func ExampleChecks() {
 	for _, c := range locktest.Checks(locktest.Features{Reentrant: true})[:3] {
 		fmt.Printf("%s: %v\n", c.Name, c.Run(context.Background(), memory.New()))

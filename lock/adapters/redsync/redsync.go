@@ -17,6 +17,8 @@
 // (MaxRetries -1). A refusal by some of several servers is answered by taking back
 // what the others granted, and the library doesn't say whether that succeeded:
 // no majority was granted, but a server may be lost to others until the lease ends.
+// A release is refused for certain only if every server refused it, so that one which
+// comes too late while a server is down is an error that leaves it open.
 package redsync
 
 import (
@@ -56,6 +58,7 @@ type Config struct {
 // A Locker is a redsync.Redsync as a [lock.Locker]. Make it with [New].
 type Locker struct {
 	redsync *redsync.Redsync
+	servers int
 	quorum  int
 	config  Config
 }
@@ -69,7 +72,7 @@ func New(servers []redis.UniversalClient, c Config) *Locker {
 	for i, rdb := range servers {
 		ps[i] = goredis.NewPool(rdb)
 	}
-	return &Locker{redsync: redsync.New(ps...), quorum: len(servers)/2 + 1, config: c}
+	return &Locker{redsync: redsync.New(ps...), servers: len(servers), quorum: len(servers)/2 + 1, config: c}
 }
 
 // mutex is the lock of that name, for one call.
@@ -90,7 +93,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	var unknown error // of a try that may have been granted
 	for begin := time.Now(); ; {
 		sent := time.Now()
-		if err = l.refusal(m.TryLockContext(ctx), lock.ErrNotAcquired); err == nil {
+		if err = refusal(m.TryLockContext(ctx), lock.ErrNotAcquired, l.quorum); err == nil {
 			lease.Expires = adapt.Expires(sent, lease.Length)
 			return lock.NewHold(lease, keeper{l, m}), nil
 		}
@@ -118,11 +121,10 @@ func (l *Locker) pause() time.Duration {
 	return shortestPause + rand.N(longestPause-shortestPause)
 }
 
-// refusal is definite if a majority of the servers said so, one way or another.
-// Any other error stays what it is.
-func (l *Locker) refusal(err, definite error) error {
-	var taken *redsync.ErrTaken
-	if err != nil && (errors.As(err, &taken) || refusals(err) >= l.quorum) {
+// refusal is definite if so many of the servers said so, one way or another. Any
+// other error stays what it is.
+func refusal(err, definite error, enough int) error {
+	if err != nil && refusals(err) >= enough {
 		return definite
 	}
 	return err
@@ -130,6 +132,9 @@ func (l *Locker) refusal(err, definite error) error {
 
 // refusals counts the servers that refused among joined errors.
 func refusals(err error) int {
+	if most, ok := errors.AsType[*redsync.ErrTaken](err); ok {
+		return len(most.Nodes)
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		n := 0
 		for _, part := range joined.Unwrap() {
@@ -157,22 +162,26 @@ var errIncomplete = errors.New("redsync: no majority of the servers answered")
 func (k keeper) Extend(ctx context.Context, l lock.Lease, d time.Duration) (time.Time, error) {
 	sent := time.Now()
 	ok, err := k.locker.mutex(l.Name, d, l.Request).ExtendContext(ctx)
-	return adapt.Expires(sent, d), k.outcome(ok, err)
+	return adapt.Expires(sent, d), outcome(ok, err, k.locker.quorum)
 }
 
-// Release is for [lock.Hold].
+// Release is for [lock.Hold]. It is refused for certain only if every server did: one
+// that carried it out, or may have, ended its vote, and with it perhaps the hold, while
+// others answered when the lease was over.
 func (k keeper) Release(ctx context.Context, _ lock.Lease) error {
 	ok, err := k.mutex.UnlockContext(ctx)
-	return k.outcome(ok, err)
+	return outcome(ok, err, k.locker.servers)
 }
 
-func (k keeper) outcome(ok bool, err error) error {
+// outcome is what the library's answer means, where so many servers are enough for a
+// refusal.
+func outcome(ok bool, err error, enough int) error {
 	switch {
 	case ok:
 		return nil
 	case err == nil:
 		return errIncomplete
 	default:
-		return k.locker.refusal(err, lock.ErrNotHeld)
+		return refusal(err, lock.ErrNotHeld, enough)
 	}
 }

@@ -1,6 +1,7 @@
 package redsync_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestContractWithAMinorityDead(t *testing.T) {
 	for _, c := range locktest.Checks(locktest.Features{SplitVotes: true, Lease: lease, Callers: 40}) {
 		switch c.Name {
 		case "a held lock is refused", "a wait ends with a refusal", "a cancelled wait leaves nothing behind",
-			"a late release leaves the next holder alone", "a second release is refused", "many waiters take turns":
+			"a second release is refused", "many waiters take turns":
 			for _, rdb := range all[1:] {
 				require.NoError(t, rdb.FlushAll(t.Context()).Err())
 			}
@@ -105,4 +106,56 @@ func TestMajorityRefuses(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NoError(t, h.Release(t.Context()))
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A release that one server carried out ended that vote, and with it perhaps the
+// hold, whatever the others say: one may have answered when the lease was over. An
+// extension ends nothing, so that the majority's refusal is definite.
+func TestAReleaseIsRefusedOnlyIfNoServerCarriedItOut(t *testing.T) {
+	t.Parallel()
+	servers := start(t, 3)
+	all := clients(t, servers)
+	for name, c := range map[string]redsync.Config{"waits for all": {}, "goes on with a majority": {FailFast: true}} {
+		for _, tt := range []struct {
+			name     string
+			lost     int  // the votes that are gone
+			foreign  bool // and another's are there
+			definite bool
+		}{
+			{"one server has it", 2, false, false},
+			{"one server has it, others another's", 2, true, false},
+			{"no server has it", 3, false, true},
+		} {
+			t.Run(name+", "+tt.name, func(t *testing.T) {
+				l := redsync.New(all, c)
+				h, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+				require.NoError(t, err)
+				for _, rdb := range all[:tt.lost] {
+					// A client that goes on with a majority may get there late.
+					require.Eventually(t, func() bool { return rdb.Exists(t.Context(), "redsync:orders").Val() == 1 }, time.Minute, time.Millisecond)
+					require.NoError(t, rdb.Del(t.Context(), "redsync:orders").Err())
+					if tt.foreign {
+						require.NoError(t, rdb.Set(t.Context(), "redsync:orders", "another's", time.Minute).Err())
+					}
+				}
+				err = h.Release(t.Context())
+				require.Error(t, err)
+				require.Equal(t, tt.definite, errors.Is(err, lock.ErrNotHeld), "%v", err)
+				for _, rdb := range all {
+					require.NoError(t, rdb.FlushAll(t.Context()).Err())
+				}
+
+				h, err = l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+				require.NoError(t, err)
+				for _, rdb := range all[:2] {
+					require.Eventually(t, func() bool { return rdb.Exists(t.Context(), "redsync:orders").Val() == 1 }, time.Minute, time.Millisecond)
+					require.NoError(t, rdb.Set(t.Context(), "redsync:orders", "another's", time.Minute).Err())
+				}
+				require.ErrorIs(t, h.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
+				for _, rdb := range all {
+					require.NoError(t, rdb.FlushAll(t.Context()).Err())
+				}
+			})
+		}
+	}
 }
