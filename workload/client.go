@@ -70,18 +70,33 @@ type Client struct {
 
 	processes []int // for the first lock of a request, the second and so on
 	attempts  int
-	asked     []history.Event // what all events of the latest attempt share, a lock each
-	holds     []*held         // the newest last
-	released  *held           // the latest that was given back, whatever the answer
+	asked     []history.Event         // what all events of the latest attempt share, a lock each
+	holds     []*held                 // the newest last
+	given     map[claim]time.Duration // the first end of the grants that were given back since the last one was recorded
+	released  *held                   // the latest that was given back, whatever the answer
 	read      int64
+}
+
+// A claim is what an owner says that it holds: a lock in a mode, by one grant or
+// by several.
+type claim struct {
+	lock string
+	mode history.Mode
 }
 
 // held is a grant, of several locks where they were asked for together.
 type held struct {
 	*lock.Hold
 	parts    []history.Event // what the events of it share, a lock each
-	toldLost bool
-	unsure   bool // the outcome of a release is unknown
+	toldLost bool            // the owner was told that this grant, or another of the same lock, is over
+	unsure   bool            // the outcome of a release is unknown
+}
+
+// shares reports whether another grant is one of the same lock in the same mode.
+func (h *held) shares(other *held) bool {
+	return slices.ContainsFunc(h.parts, func(e history.Event) bool {
+		return slices.ContainsFunc(other.parts, func(o history.Event) bool { return o.Lock == e.Lock && o.Mode == e.Mode })
+	})
 }
 
 // Holding reports whether the client was granted a lock and has not released
@@ -157,7 +172,7 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 	again := r.Again && len(c.asked) > 0
 	if !again {
 		c.attempts++
-		c.asked = nil
+		c.asked, c.given = nil, nil
 	}
 	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
 	asked := make([]history.Event, len(r.Locks))
@@ -199,24 +214,38 @@ func (c *Client) granted(e *history.Event, i int, l lock.Lease) {
 	if e.Mode != history.Permit { // there it is the number of permits
 		e.Holds = l.Holds
 	}
-	e.Expires = c.until(e.Lock, e.Mode)
+	e.Expires = c.claim(e.Lock, e.Mode)
 	c.newest().parts[i].Token, c.asked[i].Token = l.Token, l.Token
 }
 
-// until is when the client must stop to believe that it holds a lock in a mode:
-// at the first end of its grants, since what is left after an inner release may
-// be an outer grant that ends sooner. 0 for no end.
+// claim is what the record says of when the client must stop to believe that it
+// holds a lock in a mode: at the first end of its grants, since what is left after
+// an inner release may be an outer grant that ends sooner. 0 for no end.
+func (c *Client) claim(name string, mode history.Mode) time.Duration {
+	delete(c.given, claim{name, mode})
+	return c.until(name, mode)
+}
+
+// until is when the client must stop to believe that it holds a lock in a mode: at
+// the end that it claimed last, also when the grant that had it was given back,
+// and the others last longer. 0 for no end.
 func (c *Client) until(name string, mode history.Mode) time.Duration {
-	var first time.Duration
+	first := c.given[claim{name, mode}]
 	for _, h := range c.holds {
 		if !slices.ContainsFunc(h.parts, func(e history.Event) bool { return e.Lock == name && e.Mode == mode }) {
 			continue
 		}
-		if end := Expiry(c.Recorder, h.Lease()); end > 0 && (first == 0 || end < first) {
-			first = end
-		}
+		first = sooner(first, Expiry(c.Recorder, h.Lease()))
 	}
 	return first
+}
+
+// sooner is the first of two ends; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // Expiry is the end of a lease on the history's time axis; 0 for none.
@@ -250,19 +279,34 @@ func (c *Client) extend(ctx context.Context, h *held, d time.Duration) history.T
 	outcome := history.OK
 	for i, e := range begun {
 		if err == nil {
-			e.Expires = c.until(e.Lock, e.Mode)
+			e.Expires = c.claim(e.Lock, e.Mode)
 		}
-		outcome = c.done(i, e, err, h.refusals()...).Type
+		outcome = c.done(i, e, err, c.refusals(h)...).Type
 	}
 	return outcome
 }
 
-// refusals are the errors that say of every part of a hold that it was over.
-func (h *held) refusals() []error {
+// refusals are the errors that say that the owner does not hold what a grant is
+// of. There are none where the owner has another grant of the same lock that was
+// not released, which may live longer: the history knows owners, and not grants.
+func (c *Client) refusals(h *held) []error {
 	if len(h.parts) > 1 {
-		return nil // of one of them, and nobody knows which
+		return nil // of one of them, and nothing tells which
+	}
+	if slices.ContainsFunc(c.holds, func(other *held) bool { return other != h && other.shares(h) }) {
+		return nil
 	}
 	return []error{lock.ErrNotHeld}
+}
+
+// overFor notes that the owner was told that a grant is over. It stops to believe
+// in the others of the same lock as well: what was recorded last is the first end
+// of all of them.
+func (c *Client) overFor(h *held) {
+	for _, other := range c.holds {
+		other.toldLost = other.toldLost || other.shares(h)
+	}
+	h.toldLost = true
 }
 
 // slack is how much of its lease a careful client leaves unused, at most a
@@ -273,16 +317,17 @@ const slack = 10 * time.Millisecond
 // late reports whether it is too late to use a resource under a lock, at an
 // instant of the history.
 func (c *Client) late(name string, at time.Duration) bool {
-	h := c.newest()
-	if c.Careless || h == nil {
+	if c.Careless || len(c.holds) == 0 {
 		return false
 	}
-	var mode history.Mode
-	if i := slices.IndexFunc(h.parts, func(e history.Event) bool { return e.Lock == name }); i >= 0 {
-		mode = h.parts[i].Mode
+	h, mode := c.newest(), history.Mode("")
+	for _, other := range c.holds {
+		if i := slices.IndexFunc(other.parts, func(e history.Event) bool { return e.Lock == name }); i >= 0 {
+			h, mode = other, other.parts[i].Mode
+		}
 	}
 	expires := c.until(name, mode)
-	return expires > 0 && at > expires-min(slack, h.Lease().Length/10)
+	return h.toldLost || expires > 0 && at > expires-min(slack, h.Lease().Length/10)
 }
 
 // errLate is what a careful client says to itself.
@@ -392,25 +437,25 @@ func (c *Client) noticeLost(h *held) {
 	if h.toldLost {
 		return
 	}
-	h.toldLost = true
+	c.overFor(h)
 	for i, part := range h.parts {
 		c.Recorder.Record(c.event(i, part, history.Lost, history.OK))
 	}
 }
 
 // noticed records of every hold that is lost that the client was told, and
-// reports whether there is one.
+// reports whether there is one, or was one of a lock that it still has grants of.
 func (c *Client) noticed() bool {
-	lost := false
+	told := false
 	for _, h := range c.holds {
 		select {
 		case <-h.Lost():
 			c.noticeLost(h)
-			lost = true
 		default:
 		}
+		told = told || h.toldLost
 	}
-	return lost
+	return told
 }
 
 // Release gives back what was granted last and returns the outcome. A refusal
@@ -436,6 +481,13 @@ func (c *Client) ReleaseAgain(ctx context.Context) history.Type { return c.giveB
 func (c *Client) releaseAt(ctx context.Context, at int) history.Type {
 	c.released = c.holds[at]
 	c.holds = slices.Delete(c.holds, at, at+1)
+	if c.given == nil {
+		c.given = map[claim]time.Duration{}
+	}
+	for _, part := range c.released.parts {
+		of := claim{part.Lock, part.Mode}
+		c.given[of] = sooner(c.given[of], Expiry(c.Recorder, c.released.Lease()))
+	}
 	return c.giveBack(ctx, c.released)
 }
 
@@ -451,7 +503,10 @@ func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
 	}
 	outcome := history.OK
 	for i, e := range begun {
-		outcome = c.done(i, e, err, h.refusals()...).Type
+		outcome = c.done(i, e, err, c.refusals(h)...).Type
+	}
+	if errors.Is(err, lock.ErrNotHeld) {
+		c.overFor(h)
 	}
 	h.unsure = h.unsure || outcome == history.Info
 	return outcome

@@ -65,6 +65,11 @@ func Kinds() []Kind {
 			locks: 1, lease: time.Second, wait: 300 * time.Millisecond, session: giveUp,
 		},
 		{
+			Name: "late-release", About: "half of the holders release only when their lease is over and others hold the lock, which they leave alone until then",
+			Meets: []string{history.MetExpiries, history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
+			locks: 1, lease: 200 * time.Millisecond, session: lateRelease,
+		},
+		{
 			Name: "many-locks", About: "a hundred locks, each as likely as the others",
 			Meets: []string{history.MetContention}, locks: 100, session: contended,
 		},
@@ -264,6 +269,25 @@ func releaseTwice(ctx context.Context, w *worker) {
 	if w.client.ReleaseAgain(request) != history.Info { // else it may be held
 		w.client.ExtendReleased(request, w.Lease)
 	}
+}
+
+// lateRelease has half of the holders release when their lease is over: as the service
+// sees it, and not only by the holder's own clock, which is earlier. They do not use the
+// resource after it, so that only the release can do harm, to the client that holds the
+// lock by then.
+func lateRelease(ctx context.Context, w *worker) {
+	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
+	late := w.rng.IntN(2) == 0
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	granted := time.Now() // or before, by the service's clock
+	w.work(ctx, name, length)
+	if late {
+		Pause(ctx, time.Until(granted.Add(w.Lease+beyond)))
+		w.stops() // which it notes
+	}
+	w.release(ctx)
 }
 
 func readersWriters(ctx context.Context, w *worker) {

@@ -163,6 +163,23 @@ func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	require.Greater(t, len(processes), 10)
 }
 
+// silent is a lock that returns neither a hold nor an error.
+type silent struct{}
+
+func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) {
+	return nil, nil //nolint:nilnil // that is what it is for
+}
+
+func TestALockThatReturnsNothingIsAnError(t *testing.T) {
+	h := record(t, workload.Config{}, time.Second, silent{})
+	ops := h.Operations()
+	require.NotEmpty(t, ops)
+	for _, op := range ops {
+		require.True(t, op.Unknown(), "whether it was granted is not known")
+		require.Contains(t, op.Complete.Error, "the lock under test returned neither a hold nor an error")
+	}
+}
+
 func TestRenewalsAreOperationsOfProcessesOfTheirOwn(t *testing.T) {
 	var b bytes.Buffer
 	r := history.NewRecorder(&b)

@@ -53,7 +53,11 @@ const (
 	ObserveEpoch  = "epoch"  // value: the configuration epoch
 	ObserveMaster = "master" // value: the node that the observed one takes for the master
 	ObserveKey    = "key"    // value: "<lock> <owner>", or "<lock>" when the key is absent
+	ObserveMet    = "met"    // of [ObserveClients], with a fault and its target, the oldest of those not yet counted; value: how many requests met it
 )
+
+// ObserveClients is the node of what was observed of the clients as a whole.
+const ObserveClients = "clients"
 
 // Nobody is the process number of faults and observations.
 const Nobody = -1

@@ -78,6 +78,9 @@ type Settings struct {
 	Persistence string        `json:"persistence,omitempty"`
 	MinReplicas int           `json:"min_replicas,omitempty"`
 	NodeTimeout time.Duration `json:"node_timeout,omitempty"`
+	// Access is how clients find the master: direct, which is the default, or by a
+	// name.
+	Access string `json:"access,omitempty"`
 
 	ReplicaAcks int           `json:"replica_acks,omitempty"`
 	Watchdog    time.Duration `json:"watchdog,omitempty"`
