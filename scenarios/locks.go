@@ -40,6 +40,9 @@ type Lock struct {
 	// independent says that it lives on several servers that know nothing of
 	// each other.
 	independent bool
+	// everywhere says that on several such servers it uses each of them. A lock that
+	// is neither would be on one of them, and the others would show nothing.
+	everywhere bool
 	// single says that it knows one server only, with nobody to follow.
 	single bool
 	// visible says that the servers can be asked who holds it: see [heldOn].
@@ -87,6 +90,10 @@ func (o LockOptions) validate(l Lock, topology string, servers topologies.Option
 	}
 	if l.independent && topology != topologies.Independent {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
+	}
+	if topology == topologies.Independent && l.Name != "" && !l.independent && !l.everywhere && !l.inside {
+		errs = append(errs, fmt.Errorf("lock %s would be on one of the servers of topology %s, which know nothing of each other: use topology %s, or lock redlock or redsync",
+			l.Name, topologies.Independent, topologies.Single))
 	}
 	if l.single && topology != topologies.Single {
 		errs = append(errs, fmt.Errorf("lock %s is put under test on one server only: use topology %s", l.Name, topologies.Single))
@@ -155,6 +162,11 @@ func Locks() []Lock {
 			}),
 		},
 		{
+			Name: "correct-hand-over", sends: sendsInFull, subscribes: true,
+			About: "the correct twin of broken-granted-by-message: a release hands the lock to a waiter that is subscribed on the granting server",
+			open:  planted(broken.CorrectHandOver),
+		},
+		{
 			Name: "correct-queue", sends: sendsInFull,
 			About: "the correct twin of broken-stale-waiter and broken-abandoned-wait: callers line up, each with a lease from then on",
 			open:  planted(broken.CorrectQueue),
@@ -204,16 +216,16 @@ func Locks() []Lock {
 			}),
 		},
 		{
-			Name: "mutex-unnamed", reentrant: true, replicaAcks: true, passes: true, subscribes: true,
+			Name: "mutex-unnamed", replicaAcks: true, passes: true, subscribes: true,
 			About: "the same as mutex, whose callers name no owner: those of one process pass it on in memory",
 			open: func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
-				names := newAliases(o.observer)
-				o.observer = names
+				callers := newUnnamed(o.observer)
+				o.observer = callers
 				c, err := lock.New(servers[0], o.config())
 				if err != nil {
 					return nil, nil, err
 				}
-				return names.of(c), c.Close, nil
+				return callers.of(c), c.Close, nil
 			},
 		},
 		{
@@ -233,12 +245,12 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "redsync", sends: sendsKeyAndScript,
+			Name: "redsync", everywhere: true, sends: sendsKeyAndScript,
 			About: "github.com/go-redsync/redsync: one key on each server, whose waiters ask every 50 to 250ms",
 			open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name: "redsync-failfast", sends: sendsKeyAndScript,
+			Name: "redsync-failfast", everywhere: true, sends: sendsKeyAndScript,
 			About: "the same, which goes on with the answers of a majority",
 			open:  openRedsync(redsync.Config{FailFast: true}),
 		},

@@ -221,6 +221,33 @@ func lateInLine(ctx context.Context, t *trial) error {
 	return b.get(ctx, long)
 }
 
+// movedBehindAName: b waits behind a, and the role of the master moves, without a
+// word to the clients. a releases on the new master, and c asks.
+func movedBehindAName(ctx context.Context, t *trial) error {
+	const wait = 3 * time.Second
+	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	if err := a.get(ctx, long); err != nil {
+		return err
+	}
+	asked := t.behind(func() history.Type { return b.Acquire(ctx, theLock, long, wait) })
+	for _, server := range t.deployment.Topology().Of(topologies.Redis) {
+		rdb := t.deployment.Server(server).Observer()
+		err := t.await(ctx, "b to wait, as "+server+" knows", func() bool { return rdb.ZCard(ctx, broken.WaitersKey(theLock)).Val() == 1 })
+		if err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(t.fault(ctx, faultPlanned, "", nil), a.writes(ctx), c.writes(ctx)); err != nil {
+		return err
+	}
+	if a.Release(ctx) != history.OK {
+		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	}
+	c.ask(ctx, long)
+	_, err := outcome(ctx, asked)
+	return err
+}
+
 // errNotShown says that a script did not come to its point.
 var errNotShown = errors.New("the script shows nothing")
 

@@ -82,6 +82,7 @@ func (m Mutant) Run(ctx context.Context, setup Setup, twin bool) (err error) {
 		return err
 	}
 	defer func() { err = st.close(ctx, err) }()
+	st.acks = m.acks
 	st.declare(Lock{reentrant: m.reentrant}, theLock)
 	t := &trial{stage: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
@@ -248,6 +249,12 @@ func Mutants() []Mutant {
 			Name: "passed-recounted", About: "one who is passed the lock in memory counts its lease from then",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.PassedRecounted, twin: broken.CorrectLine, script: lateInLine,
+		},
+		{
+			Name: "granted-by-message", About: "a waiter takes a message for a grant which the server that sent it did not make",
+			Topology: topologies.Single, Servers: topologies.Options{Access: topologies.AccessName},
+			Property: exclusion, Violation: checker.DoubleGrant,
+			bug: broken.GrantedByMessage, twin: broken.CorrectHandOver, script: movedBehindAName,
 		},
 		{
 			Name: "half-quorum", About: "half of the servers, rounded down, count as a majority",

@@ -54,8 +54,9 @@ type Deployment interface {
 	Version() string
 	// Server returns a node of kind [Redis] or [Sentinel]; nil for any other.
 	Server(name string) Server
-	// NodeAt is the name of the server that clients know by an address; the
-	// address itself if there is none.
+	// NodeAt is the name of the server that clients know by an address, or
+	// [Primary] for the address of [AccessName]; the address itself if there is
+	// none.
 	NodeAt(address string) string
 	// Wire returns a link by its name; nil for any other.
 	Wire(name string) Wire
@@ -64,14 +65,14 @@ type Deployment interface {
 	Clock(server string) Clock
 	Disk(server string) Disk
 	// ClientOptions connect clients of a zone as their services would: through
-	// the zone's links, by sentinels where there are some. [Clients] makes the
-	// clients of them.
+	// the zone's links, by the name where there is one, else by sentinels where
+	// there are some. [Clients] makes the clients of them.
 	ClientOptions(zone string) *redis.UniversalOptions
 	// Without says what can't be done to this deployment, and why; empty where
 	// nothing is missing.
 	Without() map[Control]string
-	// Watch reports what the servers say of themselves, once and at each
-	// change, until the context ends. It looks past every fault.
+	// Watch reports what the servers say of themselves, and where the name leads,
+	// once and at each change, until the context ends. It looks past every fault.
 	Watch(ctx context.Context, report func(Observation))
 	// AwaitReady blocks until the deployment is whole again: one master a
 	// shard, all servers attached, replication proven, every zone served. It
@@ -100,21 +101,29 @@ const (
 	// Workers: clients are told from others by the address that they dial from,
 	// and so may be processes of their own.
 	Workers Control = "workers"
-	// Failovers: the deployment is a [Failover], as its topology has it.
+	// Failovers: the deployment is a [Failover], if its topology is one whose
+	// servers replace their masters.
 	Failovers Control = "failovers"
 	// Isolation: a server whose links are cut is out of touch with all others.
 	Isolation Control = "isolation"
 )
 
-// A Failover is a deployment of shards whose masters can change. A shard is
+// A Replicated deployment has shards whose masters can change. A shard is
 // named by its boot master, one of [Topology.Shards]; any other is an error.
-type Failover interface {
+type Replicated interface {
 	Deployment
 	// Master is the server that the majority takes for a shard's master and
 	// that takes itself for one.
 	Master(ctx context.Context, shard string) (string, error)
-	// AwaitMaster blocks until the majority agrees on a master other than old.
+	// AwaitMaster blocks until the majority agrees on a master other than old,
+	// and the name leads there, if clients go by one.
 	AwaitMaster(ctx context.Context, shard, old string) (string, error)
+}
+
+// A Failover is a deployment whose servers replace a master that is gone, and can
+// be asked to: see [Topology.Elects].
+type Failover interface {
+	Replicated
 	// Arm makes the servers quick to declare a master down and to replace it;
 	// Disarm makes them slow again, so that nothing else fails over. Where the
 	// servers have one speed only, as in a cluster, both do nothing.
@@ -179,6 +188,6 @@ const (
 // An Observation is what a server was seen to say.
 type Observation struct {
 	Node  string
-	What  string // role, master, epoch
+	What  string // role, master, epoch; of [Primary], the master that it leads to
 	Value string
 }

@@ -37,7 +37,32 @@ type Options struct {
 	// after how much silence a node is suspected; 200 ms by default. Promoting
 	// a replica takes 500 to 1000 ms more.
 	NodeTimeout time.Duration `json:"node_timeout,omitempty" yaml:"node-timeout"`
+	// Access is how clients find the master of single and sentinel: one of
+	// [Accesses]; direct by default. By name, single has two replicas.
+	Access string `json:"access,omitempty" yaml:"access"`
 }
+
+// How clients find the master.
+const (
+	// AccessDirect is by the server's own address or, with sentinels, by asking
+	// them.
+	AccessDirect = "direct"
+	// AccessName is by an address that leads to the master of now, as a DNS name, a
+	// virtual IP or a managed endpoint does. Clients are told nothing when it moves:
+	// new connections go to the new master, and those that are open stay where they
+	// are.
+	AccessName = "name"
+)
+
+// Accesses lists the values of [Options.Access].
+func Accesses() []string { return []string{AccessDirect, AccessName} }
+
+// Primary is what the address of [AccessName] is called, in [Deployment.NodeAt]
+// and in observations. It is no node.
+const Primary = "primary"
+
+// ByName reports whether clients find the master by a name.
+func (o Options) ByName() bool { return o.Access == AccessName }
 
 // What a server keeps of its data. The last three write an append-only file,
 // and are named by its appendfsync. A write is in that file before it is
@@ -64,8 +89,12 @@ const (
 	mostNodeTimeout    = 10 * time.Second
 )
 
-// replicasOf is how many replicas each master of a topology has.
-func replicasOf(name string) int {
+// replicasOf is how many replicas each master of a topology has. A name that moves
+// needs somewhere to move to.
+func (o Options) replicasOf(name string) int {
+	if name == Single && o.ByName() {
+		return 2
+	}
 	return map[string]int{Sentinels: 2, Cluster: 1}[name]
 }
 
@@ -87,7 +116,13 @@ func (o Options) Validate(name string) error {
 	if o.Persistence != "" && !slices.Contains(Persistences(), o.Persistence) {
 		errs = append(errs, names.Unknown("persistence", o.Persistence, Persistences()))
 	}
-	if replicas := replicasOf(name); o.MinReplicas < 0 || o.MinReplicas > replicas {
+	switch {
+	case o.Access != "" && !slices.Contains(Accesses(), o.Access):
+		errs = append(errs, names.Unknown("access", o.Access, Accesses()))
+	case o.ByName() && name != Single && name != Sentinels:
+		problem("the clients of topology %s can't go by one name: only %s and %s have one master", name, Single, Sentinels)
+	}
+	if replicas := o.replicasOf(name); o.MinReplicas < 0 || o.MinReplicas > replicas {
 		problem("min replicas must be from 0 to %d, the replicas that a master of topology %s has, not %d", replicas, name, o.MinReplicas)
 	}
 	switch {
@@ -98,6 +133,25 @@ func (o Options) Validate(name string) error {
 		problem("node timeout must be from %v to %v in whole milliseconds, not %v", leastNodeTimeout, mostNodeTimeout, o.NodeTimeout)
 	}
 	return errors.Join(errs...)
+}
+
+// Settable lists the options that mean something in the topology of that name, as
+// flags and scripts call them.
+func Settable(name string) []string {
+	all := []string{"persistence"}
+	if name == Independent {
+		all = append(all, "nodes")
+	}
+	if (Options{}).replicasOf(name) > 0 {
+		all = append(all, "min-replicas")
+	}
+	if name == Cluster {
+		all = append(all, "node-timeout")
+	}
+	if name == Single || name == Sentinels {
+		all = append(all, "access")
+	}
+	return all
 }
 
 // Changed are the options that are not the default of the topology of that
@@ -114,6 +168,7 @@ func (o Options) Changed(name string) map[string]string {
 	note("persistence", given.Persistence, usual.Persistence)
 	note("min-replicas", given.MinReplicas, usual.MinReplicas)
 	note("node-timeout", given.NodeTimeout, usual.NodeTimeout)
+	note("access", given.Access, usual.Access)
 	return changed
 }
 
@@ -121,6 +176,9 @@ func (o Options) Changed(name string) map[string]string {
 func (o Options) withDefaults(name string) Options {
 	if o.Persistence == "" {
 		o.Persistence = PersistNone
+	}
+	if o.Access == "" && (name == Single || name == Sentinels) {
+		o.Access = AccessDirect
 	}
 	if name == Independent && o.Nodes == 0 {
 		o.Nodes = defaultNodes

@@ -78,7 +78,7 @@ func ByName(name string) (Topology, error) { return New(name, Options{}) }
 
 // New returns a topology.
 //
-//   - single: one Redis server.
+//   - single: one Redis server; with [AccessName], a master and two replicas.
 //   - sentinel: a master, two replicas and three sentinels.
 //   - cluster: three masters, with a third of the slots and one replica each.
 //   - independent: [Options.Nodes] servers that know nothing of each other.
@@ -91,12 +91,12 @@ func New(name string, o Options) (Topology, error) {
 	t := Topology{Name: name, Options: o.withDefaults(name)}
 	switch name {
 	case Single:
-		t.addShards(1, 0)
+		t.addShards(1, o.replicasOf(name))
 	case Sentinels:
-		t.addShards(1, replicasOf(name))
+		t.addShards(1, o.replicasOf(name))
 		t.add(Sentinel, 3)
 	case Cluster:
-		t.addShards(3, replicasOf(name))
+		t.addShards(3, o.replicasOf(name))
 	default:
 		t.addShards(t.Options.Nodes, 0)
 	}
@@ -167,8 +167,8 @@ func (n Node) shard() string {
 }
 
 // Shards names the masters whose role can move to a replica, by the servers
-// that have it at boot: redis-1 of sentinel, redis-1 to redis-3 of cluster;
-// none of single and independent, where nobody has a replica.
+// that have it at boot: redis-1 of sentinel, redis-1 to redis-3 of cluster, redis-1
+// of single with [AccessName]; none where no server has a replica.
 func (t Topology) Shards() []string {
 	var shards []string
 	for _, name := range t.Of(Redis) {
@@ -178,6 +178,10 @@ func (t Topology) Shards() []string {
 	}
 	return shards
 }
+
+// Elects reports whether the servers replace a master that is gone by themselves.
+// Where they do not, an operator moves its role: in a planned failover.
+func (t Topology) Elects() bool { return t.Name == Sentinels || t.Name == Cluster }
 
 // Members are the servers that share the data of a boot master, itself first:
 // redis-1 and redis-4 of the cluster's redis-1. They are none for a server that

@@ -26,6 +26,8 @@ func TestPartiesOfEveryTopology(t *testing.T) {
 		shards                         []string
 	}{
 		{name: "single", servers: 1, links: 2},
+		{name: "single", options: topologies.Options{Access: topologies.AccessName}, servers: 3, links: 12, shards: []string{"redis-1"}},
+		{name: "sentinel", options: topologies.Options{Access: topologies.AccessName}, servers: 3, sentinels: 3, links: 33, shards: []string{"redis-1"}},
 		{name: "sentinel", servers: 3, sentinels: 3, links: 33, shards: []string{"redis-1"}},
 		{name: "cluster", servers: 6, links: 48, bus: 30, shards: []string{"redis-1", "redis-2", "redis-3"}},
 		{name: "independent", servers: 5, links: 10},
@@ -105,6 +107,10 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		{"cluster", topologies.Options{MinReplicas: 2}, "from 0 to 1"},
 		{"sentinel", topologies.Options{MinReplicas: -1}, "from 0 to 2"},
 		{"sentinel", topologies.Options{NodeTimeout: time.Second}, "topology sentinel has no node timeout"},
+		{"single", topologies.Options{Access: "named"}, "did you mean name?"},
+		{"cluster", topologies.Options{Access: topologies.AccessName}, "the clients of topology cluster can't go by one name"},
+		{"independent", topologies.Options{Access: topologies.AccessDirect, Nodes: 4}, "odd number"},
+		{"single", topologies.Options{Access: topologies.AccessName, MinReplicas: 3}, "from 0 to 2"},
 		{"cluster", topologies.Options{NodeTimeout: time.Millisecond}, "from 50ms to 10s"},
 		{"cluster", topologies.Options{NodeTimeout: 100*time.Millisecond + 1}, "whole milliseconds"},
 		{"cluster", topologies.Options{Nodes: 6, MinReplicas: 9}, "min replicas must be"},

@@ -36,7 +36,10 @@ func replaced(ctx context.Context, d Deployment, shard, old string) (string, err
 }
 
 // now is the master before a failover. On a busy machine one look may be too few.
-func now(ctx context.Context, d Deployment, shard string) (master string, err error) {
+func now(ctx context.Context, d interface {
+	Master(ctx context.Context, shard string) (string, error)
+}, shard string,
+) (master string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, faults.Patience)
 	defer cancel()
 	err = await.Until(ctx, func() (err error) {

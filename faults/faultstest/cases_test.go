@@ -32,6 +32,17 @@ type entry struct {
 	make  maker
 }
 
+// singleByName is a master that clients find by a name, with its replicas.
+const singleByName = topologies.Single + " by name"
+
+// where is how entries call a topology.
+func where(t topologies.Topology) string {
+	if t.Options.ByName() {
+		return t.Name + " by name"
+	}
+	return t.Name
+}
+
 // errUnable says that the links of a deployment can't have the fault.
 var errUnable = errors.New("the links are not made for it")
 
@@ -84,6 +95,8 @@ func entries() []entry {
 		{"partition-ring", topologies.Cluster, wiring, apart("partition-ring", "redis-1")},
 		{"pause", "", processes, server(func(s topologies.Server) faults.Fault { return process.Pause(s) })},
 		{"pause-writes", "", settings, server(func(s topologies.Server) faults.Fault { return redis.PauseWrites(s, time.Minute) })},
+		{"planned-failover", singleByName, settings, planned(failover.Plan{By: failover.ByFailover})},
+		{"planned-failover", singleByName, settings, planned(failover.Plan{By: failover.ByReplicaOf, ClosePubSub: true})},
 		{"power-cut", "", disks, disked(func(s disk.Server, d disk.Disk) faults.Fault { return disk.PowerCut(s, d) })},
 		{"reset", "", wiring, client(network.Reset)},
 		{"restart", "", processes, server(func(s topologies.Server) faults.Fault { return process.Restart(s) })},
@@ -198,6 +211,21 @@ func split(d topologies.Deployment) (faults.Fault, error) {
 		}
 		return failover.Side{Name: strings.Join(group, " "), Links: wires(d, d.Topology().Across(group))}, nil
 	}), err
+}
+
+func planned(p failover.Plan) maker {
+	return func(d topologies.Deployment) (faults.Fault, error) {
+		r, ok := d.(topologies.Replicated)
+		if !ok {
+			return nil, errors.New("it has nothing to fail over to")
+		}
+		shard := d.Topology().Shards()[0]
+		var servers []failover.Server
+		for _, name := range d.Topology().Members(shard) {
+			servers = append(servers, d.Server(name))
+		}
+		return failover.Planned(r, shard, servers, p), nil
+	}
 }
 
 func migrate(d topologies.Deployment) (faults.Fault, error) {

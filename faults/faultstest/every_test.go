@@ -72,12 +72,16 @@ func TestProcessesCanHaveEveryFault(t *testing.T) {
 	single, err := topologies.New(topologies.Single, topologies.Options{Persistence: topologies.PersistAlways})
 	require.NoError(t, err)
 	all := []topologies.Topology{single}
-	for name, o := range map[string]topologies.Options{
-		topologies.Sentinels:   {},
-		topologies.Cluster:     {NodeTimeout: time.Second}, // so that nobody fails over only because the machine is busy
-		topologies.Independent: {},
+	for _, other := range []struct {
+		name    string
+		options topologies.Options
+	}{
+		{topologies.Single, topologies.Options{Access: topologies.AccessName}},
+		{topologies.Sentinels, topologies.Options{}},
+		{topologies.Cluster, topologies.Options{NodeTimeout: time.Second}}, // so that it does not fail over only because the machine is busy
+		{topologies.Independent, topologies.Options{}},
 	} {
-		topology, err := topologies.New(name, o)
+		topology, err := topologies.New(other.name, other.options)
 		require.NoError(t, err)
 		all = append(all, topology)
 	}

@@ -38,12 +38,12 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 	var mu sync.Mutex
 	t.Run("on", func(t *testing.T) { // returns when all of its own tests have
 		for _, topology := range ts {
-			t.Run(topology.Name, func(t *testing.T) {
+			t.Run(where(topology), func(t *testing.T) {
 				t.Parallel()
 				d := deployed(t, b, topology, left)
 				was := settings(t, d)
 				for _, e := range entries() {
-					if e.on == "" && topology.Name != ts[0].Name || e.on != "" && e.on != topology.Name {
+					if e.on == "" && where(topology) != where(ts[0]) || e.on != "" && e.on != where(topology) {
 						continue
 					}
 					if why := lacks(d, e); why != "" {
@@ -102,7 +102,7 @@ func deployed(t *testing.T, b topologies.Backend, topology topologies.Topology, 
 // have it.
 func Inject(ctx context.Context, d topologies.Deployment, name string) (faults.Injection, error) {
 	for _, e := range entries() {
-		if e.name == name && (e.on == "" || e.on == d.Topology().Name) {
+		if e.name == name && (e.on == "" || e.on == where(d.Topology())) {
 			f, closeAll, err := e.baited(ctx, d)
 			if err != nil {
 				return faults.Injection{}, err
@@ -111,7 +111,7 @@ func Inject(ctx context.Context, d topologies.Deployment, name string) (faults.I
 			return f.Inject(ctx)
 		}
 	}
-	return faults.Injection{}, fmt.Errorf("topology %s can't have %s", d.Topology().Name, name)
+	return faults.Injection{}, fmt.Errorf("topology %s can't have %s", where(d.Topology()), name)
 }
 
 // baited makes the fault, and puts there what it can hit, until closeAll is called.
@@ -119,7 +119,7 @@ func (e entry) baited(ctx context.Context, d topologies.Deployment) (f faults.Fa
 	if f, err = e.make(d); err != nil {
 		return nil, nil, err
 	}
-	if _, foreign := d.Without()[topologies.Settings]; !foreign && d.Topology().Name == topologies.Single {
+	if _, foreign := d.Without()[topologies.Settings]; !foreign && where(d.Topology()) == topologies.Single {
 		key := strings.TrimSuffix(probes, "*") + "1"
 		if err := patient(master(d)).Set(ctx, key, 1, time.Minute).Err(); err != nil {
 			return nil, nil, fmt.Errorf("nothing to hit: %w", err)

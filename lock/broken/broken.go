@@ -3,12 +3,13 @@
 // find the bug isn't worth much, and one that blames the correct lock for the
 // same things is worth less.
 //
-// There are three kinds. Those of [Correct] keep the lock in one Redis key with
+// There are four kinds. Those of [Correct] keep the lock in one Redis key with
 // an expiry, as the Redis documentation has it, with three things that can be
 // added: replicas that must acknowledge a grant, fencing tokens, and re-entry.
 // Those of [CorrectQuorum] are held by whoever has such a key on the majority of
 // several servers, and those of [CorrectQueue] by whoever is first in a line. Those
-// of [CorrectLine] are in one key, and passed on in memory. All
+// of [CorrectLine] are in one key, and passed on in memory, and those of
+// [CorrectHandOver] are handed over by the server, with a message. All others
 // wait by asking again, and keep a hold that asked for no lease alive by a watchdog. (The read-write lock, the semaphore, the multi-lock,
 // the fair lock and the re-entrant one with a bug are made from package lock
 // instead.)
@@ -67,7 +68,7 @@ type Lock struct {
 	Setup
 
 	// What the bugs change. Ask asks once, and returns what the server answered
-	// (0: no) and how many replicas are known to have what it wrote.
+	// (0: no; below 0: not for so many ms) and how many replicas are known to have what it wrote.
 	ask     func(ctx context.Context, l lock.Lease) (answer int64, acks int, err error)
 	extend  func(ctx context.Context, l lock.Lease, d time.Duration) (done bool, err error)
 	release func(ctx context.Context, l lock.Lease) (done bool, err error)
@@ -91,6 +92,9 @@ type Lock struct {
 	watch func(ctx context.Context, h *lock.Hold, released <-chan struct{})
 	// line is where callers stand who pass the lock on in memory; nil: they don't.
 	line *line
+	// inbox is where callers hear that the lock was handed over to them; nil: they
+	// don't.
+	inbox *inbox
 
 	background func() context.Context // ended by Close
 	stop       context.CancelFunc
@@ -140,6 +144,9 @@ func drift(lease time.Duration) time.Duration { return lease/10 + 2*time.Millise
 func (l *Lock) Close() {
 	l.stop()
 	l.watchdogs.Wait()
+	if l.inbox != nil {
+		l.inbox.close()
+	}
 }
 
 // pause lets a client be slow.
@@ -183,7 +190,10 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 	unanswered := 0
 	var p *spot
 	if limit > 0 {
-		p = l.stand(*lease)
+		var err error
+		if p, err = l.stand(ctx, *lease); err != nil {
+			return false, err
+		}
 		defer func() { l.step(ctx, p) }()
 	}
 	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
@@ -191,7 +201,7 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 		if !l.early {
 			sent = instant{time.Now(), l.Clock.Wall()}
 		}
-		granted, err := l.try(ctx, lease, sent)
+		granted, ttl, err := l.try(ctx, lease, sent)
 		if granted {
 			return true, nil
 		}
@@ -209,11 +219,15 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 		if left <= 0 {
 			return false, nil
 		}
+		next := uneven(pause, lease.Request, n)
+		if p != nil && l.inbox != nil {
+			p.refused, next = sent, min(handedPause, ttl)
+		}
 		select {
 		case grant := <-p.came():
-			*lease = l.took(*lease, grant)
+			*lease = l.took(p, *lease, grant)
 			return true, nil
-		case <-time.After(min(uneven(pause, lease.Request, n), left)):
+		case <-time.After(min(next, left)):
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
@@ -236,31 +250,35 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// try asks once, for a lease that begins at an instant.
-func (l *Lock) try(ctx context.Context, lease *lock.Lease, sent instant) (bool, error) {
+// try asks once, for a lease that begins at an instant. A refusal may say for how
+// long the lock is held.
+func (l *Lock) try(ctx context.Context, lease *lock.Lease, sent instant) (granted bool, ttl time.Duration, err error) {
 	answer, acks, err := l.ask(ctx, *lease)
 	if err != nil || answer <= 0 {
-		return false, err
+		return false, time.Duration(-answer) * time.Millisecond, err
 	}
 	if acks < l.Acks {
 		if err := l.undo(ctx, *lease); err != nil {
-			return false, fmt.Errorf("%d of %d replicas acknowledged it; take it back: %w", acks, l.Acks, err)
+			return false, 0, fmt.Errorf("%d of %d replicas acknowledged it; take it back: %w", acks, l.Acks, err)
 		}
-		return false, fmt.Errorf("%w: %d of %d replicas acknowledged it", lock.ErrNotReplicated, acks, l.Acks)
+		return false, 0, fmt.Errorf("%w: %d of %d replicas acknowledged it", lock.ErrNotReplicated, acks, l.Acks)
 	}
 	l.note(lease, answer)
 	lease.Expires = l.ends(sent, lease.Length)
 	if l.late(*lease) {
 		if err := l.undo(ctx, *lease); err != nil {
-			return false, fmt.Errorf("granted when the lease was over; take it back: %w", err)
+			return false, 0, fmt.Errorf("granted when the lease was over; take it back: %w", err)
 		}
-		return false, fmt.Errorf("%w: granted when the lease was over", lock.ErrNotAcquired)
+		return false, 0, fmt.Errorf("%w: granted when the lease was over", lock.ErrNotAcquired)
 	}
-	return true, nil
+	return true, 0, nil
 }
 
 // hold is the handle on a grant.
 func (l *Lock) hold(lease lock.Lease, watched bool) *lock.Hold {
+	if l.inbox != nil {
+		l.inbox.leave(lease)
+	}
 	h := lock.NewHold(lease, l)
 	if watched {
 		released := make(chan struct{})

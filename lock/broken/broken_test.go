@@ -123,6 +123,7 @@ func TestTheCorrectLocksKeepTheContract(t *testing.T) {
 		{name: "quorum", make: broken.CorrectQuorum, features: locktest.Features{SplitVotes: true}, servers: start(t, 3)},
 		{name: "queue", make: broken.CorrectQueue, servers: alone},
 		{name: "line", make: broken.CorrectLine, servers: alone},
+		{name: "hand-over", make: broken.CorrectHandOver, servers: alone},
 	}
 	for i := range subjects {
 		subjects[i].first = i * each
@@ -215,6 +216,7 @@ func TestBugsWithoutFaults(t *testing.T) {
 		{name: "stale waiter", make: broken.StaleWaiter},
 		{name: "passed to all", make: broken.PassedToAll, want: []string{"many waiters take turns"}},
 		{name: "passed recounted", make: broken.PassedRecounted},
+		{name: "granted by message", make: broken.GrantedByMessage},
 		{name: "wait ignored", make: broken.WaitIgnored},
 		{name: "wait leftover", make: broken.WaitLeftover},
 		{name: "wait elsewhere", make: broken.WaitElsewhere},

@@ -27,8 +27,9 @@ type line struct {
 
 // A spot is where a caller stands in a line.
 type spot struct {
-	lease  lock.Lease
-	passed chan lock.Lease // the grant, if it is passed on; holds one
+	lease   lock.Lease
+	passed  chan lock.Lease // the grant, if it is passed on; holds one
+	refused instant         // when the latest request was sent that was refused
 }
 
 // turns are what was done with a grant.
@@ -89,15 +90,18 @@ func (l *Lock) Waiting(name string) int {
 }
 
 // stand puts a caller in line; nil where there is none.
-func (l *Lock) stand(lease lock.Lease) *spot {
+func (l *Lock) stand(ctx context.Context, lease lock.Lease) (*spot, error) {
+	if l.inbox != nil {
+		return l.inbox.stand(ctx, lease)
+	}
 	if l.line == nil {
-		return nil
+		return nil, nil
 	}
 	p := &spot{lease: lease, passed: make(chan lock.Lease, 1)}
 	l.line.mu.Lock()
 	defer l.line.mu.Unlock()
 	l.line.waiting = append(l.line.waiting, p)
-	return p
+	return p, nil
 }
 
 // came is where a caller is passed the lock.
@@ -111,7 +115,7 @@ func (p *spot) came() <-chan lock.Lease {
 // step takes a caller out of the line who did not take what it was passed, if it
 // was: that goes on to the next.
 func (l *Lock) step(ctx context.Context, p *spot) {
-	if p == nil {
+	if p == nil || l.line == nil {
 		return
 	}
 	l.line.mu.Lock()
@@ -169,8 +173,13 @@ func (l *Lock) ended(lease lock.Lease) {
 	delete(l.line.grants, lease.Request)
 }
 
-// took is the lease of one who was passed the grant.
-func (l *Lock) took(lease, grant lock.Lease) lock.Lease {
+// took is the lease of a caller that was passed the grant. One that was handed over
+// was granted after the latest request that was refused.
+func (l *Lock) took(p *spot, lease, grant lock.Lease) lock.Lease {
+	if l.inbox != nil {
+		lease.Expires = l.ends(p.refused, lease.Length)
+		return lease
+	}
 	lease.Request, lease.Expires = grant.Request, grant.Expires
 	if l.line.recounted {
 		lease.Expires = l.ends(instant{time.Now(), l.Clock.Wall()}, lease.Length)

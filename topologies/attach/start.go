@@ -30,6 +30,9 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
+	if err := CheckOptions(t.Options); err != nil {
+		return nil, err
+	}
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
@@ -53,6 +56,15 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		return nil, usage("%w", err)
 	}
 	return d, err
+}
+
+// CheckOptions refuses options of a topology that no deployment which runs already
+// can have: they are of what starts it.
+func CheckOptions(o topologies.Options) error {
+	if o.ByName() {
+		return usage("access %s needs an address that lockchaos moves, and clients of a deployment that runs already dial its own (use --backend process or container)", topologies.AccessName)
+	}
+	return nil
 }
 
 // settleTimeout bounds how long a deployment may take to become whole that is

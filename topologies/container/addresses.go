@@ -20,6 +20,9 @@ const (
 	redisPort, busPort, sentinelPort = 6379, 16379, 26379
 
 	redisPorts, sentinelPorts, busPorts = 22000, 22500, 23000
+
+	// namePort is that of the address that moves, above the servers'.
+	namePort = redisPorts + 200
 )
 
 // portRanges is how many ranges of ports are tried, each as far above the last
@@ -34,7 +37,8 @@ func (g *ground) wire(t topologies.Topology) error {
 		if g.addresses, err = g.bridge.addresses(t, i*portRange); err != nil {
 			return err
 		}
-		g.fabric, err = fabric.New(parties(t, g.addresses), t.Links)
+		g.name = netip.AddrPortFrom(g.bridge.gateway, namePort+i*portRange)
+		g.fabric, err = fabric.New(parties(t, g.addresses, g.name), t.Links)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -77,8 +81,8 @@ func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]depl
 	return at, nil
 }
 
-// parties are the nodes as the fabric sees them.
-func parties(t topologies.Topology, addresses map[string]deploy.Address) []fabric.Party {
+// parties are the nodes as the fabric sees them, and the name, where there is one.
+func parties(t topologies.Topology, addresses map[string]deploy.Address, name netip.AddrPort) []fabric.Party {
 	var parties []fabric.Party
 	for _, zone := range t.Of(topologies.Zone) {
 		parties = append(parties, fabric.Party{Name: zone, Source: source(t, zone)})
@@ -90,6 +94,9 @@ func parties(t topologies.Topology, addresses map[string]deploy.Address) []fabri
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
 		}
 		parties = append(parties, p)
+	}
+	if t.Options.ByName() {
+		parties = append(parties, fabric.Party{Name: topologies.Primary, Virtual: name, Moves: true})
 	}
 	return parties
 }

@@ -58,11 +58,18 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	for _, n := range g.nodes {
 		nodes[n.name] = deploy.Node{Server: n, Announced: g.addresses[n.name].Announced.String()}
 	}
-	return deploy.Boot(ctx, deploy.Parts{
+	parts := deploy.Parts{
 		Topology: t, Version: g.version, Nodes: nodes,
 		Wire: g.fabric.Wire, Dial: func(zone string) deploy.Dialer { return dialer(t, zone) },
 		Log: b.Log, Close: g.clear,
-	})
+	}
+	if t.Options.ByName() {
+		parts.Name = &deploy.Name{
+			Address: g.name.String(),
+			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
+		}
+	}
+	return deploy.Boot(ctx, parts)
 }
 
 // A ground is what a deployment stands on: all that must be cleared after it.
@@ -74,7 +81,8 @@ type ground struct {
 	bridge    *bridge
 	fabric    *fabric.Fabric
 	addresses map[string]deploy.Address
-	version   string // of Redis
+	name      netip.AddrPort // the address that moves, of a topology that has one
+	version   string         // of Redis
 	nodes     []*node
 	unsure    bool // whether there is something that we don't know of
 }

@@ -130,18 +130,19 @@ func engine(t *testing.T) *client.Client {
 func TestBackendKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	c := engine(t)
-	for _, name := range topologies.Names() {
-		o := topologies.Options{Persistence: topologies.PersistAlways}
-		switch name {
-		case topologies.Cluster:
-			o.Persistence = topologies.PersistNone
-			o.NodeTimeout = time.Second // so that nobody fails over only because the machine is busy
-		case topologies.Independent:
-			o.Nodes = 3
-		}
-		topology, err := topologies.New(name, o)
+	for _, tt := range []struct {
+		name    string
+		options topologies.Options
+	}{
+		{topologies.Single, topologies.Options{Persistence: topologies.PersistAlways}},
+		{topologies.Single, topologies.Options{Access: topologies.AccessName}},
+		{topologies.Sentinels, topologies.Options{Persistence: topologies.PersistAlways}},
+		{topologies.Cluster, topologies.Options{NodeTimeout: time.Second}}, // so that it does not fail over only because the machine is busy
+		{topologies.Independent, topologies.Options{Persistence: topologies.PersistAlways, Nodes: 3}},
+	} {
+		topology, err := topologies.New(tt.name, tt.options)
 		require.NoError(t, err)
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			topologiestest.Run(t, Backend{}, func(d topologies.Deployment) []string {
 				var left []string

@@ -22,7 +22,9 @@ import (
 type deployment struct {
 	parts    Parts
 	topology topologies.Topology
-	elector  elector // nil where no master can change
+	voters   voters  // nil where no master can change
+	elector  elector // nil where the servers replace no master
+	name     *name   // nil where clients go by none
 	servers  map[string]topologies.Server
 	proofs   map[string]string // a key of each shard of a cluster
 	close    func() error
@@ -36,6 +38,8 @@ func assemble(p Parts) *deployment {
 	p.Without = uninstrumented(p)
 	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
 	switch {
+	case len(d.topology.Shards()) > 0 && !d.topology.Elects():
+		d.voters = followers{d}
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
 		d.elector = &sentinels{deployment: d}
 	case d.topology.Name == topologies.Cluster:
@@ -47,6 +51,12 @@ func assemble(p Parts) *deployment {
 		}
 		d.elector = &cluster{deployment: d, elected: map[string]time.Time{}}
 	}
+	if d.elector != nil {
+		d.voters = d.elector
+	}
+	if p.Name != nil {
+		d.name = &name{Name: *p.Name}
+	}
 	for name, n := range p.Nodes {
 		d.servers[name] = d.manage(name, n.Server)
 	}
@@ -57,10 +67,14 @@ func assemble(p Parts) *deployment {
 // public is the deployment as its user sees it.
 func (d *deployment) public() topologies.Deployment {
 	_, without := d.parts.Without[topologies.Failovers]
-	if d.elector == nil || without || len(d.topology.Shards()) == 0 {
+	switch {
+	case d.voters == nil || len(d.topology.Shards()) == 0:
 		return d
+	case d.elector == nil || without:
+		return &replicated{d}
+	default:
+		return &electing{replicated{d}}
 	}
-	return &replicated{d}
 }
 
 // bring makes the deployment ready, or closes it.
@@ -69,6 +83,7 @@ func (d *deployment) bring(ctx context.Context, first func(context.Context) erro
 	defer cancel()
 	err := first(limited)
 	if err == nil {
+		d.name.begin(d)
 		err = d.AwaitReady(ctx)
 	}
 	if err != nil {
@@ -128,9 +143,12 @@ func (d *deployment) Server(name string) topologies.Server {
 	return nil
 }
 
-// NodeAt is the name of the server that announces an address; the address
-// itself if there is none.
+// NodeAt is the name of the server that announces an address, or of the address
+// that moves; the address itself if it is neither.
 func (d *deployment) NodeAt(address string) string {
+	if d.name != nil && d.name.Address == strings.TrimSpace(address) {
+		return topologies.Primary
+	}
 	for name, n := range d.parts.Nodes {
 		if n.Announced == strings.TrimSpace(address) {
 			return name
@@ -189,10 +207,13 @@ func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
 	if d.parts.Dial != nil {
 		o.Dialer = d.parts.Dial(zone)
 	}
-	entry := d.topology.Of(topologies.Sentinel)
-	if len(entry) > 0 {
-		o.MasterName = d.parts.MasterName
-	} else {
+	var entry []string
+	switch sentinels := d.topology.Of(topologies.Sentinel); {
+	case d.name != nil:
+		o.Addrs = []string{d.name.Address}
+	case len(sentinels) > 0:
+		entry, o.MasterName = sentinels, d.parts.MasterName
+	default:
 		entry = d.topology.Of(topologies.Redis)
 		o.IsClusterMode = d.topology.Name == topologies.Cluster
 	}
@@ -225,6 +246,7 @@ func (d *deployment) Close() error { return d.close() }
 // those that are killed or paused.
 func (d *deployment) tearDown() error {
 	var errs []error
+	d.name.end()
 	if d.parts.Restore != nil {
 		errs = append(errs, d.parts.Restore())
 	}

@@ -10,13 +10,18 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// An elector is how the servers of a topology agree on who its masters are.
-type elector interface {
+// Voters are how the servers of a topology agree on who its masters are.
+type voters interface {
 	// who are those that vote, in words.
 	who() string
 	// votes counts whom the voters take for the master of a shard, and how
 	// many of them make a majority.
 	votes(ctx context.Context, shard string) (votes map[string]int, majority int)
+}
+
+// An elector is voters that replace a master by themselves.
+type elector interface {
+	voters
 	// agree fails unless every voter sees these masters, by shard, and all of
 	// their replicas well.
 	agree(ctx context.Context, masters map[string]string) error
@@ -31,6 +36,9 @@ type elector interface {
 // replicated is a deployment whose masters can change.
 type replicated struct{ *deployment }
 
+// electing is one whose servers see to that.
+type electing struct{ replicated }
+
 func (d *replicated) check(shard string) error {
 	if shards := d.topology.Shards(); !slices.Contains(shards, shard) {
 		return names.Unknown("shard", shard, shards)
@@ -44,27 +52,28 @@ func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
 	if err := d.check(shard); err != nil {
 		return "", err
 	}
-	votes, majority := d.elector.votes(ctx, shard)
+	votes, majority := d.voters.votes(ctx, shard)
 	for candidate, n := range votes {
 		if n < majority {
 			continue
 		}
 		if !slices.Contains(d.topology.Members(shard), candidate) {
-			return "", fmt.Errorf("%s agree on %s, which is no server of shard %s", d.elector.who(), candidate, shard)
+			return "", fmt.Errorf("%s agree on %s, which is no server of shard %s", d.voters.who(), candidate, shard)
 		}
 		role, err := d.role(ctx, candidate)
 		if err != nil {
 			return "", err
 		}
 		if role != topologies.Master {
-			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.elector.who(), candidate, role)
+			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.voters.who(), candidate, role)
 		}
 		return candidate, nil
 	}
-	return "", fmt.Errorf("%s do not agree: %v", d.elector.who(), votes)
+	return "", fmt.Errorf("%s do not agree: %v", d.voters.who(), votes)
 }
 
-// AwaitMaster blocks until a majority agrees on another master than old.
+// AwaitMaster blocks until a majority agrees on another master than old, and the
+// name leads there.
 func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string, error) {
 	if err := d.check(shard); err != nil {
 		return "", err
@@ -75,24 +84,29 @@ func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string
 		if master, err = d.Master(ctx, shard); err == nil && master == old {
 			err = fmt.Errorf("%s is still the master", old)
 		}
+		if err == nil {
+			err = d.name.leadsTo(master)
+		}
 		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("await a new master: %w", err)
 	}
-	d.elector.changed(master)
+	if d.elector != nil {
+		d.elector.changed(master)
+	}
 	return master, nil
 }
 
 // Arm makes the servers quick to replace a master that is down.
-func (d *replicated) Arm(ctx context.Context) error { return d.elector.arm(ctx) }
+func (d *electing) Arm(ctx context.Context) error { return d.elector.arm(ctx) }
 
 // Disarm undoes Arm and Promote. After a failover it must come at once: the
 // short limit would soon replace the new master too.
-func (d *replicated) Disarm(ctx context.Context) error { return d.elector.disarm(ctx) }
+func (d *electing) Disarm(ctx context.Context) error { return d.elector.disarm(ctx) }
 
 // Promote asks for a failover that nothing forces.
-func (d *replicated) Promote(ctx context.Context, shard string) error {
+func (d *electing) Promote(ctx context.Context, shard string) error {
 	if err := d.check(shard); err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ type Parts struct {
 	// Dial returns how clients of a zone dial the addresses that nodes
 	// announce. Nil: like everybody.
 	Dial func(zone string) Dialer
+	// Name is the address by which clients find the master, of a topology with
+	// [topologies.AccessName]; nil for all others.
+	Name *Name
 	// Client adds to the options of every zone's clients what the servers ask
 	// for: credentials, TLS. Nil: nothing.
 	Client func(o *redis.UniversalOptions)
@@ -62,12 +65,22 @@ type Node struct {
 	Announced string
 }
 
+// A Name is an address that leads to one of the servers.
+type Name struct {
+	// Address is the host:port that clients dial.
+	Address string
+	// Point has new connections lead to a server, and leaves those that are open
+	// where they are.
+	Point func(server string)
+}
+
 // A Dialer opens connections, as [net.Dialer.DialContext] does.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Boot starts the servers and returns the deployment once it is ready: a
-// [topologies.Failover] if the topology has shards and the parts are not without
-// [topologies.Failovers]. If that fails, the parts are closed.
+// [topologies.Replicated] if the topology has shards, and a [topologies.Failover] if
+// its servers elect masters and the parts are not without [topologies.Failovers]. If
+// that fails, the parts are closed.
 func Boot(ctx context.Context, p Parts) (topologies.Deployment, error) {
 	d := assemble(p)
 	return d.bring(ctx, d.start)

@@ -33,8 +33,8 @@ func (l *lacking) Unwrap() error { return l.err }
 
 // AwaitReady blocks until every shard has one master, which all others follow,
 // as a write proves that all of them acknowledged; until all sentinels, or all
-// nodes of the cluster, know of that; and until every zone reaches every
-// server, and writes to every master.
+// nodes of the cluster, know of that, and the name leads to the master; and until
+// every zone reaches every server, and writes to every master.
 func (d *deployment) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
@@ -98,6 +98,11 @@ func (d *deployment) ready(ctx context.Context) error {
 	if d.elector != nil {
 		if err := d.elector.agree(ctx, masters); err != nil {
 			return err
+		}
+	}
+	if d.name != nil {
+		if err := d.name.leadsTo(masters[d.topology.Shards()[0]]); err != nil {
+			return &lacking{"", "the name to move", err}
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)

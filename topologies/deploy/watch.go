@@ -11,8 +11,8 @@ import (
 // watchEvery is how often a server is asked what it takes itself for.
 const watchEvery = 10 * time.Millisecond
 
-// Watch asks every server for its role, every sentinel for the master, and
-// every node of a cluster for its epoch, over and over, and reports changes. A
+// Watch asks every server for its role, every sentinel and the name for the master,
+// and every node of a cluster for its epoch, over and over, and reports changes. A
 // server that does not answer is passed over until it does.
 func (d *deployment) Watch(ctx context.Context, report func(topologies.Observation)) {
 	var all sync.WaitGroup
@@ -33,6 +33,13 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 				})
 			})
 		}
+	}
+	if d.name != nil {
+		all.Go(func() {
+			watch(ctx, d.name.target, func(value string) {
+				report(topologies.Observation{Node: topologies.Primary, What: "master", Value: value})
+			})
+		})
 	}
 	all.Wait()
 }

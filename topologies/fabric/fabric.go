@@ -36,6 +36,9 @@ type Party struct {
 	// VirtualBus and RealBus are the same for the bus port of a cluster's
 	// node; zero for all others.
 	VirtualBus, RealBus netip.AddrPort
+	// Moves says that the virtual address belongs to no server: it leads to the
+	// party that [Fabric.Point] says, over the link to that one.
+	Moves bool
 }
 
 // A Fabric is the links between some parties. [New] makes it; whoever made it
@@ -46,6 +49,7 @@ type Fabric struct {
 	wires   map[string]*Wire
 
 	mu        sync.Mutex
+	points    map[string]string // where the addresses that move lead to
 	listeners []net.Listener
 	strangers int
 	done      sync.WaitGroup
@@ -58,11 +62,16 @@ func New(parties []Party, links []topologies.Link) (*Fabric, error) {
 		engine:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
 		parties: map[netip.Addr]Party{},
 		wires:   map[string]*Wire{},
+		points:  map[string]string{},
 	}
 	byName := map[string]Party{}
 	for _, p := range parties {
-		f.parties[p.Source] = p
 		byName[p.Name] = p
+		if p.Moves {
+			f.points[p.Name] = ""
+			continue
+		}
+		f.parties[p.Source] = p
 	}
 	for _, l := range links {
 		to := byName[l.To].Real
@@ -90,6 +99,24 @@ func (f *Fabric) Wire(name string) topologies.Wire {
 		return w
 	}
 	return nil
+}
+
+// Point has new connections to an address that moves lead to a party; empty: they
+// are refused. Those that are open stay where they are.
+func (f *Fabric) Point(name, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.points[name] = to
+}
+
+// target is the party that connections to an address of the named one lead to.
+func (f *Fabric) target(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to, moves := f.points[name]; moves {
+		return to
+	}
+	return name
 }
 
 // Strangers is how many connections were refused because no link allows them.
@@ -126,8 +153,9 @@ func (f *Fabric) accept(l net.Listener, link topologies.Link) {
 		}
 		client := c.(*net.TCPConn)
 		from := client.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		link.From = f.parties[from].Name
-		w := f.wires[link.Name()]
+		along := link
+		along.From, along.To = f.parties[from].Name, f.target(link.To)
+		w := f.wires[along.Name()]
 		if w == nil {
 			f.mu.Lock()
 			f.strangers++
@@ -135,7 +163,7 @@ func (f *Fabric) accept(l net.Listener, link topologies.Link) {
 			abort(client)
 			continue
 		}
-		f.done.Go(func() { w.serve(client) })
+		f.done.Go(func() { w.serve(client, false) })
 	}
 }
 

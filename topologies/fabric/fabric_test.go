@@ -198,6 +198,145 @@ func TestStrangersAreRefused(t *testing.T) {
 	require.Equal(t, 1, f.Strangers())
 }
 
+func TestRequestsOfClientsAreCounted(t *testing.T) {
+	_, w, virtual := pair(t)
+	counts := func() (begun, open int64) { return w.(*fabric.Wire).Requests() }
+	reads := func(want, wantOpen int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			begun, open := counts()
+			return begun == want && open == wantOpen
+		}, time.Minute, time.Millisecond)
+	}
+	probing, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	_, err := w.Probe(probing)
+	require.NoError(t, err)
+	reads(0, 0) // what the harness sends is no request of a client
+
+	c := dial(t, caller, virtual) // the server sends each line back, which is its reply
+	lines := bufio.NewScanner(c)
+	for _, line := range []string{"PING", "HELLO 3", "GET k"} {
+		_, err = fmt.Fprintln(c, line)
+		require.NoError(t, err)
+		require.True(t, lines.Scan())
+	}
+	reads(1, 0)
+	mend, err := w.Hold(topologies.Upstream)
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(c, "GET k")
+	require.NoError(t, err)
+	reads(2, 1) // on its way
+	mend()
+	require.True(t, lines.Scan())
+	reads(2, 0)
+
+	mend, err = w.Hold(topologies.Upstream)
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(c, "GET k")
+	require.NoError(t, err)
+	reads(3, 1)
+	together := w.Cut()
+	require.False(t, lines.Scan())
+	reads(3, 0) // lost with its connection
+	_, err = w.Probe(probing)
+	require.Error(t, err)
+	reads(3, 0)
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller.AsSlice()}}
+	if refused, err := d.DialContext(t.Context(), "tcp", virtual.String()); err == nil {
+		_, err = io.ReadAll(refused)
+		require.Error(t, err)
+		refused.Close()
+	}
+	reads(4, 0) // a connection that was refused
+	together()
+	mend()
+}
+
+// echo is a server that says its name first, and then sends every line back.
+func echo(t *testing.T, name string, at netip.Addr) netip.AddrPort {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(at, 0).String())
+	require.NoError(t, err)
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() {
+				fmt.Fprintln(c, name)
+				serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		served.Wait()
+	})
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
+func TestAnAddressThatMovesLeavesConnectionsWhereTheyAre(t *testing.T) {
+	one := echo(t, "one", netip.MustParseAddr("127.251.1.1"))
+	two := echo(t, "two", netip.MustParseAddr("127.251.1.2"))
+	name := netip.MustParseAddrPort("127.251.2.200:22001")
+	f, err := fabric.New([]fabric.Party{
+		{Name: "caller", Source: caller},
+		{Name: "one", Source: one.Addr(), Real: one},
+		{Name: "two", Source: two.Addr(), Real: two},
+		{Name: "name", Virtual: name, Moves: true},
+	}, []topologies.Link{
+		{From: "caller", To: "one", Kind: topologies.Client},
+		{From: "caller", To: "two", Kind: topologies.Client},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	// refused dials, and sees the connection end: a reset may come before the dial is
+	// done, or after.
+	refused := func(from netip.Addr) {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+		c, err := d.DialContext(t.Context(), "tcp", name.String())
+		if err == nil {
+			defer c.Close()
+			_, err = io.ReadAll(c)
+		}
+		require.Error(t, err)
+	}
+	hears := func(lines *bufio.Scanner, want string) {
+		t.Helper()
+		require.True(t, lines.Scan(), "%v", lines.Err())
+		require.Equal(t, want, lines.Text())
+	}
+	refused(caller) // it leads nowhere yet
+
+	f.Point("name", "one")
+	first := dial(t, caller, name)
+	ofFirst := bufio.NewScanner(first)
+	hears(ofFirst, "one")
+	f.Point("name", "two")
+	second := dial(t, caller, name)
+	ofSecond := bufio.NewScanner(second)
+	hears(ofSecond, "two")
+	_, err = fmt.Fprintln(first, "still here")
+	require.NoError(t, err)
+	hears(ofFirst, "still here")
+	refused(stranger)
+
+	// The faults of a link are those of the connections to its server.
+	mend := f.Wire("caller>two").Cut()
+	require.False(t, ofSecond.Scan())
+	refused(caller)
+	_, err = fmt.Fprintln(first, "unharmed")
+	require.NoError(t, err)
+	hears(ofFirst, "unharmed")
+	mend()
+	third := bufio.NewScanner(dial(t, caller, name))
+	hears(third, "two")
+}
+
 func TestFaultsAddUp(t *testing.T) {
 	_, w, virtual := pair(t)
 	probe := func() (time.Duration, error) {

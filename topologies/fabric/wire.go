@@ -32,29 +32,42 @@ type Wire struct {
 	faults []impairment // in the order in which they were put
 	made   int          // so that each has a name of its own
 
-	bench bench
+	bench    bench
+	requests requests
 }
 
 // Name is the name of its link.
 func (w *Wire) Name() string { return w.link.Name() }
 
-// serve forwards one connection until it ends.
-func (w *Wire) serve(client *net.TCPConn) {
+// serve forwards one connection until it ends. What passes it is counted, unless it
+// is one of ours.
+func (w *Wire) serve(client *net.TCPConn, ours bool) {
 	w.mu.Lock()
 	cut := w.cuts > 0
 	w.mu.Unlock()
-	if cut {
+	refuse := func() {
+		if !ours {
+			w.requests.begun.Add(1)
+		}
 		abort(client)
+	}
+	if cut {
+		refuse()
 		return
 	}
 	server, err := dialFrom(context.Background(), w.from, w.to)
 	if err != nil {
-		abort(client)
+		refuse()
 		return
 	}
 	judge := w.bench.judge
-	if !w.talks() {
+	switch {
+	case !w.talks():
 		judge = nil
+	case !ours:
+		var ended func()
+		judge, ended = w.requests.counted(judge)
+		defer ended()
 	}
 	p := newPipe(w.engine, w.Name(), client, server, judge)
 	w.mu.Lock()
@@ -263,7 +276,7 @@ func (w *Wire) enter(ctx context.Context) (*net.TCPConn, error) {
 			_ = inner.Close() // somebody else dialled
 			continue
 		}
-		go w.serve(inner.(*net.TCPConn))
+		go w.serve(inner.(*net.TCPConn), true)
 		return outer.(*net.TCPConn), nil
 	}
 }

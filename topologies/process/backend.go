@@ -49,6 +49,12 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		Dial: func(zone string) deploy.Dialer { return g.dialer(t, zone) },
 		Log:  b.Log, Close: g.clear,
 	}
+	if err == nil && t.Options.ByName() {
+		parts.Name = &deploy.Name{
+			Address: g.slot.name().String(),
+			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
+		}
+	}
 	if err == nil && b.Shim {
 		parts.Clock, parts.Disk = g.clock, g.disk
 		err = g.shims()
@@ -110,6 +116,9 @@ func (g *ground) parties(t topologies.Topology, addresses map[string]deploy.Addr
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
 		}
 		parties = append(parties, p)
+	}
+	if t.Options.ByName() {
+		parties = append(parties, fabric.Party{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
 	}
 	return parties
 }

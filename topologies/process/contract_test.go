@@ -27,6 +27,8 @@ func TestProcessesKeepTheContract(t *testing.T) {
 		{"single", topologies.Options{Persistence: topologies.PersistAlways}},
 		{"sentinel", topologies.Options{}},
 		{"sentinel", topologies.Options{Persistence: topologies.PersistEverySec, MinReplicas: 1}},
+		{"single", topologies.Options{Access: topologies.AccessName}},
+		{"sentinel", topologies.Options{Access: topologies.AccessName}},
 		{"cluster", topologies.Options{NodeTimeout: time.Second}}, // so that nobody fails over only because the machine is busy
 		{"independent", topologies.Options{Nodes: 3}},
 		{"independent", topologies.Options{}},

@@ -79,6 +79,9 @@ func (s *slot) virtual(host byte, port uint16) netip.AddrPort {
 	return addr(s.number, virtualPlane, host, port)
 }
 
+// name is the address that moves, which belongs to no server.
+func (s *slot) name() netip.AddrPort { return s.virtual(200, redisPort) }
+
 func (s *slot) zone(host byte) netip.Addr { return addr(s.number, zonePlane, host, 0).Addr() }
 
 // addresses gives every server of a topology its own.

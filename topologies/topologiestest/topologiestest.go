@@ -30,6 +30,8 @@ const limit = time.Minute
 //     data if, and only if, they were to;
 //   - a failover, by crash and by request, ends with clients of every zone
 //     writing to the new master, and is reported by Watch;
+//   - a name leads to the master, over the link to it: new connections go to the new
+//     one after a failover, those that are open stay, and Watch reports it;
 //   - it is whole again after all of that, and can be closed twice.
 //
 // What the deployment says it is [topologies.Deployment.Without] is left out,
@@ -47,6 +49,9 @@ func name(t topologies.Topology) string {
 	n := t.Name
 	if t.Options.Nodes > 0 {
 		n += fmt.Sprintf("-%d", t.Options.Nodes)
+	}
+	if t.Options.ByName() {
+		n += "-by-name"
 	}
 	if p := t.Options.Persistence; p != "" && p != topologies.PersistNone {
 		n += "-" + p
@@ -87,6 +92,7 @@ func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left 
 		{"boots", nil, suite.boots},
 		{"links", []topologies.Control{topologies.Wiring}, suite.links},
 		{"failover", []topologies.Control{topologies.Failovers}, suite.failovers},
+		{"name", nil, suite.name},
 		{"processes", []topologies.Control{topologies.Processes}, suite.processes},
 	}
 	for _, c := range checks {
@@ -204,7 +210,7 @@ func (s suite) boots() {
 	for _, zone := range topology.Of(topologies.Zone) {
 		o := s.d.ClientOptions(zone)
 		for _, at := range o.Addrs {
-			if _, known := topology.Node(s.d.NodeAt(at)); !known {
+			if _, known := topology.Node(s.d.NodeAt(at)); !known && (s.d.NodeAt(at) != topologies.Primary || !topology.Options.ByName()) {
 				s.t.Errorf("%s is told to dial %s, which is no server", zone, at)
 			}
 		}
@@ -215,8 +221,11 @@ func (s suite) boots() {
 	if want := len(topology.Members("redis-1")) - 1; want == 0 && len(topology.Shards()) > 0 {
 		s.t.Error("a shard has nobody to fail over to")
 	}
-	if _, ok := s.d.(topologies.Failover); ok == (s.without(topologies.Failovers) || len(topology.Shards()) == 0) {
-		s.t.Errorf("it is a Failover: %t; its shards are %v", ok, topology.Shards())
+	if _, ok := s.d.(topologies.Failover); ok == (s.without(topologies.Failovers) || !topology.Elects()) {
+		s.t.Errorf("it is a Failover: %t; its servers elect masters: %t", ok, topology.Elects())
+	}
+	if _, ok := s.d.(topologies.Replicated); ok == (len(topology.Shards()) == 0) {
+		s.t.Errorf("it is Replicated: %t; its shards are %v", ok, topology.Shards())
 	}
 }
 
