@@ -61,7 +61,7 @@ reproduce: $(servers) build ## Play a scripted failure: BUG=failover-double-gran
 	$(call play_lockchaos,reproduce $(BUG) --repeat $(REPEAT) $(call flag,backend,$(BACKEND)) $(ARGS))
 
 .PHONY: mutants
-mutants: redis build ## Play 29 locks with a planted bug, and their correct twins, in two to three minutes: who is convicted
+mutants: redis build ## Play the locks with a planted bug, and their correct twins, in two to three minutes: who is convicted
 	@code=0; $(BIN) mutants $(ARGS) || code=$$?; \
 	case $$code in 0) word="every bug was caught, and no twin was blamed";; 1) word="a bug escaped, or a twin was blamed";; \
 		2) word="a script could not be played";; 130) word=interrupted;; 254) word="wrong usage";; *) word="the harness failed";; esac; \

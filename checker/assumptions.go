@@ -16,7 +16,8 @@ import (
 //   - no two processes contended for a lock: none asked for one, at some time
 //     between its request and the answer, while another process held it,
 //   - the history's last line was cut short and dropped,
-//   - faults were injected and none of them took effect, or
+//   - faults were injected and none of them took effect: their effect was not seen,
+//     or no request met them, or
 //   - it met nothing of something that it was to meet: the names in package
 //     history of what it has to have at least one of.
 //
@@ -34,6 +35,8 @@ func Assumptions(meets ...string) Checker {
 					f.counts["injected"]++
 				case e.Op == history.Inject && e.Type == history.OK:
 					f.counts["landed"]++
+				case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
+					f.counts["unmet"]++
 				}
 			}
 			if f.met == nil {
@@ -57,8 +60,13 @@ func Assumptions(meets ...string) Checker {
 			if cut := f.counts["cut"]; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
-			landed := f.counts["landed"]
-			if injected := f.counts["injected"]; injected > 0 && landed == 0 {
+			unmet := min(f.counts["unmet"], f.counts["landed"])
+			landed := f.counts["landed"] - unmet
+			switch injected := f.counts["injected"]; {
+			case injected == 0 || landed > 0:
+			case unmet > 0:
+				f.doubt("%s injected, and none took effect on a request: no request met %d of them", plural(injected, "fault"), unmet)
+			default:
 				f.doubt("%s injected, and none took effect", plural(injected, "fault"))
 			}
 			f.valid = plural(f.counts["asked"], "request") + " for a lock, with contention"

@@ -48,6 +48,36 @@ func TestMasterOf(t *testing.T) {
 	}
 }
 
+// The counts of faults of one name and target come in the order in which these took
+// effect. One that no request met counts as one without an effect.
+func TestAFaultThatNoRequestMetDoesNotCount(t *testing.T) {
+	var events []history.Event
+	add := func(op history.Op, typ history.Type, what, value string) {
+		e := history.Event{Time: time.Duration(len(events) + 1), Process: history.Nobody, Op: op, Type: typ, Fault: "flush", Target: "redis-1"}
+		if e.What, e.Value = what, value; what != "" {
+			e.Node = history.ObserveClients
+		}
+		events = append(events, e)
+	}
+	for _, typ := range []history.Type{history.OK, history.Fail, history.OK, history.OK} {
+		add(history.Inject, history.Invoke, "", "")
+		add(history.Inject, typ, "", "")
+	}
+	add(history.Observe, history.OK, history.ObserveMet, "3")
+	add(history.Observe, history.OK, history.ObserveMet, "0")
+	h := &history.History{Events: events}
+	faults := faultsOf(notes(h), h.End())
+	var words []string
+	for i := range faults {
+		words = append(words, faults[i].metWords())
+	}
+	require.Equal(t, []string{"3 requests met it", "", "no request met it", ""}, words)
+	require.Equal(t, 2, effective(faults), "the last one was not counted, so that it counts")
+	d := &digest{Input: Input{History: h}, faults: faults}
+	require.Contains(t, d.faultWords(), "2 of 4 faults took effect")
+	require.Contains(t, d.faultWords(), "flush redis-1 (no request met it)")
+}
+
 // A fault that took no effect has nothing that a later heal could end.
 func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
 	var events []history.Event

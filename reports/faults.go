@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ type Fault struct {
 	// one. HealRecovery is the same from the heal. 0 is none in the record.
 	Recovery     time.Duration `json:"recovery,omitempty"`
 	HealRecovery time.Duration `json:"heal_recovery,omitempty"`
+	// Met is how many requests of clients met the fault; nil where they were not
+	// counted. One that no request met counts as one without an effect.
+	Met *int64 `json:"met,omitempty"`
 	// HealError is what was said to a heal that failed.
 	HealError string `json:"heal_error,omitempty"`
 }
@@ -42,6 +46,7 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 	var faults []Fault
 	key := func(e *history.Event) string { return e.Fault + "\x00" + e.Target }
 	pending, active := map[string][]int{}, map[string][]int{}
+	uncounted := map[string][]int{} // those of effect whose requests have not been told
 	for _, e := range notes {
 		k := key(e)
 		switch {
@@ -56,6 +61,7 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 			f.OK, f.Effect, f.Error = e.Type == history.OK, e.Value, e.Error
 			if f.OK {
 				f.InEffect = e.Time
+				uncounted[k] = append(uncounted[k], pending[k][0])
 			}
 			if !f.OK || momentary(f.Name) {
 				f.End = e.Time
@@ -64,12 +70,17 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 				active[k] = append(active[k], pending[k][0])
 			}
 			pending[k] = pending[k][1:]
+		case e.Op == history.Observe && e.What == history.ObserveMet:
+			if n, err := strconv.ParseInt(e.Value, 10, 64); err == nil && len(uncounted[k]) > 0 {
+				faults[uncounted[k][0]].Met = &n
+				uncounted[k] = uncounted[k][1:]
+			}
 		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
-			newest := len(active[k]) - 1
-			f := &faults[active[k][newest]]
+			last := len(active[k]) - 1
+			f := &faults[active[k][last]]
 			if e.Type == history.OK {
 				f.Healed, f.HealError, f.End = true, "", e.Time
-				active[k] = active[k][:newest]
+				active[k] = active[k][:last]
 			} else {
 				f.HealError = e.Error // it may be tried again
 			}
@@ -78,10 +89,25 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 	return faults
 }
 
+// counts reports whether the fault took effect, as far as requests are concerned.
+func (f *Fault) counts() bool { return f.OK && (f.Met == nil || *f.Met > 0) }
+
+// metWords says how many requests met the fault; empty where that is not known.
+func (f *Fault) metWords() string {
+	switch {
+	case !f.OK || f.Met == nil:
+		return ""
+	case *f.Met == 0:
+		return "no request met it"
+	default:
+		return count(int(*f.Met), "request") + " met it"
+	}
+}
+
 // momentary reports whether a fault is over as soon as it has happened.
 func momentary(name string) bool {
 	switch name {
-	case "reset", "restart", "restart-empty", "power-cut", "failover", "flush", "drop-key", "script-flush", "kill-pubsub":
+	case "reset", "restart", "restart-empty", "power-cut", "failover", "planned-failover", "flush", "drop-key", "script-flush", "kill-pubsub":
 		return true
 	default:
 		return false
@@ -101,7 +127,7 @@ func (f *Fault) separates() bool { return f.Name == "partition" || f.Name == "sp
 // observed, but for a fault that begins with a blow and is observed by what
 // comes of it later.
 func (f *Fault) at() time.Duration {
-	if f.Name == "crash-failover" || f.Name == "split-brain" || f.Name == "failover" {
+	if f.Name == "crash-failover" || f.Name == "split-brain" || f.Name == "failover" || f.Name == "planned-failover" {
 		return f.Start
 	}
 	return f.InEffect
@@ -166,6 +192,8 @@ func (f *Fault) happened(t history.Topology) string {
 		return what + " " + were + " cut off from all others"
 	case "failover":
 		s = "a failover was ordered"
+	case "planned-failover":
+		s = "a planned failover was made"
 	case "crash-failover":
 		return what + " " + were + " killed"
 	default:

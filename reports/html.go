@@ -111,7 +111,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
-		"detail": func(f Fault) string { return f.detail() }, "cap": kindWords, "indices": indices,
+		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"at": at, "count": count, "covered": covered, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
 		"recovery": recoveryCell,
 		"wall":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },

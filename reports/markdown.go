@@ -140,6 +140,9 @@ func (m *markdown) faults() {
 		if !f.OK {
 			effect = strings.TrimSuffix("? no effect: "+f.Error, ": ")
 		}
+		if met := f.metWords(); met != "" {
+			effect += "; " + met
+		}
 		if f.HealError != "" {
 			effect += "; not healed: " + f.HealError
 		}

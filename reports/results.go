@@ -86,11 +86,11 @@ func sign(v checker.Verdict) string {
 	}
 }
 
-// effective counts the faults whose effect was observed.
+// effective counts the faults whose effect was observed, and that a request met.
 func effective(faults []Fault) int {
 	n := 0
 	for i := range faults {
-		if faults[i].OK {
+		if faults[i].counts() {
 			n++
 		}
 	}

@@ -69,11 +69,15 @@ func (d *digest) faultWords() string {
 	var took, missed []string
 	for i := range d.faults {
 		f := &d.faults[i]
-		if f.OK {
+		if f.counts() {
 			text := f.happened(d.Run.Topology)
 			took = append(took, fmt.Sprintf("%s at %s", text, instant(f.InEffect)))
 		} else {
-			missed = append(missed, f.label())
+			label := f.label()
+			if met := f.metWords(); met != "" {
+				label += " (" + met + ")"
+			}
+			missed = append(missed, label)
 		}
 	}
 	var s string

@@ -191,8 +191,11 @@ func (t *textReport) injected() []string {
 	for i := range t.Faults {
 		f := &t.Faults[i]
 		name := oneLine(f.label())
-		if !f.OK {
+		switch {
+		case !f.OK:
 			name += " (no effect)"
+		case !f.counts():
+			name += " (no request met it)"
 		}
 		names = append(names, name)
 	}

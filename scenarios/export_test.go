@@ -14,6 +14,6 @@ func Divided(t topologies.Topology, fault, target string) ([]topologies.Link, er
 // Unnamed asks l for locks without an owner, and has o told under the owners that
 // are claimed what the observer is told that it returns.
 func Unnamed(o lock.Observer, l lock.Locker) (lock.Locker, lock.Observer) {
-	a := newAliases(o)
+	a := newUnnamed(o)
 	return a.of(l), a
 }

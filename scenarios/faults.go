@@ -67,6 +67,7 @@ func FaultKinds() []FaultKind {
 		{"pause", "process", "server", "", "SIGSTOP, and SIGCONT at the heal"},
 		{"pause-client", mixClient, "client", "", "SIGSTOP to a client of a script, and SIGCONT at the heal"},
 		{"pause-writes", "redis", "server", "", "leave writes unanswered (CLIENT PAUSE WRITE), and carry them out at the heal"},
+		{faultPlanned, MixFailover, "-", "how (failover or replicaof), pubsub (keep or close)", "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single"},
 		{"power-cut", MixDisk, "server", "", "SIGKILL, what was not synced to the append-only file lost, and a restart at once"},
 		{"reset", "network", "links", "", "reset all open connections, once"},
 		{"restart", "process", "server", "", "SIGKILL and a restart at once"},
@@ -112,6 +113,9 @@ func build(d topologies.Deployment, s faults.Step) (faults.Fault, error) {
 			return buildClock(d, server, s)
 		}
 		return buildServer(server, s)
+	}
+	if s.Fault == faultPlanned {
+		return buildPlanned(d, s)
 	}
 	replicated, ok := d.(topologies.Failover)
 	if !ok {
@@ -212,6 +216,8 @@ func controls(fault string) []topologies.Control {
 		return []topologies.Control{topologies.Disks, topologies.Processes}
 	case kind.Mix == mixClient:
 		return []topologies.Control{topologies.Workers}
+	case fault == faultPlanned:
+		return []topologies.Control{topologies.Settings}
 	case fault == "crash-failover":
 		return []topologies.Control{topologies.Failovers, topologies.Processes}
 	case fault == "split-brain":
@@ -260,7 +266,7 @@ const fewLinks = 3
 // few links by their names, the master that a crash will hit, the side of a
 // split brain. Where that can't be told, it is the target as it stands.
 func aim(ctx context.Context, d topologies.Deployment, s faults.Step) string {
-	if replicated, ok := d.(topologies.Failover); ok && (s.Fault == "crash-failover" || s.Fault == "split-brain") {
+	if replicated, ok := d.(topologies.Replicated); ok && slices.Contains([]string{"crash-failover", "split-brain", faultPlanned}, s.Fault) {
 		shard, err := shardOf(d.Topology(), s.Params)
 		if err != nil {
 			return s.Target
@@ -269,7 +275,7 @@ func aim(ctx context.Context, d topologies.Deployment, s faults.Step) string {
 		if err != nil {
 			return s.Target
 		}
-		if s.Fault == "crash-failover" {
+		if s.Fault != "split-brain" {
 			return master
 		}
 		if side, err := minority(d, master, s.Target); err == nil {

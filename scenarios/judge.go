@@ -101,11 +101,17 @@ func doubts(run history.Run, h *history.History) []string {
 	if run.Failed != "" {
 		why = append(why, "the harness failed: "+run.Failed)
 	}
-	landed := slices.ContainsFunc(h.Events, func(e history.Event) bool {
-		return e.Op == history.Inject && e.Type == history.OK
-	})
-	if run.Scenario == "" && run.Faults != "" && run.Faults != MixNone && !landed {
-		why = append(why, "faults were asked for ("+run.Faults+"), and none took effect: the run was too short for one, or the plan is empty")
+	landed := 0
+	for i := range h.Events {
+		switch e := &h.Events[i]; {
+		case e.Op == history.Inject && e.Type == history.OK:
+			landed++
+		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
+			landed--
+		}
+	}
+	if run.Scenario == "" && run.Faults != "" && run.Faults != MixNone && landed <= 0 {
+		why = append(why, "faults were asked for ("+run.Faults+"), and none took effect on a request: the run was too short for one, or the plan is empty")
 	}
 	return why
 }

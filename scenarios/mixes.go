@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/faults/failover"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -87,8 +88,10 @@ func (g ground) keeps() bool {
 	return kept != "" && kept != topologies.PersistNone
 }
 
-// replicated reports whether there is somebody to fail over to.
+// replicated reports whether there is a server to fail over to, and elects whether
+// the servers do so by themselves.
 func (g ground) replicated() bool { return len(g.topology.Shards()) > 0 }
+func (g ground) elects() bool     { return g.replicated() && g.topology.Elects() }
 
 // acked reports whether each grant is known to every replica that may be
 // promoted.
@@ -111,7 +114,7 @@ const (
 // away is what a server breaks that does not answer for a while: it may be
 // replaced.
 func (g ground) away() string {
-	if g.replicated() && !g.acked() {
+	if g.elects() && !g.acked() {
 		return breaksByPromotion
 	}
 	return ""
@@ -237,7 +240,7 @@ func (g ground) trapPicks() []pick {
 // replaced that is cut off from the others, they belong to the failovers.
 func (g ground) partitionPicks() []pick {
 	mix, breaks := MixNetwork, ""
-	if g.replicated() {
+	if g.elects() {
 		mix, breaks = MixFailover, g.away()
 	}
 	servers := strings.Join(g.topology.Of(topologies.Redis), "|")
@@ -311,6 +314,9 @@ func (g ground) failoverPicks() []pick {
 		{mix: MixFailover, fault: "split-brain", target: "zone-a|zone-b", params: shard, least: 2 * time.Second, most: mostFor, weight: 8, breaks: breaks},
 		{mix: MixFailover, fault: "crash-failover", params: shard, least: leastFor, most: mostFor, weight: 8, breaks: breaks},
 		{mix: MixFailover, fault: "failover", params: shard, weight: 4, breaks: breaks},
+		{mix: MixFailover, fault: faultPlanned, params: map[string]string{
+			paramHow: failover.ByFailover + "|" + failover.ByReplicaOf, paramPubSub: pubSubKeep + "|" + pubSubClose,
+		}, weight: 8},
 		{
 			mix: mixCluster, fault: "migrate-slot", weight: 2, least: leastFor, most: mostFor,
 			params: map[string]string{paramKey: strings.Join(g.locks[:min(len(g.locks), 3)], "|")},

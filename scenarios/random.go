@@ -169,6 +169,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if l.kind == history.KindSemaphore {
 		l.capacity = r.Workload.Permits
 	}
+	st.acks = r.Options.ReplicaAcks
 	st.declare(l, r.Workload.LockNames()...)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {

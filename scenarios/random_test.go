@@ -27,7 +27,11 @@ func grounds(t *testing.T) []scenarios.Random {
 	t.Helper()
 	var all []scenarios.Random
 	for _, topology := range topologies.Names() {
-		for _, servers := range []topologies.Options{{}, scenarios.Persistent()} {
+		options := []topologies.Options{{}, scenarios.Persistent()}
+		if topology == topologies.Single || topology == topologies.Sentinels {
+			options = append(options, topologies.Options{Access: topologies.AccessName})
+		}
+		for _, servers := range options {
 			for _, mix := range append(scenarios.Mixes(), "", "network,process", "cut,kill,network") {
 				r := scenarios.Random{
 					Topology: topology, Servers: servers, Lock: scenarios.DefaultLock(topology), Faults: mix, Length: time.Minute,
@@ -137,6 +141,7 @@ func TestWeightsCount(t *testing.T) {
 }
 
 func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
+	byName := topologies.Options{Access: topologies.AccessName}
 	tests := []struct {
 		name   string
 		run    scenarios.Random
@@ -150,6 +155,8 @@ func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
 		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: "mutex", Options: scenarios.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
 		{"cluster", scenarios.Random{Topology: "cluster", Lock: "mutex"}, "migrate-slot cut", "pause kill crash-failover"},
 		{"independent", scenarios.Random{Topology: "independent", Lock: "redlock"}, "partition-halves pause", "restart flush clock-back"},
+		{"no server is replaced by itself", scenarios.Random{Topology: "single", Lock: "mutex", Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
+		{"sentinels replace one behind a name", scenarios.Random{Topology: "sentinel", Lock: "mutex", Servers: byName}, "cut", "failover pause"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -216,6 +223,14 @@ func TestEveryMixIsDocumented(t *testing.T) {
 			}
 		}
 	}
+	byName := map[string]bool{} // drawn on single, where clients go by a name
+	named := scenarios.Persistent()
+	named.Access = topologies.AccessName
+	all, err := scenarios.Picks(scenarios.Random{Topology: topologies.Single, Servers: named, Lock: "mutex", Length: 1})
+	require.NoError(t, err)
+	for _, p := range all {
+		byName[p.Fault] = byName[p.Fault] || p.Cant == ""
+	}
 	for fault, on := range where {
 		var names []string
 		for _, name := range topologies.Names() {
@@ -224,10 +239,80 @@ func TestEveryMixIsDocumented(t *testing.T) {
 			}
 		}
 		at := strings.Join(names, ", ")
-		if len(names) == len(topologies.Names()) {
+		switch {
+		case len(names) == len(topologies.Names()):
 			at = "all"
+		case len(names) == 0 && byName[fault]:
+			at = "single by name"
 		}
 		require.Regexp(t, `\n\| .*`+"`"+fault+"`"+`.* \| `+at+` \|`, doc, "%s is drawn on %s", fault, at)
+	}
+}
+
+// A planned failover needs servers whose operator makes it.
+func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
+	byName := topologies.Options{Access: topologies.AccessName}
+	for _, tt := range []struct {
+		topology string
+		servers  topologies.Options
+		faults   string
+		want     string
+	}{
+		{"single", topologies.Options{}, "planned-failover", "planned-failover: needs servers that replace no master by themselves, and clients that find it by a name"},
+		{"sentinel", byName, "planned-failover", "planned-failover: needs servers that replace no master by themselves"},
+		{"single", byName, "crash-failover", "crash-failover: the servers of topology single replace no master by themselves; planned-failover makes"},
+		{"single", byName, "split-brain", "replace no master by themselves"},
+		{"single", byName, "failover,planned-failover", ""},
+	} {
+		err := scenarios.Random{Topology: tt.topology, Servers: tt.servers, Lock: "mutex", Faults: tt.faults, Length: time.Second}.Validate()
+		if tt.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+// The master's role moves as planned, in each of the ways that there are, and the
+// name follows it.
+func TestANameFollowsPlannedFailovers(t *testing.T) {
+	for _, how := range []string{"failover", "replicaof"} {
+		for _, pubsub := range []string{"keep", "close"} {
+			t.Run(how+" "+pubsub, func(t *testing.T) {
+				t.Parallel()
+				setup := setup(t)
+				r := scenarios.Random{
+					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: "mutex-fair", Length: 3 * time.Second,
+					Given: faults.Schedule{
+						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
+						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
+					},
+				}
+				require.NoError(t, r.Run(t.Context(), setup))
+				run, h, report := judged(t, setup.Dir)
+				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+				given, err := scenarios.Replay(run)
+				require.NoError(t, err)
+				require.Equal(t, r.Servers, given.Servers, "the record says how clients find the master")
+				var effects, leads []string
+				for _, e := range h.Events {
+					switch {
+					case e.Op == history.Inject && e.Type == history.OK:
+						effects = append(effects, e.Target+": "+e.Value)
+					case e.Op == history.Observe && e.Node == topologies.Primary:
+						leads = append(leads, e.What+" "+e.Value)
+					}
+				}
+				require.Len(t, effects, 2)
+				fate := map[string]string{"keep": "left open", "close": "closed"}[pubsub]
+				require.Regexp(t, `^redis-1: redis-[23] took over from redis-1, [1-9][0-9]* connections of subscribers `+fate+`$`, effects[0])
+				require.Len(t, leads, 3, "%v", leads)
+				require.Equal(t, "master redis-1", leads[0])
+				require.NotEqual(t, leads[0], leads[1])
+				require.Contains(t, effects[0], strings.TrimPrefix(leads[1], "master ")+" took over")
+				require.Contains(t, effects[1], strings.TrimPrefix(leads[2], "master ")+" took over")
+			})
+		}
 	}
 }
 

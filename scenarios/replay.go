@@ -27,7 +27,7 @@ func Replay(run history.Run) (Random, error) {
 	}
 	r := Random{
 		Topology: run.Topology.Name, Lock: run.Lock, Kind: run.Workload, Faults: run.Faults, Length: s.Length,
-		Servers:   topologies.Options{Nodes: s.Nodes, Persistence: s.Persistence, MinReplicas: s.MinReplicas, NodeTimeout: s.NodeTimeout},
+		Servers:   topologies.Options{Nodes: s.Nodes, Persistence: s.Persistence, MinReplicas: s.MinReplicas, NodeTimeout: s.NodeTimeout, Access: s.Access},
 		Options:   LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog},
 		Protected: Protected{Resource: run.Resource, Fencing: run.Fencing},
 		Workload: workload.Config{
@@ -48,7 +48,7 @@ func Replay(run history.Run) (Random, error) {
 func (r Random) settings() *history.Settings {
 	return &history.Settings{
 		Length: r.Length,
-		Nodes:  r.Servers.Nodes, Persistence: r.Servers.Persistence, MinReplicas: r.Servers.MinReplicas, NodeTimeout: r.Servers.NodeTimeout,
+		Nodes:  r.Servers.Nodes, Persistence: r.Servers.Persistence, MinReplicas: r.Servers.MinReplicas, NodeTimeout: r.Servers.NodeTimeout, Access: r.Servers.Access,
 		ReplicaAcks: r.Options.ReplicaAcks, Watchdog: r.Options.Watchdog,
 		Clients: r.Workload.Clients, Locks: r.Workload.Locks, Hold: r.Workload.Hold, Think: r.Workload.Think,
 		Lease: r.Workload.Lease, Wait: r.Workload.Wait, Permits: r.Workload.Permits, Rate: r.Workload.Rate, Careless: r.Workload.Careless,

@@ -95,13 +95,28 @@ func (d *reused) spoil() { d.spoilt = true }
 
 // public is the deployment as its user sees it.
 func (d *reused) public() topologies.Deployment {
-	if f, ok := d.Deployment.(topologies.Failover); ok {
-		return &reusedFailover{Failover: f, of: d}
+	switch inner := d.Deployment.(type) {
+	case topologies.Failover:
+		return &reusedFailover{Failover: inner, of: d}
+	case topologies.Replicated:
+		return &reusedReplicated{Replicated: inner, of: d}
+	default:
+		return d
 	}
-	return d
 }
 
-// A reusedFailover is one whose masters can change.
+// A reusedReplicated is one whose masters can change.
+type reusedReplicated struct {
+	topologies.Replicated
+
+	of *reused
+}
+
+func (d *reusedReplicated) spoil()       { d.of.spoil() }
+func (d *reusedReplicated) Ours() error  { return d.of.Ours() }
+func (d *reusedReplicated) Close() error { return d.of.Close() }
+
+// A reusedFailover is one whose servers replace their masters.
 type reusedFailover struct {
 	topologies.Failover
 

@@ -106,6 +106,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 		attempts: map[string]attempt{}, background: map[string]chan ended{},
 	}
 	st.retries, st.resource = s.Retries, protected.server
+	st.acks = s.ReplicaAcks
 	st.declare(l, p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
 		if p.clients[name], err = st.actor(ctx, s, l, name); err != nil {

@@ -25,7 +25,7 @@ func (st *stage) resolve(ctx context.Context, target string) (string, error) {
 		st.aimed++
 		return servedBy(ctx, st.deployment, lock)
 	}
-	if d, ok := st.deployment.(topologies.Failover); ok {
+	if d, ok := st.deployment.(topologies.Replicated); ok {
 		return d.Master(ctx, t.Shards()[0])
 	}
 	servers := t.Of(topologies.Redis) // which all have all locks

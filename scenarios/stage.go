@@ -78,6 +78,7 @@ type stage struct {
 	resource   topologies.Deployment // of the protected resource; nil if it has none
 	retries    int                   // by which a Redis client sends a request again; 0: its own
 	locks      []string              // those that were declared
+	acks       int                   // replicas that grants wait for
 	aimed      int                   // faults, each at the server of one of them
 	moved      bool                  // a slot, or some
 	patience   time.Duration         // of a fault that is of effect only at some moments
@@ -85,11 +86,13 @@ type stage struct {
 	closers    []func()
 	apart      map[string]client.Process // clients that are processes of their own
 
-	mu      sync.Mutex
-	active  []*activeFault            // in the order in which they were injected
-	traps   map[trapName]*activeFault // the newest of each name that lies, or lay, in wait
-	missed  []string                  // why such faults never struck
-	waiting sync.WaitGroup            // for those that may still strike
+	mu     sync.Mutex
+	active []*activeFault            // in the order in which they were injected
+	traps  map[trapName]*activeFault // the newest of each name that lies, or lay, in wait
+	missed []string                  // why such faults never struck
+
+	stay    []*activeFault // those of which something stays, whose requests are counted to the end
+	waiting sync.WaitGroup // for those that may still strike
 	grants  atomic.Int64
 }
 
@@ -99,8 +102,9 @@ type trapName struct{ fault, target string }
 
 // An activeFault can be healed.
 type activeFault struct {
-	step faults.Step
-	heal faults.Heal
+	step  faults.Step
+	heal  faults.Heal
+	meter *meter // nil where no requests are counted
 	// struck is closed once a fault that lies in wait struck, or never will;
 	// nil for any other. Then missed says why it did not.
 	struck chan struct{}
@@ -259,12 +263,13 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
 	}
 	st.recorder.Record(e)
+	requests := st.meter(ctx, faults.Step{Fault: s.Fault, Target: asked, Params: s.Params})
 	injection, err := patiently(f, st.patience).Inject(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
-	a := &activeFault{step: s, heal: injection.Heal}
+	a := &activeFault{step: s, heal: injection.Heal, meter: requests}
 	if kind, _ := faultKind(s.Fault); kind.Mix == mixCluster {
 		st.moved = true
 	}
@@ -275,6 +280,7 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	}
 	if injection.Strikes != nil {
 		st.Log.InfoContext(ctx, "fault lies in wait", "fault", s.Fault, "target", s.Target, "for", injection.Effect)
+		a.meter = nil // it is met by the message that it waits for
 		a.struck = make(chan struct{})
 		st.mu.Lock()
 		st.traps[trapName{s.Fault, ""}], st.traps[trapName{s.Fault, asked}] = a, a
@@ -285,6 +291,11 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	st.landed(ctx, e, injection.Effect)
 	if injection.Heal == nil {
 		st.over(e)
+	}
+	if a.meter != nil && (injection.Heal == nil || stays(s.Fault)) {
+		st.mu.Lock()
+		st.stay = append(st.stay, a)
+		st.mu.Unlock()
 	}
 	return nil
 }
@@ -327,6 +338,7 @@ func (st *stage) lieInWait(ctx context.Context, a *activeFault, e history.Event,
 		return
 	}
 	st.landed(ctx, e, effect)
+	st.met(a.step, 1)
 	if injection.Spent {
 		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
 	}
@@ -412,6 +424,10 @@ func (st *stage) end(ctx context.Context, a *activeFault) error {
 	// A heal is not cut short: what is broken must not stay so.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
+	var requests int64
+	if a.meter != nil {
+		requests = a.meter.read() // before those by which the heal is proven
+	}
 	effect, err := a.heal(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
@@ -423,6 +439,9 @@ func (st *stage) end(ctx context.Context, a *activeFault) error {
 	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
+	if a.meter != nil && !stays(a.step.Fault) {
+		st.met(a.step, requests)
+	}
 	st.Log.InfoContext(ctx, "fault healed", "fault", a.step.Fault, "effect", effect)
 	return nil
 }
@@ -458,6 +477,7 @@ func (st *stage) activeFault() string {
 // record says as well.
 func (st *stage) close(ctx context.Context, before error) error {
 	healed := st.healAll(ctx)
+	st.metToTheEnd()
 	if d, ok := st.deployment.(interface{ spoil() }); ok && (healed != nil || st.moved) {
 		d.spoil()
 	}

@@ -303,6 +303,14 @@ func (t *trial) arrived(ctx context.Context, token string, servers ...string) er
 	return nil
 }
 
+// writes waits until the party's client writes to the master: a connection on which
+// that is refused is closed.
+func (p *party) writes(ctx context.Context) error {
+	return p.trial.await(ctx, p.Name+" to write to the master", func() bool {
+		return p.rdb.Set(ctx, "written:"+p.Name, 1, time.Minute).Err() == nil
+	})
+}
+
 // follows waits until the party's client talks to the master.
 func (p *party) follows(ctx context.Context) error {
 	return p.trial.await(ctx, p.Name+" to find the master", func() bool {

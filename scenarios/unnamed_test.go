@@ -120,37 +120,16 @@ func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
 	require.Positive(t, renewals)
 }
 
-// Whatever else clients do, an owner is an owner: it re-enters what it holds, and
-// takes several locks.
-func TestUnnamedCallersReEnter(t *testing.T) {
-	setup := setup(t)
-	r := scenarios.Random{
-		Topology: "single", Lock: "mutex-unnamed", Kind: "bursts,re-entrant,several-locks,give-up,crash,slow-holder",
-		Faults: scenarios.MixNone, Length: 3 * time.Second, Workload: workload.Config{Wait: 500 * time.Millisecond, Hold: 5 * time.Millisecond},
-	}
-	require.NoError(t, r.Run(t.Context(), setup))
-	_, h, report := judged(t, setup.Dir)
-	require.NotEqual(t, checker.Invalid, report.Verdict, "%+v", report)
-	for _, property := range []string{"mutual-exclusion", "ownership", "protected-resource", "linearizability"} {
-		require.Equal(t, checker.Valid, verdictOf(t, report, property), "%+v", report)
-	}
-	deepest := 0
-	for _, e := range accepted(h, history.Acquire) {
-		deepest = max(deepest, e.Holds)
-	}
-	require.Greater(t, deepest, 1)
-}
-
 // told is an observer who keeps the owners that it was told of.
 type told chan string
 
 func (o told) Observe(e lock.Event) { o <- e.Kind.String() + " " + e.Lease.Owner }
 
 // A renewal may come before the caller knows of its grant.
-func TestARenewalAwaitsTheOwnerOfItsAlias(t *testing.T) {
+func TestRenewalAwaitsItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(told, 2)
-		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "alias"}}
+		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "unnamed"}}
 		var observer lock.Observer
 		var asked []string
 		var locker lock.Locker
@@ -171,35 +150,4 @@ func TestARenewalAwaitsTheOwnerOfItsAlias(t *testing.T) {
 		require.Equal(t, "renewed a", <-seen)
 		require.Equal(t, []string{""}, asked)
 	})
-}
-
-// An owner is asked for by its alias for as long as it holds, and no longer.
-func TestAnAliasIsGoodWhileItHolds(t *testing.T) {
-	var asked []string
-	locker, observer := scenarios.Unnamed(nil, lock.LockerFunc(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		asked = append(asked, o.Owner)
-		return lock.NewHold(lock.Lease{Name: name, Owner: name + " by alias"}, nil), nil
-	}))
-	ask := func(name, owner, want string) {
-		t.Helper()
-		_, err := locker.Acquire(t.Context(), name, lock.Options{Owner: owner})
-		require.NoError(t, err)
-		require.Equal(t, want, asked[len(asked)-1])
-	}
-	release := func(name string, err error) {
-		observer.Observe(lock.Event{Kind: lock.Released, Lease: lock.Lease{Name: name, Owner: name + " by alias"}, Err: err})
-	}
-	ask("orders", "a", "")
-	ask("orders", "a", "orders by alias")
-	ask("stock", "a", "")
-	release("orders", nil)
-	ask("orders", "a", "orders by alias")
-	release("orders", lock.ErrNotHeld)
-	release("orders", context.DeadlineExceeded) // and so perhaps not
-	ask("orders", "a", "orders by alias")
-	release("orders", nil)
-	release("orders", nil)
-	ask("orders", "a", "")
-	ask("orders", "", "")
-	ask("orders", "", "")
 }

@@ -268,10 +268,8 @@ func checkStep(t topologies.Topology, step ScriptStep) error {
 			return fmt.Errorf("%s: say which keys in the parameter %q", step.Inject, paramPattern)
 		}
 		return checkClock(step)
-	default:
-		if _, err := shardOf(t, step.Params); err != nil {
-			return fmt.Errorf("%s: %w", step.Inject, err)
-		}
+	case MixFailover:
+		return checkFailover(t, step)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/attach"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -57,6 +58,9 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 	}
 	wrong := errors.Join(
 		aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.checkSeeds(cmd), o.servers.validate(cmd))
+	if o.servers.backend == attachBackend {
+		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers))
+	}
 	if o.replay != "" {
 		return wrong
 	}
@@ -105,6 +109,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: how many servers, an odd number (default 5)")
 	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec, always (default none)")
 	f.IntVar(&o.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
+	f.StringVar(&o.Servers.Access, "access", "", "single, sentinel: how clients find the master: direct, or by name, an address that moves with its role (single then has two replicas) (default direct)")
 	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: after how much silence a node is suspected (default 200ms)")
 	o.servers.register(f)
 	f.StringVar(&o.Lock, "lock", "", "the lock under test (lockchaos list locks; default mutex, and redlock on independent servers)")

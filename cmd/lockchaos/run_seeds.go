@@ -292,6 +292,9 @@ func (s *seeded) note(in reports.Input) {
 	}
 	for _, e := range in.History.Events {
 		switch {
+		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
+			s.landed[e.Fault]-- // of effect, and no request met it
+			s.failed[e.Fault]++
 		case e.Op != history.Inject:
 		case e.Type == history.OK:
 			s.landed[e.Fault]++
