@@ -2,9 +2,9 @@ package checker
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
@@ -86,7 +86,7 @@ func (s *session) judge(ctx context.Context, ev *evidence) {
 	began := time.Now()
 	ev.swept() // which both engines begin with
 	ev.sweeping = time.Since(began)
-	var beside sync.WaitGroup
+	var beside crew.Crew
 	for _, r := range s.runs {
 		judge := func() {
 			r.judge(ctx, ev)

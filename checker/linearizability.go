@@ -6,11 +6,13 @@ import (
 	"runtime"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
@@ -151,14 +153,21 @@ func searchAll(ctx context.Context, tasks []*task) int {
 		parts []part
 	}
 	const batch = 16
-	jobs := make(chan job)
+	var jobs []job
+	for _, t := range tasks {
+		for from := 0; from < len(t.parts); from += batch {
+			jobs = append(jobs, job{task: t, parts: t.parts[from:min(from+batch, len(t.parts))]})
+		}
+	}
+	var next atomic.Int64
 	var mu sync.Mutex
-	var workers sync.WaitGroup
+	var workers crew.Crew
 	most := 0
 	n := runtime.GOMAXPROCS(0)
 	for range n {
 		workers.Go(func() {
-			for j := range jobs {
+			for at := next.Add(1); at <= int64(len(jobs)); at = next.Add(1) {
+				j := &jobs[at-1]
 				for _, p := range j.parts {
 					v, why, memory := search(ctx, p)
 					mu.Lock()
@@ -171,12 +180,6 @@ func searchAll(ctx context.Context, tasks []*task) int {
 			}
 		})
 	}
-	for _, t := range tasks {
-		for from := 0; from < len(t.parts); from += batch {
-			jobs <- job{task: t, parts: t.parts[from:min(from+batch, len(t.parts))]}
-		}
-	}
-	close(jobs)
 	workers.Wait()
 	return most * n
 }

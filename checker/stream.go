@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
@@ -163,12 +164,14 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	for range cap(empty) {
 		empty <- make([]history.Event, 0, min(2048, s.least))
 	}
+	var reader crew.Crew
 	defer func() {
 		stop()
 		for range full { // until the reading has ended
 		}
+		reader.Wait()
 	}()
-	go read(reading, r, full, empty)
+	reader.Go(func() { read(reading, r, full, empty) })
 	s.idle = map[string][]shelvedOf{}
 	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
 	limit := s.least

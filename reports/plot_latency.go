@@ -130,12 +130,20 @@ func latencyTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		decade := math.Pow(10, e)
-		ticks = append(ticks, plot.Tick{Value: decade, Label: span(time.Duration(math.Round(decade * 1e9)))})
+		ticks = append(ticks, plot.Tick{Value: decade, Label: span(lasting(decade))})
 		for m := 2.0; m < 10; m++ {
 			ticks = append(ticks, plot.Tick{Value: m * decade})
 		}
 	}
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value < low*0.999 || t.Value > high*1.001 })
+}
+
+// lasting is so many seconds, or the longest time that there is.
+func lasting(seconds float64) time.Duration {
+	if ns := math.Round(seconds * 1e9); ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return math.MaxInt64
 }
 
 // quantile is a percentile over time, in bins of a hundredth of the window.

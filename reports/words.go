@@ -18,7 +18,7 @@ func instant(t time.Duration) string {
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + span(-d)
+		return "-" + span(d.Abs())
 	case d == 0:
 		return "0 ms"
 	case d < time.Microsecond:

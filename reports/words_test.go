@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestSpan(t *testing.T) {
 		{28698 * time.Millisecond, "28.698 s"},
 		{30 * time.Second, "30 s"},
 		{-5 * time.Millisecond, "-5 ms"},
+		{math.MinInt64, "-9223372036.855 s"},
 	} {
 		require.Equal(t, tt.want, span(tt.give))
 	}

@@ -30,7 +30,9 @@ const (
 	exitHarness     = 255 // the harness or its machine failed
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	os.Exit(guarded(os.Stderr, func() int { return run(os.Args[1:], os.Stdout, os.Stderr) }))
+}
 
 // run is main, with everything from outside passed in.
 func run(args []string, stdout, stderr io.Writer) int {

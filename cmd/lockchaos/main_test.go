@@ -23,7 +23,9 @@ func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv(raceOptions); !set {
 		_ = os.Setenv(raceOptions, "atexit_sleep_ms=10")
 	}
-	testscript.Main(m, map[string]func(){"lockchaos": main})
+	commands := defects()
+	commands["lockchaos"] = main
+	testscript.Main(m, commands)
 }
 
 // TestCommandLine drives the program as a user does. The scripts in testdata

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -49,7 +50,7 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	turns := make(chan turn)
-	var players sync.WaitGroup
+	players := crew.Crew{Failed: func() { stop(nil) }}
 	for range r.parallel {
 		players.Go(func() {
 			for t := range turns {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -156,7 +157,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		failure = gravest(failure, err)
 		stop()
 	}
-	var all sync.WaitGroup
+	all := crew.Crew{Failed: stop}
 	for range min(o.parallel, len(seeds)) {
 		all.Go(func() {
 			backend, name, err := o.servers.open(ctx, a.log(log))
@@ -194,10 +195,11 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			}
 		}
 	}()
-	go func() {
+	var closing crew.Crew
+	closing.Go(func() {
+		defer close(results)
 		all.Wait()
-		close(results)
-	}()
+	})
 	s := survey{Topology: o.Topology, Lock: o.Lock, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seeded{}}
 	var failures error
 	for r := range results {
@@ -208,6 +210,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		s.add(r)
 		a.tellSeed(r, s, len(seeds))
 	}
+	closing.Wait()
 	if failure != nil && failures == nil && s.done() == 0 {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
