@@ -114,7 +114,7 @@ func (b *ballot) ask(ctx context.Context, i int) (bool, error) {
 	v.hear(r.err)
 	granted := false
 	if r.err == nil {
-		var numbers [5]int64
+		var numbers [4]int64
 		numbers, r.err = outcomeOf(r.value)
 		granted = numbers[0] == 1
 	}

@@ -21,9 +21,7 @@ type grant struct {
 	watched   bool    // kept alive by the watchdog
 	waits     bool    // if it is refused at first
 	place     int64   // in a queue, as the server said
-	refused   instant // when the server last did
-	drew      bool    // a ticket, as the server said
-	redrawn   bool    // because that had been served before
+	refused   refused // when the server last did
 	waiter    *waiter // that messages reach; nil while none do
 	tried     bool    // to release it while it was held, and the answer is lost
 
@@ -74,8 +72,7 @@ type answer struct {
 	ttl     time.Duration // of a refusal: until the lock runs out
 	place   int64         // of a refusal: in the queue, if there is one
 	unacked error         // of a grant: too few replicas have it
-	at      instant       // of a refusal
-	drew    bool          // of a refusal: the ticket wasn't in the queue
+	at      refused       // of a refusal
 	copies  bool          // of the request there may be on their way
 }
 
@@ -103,8 +100,6 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		return a, err
 	case !a.granted:
 		g.place, g.refused = a.place, a.at // here, since a request that was given up may be answered yet
-		g.redrawn = g.redrawn || g.drew && a.drew
-		g.drew = g.drew || a.drew
 		return a, nil
 	case a.unacked != nil:
 		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
@@ -151,8 +146,7 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
-			place: numbers[2], at: instant{sent, numbers[3]}, drew: numbers[4] == 1,
-			copies: r.copies,
+			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.copies,
 		}, nil
 	}
 	return answer{
@@ -163,9 +157,9 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 }
 
 // outcomeOf reads the reply to a request for a grant: see [kind].
-func outcomeOf(reply any) (numbers [5]int64, err error) {
+func outcomeOf(reply any) (numbers [4]int64, err error) {
 	if reply == int64(1) {
-		return [5]int64{1, 1}, nil
+		return [4]int64{1, 1}, nil
 	}
 	fields, _ := reply.([]any)
 	if len(fields) < 2 {

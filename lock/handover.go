@@ -75,26 +75,27 @@ func (g *grant) tokenLife() int64 {
 	return g.client.config.TokenLife.Milliseconds()
 }
 
-// instant is a moment by two clocks, of which the server's is the later.
-type instant struct {
-	sent   time.Time // before a request
-	server int64     // when the server answered it, in ms
+// refused is a refusal: what a waiter knows for sure about its place in the queue.
+type refused struct {
+	sent   time.Time // before the request that was refused
+	ticket int64     // the number under which the ticket was in the queue then; 0: none was
 }
 
-// handed reads the message that the lock was handed to this request: the server's
-// time in ms, then and at the end of the lease, the token, and the lock's key for
-// people who read along. It is of no use if the lease may be half over, or if it is
-// of a grant that is over: one from before a refusal, or from a ticket that had to
-// be drawn again.
+// handed reads the message that the lock was handed to this request: the number of the
+// ticket that was served, the lease in ms, the token, and the lock's key for people who
+// read along.
 //
-// We don't know when the message was sent. But by the server's clock we know how
-// long that was after it refused us, and we know when we had asked for that. A
-// clock that was set forward in between makes us err by no more than the message
-// was on its way.
+// A message may be late, may come from a replica or from a server that isn't the master
+// any more, and says nothing about when it was sent. So it counts only together with
+// what the server answered to this client: it must be of the very ticket that was in
+// the queue at the last refusal. Then the grant was made after that request was sent,
+// and its lease ends no sooner than that long after it, whatever the clocks of the
+// servers say and however late the message is. Where that leaves less than half of the
+// lease, the waiter asks.
 func (g *grant) handed(message string) (answer, bool) {
 	var numbers [3]int64
 	fields := strings.SplitN(message, " ", len(numbers)+1)
-	if len(fields) <= len(numbers) || g.refused.server == 0 || g.redrawn {
+	if len(fields) <= len(numbers) || g.refused.ticket == 0 {
 		return answer{}, false
 	}
 	for i, f := range fields[:len(numbers)] {
@@ -104,18 +105,12 @@ func (g *grant) handed(message string) (answer, bool) {
 		}
 		numbers[i] = n
 	}
-	if numbers[0] < g.refused.server {
+	if numbers[0] != g.refused.ticket {
 		return answer{}, false
 	}
-	c, now := g.client, time.Now()
-	since := time.Duration(max(numbers[0]-g.refused.server-1, 0)) * time.Millisecond
-	at := g.refused.sent.Add(since - time.Duration(float64(since)*c.config.Drift))
-	if at.After(now) {
-		at = now
-	}
-	lease := time.Duration(numbers[1]-numbers[0]) * time.Millisecond
-	a := answer{granted: true, handed: true, holds: 1, token: numbers[2], expires: c.expires(at, lease)}
-	return a, a.expires.Sub(now) > lease/2
+	lease := time.Duration(numbers[1]) * time.Millisecond
+	a := answer{granted: true, handed: true, holds: 1, token: numbers[2], expires: g.client.expires(g.refused.sent, lease)}
+	return a, time.Until(a.expires) > lease/2
 }
 
 // settling extends the lease of a hold that was handed over to the one that was

@@ -57,7 +57,7 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 // extra is what there is to say of a request: nothing, if it asks for the first
 // time and for no token. Else it is the life of the last token.
 func (g *grant) extra() any {
-	if !g.kind.fenced && g.refused.server == 0 {
+	if !g.kind.fenced && g.refused.sent.IsZero() {
 		return ""
 	}
 	return g.tokenLife()

@@ -16,8 +16,8 @@ type kind struct {
 	//   - {1, the owner's grants, fencing token}, where the token may be left out;
 	//     or 1 for {1, 1};
 	//   - {0, ms until it is worth to ask again without a message; 0 if that isn't
-	//     known}; third the place in a queue, if there is one, and fourth the server's
-	//     time in ms, if there are tickets;
+	//     known}; third the place in a queue, if there is one, and fourth the number of
+	//     the ticket, if there are tickets;
 	//   - {-1, 0} if waiting is no use, for the reason in denied.
 	//
 	// Asking once more for a grant that is held changes nothing but its end, and

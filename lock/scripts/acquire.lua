@@ -9,7 +9,7 @@
 -- which the last token is remembered (0: not fenced), or "" if there is no token
 -- and this request was never refused
 -- Returns {1, the owner's grants, the token or 0}, or 1 for {1, 1, 0}; or {0, ms
--- until the lock runs out, 0, the time in ms, 1 if the ticket wasn't in the queue}.
+-- until the lock runs out, 0, the number of the ticket in the queue or 0}.
 local request, owner = string.match(ARGV[1], '^held (%S+) (.*)$')
 local draws, fenced = ARGV[3] ~= '', ARGV[4] ~= '' and ARGV[4] ~= '0'
 local token, others, mine, last, over = nil, 0, 0, 0, {}
@@ -35,15 +35,19 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
     end
   end
   local function refuse(ms)
-    local drawn = 0
+    local number = 0
     if draws then
-      drawn = redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', time[1] * 1000000 + time[2]), ARGV[3])
+      number = redis.call('ZSCORE', KEYS[3], ARGV[3])
+      if not number then
+        number = string.format('%.0f', time[1] * 1000000 + time[2])
+        redis.call('ZADD', KEYS[3], number, ARGV[3])
+      end
       redis.call('PEXPIRE', KEYS[3], ticketLife)
     end
-    return {0, ms, 0, now, drawn}
+    return {0, ms, 0, tonumber(number)}
   end
   local held, marked = last > 0, redis.call('EXISTS', KEYS[2]) == 1
-  if marked then return {0, math.max(last - now, 0), 0, now, 0} end
+  if marked then return {0, math.max(last - now, 0), 0, 0} end
   if held and holder ~= owner then return refuse(last - now) end
   if not held then
     token, over = nil, {}

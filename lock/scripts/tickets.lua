@@ -1,8 +1,8 @@
 -- The queue of a plain lock: these lines stand before each script that may hand
 -- the lock over, and after those of hash.lua.
 --
--- It is a sorted set of tickets, by the server's time in us at which they were
--- drawn. A ticket says all that a grant needs: the request, the lease in ms, the ms
+-- It is a sorted set of tickets, each with a number, the server's time in us at which
+-- it was drawn. A ticket says all that a grant needs: the request, the lease in ms, the ms
 -- for which the last token is remembered (0: no token), 1 if the server can tell
 -- whether the client hears a message, the length of the channel on which the client hears, the
 -- channel, and the owner. Who waits draws its ticket again with every request, and
@@ -40,10 +40,13 @@ end
 
 -- handOver grants a free lock to the first in the queue whose client hears of it, and
 -- returns for how many ms; nothing if there is none before own. The grant is written
--- before it is published, so whoever hears a message holds what it says.
+-- before it is published, so whoever hears a message was granted what it says. The
+-- message has the number of the ticket: it is of no use to a client whose last refusal
+-- had another one, for then the ticket was served and drawn again in between.
 local function handOver(own)
   while true do
-    local ticket = redis.call('ZPOPMIN', KEYS[3])[1]
+    local head = redis.call('ZPOPMIN', KEYS[3])
+    local ticket, number = head[1], head[2]
     if not ticket or ticket == own then return nil end
     local request, lease, life, counts = string.match(ticket, '^(%S+) (%d+) (%d+) (%d)')
     local inbox, owner = inboxOf(ticket)
@@ -55,7 +58,7 @@ local function handOver(own)
       if token then redis.call('HSET', KEYS[1], 'token', token) end
       if short then redis.call('HSET', KEYS[1], 'inbox', inbox) end
       redis.call('PEXPIREAT', KEYS[1], short and string.format('%.0f', ends + silence) or ends)
-      redis.pcall('PUBLISH', inbox, table.concat({'=' .. request, string.format('%.0f', now), ends, token or '0', KEYS[1]}, ' '))
+      redis.pcall('PUBLISH', inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' '))
       return ms
     end
   end
