@@ -117,6 +117,9 @@ func contendedFor(asked []*history.Operation, holds []*history.Hold) int {
 			if r := holds[next].Release; r != nil {
 				h.until = max(h.until, r.Complete.Time)
 			}
+			if n := len(holds[next].Belief); n > 0 { // its end may still be under way
+				h.until = max(h.until, holds[next].Belief[n-1].Until)
+			}
 			switch {
 			case h.process == best[0].process:
 				best[0].until = max(best[0].until, h.until)

@@ -61,7 +61,26 @@ func Sum(results []Result, differ bool) Verdict { return sum(results, differ) }
 
 // CheckWindows is CheckReader with windows of so many events at the least.
 func CheckWindows(ctx context.Context, r Source, least int, checkers ...Checker) (Report, error) {
-	s := stream{session: newSession(checkers), least: least}
+	m := usual()
+	m.least, m.crowd = least, 8*least
+	return checkRemembering(ctx, r, m, checkers)
+}
+
+// CheckPieces is CheckReader with windows that end at the first instant in which
+// they have so many events. Where it forgets, each lock is put aside that no
+// client asks for, and no hold is remembered for its process alone, so that
+// [UseWithinLease] is not to be judged.
+func CheckPieces(ctx context.Context, r Source, least int, forget bool, checkers ...Checker) (Report, error) {
+	m := usual()
+	m.least, m.growth, m.crowd = least, 0, 8*least
+	if forget {
+		m.crowd, m.processes = 0, 0
+	}
+	return checkRemembering(ctx, r, m, checkers)
+}
+
+func checkRemembering(ctx context.Context, r Source, m memory, checkers []Checker) (Report, error) {
+	s := stream{session: newSession(checkers), memory: m}
 	err := s.judge(ctx, r)
 	return s.session.report(), err
 }

@@ -57,12 +57,9 @@ func reduce(ev *evidence, lock string) []*request {
 			r.lease = book.Lease(op)
 		case e.Op == history.Acquire && op.Unknown():
 			at := proofs[op.Ordinal()]
-			if at == 0 && (!held[account] || !r.again || e.Lease == 0) {
+			r.until, r.lease = history.Never, ev.mayEnd(op, promise.Drift)
+			if at == 0 && (!held[account] || !r.again || r.lease == history.Never) {
 				return
-			}
-			r.until, r.lease = history.Never, history.Never
-			if e.Lease > 0 {
-				r.lease = e.Time + e.Lease - promise.Drift
 			}
 			if at != 0 {
 				r.outcome, r.until = history.OK, at
@@ -71,8 +68,8 @@ func reduce(ev *evidence, lock string) []*request {
 			return
 		case op.Unknown():
 			r.until, r.lease = history.Never, history.Never
-			if e.Op == history.Extend && e.Lease > 0 {
-				r.lease = e.Time + e.Lease - promise.Drift
+			if e.Op == history.Extend {
+				r.lease = ev.mayEnd(op, promise.Drift)
 			}
 		}
 		store = append(store, r)
@@ -95,6 +92,20 @@ func reduce(ev *evidence, lock string) []*request {
 		requests[i] = &store[i]
 	}
 	return requests
+}
+
+// mayEnd is the earliest end that an acquire or extend with an unknown outcome
+// may have given to a hold. The answer to one that is under way, in a history
+// that goes on, may still name any.
+func (ev *evidence) mayEnd(op *history.Operation, drift time.Duration) time.Duration {
+	switch e := op.Invoke; {
+	case op.Complete.Index < 0 && ev.history.Unfinished:
+		return e.Time
+	case e.Lease == 0:
+		return history.Never
+	default:
+		return e.Time + e.Lease - drift
+	}
 }
 
 // operations is what porcupine judges.

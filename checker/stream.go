@@ -12,21 +12,24 @@ import (
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-// windowEvents is how many events a window has at least, but for the last one.
-const windowEvents = 1 << 13
+// A memory is how much a stream keeps, and for how long.
+type memory struct {
+	// A window has least events at the least, but for the last one, and growth
+	// times as many as the last one left.
+	least, growth int
+	// crowd is how many events may be kept of locks that no client asks for,
+	// before they are put aside.
+	crowd int
+	// The last hold is kept of so many processes, of the last so many holds;
+	// and so many updates of each resource.
+	processes, holds, updates int
+}
 
-// crowd is how many times the least length of a window may be kept of locks that
-// nobody asks for, before they are put aside.
-const crowd = 8
-
-// rememberedProcesses is how many processes the last hold of which is kept, of
-// the last rememberedHolds; rememberedUpdates is how many accesses of each
-// resource are kept.
-const (
-	rememberedProcesses = 256
-	rememberedHolds     = 2048
-	rememberedUpdates   = 256
-)
+// usual is the memory of [CheckReader].
+func usual() memory {
+	const least = 1 << 13
+	return memory{least: least, growth: 2, crowd: 8 * least, processes: 256, holds: 2048, updates: 256}
+}
 
 // A Source is what a history is read from: a [history.Reader].
 type Source interface {
@@ -56,7 +59,7 @@ type Source interface {
 // and an owner that returns late to a semaphore meets some of the holds of the
 // meantime only, which is Unknown too.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
-	s := stream{session: newSession(checkers), least: windowEvents}
+	s := stream{session: newSession(checkers), memory: usual()}
 	s.session.explain = true // later, the events are gone
 	err := s.judge(ctx, r)
 	return s.session.report(), err
@@ -65,7 +68,7 @@ func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, er
 // A stream judges a history in windows.
 type stream struct {
 	session *session
-	least   int // events of a window
+	memory
 
 	window []history.Event
 	last   time.Duration // of the last event
@@ -75,10 +78,23 @@ type stream struct {
 	doubts map[owner]string       // why the account of an owner on the shelf is unclear
 	back   map[owner]struct{}     // who returned from it in this window
 	carry  carry
+
+	// Of what is kept for good: in a window are those of its processes and
+	// locks only, so that none is judged again with every window.
+	crashes  map[int]crash            // the last one of each process
+	declared map[string]history.Event // of each lock that was declared
+}
+
+// A crash is when the process of a crash was gone: all that later rules need of it.
+type crash struct {
+	index int64
+	time  time.Duration
 }
 
 // An owner is one of a lock.
 type owner struct{ lock, name string }
+
+func ownerOf(e *history.Event) owner { return owner{e.Lock, nameOf(e)} }
 
 // A shelved is an event of a client on a lock, as far as it matters to who holds
 // the lock, in a quarter of the space: there may be many.
@@ -173,6 +189,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	}()
 	reader.Go(func() { read(reading, r, full, empty) })
 	s.idle = map[string][]shelvedOf{}
+	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
 	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
 	limit := s.least
 	for b := range full {
@@ -181,7 +198,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 			// What is said to have happened in one instant is not told apart.
 			if len(s.window) >= limit && e.Time > s.last {
 				s.forget(s.judgeWindow(ctx, 0, true))
-				limit = max(s.least, 2*len(s.window))
+				limit = max(s.least, s.growth*len(s.window))
 			}
 			s.take(e)
 		}
@@ -209,7 +226,7 @@ func (s *stream) take(e *history.Event) {
 		}
 	}
 	if len(s.shelf) > 0 && e.Op.OfHolder() {
-		key := owner{e.Lock, e.Owner}
+		key := ownerOf(e)
 		if kept, ok := s.shelf[key]; ok {
 			for i := range kept {
 				s.window = append(s.window, kept[i].event(key))
@@ -223,7 +240,50 @@ func (s *stream) take(e *history.Event) {
 	s.last = e.Time
 }
 
+// recall adds to the window what earlier ones knew of its processes and locks.
+func (s *stream) recall() {
+	if len(s.crashes) == 0 && len(s.declared) == 0 {
+		return
+	}
+	processes, locks := map[int]struct{}{}, map[string]struct{}{}
+	name := ""
+	for i := range s.window {
+		e := &s.window[i]
+		if e.Op.OfHolder() && len(s.crashes) > 0 {
+			processes[e.Process] = struct{}{}
+		}
+		if e.Lock != name {
+			name = e.Lock
+			locks[name] = struct{}{}
+		}
+	}
+	for process := range processes {
+		if c, gone := s.crashes[process]; gone {
+			s.window = append(s.window, history.Event{Index: c.index, Time: c.time, Process: process, Type: history.Info, Op: history.Crash})
+		}
+	}
+	for lock := range locks {
+		if e, ok := s.declared[lock]; ok {
+			s.window = append(s.window, e)
+		}
+	}
+}
+
+// retain puts aside the crashes and declarations of a window.
+func (s *stream) retain() {
+	for i := range s.window {
+		switch e := &s.window[i]; e.Op {
+		case history.Crash:
+			s.crashes[e.Process] = crash{e.Index, e.Time}
+		case history.Declare:
+			s.declared[e.Lock] = *e
+		default:
+		}
+	}
+}
+
 func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool) *evidence {
+	s.recall()
 	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
 	if !slices.IsSortedFunc(s.window, byIndex) {
 		slices.SortStableFunc(s.window, byIndex)
@@ -245,8 +305,9 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 // forget leaves in the window what later events may have to do with, and puts
 // on the shelf what belongs to owners that may never return.
 func (s *stream) forget(ev *evidence) {
+	s.retain()
 	c := &s.carry
-	c.reset(ev)
+	c.reset(ev, s.memory)
 	c.standing()
 	c.reaching()
 	c.processes()
@@ -258,20 +319,20 @@ func (s *stream) forget(ev *evidence) {
 			kept++
 		}
 	}
-	crowded := kept > crowd*s.least
+	crowded := kept > s.crowd
 	n := 0
 	for i := range s.window {
 		e := &s.window[i]
 		switch {
 		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
-			s.idle[e.Lock] = append(s.idle[e.Lock], shelvedOf{shelve(e), e.Owner})
+			s.idle[e.Lock] = append(s.idle[e.Lock], shelvedOf{shelve(e), nameOf(e)})
 		case c.keep[i]:
 			s.window[n] = *e
 			n++
 		case shelved[i]:
-			key := owner{e.Lock, e.Owner}
+			key := ownerOf(e)
 			s.shelf[key] = append(s.shelf[key], shelve(e))
-			if why := ev.book().Doubtful(e.Lock)[e.Owner]; why != "" {
+			if why := ev.book().Doubtful(e.Lock)[key.name]; why != "" {
 				s.doubts[key] = why
 			}
 		}
@@ -282,6 +343,7 @@ func (s *stream) forget(ev *evidence) {
 
 // A carry decides which events of a window go on to the next.
 type carry struct {
+	memory
 	ev   *evidence
 	book *history.Book
 	keep []bool // by event of the window
@@ -294,13 +356,14 @@ type carry struct {
 
 // A standing is how the accounts of an owner stand that is not settled.
 type standing struct {
-	open   bool // it is at it, or holds the lock
-	chosen bool // one of its holds is kept
+	open   bool  // it is at it, or holds the lock
+	chosen bool  // one of its holds is kept
+	holds  int64 // the first event of what it may hold; -1 for none
 }
 
-func (c *carry) reset(ev *evidence) {
+func (c *carry) reset(ev *evidence, m memory) {
 	*c = carry{
-		ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
+		memory: m, ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
 		owners: map[owner]*standing{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
 		busy: map[string]bool{},
 	}
@@ -323,8 +386,11 @@ func (c *carry) standing() {
 		key := owner{a.Lock, a.Owner}
 		o := c.owners[key]
 		if o == nil {
-			o = &standing{}
+			o = &standing{holds: -1}
 			c.owners[key] = o
+		}
+		if a.Hold >= 0 && (o.holds < 0 || a.Hold < o.holds) {
+			o.holds = a.Hold
 		}
 		if a.Open {
 			o.open = true
@@ -436,8 +502,8 @@ func (c *carry) processes() {
 			seen[op.Invoke.Process] = true
 		}
 	}
-	most := len(seen) + rememberedProcesses
-	for i := len(c.book.Holds) - 1; i >= max(0, len(c.book.Holds)-rememberedHolds) && len(seen) < most; i-- {
+	most := len(seen) + c.memory.processes
+	for i := len(c.book.Holds) - 1; i >= max(0, len(c.book.Holds)-c.holds) && len(seen) < most; i-- {
 		if h := &c.book.Holds[i]; !seen[h.Process] {
 			seen[h.Process] = true
 			c.hold(h)
@@ -467,7 +533,9 @@ func (c *carry) accesses() {
 			resources[name] = g
 		}
 		if op.Unknown() {
-			g.unknown = op
+			if op.Complete.Index >= 0 { // else it is kept as long as it is under way
+				g.unknown = op
+			}
 			continue
 		}
 		if _, _, ok := update(op.Complete.Value); ok {
@@ -478,7 +546,7 @@ func (c *carry) accesses() {
 		}
 	}
 	for _, g := range resources {
-		for _, op := range g.updates[max(0, len(g.updates)-rememberedUpdates):] {
+		for _, op := range g.updates[max(0, len(g.updates)-c.updates):] {
 			c.operation(op)
 		}
 		for _, op := range [...]*history.Operation{g.token, g.unknown} {
@@ -495,7 +563,6 @@ func (c *carry) accesses() {
 func (c *carry) operations() (shelved []bool) {
 	shelved = make([]bool, len(c.keep))
 	ops := c.book.Operations
-	processes := map[int]bool{}
 	for i := range ops {
 		op := &ops[i]
 		if op.Complete.Index < 0 {
@@ -503,21 +570,27 @@ func (c *carry) operations() (shelved []bool) {
 		}
 		one, more := c.book.AccountsOf(op)
 		if one >= 0 {
-			c.standsFor(op, one, shelved, processes)
+			c.standsFor(op, one, shelved)
 		}
 		for _, id := range more {
-			c.standsFor(op, int(id), shelved, processes)
+			c.standsFor(op, int(id), shelved)
 		}
 	}
+	var told map[owner][]stretchOf // holds that are kept, of which a lost may be a part
 	for i := range c.ev.history.Events {
 		switch e := &c.ev.history.Events[i]; e.Op {
-		case history.Inject, history.Heal, history.Declare:
+		case history.Inject, history.Heal:
 			c.keep[i] = true
-		case history.Crash:
-			c.keep[i] = processes[e.Process]
 		case history.Lost:
-			if o := c.owners[owner{e.Lock, e.Owner}]; o != nil {
-				c.keep[i] = o.open || o.chosen
+			if told == nil {
+				told = c.chosenOf()
+			}
+			key := ownerOf(e)
+			for _, s := range told[key] {
+				c.keep[i] = c.keep[i] || e.Index >= s.from && e.Index <= s.until
+			}
+			if o := c.owners[key]; o != nil && o.holds >= 0 && e.Index >= o.holds {
+				c.keep[i] = c.keep[i] || o.open || o.chosen
 				shelved[i] = !c.keep[i]
 			}
 		default:
@@ -526,12 +599,21 @@ func (c *carry) operations() (shelved []bool) {
 	return shelved
 }
 
+// chosenOf are the holds that are kept, by owner.
+func (c *carry) chosenOf() map[owner][]stretchOf {
+	of := make(map[owner][]stretchOf, len(c.chosen))
+	for id, list := range c.chosen {
+		key := owner{c.book.Accounts[id].Lock, c.book.Accounts[id].Owner}
+		of[key] = append(of[key], list...)
+	}
+	return of
+}
+
 // standsFor keeps or shelves an operation that its account still depends on.
-func (c *carry) standsFor(op *history.Operation, account int, shelved []bool, processes map[int]bool) {
+func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
 	for _, s := range c.chosen[account] {
 		if op.Invoke.Index >= s.from && op.Invoke.Index <= s.until {
 			c.operation(op)
-			processes[op.Invoke.Process] = true
 		}
 	}
 	a := &c.book.Accounts[account]
@@ -542,7 +624,6 @@ func (c *carry) standsFor(op *history.Operation, account int, shelved []bool, pr
 	if first < a.From || !op.Unknown() && (a.Hold < 0 || first < a.Hold) {
 		return
 	}
-	processes[op.Invoke.Process] = true
 	o := c.owners[owner{a.Lock, a.Owner}]
 	for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
 		at := c.at(index)

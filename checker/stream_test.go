@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,3 +105,45 @@ func TestWindowsKeepTheVerdictOfAWorkload(t *testing.T) {
 		}
 	}
 }
+
+// The corpus judged in windows that end at every instant, and at every few.
+func TestWindowsKeepTheVerdictOfTheCorpus(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/*.jsonl")
+	require.NoError(t, err)
+	for _, path := range files {
+		h := load(t, path)
+		for _, forget := range []bool{false, true} {
+			judges := checker.Standard()
+			if forget {
+				judges = slices.DeleteFunc(judges, func(c checker.Checker) bool { return c.Name() == checker.UseWithinLease().Name() })
+			}
+			whole := checker.Check(t.Context(), h, judges...)
+			for least := 1; least <= 7; least += 2 {
+				parts, err := checker.CheckPieces(t.Context(), list(h), least, forget, judges...)
+				require.NoError(t, err)
+				require.Equal(t, verdicts(whole), verdicts(parts), "%s, windows of %d, forgetful: %v: %+v", path, least, forget, parts.Results)
+			}
+		}
+	}
+}
+
+// A listed is a history to be read that is in memory.
+type listed struct {
+	rest []history.Event
+	cut  int
+}
+
+func list(h *history.History) *listed { return &listed{h.Events, h.Truncated} }
+
+func (l *listed) ReadSome(list []history.Event) ([]history.Event, error) {
+	n := min(cap(list)-len(list), len(l.rest))
+	list = append(list, l.rest[:n]...)
+	l.rest = l.rest[n:]
+	if len(l.rest) == 0 {
+		return list, io.EOF
+	}
+	return list, nil
+}
+
+func (l *listed) Truncated() int { return l.cut }

@@ -495,9 +495,13 @@ func (a *account) grantedDuring(op *Operation) bool {
 	return last.Invoke.Index > op.Invoke.Index || last.OK() && last.Complete.Index > op.Invoke.Index
 }
 
-// mayShorten notes that op may have cut a hold to its own lease.
+// mayShorten notes that op may have cut a hold to its own lease. Where it is
+// under way and the history goes on, its answer may still name any expiry.
 func (a *account) mayShorten(op *Operation) {
-	if op.Invoke.Lease > 0 {
+	switch {
+	case op.Complete.Index < 0 && a.book.unfinished:
+		a.renew = min(a.renew, op.Invoke.Time)
+	case op.Invoke.Lease > 0:
 		a.renew = min(a.renew, op.Invoke.Time+max(op.Invoke.Lease-a.promise.Drift, 0))
 	}
 }
