@@ -155,8 +155,6 @@ type Client struct {
 	queues   *localQueues
 	road     *road
 	wire     *wire
-	hurry    *wire // nil if nothing is ever sent in a hurry
-	soon     soon
 	scripts  memory
 	*life
 }
@@ -166,15 +164,10 @@ var _ Locker = (*Client)(nil)
 // New returns a client that keeps its locks on rdb: a single server, a failover
 // client of Sentinel or a cluster. It sends nothing yet, and never closes rdb.
 //
-// Requests are repeated as the options of rdb say. To a server that has answered
-// within 5ms when it was last asked, a [redis.Client] first sends a request with a
-// timeout of 50ms, on the goroutine of its caller, and once more with the timeouts
-// of rdb if that was too short, whatever its MaxRetries are; a caller that gives
-// up is gone 200ms later at most, but for the opening of a connection and the work of
-// hooks. Those see both, if rdb has them by now; those that are added later see the
-// second alone. A hook that itself sends a request once more is one that the library
-// doesn't know of: the copy may be granted the lock, to nobody, until its lease ends. That isn't done with
-// [Config.ReplicaAcks], with a Limiter, or with a read timeout of 50ms or less.
+// Each request is sent once, and repeated as the options of rdb say. The hooks of rdb
+// see each request, also those that are added later. A hook that itself sends a request
+// once more is one that the library doesn't know of: the copy may be granted the lock,
+// to nobody, until its lease ends.
 func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)
@@ -188,9 +181,6 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
 	client.road, client.wire = newRoad(rdb, client.post), newWire(rdb)
-	if client.config.ReplicaAcks == 0 { // which take their time
-		client.hurry = client.wire.hurried(haste)
-	}
 	client.scripts.known = map[stored]struct{}{}
 	return client, nil
 }
@@ -220,9 +210,6 @@ func suits(rdb redis.UniversalClient, c Config) error {
 	}
 	return nil
 }
-
-// isQuick reports whether a request may be sent in a hurry.
-func (c *Client) isQuick() bool { return c.hurry != nil && c.road.one.quick.Load() }
 
 // Acquire locks the [Mutex] of that name.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {

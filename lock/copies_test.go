@@ -227,7 +227,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	c, link, rdb := linked(t)
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	c.hurry, c.road.one.max = nil, 1
+	c.road.one.max = 1
 	held, deliver := link.HoldReplies(acquireDigest(c))
 	defer deliver()
 	var other sync.WaitGroup

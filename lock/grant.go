@@ -122,7 +122,7 @@ func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) 
 		}
 		return answer{}, fmt.Errorf("%w: %w", reason, err)
 	}
-	_, err := awaitPatiently(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
+	_, err := await(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.withdraw(ctx)
 	}, nil)
 	if err != nil {

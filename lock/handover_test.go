@@ -80,12 +80,6 @@ func handOver(t *testing.T, s *redistest.Server, holder, c *lock.Client, o lock.
 	return next
 }
 
-// boundless limits nothing.
-type boundless struct{}
-
-func (boundless) Allow() error       { return nil }
-func (boundless) ReportResult(error) {}
-
 // A lock that goes from one waiter to the next costs one request to draw a
 // ticket and one to release, in the order of the tickets.
 func TestHandOverCostsTwoRequests(t *testing.T) {
@@ -94,8 +88,7 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 	holder := open(t, s, lock.Config{})
 	var clients []*lock.Client
 	for range 2 {
-		// Nobody hurries: a request in a hurry that a busy machine holds up is sent twice.
-		c := newClient(t, s.Client(t, func(o *redis.Options) { o.Limiter = boundless{} }), lock.Config{})
+		c := open(t, s, lock.Config{})
 		clients = append(clients, listens(t, s, holder, c))
 	}
 	h := acquire(t, holder, "a", long)

@@ -44,9 +44,8 @@ const (
 
 var errNoReply = errors.New("no reply")
 
-// A sender sends calls in one pipeline, and gives each its reply: in a hurry, or
-// with all patience.
-type sender func(ctx context.Context, calls []*posted, hurry bool)
+// A sender sends calls in one pipeline, and gives each its reply.
+type sender func(ctx context.Context, calls []*posted)
 
 // A road is the way to all servers of a deployment: the lanes to each of them.
 type road struct {
@@ -120,8 +119,7 @@ func (r *road) lanes(ctx context.Context, key string) *lanes {
 type lanes struct {
 	max   int
 	send  sender
-	quick atomic.Bool // the server answered at once when it was last asked
-	spare sync.Pool   // of *posted, with nothing in their turns
+	spare sync.Pool // of *posted, with nothing in their turns
 
 	mu    sync.Mutex
 	queue []*posted
@@ -144,14 +142,12 @@ type lanes struct {
 type posted struct {
 	ctx   context.Context //nolint:containedctx // it is that of the call
 	call  call
-	taken *atomic.Bool    // set before it is looked whether anybody waits for the call, and then sent; nil: nobody asks
-	hurry bool            // the caller itself waits for it,
-	abort <-chan struct{} // until that is closed
-	turn  chan bool       // true: to send the queue; false: the reply is there
-	era   int             // of its lane, if it leads,
-	waits bool            // for others to come along
-	full  bool            // the server doesn't know the script
-	cmd   *redis.Cmd      // under way
+	taken *atomic.Bool // set before it is looked whether anybody waits for the call, and then sent; nil: nobody asks
+	turn  chan bool    // true: to send the queue; false: the reply is there
+	era   int          // of its lane, if it leads,
+	waits bool         // for others to come along
+	full  bool         // the server doesn't know the script
+	cmd   *redis.Cmd   // under way
 	reply reply[any]
 	alone [1]*posted // room for a pipeline of one
 }
@@ -163,34 +159,18 @@ func newLanes(limit int, send sender) *lanes {
 	}
 }
 
-// run sends a call in its turn. With patience it is sent once more if it went
-// with those of others that were in a hurry. In a hurry it may be given up while
-// it is under way with those of others.
+// run sends a call in its turn.
 func (l *lanes) run(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
-	h, hurry := ctx.(hasty)
 	p, _ := l.spare.Get().(*posted)
-	*p = posted{ctx: ctx, call: s, taken: taken, hurry: hurry, abort: h.abort, turn: p.turn, reply: reply[any]{err: errNoReply}}
-	for {
-		if r, gone := l.pass(p); gone { //nolint:contextcheck // a call has its own
-			return r // and p, which may be under way, is nobody's
-		}
-		if hurry || p.reply.err == nil || !isHasty(p.reply.err) {
-			r := p.reply
-			*p = posted{turn: p.turn}
-			l.spare.Put(p)
-			return r
-		}
-	}
+	*p = posted{ctx: ctx, call: s, taken: taken, turn: p.turn, reply: reply[any]{err: errNoReply}}
+	r := l.pass(p) //nolint:contextcheck // a call has its own
+	*p = posted{turn: p.turn}
+	l.spare.Put(p)
+	return r
 }
 
-// isHasty reports whether a request that was in a hurry is to be repeated.
-func isHasty(err error) bool {
-	var more *hasteError
-	return errors.As(err, &more)
-}
-
-// pass waits for the reply to a call; or returns an error if nobody does any more.
-func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
+// pass waits for the reply to a call, or returns an error if nobody does any more.
+func (l *lanes) pass(p *posted) reply[any] {
 	l.mu.Lock()
 	if l.enter(p) {
 		l.mu.Unlock()
@@ -199,7 +179,7 @@ func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
 			calls = l.gather(p)
 		}
 		l.lead(calls)
-		return r, false
+		return p.reply
 	}
 	l.queue = append(l.queue, p)
 	l.lookSoon()
@@ -208,30 +188,15 @@ func (l *lanes) pass(p *posted) (r reply[any], gone bool) {
 	select {
 	case first = <-p.turn:
 	case <-p.ctx.Done():
-		r.err = p.ctx.Err()
-	case <-p.abort:
-		r.err = ErrClosed
-	}
-	if r.err != nil {
 		if l.quit(p) {
-			r.copies = p.reply.copies
-			return r, true
+			return reply[any]{err: p.ctx.Err()}
 		}
-		if p.hurry { // it had been taken
-			select {
-			case first = <-p.turn:
-			default:
-				r.copies = true
-				return r, true
-			}
-		} else {
-			first = <-p.turn
-		}
+		first = <-p.turn
 	}
 	if first {
 		l.lead(l.gather(p))
 	}
-	return r, false
+	return p.reply
 }
 
 // enter takes a lane for a call that leads, if one is free.
@@ -317,7 +282,7 @@ func (l *lanes) lead(calls []*posted) {
 	if len(live) > 0 {
 		ctx, cancel := together(live)
 		defer cancel()
-		l.send(ctx, live, calls[0].hurry)
+		l.send(ctx, live)
 	}
 }
 
@@ -368,9 +333,6 @@ func (l *lanes) leave(begin time.Time, era int, calls []*posted) {
 		l.busy--
 	} else {
 		l.stuck--
-	}
-	if len(calls) > 0 {
-		l.quick.Store(answered && took < patience && l.stuck == 0)
 	}
 	l.next()
 }

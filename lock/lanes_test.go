@@ -22,7 +22,7 @@ type pipelines struct {
 	release chan struct{}
 }
 
-func (p *pipelines) send(_ context.Context, calls []*posted, _ bool) {
+func (p *pipelines) send(_ context.Context, calls []*posted) {
 	var keys []string
 	for _, c := range calls {
 		keys = append(keys, c.call.key())
@@ -304,7 +304,7 @@ func (l *lanes) state() (busy, stuck, queued int) {
 // A server that is far away has as many lanes as it takes time.
 func TestLanesToAServerThatIsFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(100, func(_ context.Context, calls []*posted, _ bool) {
+		l := newLanes(100, func(_ context.Context, calls []*posted) {
 			time.Sleep(time.Millisecond)
 			for _, c := range calls {
 				c.reply = reply[any]{}
@@ -364,7 +364,7 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 		acquire("taken"),
 		acquire("c"),
 	}
-	c.post(ctx, calls, false)
+	c.post(ctx, calls)
 	for _, i := range []int{0, 1, 3} {
 		require.NoError(t, calls[i].reply.err)
 		require.NotNil(t, calls[i].reply.value)
@@ -393,51 +393,41 @@ func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
 	return c, link, s.Client(t, nil)
 }
 
-// The answers of one connection stay away. Whoever asks by another one gets
-// theirs. The one asks by another, too, if it was in a hurry; if it wasn't, and
-// doesn't want to wait, it is gone at once, and so is its grant.
+// The answers of one connection stay away. Callers that ask by another one get theirs.
+// The one that waits is gone at once when it gives up, and so is its grant.
 func TestConnectionThatIsSilent(t *testing.T) {
-	for _, hurry := range []bool{true, false} {
-		c, link, rdb := linked(t)
-		if ready(t, c); !hurry {
-			c.hurry = nil
-		}
-		held, deliver := link.HoldReply(acquireDigest(c))
-		t.Cleanup(deliver)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		stuck := make(chan error, 1)
-		go func() {
-			_, err := c.Acquire(ctx, "stuck", Options{Lease: time.Minute})
-			stuck <- err
-		}()
-		<-held
-		var others sync.WaitGroup
-		for i := range 100 {
-			others.Go(func() {
-				h, err := c.Acquire(t.Context(), strconv.Itoa(i), Options{Lease: time.Minute})
-				if err == nil {
-					err = h.Release(t.Context())
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		others.Wait()
-		if hurry {
-			require.NoError(t, <-stuck)
-			continue
-		}
-		require.Empty(t, stuck)
-		cancel()
-		require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
-		require.EqualValues(t, 1, rdb.Exists(t.Context(), "lock:{stuck}").Val())
-		deliver()
-		redistest.Await(t, "the grant to be withdrawn", func() bool {
-			return rdb.Exists(t.Context(), "lock:{stuck}").Val() == 0
+	c, link, rdb := linked(t)
+	held, deliver := link.HoldReply(acquireDigest(c))
+	t.Cleanup(deliver)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stuck := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(ctx, "stuck", Options{Lease: time.Minute})
+		stuck <- err
+	}()
+	<-held
+	var others sync.WaitGroup
+	for i := range 100 {
+		others.Go(func() {
+			h, err := c.Acquire(t.Context(), strconv.Itoa(i), Options{Lease: time.Minute})
+			if err == nil {
+				err = h.Release(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
 		})
 	}
+	others.Wait()
+	require.Empty(t, stuck)
+	cancel()
+	require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
+	require.EqualValues(t, 1, rdb.Exists(t.Context(), "lock:{stuck}").Val())
+	deliver()
+	redistest.Await(t, "the grant to be withdrawn", func() bool {
+		return rdb.Exists(t.Context(), "lock:{stuck}").Val() == 0
+	})
 }
 
 func TestCloseWhileNothingComesBack(t *testing.T) {

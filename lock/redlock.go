@@ -192,7 +192,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 	var asked sync.WaitGroup
 	for i, v := range r.voters {
 		asked.Go(func() {
-			text, err := awaitPatiently(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
+			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
 				return v.rdb.Info(ctx).Result()
 			}, nil)
 			infos[i], errs[i] = parseInfo(text), err

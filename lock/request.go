@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,51 +20,14 @@ type reply[T any] struct {
 	copies bool
 }
 
-// await runs f, which sends one request, as a task of the client, and returns what
-// it returns; or the context's error soon after that ends, or [ErrClosed] soon
-// after abort is closed: go-redis itself lets go of a request only at its own
-// timeouts. So f has a goroutine of its own, unless the caller would wait for it in
-// any case, or the server has been quick of late: then it runs here, in a hurry,
-// and is repeated with patience, on a goroutine of its own, if that was too short.
+// await runs f, which sends requests, as a task of the client, and returns what it
+// returns; or the context's error soon after that ends, or [ErrClosed] soon after
+// abort is closed: go-redis itself lets go of a request only at its own timeouts. So f
+// has a goroutine of its own, unless the caller would wait for it in any case.
 //
 // An error, and the outcome that nobody waits for any more, are handed to late, if
 // there is one, in a goroutine that Close awaits.
 func await[T any](
-	ctx context.Context, c *Client, abort <-chan struct{},
-	f func(context.Context) (T, error), late func(T, error),
-) (T, error) {
-	if ctx.Done() == nil && abort == nil || !c.isQuick() || ctx.Err() != nil || !c.enter() {
-		return awaitPatiently(ctx, c, abort, f, late)
-	}
-	defer c.tasks.Done()
-	value, err := f(hasty{ctx, abort}) //nolint:contextcheck // it is the caller's
-	if err == nil || !isHasty(err) {
-		if err != nil && late != nil {
-			c.tasks.Go(func() { late(value, err) })
-		}
-		return value, overdue(ctx, err)
-	}
-	gaveUp := ctx.Err()
-	select {
-	case <-abort:
-		gaveUp = ErrClosed
-	default:
-	}
-	if gaveUp != nil {
-		if late != nil {
-			c.tasks.Go(func() { late(value, err) })
-		}
-		return value, gaveUp
-	}
-	return awaitIn(ctx, abort, func(run func()) bool {
-		c.tasks.Go(run) // we are a task, so Close still waits
-		return true
-	}, f, late)
-}
-
-// awaitPatiently is await for an f that isn't to be hurried: one that does other
-// things than to send a single call, or more of them.
-func awaitPatiently[T any](
 	ctx context.Context, c *Client, abort <-chan struct{},
 	f func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
@@ -128,79 +90,6 @@ func awaitIn[T any](
 	}
 }
 
-// haste is how long a request in a hurry may take, and the wait for a connection at
-// most twice: the time after which whoever gave it up is gone.
-const haste = 50 * time.Millisecond
-
-// hasty is the context of a request in a hurry, for which its caller waits: the
-// caller's. It is given up when abort is closed, too.
-type hasty struct {
-	context.Context //nolint:containedctx // it is one
-
-	abort <-chan struct{}
-}
-
-// brief is a context that ends soon, so that nobody in a hurry waits for a
-// connection.
-type brief struct {
-	context.Context //nolint:containedctx // it is one
-
-	over <-chan struct{}
-}
-
-func (b brief) Done() <-chan struct{} { return b.over }
-
-func (b brief) Err() error {
-	select {
-	case <-b.over:
-		return context.DeadlineExceeded
-	default:
-		return b.Context.Err()
-	}
-}
-
-// soon makes channels that are closed in a while, many with one timer.
-type soon struct {
-	mu         sync.Mutex
-	this, next chan struct{} // closed by the next tick, and by the one after it
-	used       bool          // since the last one
-}
-
-// done is closed when haste is over, and at most twice that. It is nil if the first
-// to ask since the last tick is told by may that there is no hurry.
-func (s *soon) done(may func() bool) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.used && !may() {
-		return nil
-	}
-	if s.next == nil {
-		s.this, s.next = make(chan struct{}), make(chan struct{})
-		time.AfterFunc(haste, s.tick)
-	}
-	s.used = true
-	return s.next
-}
-
-func (s *soon) tick() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.this)
-	s.this, s.next = s.next, make(chan struct{})
-	if !s.used {
-		close(s.this)
-		s.this, s.next = nil, nil
-		return
-	}
-	s.used = false
-	time.AfterFunc(haste, s.tick)
-}
-
-// hasteError says that a request in a hurry is to be repeated with patience.
-type hasteError struct{ error }
-
-func (e *hasteError) Unwrap() error { return e.error }
-
 // awaited is the context of a request: the caller's, and it also ends when nobody
 // waits for the request any more.
 type awaited struct {
@@ -244,21 +133,8 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 // what is worth repeating once more: in full if the server doesn't know the script.
 // One alone goes in a pipeline as well, because go-redis has connections of their
 // own for pipelines: what is known of a server would differ between the two.
-//
-// In a hurry nothing is repeated but by the callers.
-func (c *Client) post(ctx context.Context, calls []*posted, hurry bool) { //nolint:contextcheck // it is the caller's
+func (c *Client) post(ctx context.Context, calls []*posted) {
 	w := c.wire
-	if hurry {
-		w = c.hurry
-		over := c.soon.done(w.warm)
-		if over == nil {
-			for _, p := range calls {
-				p.reply.err = &hasteError{errCold}
-			}
-			return
-		}
-		ctx = brief{ctx, over}
-	}
 	for tries := 0; ; {
 		w.send(ctx, calls)
 		var again []*posted
@@ -269,10 +145,7 @@ func (c *Client) post(ctx context.Context, calls []*posted, hurry bool) { //noli
 				continue
 			case isUnknownScript(err) && !p.full:
 				p.full = true
-			case hurry && (isTimeout(err) || c.wire.retries > 0 && isPassing(err)):
-				p.reply.err = &hasteError{err}
-				continue
-			case !hurry && tries < w.retries && isPassing(err):
+			case tries < w.retries && isPassing(err):
 				pause = true
 			default:
 				continue

@@ -33,64 +33,6 @@ func newWire(rdb redis.UniversalClient) *wire {
 	return w
 }
 
-// hurried is the wire of requests that may take that long, which are repeated by
-// other wires; nil if the client is none for it.
-func (w *wire) hurried(limit time.Duration) *wire {
-	if w.one == nil {
-		return nil
-	}
-	o := w.one.Options()
-	if o.Limiter != nil || o.ReadTimeout > 0 && o.ReadTimeout <= limit {
-		return nil
-	}
-	// Hooks are left out of a clone with another timeout, but not of one that has a
-	// connection to itself. That one takes no connection here: nothing passes the
-	// last of its hooks.
-	seen := w.one.Conn()
-	seen.AddHook(&detour{to: w.one.WithTimeout(limit)})
-	return &wire{rdb: seen, one: w.one}
-}
-
-// detour is a hook that sends pipelines by another client, whose hooks it is the
-// last of.
-type detour struct {
-	to   *redis.Client
-	idle sync.Pool // of redis.Pipeliner
-}
-
-// DialHook is for go-redis.
-func (d *detour) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook is for go-redis.
-func (d *detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-// ProcessPipelineHook is for go-redis.
-func (d *detour) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		p, ok := d.idle.Get().(redis.Pipeliner)
-		if !ok {
-			p = d.to.Pipeline()
-		}
-		_ = p.BatchProcess(ctx, cmds...)
-		_, err := p.Exec(ctx)
-		d.idle.Put(p)
-		return err
-	}
-}
-
-// errCold is why a request in a hurry isn't sent.
-var errCold = errors.New("no connection is open")
-
-// warm reports whether a pipeline finds an open connection. It may be taken an
-// instant later.
-func (w *wire) warm() bool {
-	s := w.one.PoolStats()
-	if s.PipelineStats != nil {
-		return s.PipelineStats.IdleConns > 0
-	}
-	return s.IdleConns > 0
-}
-
 // unrepeated is a pipeline that go-redis sends once.
 type unrepeated struct{ redis.Pipeliner }
 
