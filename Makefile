@@ -147,9 +147,10 @@ fuzz: ## Each fuzz target for FUZZTIME executions (default 20000x)
 	done
 
 .PHONY: nightly
-nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, longer fuzzing
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, a long attack on the locks, longer fuzzing
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 20m -run Adversary ./lock
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean
