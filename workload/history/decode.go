@@ -2,11 +2,7 @@ package history
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -14,7 +10,7 @@ import (
 //
 // It reads by itself what programs write: one flat object of known fields,
 // plain strings and whole numbers. Whatever is unusual (an escape, a nested
-// value, a fraction, another spelling of a field) it leaves to encoding/json,
+// value, a fraction, another spelling of a field) it leaves to decodeSlowly,
 // which also says what is wrong with a line: the two never differ in what they
 // accept or make of it, only in how long they take.
 type decoder struct {
@@ -28,8 +24,8 @@ func (d *decoder) decode(line []byte, e *Event) error {
 	if !p.object(e) {
 		return decodeSlowly(line, e)
 	}
-	if !p.time || !p.process {
-		return missing(p.time)
+	if !p.had[fieldTime] || !p.had[fieldProcess] {
+		return missing(p.had[fieldTime])
 	}
 	if e.plain() {
 		return nil
@@ -42,25 +38,6 @@ func missing(time bool) error {
 		return errors.New(`missing "time" (nanoseconds since the run began)`)
 	}
 	return errors.New(`missing "process"`)
-}
-
-// decodeSlowly is decode by encoding/json.
-func decodeSlowly(line []byte, e *Event) error {
-	var wire struct {
-		Time    *time.Duration `json:"time"`
-		Process *int           `json:"process"`
-		Event
-	}
-	if err := json.Unmarshal(line, &wire); err != nil {
-		*e = Event{}
-		return fmt.Errorf("want one JSON object a line: %w", err)
-	}
-	*e = wire.Event
-	if wire.Time == nil || wire.Process == nil {
-		return missing(wire.Time != nil)
-	}
-	e.Time, e.Process = *wire.Time, *wire.Process
-	return e.Validate()
 }
 
 // plain reports whether the event is one of a client on a lock and surely has
@@ -76,17 +53,18 @@ func (e *Event) plain() bool {
 	default:
 		return false
 	}
-	return e.Mode == "" && e.Lock != "" && e.Process >= 0 &&
-		int64(e.Time)|int64(e.Lease)|int64(e.Expires)|int64(e.Permits)|int64(e.Holds)|int64(e.Capacity)|int64(e.Drift) >= 0
+	times, amounts := e.Time|e.Lease|e.Expires|e.Drift, e.Permits|e.Holds|e.Capacity
+	return e.Mode == "" && e.Lock != "" && e.Process >= 0 && e.Queued >= 0 &&
+		times >= 0 && times <= MaxTime && amounts >= 0 && amounts <= MaxAmount
 }
 
 // A parser goes through one line. Its methods report whether they understood
 // what is there.
 type parser struct {
 	*decoder
-	line          []byte
-	at            int
-	time, process bool // whether the fields were there
+	line []byte
+	at   int
+	had  [fields]bool // which fields were there
 }
 
 func (p *parser) space() {
@@ -250,89 +228,76 @@ func named[T ~string](p *parser, field *T, known ...T) bool {
 func (p *parser) field(e *Event, key []byte) bool {
 	switch string(key) {
 	case "time":
-		p.time = true
-		return whole(p, &e.Time)
+		return p.first(fieldTime) && whole(p, &e.Time)
 	case "process":
-		p.process = true
-		return whole(p, &e.Process)
+		return p.first(fieldProcess) && whole(p, &e.Process)
 	case "index":
-		return whole(p, &e.Index)
+		return p.first(fieldIndex) && whole(p, &e.Index)
 	case "type":
-		return named(p, &e.Type, Invoke, OK, Fail, Info)
+		return p.first(fieldType) && named(p, &e.Type, Invoke, OK, Fail, Info)
 	case "op":
-		return named(p, &e.Op, Acquire, Release, Extend, Access, Lost, Observe)
+		return p.first(fieldOp) && named(p, &e.Op, Acquire, Release, Extend, Access, Lost, Observe)
 	case "lock":
-		return p.words(&e.Lock)
+		return p.first(fieldLock) && p.words(&e.Lock)
 	case "owner":
-		return p.words(&e.Owner)
+		return p.first(fieldOwner) && p.words(&e.Owner)
 	case "mode":
-		return named(p, &e.Mode, Exclusive, Read, Write, Permit)
+		return p.first(fieldMode) && named(p, &e.Mode, Exclusive, Read, Write, Permit)
 	case "permits":
-		return whole(p, &e.Permits)
+		return p.first(fieldPermits) && whole(p, &e.Permits)
 	case "lease":
-		return whole(p, &e.Lease)
+		return p.first(fieldLease) && whole(p, &e.Lease)
 	case "expires":
-		return whole(p, &e.Expires)
+		return p.first(fieldExpires) && whole(p, &e.Expires)
 	case "token":
-		return whole(p, &e.Token)
+		return p.first(fieldToken) && whole(p, &e.Token)
 	case "holds":
-		return whole(p, &e.Holds)
+		return p.first(fieldHolds) && whole(p, &e.Holds)
 	case "queued":
-		return whole(p, &e.Queued)
+		return p.first(fieldQueued) && whole(p, &e.Queued)
 	case "resource":
-		return p.words(&e.Resource)
+		return p.first(fieldResource) && p.words(&e.Resource)
 	case "value":
-		return p.words(&e.Value)
+		return p.first(fieldValue) && p.words(&e.Value)
 	case "fault":
-		return p.words(&e.Fault)
+		return p.first(fieldFault) && p.words(&e.Fault)
 	case "target":
-		return p.words(&e.Target)
+		return p.first(fieldTarget) && p.words(&e.Target)
 	case "node":
-		return p.words(&e.Node)
+		return p.first(fieldNode) && p.words(&e.Node)
 	case "what":
-		return p.words(&e.What)
+		return p.first(fieldWhat) && p.words(&e.What)
 	case "error":
-		return p.words(&e.Error)
+		return p.first(fieldError) && p.words(&e.Error)
 	case "kind":
-		return p.words(&e.Kind)
+		return p.first(fieldKind) && p.words(&e.Kind)
 	case "capacity":
-		return whole(p, &e.Capacity)
+		return p.first(fieldCapacity) && whole(p, &e.Capacity)
 	case "drift":
-		return whole(p, &e.Drift)
+		return p.first(fieldDrift) && whole(p, &e.Drift)
 	case "reentrant":
-		return p.switched(&e.Reentrant)
+		return p.first(fieldReentrant) && p.switched(&e.Reentrant)
 	case "fair":
-		return p.switched(&e.Fair)
+		return p.first(fieldFair) && p.switched(&e.Fair)
 	case "fenced":
 		fenced := false
 		e.Fenced = &fenced
-		return p.switched(e.Fenced)
+		return p.first(fieldFenced) && p.switched(e.Fenced)
 	default:
-		return unknownField(key) && p.skip()
+		return !looksKnown(key) && p.skip()
 	}
+}
+
+// first reports whether a field is there for the first time.
+func (p *parser) first(field int) bool {
+	again := p.had[field]
+	p.had[field] = true
+	return !again
 }
 
 func (p *parser) switched(field *bool) (ok bool) {
 	*field, ok = p.flag()
 	return ok
-}
-
-// unknownField reports whether the format surely has no such field, in any
-// spelling that encoding/json takes for the same.
-func unknownField(key []byte) bool {
-	for _, c := range key {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	switch strings.ToLower(string(key)) {
-	case "time", "process", "index", "type", "op", "lock", "owner", "mode", "permits", "lease", "expires", "token",
-		"holds", "queued", "resource", "value", "fault", "target", "params", "node", "what", "error", "kind",
-		"capacity", "drift", "reentrant", "fair", "fenced":
-		return false
-	default:
-		return true
-	}
 }
 
 // skip passes over the value of an unknown field.

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowly is what encoding/json makes of a line.
+// slowly is what the decoder for any line makes of it.
 func slowly(line []byte) (Event, error) {
 	var e Event
 	err := decodeSlowly(line, &e)
 	return e, err
 }
 
-// compare checks that both readings of a line are the same, errors included.
+// compare checks that both readings of a line are the same, errors included, and
+// what encoding/json makes of it where it is accepted.
 func compare(t *testing.T, d *decoder, line []byte) {
 	t.Helper()
 	var fast Event
@@ -29,12 +30,15 @@ func compare(t *testing.T, d *decoder, line []byte) {
 	}
 	require.NoError(t, err, "%q", line)
 	require.Equal(t, slow, fast, "%q", line)
+	var again Event
+	require.NoError(t, json.Unmarshal(line, &again), "%q", line)
+	require.Equal(t, again, fast, "%q", line)
 }
 
 const sample = `{"index":3,"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","mode":"permit","permits":2,` +
 	`"lease":5,"expires":3000000000,"token":-1,"holds":2,"queued":7,"node":"n","error":"","why":"because","odd":-12,"yes":true,"fenced":false}`
 
-func TestDecoderReadsWhatEncodingJSONReads(t *testing.T) {
+func TestBothDecodersReadTheSame(t *testing.T) {
 	t.Parallel()
 	d := &decoder{}
 	for _, line := range []string{
@@ -44,7 +48,8 @@ func TestDecoderReadsWhatEncodingJSONReads(t *testing.T) {
 		strings.ReplaceAll(sample, `"lease":5`, `"lease":5.0`), strings.ReplaceAll(sample, `"lease":5`, `"lease":5e3`), strings.ReplaceAll(sample, `"lease":5`, `"lease":05`),
 		strings.ReplaceAll(sample, `"lease":5`, `"lease":-0`), strings.ReplaceAll(sample, `"lease":5`, `"lease":-`), strings.ReplaceAll(sample, `"lease":5`, `"lease":null`),
 		strings.ReplaceAll(sample, `"lease":5`, `"lease":"5"`), strings.ReplaceAll(sample, `"lease":5`, `"lease":9223372036854775807`), strings.ReplaceAll(sample, `"lease":5`, `"lease":9223372036854775808`),
-		strings.ReplaceAll(sample, `"lease":5`, `"lease":5,"lease":6`), strings.ReplaceAll(sample, `"yes":true`, `"yes":trueish`), strings.ReplaceAll(sample, `"yes":true`, `"yes":[1,{"a":2}]`),
+		strings.ReplaceAll(sample, `"lease":5`, `"lease":5,"lease":6`), strings.ReplaceAll(sample, `"lease":5`, `"lease":null,"lease":6`), strings.ReplaceAll(sample, `"k"`, `"\ud800"`),
+		strings.ReplaceAll(sample, `"permits":2`, `"permits":2147483648`), strings.ReplaceAll(sample, `"lease":5`, `"lease":2305843009213693952`), strings.ReplaceAll(sample, `"queued":7`, `"queued":-7`), strings.ReplaceAll(sample, `"yes":true`, `"yes":trueish`), strings.ReplaceAll(sample, `"yes":true`, `"yes":[1,{"a":2}]`),
 		strings.ReplaceAll(sample, `"yes":true`, `"params":{"a":"b"}`), strings.ReplaceAll(sample, `"fenced":false`, `"fenced":null`), strings.ReplaceAll(sample, `"odd":-12`, `"odd":-1.5e9`),
 		`{}`, `{} x`, `{`, `{"time"`, `{"time":`, `{"time":1`, `{"time":1,`, `{"time":1,}`, `[]`, `null`, `1`, `"x"`, ``, `{"":1}`, `{"time":1,"process":2}`, `{"process":2}`, `{"time":1}`,
 		`{"time":1,"process":3.5}`, `{"time":1,"process":-1,"type":"ok","op":"observe","node":"n","what":"key","value":"k a"}`,
@@ -55,7 +60,7 @@ func TestDecoderReadsWhatEncodingJSONReads(t *testing.T) {
 }
 
 // Any line that is a little different from a good one.
-func TestDecoderReadsWhatEncodingJSONReadsOfBrokenLines(t *testing.T) {
+func TestBothDecodersReadTheSameOfBrokenLines(t *testing.T) {
 	t.Parallel()
 	d := &decoder{}
 	rnd := rand.New(rand.NewPCG(1, 1))

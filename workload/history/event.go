@@ -3,8 +3,18 @@ package history
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
+)
+
+// What the numbers of an event are at the most. Both are powers of two less one,
+// so small that sums of them do not overflow.
+const (
+	// MaxTime bounds time, lease, expires and drift: 73 years.
+	MaxTime time.Duration = 1<<61 - 1
+	// MaxAmount bounds permits, holds and capacity.
+	MaxAmount = 1<<31 - 1
 )
 
 // Type says which end of an operation an event is, and how it ended.
@@ -156,14 +166,14 @@ func (e *Event) Validate() error {
 	case "":
 		errs = append(errs, errors.New(`missing "type" (invoke, ok, fail or info)`))
 	default:
-		errs = append(errs, fmt.Errorf(`unknown type %q (want invoke, ok, fail or info)`, e.Type))
+		errs = append(errs, fmt.Errorf(`unknown type %s (want invoke, ok, fail or info)`, quoted(e.Type)))
 	}
 	switch e.Op {
 	case Acquire, Release, Extend, Lost, Access, Crash, Inject, Heal, Observe, Declare:
 	case "":
 		errs = append(errs, errors.New(`missing "op" (acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`))
 	default:
-		errs = append(errs, fmt.Errorf(`unknown op %q (want acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`, e.Op))
+		errs = append(errs, fmt.Errorf(`unknown op %s (want acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`, quoted(e.Op)))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -201,22 +211,29 @@ func (e *Event) Validate() error {
 	switch e.Mode {
 	case "", Exclusive, Read, Write, Permit:
 	default:
-		errs = append(errs, fmt.Errorf("unknown mode %q (want exclusive, read, write or permit)", e.Mode))
+		errs = append(errs, fmt.Errorf("unknown mode %s (want exclusive, read, write or permit)", quoted(e.Mode)))
+	}
+	if e.Process < Nobody {
+		errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", e.Process, Nobody))
 	}
 	for _, field := range []struct {
-		name  string
-		value int64
+		name        string
+		value, most int64
 	}{
-		{"time", int64(e.Time)},
-		{"lease", int64(e.Lease)},
-		{"expires", int64(e.Expires)},
-		{"permits", int64(e.Permits)},
-		{"holds", int64(e.Holds)},
-		{"capacity", int64(e.Capacity)},
-		{"drift", int64(e.Drift)},
+		{"time", int64(e.Time), int64(MaxTime)},
+		{"lease", int64(e.Lease), int64(MaxTime)},
+		{"expires", int64(e.Expires), int64(MaxTime)},
+		{"permits", int64(e.Permits), MaxAmount},
+		{"holds", int64(e.Holds), MaxAmount},
+		{"queued", e.Queued, math.MaxInt64},
+		{"capacity", int64(e.Capacity), MaxAmount},
+		{"drift", int64(e.Drift), int64(MaxTime)},
 	} {
-		if field.value < 0 {
+		switch {
+		case field.value < 0:
 			errs = append(errs, fmt.Errorf("negative %q: %d", field.name, field.value))
+		case field.value > field.most:
+			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", field.name, field.value, field.most))
 		}
 	}
 	return errors.Join(errs...)

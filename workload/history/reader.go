@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +28,10 @@ func (e *FormatError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // A Reader reads a history event by event and refuses what the format
-// forbids: unknown ops and types, missing fields, time that runs backwards, a
-// completion without its invocation, a process that does two things at once.
+// forbids: unknown ops and types, missing fields, fields that are there twice or in
+// another spelling, bytes that are no UTF-8, numbers out of range, time that runs
+// backwards, a completion without its invocation, a process that does two things
+// at once. No error repeats more than a little of the input.
 type Reader struct {
 	lines   *bufio.Reader
 	started bool
@@ -74,11 +75,16 @@ func (r *Reader) read(e *Event) error {
 		if err != nil {
 			return err
 		}
+		if r.line == 1 {
+			if err := marked(line); err != nil {
+				return &FormatError{Line: 1, Err: err}
+			}
+		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		if err := r.decoder.decode(line, e); err != nil {
-			if cutShort(line, err) {
+			if r.cutShort(line, err) {
 				r.cut = r.line
 				return io.EOF
 			}
@@ -151,10 +157,34 @@ func (r *Reader) readLine() ([]byte, error) {
 }
 
 // cutShort reports whether err says that the line ends in the middle of its
-// JSON. Only the last line has no newline.
-func cutShort(line []byte, err error) bool {
-	var syntax *json.SyntaxError
-	return !bytes.HasSuffix(line, []byte("\n")) && errors.As(err, &syntax) && syntax.Offset >= int64(len(line))
+// JSON, or in bytes that a power cut left. Only the last line has no newline.
+func (r *Reader) cutShort(line []byte, err error) bool {
+	switch {
+	case bytes.HasSuffix(line, []byte("\n")):
+		return false
+	case errors.Is(err, errNUL):
+		var e Event
+		line = bytes.TrimRight(line, "\x00")
+		if len(bytes.TrimSpace(line)) == 0 {
+			return true
+		}
+		err = r.decoder.decode(line, &e)
+		return err == nil || errors.Is(err, errCut)
+	default:
+		return errors.Is(err, errCut)
+	}
+}
+
+// marked says what is wrong with a file by its first bytes.
+func marked(line []byte) error {
+	switch {
+	case bytes.HasPrefix(line, []byte("\xef\xbb\xbf")):
+		return errors.New("the file begins with a byte order mark (U+FEFF); want UTF-8 without one")
+	case bytes.HasPrefix(line, []byte("\xff\xfe")), bytes.HasPrefix(line, []byte("\xfe\xff")):
+		return errors.New("the file is UTF-16; want UTF-8")
+	default:
+		return nil
+	}
 }
 
 // accept holds the event against the ones before it and fills in defaults.

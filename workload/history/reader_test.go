@@ -39,6 +39,31 @@ func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
 		{"crash that is ok", `{"time":1,"process":1,"type":"ok","op":"crash"}`, `line 1: a crash is a single info, not "ok"`},
 		{"lost that is invoked", `{"time":1,"process":1,"type":"invoke","op":"lost","lock":"k"}`, `line 1: lost is a single ok, not "invoke"`},
 		{"negative lease", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":-1}`, `line 1: negative "lease": -1`},
+		{"null", open + "null\n", "line 3: want one JSON object a line, found null"},
+		{"a list", open + "[]\n", "line 3: want one JSON object a line, found a list"},
+		{"a string", open + `"x"`, "line 3: want one JSON object a line, found a string"},
+		{"a number", open + "12\n", "line 3: want one JSON object a line, found a number"},
+		{"half a string", open + `"x`, "line 3: want one JSON object a line: it ends in the middle of another value"},
+		{"two objects", open + "{} {}\n", "line 3: want one JSON object a line: there is more behind it"},
+		{"one byte of garbage", open + "\xff", "line 3: byte 0xff at column 1 is not UTF-8"},
+		{"no UTF-8", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a` + "\xff" + `"}` + "\n", "line 1: byte 0xff at column 75 is not UTF-8"},
+		{"no UTF-8 by an escape", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a\ud800"}` + "\n", `line 1: \ud800 is half a character`},
+		{"another case", `{"TIME":1,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "TIME": write it as "time"`},
+		{"a look-alike", "{\"loc\u212a\":\"k\",\"time\":1,\"process\":1,\"type\":\"invoke\",\"op\":\"acquire\"}", `line 1: field "loc\u212a": write it as "lock"`},
+		{"a field twice", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lock":"j"}`, `line 1: field "lock" is there twice`},
+		{"a fraction", `{"time":1.5,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "time": want a whole number, found 1.5`},
+		{"a number for a name", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":7}`, `line 1: field "lock": want a string, found 7`},
+		{"words for a flag", `{"time":1,"process":-1,"type":"ok","op":"declare","lock":"k","fair":"yes"}`, `line 1: field "fair": want true or false, found "yes"`},
+		{"a list of parameters", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","params":[1]}`, `line 1: field "params": want an object of strings, found [1]`},
+		{"a parameter twice", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","params":{"a":"1","a":"2"}}`, `line 1: field "params" has "a" twice`},
+		{"too many permits", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","mode":"permit","permits":9223372036854775807}`, `line 1: "permits" is 9223372036854775807, want 2147483647 at the most`},
+		{"too large a semaphore", `{"time":1,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"semaphore","capacity":2147483648}`, `line 1: "capacity" is 2147483648, want 2147483647 at the most`},
+		{"a time beyond all runs", `{"time":2305843009213693952,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: "time" is 2305843009213693952, want 2305843009213693951 at the most`},
+		{"negative number in the queue", `{"time":1,"process":1,"type":"ok","op":"acquire","lock":"k","queued":-1}`, `line 1: negative "queued": -1`},
+		{"process of nobody", `{"time":1,"process":-2,"type":"invoke","op":"inject","fault":"pause"}`, `line 1: process -2: want 0 or more, or -1 for faults and observations`},
+		{"a byte order mark", "\ufeff" + open, "line 1: the file begins with a byte order mark (U+FEFF); want UTF-8 without one"},
+		{"UTF-16", "\xff\xfe{\x00", "line 1: the file is UTF-16; want UTF-8"},
+		{"NUL bytes within", open + "\x00\x00\x00\n" + open, "line 3: the line has NUL bytes, as a file may have after a power cut"},
 		{"time runs backwards", open + `{"time":4,"process":2,"type":"invoke","op":"acquire","lock":"k"}`, "line 3: time runs backwards: 4 after 5"},
 		{"two at once", open + `{"time":6,"process":1,"type":"invoke","op":"release","lock":"k"}`, "line 3: process 1 invokes release while its acquire is open"},
 		{"no invoke", open + `{"time":6,"process":2,"type":"ok","op":"acquire","lock":"k"}`, "line 3: acquire ok of process 2 has no invoke"},
@@ -71,6 +96,35 @@ func TestReaderDropsALastLineThatWasCutShort(t *testing.T) {
 	require.Zero(t, h.Truncated)
 	_, err = history.ReadAll(strings.NewReader(whole[:20] + "\n" + whole))
 	require.ErrorContains(t, err, "line 1: ", "only the last line may be cut short")
+}
+
+func TestReaderDropsWhatAPowerCutLeft(t *testing.T) {
+	t.Parallel()
+	const whole = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":30}`
+	for _, last := range []string{"", whole[:20], whole} {
+		h, err := history.ReadAll(strings.NewReader(whole + "\n" + last + strings.Repeat("\x00", 5000)))
+		require.NoError(t, err, last)
+		require.Len(t, h.Events, 1)
+		require.Equal(t, 2, h.Truncated, last)
+	}
+	_, err := history.ReadAll(strings.NewReader(whole + "\nx" + strings.Repeat("\x00", 5000)))
+	require.ErrorContains(t, err, "line 2: the line has NUL bytes")
+}
+
+// No error repeats what may be the whole file.
+func TestReaderEchoesLittle(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("9", 1<<20)
+	const acquire = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k"`
+	for _, give := range []string{
+		`{"time":` + long, `{"time":` + long + `}`, `{"time":"` + long + `"}`, acquire + `,"lease":` + long + "}", acquire + `,"mode":"` + long + `"}`,
+		acquire + `,"params":{"` + long + `":1}}`, acquire + `,"params":"` + long + `"}`, `{"time":1,"process":1,"type":"` + long + `","op":"acquire"}`,
+		`{"time":1,"process":1,"type":"ok","op":"` + long + `"}`, long, `"` + long, "nul" + long,
+	} {
+		_, err := history.ReadAll(strings.NewReader(give + "\n"))
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300, give[:40])
+	}
 }
 
 func TestReaderFillsInTheOwnerAndIgnoresUnknownFields(t *testing.T) {
