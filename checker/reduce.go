@@ -50,27 +50,23 @@ func reduce(ev *evidence, lock string) []*request {
 		e := op.Invoke
 		r := request{
 			op: op, verb: e.Op, outcome: op.Complete.Type, owner: account + 1, again: promise.Reentrant || book.Accounts[account].Read,
-			invoke: e.Time, until: op.Complete.Time,
+			invoke: e.Time, until: op.Complete.Time, lease: book.Lease(op),
 		}
 		switch {
 		case op.OK():
-			r.lease = book.Lease(op)
 		case e.Op == history.Acquire && op.Unknown():
 			at := proofs[op.Ordinal()]
-			r.until, r.lease = history.Never, ev.mayEnd(op, promise.Drift)
 			if at == 0 && (!held[account] || !r.again || r.lease == history.Never) {
 				return
 			}
+			r.until = history.Never
 			if at != 0 {
 				r.outcome, r.until = history.OK, at
 			}
 		case e.Op == history.Acquire || !held[account]:
 			return
 		case op.Unknown():
-			r.until, r.lease = history.Never, history.Never
-			if e.Op == history.Extend {
-				r.lease = ev.mayEnd(op, promise.Drift)
-			}
+			r.until = history.Never
 		}
 		store = append(store, r)
 	}
@@ -92,20 +88,6 @@ func reduce(ev *evidence, lock string) []*request {
 		requests[i] = &store[i]
 	}
 	return requests
-}
-
-// mayEnd is the earliest end that an acquire or extend with an unknown outcome
-// may have given to a hold. The answer to one that is under way, in a history
-// that goes on, may still name any.
-func (ev *evidence) mayEnd(op *history.Operation, drift time.Duration) time.Duration {
-	switch e := op.Invoke; {
-	case op.Complete.Index < 0 && ev.history.Unfinished:
-		return e.Time
-	case e.Lease == 0:
-		return history.Never
-	default:
-		return e.Time + e.Lease - drift
-	}
 }
 
 // operations is what porcupine judges.

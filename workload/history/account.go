@@ -135,11 +135,17 @@ func (a *account) doubt(why string) {
 
 // follows checks that the acquires and releases of one owner do not overlap.
 func (a *account) follows(op *Operation) {
+	a.sentAfter(op)
+	a.busy = max(a.busy, op.Complete.Index)
+}
+
+// sentAfter checks that op was sent after the acquires and releases before it
+// were answered.
+func (a *account) sentAfter(op *Operation) {
 	if op.Invoke.Index < a.busy {
 		a.doubt("the operations of owner " + a.key.owner + " overlap, so that their order is unknown")
 		a.book.disordered = append(a.book.disordered, a.key)
 	}
-	a.busy = max(a.busy, op.Complete.Index)
 }
 
 func (a *account) acquire(op *Operation) {
@@ -147,6 +153,7 @@ func (a *account) acquire(op *Operation) {
 	case op.Failed():
 		return
 	case op.Unknown():
+		a.sentAfter(op)
 		a.unproven = append(a.unproven, op)
 		if a.promise.Reentrant { // it may be an inner one, with a lease of its own
 			a.mayShorten(op)
@@ -171,14 +178,14 @@ func (a *account) acquire(op *Operation) {
 	}
 	a.begin(op, op, most)
 	if most > 1 {
-		a.hold.old = len(a.book.held)
+		a.hold.old, a.hold.Again = len(a.book.held), true
 	}
 }
 
 func (a *account) begin(acquire, proof *Operation, most int) {
 	e := acquire.Invoke
 	h := Hold{
-		Lock: e.Lock, Owner: a.key.owner, Process: e.Process, Account: a.id, Mode: e.Mode, Permits: max(e.Permits, 1),
+		Lock: e.Lock, Owner: a.key.owner, Process: e.Process, Account: a.id, Mode: e.Mode, Permits: e.Amount(),
 		first: e.Index, Token: acquire.Complete.Token, Acquire: *acquire, Proof: *proof, Start: proof.Complete.Time, EndEvent: -1,
 	}
 	if h.Mode == "" {
@@ -281,7 +288,7 @@ func (a *account) again(op *Operation) bool {
 	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
 	a.begin(acquire, op, most)
-	a.hold.old = len(a.book.held)
+	a.hold.old, a.hold.Again = len(a.book.held), true
 	return true
 }
 
@@ -495,13 +502,7 @@ func (a *account) grantedDuring(op *Operation) bool {
 	return last.Invoke.Index > op.Invoke.Index || last.OK() && last.Complete.Index > op.Invoke.Index
 }
 
-// mayShorten notes that op may have cut a hold to its own lease. Where it is
-// under way and the history goes on, its answer may still name any expiry.
+// mayShorten notes that op may have cut a hold to its own lease.
 func (a *account) mayShorten(op *Operation) {
-	switch {
-	case op.Complete.Index < 0 && a.book.unfinished:
-		a.renew = min(a.renew, op.Invoke.Time)
-	case op.Invoke.Lease > 0:
-		a.renew = min(a.renew, op.Invoke.Time+max(op.Invoke.Lease-a.promise.Drift, 0))
-	}
+	a.renew = min(a.renew, max(op.Invoke.Time, a.book.leases[op.at].certain))
 }

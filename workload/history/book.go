@@ -31,7 +31,7 @@ type Book struct {
 	Operations []Operation
 
 	held       []Hold          // the holds while they are derived
-	leases     []lease         // of each operation that was lent one
+	leases     []lease         // of each acquire and extend that was not refused
 	accountOf  []int32         // the account of each operation; -1 for none
 	also       map[int][]int32 // and more of them
 	beliefs    []Span          // where those of the holds begin their life
@@ -71,7 +71,7 @@ type Account struct {
 	Since time.Duration
 }
 
-// lease is how long an acquire or extend that was answered ok is good.
+// lease is how long an acquire or extend that was not refused is good.
 type lease struct {
 	given   bool
 	certain time.Duration // less drift
@@ -87,9 +87,9 @@ type doubt struct {
 }
 
 // Lease is how long the lock was promised by op, an acquire or extend that was
-// answered ok: its expiry less the declared drift, and no later than a lost
-// that followed, or, without a lease, than the crash of its process; else
-// [Never].
+// not refused: its expiry less the declared drift, and no later than a lost
+// that followed, or, without a lease, than the crash of a process of the hold;
+// else [Never].
 func (b *Book) Lease(op *Operation) time.Duration {
 	if op.at < len(b.leases) && b.leases[op.at].given {
 		return b.leases[op.at].certain
@@ -189,7 +189,7 @@ func (b *Book) account(key owned, entries []entry, crashed map[int]*Event, now t
 	}
 	promise := b.Promises[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
-	b.lend(entries, promise.Drift, crashed)
+	b.lend(entries, promise, crashed)
 	a := account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: Never}
 	for _, e := range entries {
 		a.open = a.open || e.op != nil && e.op.Complete.Index < 0
@@ -268,20 +268,11 @@ func place(op *Operation) int64 {
 	return op.Invoke.Index
 }
 
-// lend notes how long each ok acquire and extend of one owner is good.
-func (b *Book) lend(entries []entry, drift time.Duration, crashed map[int]*Event) {
-	var crash *Event
-	if len(crashed) > 0 {
-		for _, e := range entries {
-			if e.op == nil || e.op.Invoke.Op != Acquire {
-				continue
-			}
-			if c := crashed[e.op.Invoke.Process]; c != nil && (crash == nil || c.Index < crash.Index) {
-				crash = c
-			}
-		}
-	}
+// lend notes how long each acquire and extend of one owner is good that was
+// answered ok, or may have been done.
+func (b *Book) lend(entries []entry, promise Promise, crashed map[int]*Event) {
 	var latest *lease
+	c := crew{crashed: crashed, reentrant: promise.Reentrant}
 	for _, e := range entries {
 		if e.lost != nil {
 			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.belief {
@@ -290,17 +281,68 @@ func (b *Book) lend(entries []entry, drift time.Duration, crashed map[int]*Event
 			}
 			continue
 		}
-		if !e.op.OK() || e.op.Invoke.Op == Release {
+		if len(crashed) > 0 {
+			c.take(e.op)
+		}
+		if e.op.Failed() || e.op.Invoke.Op == Release {
 			continue
 		}
-		latest = &b.leases[e.op.at]
-		*latest = lease{given: true, certain: Never, belief: Never, lost: -1}
-		if expires := e.op.Expires(); expires > 0 {
-			latest.certain, latest.belief = max(expires-drift, 0), expires
-		} else if crash != nil && crash.Time >= e.op.Invoke.Time {
-			latest.certain, latest.belief = crash.Time, crash.Time
+		l := &b.leases[e.op.at]
+		*l = lease{given: true, certain: Never, belief: Never, lost: -1}
+		if b.unfinished && e.op.Complete.Index < 0 { // its answer may still name any expiry
+			l.certain = e.op.Invoke.Time
+		} else if expires := e.op.Expires(); expires > 0 {
+			l.certain, l.belief = max(expires-promise.Drift, 0), expires
+		} else if end := c.crash(e.op.Invoke.Time); end != Never {
+			l.certain, l.belief = end, end
+		}
+		if e.op.OK() {
+			latest = l
 		}
 	}
+}
+
+// A crew are the processes that may have part in the hold of an owner: those
+// that sent an acquire that belongs to it, and was not refused. Where nobody
+// knows which of them renews it, the first that crashes may end it.
+type crew struct {
+	crashed   map[int]*Event
+	reentrant bool
+	granted   []int // of the acquires that were answered ok since the hold began
+	perhaps   []int // of those with an unknown outcome, at any time
+	count     int   // of the hold, at least
+}
+
+func (c *crew) take(op *Operation) {
+	switch {
+	case op.Failed():
+	case op.Invoke.Op == Release:
+		if op.OK() {
+			c.count = max(c.count-1, 0)
+		}
+	case op.Invoke.Op != Acquire:
+	case op.Unknown():
+		c.perhaps = append(c.perhaps, op.Invoke.Process)
+	default:
+		if c.count == 0 || !c.reentrant {
+			c.granted, c.count = c.granted[:0], 0
+		}
+		c.granted = append(c.granted, op.Invoke.Process)
+		c.count++
+	}
+}
+
+// crash is when the first of them crashed from an instant on.
+func (c *crew) crash(from time.Duration) time.Duration {
+	first := Never
+	for _, list := range [...][]int{c.granted, c.perhaps} {
+		for _, process := range list {
+			if e := c.crashed[process]; e != nil && e.Time >= from {
+				first = min(first, e.Time)
+			}
+		}
+	}
+	return first
 }
 
 // Disordered reports whether Unclear says of the lock that the account of an

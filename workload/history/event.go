@@ -239,5 +239,9 @@ func (e *Event) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Amount is how many permits the event is about: at least 1, and so few that
+// those of a whole history can be summed up.
+func (e *Event) Amount() int { return min(max(e.Permits, 1), 1<<40) }
+
 // defaultOwner is the owner of an event that names none.
 func defaultOwner(process int) string { return "p" + strconv.Itoa(process) }

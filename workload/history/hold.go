@@ -94,6 +94,9 @@ type Hold struct {
 	// the last matching release whatever its outcome, or the notice of loss.
 	// In order; more than one where an extend was confirmed after the lease.
 	Belief []Span
+	// Again says that the hold may be the one that its owner had before, of which
+	// nothing shows that it ended.
+	Again bool
 	// Weak says that End is no more than a lower bound, because the owner was
 	// used again after an operation with an unknown outcome that may have
 	// ended this hold too.
