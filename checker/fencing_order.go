@@ -14,7 +14,8 @@ import (
 // FencingOrder is the checker of "fencing-order": every grant of a fenced lock
 // has a token of its own, and the grants can be placed in order of their
 // tokens. It applies where a grant of a lock that is fenced carries a token;
-// grants without one are ignored, and inner grants share their hold's.
+// grants without one are ignored, and inner grants share their hold's, also where
+// it is not certain that they are inner ones.
 //
 // A grant takes effect between its invoke and its answer, and after the
 // earliest end of the grant with the next smaller token. The greedy placement
@@ -66,35 +67,68 @@ func fencingOrder(ev *evidence, f *findings) {
 }
 
 // place puts the grants of one lock as early as their tokens allow. Those of a
-// lock that several may hold take up no time.
+// lock that several may hold take up no time. Grants with the same token are
+// compared with each other and with those before, but have no order of their own.
 func place(f *findings, holds []*history.Hold, exclusive bool) {
 	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
 		invoked, ended *history.Hold // of those with a smaller token: which was invoked last, and which ended last
 		end            time.Duration
 	)
-	for i, h := range holds {
-		if i > 0 && holds[i-1].Token == h.Token {
-			if h.Mode == history.Read && holds[i-1].Mode == history.Read {
+	var placed []*history.Hold // of those with the same token, without the duplicates
+	for from, to := 0, 0; from < len(holds); from = to {
+		placed = placed[:0]
+		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
+			h := holds[to]
+			if !mayShare(placed, h) {
+				f.add(duplicate(holds[to-1], h))
 				continue
 			}
-			f.add(duplicate(holds[i-1], h))
-			continue
+			placed = append(placed, h)
+			switch {
+			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
+				f.add(regress(h, invoked))
+			case exclusive && ended != nil && h.Start < end && !certainTogether(h, ended):
+				f.add(regress(h, ended))
+			}
 		}
-		at := max(h.Acquire.Invoke.Time, end)
-		switch {
-		case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
-			f.add(regress(h, invoked))
-		case exclusive && ended != nil && h.Start < end && !certainTogether(h, ended):
-			f.add(regress(h, ended))
-		}
-		if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {
-			invoked = h
-		}
-		if reach := max(min(at, h.Start), h.End); ended == nil || reach > end {
-			end, ended = reach, h
+		after := end
+		for _, h := range placed {
+			if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {
+				invoked = h
+			}
+			at := max(h.Acquire.Invoke.Time, after)
+			if reach := max(min(at, h.Start), h.End); ended == nil || reach > end {
+				end, ended = reach, h
+			}
 		}
 	}
+}
+
+// mayShare reports whether a grant may have the token of the grants before it: of
+// readers, or of one owner that may still hold what it was granted before.
+func mayShare(before []*history.Hold, h *history.Hold) bool {
+	return !slices.ContainsFunc(before, func(b *history.Hold) bool {
+		switch {
+		case b.Mode == history.Read && h.Mode == history.Read:
+			return false
+		case b.Owner != h.Owner:
+			return true
+		case b.Account == h.Account:
+			return !h.Again
+		default: // of a read-write lock it reads and writes; of a semaphore it has several grants
+			return b.Mode == history.Permit || !mayOverlap(b, h)
+		}
+	})
+}
+
+// mayOverlap reports whether two grants of one owner may have been held at the
+// same time: neither was given back before the other was asked for.
+func mayOverlap(a, b *history.Hold) bool {
+	before := func(a, b *history.Hold) bool {
+		return a.Ended == history.EndReleased && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+	}
+	return !before(a, b) && !before(b, a)
 }
 
 func certainTogether(a, b *history.Hold) bool {
