@@ -27,7 +27,9 @@ import (
 // invoked after one with a greater token had been accepted.
 //
 // An access with an unknown outcome is no evidence: it may have written any
-// version that nobody else is known to have written.
+// version that no other access is known to have written, and excuses the reads
+// of that which were answered after it was sent. At the same stamp neither of
+// two accesses came first.
 func ProtectedResource() Checker {
 	return &property{
 		name: "protected-resource", engine: "pairs in order of time",
@@ -65,7 +67,7 @@ type guarded struct {
 	name    string
 	updates []rmw
 	tokens  []*history.Operation
-	unknown bool // some access may have written
+	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
 }
 
 func protectedResource(ev *evidence, f *findings) {
@@ -83,12 +85,12 @@ func protectedResource(ev *evidence, f *findings) {
 		}
 		g := resources[name]
 		if g == nil {
-			g = &guarded{name: name}
+			g = &guarded{name: name, unknown: history.Never}
 			resources[name] = g
 			names = append(names, name)
 		}
 		if op.Unknown() {
-			g.unknown = true
+			g.unknown = min(g.unknown, op.Invoke.Time)
 			continue
 		}
 		if read, written, ok := update(op.Complete.Value); ok {
@@ -126,11 +128,11 @@ func (g *guarded) lostUpdates(ev *evidence, f *findings) {
 		readers[u.read] = append(readers[u.read], u)
 	}
 	// How often a version was there to be read: as often as it was written,
-	// and at the beginning, if somebody read it before it was written.
+	// and at the beginning, if it was read before it was written.
 	chances := func(version string) int {
 		n := len(writers[version])
 		for _, w := range writers[version] {
-			if readers[version][0].op.Complete.Index > w.op.Invoke.Index {
+			if readers[version][0].op.Complete.Time > w.op.Invoke.Time {
 				return n
 			}
 		}
@@ -140,31 +142,35 @@ func (g *guarded) lostUpdates(ev *evidence, f *findings) {
 	latest := make([]int, len(g.updates))
 	for i := range g.updates {
 		latest[i] = i
-		if i > 0 && g.updates[latest[i-1]].op.Invoke.Index > g.updates[i].op.Invoke.Index {
+		if i > 0 && g.updates[latest[i-1]].op.Invoke.Time > g.updates[i].op.Invoke.Time {
 			latest[i] = latest[i-1]
 		}
 	}
 	seen := map[string]int{}
 	for i := range g.updates {
 		u := g.updates[i]
+		// Which write it read is not told.
+		if len(writers[u.read]) == 0 && g.unknown <= u.op.Complete.Time {
+			continue
+		}
 		if seen[u.read]++; seen[u.read] > chances(u.read) {
 			if ev.fresh(u.op) {
 				f.add(g.readTwice(readers[u.read][seen[u.read]-2], u))
 			}
 			continue
 		}
-		written := int64(-1)
+		written := time.Duration(-1)
 		switch from := writers[u.read]; {
-		case len(from) > 1 || len(from) == 0 && g.unknown:
-			continue // nobody knows which write it read
+		case len(from) > 1:
+			continue // which of them it read is not told
 		case len(from) == 1:
-			written = from[0].op.Complete.Index
+			written = from[0].op.Complete.Time
 		}
-		before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Index >= u.op.Invoke.Index })
+		before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Time >= u.op.Invoke.Time })
 		if before == 0 {
 			continue
 		}
-		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Index > written && unseen.written != u.read && ev.fresh(u.op) {
+		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Time > written && unseen.written != u.read && ev.fresh(u.op) {
 			f.add(g.unseen(unseen, u))
 		}
 	}
@@ -198,7 +204,7 @@ func (g *guarded) staleAccesses(ev *evidence, f *findings) {
 	var newest *history.Operation
 	next := 0
 	for _, op := range g.tokens { // in order of invokes
-		for ; next < len(answered) && answered[next].Complete.Index < op.Invoke.Index; next++ {
+		for ; next < len(answered) && answered[next].Complete.Time < op.Invoke.Time; next++ {
 			if newest == nil || token(answered[next]) > token(newest) {
 				newest = answered[next]
 			}
