@@ -113,7 +113,7 @@ func (s *shared) step(r *request, capacity int) (*shared, bool) {
 func (s *shared) grant(r *request, now time.Duration, capacity int) (*shared, bool) {
 	e := r.op.Invoke
 	granted := occupant{
-		account: r.owner, owner: e.Owner, read: e.Mode == history.Read, permits: max(e.Permits, 1),
+		account: r.owner, owner: e.Owner, read: e.Mode == history.Read, permits: e.Amount(),
 		least: 1, most: 1, lease: r.lease, pinned: r.pinned,
 	}
 	to := &shared{}
@@ -334,7 +334,7 @@ func sharedState(owners []sharedRecord, busy []int, last []*request, t time.Dura
 		case !o.blind && !o.twice && o.open == 1 && o.lease >= t:
 			e := o.grant.op.Invoke
 			s.holders = append(s.holders, occupant{
-				account: id, owner: e.Owner, read: e.Mode == history.Read, permits: max(e.Permits, 1),
+				account: id, owner: e.Owner, read: e.Mode == history.Read, permits: e.Amount(),
 				least: 1, most: 1, lease: o.lease, pinned: o.grant.pinned - o.confirmed,
 			})
 		case more, o.lease >= t && o.open > 0 && !o.blind:

@@ -425,6 +425,10 @@ func uncovered(book *history.Book, op *history.Operation) Violation {
 		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but it had no grant left that can have lasted until then",
 			op.Invoke.Op, caller(op), op.Invoke.Lock, seconds(op.Complete.Time)),
 	}
+	if n := op.Invoke.Permits; n > 0 {
+		v.Explanation = fmt.Sprintf("the %s of %s by %s on %q was confirmed at %s, but it cannot have had so many then",
+			op.Invoke.Op, plural(n, "permit"), caller(op), op.Invoke.Lock, seconds(op.Complete.Time))
+	}
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		if h.Start > op.Complete.Time {

@@ -1,6 +1,9 @@
 package history
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A register sorts what happened by the account that it belongs to: one for
 // each owner of each lock, of a read-write lock another for its reads, and of a
@@ -13,6 +16,7 @@ type register struct {
 	of       []int32 // the account of each operation
 	also     map[int][]int32
 	crashed  map[int]*Event
+	losts    []*Event
 
 	last  *ledger // of the lock that was asked for last
 	books map[string]*ledger
@@ -28,25 +32,18 @@ type ledger struct {
 
 // A party is one owner of one lock.
 type party struct {
-	account int32 // of a mutex, of the writes of a read-write lock; else -1
-	reads   int32 // of the reads of a read-write lock; -1
-	read    bool  // its latest acquire of a read-write lock was a read
-	slots   []slot
-}
-
-// A slot is a grant of a semaphore that its owner may have.
-type slot struct {
-	account int32
-	busy    bool // granted, and not given back for certain
-	asked   bool // a release with an unknown outcome was sent
-	permits int
-	expires int64 // Never if it has no end
+	account int32   // of a mutex, of the writes of a read-write lock; else -1
+	reads   int32   // of the reads of a read-write lock; -1
+	asked   [2]bool // of a read-write lock: it sent an acquire of a write, of a read, that was not refused
+	permits         // of a semaphore
 }
 
 func (r *register) read(h *History) {
 	ops := r.book.Operations
 	r.entries = make([]entry, 0, len(ops))
+	r.single(h)
 	r.books = map[string]*ledger{}
+	var ofPermits []*Operation // in the order of their accounts, which is not that of their invokes
 	r.of = make([]int32, len(ops))
 	for i := range r.of {
 		r.of[i] = -1
@@ -58,28 +55,39 @@ func (r *register) read(h *History) {
 			continue
 		}
 		l := r.ledger(e.Lock)
+		if l.kind == KindSemaphore {
+			ofPermits = append(ofPermits, op)
+			continue
+		}
 		p := l.party(e.Owner)
 		at := place(op)
 		switch l.kind {
-		case KindSemaphore:
-			r.permits(l, p, op, at)
 		case KindRW:
-			read := e.Mode == Read
-			if e.Op == Acquire {
-				p.read = read
-			} else if e.Mode == "" {
-				read = p.read
+			if e.Op == Acquire && !op.Failed() {
+				p.asked[index(e.Mode == Read)] = true
 			}
-			r.add(r.account(l, p, e.Owner, read), entry{op: op, at: at})
+			r.add(r.account(l, p, e.Owner, r.reads(l, p, e)), entry{op: op, at: at})
 		default:
 			r.add(r.account(l, p, e.Owner, false), entry{op: op, at: at})
 		}
 	}
+	slices.SortFunc(ofPermits, func(a, b *Operation) int { return cmp.Compare(place(a), place(b)) })
+	for _, op := range ofPermits {
+		l := r.ledger(op.Invoke.Lock)
+		r.permits(l, l.party(op.Invoke.Owner), op, place(op))
+	}
+	for _, e := range r.losts {
+		r.lost(e)
+	}
+}
+
+// single takes note of the events that are no operations.
+func (r *register) single(h *History) {
 	for i := range h.Events {
 		e := &h.Events[i]
 		switch e.Op {
 		case Lost:
-			r.lost(e)
+			r.losts = append(r.losts, e)
 		case Crash:
 			if r.crashed == nil {
 				r.crashed = map[int]*Event{}
@@ -147,125 +155,39 @@ func (r *register) account(l *ledger, p *party, owner string, read bool) int32 {
 	return *at
 }
 
+func index(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// reads reports whether an event is about what its owner reads under a
+// read-write lock.
+func (r *register) reads(l *ledger, p *party, e *Event) bool {
+	if e.Mode != "" || e.Op == Acquire {
+		return e.Mode == Read
+	}
+	if p.asked[0] && p.asked[1] {
+		r.confused(l, ownerOf(e), "owner "+ownerOf(e)+" reads and writes, and its "+string(e.Op)+" does not say which of the two it is about")
+	}
+	return p.asked[1]
+}
+
 func (r *register) lost(e *Event) {
 	l := r.ledger(e.Lock)
 	p := l.party(ownerOf(e))
 	en := entry{lost: e, at: e.Index}
-	if l.kind == KindSemaphore {
+	switch l.kind {
+	case KindSemaphore:
 		for i := range p.slots {
 			r.add(p.slots[i].account, en)
 		}
-		return
+	case KindRW:
+		r.add(r.account(l, p, ownerOf(e), r.reads(l, p, e)), en)
+	default:
+		r.add(r.account(l, p, ownerOf(e), false), en)
 	}
-	read := e.Mode == Read
-	if e.Mode == "" && l.kind == KindRW {
-		read = p.read
-	}
-	r.add(r.account(l, p, ownerOf(e), read), en)
-}
-
-// permits finds the slots of an operation on a semaphore.
-func (r *register) permits(l *ledger, p *party, op *Operation, at int64) {
-	e := op.Invoke
-	en := entry{op: op, at: at}
-	if e.Op == Acquire {
-		i := slices.IndexFunc(p.slots, func(s slot) bool { return !s.busy })
-		if i < 0 {
-			i = len(p.slots)
-			p.slots = append(p.slots, slot{account: r.open(owned{lock: l.lock, owner: e.Owner, slot: i})})
-		}
-		if s := &p.slots[i]; op.OK() {
-			expires := int64(op.Expires())
-			if expires == 0 {
-				expires = int64(Never)
-			}
-			*s = slot{account: s.account, busy: true, permits: max(e.Permits, 1), expires: expires}
-		}
-		r.add(p.slots[i].account, en)
-		return
-	}
-	var free, busy []int
-	for i := range p.slots {
-		if p.slots[i].busy {
-			busy = append(busy, i)
-		} else {
-			free = append(free, i)
-		}
-	}
-	switch {
-	case len(p.slots) == 0:
-		r.add(r.open(owned{lock: l.lock, owner: e.Owner}), en)
-		p.slots = append(p.slots, slot{account: int32(len(r.accounts) - 1)}) //nolint:gosec // as above
-		return
-	case len(busy) == 0:
-		s := &p.slots[free[len(free)-1]]
-		r.add(s.account, en)
-		if e.Op == Extend && op.OK() { // it proves an acquire with an unknown outcome
-			s.busy, s.permits, s.expires = true, max(e.Permits, 1), int64(Never)
-		}
-		return
-	case e.Op == Extend && len(busy) > 1:
-		r.confused(l, e.Owner, "owner "+e.Owner+" extended one of several grants, and nothing tells which")
-		return
-	case op.Failed():
-		slices.SortFunc(busy, func(i, j int) int { return int(min(max(p.slots[i].expires-p.slots[j].expires, -1), 1)) })
-		r.add(p.slots[busy[0]].account, en)
-		return
-	case e.Op == Extend:
-		r.add(p.slots[busy[0]].account, en)
-		return
-	}
-	// Those that were not asked for yet, then those that last longest.
-	slices.SortFunc(busy, func(i, j int) int {
-		x, y := &p.slots[i], &p.slots[j]
-		switch {
-		case x.asked != y.asked:
-			if x.asked {
-				return 1
-			}
-			return -1
-		case x.expires != y.expires:
-			return int(min(max(y.expires-x.expires, -1), 1))
-		default:
-			return i - j
-		}
-	})
-	back := given(p.slots, busy, e.Permits)
-	if back == nil {
-		r.confused(l, e.Owner, "owner "+e.Owner+" gave back another number of permits than it had been granted at a time")
-		return
-	}
-	for _, i := range back {
-		s := &p.slots[i]
-		r.add(s.account, en)
-		if op.OK() {
-			s.busy = false
-		}
-		s.asked = true
-	}
-}
-
-// given are the grants that a release of so many permits gives back: one of
-// that size, or several that sum up to it. A release of no number gives back
-// one grant.
-func given(slots []slot, busy []int, permits int) []int {
-	if permits == 0 {
-		return busy[:1]
-	}
-	for at, i := range busy {
-		if slots[i].permits == permits {
-			return busy[at : at+1]
-		}
-	}
-	for n, i := range busy {
-		if permits -= slots[i].permits; permits <= 0 {
-			if permits < 0 {
-				return nil
-			}
-			return busy[:n+1]
-		}
-	}
-	return nil
 }
 
 // confused leaves an owner out of the account.
