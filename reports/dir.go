@@ -2,7 +2,6 @@ package reports
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -110,16 +110,9 @@ func ReadDir(dir string) (Input, error) {
 		name string
 		read func(io.Reader) error
 	}{
-		{RunFile, func(r io.Reader) error {
-			var run history.Run
-			if err := json.NewDecoder(r).Decode(&run); err != nil {
-				return err
-			}
-			if run.Version != history.RunVersion {
-				return fmt.Errorf("version %d, want %d", run.Version, history.RunVersion)
-			}
-			in.Run = run
-			return nil
+		{RunFile, func(r io.Reader) (err error) {
+			in.Run, err = history.ReadRun(r)
+			return err
 		}},
 		{HistoryFile, func(r io.Reader) (err error) {
 			in.History, err = readEvents(r, sizeOf(r))
@@ -193,8 +186,29 @@ func sizeOf(r io.Reader) int64 {
 	return info.Size()
 }
 
+// Open opens a file of a run directory to read it. It refuses what is no file, such
+// as a pipe, without waiting for somebody to write into it.
+func Open(path string) (*os.File, error) { return opened(os.OpenFile(path, toRead, 0)) }
+
+// toRead opens a pipe without waiting.
+const toRead = os.O_RDONLY | syscall.O_NONBLOCK
+
+func opened(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is no regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 func readFile(dir, name string, read func(io.Reader) error) error {
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := Open(filepath.Join(dir, name))
 	if err != nil {
 		return fmt.Errorf("read run directory: %w", err)
 	}

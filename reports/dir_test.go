@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestReadDirErrors(t *testing.T) {
 		{"no run", reports.RunFile, "", "run.json: no such file"},
 		{"no history", reports.HistoryFile, "", "history.jsonl: no such file"},
 		{"no results", reports.ResultsFile, "", "results.json: no such file"},
-		{"run cut short", reports.RunFile, `{"version":1,`, "run.json: unexpected EOF"},
+		{"run cut short", reports.RunFile, `{"version":1,`, "run.json: want one JSON object: it ends in the middle of one"},
 		{"run of another version", reports.RunFile, `{"version":9}`, "run.json: version 9, want 1"},
 		{"history damaged", reports.HistoryFile, "{\"time\":0}\n{}\n", "history.jsonl: line 1: "},
 		{"results damaged", reports.ResultsFile, "[]", "results.json: read results: "},
@@ -66,6 +67,22 @@ func TestReadDirErrors(t *testing.T) {
 	}
 }
 
+// A pipe that nobody writes into keeps no reader waiting.
+func TestReadDirRefusesPipes(t *testing.T) {
+	for _, name := range []string{reports.RunFile, reports.HistoryFile, reports.ResultsFile} {
+		dir := t.TempDir()
+		in := failover()
+		writeRun(t, dir, in)
+		require.NoError(t, reports.WriteDir(dir, in))
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))
+		_, err := reports.ReadDir(dir)
+		require.ErrorContains(t, err, name+": it is no regular file")
+		_, err = reports.ReadRuns(filepath.Dir(dir))
+		require.NoError(t, err)
+	}
+}
+
 func TestReadDirNamesEveryPart(t *testing.T) {
 	_, err := reports.ReadDir(filepath.Join(t.TempDir(), "nowhere"))
 	for _, name := range []string{reports.RunFile, reports.HistoryFile, reports.ResultsFile} {
@@ -85,7 +102,7 @@ func TestDamagedRuns(t *testing.T) {
 		{"no history", reports.HistoryFile, "", "history.jsonl is missing", "mutual-exclusion"},
 		{"no results", reports.ResultsFile, "", "results.json is missing", "Nothing was checked"},
 		{"history cut", reports.HistoryFile, `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k"}` + "\n{}\n", "1 event before it can be read", "mutual-exclusion"},
-		{"run cut", reports.RunFile, `{"version":1,`, "run.json: unexpected EOF", "client a was granted"},
+		{"run cut", reports.RunFile, `{"version":1,`, "run.json: want one JSON object: it ends in the middle of one", "client a was granted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -3,7 +3,6 @@ package reports
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -79,7 +78,10 @@ func readEntry(dir string) (RunEntry, bool) {
 		}
 	} else {
 		var run history.Run
-		runErr := readFile(dir, RunFile, func(f io.Reader) error { return json.NewDecoder(f).Decode(&run) })
+		runErr := readFile(dir, RunFile, func(f io.Reader) (err error) {
+			run, err = history.ReadRun(f)
+			return err
+		})
 		if errors.Is(err, os.ErrNotExist) && errors.Is(runErr, os.ErrNotExist) {
 			return r, false
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,19 +54,17 @@ func (o *runOptions) readReplay(cmd *cobra.Command) error {
 
 // readRunFile reads the record of a run, of which the folder or the file is named.
 func readRunFile(path string) (history.Run, error) {
-	var run history.Run
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, reports.RunFile)
 	}
-	b, err := os.ReadFile(path)
+	f, err := reports.Open(path)
 	if err != nil {
-		return run, fmt.Errorf("--replay: %w", err)
+		return history.Run{}, fmt.Errorf("--replay: %w", err)
 	}
-	if err := json.Unmarshal(b, &run); err != nil {
+	defer f.Close()
+	run, err := history.ReadRun(f)
+	if err != nil {
 		return run, fmt.Errorf("--replay %s: it is no run.json: %w", path, err)
-	}
-	if run.Version != history.RunVersion {
-		return run, fmt.Errorf("--replay %s: version %d, want %d", path, run.Version, history.RunVersion)
 	}
 	return run, nil
 }

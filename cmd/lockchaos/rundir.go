@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -140,22 +139,20 @@ func judge(dir string) (reports.Input, error) {
 func readRecord(dir string) (reports.Input, error) {
 	var in reports.Input
 	path := filepath.Join(dir, reports.RunFile)
-	b, err := os.ReadFile(path)
+	f, err := reports.Open(path)
 	if err != nil {
 		return in, fmt.Errorf("read run: %w", err)
 	}
-	if err := json.Unmarshal(b, &in.Run); err != nil {
+	defer f.Close()
+	if in.Run, err = history.ReadRun(f); err != nil {
 		return in, fmt.Errorf("read %s: %w", path, err)
-	}
-	if in.Run.Version != history.RunVersion {
-		return in, fmt.Errorf("read %s: version %d, want %d", path, in.Run.Version, history.RunVersion)
 	}
 	in.History, err = readHistory(filepath.Join(dir, reports.HistoryFile))
 	return in, err
 }
 
 func readHistory(path string) (*history.History, error) {
-	f, err := os.Open(path)
+	f, err := reports.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}

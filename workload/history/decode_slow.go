@@ -134,15 +134,15 @@ func fieldLike(key string) (field int, ok bool) {
 }
 
 // errCut says that a line ends in the middle of its object.
-var errCut = errors.New("want one JSON object a line: it ends in the middle of one")
+var errCut = errors.New("it ends in the middle of one")
 
 // errNUL says that a line has bytes that no text has.
-var errNUL = errors.New("the line has NUL bytes, as a file may have after a power cut")
+var errNUL = errors.New("there are NUL bytes, as a file may have after a power cut")
 
 // decodeSlowly is decode for lines of any kind.
 func decodeSlowly(line []byte, e *Event) error {
 	*e = Event{}
-	object, err := objectOf(line)
+	object, err := objectOf(line, "want one JSON object a line")
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func decodeSlowly(line []byte, e *Event) error {
 	return e.Validate()
 }
 
-// objectOf is the JSON object of a line.
-func objectOf(line []byte) (json.RawMessage, error) {
-	const want = "want one JSON object a line"
+// objectOf is the JSON object of a line, or an error that begins with what is
+// wanted.
+func objectOf(line []byte, want string) (json.RawMessage, error) {
 	if bytes.IndexByte(line, 0) >= 0 {
 		return nil, errNUL
 	}
@@ -184,7 +184,7 @@ func objectOf(line []byte) (json.RawMessage, error) {
 	lines := json.NewDecoder(bytes.NewReader(line))
 	switch err := lines.Decode(&value); {
 	case errors.Is(err, io.ErrUnexpectedEOF) && bytes.TrimSpace(line)[0] == '{':
-		return nil, errCut
+		return nil, fmt.Errorf("%s: %w", want, errCut)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, errors.New(want + ": it ends in the middle of another value")
 	case err != nil && !utf8.Valid(line):

@@ -63,7 +63,7 @@ func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
 		{"process of nobody", `{"time":1,"process":-2,"type":"invoke","op":"inject","fault":"pause"}`, `line 1: process -2: want 0 or more, or -1 for faults and observations`},
 		{"a byte order mark", "\ufeff" + open, "line 1: the file begins with a byte order mark (U+FEFF); want UTF-8 without one"},
 		{"UTF-16", "\xff\xfe{\x00", "line 1: the file is UTF-16; want UTF-8"},
-		{"NUL bytes within", open + "\x00\x00\x00\n" + open, "line 3: the line has NUL bytes, as a file may have after a power cut"},
+		{"NUL bytes within", open + "\x00\x00\x00\n" + open, "line 3: there are NUL bytes, as a file may have after a power cut"},
 		{"time runs backwards", open + `{"time":4,"process":2,"type":"invoke","op":"acquire","lock":"k"}`, "line 3: time runs backwards: 4 after 5"},
 		{"two at once", open + `{"time":6,"process":1,"type":"invoke","op":"release","lock":"k"}`, "line 3: process 1 invokes release while its acquire is open"},
 		{"no invoke", open + `{"time":6,"process":2,"type":"ok","op":"acquire","lock":"k"}`, "line 3: acquire ok of process 2 has no invoke"},
@@ -108,7 +108,7 @@ func TestReaderDropsWhatAPowerCutLeft(t *testing.T) {
 		require.Equal(t, 2, h.Truncated, last)
 	}
 	_, err := history.ReadAll(strings.NewReader(whole + "\nx" + strings.Repeat("\x00", 5000)))
-	require.ErrorContains(t, err, "line 2: the line has NUL bytes")
+	require.ErrorContains(t, err, "line 2: there are NUL bytes")
 }
 
 // No error repeats what may be the whole file.
