@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,6 +53,10 @@ func (s Scenario) faults() []string {
 func (st *stage) build(s faults.Step) (faults.Fault, error) {
 	if kind, err := faultKind(s.Fault); err == nil && kind.Mix == mixClient {
 		return st.buildClient(s)
+	}
+	if key := s.Params[paramKey]; key != "" {
+		s.Params = maps.Clone(s.Params)
+		s.Params[paramKey] = st.keyOf(key)
 	}
 	if target, ok := toResource(s.Target); ok && st.resource != nil {
 		s.Target = target

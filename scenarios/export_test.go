@@ -17,3 +17,10 @@ func Unnamed(o lock.Observer, l lock.Locker) (lock.Locker, lock.Observer) {
 	a := newUnnamed(o)
 	return a.of(l), a
 }
+
+// KeyOf is a key in the slot of a lock, as faults take it.
+func (l Lock) KeyOf(name string) string { return l.keyOf(name) }
+
+// Alone reports whether faults of slots don't concern the lock: it lives on a single
+// server, on independent ones, or on none.
+func (l Lock) Alone() bool { return l.single || l.independent || l.inside }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/redislock"
 	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/memory"
@@ -58,6 +59,9 @@ type Lock struct {
 	// sends names the commands that it sends again and again, with "|" between
 	// them; empty: EVALSHA.
 	sends string
+	// key is where a lock of that name is. All keys of a lock share a slot of a
+	// cluster; nil: that of the name itself, which is their hash tag.
+	key func(name string) string
 	// open makes the lock for clients of one zone. There is one connection to a
 	// deployment with a master or slots to follow, and one for each of several
 	// independent servers.
@@ -229,7 +233,7 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name:  "redislock",
+			Name: "redislock", key: redislock.Key,
 			About: "github.com/bsm/redislock: one key, whose waiters ask every 100ms",
 			open:  openRedislock,
 		},
@@ -245,12 +249,12 @@ func Locks() []Lock {
 			},
 		},
 		{
-			Name: "redsync", everywhere: true, sends: sendsKeyAndScript,
+			Name: "redsync", everywhere: true, key: redsync.Key, sends: sendsKeyAndScript,
 			About: "github.com/go-redsync/redsync: one key on each server, whose waiters ask every 50 to 250ms",
 			open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name: "redsync-failfast", everywhere: true, sends: sendsKeyAndScript,
+			Name: "redsync-failfast", everywhere: true, key: redsync.Key, sends: sendsKeyAndScript,
 			About: "the same, which goes on with the answers of a majority",
 			open:  openRedsync(redsync.Config{FailFast: true}),
 		},
@@ -300,6 +304,14 @@ func Locks() []Lock {
 	}...)
 	slices.SortFunc(all, func(a, b Lock) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// keyOf is a key in the slot of a lock.
+func (l Lock) keyOf(name string) string {
+	if l.key == nil {
+		return name
+	}
+	return l.key(name)
 }
 
 // ours opens a lock that a client of package lock makes.

@@ -1,12 +1,15 @@
 package scenarios_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // What a random run lies in wait for is what the lock under test sends, or is sent.
@@ -37,4 +40,46 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 	}
 	r := scenarios.Random{Topology: "single", Lock: "broken-queue-jumping", Faults: "drop-message", Length: time.Second}
 	require.ErrorContains(t, r.Validate(), "nobody subscribes", "its waiters poll")
+}
+
+// All keys of a lock are in the slot of the key that the lock declares, at which
+// faults of a cluster are aimed.
+func TestLocksDeclareTheirKeys(t *testing.T) {
+	t.Parallel()
+	const name = "lock-2"
+	setup := setup(t)
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	d, err := setup.Backend.Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	tag := func(key string) string {
+		if _, rest, ok := strings.Cut(key, "{"); ok {
+			key, _, _ = strings.Cut(rest, "}")
+		}
+		return key
+	}
+	for _, l := range scenarios.Locks() {
+		if l.Alone() {
+			continue
+		}
+		servers := topologies.Clients(d.ClientOptions("zone-a"))
+		locker, closeLocker, err := l.Open(servers, scenarios.LockOptions{})
+		require.NoError(t, err, l.Name)
+		h, err := locker.Acquire(t.Context(), name, lock.Options{Owner: "a", Lease: time.Minute})
+		require.NoError(t, err, l.Name)
+		rdb := d.Server("redis-1").Observer()
+		keys, err := rdb.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		require.NotEmpty(t, keys, l.Name)
+		for _, key := range keys {
+			require.Equal(t, tag(l.KeyOf(name)), tag(key), "%s: key %s", l.Name, key)
+		}
+		_ = h.Release(t.Context())
+		closeLocker()
+		for _, rdb := range servers {
+			require.NoError(t, rdb.Close())
+		}
+		require.NoError(t, rdb.FlushAll(t.Context()).Err())
+	}
 }

@@ -87,7 +87,7 @@ func (st *stage) concerns(ctx context.Context, s faults.Step) (d topologies.Depl
 			}
 		}
 	case kind.Mix == mixCluster:
-		server, err := servedBy(ctx, d, s.Params[paramKey])
+		server, err := servedBy(ctx, d, st.keyOf(s.Params[paramKey]))
 		if err != nil {
 			return d, nil
 		}

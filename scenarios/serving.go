@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (st *stage) resolve(ctx context.Context, target string) (string, error) {
 	if t.Name == topologies.Cluster && len(st.locks) > 0 {
 		lock := st.locks[st.aimed%len(st.locks)]
 		st.aimed++
-		return servedBy(ctx, st.deployment, lock)
+		return servedBy(ctx, st.deployment, st.keyOf(lock))
 	}
 	if d, ok := st.deployment.(topologies.Replicated); ok {
 		return d.Master(ctx, t.Shards()[0])
@@ -33,13 +34,15 @@ func (st *stage) resolve(ctx context.Context, target string) (string, error) {
 	return servers[(st.aimed-1)%len(servers)], nil
 }
 
-// servedBy is the node of a cluster that serves the slot of a lock, which all
-// keys of the lock share.
-func servedBy(ctx context.Context, d topologies.Deployment, lock string) (string, error) {
+// keyOf is a key in the slot of a lock that the run declares, or the key that is meant.
+func (st *stage) keyOf(name string) string { return cmp.Or(st.keys[name], name) }
+
+// servedBy is the node of a cluster that serves the slot of a key.
+func servedBy(ctx context.Context, d topologies.Deployment, key string) (string, error) {
 	var errs []error
 	for _, name := range d.Topology().Of(topologies.Redis) {
 		rdb := d.Server(name).Observer()
-		slot, err := rdb.ClusterKeySlot(ctx, lock).Result()
+		slot, err := rdb.ClusterKeySlot(ctx, key).Result()
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -52,5 +55,5 @@ func servedBy(ctx context.Context, d topologies.Deployment, lock string) (string
 			}
 		}
 	}
-	return "", fmt.Errorf("nobody says who serves lock %s: %w", lock, errors.Join(errs...))
+	return "", fmt.Errorf("nobody says who serves key %s: %w", key, errors.Join(errs...))
 }

@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -40,4 +41,28 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	for _, e := range failedFaults(h) {
 		require.False(t, strings.Contains(e.Error, "MOVED") || strings.Contains(e.Error, "CROSSSLOT"), e.Error)
 	}
+}
+
+// A slot that moves is that of the key which the lock under test uses, whose name need
+// not be the lock's. redislock:lock-1 to redislock:lock-3 have the slots 11136, 7139
+// and 3010.
+func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
+	t.Parallel()
+	setup := setup(t)
+	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: "redislock", Faults: "migrate-slot", Length: 3 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, _ := judged(t, setup.Dir)
+	require.Empty(t, failedFaults(h))
+	moved := 0
+	for _, e := range h.Events {
+		if e.Op != history.Inject || e.Type != history.OK {
+			continue
+		}
+		moved++
+		var slot int
+		_, err := fmt.Sscanf(e.Value, "slot %d", &slot)
+		require.NoError(t, err, e.Value)
+		require.Contains(t, []int{11136, 7139, 3010}, slot, e.Value)
+	}
+	require.NotZero(t, moved)
 }

@@ -78,6 +78,7 @@ type stage struct {
 	resource   topologies.Deployment // of the protected resource; nil if it has none
 	retries    int                   // by which a Redis client sends a request again; 0: its own
 	locks      []string              // those that were declared
+	keys       map[string]string     // a key in the slot of each
 	acks       int                   // replicas that grants wait for
 	aimed      int                   // faults, each at the server of one of them
 	moved      bool                  // a slot, or some
@@ -197,7 +198,11 @@ func (st *stage) watch(ctx context.Context) {
 // declare records what the locks of the run promise.
 func (st *stage) declare(l Lock, names ...string) {
 	st.locks = append(st.locks, names...)
+	if st.keys == nil {
+		st.keys = map[string]string{}
+	}
 	for _, name := range names {
+		st.keys[name] = l.keyOf(name)
 		st.recorder.Record(history.Event{
 			Process: history.Nobody, Op: history.Declare, Type: history.OK,
 			Lock: name, Kind: cmp.Or(l.kind, history.KindMutex), Capacity: l.capacity, Reentrant: l.reentrant, Fair: l.fair,

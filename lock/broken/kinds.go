@@ -129,7 +129,7 @@ func QueueJumping(rdb redis.UniversalClient, c *lock.Client) lock.Locker {
 		if o.Lease == 0 {
 			o.Lease = longLease
 		}
-		place, err := rdb.Incr(ctx, "broken:queue:"+name).Result()
+		place, err := rdb.Incr(ctx, "broken:queue:{"+name+"}").Result()
 		if err != nil {
 			return nil, fmt.Errorf("acquire lock %q: take a place: %w", name, err)
 		}

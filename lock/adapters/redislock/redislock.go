@@ -36,6 +36,9 @@ type Locker struct {
 	retry  func() redislock.RetryStrategy
 }
 
+// Key is where a lock of that name is.
+func Key(name string) string { return prefix + name }
+
 var _ lock.Locker = (*Locker)(nil)
 
 // New returns a Locker that keeps its locks on rdb, and never closes it. retry
@@ -61,7 +64,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	if o.Wait > 0 {
 		w.strategy, w.begin, w.limit = l.retry(), w.sent, o.Wait
 	}
-	held, err := l.client.Obtain(limited, prefix+name, lease.Length, &redislock.Options{RetryStrategy: w, Token: lease.Request})
+	held, err := l.client.Obtain(limited, Key(name), lease.Length, &redislock.Options{RetryStrategy: w, Token: lease.Request})
 	switch {
 	case err == nil:
 		lease.Expires = adapt.Expires(w.sent, lease.Length)

@@ -63,6 +63,9 @@ type Locker struct {
 	config  Config
 }
 
+// Key is where a lock of that name is.
+func Key(name string) string { return prefix + name }
+
 var _ lock.Locker = (*Locker)(nil)
 
 // New returns a Locker that keeps its locks on those servers, and never closes
@@ -77,7 +80,7 @@ func New(servers []redis.UniversalClient, c Config) *Locker {
 
 // mutex is the lock of that name, for one call.
 func (l *Locker) mutex(name string, lease time.Duration, value string) *redsync.Mutex {
-	return l.redsync.NewMutex(prefix+name,
+	return l.redsync.NewMutex(Key(name),
 		redsync.WithExpiry(lease), redsync.WithFailFast(l.config.FailFast), redsync.WithValue(value),
 		redsync.WithGenValueFunc(func() (string, error) { return value, nil }))
 }
