@@ -64,7 +64,7 @@ func readRunFile(path string) (history.Run, error) {
 	defer f.Close()
 	run, err := history.ReadRun(f)
 	if err != nil {
-		return run, fmt.Errorf("--replay %s: it is no run.json: %w", path, err)
+		return run, fmt.Errorf("--replay %s: %w", path, err)
 	}
 	return run, nil
 }
