@@ -404,6 +404,8 @@ func (b *ballot) hold(expires, begin time.Time) *Hold {
 	return h
 }
 
+func (b *ballot) life() *life { return b.redlock.life }
+
 func (b *ballot) onLost(_ *Hold, l Lease) {
 	b.redlock.holds.remove(b)
 	b.redlock.observe(Lost, l, 0, nil)

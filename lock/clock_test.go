@@ -17,6 +17,7 @@ func (w willing) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time,
 	return time.Now().Add(d), nil
 }
 func (w willing) Release(context.Context, Lease) error { return nil }
+func (w willing) life() *life                          { return nil }
 func (w willing) onLost(*Hold, Lease)                  { time.Sleep(w.slow) }
 func (w willing) onEnd(*Hold)                          {}
 func (w willing) onMove(*Hold)                         {}

@@ -27,9 +27,9 @@ func Example() { //nolint:testableexamples // needs a server
 	if err != nil {
 		return // it is not known whether the lock was granted
 	}
-	defer func() { _ = h.Release(ctx) }()
+	defer func() { _ = h.Release(ctx) }() // in the background, if ctx is cancelled by then
 
-	work, cancel := h.Context(ctx) // ends when the lock is lost
+	work, cancel := h.Context(ctx) // ends when the lock is lost or released
 	defer cancel()
 	_ = work
 }

@@ -456,17 +456,3 @@ func TestReleaseOfALostLockByAnyClient(t *testing.T) {
 	require.True(t, forced)
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
-
-// A release that was never sent doesn't make the next one believe in it.
-func TestReleaseThatWasNeverSent(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", long)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, h.Release(ctx), context.Canceled)
-	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, forced, "it is there still")
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-}

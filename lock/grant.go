@@ -192,19 +192,11 @@ func (g *grant) withdraw(ctx context.Context) error {
 func (g *grant) insist(ctx context.Context, withdraw bool) (released bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause *= 2 {
+	err = g.client.insist(ctx, func() (err error) {
 		released, err = g.end(ctx, withdraw)
-		if err == nil || isRefusal(err) {
-			return released, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return false, err
-		case <-g.client.closing:
-			return false, err
-		}
-	}
+		return err
+	})
+	return released, err
 }
 
 // end sends one request to release.
@@ -264,6 +256,8 @@ func (g *grant) hold(a answer, begin time.Time) *Hold {
 	}
 	return h
 }
+
+func (g *grant) life() *life { return g.client.life }
 
 func (g *grant) onLost(_ *Hold, l Lease) {
 	g.client.queues.leave(g)

@@ -41,15 +41,25 @@ type Hold struct {
 	timer    *time.Timer   // which sees to that; nil if the clock does
 	lost     chan struct{} // nil until somebody asks for it
 	isLost   bool
-	ending   bool             // a release was asked for
-	gone     bool             // the service said that the grant is over
-	watchers map[*byte]func() // called when it is lost
+	ending   bool // a release was asked for
+	gone     bool // the service said that the grant is over
+	watchers map[*byte]watcher
+	later    bool // it is being released in the background,
+	freed    bool // or was, which its owner wasn't told yet
 
 	alarm alarm // of the clock, which guards it
 }
 
+// A watcher is told of the end of a hold, once.
+type watcher struct {
+	lost     func()
+	released func() // when a release begins; optional
+}
+
 // A minder is told what becomes of a hold.
 type minder interface {
+	// life is that of the client, in which the hold may be released in the background.
+	life() *life
 	// onLost is called once, after lost was closed.
 	onLost(h *Hold, l Lease)
 	// onEnd is called when the hold needs nobody to keep it alive any more, perhaps
@@ -103,11 +113,16 @@ func (h *Hold) Lost() <-chan struct{} {
 	return h.lost
 }
 
-// Context returns a copy of ctx that is cancelled when the hold is lost, with
-// [ErrLost] as its [context.Cause]. The caller must call the CancelFunc.
+// parentOf is the key under which a context of a hold has the one it was made of.
+type parentOf struct{ hold *Hold }
+
+// Context returns a copy of ctx for the work under the lock. It is cancelled when the
+// hold is lost, with [ErrLost] as its [context.Cause], and as soon as [Hold.Release] is
+// called, so that no work goes on without the lock. Release itself may be given such a
+// context. The caller must call the CancelFunc.
 func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := h.whenLost(func() { cancel(ErrLost) })
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, parentOf{h}, ctx))
+	stop := h.watch(watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -115,19 +130,27 @@ func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // whenLost calls f once the hold is lost, unless stop is called before.
-func (h *Hold) whenLost(f func()) (stop func()) {
+func (h *Hold) whenLost(f func()) (stop func()) { return h.watch(watcher{lost: f}) }
+
+// watch has a watcher told, unless stop is called before.
+func (h *Hold) watch(w watcher) (stop func()) {
 	h.mu.Lock()
-	if h.isLost {
+	switch {
+	case h.isLost:
 		h.mu.Unlock()
-		f()
+		w.lost()
+		return func() {}
+	case h.ending && w.released != nil:
+		h.mu.Unlock()
+		w.released()
 		return func() {}
 	}
 	defer h.mu.Unlock()
 	if h.watchers == nil {
-		h.watchers = map[*byte]func(){}
+		h.watchers = map[*byte]watcher{}
 	}
 	id := new(byte)
-	h.watchers[id] = f
+	h.watchers[id] = w
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -176,41 +199,108 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Release gives the lock back. It stops the watchdog and the clock first, so
-// whatever it returns, the grant lasts no longer than its lease. [ErrNotHeld]:
-// the hold had ended before, or was already released. After any other error the
-// lock may still be held, and Release may be called again.
+// Release gives the lock back. It ends the contexts of [Hold.Context], the watchdog and
+// the clock first, so whatever it returns, the grant lasts no longer than its lease.
+// [ErrNotHeld]: the hold had ended before, or was already released. After any other
+// error the lock may still be held, and Release may be called again.
+//
+// If ctx ends before the server has answered, Release returns the context's error, and
+// a lock of this package is released in the background, for 5s at most. So a lock isn't
+// left behind by a caller that is being cancelled. [Client.Close] awaits that.
 func (h *Hold) Release(ctx context.Context) error {
 	h.mu.Lock()
-	l, gone := h.lease, h.gone
-	h.ending = true
+	if parent, ok := ctx.Value(parentOf{h}).(context.Context); ok {
+		deadline, limited := ctx.Deadline()
+		if ctx = parent; limited {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, deadline)
+			defer cancel()
+		}
+	}
+	l, gone, freed := h.lease, h.gone, h.freed
+	h.ending, h.freed = true, false
 	h.stop()
+	var told []func()
+	for id, w := range h.watchers {
+		if w.released != nil {
+			told = append(told, w.released)
+			delete(h.watchers, id)
+		}
+	}
 	h.mu.Unlock()
+	for _, f := range told {
+		f()
+	}
+	if freed {
+		return nil
+	}
 	if gone {
 		return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
 	}
 	if h.minder != nil {
 		h.minder.onEnd(h)
 	}
-	err := h.take(ctx)
+	err := h.release(ctx)
 	if err == nil {
-		defer h.give()
-		h.mu.Lock()
-		l, gone = h.lease, h.gone
-		h.mu.Unlock()
-		if gone {
-			return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
-		}
-		err = h.keeper.Release(ctx, l)
+		return nil
 	}
-	if err != nil {
+	if !errors.Is(err, errOverBefore) {
 		h.end(errors.Is(err, ErrNotHeld))
-		return fmt.Errorf("release lock %q: %w", l.Name, err)
 	}
+	if ctx.Err() != nil && h.minder != nil {
+		h.releaseLater(ctx)
+	}
+	return fmt.Errorf("release lock %q: %w", l.Name, err)
+}
+
+// errOverBefore says that a grant was over when its release had its turn.
+var errOverBefore = fmt.Errorf("%w any more", ErrNotHeld)
+
+// release asks the service to end the grant. The error is [ErrNotHeld] if that is over.
+func (h *Hold) release(ctx context.Context) error {
+	if err := h.take(ctx); err != nil {
+		return err
+	}
+	defer h.give()
+	h.mu.Lock()
+	l, gone, freed := h.lease, h.gone, h.freed
+	h.freed = false
+	h.mu.Unlock()
+	switch {
+	case freed:
+		return nil
+	case gone:
+		return errOverBefore
+	}
+	err := h.keeper.Release(ctx, l)
+	if err == nil || errors.Is(err, ErrNotHeld) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gone = true
+	}
+	return err
+}
+
+// releaseLater releases the hold in the background, since its owner has no time.
+func (h *Hold) releaseLater(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone = true
-	return nil
+	if h.gone || h.later {
+		return
+	}
+	h.later = true
+	life := h.minder.life()
+	run := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+		defer cancel()
+		err := life.insist(ctx, func() error { return h.release(ctx) })
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.later, h.freed = false, err == nil
+	}
+	if !life.spawn(run) {
+		go run()
+	}
 }
 
 // take waits for the right to talk to the service about this grant.
@@ -327,8 +417,8 @@ func (h *Hold) end(gone bool) {
 		close(h.lost)
 	}
 	h.mu.Unlock()
-	for _, f := range watchers {
-		f()
+	for _, w := range watchers {
+		w.lost()
 	}
 	if h.minder != nil {
 		h.minder.onEnd(h)

@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -73,6 +75,24 @@ func (l *life) spawn(f func()) bool {
 	l.idle = l.idle[:last]
 	l.least = min(l.least, last)
 	return true
+}
+
+// insist repeats f, with growing pauses, until a service has answered, the context ends
+// or the client is closed.
+func (l *life) insist(ctx context.Context, f func() error) error {
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		err := f()
+		if err == nil || isRefusal(err) || errors.Is(err, ErrNotHeld) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		case <-l.closing:
+			return err
+		}
+	}
 }
 
 // work runs f, and what comes after it.

@@ -125,6 +125,9 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration, o Option
 
 // Unlock releases a hold of these locks; see [Hold.Release].
 func (m *MultiLock) Unlock(ctx context.Context, h *Hold) error {
+	if h == nil {
+		return noHold(m.name)
+	}
 	if name := h.Lease().Name; name != m.name {
 		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
 	}
@@ -134,6 +137,9 @@ func (m *MultiLock) Unlock(ctx context.Context, h *Hold) error {
 // Leases returns what each member granted for a hold of a MultiLock, in the order
 // in which they were asked; nothing for another hold.
 func (m *MultiLock) Leases(h *Hold) []Lease {
+	if h == nil {
+		return nil
+	}
 	b, ok := h.keeper.(*bundle)
 	if !ok {
 		return nil

@@ -151,11 +151,17 @@ func (m *Mutex) TryLockFor(ctx context.Context, wait time.Duration, o Options) (
 
 // Unlock releases a hold of this mutex; see [Hold.Release].
 func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
+	if h == nil {
+		return noHold(m.name)
+	}
 	if g, ok := h.keeper.(*grant); !ok || g.keys != m.keys {
 		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
 }
+
+// noHold is what comes of unlocking without a hold.
+func noHold(name string) error { return fmt.Errorf("unlock %q without a hold: %w", name, ErrNotHeld) }
 
 // ForceUnlock ends all grants of the lock, whoever holds it, and reports whether
 // there were any. Holders learn of it at their next extension or release; a client

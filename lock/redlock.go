@@ -292,6 +292,9 @@ func (m *RedlockMutex) TryLockFor(ctx context.Context, wait time.Duration, o Opt
 
 // Unlock releases a hold of this mutex; see [Hold.Release].
 func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
+	if h == nil {
+		return noHold(m.name)
+	}
 	if name := h.Lease().Name; name != m.name {
 		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
 	}

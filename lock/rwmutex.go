@@ -119,6 +119,9 @@ func (s *RWSide) TryLockFor(ctx context.Context, wait time.Duration, o Options) 
 
 // Unlock releases a hold of this side; see [Hold.Release].
 func (s *RWSide) Unlock(ctx context.Context, h *Hold) error {
+	if h == nil {
+		return noHold(s.name)
+	}
 	if g, ok := h.keeper.(*grant); !ok || g.keys != s.keys {
 		return fmt.Errorf("unlock %q with a hold of another lock or side: %w", s.name, ErrNotHeld)
 	}

@@ -46,6 +46,7 @@ func (s *queueServer) batches(due []*watch[int]) [][]*watch[int] {
 
 func (s *queueServer) expires(sent time.Time, lease time.Duration) time.Time { return sent.Add(lease) }
 
+func (s *queueServer) life() *life             { return nil }
 func (s *queueServer) onLost(_ *Hold, l Lease) { s.observe(Lost, l, 0, nil) }
 func (s *queueServer) onEnd(h *Hold)           { s.watchdog.remove(h) }
 func (s *queueServer) onMove(*Hold)            {}

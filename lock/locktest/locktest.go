@@ -466,11 +466,12 @@ func releasedIsNotLost(ctx context.Context, l lock.Locker) error {
 	if err := a.Release(ctx); err != nil {
 		return err
 	}
+	if c.Err() == nil || errors.Is(context.Cause(c), lock.ErrLost) {
+		return fmt.Errorf("a release left the context of the hold with cause %v: it must be cancelled, and not as lost", context.Cause(c))
+	}
 	select {
 	case <-a.Lost():
 		return errors.New("a release closed Lost")
-	case <-c.Done():
-		return fmt.Errorf("a release cancelled the context: %w", context.Cause(c))
 	default:
 		return nil
 	}
