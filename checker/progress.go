@@ -30,9 +30,11 @@ const ProgressBound = 10 * time.Second
 // for several locks at once, which may be refused one that is free for another
 // that is not, asks for none of them. A fault is in effect from its inject until its heal was answered, or for ever.
 //
-// The lock is stuck if for at least the bound somebody asked for it while it was
-// free, or asked again and again, and none was granted it. One that was granted
-// after longer than that was stuck, too: the wait was not bounded.
+// The lock is stuck if for at least the bound it was free and asked for, and no
+// request was granted. It is asked for while a request is under way, and between
+// two requests that are no farther apart than a quarter of the bound. One that was granted
+// after longer than that was stuck, too: the wait was not bounded. A request for
+// more permits than a semaphore has, as far as is known, does not ask for it.
 func Progress(bound time.Duration) Checker {
 	if bound == 0 {
 		bound = ProgressBound
@@ -105,10 +107,13 @@ type watched struct {
 	holds  map[string]*lasting // of those that may hold, by owner
 	asks   map[int]*history.Event
 	since  time.Duration  // when the lock became free, as far as first is concerned
-	first  *history.Event // the first that asked for it while it was free
-	asked  time.Duration
-	told   bool // that it was stuck
-	refuse int  // how many were refused meanwhile
+	first  *history.Event // the first of the requests that follow one another while it is free
+	asked  time.Duration  // when that was sent, or the lock became free
+	heard  time.Duration  // when the last of them was answered
+	told   bool           // that it was stuck
+	refuse int            // how many were refused meanwhile
+
+	capacity int // permits of a semaphore that there are for certain; negative for other locks
 }
 
 // A lasting is how long an owner may hold a lock.
@@ -142,7 +147,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 	}
 	l := w.last
 	if e.Op == history.Acquire {
-		w.acquire(l, e, promises[e.Lock].Drift)
+		w.acquire(l, e, promises[e.Lock])
 		return
 	}
 	h := l.holds[e.Owner]
@@ -248,7 +253,7 @@ func (w *watch) answered(e *history.Event) {
 	}
 }
 
-func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
+func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 	asked := l.asks[e.Process]
 	if e.Type != history.Invoke {
 		delete(l.asks, e.Process)
@@ -261,6 +266,10 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 	case history.Invoke:
 		ask := *e
 		l.asks[e.Process] = &ask
+		l.capacity = -1
+		if isSemaphore(promise.Kind) {
+			l.capacity = max(promise.Capacity, 1)
+		}
 		w.asks(e)
 	case history.Fail:
 		w.askedFor(l, asked, e.Time, 1)
@@ -277,9 +286,9 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 		}
 		h.count++
 		h.given = 0
-		h.until = max(h.until, ends(asked, e, drift))
+		h.until = max(h.until, ends(asked, e, promise.Drift))
 	default:
-		l.until = max(l.until, ends(asked, e, drift))
+		l.until = max(l.until, ends(asked, e, promise.Drift))
 		if h := l.holds[e.Owner]; h != nil {
 			h.inner = true
 		}
@@ -289,7 +298,7 @@ func (w *watch) acquire(l *watched, e *history.Event, drift time.Duration) {
 // askedFor takes note that somebody asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
 func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, refused int) {
-	if w.active > 0 || w.joint[asked.Owner] {
+	if w.active > 0 || w.joint[asked.Owner] || l.capacity >= 0 && asked.Permits > l.capacity {
 		return
 	}
 	for owner, h := range l.holds {
@@ -302,12 +311,14 @@ func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, re
 	if len(l.holds) > 0 || since >= now {
 		return
 	}
-	if from := max(asked.Time, since); l.since != since || l.first == nil || from < l.asked {
-		if l.since != since {
-			l.told, l.refuse = false, 0
-		}
+	from := max(asked.Time, since)
+	if l.first == nil || l.since != since || from-l.heard > w.bound/4 {
+		l.told, l.refuse = false, 0
 		l.since, l.first, l.asked = since, asked, from
+	} else if from < l.asked {
+		l.first, l.asked = asked, from
 	}
+	l.heard = now
 	l.refuse += refused
 	waited := now - l.asked
 	w.longest = max(w.longest, waited)
