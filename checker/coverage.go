@@ -25,7 +25,7 @@ func cover(ev *evidence, counts map[string]int) {
 			counts[history.MetRefusals]++
 		case (e.Op == history.Release || e.Op == history.Extend) && e.Type == history.Fail:
 			counts[history.MetNotHeld]++
-		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != 0:
+		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil:
 			counts[history.MetQueued]++
 		case e.Op == history.Extend && e.Type == history.OK:
 			counts[history.MetRenewals]++

@@ -1,8 +1,10 @@
 package checker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -11,20 +13,23 @@ import (
 // requests in the order in which it queued them. It applies where grants of a
 // lock that was declared fair say what place they had in its queue.
 //
-// Who asked first proves nothing: a request may take longer than a later one to
-// arrive. So the order is that of the Queued numbers, which the service gave.
-// That a grant came before another is proven where both holds have a certain
-// extent and exclude each other: then the one that begins first was granted
-// first. A request that was granted after one that was queued later was
-// overtaken.
+// Which request was sent first proves nothing: it may take longer than a later
+// one to arrive. So the order is that of the Queued numbers, which the service gave.
+// That a grant came before another is proven where it was answered before the
+// other was asked for; and where both holds have a certain extent and exclude
+// each other: then the one that begins first was granted first. A request that
+// was granted after one that was queued later was overtaken.
 //
-// It is Unknown for fair semaphores, whose grants exclude nothing and so have no
-// order.
+// An inner grant, an upgrade or a second permit does not wait for what its owner
+// has itself: grants of one owner are compared only if the first was given back
+// before the second was asked for.
 func Fairness() Checker {
 	return &property{
 		name: "fairness", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool { return e.Queued != 0 && ev.book().Promises[e.Lock].Fair })
+			return ev.sees(func(e *history.Event) bool {
+				return e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil && ev.book().Promises[e.Lock].Fair
+			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fairness(ev, f) },
 		conclude: func(f *findings) {
@@ -33,58 +38,134 @@ func Fairness() Checker {
 	}
 }
 
-// queued is the place in the queue that a hold was granted from; 0 if it is not
+// queued is the place in the queue that a hold was granted from; -1 if it is not
 // known.
-func queued(h *history.Hold) int64 { return h.Acquire.Complete.Queued }
+func queued(h *history.Hold) int64 {
+	if place := h.Acquire.Complete.Queued; place != nil && h.Acquire.OK() {
+		return *place
+	}
+	return -1
+}
+
+// A last is which of some grants was queued last, and which of those of other
+// owners.
+type last [2]*history.Hold
+
+func (l *last) add(h *history.Hold) {
+	switch {
+	case l[0] == nil || queued(h) > queued(l[0]):
+		if l[0] != nil && l[0].Owner != h.Owner {
+			l[1] = l[0]
+		}
+		l[0] = h
+	case h.Owner != l[0].Owner && (l[1] == nil || queued(h) > queued(l[1])):
+		l[1] = h
+	}
+}
+
+// but is which was queued last, of owners but one.
+func (l *last) but(owner string) *history.Hold {
+	if l[0] != nil && l[0].Owner == owner {
+		return l[1]
+	}
+	return l[0]
+}
 
 func fairness(ev *evidence, f *findings) {
 	book := ev.book()
-	type queue struct {
-		latest, latestWrite *history.Hold // of those granted so far, the one that was queued last
-	}
-	queues := map[string]*queue{}
+	queues := map[string][]*history.Hold{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		promise := book.Promises[h.Lock]
-		if !promise.Fair {
+		if !book.Promises[h.Lock].Fair || queued(h) < 0 {
 			continue
 		}
-		if isSemaphore(promise.Kind) {
-			f.doubt("lock %q gives permits, whose grants have no order that a history can prove", h.Lock)
-			continue
-		}
-		if queued(h) == 0 || h.End <= h.Start {
-			continue
-		}
+		queues[h.Lock] = append(queues[h.Lock], h)
 		if ev.fresh(&h.Proof) {
 			f.counts["grants"]++
 		}
-		q := queues[h.Lock]
-		if q == nil {
-			q = &queue{}
-			queues[h.Lock] = q
+	}
+	for _, lock := range ev.locks() {
+		holds := queues[lock]
+		if len(holds) == 0 {
+			continue
 		}
-		before := q.latest
+		if why := book.Unclear[lock]; why != "" {
+			f.doubt("lock %q: %s", lock, why)
+		}
+		found := map[*history.Hold]bool{}
+		if !isSemaphore(book.Promises[lock].Kind) {
+			byExtent(f, holds, found)
+		}
+		byAnswer(f, holds, found)
+	}
+}
+
+// byExtent finds the grants that came after one that was queued later, by holds
+// that exclude each other, in order of their starts.
+func byExtent(f *findings, holds []*history.Hold, found map[*history.Hold]bool) {
+	var all, writes last
+	for _, h := range holds {
+		if h.End <= h.Start {
+			continue
+		}
 		read := h.Mode == history.Read
+		before := all.but(h.Owner)
 		if read {
-			before = q.latestWrite
+			before = writes.but(h.Owner)
 		}
 		if before != nil && queued(before) > queued(h) {
+			found[h] = true
 			f.add(overtaken(before, h))
 		}
-		if q.latest == nil || queued(h) > queued(q.latest) {
-			q.latest = h
-		}
-		if !read && (q.latestWrite == nil || queued(h) > queued(q.latestWrite)) {
-			q.latestWrite = h
+		all.add(h)
+		if !read {
+			writes.add(h)
 		}
 	}
-	unclear(f, ev, func(string) bool { return len(queues) > 0 })
+}
+
+// byAnswer finds the others that were asked for after one that was queued later
+// had been answered; of the same owner, given back.
+func byAnswer(f *findings, holds []*history.Hold, found map[*history.Hold]bool) {
+	answered, returned := slices.Clone(holds), []*history.Hold(nil)
+	for _, h := range holds {
+		if h.Ended == history.EndReleased && h.Release != nil && h.Release.OK() {
+			returned = append(returned, h)
+		}
+	}
+	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
+	slices.SortStableFunc(answered, func(a, b *history.Hold) int {
+		return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
+	})
+	slices.SortStableFunc(returned, func(a, b *history.Hold) int {
+		return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
+	})
+	var all last
+	own := map[string]*history.Hold{}
+	for _, h := range holds {
+		asked := h.Acquire.Invoke.Time
+		for len(answered) > 0 && answered[0].Acquire.Complete.Time < asked {
+			all.add(answered[0])
+			answered = answered[1:]
+		}
+		for len(returned) > 0 && returned[0].Release.Complete.Time < asked {
+			if r := returned[0]; own[r.Owner] == nil || queued(r) > queued(own[r.Owner]) {
+				own[r.Owner] = r
+			}
+			returned = returned[1:]
+		}
+		for _, before := range [...]*history.Hold{all.but(h.Owner), own[h.Owner]} {
+			if before != nil && queued(before) > queued(h) && !found[h] {
+				found[h] = true
+				f.add(overtaken(before, h))
+			}
+		}
+	}
 }
 
 func overtaken(by, h *history.Hold) Violation {
 	return Violation{
-		Kind: Overtaken, Lock: h.Lock, From: by.Start, Until: h.Start,
+		Kind: Overtaken, Lock: h.Lock, From: by.Start, Until: max(by.Start, h.Start),
 		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
 		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
 			holder(by), h.Lock, seconds(by.Start), queued(by), seconds(h.Start-by.Start), holder(h), queued(h)),

@@ -479,7 +479,7 @@ func (c *carry) reaching() {
 		if h.Token != 0 && (f.token == nil || h.Token > f.token.Token) {
 			f.token = h
 		}
-		if q := queued(h); q != 0 && (f.queued == nil || q > queued(f.queued)) {
+		if q := queued(h); q >= 0 && (f.queued == nil || q > queued(f.queued)) {
 			f.queued = h
 		}
 	}

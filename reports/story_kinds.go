@@ -121,8 +121,8 @@ func (d *digest) overtaken(v *checker.Violation) Story {
 // placeOf is the place that a request had in the queue of a fair lock.
 func placeOf(h *history.Hold) string {
 	for _, e := range []*history.Event{h.Acquire.Complete, h.Acquire.Invoke} {
-		if e.Queued > 0 {
-			return fmt.Sprintf(" and had place %d of the queue", e.Queued)
+		if e.Queued != nil {
+			return fmt.Sprintf(" and had place %d of the queue", *e.Queued)
 		}
 	}
 	return ""

@@ -207,7 +207,11 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 
 // granted fills in what the i-th event of a grant says of it.
 func (c *Client) granted(e *history.Event, i int, l lock.Lease) {
-	e.Token, e.Queued, e.Node = l.Token, l.Queued, l.Node
+	e.Token, e.Node = l.Token, l.Node
+	if l.Queued > 0 { // else the lock does not say
+		place := l.Queued
+		e.Queued = &place
+	}
 	if c.NodeName != nil && l.Node != "" {
 		e.Node = c.NodeName(l.Node)
 	}

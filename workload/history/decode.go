@@ -54,7 +54,7 @@ func (e *Event) plain() bool {
 		return false
 	}
 	times, amounts := e.Time|e.Lease|e.Expires|e.Drift, e.Permits|e.Holds|e.Capacity
-	return e.Mode == "" && e.Lock != "" && e.Process >= 0 && e.Queued >= 0 &&
+	return e.Mode == "" && e.Lock != "" && e.Process >= 0 && e.queued() >= 0 &&
 		times >= 0 && times <= MaxTime && amounts >= 0 && amounts <= MaxAmount
 }
 
@@ -254,7 +254,8 @@ func (p *parser) field(e *Event, key []byte) bool {
 	case "holds":
 		return p.first(fieldHolds) && whole(p, &e.Holds)
 	case "queued":
-		return p.first(fieldQueued) && whole(p, &e.Queued)
+		e.Queued = new(int64)
+		return p.first(fieldQueued) && whole(p, e.Queued)
 	case "resource":
 		return p.first(fieldResource) && p.words(&e.Resource)
 	case "value":

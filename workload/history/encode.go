@@ -23,7 +23,9 @@ func appendEvent(b []byte, e *Event) []byte {
 	b = appendAmount(b, `,"expires":`, e.Expires)
 	b = appendAmount(b, `,"token":`, e.Token)
 	b = appendAmount(b, `,"holds":`, e.Holds)
-	b = appendAmount(b, `,"queued":`, e.Queued)
+	if e.Queued != nil {
+		b = appendNumber(b, `,"queued":`, *e.Queued)
+	}
 	b = appendWords(b, `,"resource":`, e.Resource)
 	b = appendWords(b, `,"value":`, e.Value)
 	b = appendWords(b, `,"fault":`, e.Fault)

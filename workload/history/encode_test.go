@@ -44,7 +44,11 @@ func anyEvent(t *rapid.T) *Event {
 		case reflect.Bool:
 			v.SetBool(rapid.Bool().Draw(t, field.Name))
 		case reflect.Pointer:
-			v.Set(reflect.ValueOf(rapid.Ptr(rapid.Bool(), true).Draw(t, field.Name)))
+			if v.Type().Elem().Kind() == reflect.Bool {
+				v.Set(reflect.ValueOf(rapid.Ptr(rapid.Bool(), true).Draw(t, field.Name)))
+			} else {
+				v.Set(reflect.ValueOf(rapid.Ptr(rapid.Int64(), true).Draw(t, field.Name)))
+			}
 		case reflect.Map:
 			v.Set(reflect.ValueOf(rapid.MapOf(text, text).Draw(t, field.Name)))
 		default:

@@ -107,8 +107,9 @@ type Event struct {
 	Token int64 `json:"token,omitempty"`
 	// Holds is the owner's hold count after an acquire or a release.
 	Holds int `json:"holds,omitempty"`
-	// Queued is the order in which a fair lock queued the request, from 1.
-	Queued int64 `json:"queued,omitempty"`
+	// Queued is the order in which a fair lock queued the request; nil if it
+	// does not say.
+	Queued *int64 `json:"queued,omitempty"`
 
 	// Resource and Value are what was touched by an access, and with what.
 	// A read-modify-write writes its ok's Value as "<read>><written>".
@@ -225,7 +226,7 @@ func (e *Event) Validate() error {
 		{"expires", int64(e.Expires), int64(MaxTime)},
 		{"permits", int64(e.Permits), MaxAmount},
 		{"holds", int64(e.Holds), MaxAmount},
-		{"queued", e.Queued, math.MaxInt64},
+		{"queued", e.queued(), math.MaxInt64},
 		{"capacity", int64(e.Capacity), MaxAmount},
 		{"drift", int64(e.Drift), int64(MaxTime)},
 	} {
@@ -237,6 +238,14 @@ func (e *Event) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// queued is the place in the queue; 0 if there is none.
+func (e *Event) queued() int64 {
+	if e.Queued == nil {
+		return 0
+	}
+	return *e.Queued
 }
 
 // Amount is how many permits the event is about: at least 1, and so few that
