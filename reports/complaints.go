@@ -46,7 +46,7 @@ func (d *digest) complaint() string {
 				continue
 			}
 			most = t.count
-			words = fmt.Sprintf("%s of %s ended with the error “%s”", thousands(int64(t.count)), count(totals[kind], operationNoun(kind)), shorten(oneLine(t.example), 120))
+			words = fmt.Sprintf("%s of %s ended with the error “%s”", thousands(int64(t.count)), count(totals[kind], operationNoun(kind)), shorten(OneLine(t.example), 120))
 		}
 	}
 	return words

@@ -21,7 +21,7 @@ func covered(met map[string]int) string {
 	var parts []string
 	for _, name := range names {
 		if met[name] > 0 {
-			parts = append(parts, oneLine(name)+" "+thousands(int64(met[name])))
+			parts = append(parts, OneLine(name)+" "+thousands(int64(met[name])))
 		}
 	}
 	return strings.Join(parts, " · ")

@@ -68,7 +68,7 @@ func (s *drawing) text(class string, x, y float64, text string) {
 
 // escape makes a text safe for XML, where most control characters are
 // forbidden even as references.
-func escape(s string) string { return html.EscapeString(oneLine(strings.ToValidUTF8(s, "\uFFFD"))) }
+func escape(s string) string { return html.EscapeString(OneLine(s)) }
 
 // wide estimates the width of a text, generously: the reader's font is not
 // known.

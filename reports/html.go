@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-	"unicode"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -127,7 +126,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	if err := t.Execute(&b, &p); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	if _, err := w.Write(printable(b.Bytes())); err != nil {
+	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
 	return nil
@@ -156,17 +155,6 @@ func (d *digest) plots(p *page) error {
 	}
 	p.Latency, p.Holds, p.Throughput = latency.html(), holds.html(), throughput.html()
 	return nil
-}
-
-// printable drops what must not stand in a page, or in a terminal that shows
-// its source: control characters and broken UTF-8.
-func printable(b []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, bytes.ToValidUTF8(b, []byte("\uFFFD")))
 }
 
 // at writes an instant as the page's address has it: in seconds.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -276,6 +277,47 @@ func leavesNothing(t *testing.T, in reports.Input) {
 		require.NoError(t, err)
 		counts := elements(t, string(out), true)
 		require.Zero(t, counts["img"]+counts["script"], name)
+	}
+}
+
+// unprintable has what a terminal obeys, what turns text around or hides in it, and
+// what XML forbids.
+const unprintable = "\x00\a\r\x1b[2J\x1b]0;title\a\x7f\u0085\u009b31m\u200b\u202e\u2066\u2028\ufeff\ufffe\uffff\U0001fffe\U000e0041"
+
+func TestNothingIsWrittenThatDoesNotPrint(t *testing.T) {
+	for name, in := range map[string]reports.Input{"names": hostile(unprintable), "all": poisoned(unprintable)} {
+		t.Run(name, func(t *testing.T) {
+			in.Missing = nil // else there are fewer files
+			dir := t.TempDir()
+			require.NoError(t, reports.WriteDir(dir, in))
+			files, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			out := map[string]string{}
+			for _, f := range files {
+				content, err := os.ReadFile(filepath.Join(dir, f.Name()))
+				require.NoError(t, err)
+				out[f.Name()] = string(content)
+			}
+			r, run := reports.Summarize(in), reports.Named{Name: unprintable, Input: in}
+			out["terminal"] = string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
+			out["comparison"] = string(written(t, func(w io.Writer) error { return reports.WriteComparisonText(w, reports.Compare(run, run)) }))
+			out["comparison.html"] = string(written(t, func(w io.Writer) error { return reports.WriteComparison(w, run, run) }))
+			out["index"] = string(written(t, func(w io.Writer) error {
+				return reports.WriteIndex(w, []reports.RunEntry{{Name: unprintable, Headline: unprintable, Lock: unprintable}})
+			}))
+			for file, content := range out {
+				for _, r := range content {
+					require.True(t, unicode.IsPrint(r) || unicode.In(r, unicode.Zs) || r == '\n', "%s has %U", file, r)
+				}
+				if strings.HasSuffix(file, ".svg") || strings.HasSuffix(file, ".xml") {
+					elements(t, content, true)
+				}
+			}
+			require.Contains(t, out["terminal"], `\u001b[2J`)
+			back, err := reports.ReadJSON(strings.NewReader(out[reports.ResultsFile]))
+			require.NoError(t, err)
+			require.Equal(t, r.Lock, back.Lock, "JSON loses nothing")
+		})
 	}
 }
 

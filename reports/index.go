@@ -125,7 +125,7 @@ func WriteIndex(w io.Writer, runs []RunEntry) error {
 	}); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	if _, err := w.Write(printable(b.Bytes())); err != nil {
+	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
 	return nil

@@ -98,7 +98,7 @@ func WriteJUnit(w io.Writer, r Results) error {
 	if err != nil {
 		return fmt.Errorf("write junit: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, out); err != nil {
+	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, Plain(string(out))); err != nil {
 		return fmt.Errorf("write junit: %w", err)
 	}
 	return nil

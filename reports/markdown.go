@@ -157,14 +157,14 @@ func (m *markdown) again() {
 		return
 	}
 	// Indented code has no end that a command could write itself.
-	m.printf("Again, with seed %d:\n\n    %s\n", m.Seed, oneLine(m.Command))
+	m.printf("Again, with seed %d:\n\n    %s\n", m.Seed, OneLine(m.Command))
 }
 
 // md makes a text safe for Markdown: nothing in it is a mark, a tag or the end
 // of a table's cell.
 func md(text string) string {
 	var b strings.Builder
-	for _, r := range oneLine(strings.ToValidUTF8(text, "\uFFFD")) {
+	for _, r := range OneLine(text) {
 		switch r {
 		case '<':
 			b.WriteString("&lt;")

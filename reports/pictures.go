@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,7 +37,7 @@ func (d *digest) drawPictures() ([]picture, error) {
 				return nil, fmt.Errorf("draw violation: %w", err)
 			}
 			drawn[v.Lock] = true
-			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: b.Bytes()})
+			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: []byte(Plain(b.String()))})
 		}
 	}
 	d.pictures = pictures
@@ -75,7 +76,13 @@ func fileName(lock string) string {
 			fmt.Fprintf(&b, "=%02X", c)
 		}
 	}
-	return b.String()[:min(b.Len(), maxFileName)]
+	if b.Len() <= maxFileName {
+		return b.String()
+	}
+	// Two long names with the same beginning are two files.
+	sum := sha256.Sum256([]byte(lock))
+	const digits = 16
+	return b.String()[:maxFileName-digits-1] + "-" + fmt.Sprintf("%x", sum[:digits/2])
 }
 
 // maxFileName leaves room for the rest of a file's name, which has 255 bytes.

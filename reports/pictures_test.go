@@ -17,5 +17,7 @@ func TestFileName(t *testing.T) {
 	} {
 		require.Equal(t, want, fileName(give))
 	}
-	require.Len(t, fileName(strings.Repeat("x", 1000)), maxFileName)
+	long := strings.Repeat("x", 1000)
+	require.Len(t, fileName(long), maxFileName)
+	require.NotEqual(t, fileName(long+"1"), fileName(long+"2"))
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -99,10 +100,14 @@ func effective(faults []Fault) int {
 
 // WriteJSON writes results.json.
 func WriteJSON(w io.Writer, r Results) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil

@@ -109,7 +109,7 @@ func (d *digest) unknownStory() Story {
 	}
 	switch {
 	case d.Run.Unmet != "":
-		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(oneLine(d.Run.Unmet), ". "), maxUnmet)
+		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(OneLine(d.Run.Unmet), ". "), maxUnmet)
 	case d.Run.Unclaimed != "":
 		s.Headline = "Not decided: another run took the servers over"
 	case len(d.Missing) > 0:
@@ -157,8 +157,8 @@ const maxUnmet = 200
 // allTheSame says of a run that is no answer what it shows all the same.
 func (d *digest) allTheSame() []string {
 	var words []string
-	if len([]rune(oneLine(d.Run.Unmet))) > maxUnmet {
-		words = append(words, "In full: "+stop(oneLine(d.Run.Unmet)))
+	if len([]rune(OneLine(d.Run.Unmet))) > maxUnmet {
+		words = append(words, "In full: "+stop(OneLine(d.Run.Unmet)))
 	}
 	var found []string
 	for _, r := range d.Report.Results {

@@ -56,7 +56,7 @@ const labelWidth = 13
 
 func (t *textReport) head() []string {
 	verdict := strings.ToUpper(string(t.Verdict))
-	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + oneLine(t.Story.Headline)
+	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + OneLine(t.Story.Headline)
 	lines := []string{line}
 	if t.Story.Notice != "" {
 		lines = append(lines, t.property(checker.Unknown, "note", t.Story.Notice))
@@ -64,7 +64,7 @@ func (t *textReport) head() []string {
 	names := []string{}
 	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
 		if s != "" {
-			names = append(names, oneLine(s))
+			names = append(names, OneLine(s))
 		}
 	}
 	if t.recorded() {
@@ -79,7 +79,7 @@ func (t *textReport) head() []string {
 		if t.Unmet == "" && t.Expect == string(t.Verdict) {
 			about += " · as expected"
 		} else {
-			about += " · expected " + oneLine(t.Expect)
+			about += " · expected " + OneLine(t.Expect)
 		}
 	}
 	if about != "" {
@@ -190,7 +190,7 @@ func (t *textReport) injected() []string {
 	var names []string
 	for i := range t.Faults {
 		f := &t.Faults[i]
-		name := oneLine(f.label())
+		name := OneLine(f.label())
 		switch {
 		case !f.OK:
 			name += " (no effect)"
@@ -218,7 +218,7 @@ func (t *textReport) recovery() []string {
 	slices.SortStableFunc(took, func(a, b *Fault) int { return cmp.Compare(b.untilGranted(), a.untilGranted()) })
 	var parts []string
 	for _, f := range took {
-		parts = append(parts, oneLine(f.label())+" "+f.recoveryWords())
+		parts = append(parts, OneLine(f.label())+" "+f.recoveryWords())
 	}
 	return []string{pad("recovery") + t.clip(strings.Join(parts, "; "))}
 }
@@ -233,7 +233,7 @@ func (t *textReport) again() []string {
 	}
 	line := pad("seed") + fmt.Sprint(t.Seed)
 	if t.Command != "" {
-		line = pad("again") + oneLine(t.Command)
+		line = pad("again") + OneLine(t.Command)
 		if !strings.Contains(t.Command, "--seed") {
 			line += fmt.Sprintf("   (seed %d)", t.Seed)
 		}
@@ -249,7 +249,7 @@ func (t *textReport) wrap(label, text string) []string {
 		line = pad("")
 	}
 	width := 0
-	for word := range strings.FieldsSeq(oneLine(text)) {
+	for word := range strings.FieldsSeq(OneLine(text)) {
 		n := utf8.RuneCountInString(word)
 		if width > 0 && labelWidth+width+1+n > t.Width {
 			lines = append(lines, line)
@@ -267,7 +267,7 @@ func (t *textReport) wrap(label, text string) []string {
 
 // clip shortens a line that would not fit.
 func (t *textReport) clip(text string) string {
-	r := []rune(oneLine(text))
+	r := []rune(OneLine(text))
 	if room := t.Width - labelWidth; len(r) > room && room > 1 {
 		return string(r[:room-1]) + "…"
 	}
@@ -297,15 +297,4 @@ func pad(label string) string {
 	const indent = "  "
 	n := labelWidth - len(indent) - utf8.RuneCountInString(label)
 	return indent + label + strings.Repeat(" ", max(1, n))
-}
-
-// oneLine replaces what would move a terminal's cursor: a name in a history is
-// data, whoever wrote it.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s)
 }

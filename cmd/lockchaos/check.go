@@ -67,7 +67,7 @@ judged.`,
 				}
 				err := j.one(cmd.Context(), cmd.InOrStdin(), arg)
 				if exitCode(err) == exitUsage {
-					fmt.Fprintf(a.stderr, "lockchaos: %v\n", err)
+					fmt.Fprintf(a.stderr, "lockchaos: %s\n", reports.Plain(err.Error()))
 					err = verdictError(exitUsage)
 				}
 				result = worst(result, err)
@@ -137,7 +137,7 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		if name = filepath.Clean(name); long {
 			name += ", without the " + reports.RunFile + " beside it, for which it is too long"
 		}
-		j.printf("%s\n", name)
+		j.printf("%s\n", reports.OneLine(name))
 	}
 	if results != nil {
 		err = j.write(*results)
@@ -197,7 +197,7 @@ func (j *judging) historyOfRun(ctx context.Context, path string) error {
 		return err
 	}
 	if !j.json {
-		j.printf("%s, with the %s beside it\n", filepath.Clean(path), reports.RunFile)
+		j.printf("%s, with the %s beside it\n", reports.OneLine(filepath.Clean(path)), reports.RunFile)
 	}
 	return j.tell(ctx, in, "", "")
 }

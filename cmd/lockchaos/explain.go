@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/workload/history"
 )
 
@@ -54,7 +55,7 @@ func (j *judging) explanations(report checker.Report) {
 	for _, r := range report.Results {
 		j.printf("\n%s: %s, by %s, in %s and %s\n", r.Name, r.Verdict, r.Engine, r.Took, kilobytes(r.Memory))
 		if len(r.Violations) == 0 {
-			j.printf("  %s\n", r.Summary)
+			j.printf("  %s\n", reports.OneLine(r.Summary))
 		}
 		told := min(len(r.Violations), checker.Explained)
 		for i := range r.Violations[:told] {
@@ -67,7 +68,7 @@ func (j *judging) explanations(report checker.Report) {
 }
 
 func (j *judging) explanation(v *checker.Violation) {
-	j.printf("  %s: %s\n", v.Kind, v.Explanation)
+	j.printf("  %s: %s\n", v.Kind, reports.OneLine(v.Explanation))
 	if length := v.Until - v.From; length > 0 {
 		j.printf("    for %g ms, from %.6f s until %.6f s\n", float64(length.Nanoseconds())/1e6, v.From.Seconds(), v.Until.Seconds())
 	} else {
@@ -86,7 +87,7 @@ func (j *judging) explanation(v *checker.Violation) {
 		if err != nil {
 			continue // an event that was read can be written
 		}
-		j.printf("    %s %s\n", mark, text)
+		j.printf("    %s %s\n", mark, reports.Plain(string(text)))
 	}
 }
 
@@ -101,7 +102,7 @@ func lines(events []history.Event) []byte {
 			continue // an event that was read can be written
 		}
 	}
-	return b.Bytes()
+	return []byte(reports.Plain(b.String()))
 }
 
 func kilobytes(n int64) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -67,7 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	}
 	if err != nil && !errors.As(err, &finding) {
-		fmt.Fprintf(stderr, "lockchaos: %v\n", err)
+		fmt.Fprintf(stderr, "lockchaos: %s\n", reports.Plain(err.Error()))
 	}
 	return code
 }
