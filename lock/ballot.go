@@ -333,8 +333,10 @@ func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*ballot, d time
 
 // Extend is for the hold.
 func (b *ballot) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
-	expires := b.redlock.expires(time.Now(), d)
+	begin := time.Now()
+	expires := b.redlock.expires(begin, d)
 	err := b.redlock.extend(ctx, []*ballot{b}, d)[0]
+	b.redlock.tell(ctx, Extended, l, time.Since(begin), err)
 	if err == nil && b.grant.watched && l.Expires.After(expires) {
 		expires = l.Expires
 	}
@@ -348,7 +350,7 @@ func (b *ballot) Release(ctx context.Context, l Lease) error {
 	if err == nil {
 		b.redlock.holds.remove(b)
 	}
-	b.redlock.observe(Released, l, time.Since(begin), err)
+	b.redlock.tell(ctx, Released, l, time.Since(begin), err)
 	return err
 }
 
@@ -390,13 +392,13 @@ func (b *ballot) leased(expires time.Time) Lease {
 }
 
 // hold is the handle on a ballot that was won.
-func (b *ballot) hold(expires, begin time.Time) *Hold {
+func (b *ballot) hold(ctx context.Context, expires, begin time.Time) *Hold {
 	r := b.redlock
 	l := b.leased(expires)
 	l.Holds = r.holds.add(b)
 	h := newHold(l, b)
 	h.clock, h.minder = &r.clock, b
-	r.observe(Acquired, l, time.Since(begin), nil)
+	r.tell(ctx, Acquired, l, time.Since(begin), nil)
 	h.start()
 	if b.grant.watched {
 		r.watchdog.add(h, b)

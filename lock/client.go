@@ -223,9 +223,14 @@ func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, er
 // waits as well.
 func (c *Client) Close() { c.end() }
 
+// observe tells of what the client does by itself, and tell of what a call came to.
 func (c *Client) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	c.tell(context.Background(), kind, l, took, err)
+}
+
+func (c *Client) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
 	if c.config.Observer != nil {
-		c.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err})
+		c.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
 	}
 }
 

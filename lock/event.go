@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -24,6 +26,9 @@ type Event struct {
 	Took time.Duration
 	// Err is nil if it went well.
 	Err error
+	// Context is that of the call which the event belongs to. Of what the client does by
+	// itself, a renewal or a loss, it is the background.
+	Context context.Context //nolint:containedctx // it is handed on, and not kept
 }
 
 // EventKind says what happened.
@@ -31,7 +36,8 @@ type EventKind int
 
 // The kinds of events.
 const (
-	// Acquired follows a grant.
+	// Acquired follows a grant. Each call that asks for a lock ends with one of Acquired,
+	// Refused and Failed.
 	Acquired EventKind = iota + 1
 	// Waited ends the wait of a call that was refused at first, with Err unless
 	// the lock was granted.
@@ -48,12 +54,31 @@ const (
 	// Released ends a request to release: Err is nil, [ErrNotHeld], or what kept
 	// the answer away.
 	Released
+	// Refused ends a call that asked for a lock and certainly doesn't have it: Err is
+	// one of the definite refusals, such as [ErrNotAcquired].
+	Refused
+	// Failed ends a call that asked for a lock with any other error: the lock may have
+	// been granted.
+	Failed
+	// Extended ends an extension that the holder asked for: Err is nil, [ErrNotHeld],
+	// or what kept the answer away.
+	Extended
 )
+
+// endOf is how a call ends that asked for a lock.
+func endOf(err error) EventKind {
+	for _, definite := range []error{ErrNotAcquired, ErrNotReplicated, ErrNotSet, ErrTooMany} {
+		if errors.Is(err, definite) {
+			return Refused
+		}
+	}
+	return Failed
+}
 
 // String returns the kind's name in lower case.
 func (k EventKind) String() string {
-	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released"}
-	if k < Acquired || k > Released {
+	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended"}
+	if k < Acquired || k > Extended {
 		return fmt.Sprintf("event %d", int(k))
 	}
 	return names[k-1]

@@ -239,7 +239,7 @@ func (g *grant) leased(a answer) Lease {
 	}
 }
 
-func (g *grant) hold(a answer, begin time.Time) *Hold {
+func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
 	c := g.client
 	h := newHold(g.leased(a), g)
 	h.clock, h.minder = &c.clock, g
@@ -248,7 +248,7 @@ func (g *grant) hold(a answer, begin time.Time) *Hold {
 		h.Lost() // which is awaited then
 		settle, h.settled = g.settling(h)
 	}
-	c.observe(Acquired, h.lease, c.took(begin), nil)
+	c.tell(ctx, Acquired, h.lease, c.took(begin), nil)
 	h.start()
 	settle()
 	if g.watched {
@@ -285,6 +285,7 @@ func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time
 	g.moved = true
 	sent := time.Now()
 	err := g.extend(ctx, d)
+	c.tell(ctx, Extended, l, time.Since(sent), err)
 	expires := c.expires(sent, d)
 	if err != nil {
 		return expires, err
@@ -310,7 +311,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
 	begin := c.begun()
 	if c.queues.pass(g, l.Expires) {
-		c.observe(Released, l, c.took(begin), nil)
+		c.tell(ctx, Released, l, c.took(begin), nil)
 		return nil
 	}
 	g.ending = true
@@ -335,6 +336,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	default:
 		err = ErrNotHeld
 	}
-	c.observe(Released, l, c.took(begin), err)
+	c.tell(ctx, Released, l, c.took(begin), err)
 	return err
 }

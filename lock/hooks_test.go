@@ -3,7 +3,9 @@ package lock
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,4 +138,50 @@ func TestHooksMayChangeRequests(t *testing.T) {
 	require.Equal(t, []string{"app:lock:{orders}"}, rdb.Keys(t.Context(), "*").Val())
 	require.NoError(t, h.Release(t.Context()))
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
+}
+
+// A hook sees each pipeline with the values of one of its callers, also where several
+// share it.
+func TestHooksSeeTheContextOfACaller(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	var orphans atomic.Int64
+	rdb.AddHook(contexts(func(ctx context.Context) {
+		if ctx.Value(told{}) == nil {
+			orphans.Add(1)
+		}
+	}))
+	c, err := New(rdb, Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			ctx := context.WithValue(t.Context(), told{}, true)
+			for range 20 {
+				h, err := c.Acquire(ctx, strconv.Itoa(i), Options{Lease: time.Minute})
+				if err == nil {
+					err = h.Release(ctx)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, orphans.Load())
+}
+
+// contexts is a hook that is told of the context of each.
+type contexts func(ctx context.Context)
+
+func (p contexts) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (p contexts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p contexts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p(ctx)
+		return next(ctx, cmds)
+	}
 }

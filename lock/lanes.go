@@ -286,8 +286,8 @@ func (l *lanes) lead(calls []*posted) {
 	}
 }
 
-// together is a context for calls: that of one alone, or one that ends when all of
-// theirs would have come to their deadlines, if all have one.
+// together is a context for calls: that of one alone, or one with the values of the
+// first that ends when all of theirs would have come to their deadlines, if all have one.
 func together(calls []*posted) (context.Context, context.CancelFunc) {
 	if len(calls) == 1 {
 		return calls[0].ctx, func() {}
@@ -296,13 +296,13 @@ func together(calls []*posted) (context.Context, context.CancelFunc) {
 	for _, p := range calls {
 		deadline, ok := p.ctx.Deadline()
 		if !ok {
-			return context.Background(), func() {}
+			return context.WithoutCancel(calls[0].ctx), func() {}
 		}
 		if deadline.After(last) {
 			last = deadline
 		}
 	}
-	return context.WithDeadline(context.Background(), last)
+	return context.WithDeadline(context.WithoutCancel(calls[0].ctx), last)
 }
 
 // ended reports whether nobody waits for a call any more, and tells it so.

@@ -245,13 +245,14 @@ func TestEventsOfAWait(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NoError(t, h.Release(t.Context()))
 	all := e.list()
-	require.Len(t, all, 3)
-	require.Equal(t, []lock.EventKind{lock.Acquired, lock.Waited, lock.Released}, []lock.EventKind{all[0].Kind, all[1].Kind, all[2].Kind})
+	require.Len(t, all, 4)
+	require.Equal(t, []lock.EventKind{lock.Acquired, lock.Waited, lock.Refused, lock.Released},
+		[]lock.EventKind{all[0].Kind, all[1].Kind, all[2].Kind, all[3].Kind})
 	require.Equal(t, "b", all[1].Lease.Owner)
 	require.GreaterOrEqual(t, all[1].Took, 10*time.Millisecond)
 	require.ErrorIs(t, all[1].Err, lock.ErrNotAcquired)
-	require.Equal(t, h.Lease(), all[2].Lease)
-	require.NoError(t, all[2].Err)
+	require.Equal(t, h.Lease(), all[3].Lease)
+	require.NoError(t, all[3].Err)
 	require.Equal(t, "waited", lock.Waited.String())
 	require.Equal(t, "event 0", lock.EventKind(0).String())
 }

@@ -93,12 +93,14 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		err = ErrNotAcquired
 	}
 	if waited {
-		c.observe(Waited, g.leased(a), c.took(begin), err)
+		c.tell(ctx, Waited, g.leased(a), c.took(begin), err)
 	}
 	if err != nil {
+		err = refusal(err)
+		c.tell(ctx, endOf(err), g.leased(a), c.took(begin), err)
 		return nil, err
 	}
-	return g.hold(a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
+	return g.hold(ctx, a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
 }
 
 // ask makes a request, and waits with it until the time after begin is over for

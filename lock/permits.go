@@ -43,7 +43,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, n int, o Options) (*Hold,
 		h, err = s.request(s.client.kinds.semaphore.kind(n, true)).acquireOr(ctx, o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, refusal(err))
+		return nil, fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, err)
 	}
 	return h, nil
 }

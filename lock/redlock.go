@@ -333,12 +333,13 @@ func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, e
 			}
 		}
 		if waited {
-			r.observe(Waited, b.leased(expires), time.Since(begin), err)
+			r.tell(ctx, Waited, b.leased(expires), time.Since(begin), err)
 		}
 		if err != nil {
+			r.tell(ctx, endOf(err), b.leased(expires), time.Since(begin), err)
 			return nil, err
 		}
-		return b.hold(expires, begin), nil
+		return b.hold(ctx, expires, begin), nil //nolint:contextcheck // what renews the hold outlives this call
 	}
 }
 
@@ -373,8 +374,12 @@ func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
 }
 
 func (r *Redlock) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	r.tell(context.Background(), kind, l, took, err)
+}
+
+func (r *Redlock) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
 	if r.config.Observer != nil {
-		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err})
+		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
 	}
 }
 

@@ -160,7 +160,7 @@ func TestRedlockTellsWhatItGranted(t *testing.T) {
 		kinds = append(kinds, ev.Kind)
 	}
 	require.Equal(t, []lock.EventKind{
-		lock.Acquired, lock.Acquired, lock.Waited, lock.Released, lock.Acquired, lock.Released, lock.Released,
+		lock.Acquired, lock.Acquired, lock.Waited, lock.Refused, lock.Released, lock.Acquired, lock.Released, lock.Released,
 	}, kinds)
 }
 

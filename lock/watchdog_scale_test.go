@@ -174,7 +174,7 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 		for i, r := range replies {
 			require.NoError(tb, r.err)
 			require.Equal(tb, int64(1), r.value)
-			holds = append(holds, grants[i].hold(answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
+			holds = append(holds, grants[i].hold(context.Background(), answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
 		}
 	}
 	return holds

@@ -42,7 +42,7 @@ if held and holder == ARGV[1] or not held and before then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
   -- Whoever is first now learns of a longer lease by its next poll.
   head = first()
-  if head and tonumber(ARGV[3]) < tonumber(ARGV[4]) then redis.call('PUBLISH', ARGV[7], '=' .. head) end
+  if head and tonumber(ARGV[3]) < tonumber(ARGV[4]) then redis.pcall('PUBLISH', ARGV[7], '=' .. head) end
   return {1, others + 1}
 end
 
@@ -58,5 +58,5 @@ if ARGV[5] == '1' then
 end
 if held then return {0, before and last - now or 0, mine} end
 local deadline = tonumber(redis.call('ZSCORE', KEYS[3], head))
-redis.call('PUBLISH', ARGV[7], '=' .. head)
+redis.pcall('PUBLISH', ARGV[7], '=' .. head)
 return {0, deadline - now, mine}

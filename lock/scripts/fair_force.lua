@@ -13,5 +13,5 @@ if held == 1 then
   if KEYS[4] then redis.call('SET', KEYS[4], 1, 'PX', ARGV[2]) end
 end
 local head = first()
-if head then redis.call('PUBLISH', ARGV[1], '=' .. head) end
+if head then redis.pcall('PUBLISH', ARGV[1], '=' .. head) end
 return held

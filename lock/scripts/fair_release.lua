@@ -30,5 +30,5 @@ elseif mine > 0 then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
 end
 local head = first()
-if head and (last <= now or head ~= formerly) then redis.call('PUBLISH', ARGV[3], '=' .. head) end
+if head and (last <= now or head ~= formerly) then redis.pcall('PUBLISH', ARGV[3], '=' .. head) end
 return held and 1 or 0

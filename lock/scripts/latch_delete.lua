@@ -7,5 +7,5 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
 if redis.call('HEXISTS', KEYS[1], 'count') == 0 then return 0 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], 1, 'PX', ARGV[1])
-redis.call('PUBLISH', ARGV[2], 'all')
+redis.pcall('PUBLISH', ARGV[2], 'all')
 return 1

@@ -13,6 +13,6 @@ redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count - 1))
 redis.call('SET', KEYS[2], string.format('%.0f', count - 1), 'PX', ARGV[1])
 if count == 1 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  redis.call('PUBLISH', ARGV[3], 'all')
+  redis.pcall('PUBLISH', ARGV[3], 'all')
 end
 return count - 1

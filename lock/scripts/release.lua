@@ -33,6 +33,6 @@ if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
 elseif not handOver('') then
-  redis.call('PUBLISH', ARGV[4], '1')
+  redis.pcall('PUBLISH', ARGV[4], '1')
 end
 return held and 1 or 0

@@ -20,6 +20,6 @@ if wrong then return wrong end
 if not held then return 0 end
 change(grants, last)
 if KEYS[2] then redis.call('SET', KEYS[2], 1, 'PX', ARGV[3]) end
-if last == 0 then redis.call('PUBLISH', ARGV[1], 'all') end
-redis.call('PUBLISH', ARGV[2], '1')
+if last == 0 then redis.pcall('PUBLISH', ARGV[1], 'all') end
+redis.pcall('PUBLISH', ARGV[2], '1')
 return 1

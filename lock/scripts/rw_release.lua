@@ -32,7 +32,7 @@ if held or ARGV[7] == '1' then redis.call('SET', KEYS[2], 1, 'PX', ARGV[4]) end
 if not left then return 0 end
 change(over, last)
 if live.write == 0 then
-  if side == 'write' and live.wait == 0 then redis.call('PUBLISH', ARGV[5], 'all') end
-  if live.read == 0 then redis.call('PUBLISH', ARGV[6], '1') end
+  if side == 'write' and live.wait == 0 then redis.pcall('PUBLISH', ARGV[5], 'all') end
+  if live.read == 0 then redis.pcall('PUBLISH', ARGV[6], '1') end
 end
 return held and 1 or 0

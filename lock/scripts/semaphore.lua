@@ -65,5 +65,5 @@ end
 -- wake tells the first in the queue that there are permits.
 local function wake(channel)
   local request = first()
-  if request and size > taken + leased then redis.call('PUBLISH', channel, '=' .. request) end
+  if request and size > taken + leased then redis.pcall('PUBLISH', channel, '=' .. request) end
 end

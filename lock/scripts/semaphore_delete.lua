@@ -7,5 +7,5 @@ if done then return tonumber(done) end
 if not size then return 0 end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 redis.call('SET', KEYS[5], 1, 'PX', ARGV[1])
-redis.call('PUBLISH', ARGV[2], 'all')
+redis.pcall('PUBLISH', ARGV[2], 'all')
 return 1

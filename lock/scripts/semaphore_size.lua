@@ -15,5 +15,5 @@ end
 redis.call('HSET', KEYS[1], 'size', text(wanted))
 settle()
 redis.call('SET', KEYS[5], 1, 'PX', ARGV[4])
-redis.call('PUBLISH', ARGV[5], 'all')
+redis.pcall('PUBLISH', ARGV[5], 'all')
 return 1
