@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -50,8 +51,16 @@ func newEDNReader(r io.Reader) *ednReader {
 const maxDepth = 1000
 
 func (e *ednReader) wrong(format string, args ...any) error {
-	return fmt.Errorf("line %d: %w", e.line, fmt.Errorf(format, args...))
+	err := fmt.Errorf(format, args...)
+	if text := []rune(err.Error()); len(text) > mostSaid {
+		err = errors.New(string(text[:mostSaid]) + "…")
+	}
+	return fmt.Errorf("line %d: %w", e.line, err)
 }
+
+// mostSaid is how long a message about a line is, in characters: it may repeat what
+// it is about.
+const mostSaid = 200
 
 // next is the next byte that is not white space or a comment.
 func (e *ednReader) next() (byte, error) {
@@ -198,6 +207,9 @@ func (e *ednReader) symbolic() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !utf8.ValidString(t) {
+		return nil, e.wrong("%q is not UTF-8", t)
+	}
 	switch t {
 	case "Inf":
 		return math.Inf(1), nil
@@ -285,6 +297,9 @@ func (e *ednReader) text() (any, error) {
 		}
 		switch c {
 		case '"':
+			if !utf8.ValidString(b.String()) {
+				return nil, e.wrong("a string is not UTF-8")
+			}
 			return b.String(), nil
 		case '\n':
 			e.line++
@@ -318,21 +333,40 @@ func (e *ednReader) escape(b *strings.Builder) error {
 	case '\\', '"':
 		b.WriteByte(c)
 	case 'u':
-		digits := make([]byte, 4)
-		if _, err := io.ReadFull(e.r, digits); err != nil {
-			return e.cut(io.EOF)
-		}
-		n, err := strconv.ParseUint(string(digits), 16, 32)
+		r, err := e.unit()
 		if err != nil {
-			return e.wrong(`\u%s is no character`, digits)
+			return err
 		}
-		if r := rune(n); utf8.ValidRune(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteRune(utf8.RuneError)
+		if utf16.IsSurrogate(r) { // the other half must follow
+			half := r
+			next, err := e.r.Peek(2)
+			if err != nil || string(next) != `\u` {
+				return e.wrong(`\u%04x is half a character`, half)
+			}
+			_, _ = e.r.Discard(2) // they were there
+			if r, err = e.unit(); err != nil {
+				return err
+			}
+			if r = utf16.DecodeRune(half, r); r == utf8.RuneError {
+				return e.wrong(`\u%04x is half a character`, half)
+			}
 		}
+		b.WriteRune(r)
 	default:
 		return e.wrong(`unknown escape \%c in a string`, c)
 	}
 	return nil
+}
+
+// unit is what four hexadecimal digits stand for: a character, or half of one.
+func (e *ednReader) unit() (rune, error) {
+	digits := make([]byte, 4)
+	if _, err := io.ReadFull(e.r, digits); err != nil {
+		return 0, e.cut(io.EOF)
+	}
+	n, err := strconv.ParseUint(string(digits), 16, 16)
+	if err != nil {
+		return 0, e.wrong(`\u%s is no character`, digits)
+	}
+	return rune(n), nil
 }

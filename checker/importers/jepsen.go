@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/workload/history"
@@ -27,19 +26,26 @@ const JepsenLock = "lock"
 //
 // An owner of ours is one attempt to acquire, with its releases: a release goes
 // with the last acquire of its thread that was answered ok and not released
-// yet, else with the last one of an unknown outcome. A thread is the process
-// modulo the number of processes before the first :info, because Jepsen goes
-// on with another process after one. A lock that is granted to its holder again
-// is taken for one that is not re-entrant, and a release that was answered :ok
-// for one that the service confirmed. (Some clients answer :ok to every
-// release; then [checker.Ownership] has nothing to say of their service.)
+// yet, else with the last one of which it is unknown whether it holds the lock. Jepsen goes on with
+// another process after an :info, whose number is greater by the number of threads.
+// That number is told by the history where only one explains all its processes.
+// Where it is not, each process is a thread, and the release of one that is nobody's
+// is taken for one of unknown outcome, if it may go with an earlier process.
+//
+// The lock is taken for a mutex that is not re-entrant. A history of another kind
+// of lock is refused where that shows: by a grant to a process that holds the lock,
+// or by :permits. A release that was answered :ok is taken for one that the service
+// confirmed. (Some clients answer :ok to every release; then [checker.Ownership]
+// has nothing to say of their service.)
 func Jepsen(r io.Reader) (*history.History, error) {
 	j := jepsen{edn: newEDNReader(r), threads: map[int]*thread{}, open: map[int]*history.Event{}}
 	for {
 		v, err := j.edn.read()
 		switch {
 		case errors.Is(err, io.EOF):
-			j.history()
+			if err := j.history(); err != nil {
+				return nil, err
+			}
 			return &history.History{Events: j.events}, nil
 		case errors.Is(err, errDiscarded):
 			continue
@@ -63,17 +69,16 @@ func Jepsen(r io.Reader) (*history.History, error) {
 type jepsen struct {
 	edn     *ednReader
 	events  []history.Event
+	lines   []int                  // of the events
 	open    map[int]*history.Event // invokes, by process
 	threads map[int]*thread
-	width   int  // processes before the first info
-	crashed bool // there was one
 }
 
 // A thread is what Jepsen runs its processes on, one after another.
 type thread struct {
 	attempts int
 	held     map[string]string // the owner that holds, by lock
-	unknown  map[string]string // the owner whose acquire has an unknown outcome
+	unknown  map[string]string // the owner of which it is unknown whether it holds
 }
 
 func (j *jepsen) take(v any) error {
@@ -117,6 +122,9 @@ func (j *jepsen) take(v any) error {
 	}
 	e.Lock = JepsenLock
 	value := op.get("value")
+	if d, ok := value.(dict); op.get("permits") != nil || ok && d.get("permits") != nil {
+		return j.edn.wrong("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
+	}
 	if tuple, ok := value.([]any); ok && len(tuple) == 2 {
 		e.Lock, value = fmt.Sprint(shown(tuple[0])), tuple[1]
 	}
@@ -147,36 +155,98 @@ func (j *jepsen) add(e history.Event) error {
 		e.Lock = open.Lock
 		delete(j.open, e.Process)
 	}
-	if !j.crashed {
-		j.width = max(j.width, e.Process+1)
-	}
-	j.crashed = j.crashed || e.Type == history.Info
 	j.events = append(j.events, e)
+	j.lines = append(j.lines, j.edn.line)
 	return nil
 }
 
 // history gives the events their owners.
-func (j *jepsen) history() {
+func (j *jepsen) history() error {
+	width, known := j.width()
+	retired := false           // some process was, so that another one goes on for it
+	late := map[int]bool{}     // processes that may go on for a retired one
+	seen := map[int]bool{}     // processes that were there
 	owners := map[int]string{} // of the open operation of each process
+	doubtful := map[int]bool{} // processes whose open release may be another's
 	for i := range j.events {
 		e := &j.events[i]
-		id := e.Process % max(j.width, 1)
+		id := e.Process
+		if known {
+			id %= width
+		}
+		if !seen[e.Process] {
+			seen[e.Process] = true
+			late[e.Process] = retired && !known
+		}
 		t := j.threads[id]
 		if t == nil {
 			t = &thread{held: map[string]string{}, unknown: map[string]string{}}
 			j.threads[id] = t
 		}
 		if e.Type == history.Invoke {
+			doubtful[e.Process] = late[e.Process] && e.Op == history.Release && t.held[e.Lock] == "" && t.unknown[e.Lock] == ""
 			owners[e.Process] = t.owner(e, id)
 		}
 		e.Owner = owners[e.Process]
+		switch {
+		case e.Op == history.Acquire && e.Type == history.OK && t.held[e.Lock] != "":
+			return fmt.Errorf("line %d: process %d is granted %q, which it holds: the lock is re-entrant or a semaphore, and a mutex is what can be judged here",
+				j.lines[i], e.Process, e.Lock)
+		case doubtful[e.Process] && e.Type != history.Invoke:
+			e.Type = history.Info
+		}
 		t.note(e)
+		retired = retired || e.Type == history.Info
 	}
+	return nil
+}
+
+// width is the number of threads: the only one with which each process that is not
+// one of the first goes on for one that an :info retired before.
+func (j *jepsen) width() (width int, known bool) {
+	first, retired := map[int]int{}, map[int]int{} // when, by process
+	least, most := 0, 0
+	for i := range j.events {
+		e := &j.events[i]
+		if _, ok := first[e.Process]; !ok {
+			first[e.Process] = i
+		}
+		if len(retired) == 0 {
+			least = max(least, e.Process+1)
+		}
+		if e.Type == history.Info {
+			retired[e.Process] = i
+		}
+		most = max(most, e.Process)
+	}
+	if most < least {
+		return least, true // none goes on for another
+	}
+	explains := func(width int) bool {
+		for process, began := range first {
+			if process < width {
+				continue
+			}
+			if ended, ok := retired[process-width]; !ok || ended > began {
+				return false
+			}
+		}
+		return true
+	}
+	for process := range retired {
+		if n := most - process; n >= least && explains(n) {
+			if known {
+				return 0, false
+			}
+			width, known = n, true
+		}
+	}
+	return width, known
 }
 
 // owner is who invokes e.
 func (t *thread) owner(e *history.Event, id int) string {
-	if held := t.held[e.Lock]; held != "" {
+	if held := t.held[e.Lock]; held != "" && e.Op == history.Release {
 		return held
 	}
 	if unknown := t.unknown[e.Lock]; unknown != "" && e.Op == history.Release {
@@ -198,6 +268,9 @@ func (t *thread) note(e *history.Event) {
 		}
 	case t.held[e.Lock] == e.Owner:
 		delete(t.held, e.Lock)
+		if e.Type == history.Info {
+			t.unknown[e.Lock] = e.Owner // it may hold the lock still
+		}
 	case e.Type == history.OK:
 		delete(t.unknown, e.Lock)
 	default:
@@ -227,7 +300,7 @@ func kindOf(v any) string {
 	case keyword:
 		return ":" + string(v)
 	case string:
-		return strconv.Quote(strings.ToValidUTF8(v, "?"))
+		return strconv.Quote(v)
 	default:
 		return fmt.Sprint(v)
 	}

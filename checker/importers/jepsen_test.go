@@ -1,6 +1,12 @@
 package importers_test
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,13 +91,103 @@ func TestJepsenErrorsNameTheLine(t *testing.T) {
 		{"{:process 0, :type :invoke, :f :acquire}\n{:process 0, :type :ok, :f :release}", "line 2: process 0 completes :release while its :acquire is open"},
 		{"{:process 0, :type :invoke, :f :acquire, :time 1.5}", "line 1: :time is 1.5, want nanoseconds"},
 		{`{:process 0, :error "\q"}`, `line 1: unknown escape \q in a string`},
+		{"{:process 0, :error \"\xff\"}", "line 1: a string is not UTF-8"},
+		{`{:process 0, :error "\ud800"}`, `line 1: \ud800 is half a character`},
+		{"{:process 0, :type " + strings.Repeat("9", 1<<20) + "x}", "…"},
 		{"}", "line 1: found '}', want a value"},
 		{"{:process 12x}", `line 1: "12x" is no number`},
 		{strings.Repeat("[", 2000), "line 1: values lie more than 1000 deep"},
 	} {
 		_, err := importers.Jepsen(strings.NewReader(test.give))
-		require.ErrorContains(t, err, test.want, test.give)
+		require.ErrorContains(t, err, test.want)
+		require.Less(t, len(err.Error()), 700)
 	}
+}
+
+// The files of testdata are histories as Jepsen writes them; their names begin with
+// what is to become of them.
+func TestJepsenFiles(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.edn")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		want, _, _ := strings.Cut(filepath.Base(file), "--")
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			content, err := os.ReadFile(file)
+			require.NoError(t, err)
+			h, err := importers.Jepsen(bytes.NewReader(content))
+			if want == "refused" {
+				require.ErrorContains(t, err, "a mutex")
+				return
+			}
+			require.NoError(t, err)
+			r := checker.Check(t.Context(), h)
+			require.Equal(t, checker.Verdict(want), r.Verdict, "%+v", r.Results)
+		})
+	}
+}
+
+// A service that locks rightly is never convicted, however its clients time out.
+func TestJepsenConvictsNoCorrectLock(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(400) {
+		text := correctMutex(rand.New(rand.NewPCG(seed, 7)))
+		h, err := importers.Jepsen(strings.NewReader(text))
+		require.NoError(t, err, text)
+		r := checker.Check(t.Context(), h)
+		require.NotEqual(t, checker.Invalid, r.Verdict, "seed %d: %+v\n%s", seed, r.Results, text)
+	}
+}
+
+// correctMutex is the history of a correct mutex and of threads that acquire and
+// release it in turn. What timed out took effect by then, or never does.
+func correctMutex(rng *rand.Rand) string {
+	type client struct {
+		process int
+		invoked string // empty: nothing is open
+		applied string // what the service said, if it did
+	}
+	var b strings.Builder
+	clients := make([]client, 1+rng.IntN(5))
+	holds, next := make([]bool, len(clients)), make([]bool, len(clients))
+	for i := range clients {
+		clients[i].process = i
+	}
+	write := func(c *client, kind string) {
+		fmt.Fprintf(&b, "{:process %d, :type :%s, :f :%s, :value nil}\n", c.process, kind, c.invoked)
+	}
+	timeouts := rng.IntN(4)
+	for range 60 {
+		i := rng.IntN(len(clients))
+		c := &clients[i]
+		switch {
+		case c.invoked == "":
+			c.invoked = "acquire"
+			if next[i] {
+				c.invoked = "release"
+			}
+			next[i] = !next[i]
+			write(c, "invoke")
+		case c.applied == "" && rng.IntN(10) < timeouts:
+			write(c, "info")
+			*c = client{process: c.process + len(clients)}
+		case c.applied == "":
+			free := !slices.Contains(holds, true)
+			c.applied = "fail"
+			if c.invoked == "acquire" && free || c.invoked == "release" && holds[i] {
+				holds[i], c.applied = c.invoked == "acquire", "ok"
+			}
+		case rng.IntN(10) < timeouts:
+			write(c, "info")
+			*c = client{process: c.process + len(clients)}
+		default:
+			write(c, c.applied)
+			*c = client{process: c.process}
+		}
+	}
+	return b.String()
 }
 
 func FuzzJepsen(f *testing.F) {
