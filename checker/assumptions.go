@@ -15,6 +15,8 @@ import (
 //   - no lock was asked for,
 //   - no two processes contended for a lock: none asked for one, at some time
 //     between its request and the answer, while another process held it,
+//   - every lease, asked for or granted, is shorter than a millisecond: it was not
+//     written in nanoseconds,
 //   - the history's last line was cut short and dropped,
 //   - faults were injected and none of them took effect: their effect was not seen,
 //     or no request met them, or
@@ -43,6 +45,7 @@ func Assumptions(meets ...string) Checker {
 				f.met = map[string]int{}
 			}
 			cover(ev, f.met)
+			leases(ev, f)
 			f.counts["cut"] = ev.history.Truncated
 		},
 		conclude: func(f *findings) {
@@ -56,6 +59,9 @@ func Assumptions(meets ...string) Checker {
 				if f.met[name] == 0 && name != history.MetContention {
 					f.doubt("the workload is there for %s, and there were none", name)
 				}
+			}
+			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
+				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", plural(n, "lease"))
 			}
 			if cut := f.counts["cut"]; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
@@ -74,6 +80,26 @@ func Assumptions(meets ...string) Checker {
 				f.valid += ", under " + plural(landed, "fault")
 			}
 		},
+	}
+}
+
+// leases counts the leases, and those that are absurdly short.
+func leases(ev *evidence, f *findings) {
+	ops := ev.operations()
+	for i := range ops {
+		op := &ops[i]
+		if op.Invoke.Op != history.Acquire && op.Invoke.Op != history.Extend || !ev.fresh(op) {
+			continue
+		}
+		length := op.Invoke.Lease
+		if expires := op.Complete.Expires; expires > 0 {
+			length = max(length, expires-op.Invoke.Time)
+		} else if length == 0 {
+			continue
+		}
+		if f.counts["leases"]++; length < time.Millisecond {
+			f.counts["short"]++
+		}
 	}
 }
 

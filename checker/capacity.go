@@ -45,9 +45,10 @@ func Capacity() Checker {
 			}
 			f.used(ev.swept().memory)
 			f.counts["grants"] += ev.holds(isSemaphore)
-			f.need(ev.holds(isSemaphore) > 0, "nobody was granted a permit for certain")
+			grants(f, ev, isSemaphore)
 		},
 		conclude: func(f *findings) {
+			shown(f)
 			f.valid = "no more permits were out than there are, in " + plural(f.counts["grants"], "grant")
 		},
 	}
@@ -176,9 +177,8 @@ func (l *lane) overCapacity(p *piece, out []*piece) Violation {
 		sum += q.hold.Permits
 		until = min(until, q.Until)
 	}
-	if until == history.Never {
-		until = max(l.until, p.From)
-	}
+	lasting := l.lasting(history.Span{From: p.From, Until: until})
+	until = max(min(until, l.until), p.From)
 	v := Violation{
 		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
 		Events: proofs(p, out),
@@ -186,7 +186,7 @@ func (l *lane) overCapacity(p *piece, out []*piece) Violation {
 			holder(p.hold), plural(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
 	}
 	if len(out) > 0 {
-		v.Explanation += fmt.Sprintf("; %s were out for at least %s", plural(sum, "permit"), seconds(until-p.From))
+		v.Explanation += fmt.Sprintf("; %s were out %s", plural(sum, "permit"), lasting)
 	}
 	return v
 }

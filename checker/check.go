@@ -111,12 +111,15 @@ func (s *session) judge(ctx context.Context, ev *evidence) {
 func (r *run) judge(ctx context.Context, ev *evidence) {
 	began := time.Now()
 	defer func() { r.took += time.Since(began) }()
-	if !applies(r.checker, ev) {
+	p, ok := r.checker.(*property)
+	switch {
+	case applies(r.checker, ev):
+		r.began = true
+	case !ok || !p.eager:
 		return
 	}
-	r.began = true
-	if p, ok := r.checker.(*property); ok {
-		p.judgeAll(ctx, ev, r.found)
+	if ok {
+		p.judgeNow(ctx, ev, r.found)
 		if p.sweeps {
 			r.took += ev.sweeping
 		}
@@ -202,6 +205,9 @@ type property struct {
 	sweeps   bool // it is decided by the sweep, which is counted as its own
 	// applies reports whether there is anything to judge; nil: always.
 	applies func(*evidence) bool
+	// eager says that it judges windows to which it does not apply, too: what it
+	// doubts there counts where it applies to another.
+	eager bool
 	// judge adds what it finds in a history, or in a window of one.
 	judge func(context.Context, *evidence, *findings)
 	// conclude says what follows from all that was found: doubts about the
@@ -224,16 +230,21 @@ func (p *property) Check(ctx context.Context, h *history.History) Result {
 func (p *property) Applies(h *history.History) bool { return applies(p, newEvidence(h)) }
 
 func (p *property) judgeAll(ctx context.Context, ev *evidence, f *findings) {
-	switch {
-	case ctx.Err() != nil:
-		f.doubt("there was no time left to judge it: %v", context.Cause(ctx))
-		f.cut = true
-	case p.applies != nil && !p.applies(ev):
+	if p.applies != nil && !p.applies(ev) {
 		f.doubt("the history has nothing that this property is about")
 		f.cut = true
-	default:
-		p.judge(ctx, ev, f)
+		return
 	}
+	p.judgeNow(ctx, ev, f)
+}
+
+func (p *property) judgeNow(ctx context.Context, ev *evidence, f *findings) {
+	if ctx.Err() != nil {
+		f.doubt("there was no time left to judge it: %v", context.Cause(ctx))
+		f.cut = true
+		return
+	}
+	p.judge(ctx, ev, f)
 }
 
 func (p *property) result(f *findings, took time.Duration) Result {

@@ -24,21 +24,21 @@ func metIn(t *testing.T, text string, meets ...string) checker.Result {
 // and a stops renewing and is gone.
 const covered = `
 {"time":0,"process":-1,"type":"ok","op":"declare","lock":"l","reentrant":true}
-{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100}
-{"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101}
-{"time":3,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100}
-{"time":4,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101}
-{"time":5,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
-{"time":6,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b","error":"held"}
-{"time":7,"process":3,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":100}
-{"time":8,"process":3,"type":"ok","op":"extend","lock":"l","owner":"a","expires":107}
-{"time":9,"process":4,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":200}
-{"time":10,"process":4,"type":"info","op":"extend","lock":"l","owner":"a","error":"no answer"}
-{"time":11,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"c","lease":100}
-{"time":12,"process":1,"type":"info","op":"crash","lock":"l","owner":"a"}
-{"time":300,"process":2,"type":"ok","op":"acquire","lock":"l","owner":"c","expires":400,"queued":7}
-{"time":310,"process":2,"type":"invoke","op":"release","lock":"l","owner":"c"}
-{"time":311,"process":2,"type":"ok","op":"release","lock":"l","owner":"c"}
+{"time":1000000,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100000000}
+{"time":2000000,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101000000}
+{"time":3000000,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100000000}
+{"time":4000000,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101000000}
+{"time":5000000,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
+{"time":6000000,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b","error":"held"}
+{"time":7000000,"process":3,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":100000000}
+{"time":8000000,"process":3,"type":"ok","op":"extend","lock":"l","owner":"a","expires":107000000}
+{"time":9000000,"process":4,"type":"invoke","op":"extend","lock":"l","owner":"a","lease":200000000}
+{"time":10000000,"process":4,"type":"info","op":"extend","lock":"l","owner":"a","error":"no answer"}
+{"time":11000000,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"c","lease":100000000}
+{"time":12000000,"process":1,"type":"info","op":"crash","lock":"l","owner":"a"}
+{"time":300000000,"process":2,"type":"ok","op":"acquire","lock":"l","owner":"c","expires":400000000,"queued":7}
+{"time":310000000,"process":2,"type":"invoke","op":"release","lock":"l","owner":"c"}
+{"time":311000000,"process":2,"type":"ok","op":"release","lock":"l","owner":"c"}
 `
 
 func TestTheAssumptionsCountWhatAHistoryMet(t *testing.T) {

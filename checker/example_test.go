@@ -22,5 +22,5 @@ func ExampleCheckReader() {
 	}
 	v := report.Results[0].Violations[0]
 	fmt.Println(report.Verdict, v.Kind, v.Events, v.Until-v.From)
-	// Output: invalid double-grant [1 3] 100ms
+	// Output: invalid double-grant [1 3] 0s
 }

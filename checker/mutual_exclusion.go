@@ -2,6 +2,8 @@ package checker
 
 import (
 	"context"
+
+	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // MutualExclusion is the checker of "mutual-exclusion": no two owners hold a
@@ -27,12 +29,50 @@ func MutualExclusion() Checker {
 			f.used(ev.swept().memory)
 			f.counts["holds"] += ev.holds(isExclusive)
 			f.counts["locks"] = len(ev.known)
-			f.need(len(ev.book().Holds) > 0, "nobody was granted a lock for certain")
+			grants(f, ev, isExclusive)
 		},
 		conclude: func(f *findings) {
+			shown(f)
 			f.valid = "no two owners held a lock at the same time, in " + plural(f.counts["holds"], "hold") +
 				" of " + plural(f.counts["locks"], "lock")
 		},
+	}
+}
+
+// grants counts the grants of locks of a kind: all, those that held the lock for
+// certain, and those that were answered after their own expiry.
+func grants(f *findings, ev *evidence, of func(kind string) bool) {
+	book := ev.book()
+	for i := range book.Operations {
+		op := &book.Operations[i]
+		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(book.Promises[op.Invoke.Lock].Kind) {
+			continue
+		}
+		f.counts["given"]++
+		if op.Complete.Expires > 0 && op.Complete.Expires <= op.Complete.Time {
+			f.counts["late"]++
+		}
+	}
+	for i := range book.Holds {
+		if h := &book.Holds[i]; h.End > h.Start && of(book.Promises[h.Lock].Kind) {
+			f.counts["certain"]++
+			return
+		}
+	}
+}
+
+// shown doubts a history whose grants show nothing.
+func shown(f *findings) {
+	given, late := f.counts["given"], f.counts["late"]
+	switch {
+	case 2*late > given:
+		f.doubt("%d of %s were answered after their own expires, which is an instant on the axis of time in nanoseconds, and no duration",
+			late, plural(given, "grant"))
+	case f.counts["certain"] > 0:
+	case given > 0:
+		f.doubt("no lock was held for certain: each of %s may have ended before it was answered", plural(given, "grant"))
+	default:
+		f.doubt("no grant of a lock is known for certain")
 	}
 }
 

@@ -1,6 +1,10 @@
 package checker
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
 
 // Ownership is the checker of "ownership": every answer to a release or extend
 // agrees with who held the lock.
@@ -13,7 +17,12 @@ import "context"
 // has forgotten a grant: premature-loss. Both are decided exactly.
 func Ownership() Checker {
 	return &property{
-		name: "ownership", engine: "interval sweep",
+		name: "ownership", engine: "interval sweep", eager: true,
+		applies: func(ev *evidence) bool {
+			return ev.sees(func(e *history.Event) bool {
+				return (e.Op == history.Release || e.Op == history.Extend) && (e.Type == history.OK || e.Type == history.Fail)
+			})
+		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for _, v := range ev.swept().ownership {
 				f.add(v)

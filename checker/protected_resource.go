@@ -44,8 +44,14 @@ func ProtectedResource() Checker {
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { protectedResource(ev, f) },
 		conclude: func(f *findings) {
-			f.valid = fmt.Sprintf("no update was lost in %s, and none of %s with a token came too late",
-				plural(f.counts["updates"], "read-modify-write"), plural(f.counts["tokens"], "access"))
+			var held []string
+			if n := f.counts["updates"]; n > 0 {
+				held = append(held, "no update was lost in "+plural(n, "read-modify-write"))
+			}
+			if n := f.counts["tokens"]; n > 0 {
+				held = append(held, "none of "+plural(n, "access")+" with a token came too late")
+			}
+			f.valid = strings.Join(held, ", and ")
 		},
 	}
 }

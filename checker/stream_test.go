@@ -43,6 +43,17 @@ func same(whole, parts checker.Report, legal bool) bool {
 	}
 }
 
+// inMilliseconds is a history with a millisecond for each nanosecond.
+func inMilliseconds(h *history.History) *history.History {
+	for i := range h.Events {
+		e := &h.Events[i]
+		for _, t := range []*time.Duration{&e.Time, &e.Lease, &e.Expires, &e.Drift} {
+			*t *= time.Millisecond
+		}
+	}
+	return h
+}
+
 // A history that is judged in windows gets the verdicts of the whole.
 func TestWindowsKeepTheVerdict(t *testing.T) {
 	t.Parallel()
@@ -63,7 +74,7 @@ func TestWindowsKeepTheVerdict(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(cases(t, 200)) {
 				rnd := source(seed)
-				h := kind.of(rnd)
+				h := inMilliseconds(kind.of(rnd))
 				text := dump(h)
 				least := 4 + rnd.IntN(40)
 				whole := checker.Check(t.Context(), h)

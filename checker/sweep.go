@@ -35,7 +35,7 @@ func (ev *evidence) swept() *swept {
 	book := ev.book()
 	end := ev.history.End()
 	for i := range book.Uncovered {
-		s.own(uncovered(book, &book.Uncovered[i]))
+		s.own(uncovered(book, &book.Uncovered[i], end))
 	}
 	for i := range book.Denied {
 		s.own(denied(&book.Denied[i]))
@@ -219,14 +219,29 @@ func (l *lane) overlaps(pieces []piece) {
 	}
 }
 
+// lasting says for how long holds overlap, as far as the history goes.
+func (l *lane) lasting(s history.Span) string {
+	if s.Until <= l.until {
+		return "for at least " + seconds(s.Until-s.From)
+	}
+	text := "when the history ended"
+	if seen := l.until - s.From; seen > 0 {
+		text = "for at least " + seconds(seen) + ", until the history ended"
+	}
+	if s.Until != history.Never {
+		text += ", " + seconds(s.Until-l.until) + " before the first of the leases could end"
+	}
+	return text
+}
+
+// upTo says when a hold ends, as far as the history goes.
+func (l *lane) upTo(t time.Duration) string { return upTo(t, l.until) }
+
 func (l *lane) doubleGrant(a, b *piece) Violation {
 	both, _ := a.Overlap(b.Span)
 	first, second := a, b
-	length := ""
-	if both.Until == history.Never {
-		both.Until = max(l.until, both.From)
-	}
-	length = fmt.Sprintf("both were owners for at least %s", seconds(both.Until-both.From))
+	length := "both were owners " + l.lasting(both)
+	both.Until = max(min(both.Until, l.until), both.From)
 	v := Violation{
 		Kind: DoubleGrant, Lock: first.hold.Lock, From: both.From, Until: both.Until,
 		Events: events(first.hold.Proof.Complete.Index, second.hold.Proof.Complete.Index, first.hold.EndEvent),
@@ -235,13 +250,13 @@ func (l *lane) doubleGrant(a, b *piece) Violation {
 	if first.hold.Owner == second.hold.Owner {
 		v.Kind = Reentrancy
 		again = "was granted it again"
-		length = fmt.Sprintf("a lock that is not declared re-entrant had two grants for at least %s", seconds(both.Until-both.From))
+		length = "a lock that is not declared re-entrant had two grants " + l.lasting(history.Span{From: both.From, Until: min(a.Until, b.Until)})
 	}
 	if second.From > second.hold.Start {
 		again = "had its hold prolonged"
 	}
 	v.Explanation = fmt.Sprintf("%s held %q for certain from %s until %s; %s %s at %s: %s",
-		holder(first.hold), first.hold.Lock, seconds(first.From), seconds(first.Until),
+		holder(first.hold), first.hold.Lock, seconds(first.From), l.upTo(first.Until),
 		holder(second.hold), again, seconds(second.From), length)
 	return v
 }
@@ -336,13 +351,13 @@ func (l *lane) room(holds []*history.Hold, pieces []piece) {
 	for _, q := range granted {
 		if u := leased.around(q); u != nil {
 			found[q.hold] = true
-			l.exclude(noRoom(u, q.hold))
+			l.exclude(l.noRoom(u, q.hold))
 		}
 	}
 	all := l.blocks(entire(holds))
 	for _, q := range kept {
 		if u := all.around(q); u != nil && !found[q.hold] {
-			l.own(notHeld(u, q.hold))
+			l.own(l.notHeld(u, q.hold))
 		}
 	}
 }
@@ -398,27 +413,27 @@ func filter(pieces []piece, keep func(piece) bool) []piece {
 	return kept
 }
 
-func noRoom(u *stretch, h *history.Hold) Violation {
+func (l *lane) noRoom(u *stretch, h *history.Hold) Violation {
 	return Violation{
 		Kind: DoubleGrant, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
 		Events: events(u.hold.Proof.Complete.Index, h.Proof.Complete.Index, u.hold.EndEvent),
 		Explanation: fmt.Sprintf("%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
 			holder(h), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start),
-			holder(u.hold), seconds(u.From), seconds(u.Until)),
+			holder(u.hold), seconds(u.From), l.upTo(u.Until)),
 	}
 }
 
-func notHeld(u *stretch, h *history.Hold) Violation {
+func (l *lane) notHeld(u *stretch, h *history.Hold) Violation {
 	by := &h.Proof
 	return Violation{
 		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
 		Events: events(u.hold.Proof.Complete.Index, by.Complete.Index, u.hold.EndEvent),
 		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but %s held the lock from %s until %s",
-			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), holder(u.hold), seconds(u.From), seconds(u.Until)),
+			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), holder(u.hold), seconds(u.From), l.upTo(u.Until)),
 	}
 }
 
-func uncovered(book *history.Book, op *history.Operation) Violation {
+func uncovered(book *history.Book, op *history.Operation, end time.Duration) Violation {
 	v := Violation{
 		Kind: ForeignRelease, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,
 		Events: events(op.Invoke.Index, op.Complete.Index),
@@ -436,7 +451,7 @@ func uncovered(book *history.Book, op *history.Operation) Violation {
 		}
 		if h.Lock == op.Invoke.Lock && h.Owner != op.Invoke.Owner && h.Start <= op.Invoke.Time && op.Complete.Time <= h.End {
 			v.Events = events(op.Invoke.Index, op.Complete.Index, h.Proof.Complete.Index)
-			v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(h), seconds(h.Start), seconds(h.End))
+			v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(h), seconds(h.Start), upTo(h.End, end))
 			break
 		}
 	}

@@ -33,7 +33,7 @@ func UseWithinLease() Checker {
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Access && e.Lock != ""
+				return e.Op == history.Access && e.Type == history.OK && e.Lock != ""
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { useWithinLease(ev, f) },
