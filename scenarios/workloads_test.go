@@ -213,7 +213,7 @@ func TestALedgerThatTheRecordCannotExplainIsADoubt(t *testing.T) {
 
 func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
 	const contended = `
-{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":1000}
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":1000000000}
 {"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a"}
 {"time":3,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
 {"time":4,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b"}
