@@ -320,12 +320,17 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	s := g.kind.release(g, false)
 	taken := new(atomic.Bool)
 	copies := false // of the release; for f alone
-	r, err := await(ctx, c, nil, func(ctx context.Context) (reply[any], error) {
+	send := func(ctx context.Context) (reply[any], error) {
 		r := c.road.runTaken(ctx, s, taken)
 		copies = copies || r.copies
 		r.copies = copies
 		return r, r.err
-	}, nil)
+	}
+	r, err := await(ctx, c, nil, send, nil)
+	until := time.Now().Add(withdrawLimit)
+	for tries := 0; isBusy(err) && c.pauseAfter(ctx, tries, time.Until(until)); tries++ {
+		r, err = await(ctx, c, nil, send, nil)
+	}
 	switch {
 	case err != nil:
 		g.tried = g.tried || held && taken.Load() && mayArrive(err)

@@ -68,9 +68,11 @@ type Options struct {
 	// millisecond. Zero: a watchdog extends it until it is released or lost.
 	Lease time.Duration
 	// Wait is how long to wait for a lock that somebody else holds. Zero: one
-	// try. See [Forever]. A wait is for the holder, not for the servers: a
-	// request that fails ends it, and its error is returned. (Redlock, which
-	// lives with servers that fail, goes on waiting for a majority.)
+	// try. See [Forever]. A server that answers that it can't do anything at the
+	// moment, because it loads its data, its cluster isn't whole, or the slot of the
+	// lock is moving, is asked again meanwhile. Any other request that fails ends the
+	// wait, and its error is returned. (Redlock, which lives with servers that fail,
+	// goes on waiting for a majority.)
 	Wait time.Duration
 }
 

@@ -85,9 +85,9 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		return nil, err
 	}
 	begin := time.Now()
-	g, a, waited, err := o.ask(ctx, opt, begin)
-	for errors.Is(err, errLate) {
-		g, a, waited, err = o.ask(ctx, opt, begin)
+	g, a, waited, err := o.ask(ctx, opt, begin, 0)
+	for tries := 0; errors.Is(err, errLate) || isBusy(err) && c.pauseAfter(ctx, tries, remaining(begin, opt.Wait)); tries++ {
+		g, a, waited, err = o.ask(ctx, opt, begin, g.place)
 	}
 	if err == nil && !a.granted {
 		err = ErrNotAcquired
@@ -104,9 +104,10 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 }
 
 // ask makes a request, and waits with it until the time after begin is over for
-// which the options say so.
-func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
+// which the options say so. place is the one in the queue that an earlier request had.
+func (o *object) ask(ctx context.Context, opt Options, begin time.Time, place int64) (g *grant, a answer, waited bool, err error) {
 	g = o.grant(opt)
+	g.place = place
 	queues := g.waits && g.shares()
 	if queues {
 		if w := o.client.queues.join(g.queueKey()); w != nil {

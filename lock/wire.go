@@ -97,6 +97,33 @@ func (w *wire) pause(ctx context.Context, tries int) bool {
 	}
 }
 
+// isBusy reports whether a server answered that it can't do anything at the moment: it
+// loads its data, its cluster isn't whole, or the slot of the lock moves to another
+// server. It has not carried out what it was asked for.
+func isBusy(err error) bool {
+	return err != nil && isRefusal(err) && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
+		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err))
+}
+
+// pauseAfter waits after a try that met a busy server, for no longer than left. It returns
+// false if there is to be no other try.
+func (l *life) pauseAfter(ctx context.Context, tries int, left time.Duration) bool {
+	pause := min(10*time.Millisecond<<min(tries, 6), left)
+	if pause <= 0 {
+		return false
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-l.closing:
+		return false
+	}
+}
+
 // isTimeout reports whether no answer came in time.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
