@@ -274,20 +274,23 @@ func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
 }
 
 // The master's role moves as planned, in each of the ways that there are, and the
-// name follows it.
+// name follows it. No kind of lock is blamed.
 func TestANameFollowsPlannedFailovers(t *testing.T) {
-	for _, how := range []string{"failover", "replicaof"} {
-		for _, pubsub := range []string{"keep", "close"} {
-			t.Run(how+" "+pubsub, func(t *testing.T) {
+	locks := []string{"mutex-fair", "mutex", "mutex-fenced", "rwmutex-write"}
+	for i, how := range []string{"failover", "replicaof"} {
+		for j, pubsub := range []string{"keep", "close"} {
+			lock := locks[2*i+j]
+			t.Run(how+" "+pubsub+" "+lock, func(t *testing.T) {
 				t.Parallel()
 				setup := setup(t)
 				r := scenarios.Random{
-					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: "mutex-fair", Length: 3 * time.Second,
+					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lock, Length: 3 * time.Second,
 					Given: faults.Schedule{
 						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 					},
 				}
+				r.Workload.Wait = r.Wait() // those who wait subscribe
 				require.NoError(t, r.Run(t.Context(), setup))
 				run, h, report := judged(t, setup.Dir)
 				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)

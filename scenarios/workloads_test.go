@@ -153,6 +153,9 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			run, h, report := judged(t, setup.Dir)
 			require.Equal(t, tt.want, verdictOf(t, report, "protected-resource"), "%+v", report)
 			require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
+			if !tt.Fencing { // which refuses some of it
+				require.Equal(t, checker.Invalid, verdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
+			}
 			refused := 0
 			for _, op := range h.Operations() {
 				if op.Invoke.Op == history.Access && op.Failed() {
