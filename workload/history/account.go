@@ -230,6 +230,9 @@ func (a *account) confirm(op *Operation) {
 	} else {
 		h.blurred = false
 	}
+	if l.lost < 0 { // until it was answered, what had been said before it held
+		l.belief = max(l.belief, min(h.lease.belief, op.Complete.Time))
+	}
 	if op.Complete.Time > h.lease.belief {
 		a.believe(h.lease.belief)
 		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: Never})

@@ -98,7 +98,7 @@ func (r *register) permits(l *ledger, p *party, op *Operation, at int64) {
 			s.take(op)
 		}
 	default:
-		r.givenBack(l, p, busy, en)
+		r.givenBack(l, p, busy, possible, en)
 	}
 }
 
@@ -196,10 +196,7 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 // refused is the answer that the owner does not have so many permits.
 func (r *register) refused(l *ledger, p *party, busy []int, total int, en entry) {
 	e := en.op.Invoke
-	n := 1
-	if e.Op == Release {
-		n = e.Amount()
-	}
+	n := e.Amount()
 	switch {
 	case n > total: // which is right
 	case n > 1 && (len(busy) > 1 || len(p.unknown) > 0):
@@ -213,7 +210,7 @@ func (r *register) refused(l *ledger, p *party, busy []int, total int, en entry)
 }
 
 // givenBack is a release of permits that the owner may have.
-func (r *register) givenBack(l *ledger, p *party, busy []int, en entry) {
+func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en entry) {
 	op := en.op
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
@@ -225,8 +222,11 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, en entry) {
 		return cmp.Or(cmp.Compare(r.ends(y, op), r.ends(x, op)), i-j)
 	})
 	back, why := given(p.slots, busy, op.Invoke.Permits)
-	if len(back) == 0 && len(p.unknown) > 0 {
-		why = "gave back more than it has for certain"
+	if op.OK() && p.vague && len(busy) > 1 {
+		why = "gave back one of several grants after an operation with an unknown outcome, and nothing tells which"
+	}
+	if len(back) == 0 && possible >= op.Invoke.Permits { // together with an acquire that has an unknown outcome, too
+		back = busy
 	}
 	if why != "" {
 		r.confused(l, op.Invoke.Owner, "owner "+op.Invoke.Owner+" "+why)

@@ -32,10 +32,10 @@ type ledger struct {
 
 // A party is one owner of one lock.
 type party struct {
-	account int32   // of a mutex, of the writes of a read-write lock; else -1
-	reads   int32   // of the reads of a read-write lock; -1
-	asked   [2]bool // of a read-write lock: it sent an acquire of a write, of a read, that was not refused
-	permits         // of a semaphore
+	account int32    // of a mutex, of the writes of a read-write lock; else -1
+	reads   int32    // of the reads of a read-write lock; -1
+	asked   [2]int64 // of a read-write lock: the first acquires, of a write and of a read, that were not refused
+	permits          // of a semaphore
 }
 
 func (r *register) read(h *History) {
@@ -48,6 +48,7 @@ func (r *register) read(h *History) {
 	for i := range r.of {
 		r.of[i] = -1
 	}
+	r.modes(ops)
 	for i := range ops {
 		op := &ops[i]
 		e := op.Invoke
@@ -63,10 +64,7 @@ func (r *register) read(h *History) {
 		at := place(op)
 		switch l.kind {
 		case KindRW:
-			if e.Op == Acquire && !op.Failed() {
-				p.asked[index(e.Mode == Read)] = true
-			}
-			r.add(r.account(l, p, e.Owner, r.reads(l, p, e)), entry{op: op, at: at})
+			r.add(r.account(l, p, e.Owner, r.reads(l, p, e, op.Complete.Index)), entry{op: op, at: at})
 		default:
 			r.add(r.account(l, p, e.Owner, false), entry{op: op, at: at})
 		}
@@ -115,7 +113,7 @@ func (r *register) ledger(lock string) *ledger {
 func (l *ledger) party(owner string) *party {
 	at := l.parties[owner]
 	if at == 0 {
-		l.list = append(l.list, party{account: -1, reads: -1})
+		l.list = append(l.list, party{account: -1, reads: -1, asked: [2]int64{-1, -1}})
 		at = int32(len(l.list)) //nolint:gosec // fewer than operations, which fit into memory
 		l.parties[owner] = at
 	}
@@ -162,16 +160,33 @@ func index(is bool) int {
 	return 0
 }
 
+// modes notes in which modes the owners of read-write locks asked for them.
+func (r *register) modes(ops []Operation) {
+	for i := range ops {
+		e := ops[i].Invoke
+		if e.Op != Acquire || ops[i].Failed() || r.book.Promises[e.Lock].Kind != KindRW {
+			continue
+		}
+		if first := &r.ledger(e.Lock).party(e.Owner).asked[index(e.Mode == Read)]; *first < 0 {
+			*first = e.Index
+		}
+	}
+}
+
 // reads reports whether an event is about what its owner reads under a
-// read-write lock.
-func (r *register) reads(l *ledger, p *party, e *Event) bool {
+// read-write lock. It was answered by the event until, or not at all.
+func (r *register) reads(l *ledger, p *party, e *Event, until int64) bool {
 	if e.Mode != "" || e.Op == Acquire {
 		return e.Mode == Read
 	}
-	if p.asked[0] && p.asked[1] {
+	asked := func(read bool) bool {
+		first := p.asked[index(read)]
+		return first >= 0 && (until < 0 || first < until)
+	}
+	if asked(true) && asked(false) {
 		r.confused(l, ownerOf(e), "owner "+ownerOf(e)+" reads and writes, and its "+string(e.Op)+" does not say which of the two it is about")
 	}
-	return p.asked[1]
+	return asked(true)
 }
 
 func (r *register) lost(e *Event) {
@@ -184,7 +199,7 @@ func (r *register) lost(e *Event) {
 			r.add(p.slots[i].account, en)
 		}
 	case KindRW:
-		r.add(r.account(l, p, ownerOf(e), r.reads(l, p, e)), en)
+		r.add(r.account(l, p, ownerOf(e), r.reads(l, p, e, e.Index)), en)
 	default:
 		r.add(r.account(l, p, ownerOf(e), false), en)
 	}
