@@ -120,8 +120,15 @@ func contended(ev *evidence) int {
 		h := &book.Holds[i]
 		holds[h.Lock] = append(holds[h.Lock], h)
 	}
+	for i := range book.LeftOut {
+		h := &book.LeftOut[i]
+		holds[h.Lock] = append(holds[h.Lock], h)
+	}
 	n := 0
 	for lock, asked := range asks {
+		if len(book.LeftOut) > 0 {
+			slices.SortStableFunc(holds[lock], func(a, b *history.Hold) int { return cmp.Compare(a.Start, b.Start) })
+		}
 		n += contendedFor(asked, holds[lock])
 	}
 	return n

@@ -113,6 +113,7 @@ func (r *run) judge(ctx context.Context, ev *evidence) {
 	defer func() { r.took += time.Since(began) }()
 	p, ok := r.checker.(*property)
 	switch {
+	case ok && r.began: // what applied to one window is judged in all that follow
 	case applies(r.checker, ev):
 		r.began = true
 	case !ok || !p.eager:

@@ -85,12 +85,12 @@ func fairness(ev *evidence, f *findings) {
 		}
 	}
 	for _, lock := range ev.locks() {
+		if why := book.Unclear[lock]; why != "" && book.Promises[lock].Fair {
+			f.doubt("lock %q: %s", lock, why)
+		}
 		holds := queues[lock]
 		if len(holds) == 0 {
 			continue
-		}
-		if why := book.Unclear[lock]; why != "" {
-			f.doubt("lock %q: %s", lock, why)
 		}
 		found := map[*history.Hold]bool{}
 		if !isSemaphore(book.Promises[lock].Kind) {

@@ -55,11 +55,11 @@ func fencingOrder(ev *evidence, f *findings) {
 		}
 	}
 	for _, lock := range ev.locks() {
+		if why := book.Unclear[lock]; why != "" && book.Promises[lock].Fenced {
+			f.doubt("lock %q: %s", lock, why)
+		}
 		if len(byLock[lock]) == 0 {
 			continue
-		}
-		if why := book.Unclear[lock]; why != "" {
-			f.doubt("lock %q: %s", lock, why)
 		}
 		f.used(len(byLock[lock]) * int(unsafe.Sizeof(byLock[lock][0])))
 		place(f, byLock[lock], book.Promises[lock].Kind == history.KindMutex)

@@ -70,19 +70,21 @@ type stream struct {
 	session *session
 	memory
 
-	window []history.Event
-	last   time.Duration // of the last event
-	from   int64         // the first event that no window had before
-	shelf  map[owner][]shelved
-	idle   map[string][]shelvedOf // of locks that nobody asked for, where there are many
-	doubts map[owner]string       // why the account of an owner on the shelf is unclear
-	back   map[owner]struct{}     // who returned from it in this window
-	carry  carry
+	window  []history.Event
+	last    time.Duration // of the last event
+	from    int64         // the first event that no window had before
+	shelf   map[owner][]shelved
+	idle    map[string][]shelvedOf // of locks that nobody asked for, where there are many
+	doubts  map[owner]string       // why the account of an owner on the shelf is unclear
+	dubious map[string]struct{}    // idle locks with an owner whose account is unclear so far
+	back    map[owner]struct{}     // who returned from it in this window
+	carry   carry
 
 	// Of what is kept for good: in a window are those of its processes and
 	// locks only, so that none is judged again with every window.
 	crashes  map[int]crash            // the last one of each process
 	declared map[string]history.Event // of each lock that was declared
+	before   history.Before           // of locks and owners that are unclear
 }
 
 // A crash is when the process of a crash was gone: all that later rules need of it.
@@ -188,8 +190,9 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 		reader.Wait()
 	}()
 	reader.Go(func() { read(reading, r, full, empty) })
-	s.idle = map[string][]shelvedOf{}
+	s.idle, s.dubious = map[string][]shelvedOf{}, map[string]struct{}{}
 	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
+	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}}
 	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
 	limit := s.least
 	for b := range full {
@@ -218,12 +221,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 // everybody if nobody asked for the lock for a while.
 func (s *stream) take(e *history.Event) {
 	if len(s.idle) > 0 && e.Lock != "" {
-		if kept, ok := s.idle[e.Lock]; ok {
-			for i := range kept {
-				s.window = append(s.window, kept[i].event(owner{e.Lock, kept[i].owner}))
-			}
-			delete(s.idle, e.Lock)
-		}
+		s.wake(e.Lock)
 	}
 	if len(s.shelf) > 0 && e.Op.OfHolder() {
 		key := ownerOf(e)
@@ -238,6 +236,35 @@ func (s *stream) take(e *history.Event) {
 	}
 	s.window = append(s.window, *e)
 	s.last = e.Time
+}
+
+// wake takes back what was put aside of a lock that no client asked for.
+func (s *stream) wake(lock string) {
+	kept := s.idle[lock]
+	for i := range kept {
+		s.window = append(s.window, kept[i].event(owner{lock, kept[i].owner}))
+	}
+	delete(s.idle, lock)
+	delete(s.dubious, lock)
+}
+
+// admit takes back the locks, and an owner of each lock from the shelf, that will
+// not explain themselves any more, so that they are unclear in the end.
+func (s *stream) admit() {
+	for lock := range s.dubious {
+		s.wake(lock)
+	}
+	locks := map[string]struct{}{}
+	for key := range s.doubts {
+		if _, unclear := locks[key.lock]; unclear {
+			continue
+		}
+		locks[key.lock] = struct{}{}
+		kept := s.shelf[key]
+		for i := range kept {
+			s.window = append(s.window, kept[i].event(key))
+		}
+	}
 }
 
 // recall adds to the window what earlier ones knew of its processes and locks.
@@ -269,6 +296,28 @@ func (s *stream) recall() {
 	}
 }
 
+// suspect takes note of the locks and owners that are unclear for good: what such
+// an owner does later is not trusted. One that is at it may still explain itself,
+// and all that it did is kept until then.
+func (s *stream) suspect(c *carry) {
+	for lock, why := range c.book.Unclear {
+		s.before.Unclear[lock] = why
+	}
+	for key, why := range c.book.Doubts() {
+		s.before.Owners[key] = why
+	}
+	for key, o := range c.owners {
+		if o.busy && isSemaphore(c.book.Promises[key.lock].Kind) {
+			o.whole, c.whole = true, true // which of its grants its answers are about may turn on what is under way
+		}
+	}
+	for key := range c.book.Confused() {
+		if o := c.owners[owner{key.Lock, key.Name}]; o != nil {
+			o.whole, c.whole = true, true
+		}
+	}
+}
+
 // retain puts aside the crashes and declarations of a window.
 func (s *stream) retain() {
 	for i := range s.window {
@@ -283,19 +332,17 @@ func (s *stream) retain() {
 }
 
 func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool) *evidence {
+	if !unfinished {
+		s.admit()
+	}
 	s.recall()
 	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
 	if !slices.IsSortedFunc(s.window, byIndex) {
 		slices.SortStableFunc(s.window, byIndex)
 		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
 	}
-	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished})
+	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished, Before: s.before})
 	ev.from, ev.back = s.from, s.back
-	if !unfinished {
-		for key, why := range s.doubts {
-			ev.book().Unclear[key.lock] = why
-		}
-	}
 	s.session.judge(ctx, ev)
 	s.from = ev.end()
 	clear(s.back)
@@ -309,6 +356,7 @@ func (s *stream) forget(ev *evidence) {
 	c := &s.carry
 	c.reset(ev, s.memory)
 	c.standing()
+	s.suspect(c)
 	c.reaching()
 	c.processes()
 	c.accesses()
@@ -326,6 +374,9 @@ func (s *stream) forget(ev *evidence) {
 		switch {
 		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
 			s.idle[e.Lock] = append(s.idle[e.Lock], shelvedOf{shelve(e), nameOf(e)})
+			if c.book.Pending[e.Lock] != "" {
+				s.dubious[e.Lock] = struct{}{}
+			}
 		case c.keep[i]:
 			s.window[n] = *e
 			n++
@@ -352,12 +403,15 @@ type carry struct {
 	chosen map[int][]stretchOf      // by account: where holds are that are kept
 	free   map[string]time.Duration // when the oldest hold that is open began
 	busy   map[string]bool          // locks that something happened to
+	whole  bool                     // some owner is kept as a whole
 }
 
 // A standing is how the accounts of an owner stand that is not settled.
 type standing struct {
 	open   bool  // it is at it, or holds the lock
 	chosen bool  // one of its holds is kept
+	busy   bool  // it is at it
+	whole  bool  // all that it did is kept
 	holds  int64 // the first event of what it may hold; -1 for none
 }
 
@@ -392,6 +446,7 @@ func (c *carry) standing() {
 		if a.Hold >= 0 && (o.holds < 0 || a.Hold < o.holds) {
 			o.holds = a.Hold
 		}
+		o.busy = o.busy || a.Busy
 		if a.Open {
 			o.open = true
 			c.busy[a.Lock] = true
@@ -512,7 +567,7 @@ func (c *carry) processes() {
 }
 
 // accesses keeps of each resource the last updates, the access with the
-// greatest token, and one that may have written anything.
+// greatest token, and the first one that may have written anything.
 func (c *carry) accesses() {
 	type guarded struct {
 		updates []*history.Operation
@@ -533,7 +588,7 @@ func (c *carry) accesses() {
 			resources[name] = g
 		}
 		if op.Unknown() {
-			if op.Complete.Index >= 0 { // else it is kept as long as it is under way
+			if op.Complete.Index >= 0 && g.unknown == nil { // else it is kept as long as it is under way
 				g.unknown = op
 			}
 			continue
@@ -568,6 +623,12 @@ func (c *carry) operations() (shelved []bool) {
 		if op.Complete.Index < 0 {
 			c.operation(op)
 		}
+		if c.whole && op.Invoke.Op.OfHolder() {
+			if o := c.owners[ownerOf(op.Invoke)]; o != nil && o.whole {
+				c.operation(op)
+				continue
+			}
+		}
 		one, more := c.book.AccountsOf(op)
 		if one >= 0 {
 			c.standsFor(op, one, shelved)
@@ -589,7 +650,7 @@ func (c *carry) operations() (shelved []bool) {
 			for _, s := range told[key] {
 				c.keep[i] = c.keep[i] || e.Index >= s.from && e.Index <= s.until
 			}
-			if o := c.owners[key]; o != nil && o.holds >= 0 && e.Index >= o.holds {
+			if o := c.owners[key]; o != nil && (o.whole || o.holds >= 0 && e.Index >= o.holds) {
 				c.keep[i] = c.keep[i] || o.open || o.chosen
 				shelved[i] = !c.keep[i]
 			}
@@ -609,6 +670,13 @@ func (c *carry) chosenOf() map[owner][]stretchOf {
 	return of
 }
 
+// proven reports whether op is an acquire with an unknown outcome of which it is
+// known what was granted: nothing that comes later can belong to it.
+func (c *carry) proven(op *history.Operation) bool {
+	proofs, _ := c.ev.proven()
+	return op.Invoke.Op == history.Acquire && proofs[op.Ordinal()] != 0
+}
+
 // standsFor keeps or shelves an operation that its account still depends on.
 func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
 	for _, s := range c.chosen[account] {
@@ -621,7 +689,8 @@ func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
 		return
 	}
 	first := op.Invoke.Index
-	if first < a.From || !op.Unknown() && (a.Hold < 0 || first < a.Hold) {
+	later := a.Hold >= 0 && first >= a.Hold || first == a.Cut || op.Unknown() && !c.proven(op)
+	if first < a.From || !later {
 		return
 	}
 	o := c.owners[owner{a.Lock, a.Owner}]

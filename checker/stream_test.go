@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,15 +124,8 @@ func TestWindowsKeepTheVerdictOfTheCorpus(t *testing.T) {
 	for _, path := range files {
 		h := load(t, path)
 		for _, forget := range []bool{false, true} {
-			judges := checker.Standard()
-			if forget {
-				judges = slices.DeleteFunc(judges, func(c checker.Checker) bool { return c.Name() == checker.UseWithinLease().Name() })
-			}
-			whole := checker.Check(t.Context(), h, judges...)
 			for least := 1; least <= 7; least += 2 {
-				parts, err := checker.CheckPieces(t.Context(), list(h), least, forget, judges...)
-				require.NoError(t, err)
-				require.Equal(t, verdicts(whole), verdicts(parts), "%s, windows of %d, forgetful: %v: %+v", path, least, forget, parts.Results)
+				require.Empty(t, differences(t, h, least, forget), "%s, windows of %d, forgetful: %v", path, least, forget)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ type account struct {
 	unproven []*Operation    // its acquires with an unknown outcome that nothing has proven yet
 	pending  []time.Duration // invokes of its releases with an unknown outcome
 	renew    time.Duration   // the earliest end that an extend with an unknown outcome may have set
+	renewBy  int64           // its invoke
 	carried  bool            // pending or renew were there before the hold began
 	busy     int64           // index of the latest completion of an acquire or release
 	asked    []*Operation    // its acquires that were not refused, in order
@@ -106,7 +107,11 @@ func (a *account) settled() bool {
 // stands is the state of the account.
 func (a *account) stands(now time.Duration) Account {
 	s := Account{
-		Lock: a.key.lock, Owner: a.key.owner, Read: a.key.read, From: a.from, Hold: -1, Settled: a.settled() && !a.open, Open: a.open, Since: Never,
+		Lock: a.key.lock, Owner: a.key.owner, Read: a.key.read, From: a.from, Hold: -1, Settled: a.settled() && !a.open, Busy: a.open, Open: a.open, Since: Never,
+		Cut: -1,
+	}
+	if a.renew != Never {
+		s.Cut = a.renewBy
 	}
 	switch {
 	case a.open:
@@ -190,6 +195,9 @@ func (a *account) begin(acquire, proof *Operation, most int) {
 	}
 	if h.Mode == "" {
 		h.Mode = Exclusive
+	}
+	if h.perhaps = acquire.Complete.Index < 0 && a.book.unfinished; h.perhaps {
+		a.doubt("an acquire of owner " + a.key.owner + " is under way")
 	}
 	a.carried = len(a.pending) > 0 || a.renew != Never
 	a.space = open{Hold: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: Never, told: proof.Complete.Time}
@@ -429,7 +437,11 @@ func (a *account) denied(op *Operation, at time.Duration, by int64) {
 		return
 	}
 	a.believe(at)
+	perhaps := a.hold.perhaps
 	a.close(max(at, a.hold.alive), EndLost, by)
+	if perhaps {
+		return
+	}
 	a.book.Denied = append(a.book.Denied, Denial{Operation: *op, Hold: a.book.held[len(a.book.held)-1], Good: good})
 }
 
@@ -507,5 +519,7 @@ func (a *account) grantedDuring(op *Operation) bool {
 
 // mayShorten notes that op may have cut a hold to its own lease.
 func (a *account) mayShorten(op *Operation) {
-	a.renew = min(a.renew, max(op.Invoke.Time, a.book.leases[op.at].certain))
+	if end := max(op.Invoke.Time, a.book.leases[op.at].certain); end < a.renew {
+		a.renew, a.renewBy = end, op.Invoke.Index
+	}
 }

@@ -11,6 +11,9 @@ import (
 type Book struct {
 	// Holds are all holds in order of their Start.
 	Holds []Hold
+	// LeftOut are what seem to be the holds of owners whose accounts can't be
+	// told, but in what order they acted. They prove nothing.
+	LeftOut []Hold
 	// Uncovered are the releases and extends that were answered ok although
 	// the owner had no grant left that could explain it.
 	Uncovered []Operation
@@ -61,9 +64,14 @@ type Account struct {
 	// first event of the hold that is there, or of what an operation that is
 	// under way may still be part of; -1 if there is neither.
 	From, Hold int64
+	// Cut is the index of the first event of the operation that may have cut a
+	// later hold shortest; -1 if there is none.
+	Cut int64
 	// Settled says that the owner holds nothing and that nothing it did can
 	// have any effect later, as if it had never been.
 	Settled bool
+	// Busy says that an operation is under way.
+	Busy bool
 	// Open says that an operation is under way, or that the owner holds the
 	// lock for certain at the end of the history, since Since.
 	Open bool
@@ -83,6 +91,7 @@ type lease struct {
 type doubt struct {
 	key  owned
 	open bool // what the owner does next may end it
+	past bool // it was there before the first event
 	why  string
 }
 
@@ -174,6 +183,7 @@ func (h *History) Book() *Book {
 		first = last
 	}
 	b.order()
+	b.remember(h.Before, r.accounts)
 	b.conclude()
 	slices.SortFunc(b.Uncovered, func(x, y Operation) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) })
 	slices.SortFunc(b.Denied, func(x, y Denial) int {
@@ -202,6 +212,52 @@ func (b *Book) account(key owned, entries []entry, crashed map[int]*Event, now t
 	}
 }
 
+// leftOut are the owners whose accounts can't be told, so far, and of which not
+// even the order of what they did is known.
+func (b *Book) leftOut() (left, disordered map[Owner]bool) {
+	left, disordered = map[Owner]bool{}, map[Owner]bool{}
+	for _, key := range b.disordered {
+		key := Owner{key.lock, key.owner}
+		left[key], disordered[key] = true, true
+	}
+	for key := range b.Doubts() {
+		left[key] = true
+	}
+	return left, disordered
+}
+
+// busy are the owners, of a history that goes on, that are at it, where there is
+// a doubt: their operations may still explain themselves.
+func (b *Book) busy() map[Owner]bool {
+	if !b.unfinished || len(b.doubts) == 0 {
+		return nil
+	}
+	busy := map[Owner]bool{}
+	for i := range b.Accounts {
+		if a := &b.Accounts[i]; a.Busy {
+			busy[Owner{a.Lock, a.Owner}] = true
+		}
+	}
+	return busy
+}
+
+// remember takes note of the owners and locks that were unclear before.
+func (b *Book) remember(before Before, accounts []owned) {
+	if len(before.Unclear) == 0 {
+		return
+	}
+	for lock := range b.Promises {
+		if why := before.Unclear[lock]; why != "" {
+			b.Unclear[lock] = why
+		}
+	}
+	for _, key := range accounts {
+		if why, ok := before.Owners[Owner{key.lock, key.owner}]; ok {
+			b.doubts = append(b.doubts, doubt{key: key, why: why, past: true})
+		}
+	}
+}
+
 func byPlace(x, y entry) int { return cmp.Compare(x.at, y.at) }
 
 // order lists the holds by start.
@@ -217,9 +273,11 @@ func (b *Book) order() {
 		}
 		return cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index)
 	})
-	b.Holds = make([]Hold, len(b.held))
-	for i, at := range order {
-		b.Holds[i] = b.held[at]
+	b.Holds = make([]Hold, 0, len(b.held))
+	for _, at := range order {
+		if !b.held[at].perhaps {
+			b.Holds = append(b.Holds, b.held[at])
+		}
 	}
 	b.held = nil
 }
@@ -228,26 +286,29 @@ func (b *Book) order() {
 // and says which locks are unclear. Of a history that goes on, an owner that is
 // not settled may still explain itself.
 func (b *Book) conclude() {
+	busy := b.busy()
 	for _, d := range b.doubts {
-		if d.open && b.unfinished {
+		if !b.forGood(&d, busy) {
 			b.Pending[d.key.lock] = d.why
 		} else {
 			b.Unclear[d.key.lock] = d.why
 		}
 	}
-	if len(b.disordered) == 0 {
+	dropped, disordered := b.leftOut()
+	if len(dropped) == 0 {
 		return
 	}
-	dropped := map[owned]bool{}
-	for _, key := range b.disordered {
-		dropped[owned{lock: key.lock, owner: key.owner}] = true
+	for i := range b.Holds {
+		if h := &b.Holds[i]; dropped[Owner{h.Lock, h.Owner}] && !disordered[Owner{h.Lock, h.Owner}] {
+			b.LeftOut = append(b.LeftOut, *h)
+		}
 	}
-	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped[owned{lock: h.Lock, owner: h.Owner}] })
+	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped[Owner{h.Lock, h.Owner}] })
 	b.Uncovered = slices.DeleteFunc(b.Uncovered, func(o Operation) bool {
-		return dropped[owned{lock: o.Invoke.Lock, owner: ownerOf(o.Invoke)}]
+		return dropped[Owner{o.Invoke.Lock, ownerOf(o.Invoke)}]
 	})
 	b.Denied = slices.DeleteFunc(b.Denied, func(d Denial) bool {
-		return dropped[owned{lock: d.Hold.Lock, owner: d.Hold.Owner}]
+		return dropped[Owner{d.Hold.Lock, d.Hold.Owner}]
 	})
 }
 
@@ -343,6 +404,35 @@ func (c *crew) crash(from time.Duration) time.Duration {
 		}
 	}
 	return first
+}
+
+// Doubts are the owners whose accounts can't be told whatever follows, and why.
+func (b *Book) Doubts() map[Owner]string {
+	doubts := map[Owner]string{}
+	busy := b.busy()
+	for _, d := range b.doubts {
+		if b.forGood(&d, busy) {
+			doubts[Owner{d.key.lock, d.key.owner}] = d.why
+		}
+	}
+	return doubts
+}
+
+// forGood reports whether nothing that comes later can end a doubt.
+func (b *Book) forGood(d *doubt, busy map[Owner]bool) bool {
+	return !b.unfinished || d.past || !d.open && !busy[Owner{d.key.lock, d.key.owner}]
+}
+
+// Confused are the owners that are left out so far, and may still explain
+// themselves.
+func (b *Book) Confused() map[Owner]bool {
+	confused, busy := map[Owner]bool{}, b.busy()
+	for _, key := range b.disordered {
+		if key := (Owner{key.lock, key.owner}); busy[key] {
+			confused[key] = true
+		}
+	}
+	return confused
 }
 
 // Disordered reports whether Unclear says of the lock that the account of an

@@ -18,7 +18,24 @@ type History struct {
 	// Unfinished says that these are not all the events, and that the others
 	// came later than the last: what is open at the end goes on.
 	Unfinished bool
+	// Before is what came before the first event, of a history whose beginning
+	// is left out.
+	Before Before
 }
+
+// Before is what the account of a history depends on that came before its first
+// event, and is in none of its events.
+type Before struct {
+	// Unclear are the locks of which the account of some owner could not be
+	// told, and why: see [Book.Unclear].
+	Unclear map[string]string
+	// Owners are those owners, and why their accounts can't be told, whatever
+	// follows.
+	Owners map[Owner]string
+}
+
+// An Owner is one of a lock.
+type Owner struct{ Lock, Name string }
 
 // ReadAll reads a whole history. Its errors name the line.
 func ReadAll(r io.Reader) (*History, error) {

@@ -102,7 +102,8 @@ type Hold struct {
 	// ended this hold too.
 	Weak bool
 
-	first int64
+	first   int64
+	perhaps bool // its acquire is under way in a history that goes on, and may still be refused
 }
 
 // First is the index of the first event that the hold depends on: that of its

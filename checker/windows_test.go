@@ -1,0 +1,87 @@
+package checker_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// A difference is a property that has another verdict in windows than as a whole.
+type difference struct {
+	property     string
+	whole, parts checker.Verdict // empty where it was left out
+}
+
+// differences judges a history as a whole and in windows that end at the first
+// instant in which they have so many events.
+//
+// Two differences are right. Where the account of an owner can't be told any more,
+// the whole is unknown, and what the events until then had proven is not. A
+// window convicts then as the whole does of those events; and it may have seen
+// contention for the lock, which is unknown anyway.
+func differences(t *testing.T, h *history.History, least int, forget bool) []difference {
+	t.Helper()
+	judges := checker.Standard()
+	if forget {
+		judges = slices.DeleteFunc(judges, func(c checker.Checker) bool { return c.Name() == checker.UseWithinLease().Name() })
+	}
+	whole := checker.Check(t.Context(), h, judges...)
+	parts, err := checker.CheckPieces(t.Context(), list(h), least, forget, judges...)
+	require.NoError(t, err)
+	var found []difference
+	for _, c := range judges {
+		d := difference{c.Name(), verdictOf(whole, c.Name()), verdictOf(parts, c.Name())}
+		switch {
+		case d.whole == d.parts:
+		case d.whole == checker.Unknown && d.parts == checker.Invalid && provenBefore(t, h, c):
+		case d.property == checker.Assumptions().Name() && verdictOf(whole, checker.Ownership().Name()) == checker.Unknown:
+		default:
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func verdictOf(r checker.Report, property string) checker.Verdict {
+	for i := range r.Results {
+		if r.Results[i].Name == property {
+			return r.Results[i].Verdict
+		}
+	}
+	return ""
+}
+
+// provenBefore reports whether the events until some instant break a property,
+// whatever came later.
+func provenBefore(t *testing.T, h *history.History, c checker.Checker) bool {
+	t.Helper()
+	for n := 1; n < len(h.Events); n++ {
+		if h.Events[n].Time > h.Events[n-1].Time {
+			prefix := &history.History{Events: h.Events[:n], Unfinished: true}
+			if verdictOf(checker.Check(t.Context(), prefix, c), c.Name()) == checker.Invalid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A history that is cut anywhere gets the verdicts of the whole, property by
+// property. LOCKCHAOS_CASES says how many are judged.
+func TestPiecesKeepTheVerdict(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(cases(t, 100)) {
+		rnd := source(seed)
+		h := mixture(rnd, seed%3 == 0)
+		least, forget := 1, rnd.IntN(4) == 0
+		if rnd.IntN(2) == 0 {
+			least += rnd.IntN(30)
+		}
+		found := differences(t, h, least, forget)
+		require.Empty(t, found, "seed %d, windows of %d, forgetful: %v\n%s", seed, least, forget, dump(h))
+	}
+}
