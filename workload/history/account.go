@@ -296,6 +296,7 @@ func (a *account) again(op *Operation) bool {
 		a.end()
 	}
 	a.doubt("an acquire with an unknown outcome may have granted it to owner " + a.key.owner + " again")
+	a.book.disordered = append(a.book.disordered, a.key) // what comes next may belong to either
 	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
 	a.begin(acquire, op, most)

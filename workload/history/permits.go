@@ -26,16 +26,21 @@ type slot struct {
 	asked   bool // a release with an unknown outcome was sent
 	permits int
 	process int
-	expires time.Duration // Never if it has no end
+	expires time.Duration // less drift; Never if it has no end
+	alive   time.Duration // when it was certainly there
+	over    bool          // its lease had ended when it was answered
 	since   int64         // the place of the operation that gave the lease
 }
 
 // take notes that an operation gave the lease of the slot.
-func (s *slot) take(op *Operation) {
+func (s *slot) take(op *Operation, drift time.Duration) {
 	if s.expires = op.Expires(); s.expires == 0 {
 		s.expires = Never
+	} else {
+		s.expires -= drift
 	}
-	s.since = place(op)
+	s.alive, s.since = op.Invoke.Time, place(op)
+	s.over = s.expires <= op.Complete.Time
 }
 
 // ends is when the lease of a slot can first have ended, as far as is known when
@@ -50,7 +55,7 @@ func (r *register) ends(s *slot, op *Operation) time.Duration {
 	if c := r.crashed[s.process]; c != nil && s.expires == Never && c.Index > s.since {
 		end = min(end, c.Time)
 	}
-	return end
+	return max(end, s.alive)
 }
 
 // permits finds the accounts of an operation on a semaphore: a slot for each
@@ -95,7 +100,7 @@ func (r *register) permits(l *ledger, p *party, op *Operation, at int64) {
 		s := &p.slots[busy[0]]
 		r.add(s.account, en)
 		if op.OK() {
-			s.take(op)
+			s.take(op, r.book.Promises[l.lock].Drift)
 		}
 	default:
 		r.givenBack(l, p, busy, possible, en)
@@ -156,7 +161,7 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 	s := &p.slots[i]
 	if en.op.OK() {
 		*s = slot{account: s.account, busy: true, permits: e.Amount(), process: e.Process}
-		s.take(en.op)
+		s.take(en.op, r.book.Promises[l.lock].Drift)
 	}
 	r.add(s.account, en)
 }
@@ -184,7 +189,7 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 	r.add(p.spare-1, en)
 	if e.Op == Extend {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: e.Process}
-		s.take(en.op)
+		s.take(en.op, r.book.Promises[l.lock].Drift)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -222,8 +227,12 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en e
 		return cmp.Or(cmp.Compare(r.ends(y, op), r.ends(x, op)), i-j)
 	})
 	back, why := given(p.slots, busy, op.Invoke.Permits)
-	if op.OK() && p.vague && len(busy) > 1 {
+	switch {
+	case !op.OK() || len(back) == len(busy):
+	case p.vague:
 		why = "gave back one of several grants after an operation with an unknown outcome, and nothing tells which"
+	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }):
+		why = "gave back one of several grants, one of which was over when it was answered, and nothing tells which"
 	}
 	if len(back) == 0 && possible >= op.Invoke.Permits { // together with an acquire that has an unknown outcome, too
 		back = busy
