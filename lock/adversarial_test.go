@@ -25,11 +25,11 @@ import (
 // attacks, as a duration.
 const adversaryTime = "LOCKCHAOS_TEST_ADVERSARY"
 
-func attackTime(t *testing.T) time.Duration {
+func attackTime(t *testing.T, byDefault time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv(adversaryTime)
 	if text == "" {
-		return 20 * time.Second
+		return byDefault
 	}
 	d, err := time.ParseDuration(text)
 	require.NoError(t, err, adversaryTime)
@@ -53,9 +53,11 @@ type attack struct {
 	seed     uint64
 	ways     []way
 	locks    map[string]*beliefs
+	clients  []atomic.Pointer[lock.Client]
 	networks []*redistest.Network
-	deploy   *movingMaster
+	deploy   *movingMaster // nil where servers are independent
 	strikes  []func(t *testing.T, r *rand.Rand)
+	askers   int // clients
 
 	heals  sync.WaitGroup // of broken networks
 	asked  atomic.Int64   // questions to the server about a belief
@@ -125,19 +127,29 @@ func (m *movingMaster) master() (c *lock.Client, valid func() bool) {
 // newAttack has clients of one deployment, each with a network of its own.
 func newAttack(t *testing.T, m *movingMaster, clients int) (a *attack, rdbs []*redis.Client) {
 	t.Helper()
-	a = &attack{seed: rand.Uint64(), locks: map[string]*beliefs{}, deploy: m, counts: map[string]int{}}
+	a = &attack{seed: rand.Uint64(), locks: map[string]*beliefs{}, deploy: m, askers: clients, counts: map[string]int{}}
 	for range clients {
-		n := &redistest.Network{}
-		o := optionsOf(m.name)
-		n.Use(o)
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Second, 500*time.Millisecond, 500*time.Millisecond
-		o.PoolSize = 20
-		rdb := redis.NewClient(o)
-		t.Cleanup(func() { _ = rdb.Close() })
-		a.networks = append(a.networks, n)
-		rdbs = append(rdbs, rdb)
+		rdbs = append(rdbs, a.connect(t, optionsOf(m.name)))
 	}
 	return a, rdbs
+}
+
+// connect makes a connection over a network of its own.
+func (a *attack) connect(t *testing.T, o *redis.Options) *redis.Client {
+	t.Helper()
+	a.over(o)
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// over makes a client use a network of its own.
+func (a *attack) over(o *redis.Options) {
+	n := &redistest.Network{}
+	n.Use(o)
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Second, 500*time.Millisecond, 500*time.Millisecond
+	o.PoolSize = 20
+	a.networks = append(a.networks, n)
 }
 
 // command sends one to the master, over a network that nobody breaks.
@@ -193,6 +205,18 @@ func (a *attack) moveMaster(t *testing.T, r *rand.Rand) {
 	a.deploy.failover(t)
 	if r.IntN(2) == 0 {
 		a.command(t, a.deploy.servers[1], "CLIENT", "KILL", "TYPE", "pubsub")
+	}
+}
+
+// closeClient is the end of a client, in the middle of what its callers do, and the
+// start of another one in its place.
+func (a *attack) closeClient(t *testing.T, rdbs []*redis.Client, config lock.Config) func(*testing.T, *rand.Rand) {
+	t.Helper()
+	return func(_ *testing.T, r *rand.Rand) {
+		i := r.IntN(len(rdbs))
+		former := a.clients[i].Load()
+		a.clients[i].Store(newClient(t, rdbs[i], config))
+		former.Close()
 	}
 }
 
@@ -265,7 +289,7 @@ func (a *attack) turn(ctx context.Context, r *rand.Rand, w way, depth int, owner
 	for _, name := range w.locks {
 		before = append(before, a.locks[name].newest())
 	}
-	h, err := w.ask(asking, r.IntN(len(a.networks)), o)
+	h, err := w.ask(asking, r.IntN(a.askers), o)
 	if err != nil {
 		return
 	}
@@ -357,11 +381,11 @@ const permitsOfEach = 3
 
 // allKinds are the ways to ask for every kind of lock. Those that exclude each other
 // are asked for under one name.
-func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
+func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config) {
 	t.Helper()
-	var clients []*lock.Client
-	for _, rdb := range rdbs {
-		clients = append(clients, newClient(t, rdb, lock.Config{Watchdog: shortWatchdog}))
+	a.clients = make([]atomic.Pointer[lock.Client], len(rdbs))
+	for i, rdb := range rdbs {
+		a.clients[i].Store(newClient(t, rdb, config))
 	}
 	for _, name := range []string{"orders", "parts", "stock"} {
 		a.locks[name] = newBeliefs(oneOwner)
@@ -383,7 +407,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
 		a.ways = append(a.ways, way{
 			name: kind + " " + name, locks: []string{name},
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				return holding(ask(clients[c], ctx, o))
+				return holding(ask(a.clients[c].Load(), ctx, o))
 			},
 			says: says(name),
 		})
@@ -407,7 +431,8 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
 	a.ways = append(a.ways, way{
 		name: "multi", locks: []string{"parts", "stock"},
 		ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-			m, err := lock.NewMultiLock(lock.Member{Locker: clients[c], Name: "parts"}, lock.Member{Locker: clients[c], Name: "stock"})
+			client := a.clients[c].Load()
+			m, err := lock.NewMultiLock(lock.Member{Locker: client, Name: "parts"}, lock.Member{Locker: client, Name: "stock"})
 			if err != nil {
 				return handle{}, err
 			}
@@ -429,7 +454,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
 			a.ways = append(a.ways, way{
 				name: fmt.Sprintf("%s (writers preferred: %t)", side, prefers), locks: []string{"prices"}, writes: side == "write",
 				ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-					return holding(in(clients[c]).Acquire(ctx, o))
+					return holding(in(a.clients[c].Load()).Acquire(ctx, o))
 				},
 				says: func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
 					return in(c).IsHeldBy(ctx, l.Owner)
@@ -441,7 +466,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
 		a.ways = append(a.ways, way{
 			name: fmt.Sprint(n, " permits"), locks: []string{"slots"}, permits: n,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				return holding(clients[c].PermitSemaphore("slots").Acquire(ctx, n, o))
+				return holding(a.clients[c].Load().PermitSemaphore("slots").Acquire(ctx, n, o))
 			},
 			says: func(ctx context.Context, c *lock.Client, _ lock.Lease) (bool, error) {
 				taken, err := c.PermitSemaphore("slots").AcquiredPermits(ctx)
@@ -450,7 +475,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client) {
 		}, way{
 			name: fmt.Sprint(n, " permits for good"), locks: []string{"seats"}, permits: n,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				s := clients[c].Semaphore("seats")
+				s := a.clients[c].Load().Semaphore("seats")
 				return handle{release: func(ctx context.Context) error { return s.Release(ctx, n) }}, s.Acquire(ctx, n, o.Wait)
 			},
 		})
@@ -502,30 +527,100 @@ func holding(h *lock.Hold, err error) (handle, error) {
 }
 
 // All locks keep their promises while an adversary breaks the networks of the clients,
-// disturbs the servers, and moves the master. Afterwards they are free.
+// closes clients, disturbs the servers, and moves the master. Afterwards they are free.
 func TestAdversary(t *testing.T) {
 	t.Parallel()
-	m := newMovingMaster(t)
-	a, rdbs := newAttack(t, m, 5)
-	a.allKinds(t, rdbs)
+	a, rdbs := newAttack(t, newMovingMaster(t), 5)
+	config := lock.Config{Watchdog: shortWatchdog}
+	a.allKinds(t, rdbs, config)
 	network, server := a.breakNetworks(), a.disturbServers()
-	a.strikes = slices.Concat(network, network, network, server, []func(*testing.T, *rand.Rand){a.moveMaster, a.moveMaster})
-	a.run(t, 60, attackTime(t))
+	a.strikes = slices.Concat(network, network, network, server, []func(*testing.T, *rand.Rand){
+		a.moveMaster, a.moveMaster, a.closeClient(t, rdbs, config),
+	})
+	a.run(t, 60, attackTime(t, 20*time.Second))
 	a.require(t)
 	for _, w := range a.ways {
 		require.NotZero(t, a.counts[w.name], "grants to %s", w.name)
 	}
 	require.NotZero(t, a.asked.Load(), "questions to the server")
 	a.requireFree(t)
-	looks, grants := 0, 0
-	for _, l := range a.locks {
-		looks, grants = looks+l.looks, grants+l.grants
-	}
-	t.Logf("%d grants, %d looks at all holders, %d questions to the server", grants, looks, a.asked.Load())
 }
 
-// What finds nothing wrong with a correct lock finds the planted bug: a waiter that
-// takes a message for a grant.
+// The same where a replica must acknowledge each grant, and stands still now and then.
+func TestAdversaryOfAcknowledgedGrants(t *testing.T) {
+	t.Parallel()
+	a, rdbs := newAttack(t, newMovingMaster(t), 3)
+	a.allKinds(t, rdbs, lock.Config{Watchdog: shortWatchdog, ReplicaAcks: 1, AckTimeout: 300 * time.Millisecond})
+	pause := func(t *testing.T, r *rand.Rand) {
+		t.Helper()
+		pause(t, r, a.deploy.servers[1])
+	}
+	a.strikes = slices.Concat(a.breakNetworks(), a.disturbServers(), []func(*testing.T, *rand.Rand){a.moveMaster, pause, pause})
+	a.run(t, 30, attackTime(t, 6*time.Second))
+	a.require(t)
+	a.requireFree(t)
+}
+
+// pause stops a server for some moments.
+func pause(t *testing.T, r *rand.Rand, s *redistest.Server) {
+	t.Helper()
+	resume := s.Pause(t)
+	<-time.After(time.Duration(50+r.IntN(600)) * time.Millisecond)
+	resume()
+}
+
+// The same for a lock on three independent servers, of which each is out of reach now
+// and then.
+func TestAdversaryOfAQuorum(t *testing.T) {
+	t.Parallel()
+	var first lock.Locker
+	a := attackQuorum(t, func(servers []redis.UniversalClient) lock.Locker {
+		r, err := lock.NewRedlock(servers, lock.RedlockConfig{Watchdog: shortWatchdog, RetryDelay: 10 * time.Millisecond, NodeTimeout: 200 * time.Millisecond})
+		require.NoError(t, err)
+		t.Cleanup(r.Close)
+		first = r
+		return r
+	})
+	a.run(t, 20, attackTime(t, 6*time.Second))
+	a.require(t)
+	require.NotZero(t, a.counts["quorum"])
+	redistest.Await(t, "the lock to be free", func() bool {
+		h, err := first.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+		return err == nil && h.Release(t.Context()) == nil
+	})
+}
+
+// attackQuorum is an attack on a lock on three independent servers.
+func attackQuorum(t *testing.T, of func(servers []redis.UniversalClient) lock.Locker) *attack {
+	t.Helper()
+	a := &attack{seed: rand.Uint64(), locks: map[string]*beliefs{"orders": newBeliefs(oneOwner)}, askers: 4, counts: map[string]int{}}
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	var lockers []lock.Locker
+	for range a.askers {
+		var rdbs []redis.UniversalClient
+		for _, s := range servers {
+			rdbs = append(rdbs, s.Client(t, a.over))
+		}
+		lockers = append(lockers, of(rdbs))
+	}
+	a.ways = []way{{name: "quorum", locks: []string{"orders"}, ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
+		return holding(lockers[c].Acquire(ctx, "orders", o))
+	}}}
+	some := func(r *rand.Rand) *redistest.Server { return servers[r.IntN(len(servers))] }
+	a.strikes = append(
+		a.breakNetworks(),
+		func(t *testing.T, r *rand.Rand) { t.Helper(); a.command(t, some(r), "SCRIPT", "FLUSH") },
+		func(t *testing.T, r *rand.Rand) {
+			t.Helper()
+			a.command(t, some(r), "CLIENT", "KILL", "TYPE", "normal")
+		},
+		func(t *testing.T, r *rand.Rand) { t.Helper(); pause(t, r, some(r)) },
+	)
+	return a
+}
+
+// What finds nothing wrong with a correct lock finds planted bugs: a waiter that takes a
+// message for a grant, and a quorum that is none.
 func TestAdversaryConvicts(t *testing.T) {
 	t.Parallel()
 	attackOn := func(t *testing.T, of func(planted.Setup) *planted.Lock) *attack {
@@ -552,7 +647,17 @@ func TestAdversaryConvicts(t *testing.T) {
 		a.run(t, 20, time.Minute)
 		require.NotEmpty(t, a.verdict())
 	})
-	t.Run("and not its twin", func(t *testing.T) {
+	t.Run("half of a quorum", func(t *testing.T) {
+		t.Parallel()
+		a := attackQuorum(t, func(servers []redis.UniversalClient) lock.Locker {
+			l := planted.HalfQuorum(planted.Setup{Servers: servers})
+			t.Cleanup(l.Close)
+			return l
+		})
+		a.run(t, 20, time.Minute)
+		require.NotEmpty(t, a.verdict())
+	})
+	t.Run("no grant by message", func(t *testing.T) {
 		t.Parallel()
 		a := attackOn(t, planted.CorrectHandOver)
 		a.run(t, 20, 8*time.Second)
