@@ -330,10 +330,14 @@ func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, re
 	if l.refuse == 0 {
 		tries = "and no request was answered"
 	}
+	asking := "asked for it"
+	if l.first.Time < l.asked {
+		asking = "had asked for it"
+	}
 	w.add(Violation{
 		Kind: Stuck, Lock: l.name, From: l.asked, Until: now, Events: events(l.first.Index, asked.Index),
-		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s asked for it, until %s nobody was granted it, %s",
-			l.name, seconds(since), seconds(l.asked), who(l.first.Process, l.first.Owner), seconds(now), tries),
+		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s nobody was granted it, %s",
+			l.name, seconds(since), seconds(l.asked), who(l.first.Process, l.first.Owner), asking, seconds(now), tries),
 	})
 }
 

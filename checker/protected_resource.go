@@ -186,7 +186,7 @@ func (g *guarded) readTwice(first, second rmw) Violation {
 	return Violation{
 		Kind: LostUpdate, Lock: second.op.Invoke.Lock, Resource: g.name,
 		Events: events(first.op.Complete.Index, second.op.Complete.Index),
-		From:   min(first.op.Invoke.Time, second.op.Invoke.Time), Until: max(first.op.Complete.Time, second.op.Complete.Time),
+		From:   second.op.Invoke.Time, Until: second.op.Complete.Time,
 		Explanation: fmt.Sprintf("%s and %s both read version %s of %q and wrote %s and %s (answered at %s and %s): one of the two writes is lost",
 			caller(first.op), caller(second.op), first.read, g.name, first.written, second.written,
 			seconds(first.op.Complete.Time), seconds(second.op.Complete.Time)),
@@ -197,7 +197,7 @@ func (g *guarded) unseen(lost, by rmw) Violation {
 	return Violation{
 		Kind: LostUpdate, Lock: by.op.Invoke.Lock, Resource: g.name,
 		Events: events(lost.op.Complete.Index, by.op.Invoke.Index, by.op.Complete.Index),
-		From:   lost.op.Invoke.Time, Until: by.op.Complete.Time,
+		From:   by.op.Invoke.Time, Until: by.op.Complete.Time,
 		Explanation: fmt.Sprintf("%s wrote version %s of %q by %s, but %s, which began at %s, read the older version %s and wrote %s over it: the write is lost",
 			caller(lost.op), lost.written, g.name, seconds(lost.op.Complete.Time),
 			caller(by.op), seconds(by.op.Invoke.Time), by.read, by.written),
