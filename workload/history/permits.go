@@ -47,8 +47,8 @@ func (s *slot) take(op *Operation, drift time.Duration) {
 // op is answered.
 func (r *register) ends(s *slot, op *Operation) time.Duration {
 	end := s.expires
-	for _, e := range r.losts {
-		if e.Lock == op.Invoke.Lock && ownerOf(e) == op.Invoke.Owner && e.Index > s.since && e.Index < place(op) {
+	for _, e := range r.lostTo[owned{lock: op.Invoke.Lock, owner: op.Invoke.Owner}] {
+		if e.Index > s.since && e.Index < place(op) {
 			end = min(end, e.Time)
 		}
 	}

@@ -17,6 +17,7 @@ type register struct {
 	also     map[int][]int32
 	crashed  map[int]*Event
 	losts    []*Event
+	lostTo   map[owned][]*Event // of semaphores, by owner
 
 	last  *ledger // of the lock that was asked for last
 	books map[string]*ledger
@@ -86,6 +87,13 @@ func (r *register) single(h *History) {
 		switch e.Op {
 		case Lost:
 			r.losts = append(r.losts, e)
+			if r.book.Promises[e.Lock].Kind == KindSemaphore {
+				if r.lostTo == nil {
+					r.lostTo = map[owned][]*Event{}
+				}
+				key := owned{lock: e.Lock, owner: ownerOf(e)}
+				r.lostTo[key] = append(r.lostTo[key], e)
+			}
 		case Crash:
 			if r.crashed == nil {
 				r.crashed = map[int]*Event{}
@@ -162,6 +170,13 @@ func index(is bool) int {
 
 // modes notes in which modes the owners of read-write locks asked for them.
 func (r *register) modes(ops []Operation) {
+	rw := false
+	for _, p := range r.book.Promises {
+		rw = rw || p.Kind == KindRW
+	}
+	if !rw {
+		return
+	}
 	for i := range ops {
 		e := ops[i].Invoke
 		if e.Op != Acquire || ops[i].Failed() || r.book.Promises[e.Lock].Kind != KindRW {
