@@ -1,0 +1,692 @@
+package oracle
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// unit is the step between stamps. It is so long that leases are no less than a
+// millisecond, and so seldom another one that many stamps are the same.
+const unit = 10 * time.Millisecond
+
+// A Generator makes small random histories: what a correct lock answers to
+// clients whose requests and answers are late or lost, and for most of them a
+// few changes that may make them impossible.
+type Generator struct {
+	r *rand.Rand
+}
+
+// NewGenerator makes the same histories for the same seed.
+func NewGenerator(seed uint64) *Generator {
+	return &Generator{r: rand.New(rand.NewPCG(seed, 0x6f7261636c65))}
+}
+
+// Next is the next history. It has at least one operation on each lock that it
+// declares, and is one that a reader accepts.
+func (g *Generator) Next() *history.History {
+	for {
+		specs, ops := g.simulate()
+		if g.chance(75) {
+			for range 1 + g.r.IntN(4) {
+				ops = g.change(specs, ops)
+			}
+		}
+		if len(ops) == 0 || len(ops) > 24 {
+			continue
+		}
+		if h := render(specs, ops); h != nil {
+			return h
+		}
+	}
+}
+
+func (g *Generator) chance(percent int) bool { return g.r.IntN(100) < percent }
+
+func (g *Generator) units(low, high int) time.Duration {
+	return unit * time.Duration(low+g.r.IntN(high-low+1))
+}
+
+// spec is what a random lock promises.
+func (g *Generator) spec(name string) (spec history.Event, fenced bool) {
+	spec = history.Event{Type: history.OK, Op: history.Declare, Process: history.Nobody, Lock: name}
+	switch g.r.IntN(6) {
+	case 0:
+	case 1:
+		spec.Reentrant = true
+	case 2:
+		fenced = true
+		spec.Reentrant = g.chance(30)
+	case 3:
+		spec.Kind = history.KindRW
+		spec.Reentrant = g.chance(30)
+		fenced = g.chance(10)
+	case 4:
+		spec.Kind = history.KindSemaphore
+		spec.Capacity = 1 + g.r.IntN(3)
+		fenced = g.chance(10)
+	default:
+		spec.Fair = true
+		switch g.r.IntN(5) {
+		case 0:
+			spec.Kind = history.KindRW
+		case 1:
+			spec.Kind, spec.Capacity = history.KindSemaphore, 1+g.r.IntN(2)
+		default:
+			spec.Reentrant = g.chance(20)
+		}
+	}
+	if g.chance(15) {
+		spec.Drift = g.units(1, 3)
+	}
+	return spec, fenced
+}
+
+// A client does one thing after the other.
+type client struct {
+	process, owner int
+	free           time.Duration
+	crashed        time.Duration
+}
+
+// A slot is the time of an operation that is still to be chosen.
+type slot struct {
+	client           int
+	invoke, complete time.Duration
+	effect           time.Duration
+}
+
+// A held is a grant of the simulated lock.
+type held struct {
+	owner, process int
+	mode           history.Mode
+	count, permits int
+	end            time.Duration
+	token          int64
+}
+
+// A simulated is a correct lock, or a careless one.
+type simulated struct {
+	spec history.Event
+	// careless says of each request in turn whether the lock grants it, or
+	// confirms it, whatever it needs.
+	careless func() bool
+	fenced   bool
+	grants   []held
+	token    int64
+	queued   int64
+}
+
+// simulate lets clients use correct locks.
+func (g *Generator) simulate() ([]history.Event, []operation) {
+	names := []string{"k"}
+	if g.chance(12) {
+		names = []string{"k", "l"}
+	}
+	var specs []history.Event
+	percent := 0
+	if g.chance(35) {
+		percent = 12
+	}
+	locks := make([]*simulated, len(names))
+	for i, name := range names {
+		spec, fenced := g.spec(name)
+		specs = append(specs, spec)
+		locks[i] = &simulated{spec: spec, fenced: fenced, careless: func() bool { return g.chance(percent) }}
+	}
+	clients := make([]*client, 2+g.r.IntN(3))
+	processes, owners := len(clients), len(clients)
+	for i := range clients {
+		clients[i] = &client{process: i + 1, owner: i, free: g.units(0, 2), crashed: never}
+	}
+	if g.chance(20) {
+		clients[1].owner = clients[0].owner
+	}
+	fresh := g.chance(25)
+	number := 4 + g.r.IntN(5)*len(names)
+	var slots []slot
+	for range number {
+		at := g.r.IntN(len(clients))
+		c := clients[at]
+		s := slot{client: at}
+		s.invoke = c.free + g.units(0, 3)
+		s.complete = s.invoke + g.units(1, 4)
+		if g.chance(10) {
+			s.complete += g.units(1, 10)
+		}
+		s.effect = s.invoke + time.Duration(g.r.Int64N(int64(s.complete-s.invoke)+1))
+		c.free = s.complete + unit
+		if g.chance(5) {
+			c.free = s.complete
+		}
+		slots = append(slots, s)
+	}
+	var ops []operation
+	if g.chance(12) {
+		c := clients[g.r.IntN(len(clients))]
+		c.crashed = g.units(2, 14)
+	}
+	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.effect, b.effect) })
+	type late struct {
+		at    time.Duration
+		op    operation
+		owner int
+	}
+	var pending []late
+	version := int64(0)
+	for _, s := range slots {
+		c := clients[s.client]
+		lock := locks[g.r.IntN(len(locks))]
+		pending = slices.DeleteFunc(pending, func(l late) bool {
+			if l.at > s.effect {
+				return false
+			}
+			for _, lock := range locks {
+				if lock.spec.Lock == l.op.lock {
+					op := l.op
+					lock.answer(&op, l.owner, l.at)
+				}
+			}
+			return true
+		})
+		for _, lock := range locks {
+			lock.grants = slices.DeleteFunc(lock.grants, func(h held) bool {
+				end := h.end - lock.spec.Drift
+				for _, other := range clients {
+					if h.end == never && other.process == h.process {
+						end = other.crashed
+					}
+				}
+				if end > s.effect || !g.chance(70) {
+					return false
+				}
+				if g.chance(20) {
+					ops = append(ops, operation{
+						op: history.Lost, kind: history.OK, process: 100 + h.owner, lock: lock.spec.Lock, owner: ownerName(h.owner),
+						mode: h.mode, queued: -1, invoke: s.complete, complete: s.complete,
+					})
+				}
+				return true
+			})
+		}
+		if s.invoke >= c.crashed {
+			// Its work is done by another process.
+			processes++
+			owners++
+			c.process, c.owner, c.crashed = processes, owners, never
+		}
+		op := g.choose(lock, c, s)
+		if op.op == history.Access {
+			op.value = version2(version)
+			version++
+		}
+		out := op
+		switch {
+		case s.complete >= c.crashed:
+			// It is not answered any more.
+			op.kind, op.complete = history.Info, never
+			if g.chance(50) {
+				lock.answer(&out, c.owner, s.effect)
+			}
+		case op.op != history.Access && g.chance(11):
+			op.kind = history.Info
+			switch g.r.IntN(3) {
+			case 0:
+				lock.answer(&out, c.owner, s.effect)
+			case 1:
+				pending = append(pending, late{at: s.effect + g.units(1, 15), op: op, owner: c.owner})
+			default:
+			}
+			if g.chance(20) {
+				op.complete = never
+			}
+			processes++
+			c.process = processes
+			if g.chance(50) {
+				owners++
+				c.owner = owners
+			}
+		case op.op == history.Access:
+			op.kind = history.OK
+		default:
+			lock.answer(&op, c.owner, s.effect)
+			if op.op == history.Release && op.kind == history.OK && fresh {
+				owners++
+				c.owner = owners
+			}
+		}
+		ops = append(ops, op)
+		if s.complete >= c.crashed {
+			ops = append(ops, operation{
+				op: history.Crash, kind: history.Info, process: op.process, invoke: c.crashed, complete: c.crashed,
+			})
+			processes++
+			owners++
+			c.process, c.owner, c.crashed = processes, owners, never
+		}
+	}
+	for _, c := range clients {
+		if c.crashed != never && c.crashed > c.free {
+			ops = append(ops, operation{
+				op: history.Crash, kind: history.Info, process: c.process, invoke: c.crashed, complete: c.crashed,
+			})
+		}
+	}
+	// Ties are in a random order.
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.invoke, b.invoke) })
+	for i := range ops {
+		ops[i].first = g.r.IntN(1000)
+		ops[i].last = g.r.IntN(1000)
+	}
+	return specs, ops
+}
+
+func ownerName(owner int) string { return string(rune('a' + owner%26)) }
+
+func version2(version int64) string {
+	return string(rune('0'+version%10)) + ">" + string(rune('0'+(version+1)%10))
+}
+
+// choose is what a client does next.
+func (g *Generator) choose(lock *simulated, c *client, s slot) operation {
+	op := operation{
+		kind: history.OK, process: c.process, lock: lock.spec.Lock, owner: ownerName(c.owner), queued: -1,
+		invoke: s.invoke, complete: s.complete,
+	}
+	var mine *held
+	for i := range lock.grants {
+		if lock.grants[i].owner == c.owner && (mine == nil || g.chance(50)) {
+			mine = &lock.grants[i]
+		}
+	}
+	pick := g.r.IntN(100)
+	if mine != nil {
+		op.mode = mine.mode
+		again := 8
+		if lock.spec.Reentrant || lock.spec.Kind != "" {
+			again = 25
+		}
+		switch {
+		case pick < again:
+			op.op = history.Acquire
+		case pick < 40:
+			op.op = history.Extend
+		case pick < 50:
+			op.op = history.Access
+			op.token = mine.token
+		default:
+			op.op = history.Release
+		}
+	} else {
+		switch {
+		case pick < 80:
+			op.op = history.Acquire
+		case pick < 90:
+			op.op = history.Release
+		case pick < 96:
+			op.op = history.Extend
+		default:
+			op.op = history.Access
+		}
+	}
+	switch lock.spec.Kind {
+	case history.KindRW:
+		if op.op == history.Acquire || op.mode == "" {
+			op.mode = history.Read
+			if g.chance(45) {
+				op.mode = history.Write
+			}
+		}
+		if op.op != history.Acquire && g.chance(10) {
+			op.mode = ""
+		}
+	case history.KindSemaphore:
+		op.mode = history.Permit
+		switch {
+		case op.op == history.Acquire && g.chance(30):
+			op.permits = 1 + g.r.IntN(2)
+		case op.op == history.Release && mine != nil && g.chance(40):
+			op.permits = mine.permits
+		default:
+		}
+	default:
+		op.mode = ""
+	}
+	if op.op == history.Access {
+		op.resource = "r"
+		op.mode = ""
+		if lock.fenced && g.chance(30) {
+			op.token = 0
+		}
+	}
+	if op.op == history.Extend && g.chance(50) {
+		op.process = 100 + c.owner
+	}
+	if op.op == history.Acquire || op.op == history.Extend {
+		switch g.r.IntN(10) {
+		case 0, 1: // kept alive by a watchdog
+		case 2, 3:
+			op.lease = g.units(30, 60)
+		case 4:
+			op.lease = g.units(1, 2)
+		default:
+			op.lease = g.units(2, 14)
+		}
+	}
+	return op
+}
+
+// answer lets the operation take effect, and sets its outcome.
+func (l *simulated) answer(op *operation, owner int, at time.Duration) {
+	end := never
+	if op.lease > 0 {
+		end = at + op.lease
+		if owner%2 == 0 {
+			op.expires = op.invoke + op.lease
+		}
+	}
+	op.kind = history.OK
+	if op.op == history.Acquire {
+		l.acquire(op, owner, end)
+		return
+	}
+	has := 0
+	for i := range l.grants {
+		if l.grants[i].owner == owner && (op.mode == "" || l.grants[i].mode == op.mode) {
+			has += l.grants[i].permits
+		}
+	}
+	careless := l.careless()
+	switch {
+	case careless && has == 0:
+		return
+	case careless:
+		op.kind, op.expires = history.Fail, 0
+		return
+	}
+	if has == 0 || op.mode == history.Permit && op.op == history.Release && has < op.permits {
+		op.kind, op.expires = history.Fail, 0
+		return
+	}
+	for i := range l.grants {
+		h := &l.grants[i]
+		if h.owner != owner || op.mode != "" && h.mode != op.mode || op.op == history.Release && op.permits > 0 && h.permits != op.permits {
+			continue
+		}
+		if op.op == history.Extend {
+			h.end = end
+			return
+		}
+		h.count--
+		if h.count == 0 {
+			l.grants = slices.Delete(l.grants, i, i+1)
+		}
+		return
+	}
+	op.kind = history.Info
+}
+
+func (l *simulated) acquire(op *operation, owner int, end time.Duration) {
+	out := max(1, op.permits)
+	careless := l.careless()
+	for i := range l.grants {
+		h := &l.grants[i]
+		switch {
+		case op.mode == history.Permit:
+			out += h.permits
+		case h.owner == owner && h.mode == op.mode:
+			if op.mode != history.Read && !l.spec.Reentrant {
+				op.kind, op.expires = history.Fail, 0
+				return
+			}
+			h.count++
+			h.end = end
+			op.token = h.token
+			return
+		case h.owner == owner, careless:
+		case op.mode == history.Read && h.mode == history.Read:
+		default:
+			op.kind, op.expires = history.Fail, 0
+			return
+		}
+	}
+	if op.mode == history.Permit && out > l.spec.Capacity && !careless {
+		op.kind, op.expires = history.Fail, 0
+		return
+	}
+	l.token++
+	if l.fenced {
+		op.token = l.token
+	}
+	if l.spec.Fair {
+		op.queued = l.queued
+		l.queued++
+	}
+	l.grants = append(l.grants, held{
+		owner: owner, process: op.process, mode: op.mode, count: 1, permits: max(1, op.permits), end: end, token: op.token,
+	})
+}
+
+// change makes one change at random.
+func (g *Generator) change(specs []history.Event, ops []operation) []operation {
+	if len(ops) == 0 {
+		return ops
+	}
+	at := g.r.IntN(len(ops))
+	op := &ops[at]
+	other := &ops[g.r.IntN(len(ops))]
+	single := op.op == history.Lost || op.op == history.Crash
+	switch g.r.IntN(13) {
+	case 0:
+		return slices.Delete(ops, at, at+1)
+	case 1, 2:
+		if !single {
+			op.kind = []history.Type{history.OK, history.OK, history.Fail, history.Info}[g.r.IntN(4)]
+			if op.complete == never {
+				op.complete = op.invoke + g.units(1, 5)
+			}
+		}
+	case 3, 4:
+		step := g.units(-6, 6)
+		op.invoke += step
+		if op.complete != never {
+			op.complete += step
+		}
+	case 5:
+		if !single && op.complete != never {
+			op.complete += g.units(-4, 6)
+		}
+	case 6:
+		if op.op != history.Crash && other.op != history.Crash && op.op != history.Access {
+			op.owner = other.owner
+		}
+	case 7:
+		if op.op == history.Acquire || op.op == history.Extend {
+			op.lease, op.expires = g.units(1, 20), 0
+			if g.chance(40) {
+				op.lease = 0
+			}
+			if g.chance(40) {
+				op.expires = op.invoke + g.units(0, 12)
+			}
+		}
+	case 8:
+		if op.token > 0 {
+			op.token = max(1, op.token+int64(g.r.IntN(4))-2)
+		}
+		if op.queued >= 0 {
+			op.queued = max(0, op.queued+int64(g.r.IntN(6))-3)
+		}
+	case 9:
+		if op.mode == history.Permit && op.op != history.Extend {
+			op.permits = g.r.IntN(4)
+		}
+		if op.mode == history.Read || op.mode == history.Write {
+			op.mode = []history.Mode{history.Read, history.Write}[g.r.IntN(2)]
+		}
+	case 10:
+		if op.op == history.Acquire || op.op == history.Release || op.op == history.Extend {
+			op.op = []history.Op{history.Acquire, history.Release, history.Extend}[g.r.IntN(3)]
+		}
+	case 11:
+		if op.op != history.Crash {
+			when := op.invoke + g.units(-3, 8)
+			lost := operation{
+				op: history.Lost, kind: history.OK, process: 200 + g.r.IntN(3), lock: op.lock, owner: op.owner, mode: op.mode, queued: -1,
+				invoke: when, complete: when,
+			}
+			return append(ops, lost)
+		}
+	default:
+		if !single {
+			copied := *op
+			step := g.units(0, 10)
+			copied.process += 300
+			copied.invoke += step
+			if copied.complete != never {
+				copied.complete += step
+			}
+			return append(ops, copied)
+		}
+	}
+	return ops
+}
+
+// A stamped is an event with its place among those of the same stamp.
+type stamped struct {
+	event history.Event
+	place int
+	op    int
+}
+
+// render writes the operations as a history, or returns nil if it is not one: a
+// process does two things at a time or goes on after an unknown outcome, or two
+// events of one owner have the same stamp.
+func render(specs []history.Event, ops []operation) *history.History {
+	var events []stamped
+	for i := range ops {
+		o := &ops[i]
+		if o.invoke < 0 || o.complete < o.invoke {
+			return nil
+		}
+		e := history.Event{Time: o.invoke, Process: o.process, Op: o.op, Lock: o.lock, Owner: o.owner, Mode: o.mode, Permits: o.permits}
+		switch o.op {
+		case history.Crash:
+			e.Type, e.Owner, e.Lock, e.Mode, e.Permits = history.Info, "", "", "", 0
+		case history.Lost:
+			e.Type, e.Permits = history.OK, 0
+		case history.Access:
+			e.Type, e.Resource = history.Invoke, o.resource
+		default:
+			e.Type, e.Lease = history.Invoke, o.lease
+		}
+		if o.op == history.Release || o.op == history.Lost {
+			e.Lease = 0
+		}
+		events = append(events, stamped{event: e, place: o.first, op: i})
+		if e.Type != history.Invoke || o.complete == never {
+			continue
+		}
+		e.Time, e.Type = o.complete, o.kind
+		if o.kind == history.OK {
+			if o.op == history.Acquire || o.op == history.Extend {
+				e.Expires = o.expires
+			}
+			if o.op == history.Acquire {
+				if o.queued >= 0 {
+					e.Queued = new(o.queued)
+				}
+			}
+			if o.op == history.Acquire || o.op == history.Access {
+				e.Token = o.token
+			}
+			e.Value = o.value
+		}
+		events = append(events, stamped{event: e, place: o.last, op: i})
+	}
+	// Those of one process at one stamp are in order of their operations, of
+	// which the earlier ones were sent earlier.
+	slices.SortStableFunc(events, func(a, b stamped) int {
+		if a.event.Time == b.event.Time && a.event.Process == b.event.Process {
+			return cmp.Or(cmp.Compare(ops[a.op].invoke, ops[b.op].invoke), cmp.Compare(a.op, b.op))
+		}
+		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.place, b.place))
+	})
+	h := &history.History{}
+	for _, spec := range specs {
+		h.Events = append(h.Events, spec)
+	}
+	for _, e := range events {
+		h.Events = append(h.Events, e.event)
+	}
+	if !legal(h) {
+		return nil
+	}
+	for i := range h.Events {
+		h.Events[i].Index = int64(i)
+	}
+	return h
+}
+
+// legal reports whether a history keeps the rules of the format that the
+// generator and the shrinker could break.
+func legal(h *history.History) bool {
+	type key struct {
+		lock, owner string
+		at          time.Duration
+	}
+	const (
+		idle = iota
+		busy
+		gone
+	)
+	state := make(map[int]int)
+	seen := make(map[key]bool)
+	var before time.Duration
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Op == history.Declare {
+			continue
+		}
+		if e.Time < before {
+			return false
+		}
+		before = e.Time
+		is := state[e.Process]
+		switch {
+		case is == gone:
+			return false
+		case e.Op == history.Crash:
+			state[e.Process] = gone
+		case e.Op == history.Lost:
+			if is != idle {
+				return false
+			}
+		case e.Type == history.Invoke:
+			if is != idle {
+				return false
+			}
+			state[e.Process] = busy
+		default:
+			if is != busy {
+				return false
+			}
+			state[e.Process] = idle
+			if e.Type == history.Info {
+				state[e.Process] = gone
+			}
+		}
+		if e.Op == history.Crash || e.Op == history.Access {
+			continue
+		}
+		k := key{lock: e.Lock, owner: e.Owner, at: e.Time}
+		if seen[k] {
+			return false
+		}
+		seen[k] = true
+	}
+	return true
+}

@@ -1,0 +1,270 @@
+package oracle
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// grants are the acquires of a lock that were answered ok.
+func (l *Lock) grants() []*operation {
+	var ok []*operation
+	for i := range l.ops {
+		if l.ops[i].op == history.Acquire && l.ops[i].kind == history.OK {
+			ok = append(ok, &l.ops[i])
+		}
+	}
+	return ok
+}
+
+// fencing compares what is said of the tokens of a lock.
+func (c *comparison) fencing(l *Lock, f Finding) {
+	convicted := f.has(l.Name, "fence-regress", "fence-duplicate")
+	inner := c.report["mutual-exclusion"].has(l.Name, "reentrancy")
+	shared := l.spec.Kind == history.KindRW || l.spec.Kind == history.KindSemaphore
+	if !shared {
+		switch {
+		case !l.Possible:
+			// The order of grants that can't have been is judged by nothing here.
+		case l.InOrder && convicted:
+			c.say("fencing-order of "+l.Mode, "tokens that can be in order are convicted")
+		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens():
+			c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
+		case l.Inner && !l.InOrder && inner:
+			c.say("fencing-order of "+l.Mode, "tokens out of order are no reentrancy")
+		}
+		return
+	}
+	may, must := false, false
+	for _, a := range l.grants() {
+		for _, b := range l.grants() {
+			if a == b || a.token == 0 || b.token == 0 {
+				continue
+			}
+			readers := a.mode == history.Read && b.mode == history.Read
+			switch {
+			case a.token == b.token && !readers:
+				may = true
+				must = must || a.owner != b.owner && l.first(a) && l.first(b)
+			case a.token > b.token && a.complete < b.invoke:
+				may = true
+				must = must || l.first(b)
+			}
+		}
+	}
+	switch {
+	case convicted && !may:
+		c.say("fencing-order of "+l.Mode, "tokens that can be in order are convicted")
+	case !convicted && must && len(l.Doubts) == 0:
+		c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
+	}
+}
+
+// allTokens reports whether every grant is known with its token: others are not
+// seen by the property.
+func (l *Lock) allTokens() bool {
+	for i := range l.ops {
+		if o := &l.ops[i]; granted(o) && (o.kind != history.OK || o.token == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// first reports whether a grant can't be part of a hold that its owner had before.
+func (l *Lock) first(grant *operation) bool {
+	for i := range l.ops {
+		if o := &l.ops[i]; granted(o) && o.owner == grant.owner && o.first < grant.first {
+			return false
+		}
+	}
+	return true
+}
+
+// fairness compares what is said of the order of a queue: of two grants that
+// were granted in the other order in every world, or of which the later was
+// asked for after the other was answered.
+func (c *comparison) fairness(l *Lock, f Finding) {
+	if !l.spec.Fair {
+		return
+	}
+	convicted := f.has(l.Name, "overtaken")
+	may, must := false, false
+	for _, late := range l.grants() {
+		for _, early := range l.grants() {
+			if early.queued < 0 || early.queued >= late.queued {
+				continue
+			}
+			// late was granted although early was queued before it.
+			answered := late.complete < early.invoke
+			own := late.owner == early.owner
+			switch {
+			case answered && !own:
+				may, must = true, must || l.first(early) && l.first(late)
+			case own && answered:
+				// It counts if the first was released in between.
+				for i := range l.ops {
+					r := &l.ops[i]
+					if r.op == history.Release && r.owner == late.owner && r.first > late.last && r.complete < early.invoke {
+						may = true
+					}
+				}
+			case !own && convicted && !may:
+				may = !l.Possible || !l.precedes(early, late)
+			}
+		}
+	}
+	switch {
+	case convicted && !may:
+		c.say("fairness", "a queue that can be in order is convicted")
+	case must && !convicted && len(l.Doubts) == 0:
+		c.say("fairness", "a queue that can't be in order is not convicted")
+	}
+}
+
+// precedes reports whether one acquire can have taken effect before another.
+func (l *Lock) precedes(first, second *operation) bool {
+	s := newSearch(l.spec, l.ops)
+	for i := range s.effects {
+		switch s.effects[i].first {
+		case first.first:
+			s.precede[0] = i
+		case second.first:
+			s.precede[1] = i
+		}
+	}
+	return s.possible(Ignore)
+}
+
+// accesses compares what is said of the protected resource and of its use.
+func (c *comparison) accesses(o *Opinion) {
+	var done []*operation
+	for i := range o.ops {
+		if a := &o.ops[i]; a.op == history.Access && a.kind == history.OK {
+			done = append(done, a)
+		}
+	}
+	if f, is := c.report["use-within-lease"]; is {
+		late, all := false, true
+		for _, a := range done {
+			if a.lock == "" {
+				continue
+			}
+			within, after := o.use(a)
+			all, late = all && within, late || after
+		}
+		switch {
+		case f.Verdict == invalid && all:
+			c.say("use-within-lease", "no access was late")
+		case f.Verdict == valid && late:
+			c.say("use-within-lease", "a late access is not convicted")
+		}
+	}
+	f, is := c.report["protected-resource"]
+	if !is {
+		return
+	}
+	// What a version is older than can be told where all outcomes are known.
+	unsure := slices.ContainsFunc(o.ops, func(a operation) bool { return a.op == history.Access && a.kind == history.Info })
+	stale, lost, perhaps, twice := false, false, false, false
+	for _, a := range done {
+		for _, b := range done {
+			if a == b || resourceOf(a) != resourceOf(b) {
+				continue
+			}
+			before := a.complete < b.invoke
+			stale = stale || before && a.token > b.token && b.token > 0
+			ra, wa, isA := strings.Cut(a.value, ">")
+			rb, wb, isB := strings.Cut(b.value, ">")
+			if !isA || !isB {
+				continue
+			}
+			twice = twice || wa == wb
+			lost = lost || ra == rb || before && o.older(done, rb, wa)
+			perhaps = perhaps || a.last < b.first && rb != wa && !o.older(done, wa, rb)
+		}
+	}
+	if f.Verdict == invalid && !stale && !lost && !perhaps {
+		c.say("protected-resource", "nothing was lost and nothing is stale")
+	}
+	if f.Verdict != invalid && (stale || lost && !twice && !unsure) {
+		c.say("protected-resource", "what was lost or is stale is not convicted")
+	}
+}
+
+func resourceOf(a *operation) string {
+	if a.resource != "" {
+		return a.resource
+	}
+	return "\x00" + a.lock
+}
+
+// older reports whether the version is known to be older than the other: a chain
+// of accesses leads from it to the other, each of which read what the one before
+// it wrote.
+func (o *Opinion) older(done []*operation, version, than string) bool {
+	seen := map[string]bool{}
+	for next := []string{version}; len(next) > 0; next = next[1:] {
+		for _, a := range done {
+			read, wrote, _ := strings.Cut(a.value, ">")
+			if read != next[0] || seen[wrote] {
+				continue
+			}
+			if wrote == than {
+				return true
+			}
+			seen[wrote] = true
+			next = append(next, wrote)
+		}
+	}
+	return false
+}
+
+// use reports whether an access was invoked for certain while its owner was
+// entitled to believe that it held the lock; and whether it was invoked for
+// certain after that, which is told only of an owner that acquired once.
+func (o *Opinion) use(a *operation) (within, late bool) {
+	acquires := 0
+	var grant *operation
+	for i := range o.ops {
+		if g := &o.ops[i]; g.op == history.Acquire && g.lock == a.lock && g.owner == a.owner {
+			acquires++
+			if g.kind == history.OK && g.last < a.first {
+				grant = g
+			}
+		}
+	}
+	if grant == nil {
+		return false, false
+	}
+	least, most := grant.promised(), grant.promised()
+	// ended is whether a release, a notice or a refusal came no later than the
+	// access, and over whether it came before it and nothing prolonged the belief.
+	ended, over := false, false
+	for i := range o.ops {
+		e := &o.ops[i]
+		if e.lock != a.lock || e.owner != a.owner || e.last < grant.first || e.invoke > a.invoke {
+			continue
+		}
+		switch {
+		case e.op == history.Extend && e.kind == history.OK && e.complete <= a.invoke:
+			least, most = min(least, e.promised()), max(most, e.promised())
+			over = false
+			acquires++ // it may be believed again
+		case e.op == history.Extend && e.kind == history.Fail:
+			ended, over = true, over || e.complete < a.invoke
+			if e.mode != grant.mode || e.first < grant.last {
+				acquires++ // it may be of another grant
+			}
+		case e.op == history.Release || e.op == history.Lost:
+			ended = true
+			over = e.invoke < a.invoke
+			if e.mode != grant.mode || e.permits != 0 && e.permits != max(1, grant.permits) || e.first < grant.last {
+				acquires++ // it may be of another grant
+			}
+		default:
+		}
+	}
+	return !ended && a.invoke <= least, acquires == 1 && a.invoke > grant.complete && (over || a.invoke > most)
+}
