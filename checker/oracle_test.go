@@ -1,0 +1,189 @@
+package checker_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
+	"github.com/lockchaos/lockchaos/workload/history"
+)
+
+// TestOracle compares the judge with the exhaustive search of package oracle,
+// which is written from the documents and shares nothing with the judge, on
+// random small histories of all kinds of locks. LOCKCHAOS_ORACLE is how many (by
+// default as many as take a second or two with the race detector), and
+// LOCKCHAOS_ORACLE_SEED makes other ones.
+func TestOracle(t *testing.T) {
+	t.Parallel()
+	number, seed := fromEnv(t, "LOCKCHAOS_ORACLE", 4000), fromEnv(t, "LOCKCHAOS_ORACLE_SEED", 1)
+	var (
+		mu     sync.Mutex
+		wg     sync.WaitGroup
+		counts = make(map[string]int)
+		open   = make(map[string]int)
+		kinds  = make(map[string]int)
+		least  = make(map[string]*history.History)
+	)
+	// The histories are the same on a machine with more cores.
+	const batch = 500
+	next := 0
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				from := next
+				next += batch
+				mu.Unlock()
+				if from >= number {
+					return
+				}
+				g := oracle.NewGenerator(uint64(seed)<<32 + uint64(from))
+				for range min(batch, number-from) {
+					h := g.Next()
+					o := oracle.Judge(h)
+					found := againstOracle(t.Context(), o, h)
+					mu.Lock()
+					for _, l := range o.Locks {
+						counts[l.Mode+": "+l.Answer()]++
+					}
+					for _, d := range found {
+						if reason := stillOpen(h, d); reason != "" {
+							open[reason]++
+							continue
+						}
+						kind := d.Property + ": " + d.Text
+						kinds[kind]++
+						if least[kind] == nil || len(least[kind].Events) > len(h.Events) {
+							least[kind] = h
+						}
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, answer := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%6d %s", counts[answer], answer)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(open)) {
+		t.Logf("%6d still open: %s", open[reason], reason)
+	}
+	t.Logf("%6d histories, %d kinds of disagreements", number, len(kinds))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		small := oracle.Shrink(least[kind], func(h *history.History) bool {
+			o := oracle.Judge(h)
+			return slices.ContainsFunc(againstOracle(t.Context(), o, h), func(d oracle.Difference) bool {
+				return d.Property+": "+d.Text == kind && stillOpen(h, d) == ""
+			})
+		})
+		t.Errorf("%d times: %s\n%s%s", kinds[kind], kind, oracle.Lines(small), verdictLines(t.Context(), small))
+	}
+}
+
+// TestOracleOnTheCorpus compares the two on the corpus as well.
+func TestOracleOnTheCorpus(t *testing.T) {
+	t.Parallel()
+	for _, file := range corpusFiles(t) {
+		h := corpusHistory(t, file)
+		o := oracle.Judge(h)
+		for _, d := range againstOracle(t.Context(), o, h) {
+			if stillOpen(h, d) == "" {
+				t.Errorf("%s: %s: %s", file, d.Property, d.Text)
+			}
+		}
+	}
+}
+
+func corpusFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, verdict := range []string{"valid", "invalid", "unknown"} {
+		entries, err := os.ReadDir("testdata/" + verdict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			files = append(files, "testdata/"+verdict+"/"+entry.Name())
+		}
+	}
+	return files
+}
+
+func corpusHistory(t *testing.T, file string) *history.History {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h, err := history.ReadAll(f)
+	if err != nil {
+		t.Fatal(file, err)
+	}
+	return h
+}
+
+// stillOpen says why a difference is known and not yet cured, or nothing.
+func stillOpen(h *history.History, d oracle.Difference) string {
+	ops := h.Operations()
+	for i := range ops {
+		for j := range ops {
+			a, b := &ops[i], &ops[j]
+			if d.Text == "calls an impossible history valid" && i < j && a.OK() && b.Unknown() &&
+				a.Invoke.Op == history.Acquire && b.Invoke.Op == history.Acquire && b.Invoke.Index < a.Complete.Index &&
+				a.Invoke.Lock == b.Invoke.Lock && a.Invoke.Owner == b.Invoke.Owner {
+				// The crash of b's process is taken for one that ends the grant of
+				// a, of which b can be no part unless the lock is re-entrant.
+				return "an unknown acquire that overlaps another of its owner"
+			}
+		}
+	}
+	return ""
+}
+
+// againstOracle is what a report on the history says otherwise than the oracle.
+func againstOracle(ctx context.Context, o *oracle.Opinion, h *history.History) []oracle.Difference {
+	report := checker.Check(ctx, h)
+	findings := make(map[string]oracle.Finding)
+	for _, result := range report.Results {
+		f := oracle.Finding{Verdict: string(result.Verdict)}
+		for _, v := range result.Violations {
+			f.Violations = append(f.Violations, oracle.Violation{Kind: v.Kind, Lock: v.Lock})
+		}
+		findings[result.Name] = f
+	}
+	return o.Compare(findings)
+}
+
+// verdictLines is the report on a history, in lines.
+func verdictLines(ctx context.Context, h *history.History) string {
+	var b strings.Builder
+	for _, result := range checker.Check(ctx, h).Results {
+		fmt.Fprintf(&b, "  %s: %s: %s\n", result.Name, result.Verdict, result.Summary)
+	}
+	return b.String()
+}
+
+// fromEnv is the number in an environment variable.
+func fromEnv(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
