@@ -220,7 +220,8 @@ func (a *attack) closeClient(t *testing.T, rdbs []*redis.Client, config lock.Con
 	}
 }
 
-// run attacks for some time, or until something is wrong.
+// run attacks for some time, and until there was a grant of each way, or until something
+// is wrong.
 func (a *attack) run(t *testing.T, workers int, length time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -234,10 +235,23 @@ func (a *attack) run(t *testing.T, workers int, length time.Duration) {
 		done.Go(func() { a.work(ctx, i) })
 	}
 	r := rand.New(rand.NewPCG(a.seed, 0))
-	for end := time.Now().Add(length); time.Now().Before(end) && len(a.verdict()) == 0; {
+	for end := time.Now().Add(length); (time.Now().Before(end) || !a.everyWay()) && len(a.verdict()) == 0; {
 		a.strikes[r.IntN(len(a.strikes))](t, r)
 		<-time.After(time.Duration(30+r.IntN(500)) * time.Millisecond)
 	}
+}
+
+// everyWay reports whether there was a grant of each way, and an answer of a server that
+// can be asked about them.
+func (a *attack) everyWay() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.ways {
+		if a.counts[w.name] == 0 || w.says != nil && a.asked.Load() == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // work asks for locks until the context ends.
@@ -539,10 +553,6 @@ func TestAdversary(t *testing.T) {
 	})
 	a.run(t, 60, attackTime(t, 20*time.Second))
 	a.require(t)
-	for _, w := range a.ways {
-		require.NotZero(t, a.counts[w.name], "grants to %s", w.name)
-	}
-	require.NotZero(t, a.asked.Load(), "questions to the server")
 	a.requireFree(t)
 }
 
@@ -573,19 +583,18 @@ func pause(t *testing.T, r *rand.Rand, s *redistest.Server) {
 // and then.
 func TestAdversaryOfAQuorum(t *testing.T) {
 	t.Parallel()
-	var first lock.Locker
+	var one lock.Locker
 	a := attackQuorum(t, func(servers []redis.UniversalClient) lock.Locker {
 		r, err := lock.NewRedlock(servers, lock.RedlockConfig{Watchdog: shortWatchdog, RetryDelay: 10 * time.Millisecond, NodeTimeout: 200 * time.Millisecond})
 		require.NoError(t, err)
 		t.Cleanup(r.Close)
-		first = r
+		one = r
 		return r
 	})
 	a.run(t, 20, attackTime(t, 6*time.Second))
 	a.require(t)
-	require.NotZero(t, a.counts["quorum"])
 	redistest.Await(t, "the lock to be free", func() bool {
-		h, err := first.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+		h, err := one.Acquire(t.Context(), "orders", lock.Options{Lease: long})
 		return err == nil && h.Release(t.Context()) == nil
 	})
 }
