@@ -24,3 +24,6 @@ func (l Lock) KeyOf(name string) string { return l.keyOf(name) }
 // Alone reports whether faults of slots don't concern the lock: it lives on a single
 // server, on independent ones, or on none.
 func (l Lock) Alone() bool { return l.single || l.independent || l.inside }
+
+// Sends are the commands that faults wait for, with "|" between them.
+func (l Lock) Sends() string { return l.commands() }

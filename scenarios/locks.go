@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -313,6 +314,9 @@ func (l Lock) keyOf(name string) string {
 	}
 	return l.key(name)
 }
+
+// commands are those that the lock sends again and again, with "|" between them.
+func (l Lock) commands() string { return cmp.Or(l.sends, "EVALSHA") }
 
 // ours opens a lock that a client of package lock makes.
 func ours(locker func(*lock.Client) lock.LockerFunc) func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {

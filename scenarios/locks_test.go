@@ -43,8 +43,9 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 }
 
 // All keys of a lock are in the slot of the key that the lock declares, at which
-// faults of a cluster are aimed.
-func TestLocksDeclareTheirKeys(t *testing.T) {
+// faults of a cluster are aimed, and it sends the commands that it declares, for which
+// others lie in wait.
+func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 	t.Parallel()
 	const name = "lock-2"
 	setup := setup(t)
@@ -64,11 +65,12 @@ func TestLocksDeclareTheirKeys(t *testing.T) {
 			continue
 		}
 		servers := topologies.Clients(d.ClientOptions("zone-a"))
+		rdb := d.Server("redis-1").Observer()
+		require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
 		locker, closeLocker, err := l.Open(servers, scenarios.LockOptions{})
 		require.NoError(t, err, l.Name)
 		h, err := locker.Acquire(t.Context(), name, lock.Options{Owner: "a", Lease: time.Minute})
 		require.NoError(t, err, l.Name)
-		rdb := d.Server("redis-1").Observer()
 		keys, err := rdb.Keys(t.Context(), "*").Result()
 		require.NoError(t, err)
 		require.NotEmpty(t, keys, l.Name)
@@ -76,6 +78,10 @@ func TestLocksDeclareTheirKeys(t *testing.T) {
 			require.Equal(t, tag(l.KeyOf(name)), tag(key), "%s: key %s", l.Name, key)
 		}
 		_ = h.Release(t.Context())
+		sent := rdb.Info(t.Context(), "commandstats").Val()
+		for command := range strings.SplitSeq(l.Sends(), "|") {
+			require.Contains(t, sent, "cmdstat_"+strings.ToLower(command)+":", l.Name)
+		}
 		closeLocker()
 		for _, rdb := range servers {
 			require.NoError(t, rdb.Close())

@@ -211,7 +211,7 @@ func (g ground) linkPicks() []pick {
 // they struck.
 func (g ground) trapPicks() []pick {
 	const anyLink = "zone-a>redis|zone-b>redis|zone>redis"
-	command := cmp.Or(g.lock.sends, "EVALSHA")
+	command := g.lock.commands()
 	var all []pick
 	for _, fault := range []string{"hold-command", "hold-reply"} {
 		all = append(all, pick{
