@@ -15,6 +15,12 @@ import (
 // between. "Not held" needs a hold that can have ended by then, by its lease,
 // by its release, or by an operation with an unknown outcome; else the service
 // has forgotten a grant: premature-loss. Both are decided exactly.
+//
+// Of permits, a confirmed release of more than the owner can have is a
+// foreign-release, too. A refusal is about all grants of the owner: those that
+// can't have ended must have fewer permits than it asked to give back.
+//
+// It is left out where no release or extend was answered.
 func Ownership() Checker {
 	return &property{
 		name: "ownership", engine: "interval sweep", eager: true,

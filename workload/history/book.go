@@ -158,7 +158,8 @@ type entry struct {
 //
 // An owner of a semaphore may be granted permits while it has some. Which of
 // them a release gives back is not told: the account takes those that last
-// longest, which claims the least.
+// longest, which claims the least if they are of one size. Where they are not,
+// Unclear says so.
 func (h *History) Book() *Book {
 	ops := h.Operations()
 	b := &Book{

@@ -46,7 +46,8 @@ type LateSpan struct {
 //	Start = the completion of Proof
 //	alive = the invoke of the last acquire or extend that was answered ok
 //	lease = the Expires of that operation less the lock's declared drift, and
-//	        no later than a lost that followed it; Never without a lease
+//	        no later than a lost that followed it; without a lease the first
+//	        crash of a process that has part in the hold, else Never
 //	End   = the invoke of the release that was answered ok, else the least of
 //	        max(lease, alive), max(invoke, alive) of a release with an unknown outcome, and
 //	        max(invoke + its lease - drift, invoke, alive) of such an extend
