@@ -29,7 +29,6 @@ func TestOracle(t *testing.T) {
 		mu     sync.Mutex
 		wg     sync.WaitGroup
 		counts = make(map[string]int)
-		open   = make(map[string]int)
 		kinds  = make(map[string]int)
 		least  = make(map[string]*history.History)
 	)
@@ -56,10 +55,6 @@ func TestOracle(t *testing.T) {
 						counts[l.Mode+": "+l.Answer()]++
 					}
 					for _, d := range found {
-						if reason := stillOpen(h, d); reason != "" {
-							open[reason]++
-							continue
-						}
 						kind := d.Property + ": " + d.Text
 						kinds[kind]++
 						if least[kind] == nil || len(least[kind].Events) > len(h.Events) {
@@ -75,15 +70,12 @@ func TestOracle(t *testing.T) {
 	for _, answer := range slices.Sorted(maps.Keys(counts)) {
 		t.Logf("%6d %s", counts[answer], answer)
 	}
-	for _, reason := range slices.Sorted(maps.Keys(open)) {
-		t.Logf("%6d still open: %s", open[reason], reason)
-	}
 	t.Logf("%6d histories, %d kinds of disagreements", number, len(kinds))
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		small := oracle.Shrink(least[kind], func(h *history.History) bool {
 			o := oracle.Judge(h)
 			return slices.ContainsFunc(againstOracle(t.Context(), o, h), func(d oracle.Difference) bool {
-				return d.Property+": "+d.Text == kind && stillOpen(h, d) == ""
+				return d.Property+": "+d.Text == kind
 			})
 		})
 		t.Errorf("%d times: %s\n%s%s", kinds[kind], kind, oracle.Lines(small), verdictLines(t.Context(), small))
@@ -97,9 +89,7 @@ func TestOracleOnTheCorpus(t *testing.T) {
 		h := corpusHistory(t, file)
 		o := oracle.Judge(h)
 		for _, d := range againstOracle(t.Context(), o, h) {
-			if stillOpen(h, d) == "" {
-				t.Errorf("%s: %s: %s", file, d.Property, d.Text)
-			}
+			t.Errorf("%s: %s: %s", file, d.Property, d.Text)
 		}
 	}
 }
@@ -131,24 +121,6 @@ func corpusHistory(t *testing.T, file string) *history.History {
 		t.Fatal(file, err)
 	}
 	return h
-}
-
-// stillOpen says why a difference is known and not yet cured, or nothing.
-func stillOpen(h *history.History, d oracle.Difference) string {
-	ops := h.Operations()
-	for i := range ops {
-		for j := range ops {
-			a, b := &ops[i], &ops[j]
-			if d.Text == "calls an impossible history valid" && i < j && a.OK() && b.Unknown() &&
-				a.Invoke.Op == history.Acquire && b.Invoke.Op == history.Acquire && b.Invoke.Index < a.Complete.Index &&
-				a.Invoke.Lock == b.Invoke.Lock && a.Invoke.Owner == b.Invoke.Owner {
-				// The crash of b's process is taken for one that ends the grant of
-				// a, of which b can be no part unless the lock is re-entrant.
-				return "an unknown acquire that overlaps another of its owner"
-			}
-		}
-	}
-	return ""
 }
 
 // againstOracle is what a report on the history says otherwise than the oracle.

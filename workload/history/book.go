@@ -380,7 +380,9 @@ func (c *crew) take(op *Operation) {
 	case op.Failed():
 	case op.Invoke.Op == Release:
 		if op.OK() {
-			c.count = max(c.count-1, 0)
+			if c.count = max(c.count-1, 0); c.count == 0 {
+				c.granted = c.granted[:0]
+			}
 		}
 	case op.Invoke.Op != Acquire:
 	case op.Unknown():
@@ -397,7 +399,11 @@ func (c *crew) take(op *Operation) {
 // crash is when the first of them crashed from an instant on.
 func (c *crew) crash(from time.Duration) time.Duration {
 	first := Never
-	for _, list := range [...][]int{c.granted, c.perhaps} {
+	perhaps := c.perhaps
+	if !c.reentrant && c.count > 0 { // another acquire of its owner has no part in it
+		perhaps = nil
+	}
+	for _, list := range [...][]int{c.granted, perhaps} {
 		for _, process := range list {
 			if e := c.crashed[process]; e != nil && e.Time >= from {
 				first = min(first, e.Time)
