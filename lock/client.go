@@ -46,10 +46,9 @@ type Config struct {
 	// Less than 1. Default: 0.01.
 	Drift float64
 	// ReplicaAcks is how many replicas must have a grant, or an extension,
-	// before it counts (WAIT). A master that sees fewer grants nothing. Waiters
-	// then ask for themselves once they are told of a release, for who releases
-	// can't await replicas for them; clients that ask for no replicas go before
-	// them. Default: 0, the master alone.
+	// before it counts (WAIT). A master that sees fewer grants nothing. A waiter
+	// that is handed a lock then asks once more, so that replicas acknowledge its
+	// grant. Default: 0, the master alone.
 	ReplicaAcks int
 	// AckTimeout is how long to wait for them, at least 1ms and less than the
 	// read timeout of the Redis client. Default: 1s.

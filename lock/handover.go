@@ -35,11 +35,8 @@ func (c *Client) counted() bool {
 	return one
 }
 
-// handsOver reports whether a waiter may draw a ticket. Where replicas must
-// acknowledge a grant, they couldn't acknowledge it to who is told of it.
-func (g *grant) handsOver() bool {
-	return g.waits && g.kind.tickets && g.client.config.ReplicaAcks == 0
-}
+// handsOver reports whether a waiter may draw a ticket.
+func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
 // ticket is what the request draws: nothing, unless a message can reach it.
 func (g *grant) ticket() string {
@@ -91,11 +88,11 @@ type refused struct {
 // the queue at the last refusal. Then the grant was made after that request was sent,
 // and its lease ends no sooner than that long after it, whatever the clocks of the
 // servers say and however late the message is. Where that leaves less than half of the
-// lease, the waiter asks.
+// lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
 	var numbers [3]int64
 	fields := strings.SplitN(message, " ", len(numbers)+1)
-	if len(fields) <= len(numbers) || g.refused.ticket == 0 {
+	if len(fields) <= len(numbers) || g.refused.ticket == 0 || g.client.config.ReplicaAcks > 0 {
 		return answer{}, false
 	}
 	for i, f := range fields[:len(numbers)] {

@@ -54,8 +54,9 @@ func (b Backoff) pause(tries int) time.Duration {
 // A SpinMutex is a [Mutex] whose waiters ask again and again, with growing
 // pauses, and subscribe to nothing. It suits very many names with short waits,
 // and users who may not subscribe. It is the same lock as the Mutex of that name:
-// only waiting differs. Who waits for the Mutex has a place in its queue, and so
-// goes before those who ask again and again.
+// only waiting differs. A waiter of the Mutex has a place in its queue, and so goes
+// before those that ask again and again; about once a second the lock is left free to
+// these for 50ms.
 type SpinMutex struct{ Mutex }
 
 // SpinMutex returns the spin mutex of that name, without asking the server. Bad

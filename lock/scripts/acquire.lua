@@ -43,6 +43,8 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
         redis.call('ZADD', KEYS[3], number, ARGV[3])
       end
       redis.call('PEXPIRE', KEYS[3], ticketLife)
+    elseif redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', (now + noTicket) * 1000), '-') == 1 then
+      redis.call('PEXPIRE', KEYS[3], math.max(redis.call('PTTL', KEYS[3]), 2 * noTicket))
     end
     return {0, ms, 0, tonumber(number)}
   end
@@ -54,10 +56,12 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
     if #fields > 0 then redis.call('DEL', KEYS[1]) end
     if inbox and (not draws or inbox ~= inboxOf(ARGV[3])) then -- nobody came for the lock
       for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-        if inboxOf(ticket) == inbox then redis.call('ZREM', KEYS[3], ticket) end
+        if #ticket > 1 and inboxOf(ticket) == inbox then redis.call('ZREM', KEYS[3], ticket) end
       end
     end
-    local ms = handOver(ARGV[3])
+    local free = openFor()
+    if free > 0 and draws then return refuse(free) end
+    local ms = free == 0 and handOver(ARGV[3])
     if ms then return refuse(ms) end
   end
   if draws then redis.call('ZREM', KEYS[3], ARGV[3]) end

@@ -15,5 +15,5 @@ end
 if #fields == 0 then return 0 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], held, 'PX', markLife)
-if not handOver('') then redis.pcall('PUBLISH', ARGV[1], '1') end
+if not handOver() then redis.pcall('PUBLISH', ARGV[1], '1') end
 return held

@@ -32,7 +32,7 @@ if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[2], 1, 
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
-elseif not handOver('') then
+elseif not handOver() then
   redis.pcall('PUBLISH', ARGV[4], '1')
 end
 return held and 1 or 0

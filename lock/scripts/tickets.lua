@@ -12,7 +12,13 @@
 -- who gets it extends the lease in time. The lock is there for a while after that
 -- lease, so that whoever comes then learns that nobody hears on that channel.
 --
+-- A request without a ticket, which is refused, draws one for all of them: "-", which
+-- gets its turn noTicket ms later. When that comes, the lock is free for a moment for
+-- requests without a ticket: the set has "+" until then, by the server's time in us, and
+-- the others are refused.
+--
 -- KEYS: the lock, the mark, the tickets, the last token
+local noTicket, moment = 1000, 50
 local ticketLife, silence, markLife, handed = 15000, 10000, 15000, 5000
 
 -- A token is the server's time in us, or one more than the last token where that
@@ -38,16 +44,44 @@ local function hears(inbox)
   return not count.err and count[2] > 0
 end
 
+-- openFor returns for how many ms the lock is free for requests without a ticket alone.
+local function openFor()
+  local ends = redis.call('ZSCORE', KEYS[3], '+')
+  return ends and math.max(math.ceil(ends / 1000) - now, 0) or 0
+end
+
+-- open begins that moment, and has the first client ask when it is over.
+local function open()
+  redis.call('ZADD', KEYS[3], string.format('%.0f', (now + moment) * 1000), '+')
+  redis.call('PEXPIRE', KEYS[3], ticketLife)
+  for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    if ticket ~= '+' then
+      local inbox = inboxOf(ticket)
+      if hears(inbox) then
+        redis.pcall('PUBLISH', inbox, '=' .. string.match(ticket, '^%S+'))
+        return
+      end
+    end
+  end
+end
+
 -- handOver grants a free lock to the first in the queue whose client hears of it, and
--- returns for how many ms; nothing if there is none before own. The grant is written
+-- returns for how many ms; nothing if there is none before own, which is '' for a request
+-- without a ticket, and nil for a release. The grant is written
 -- before it is published, so whoever hears a message was granted what it says. The
 -- message has the number of the ticket: it is of no use to a client whose last refusal
 -- had another one, for then the ticket was served and drawn again in between.
 local function handOver(own)
+  redis.call('ZREM', KEYS[3], '+')
   while true do
     local head = redis.call('ZPOPMIN', KEYS[3])
     local ticket, number = head[1], head[2]
     if not ticket or ticket == own then return nil end
+    if ticket == '-' then
+      if own == '' or redis.call('ZCARD', KEYS[3]) == 0 then return nil end
+      open()
+      return own and moment or nil
+    end
     local request, lease, life, counts = string.match(ticket, '^(%S+) (%d+) (%d+) (%d)')
     local inbox, owner = inboxOf(ticket)
     if counts == '0' or hears(inbox) then
