@@ -53,6 +53,9 @@ func TestOracle(t *testing.T) {
 					mu.Lock()
 					for _, l := range o.Locks {
 						counts[l.Mode+": "+l.Answer()]++
+						if l.Answer() == "possible" && len(l.Doubts) == 0 {
+							counts[l.Mode+": possible, and to be called valid"]++
+						}
 					}
 					for _, d := range found {
 						kind := d.Property + ": " + d.Text

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"slices"
+	"time"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -22,6 +23,9 @@ type Difference struct {
 	Property string
 	Text     string
 }
+
+// shortestWait is the shortest that a lock is stuck for, by default.
+const shortestWait = 10 * time.Second
 
 const (
 	valid   = "valid"
@@ -50,6 +54,10 @@ func (o *Opinion) Compare(report map[string]Finding) []Difference {
 	}
 	c.unknowns(o)
 	c.accesses(o)
+	c.contention(o)
+	if c.report["progress"].Verdict == invalid && o.until < shortestWait {
+		c.say("progress", "stuck for longer than the history")
+	}
 	for _, name := range []string{"fairness", "fencing-order"} {
 		if f, is := report[name]; is {
 			for _, l := range o.Locks {

@@ -54,12 +54,19 @@ func (l *Lock) Answer() string {
 type Opinion struct {
 	Locks []*Lock
 
-	ops []operation
+	ops   []operation
+	until time.Duration
+	// faults says that faults were injected, or that the last line was cut short:
+	// then it shows something only if the faults took effect.
+	faults bool
 }
 
 // Judge forms an opinion of a small history: at most 31 operations on a lock.
 func Judge(h *history.History) *Opinion {
-	o := &Opinion{ops: operations(h)}
+	o := &Opinion{ops: operations(h), until: h.End(), faults: h.Truncated > 0}
+	for i := range h.Events {
+		o.faults = o.faults || h.Events[i].Op == history.Inject
+	}
 	specs := declared(h)
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		o.Locks = append(o.Locks, judge(specs[name], of(o.ops, name)))

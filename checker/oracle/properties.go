@@ -3,6 +3,7 @@ package oracle
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -267,4 +268,43 @@ func (o *Opinion) use(a *operation) (within, late bool) {
 		}
 	}
 	return !ended && a.invoke <= least, acquires == 1 && a.invoke > grant.complete && (over || a.invoke > most)
+}
+
+// contention compares whether the history shows anything: whether a process asked
+// for a lock while another one held it.
+func (c *comparison) contention(o *Opinion) {
+	may, must := false, false
+	for _, l := range o.Locks {
+		for i := range l.ops {
+			for j := range l.ops {
+				hold, request := &l.ops[i], &l.ops[j]
+				if !granted(hold) || request.op != history.Acquire || hold.process == request.process || request.complete < hold.invoke {
+					continue
+				}
+				may = true
+				must = must || l.Doubts[hold.owner] == "" && hold.kind == history.OK && hold.complete < request.complete && request.invoke < l.untouched(hold)
+			}
+		}
+	}
+	switch f := c.report["assumptions"]; {
+	case f.Verdict == valid && !may:
+		c.say("assumptions", "there was no contention")
+	case f.Verdict == unknown && must && !o.faults:
+		c.say("assumptions", "there was contention")
+	}
+}
+
+// untouched is until when a grant lasts for certain: its lease, or the next thing
+// that its owner or a crash did.
+func (l *Lock) untouched(grant *operation) time.Duration {
+	until := grant.promised()
+	if until != never {
+		until -= l.spec.Drift
+	}
+	for i := range l.ops {
+		if o := &l.ops[i]; o != grant && (o.owner == grant.owner || o.op == history.Crash) && o.complete >= grant.invoke {
+			until = min(until, o.invoke)
+		}
+	}
+	return until
 }

@@ -72,7 +72,7 @@ func Shrink(h *history.History, still func(*history.History) bool) *history.Hist
 			}
 		}
 		for i := range ops {
-			for _, simpler := range simplifications {
+			for _, simpler := range simplifications() {
 				less := slices.Clone(ops)
 				simpler(&less[i])
 				if less[i] != ops[i] && try(specs, less) {
@@ -107,37 +107,39 @@ func Shrink(h *history.History, still func(*history.History) bool) *history.Hist
 }
 
 // simplifications make one operation simpler; none undoes another.
-var simplifications = []func(*operation){
-	func(o *operation) { o.token = 0 },
-	func(o *operation) { o.queued = -1 },
-	func(o *operation) { o.expires = 0 },
-	func(o *operation) { o.lease = 0 },
-	func(o *operation) { o.permits = 0 },
-	func(o *operation) {
-		if o.kind == history.OK {
-			o.complete = min(o.complete, max(o.invoke+unit, o.complete-unit))
-		}
-	},
-	func(o *operation) {
-		if o.lease > unit {
-			o.lease -= unit
-		}
-	},
-	func(o *operation) {
-		if o.expires > unit {
-			o.expires -= unit
-		}
-	},
-	func(o *operation) {
-		if o.kind == history.Info && o.op != history.Crash {
-			o.complete = never
-		}
-	},
-	func(o *operation) {
-		if o.process >= 10 {
-			o.process %= 10
-		}
-	},
+func simplifications() []func(*operation) {
+	return []func(*operation){
+		func(o *operation) { o.token = 0 },
+		func(o *operation) { o.queued = -1 },
+		func(o *operation) { o.expires = 0 },
+		func(o *operation) { o.lease = 0 },
+		func(o *operation) { o.permits = 0 },
+		func(o *operation) {
+			if o.kind == history.OK {
+				o.complete = min(o.complete, max(o.invoke+unit, o.complete-unit))
+			}
+		},
+		func(o *operation) {
+			if o.lease > unit {
+				o.lease -= unit
+			}
+		},
+		func(o *operation) {
+			if o.expires > unit {
+				o.expires -= unit
+			}
+		},
+		func(o *operation) {
+			if o.kind == history.Info && o.op != history.Crash {
+				o.complete = never
+			}
+		},
+		func(o *operation) {
+			if o.process >= 10 {
+				o.process %= 10
+			}
+		},
+	}
 }
 
 // Lines is a history as its file.
