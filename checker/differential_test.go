@@ -133,3 +133,29 @@ func TestSegmentsKeepTheVerdict(t *testing.T) {
 	}
 	require.Greater(t, cut, 500, "nothing was cut")
 }
+
+// An order that explains a history is a proof: the search finds one, too. Of the
+// histories of a correct lock, nearly all have the likeliest.
+func TestAWitnessIsAProof(t *testing.T) {
+	t.Parallel()
+	likely, legal := 0, 0
+	for seed := range uint64(cases(t, 2_000)) {
+		rnd := source(seed)
+		h := randomHistory(rnd)
+		if seed%2 == 0 {
+			h = simulate(rnd, 2+rnd.IntN(4), 20+rnd.IntN(60))
+		}
+		found, searched := checker.Witnessed(t.Context(), h, "k")
+		if found {
+			require.Equal(t, checker.Valid, searched, "seed %d\n%s", seed, dump(h))
+		}
+		if searched == checker.Valid {
+			legal++
+			if found {
+				likely++
+			}
+		}
+	}
+	t.Logf("%d of %d legal histories have the likeliest order", likely, legal)
+	require.Greater(t, likely, legal*8/10)
+}

@@ -21,6 +21,7 @@ type evidence struct {
 	sweeping time.Duration // how long it took
 	byLock   map[string][]history.Operation
 	proofs   proof
+	proving  []bool             // by operation: whether it alone proves a grant
 	held     []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
 }

@@ -14,8 +14,17 @@ func Compare(ctx context.Context, h *history.History, lock string) (sweep, searc
 	if _, bad := ev.swept().invalid[lock]; bad {
 		sweep = Invalid
 	}
-	searched, _, _ = search(ctx, whole(ev, lock, reduce(ev, lock)))
+	searched, _, _ = explore(ctx, whole(ev, lock, reduce(ev, lock)))
 	return sweep, searched, ev.clear(lock) && !ties(ev)[lock]
+}
+
+// Witnessed reports whether a likely order explains what was done with the lock,
+// and what the search says without one.
+func Witnessed(ctx context.Context, h *history.History, lock string) (bool, Verdict) {
+	ev := newEvidence(h)
+	p := whole(ev, lock, reduce(ev, lock))
+	searched, _, _ := explore(ctx, p)
+	return witnessed(p), searched
 }
 
 // CompareSegments gives the verdicts of the search on a whole lock and on its
@@ -28,7 +37,7 @@ func CompareSegments(ctx context.Context, h *history.History, lock string) (all,
 		return Valid, Valid, 0
 	}
 	requests := reduce(ev, lock)
-	all, _, _ = search(ctx, whole(ev, lock, requests))
+	all, _, _ = explore(ctx, whole(ev, lock, requests))
 	parts = Valid
 	var cutUp []part
 	if p := book.Promises[lock]; p.Kind == history.KindMutex {
@@ -37,7 +46,7 @@ func CompareSegments(ctx context.Context, h *history.History, lock string) (all,
 		cutUp = sharedSegments(ev, lock, requests, p.Capacity, 1)
 	}
 	for _, p := range cutUp {
-		v, _, _ := search(ctx, p)
+		v, _, _ := explore(ctx, p)
 		parts = Worst(parts, v)
 	}
 	return all, parts, len(cutUp) - 1
@@ -115,6 +124,6 @@ func (p *Prepared) Sweep() Verdict {
 
 // Search decides by porcupine alone: nothing is left out, or cut.
 func (p *Prepared) Search(ctx context.Context) Verdict {
-	v, _, _ := search(ctx, part{requests: p.requests})
+	v, _, _ := explore(ctx, part{requests: p.requests})
 	return v
 }

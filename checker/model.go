@@ -18,6 +18,7 @@ type request struct {
 	outcome history.Type
 	owner   int           // the account that it belongs to, from 1
 	again   bool          // the lock is re-entrant
+	proves  bool          // it alone shows that an acquire with an unknown outcome was granted
 	pinned  int           // of a grant of permits: how often it is confirmed later
 	invoke  time.Duration // the earliest instant of its effect
 	until   time.Duration // the latest: its completion, or Never

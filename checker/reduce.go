@@ -23,9 +23,11 @@ func (ev *evidence) proven() (proof, []bool) {
 	if ev.proofs == nil {
 		book := ev.book()
 		ev.proofs, ev.held = make(proof, len(book.Operations)), make([]bool, len(book.Accounts))
+		ev.proving = make([]bool, len(book.Operations))
 		for i := range book.Holds {
 			h := &book.Holds[i]
 			ev.proofs[h.Acquire.Ordinal()] = h.Proof.Complete.Time
+			ev.proving[h.Proof.Ordinal()] = h.Proof.Ordinal() != h.Acquire.Ordinal()
 			ev.held[h.Account] = true
 		}
 	}
@@ -50,7 +52,7 @@ func reduce(ev *evidence, lock string) []*request {
 		e := op.Invoke
 		r := request{
 			op: op, verb: e.Op, outcome: op.Complete.Type, owner: account + 1, again: promise.Reentrant || book.Accounts[account].Read,
-			invoke: e.Time, until: op.Complete.Time, lease: book.Lease(op),
+			invoke: e.Time, until: op.Complete.Time, lease: book.Lease(op), proves: ev.proving[op.Ordinal()],
 		}
 		switch {
 		case op.OK():

@@ -30,6 +30,23 @@ func (h *occupant) ends(now time.Duration) time.Duration {
 	return max(now, h.lease)
 }
 
+func newOccupant(r *request) occupant {
+	e := r.op.Invoke
+	return occupant{
+		account: r.owner, owner: e.Owner, read: e.Mode == history.Read, permits: e.Amount(),
+		least: 1, most: 1, lease: r.lease, pinned: r.pinned,
+	}
+}
+
+// countOn lets the count of what an owner was granted again go on from the old
+// hold, which may have ended: then it begins again.
+func (h *occupant) countOn(old *occupant, r *request) {
+	h.most = old.most + 1
+	if old.least > 0 && old.lease > r.until {
+		h.least = old.least + 1
+	}
+}
+
 // A shared is a state of such a lock. Holders whose leases have run out stay
 // until they are in the way.
 type shared struct {
@@ -112,20 +129,14 @@ func (s *shared) step(r *request, capacity int) (*shared, bool) {
 
 func (s *shared) grant(r *request, now time.Duration, capacity int) (*shared, bool) {
 	e := r.op.Invoke
-	granted := occupant{
-		account: r.owner, owner: e.Owner, read: e.Mode == history.Read, permits: e.Amount(),
-		least: 1, most: 1, lease: r.lease, pinned: r.pinned,
-	}
+	granted := newOccupant(r)
 	to := &shared{}
 	for i := range s.holders {
 		switch h := &s.holders[i]; {
 		case h.account == r.owner:
 			switch {
-			case r.again: // the old hold may have ended: the count may begin again
-				granted.most = h.most + 1
-				if h.least > 0 && h.lease > r.until {
-					granted.least = h.least + 1
-				}
+			case r.again:
+				granted.countOn(h, r)
 			case capacity == 0:
 				now = h.ends(now)
 			}
