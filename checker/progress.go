@@ -105,6 +105,8 @@ type watched struct {
 	name   string
 	until  time.Duration       // when the last of those that are gone may have ended
 	holds  map[string]*lasting // of those that may hold, by owner
+	lasts  string              // one of them that was found to last
+	looked time.Duration       // when it was last asked whether there is one
 	asks   map[int]*history.Event
 	since  time.Duration  // when the lock became free, as far as first is concerned
 	first  *history.Event // the first of the requests that follow one another while it is free
@@ -150,7 +152,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		w.acquire(l, e, promises[e.Lock])
 		return
 	}
-	h := l.holds[e.Owner]
+	h := l.holder(e.Owner)
 	if e.Type == history.Invoke {
 		switch {
 		case e.Op == history.Extend:
@@ -279,7 +281,7 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
 			w.recovered = e.Time - w.calm
 		}
-		h := l.holds[e.Owner]
+		h := l.holder(e.Owner)
 		if h == nil {
 			h = &lasting{}
 			l.holds[e.Owner] = h
@@ -289,10 +291,43 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		h.until = max(h.until, ends(asked, e, promise.Drift))
 	default:
 		l.until = max(l.until, ends(asked, e, promise.Drift))
-		if h := l.holds[e.Owner]; h != nil {
+		if h := l.holder(e.Owner); h != nil {
 			h.inner = true
 		}
 	}
+}
+
+// held reports whether some owner may hold the lock. It looks at no more of them
+// than it must: those that are over are forgotten when they are looked at.
+func (l *watched) held(now time.Duration) bool {
+	l.looked = now
+	if h := l.holds[l.lasts]; h != nil && h.until >= now {
+		return true
+	}
+	for owner, h := range l.holds {
+		if h.until >= now {
+			l.lasts = owner
+			return true
+		}
+		l.over(owner, h)
+	}
+	return false
+}
+
+// holder is how long an owner may hold the lock; nil if it was over when it was
+// last asked whether some owner does.
+func (l *watched) holder(owner string) *lasting {
+	h := l.holds[owner]
+	if h != nil && h.until < l.looked {
+		l.over(owner, h)
+		return nil
+	}
+	return h
+}
+
+func (l *watched) over(owner string, h *lasting) {
+	l.until = max(l.until, h.until)
+	delete(l.holds, owner)
 }
 
 // askedFor takes note that somebody asked for the lock from the event on until
@@ -301,14 +336,11 @@ func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, re
 	if w.active > 0 || w.joint[asked.Owner] || l.capacity >= 0 && asked.Permits > l.capacity {
 		return
 	}
-	for owner, h := range l.holds {
-		if h.until < now {
-			l.until = max(l.until, h.until)
-			delete(l.holds, owner)
-		}
+	if l.held(now) {
+		return
 	}
 	since := max(l.until, w.calm)
-	if len(l.holds) > 0 || since >= now {
+	if since >= now {
 		return
 	}
 	from := max(asked.Time, since)
