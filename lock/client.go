@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,7 +35,7 @@ const (
 // Config says how a [Client] works. The zero value is a good start.
 type Config struct {
 	// Prefix begins the name of every key and channel, followed by a colon. It
-	// has no braces. Default: "lock".
+	// has no braces, and no colon at its end. Default: "lock".
 	Prefix string
 	// Watchdog is the lease of a hold that asked for none. It is renewed every
 	// third of that time. At least 10ms. Default: 30s.
@@ -81,6 +82,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix))
 			break
 		}
+	}
+	if strings.HasSuffix(c.Prefix, ":") {
+		errs = append(errs, fmt.Errorf("prefix %q: leave out the colon at its end, with which some keys would be those of prefix %q", c.Prefix, strings.TrimRight(c.Prefix, ":")))
 	}
 	if c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog))

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,13 @@ func (c *clock) unset(h *Hold) {
 	if h.alarm.place > 0 {
 		heap.Remove(&c.queue, h.alarm.place-1)
 	}
+}
+
+// holds are those that it watches: all whose leases aren't over.
+func (c *clock) holds() []*Hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.queue)
 }
 
 // ring tells those whose time has come. What is to be done about each may take

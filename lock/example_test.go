@@ -69,3 +69,14 @@ func ExampleMutex_Lock_watchdog() { //nolint:testableexamples // needs a server
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired)) // true
 	fmt.Println(h.Release(ctx))                      // <nil>
 }
+
+// Do is all that most programs need.
+func ExampleDo() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
+	defer func() { _ = locks.Shutdown(ctx) }()
+	err := lock.Do(ctx, locks, "orders", lock.Options{Wait: time.Minute}, func(ctx context.Context) error {
+		return ctx.Err() // the work, which ends when ctx does
+	})
+	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
+}

@@ -1,0 +1,73 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+func TestDo(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	errWork := errors.New("work")
+	locked := func() bool { return rdb.Exists(t.Context(), "lock:{orders}").Val() == 1 }
+	do := func(ctx context.Context, f func(context.Context) error) error {
+		return lock.Do(ctx, c, "orders", lock.Options{Lease: long}, f)
+	}
+	require.NoError(t, do(t.Context(), func(context.Context) error {
+		require.True(t, locked())
+		require.ErrorIs(t, do(t.Context(), nil), lock.ErrNotAcquired)
+		return nil
+	}))
+	require.False(t, locked())
+	require.ErrorIs(t, do(t.Context(), func(context.Context) error { return errWork }), errWork)
+	require.Panics(t, func() { _ = do(t.Context(), func(context.Context) error { panic("work") }) })
+	require.False(t, locked(), "released after a panic")
+	ctx, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, do(ctx, func(ctx context.Context) error {
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	}), context.Canceled)
+	require.False(t, locked(), "released after a cancel")
+	err := lock.Do(t.Context(), c, "orders", lock.Options{Lease: soonOver}, func(ctx context.Context) error {
+		<-ctx.Done()
+		return errWork
+	})
+	require.ErrorIs(t, err, errWork)
+	require.ErrorIs(t, err, lock.ErrLost)
+}
+
+// Shutdown releases what is held, and ends waits.
+func TestShutdownReleasesWhatIsHeld(t *testing.T) {
+	kinds, held := everyLock(t)
+	for _, name := range []string{"mutex", "redlock"} {
+		l, ok := kinds[name].(interface {
+			lock.Locker
+			Shutdown(ctx context.Context) error
+		})
+		require.True(t, ok)
+		acquire(t, l, "", long)
+		acquire(t, lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			return l.Acquire(ctx, "stock", o)
+		}), "", 0)
+		waits := waiting(t.Context(), t, l, lock.Options{Wait: lock.Forever})
+		require.True(t, held())
+		require.NoError(t, l.Shutdown(t.Context()))
+		require.ErrorIs(t, <-waits, lock.ErrClosed)
+		require.False(t, held())
+	}
+}
+
+// A colon at the end of a prefix would make a lock with a tag share a key with a lock
+// of another prefix.
+func TestPrefixEndsWithoutAColon(t *testing.T) {
+	require.ErrorContains(t, lock.Config{Prefix: "a:"}.Validate(), "leave out the colon")
+	require.NoError(t, lock.Config{Prefix: "a:b"}.Validate())
+}

@@ -1,0 +1,40 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Shutdown closes the client, as [Client.Close] does, and then releases all that is still
+// held of it, so that others needn't wait for the ends of leases. It returns what kept a
+// release from being confirmed.
+func (c *Client) Shutdown(ctx context.Context) error { return c.shutdown(ctx) }
+
+// Shutdown closes the Redlock, as [Redlock.Close] does, and then releases all that is
+// still held of it; see [Client.Shutdown].
+func (r *Redlock) Shutdown(ctx context.Context) error { return r.shutdown(ctx) }
+
+// maxReleases is how many holds are released at a time.
+const maxReleases = 16
+
+func (l *life) shutdown(ctx context.Context) error {
+	l.end()
+	var mu sync.Mutex
+	var errs []error
+	var releases sync.WaitGroup
+	room := make(chan struct{}, maxReleases)
+	for _, h := range l.clock.holds() {
+		room <- struct{}{}
+		releases.Go(func() {
+			defer func() { <-room }()
+			if err := h.Release(ctx); err != nil && !errors.Is(err, ErrNotHeld) {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	releases.Wait()
+	return errors.Join(errs...)
+}
