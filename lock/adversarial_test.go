@@ -162,7 +162,7 @@ func (a *attack) command(t *testing.T, s *redistest.Server, args ...any) {
 
 // breakNetworks are strikes at the networks of clients.
 func (a *attack) breakNetworks() []func(t *testing.T, r *rand.Rand) {
-	for_ := func(r *rand.Rand, heal func()) {
+	later := func(r *rand.Rand, heal func()) {
 		after := time.Duration(r.IntN(300)) * time.Millisecond
 		if r.IntN(8) == 0 {
 			after += time.Second // as long as a lease
@@ -174,9 +174,9 @@ func (a *attack) breakNetworks() []func(t *testing.T, r *rand.Rand) {
 	}
 	some := func(r *rand.Rand) *redistest.Network { return a.networks[r.IntN(len(a.networks))] }
 	return []func(t *testing.T, r *rand.Rand){
-		func(_ *testing.T, r *rand.Rand) { for_(r, some(r).Cut()) },
-		func(_ *testing.T, r *rand.Rand) { for_(r, some(r).Hold(redistest.Requests)) },
-		func(_ *testing.T, r *rand.Rand) { for_(r, some(r).Hold(redistest.Replies)) },
+		func(_ *testing.T, r *rand.Rand) { later(r, some(r).Cut()) },
+		func(_ *testing.T, r *rand.Rand) { later(r, some(r).Hold(redistest.Requests)) },
+		func(_ *testing.T, r *rand.Rand) { later(r, some(r).Hold(redistest.Replies)) },
 	}
 }
 
