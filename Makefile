@@ -107,11 +107,13 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # A program with the race detector sleeps for a second before it exits, unless
 # it is told otherwise; the tests start hundreds. They mostly wait, so many run at a
-# time. Vet runs once, with the linter.
+# time. Vet runs once, with the linter. The judge is compared with its oracle on a
+# few thousand histories under the race detector, and on 100,000 without it.
 .PHONY: test
 test: redis etcd compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
 	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -vet=off -race -parallel 8 -timeout 10m ./...
+	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -vet=off -run '^TestOracle$$' -v ./checker
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
@@ -161,10 +163,11 @@ campaigns: redis build ## Random runs of correct locks, none of which may be con
 		$(call blame_nobody,--workload $${pair%%:*} --lock $${pair##*:} --faults $$faults --hold 300ms --clients 4 --locks 2 --seeds 1-50 --duration 3s) || exit 1; done; done
 
 .PHONY: nightly
-nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, longer fuzzing
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, longer fuzzing
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) campaigns
+	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 20m -run Adversary ./lock
 	$(MAKE) fuzz FUZZTIME=200000x
 

@@ -289,9 +289,27 @@ func (c *comparison) contention(o *Opinion) {
 	switch f := c.report["assumptions"]; {
 	case f.Verdict == valid && !may:
 		c.say("assumptions", "there was no contention")
-	case f.Verdict == unknown && must && !o.faults:
+	case f.Verdict == unknown && must && !o.faults && !o.short():
 		c.say("assumptions", "there was contention")
 	}
+}
+
+// short reports whether there are leases, and each is shorter than a millisecond.
+func (o *Opinion) short() bool {
+	leases, long := 0, false
+	for i := range o.ops {
+		op := &o.ops[i]
+		if op.op != history.Acquire && op.op != history.Extend {
+			continue
+		}
+		for _, lease := range [...]time.Duration{op.lease, op.expires - op.invoke} {
+			if lease > 0 || op.expires > 0 {
+				leases++
+				long = long || lease >= time.Millisecond
+			}
+		}
+	}
+	return leases > 0 && !long
 }
 
 // untouched is until when a grant lasts for certain: its lease, or the next thing
