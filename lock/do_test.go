@@ -71,3 +71,15 @@ func TestPrefixEndsWithoutAColon(t *testing.T) {
 	require.ErrorContains(t, lock.Config{Prefix: "a:"}.Validate(), "leave out the colon")
 	require.NoError(t, lock.Config{Prefix: "a:b"}.Validate())
 }
+
+func TestOwnerOfALock(t *testing.T) {
+	c := open(t, redistest.Start(t), lock.Config{})
+	m := c.Mutex("orders")
+	owner, err := m.Owner(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, owner)
+	acquire(t, c, "node 7", long)
+	owner, err = m.Owner(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "node 7", owner)
+}

@@ -191,6 +191,13 @@ func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 	return n > 0, err
 }
 
+// Owner returns who holds the lock, as [Options.Owner] said; "" if nobody does. A grant
+// without an owner has a random one.
+func (m *Mutex) Owner(ctx context.Context) (string, error) {
+	s, err := m.inspect(ctx)
+	return s.owner, err
+}
+
 // HoldCount returns how many grants the owner holds: 0 if it is not the holder.
 func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
 	s, err := m.inspect(ctx)
