@@ -235,3 +235,58 @@ func TestTheBenchmarksHistoriesAreLegal(t *testing.T) {
 		require.Positive(t, r.Events)
 	}
 }
+
+// allocated is how many bytes something allocates in all.
+func allocated(of func()) uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	before := sample[0].Value.Uint64()
+	of()
+	metrics.Read(sample)
+	return sample[0].Value.Uint64() - before
+}
+
+// together is a history in which so many owners hold one lock at once.
+func together(n int, declare history.Event, mode history.Mode) *history.History {
+	declare.Process, declare.Type, declare.Op, declare.Lock = history.Nobody, history.OK, history.Declare, "k"
+	h := &history.History{Events: []history.Event{declare}}
+	for _, op := range []history.Op{history.Acquire, history.Release} {
+		for i := range n {
+			for _, typ := range []history.Type{history.Invoke, history.OK} {
+				at := len(h.Events)
+				h.Events = append(h.Events, history.Event{
+					Index: int64(at), Time: time.Duration(at), Process: i, Type: typ, Op: op, Lock: "k", Owner: strconv.Itoa(i), Mode: mode,
+				})
+			}
+		}
+	}
+	return h
+}
+
+// The cost grows with the length of a history, and not with how many hold a lock
+// at once: four times as many owners allocate four times as much, not sixteen.
+// (It is not parallel, because it counts what all goroutines allocate.)
+func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		declare history.Event
+		mode    history.Mode
+	}{
+		{"readers", history.Event{Kind: history.KindRW}, history.Read},
+		{"permits", history.Event{Kind: history.KindSemaphore, Capacity: 1 << 20}, history.Permit},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cost := func(n int) uint64 {
+				h := together(n, test.declare, test.mode)
+				return allocated(func() {
+					r, err := checker.CheckReader(t.Context(), list(h))
+					require.NoError(t, err)
+					require.NotEqual(t, checker.Invalid, r.Verdict)
+				})
+			}
+			few, many := cost(5_000), cost(20_000)
+			t.Logf("%d MB, %d MB", few>>20, many>>20)
+			require.Less(t, many, 8*few)
+		})
+	}
+}

@@ -136,22 +136,55 @@ func entire(holds []*history.Hold) []piece {
 // over calls found for each piece that takes more out than there is, with those
 // that are out already.
 func (l *lane) over(list []edge, found func(p *piece, out []*piece)) {
-	var out []*piece
+	out := outside{at: map[*piece]int{}}
 	sum := 0
 	for _, e := range list {
 		if !e.out {
-			if at := slices.Index(out, e.piece); at >= 0 { // a piece has its start before its end
-				out = slices.Delete(out, at, at+1)
+			if out.back(e.piece) { // a piece has its start before its end
 				sum -= e.permits
 			}
 			continue
 		}
 		sum += e.permits
 		if sum > l.capacity {
-			found(e.piece, out)
+			found(e.piece, out.pieces())
 		}
-		out = append(out, e.piece)
+		out.add(e.piece)
 	}
+}
+
+// An outside is the pieces that are out, in order.
+type outside struct {
+	list []*piece // nil where one came back
+	at   map[*piece]int
+}
+
+func (o *outside) add(p *piece) {
+	o.at[p] = len(o.list)
+	o.list = append(o.list, p)
+}
+
+func (o *outside) back(p *piece) bool {
+	at, is := o.at[p]
+	if !is {
+		return false
+	}
+	delete(o.at, p)
+	o.list[at] = nil
+	if len(o.list) > 2*len(o.at)+64 {
+		o.pieces()
+	}
+	return true
+}
+
+func (o *outside) pieces() []*piece {
+	if len(o.list) > len(o.at) {
+		o.list = slices.DeleteFunc(o.list, func(p *piece) bool { return p == nil })
+		for i, p := range o.list {
+			o.at[p] = i
+		}
+	}
+	return o.list
 }
 
 // lateOne is a piece at a time for which only a late confirmation accounts, of a

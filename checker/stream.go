@@ -47,17 +47,24 @@ type Source interface {
 // A window has, besides what was read since the last one, the whole account of
 // every owner that may still act (see [history.Account]); the holds that began
 // before one that is still open has ended; of each lock the two holds that
-// reached farthest; and faults, declarations and a little of each resource. To
-// leave out whole accounts keeps a legal history legal, so that nobody is
-// blamed for what was forgotten. And no two of the forgotten holds can share an
-// instant with a later one, unless an owner returns after an operation with an
-// unknown outcome, or after its lease, and its hold turns out to have lasted:
-// then it meets the hold that reached farthest. So the verdict is the same as
-// that of [Check], with three exceptions: an access by a process that was granted
-// nothing since some 2,000 holds belongs to no hold that is known, which is
-// Unknown; a lost update is told from the last 256 updates of its resource;
-// and an owner that returns late to a semaphore meets some of the holds of the
-// meantime only, which is Unknown too.
+// reached farthest; and faults and a little of each resource. The crashes of its
+// processes and the declarations of its locks are part of it, however long ago
+// they were; so is why the account of an owner could not be told: it never is
+// trusted again. What is under way may still be answered in any way, and proves
+// nothing until then. To leave out whole accounts keeps a legal history legal, so
+// that nobody is blamed for what was forgotten. And no two of the forgotten holds
+// can share an instant with a later one, unless an owner returns after an
+// operation with an unknown outcome, or after its lease, and its hold turns out to
+// have lasted: then it meets the hold that reached farthest.
+//
+// So the verdict is the same as that of [Check], with these exceptions. An access
+// by a process that was granted nothing since some 2,000 holds belongs to no hold
+// that is known, which is Unknown. A lost update is told from the last 256 updates
+// of its resource. An owner that returns late to a semaphore meets some of the
+// holds of the meantime only, which is Unknown too. Where the account of an owner
+// can't be told any more, Check is Unknown; what the events until then have proven
+// stands here, as it does where Check judges those events alone. A grant that was
+// answered after its own lease is weighed against the holds that are kept only.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
 	s := stream{session: newSession(checkers), memory: usual()}
 	s.session.explain = true // later, the events are gone
