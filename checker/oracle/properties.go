@@ -182,8 +182,8 @@ func (c *comparison) accesses(o *Opinion) {
 				continue
 			}
 			twice = twice || wa == wb
-			lost = lost || ra == rb || before && o.older(done, rb, wa)
-			perhaps = perhaps || a.last < b.first && rb != wa && !o.older(done, wa, rb)
+			lost = lost || ra == rb || before && older(slices.DeleteFunc(slices.Clone(done), func(o *operation) bool { return o == b }), rb, wa)
+			perhaps = perhaps || a.last < b.first && rb != wa && !older(done, wa, rb)
 		}
 	}
 	if f.Verdict == invalid && !stale && !lost && !perhaps {
@@ -204,7 +204,7 @@ func resourceOf(a *operation) string {
 // older reports whether the version is known to be older than the other: a chain
 // of accesses leads from it to the other, each of which read what the one before
 // it wrote.
-func (o *Opinion) older(done []*operation, version, than string) bool {
+func older(done []*operation, version, than string) bool {
 	seen := map[string]bool{}
 	for next := []string{version}; len(next) > 0; next = next[1:] {
 		for _, a := range done {
@@ -255,8 +255,8 @@ func (o *Opinion) use(a *operation) (within, late bool) {
 			acquires++ // it may be believed again
 		case e.op == history.Extend && e.kind == history.Fail:
 			ended, over = true, over || e.complete < a.invoke
-			if e.mode != grant.mode || e.first < grant.last {
-				acquires++ // it may be of another grant
+			if e.mode != grant.mode || e.permits > 1 || e.first < grant.last {
+				acquires++ // it may be of another grant, or of more permits
 			}
 		case e.op == history.Release || e.op == history.Lost:
 			ended = true
@@ -282,7 +282,8 @@ func (c *comparison) contention(o *Opinion) {
 					continue
 				}
 				may = true
-				must = must || l.Doubts[hold.owner] == "" && hold.kind == history.OK && hold.complete < request.complete && request.invoke < l.untouched(hold)
+				must = must || l.Doubts[hold.owner] == "" && hold.kind == history.OK && hold.complete < request.complete &&
+					l.untouched(hold) > max(hold.complete, request.invoke)
 			}
 		}
 	}
@@ -294,12 +295,13 @@ func (c *comparison) contention(o *Opinion) {
 	}
 }
 
-// short reports whether there are leases, and each is shorter than a millisecond.
+// short reports whether leases were granted, and each is shorter than a
+// millisecond.
 func (o *Opinion) short() bool {
 	leases, long := 0, false
 	for i := range o.ops {
 		op := &o.ops[i]
-		if op.op != history.Acquire && op.op != history.Extend {
+		if op.op != history.Acquire && op.op != history.Extend || op.kind != history.OK {
 			continue
 		}
 		for _, lease := range [...]time.Duration{op.lease, op.expires - op.invoke} {
