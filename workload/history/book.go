@@ -355,8 +355,8 @@ func (b *Book) lend(entries []entry, promise Promise, crashed map[int]*Event) {
 			l.certain = e.op.Invoke.Time
 		} else if expires := e.op.Expires(); expires > 0 {
 			l.certain, l.belief = max(expires-promise.Drift, 0), expires
-		} else if end := c.crash(e.op.Invoke.Time); end != Never {
-			l.certain, l.belief = end, end
+		} else { // its holder is not told of a crash
+			l.certain = c.crash(e.op.Invoke.Time)
 		}
 		if e.op.OK() {
 			latest = l

@@ -101,6 +101,7 @@ func (r *register) permits(l *ledger, p *party, op *Operation, at int64) {
 		r.add(s.account, en)
 		if op.OK() {
 			s.take(op, r.book.Promises[l.lock].Drift)
+			s.over = false // it was still there when the extend was sent
 		}
 	default:
 		r.givenBack(l, p, busy, possible, en)
