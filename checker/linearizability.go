@@ -2,6 +2,7 @@ package checker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sort"
@@ -189,6 +190,15 @@ func searchAll(ctx context.Context, tasks []*task) int {
 	return most * n
 }
 
+// whyEnded is why a context ended before the search did: what whoever ended it said,
+// else that time ran out.
+func whyEnded(ctx context.Context, time string) string {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return cause.Error()
+	}
+	return time
+}
+
 // search looks for an order that explains the requests of one lock. It tells
 // how much memory its states took, in bytes.
 func search(ctx context.Context, p part) (verdict Verdict, why string, memory int) {
@@ -205,13 +215,13 @@ func explore(ctx context.Context, p part) (verdict Verdict, why string, memory i
 		return Unknown, fmt.Sprintf("%d operations in a row are more than the search takes (%d)", len(requests), SearchOperations), 0
 	}
 	if ctx.Err() != nil {
-		return Unknown, "no time was left to search for an order of its operations", 0
+		return Unknown, whyEnded(ctx, "no time was left to search for an order of its operations"), 0
 	}
 	steps := 0
 	spent := ""
 	may := func() bool {
 		if steps++; steps%1024 == 0 && ctx.Err() != nil {
-			spent = "the search for an order of its operations used up its time"
+			spent = whyEnded(ctx, "the search for an order of its operations used up its time")
 		}
 		return spent == ""
 	}

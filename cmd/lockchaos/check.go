@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -27,9 +26,6 @@ const (
 	storyEvents = 100_000
 	// streamBudget bounds the judging of a longer history.
 	streamBudget = 30 * time.Minute
-	// gcPercent trades memory for time: the judge works in windows, and leaves
-	// little behind that lives.
-	gcPercent = 400
 )
 
 // A judging is what the user wants to know of recorded histories.
@@ -59,13 +55,15 @@ judged.`,
 			if err := j.validate(); err != nil {
 				return err
 			}
-			defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 			var result error
 			for i, arg := range args {
 				if i > 0 && !j.json {
 					a.printf("\n")
 				}
-				err := j.one(cmd.Context(), cmd.InOrStdin(), arg)
+				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.InOrStdin(), arg) })
+				if beyond, ok := errors.AsType[memoryError](err); ok {
+					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
+				}
 				if exitCode(err) == exitUsage {
 					fmt.Fprintf(a.stderr, "lockchaos: %s\n", reports.Plain(err.Error()))
 					err = verdictError(exitUsage)
@@ -110,6 +108,20 @@ func (j *judging) validate() error {
 		}
 	}
 	return nil
+}
+
+// beyondMemory tells that a history takes too much memory to be judged, and which
+// ones were not looked at after it.
+func (j *judging) beyondMemory(err memoryError, arg string, left []string) error {
+	r := reports.Results{Version: reports.ResultsVersion, Verdict: checker.Unknown, Properties: []checker.Result{}, Faults: []reports.Fault{}}
+	r.Story.Headline = "It could not be decided: " + err.Error()
+	if !j.json {
+		j.printf("%s\n", reports.OneLine(filepath.Clean(arg)))
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(j.stderr, "lockchaos: not judged for that reason: %s\n", reports.OneLine(strings.Join(left, ", ")))
+	}
+	return worst(verdictError(exitUnknown), j.write(r))
 }
 
 func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
@@ -164,7 +176,7 @@ func (j *judging) directory(ctx context.Context, dir string) error {
 	var err error
 	shown := dir
 	if len(j.properties) == 0 {
-		in, err = judge(dir)
+		in, err = judge(ctx, dir)
 	} else {
 		shown = ""
 		in, err = j.readRun(ctx, dir)

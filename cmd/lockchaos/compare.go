@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,30 +21,39 @@ func (a *app) compareCommand() *cobra.Command {
 answers were, how long the locks took to recover. With --html, also write a page
 that has the plots of both on the same axes.`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			var runs [2]reports.Named
-			for i, dir := range args {
-				in, err := reports.ReadDir(dir)
-				if err != nil {
-					return err
-				}
-				runs[i] = reports.Named{Name: filepath.Clean(dir), Input: in}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := bounded(cmd.Context(), func(context.Context) error { return a.compare(args, page) })
+			if errors.As(err, new(memoryError)) {
+				return harnessError{fmt.Errorf("compare: %w", err)}
 			}
-			if err := reports.WriteComparisonText(a.stdout, reports.Compare(runs[0], runs[1])); err != nil {
-				return harnessError{err}
-			}
-			if page == "" {
-				return nil
-			}
-			if err := writeComparison(page, runs); err != nil {
-				return harnessError{err}
-			}
-			a.printf("\n%s\n", page)
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&page, "html", "", "also write the comparison as an HTML file of this name")
 	return cmd
+}
+
+// compare prints in what two runs differ.
+func (a *app) compare(dirs []string, page string) error {
+	var runs [2]reports.Named
+	for i, dir := range dirs {
+		in, err := reports.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		runs[i] = reports.Named{Name: filepath.Clean(dir), Input: in}
+	}
+	if err := reports.WriteComparisonText(a.stdout, reports.Compare(runs[0], runs[1])); err != nil {
+		return harnessError{err}
+	}
+	if page == "" {
+		return nil
+	}
+	if err := writeComparison(page, runs); err != nil {
+		return harnessError{err}
+	}
+	a.printf("\n%s\n", page)
+	return nil
 }
 
 func writeComparison(path string, runs [2]reports.Named) (err error) {

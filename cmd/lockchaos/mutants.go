@@ -160,7 +160,7 @@ func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir stri
 		return reports.Input{}, 0, harnessError{errors.Join(err, removeEmpty(dir, false))}
 	}
 	took := time.Since(began)
-	in, judged := judge(dir)
+	in, judged := judge(context.Background(), dir) // also after Ctrl-C
 	return in, took, asHarness(errors.Join(err, judged))
 }
 

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -25,11 +25,14 @@ output and write nothing.
 Of a run directory that is damaged or cut off, what is there is drawn; the
 report and the exit code (254) say that something is missing.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for _, dir := range args {
-				errs = append(errs, a.reportOne(dir, format))
+				err := bounded(cmd.Context(), func(context.Context) error { return a.reportOne(dir, format) })
+				if errors.As(err, new(memoryError)) {
+					return errors.Join(append(errs, harnessError{fmt.Errorf("report %s: %w", dir, err)})...)
+				}
+				errs = append(errs, err)
 			}
 			return errors.Join(errs...)
 		},

@@ -175,7 +175,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 	}
 	p := played{dir: dir, took: time.Since(start)}
 	var judged error
-	p.in, judged = judge(dir)
+	p.in, judged = judge(context.Background(), dir) // also after Ctrl-C
 	p.met = s.Expect.Met(p.in.Run, p.in.Report)
 	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
 }

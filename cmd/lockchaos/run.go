@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -158,7 +159,7 @@ func asHarness(err error) error {
 
 // conclude judges a run, writes its reports and prints the summary.
 func (a *app) conclude(dir string, asJSON bool) error {
-	in, err := judge(dir)
+	in, err := judge(context.Background(), dir) // also after Ctrl-C
 	if err != nil {
 		return asHarness(err) // the record is our own
 	}

@@ -119,16 +119,19 @@ func pointLatest(dir string) error {
 // checkBudget bounds how long the judging of one run may take.
 const checkBudget = time.Minute
 
-// judge judges the run in a directory and writes its reports there.
-func judge(dir string) (reports.Input, error) {
+// judge judges the run in a directory and writes its reports there; not if the
+// user ended it.
+func judge(ctx context.Context, dir string) (reports.Input, error) {
 	in, err := readRecord(dir)
 	if err != nil {
 		return in, err
 	}
-	// What was recorded is judged also after Ctrl-C.
-	ctx, cancel := context.WithTimeout(context.Background(), checkBudget)
+	budget, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	in.Report = scenarios.Judge(ctx, in.Run, in.History)
+	in.Report = scenarios.Judge(budget, in.Run, in.History)
+	if cause := context.Cause(ctx); cause != nil && !errors.As(cause, new(easeError)) {
+		return in, cause
+	}
 	if err := reports.WriteDir(dir, in); err != nil {
 		return in, harnessError{err}
 	}
