@@ -139,11 +139,7 @@ func stillOpen(h *history.History, d oracle.Difference) string {
 	ops := h.Operations()
 	unknownAcquire := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op == history.Acquire && a.Unknown() })
 	refused := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op != history.Acquire && a.Failed() })
-	crashed := slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Op == history.Crash })
 	switch {
-	case crashed && d.Property == "use-within-lease" && d.Text == "no access was late":
-		// A belief ends with nothing that its holder was not told.
-		return "an access after the crash of another process that asked for the same owner"
 	case unknownAcquire && d.Property == "fencing-order of fenced" && d.Text == "tokens that can be in order are convicted":
 		return "the token of a hold that an unknown acquire may have kept"
 	case unknownAcquire && refused && strings.HasPrefix(d.Property, "sweep of ") && d.Text == "calls an impossible history valid":
