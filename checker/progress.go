@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"time"
 	"unsafe"
@@ -51,15 +51,17 @@ func Progress(bound time.Duration) Checker {
 				f.memo = w
 			}
 			w.findings = f
-			all := ev.history.Events
+			all, most := ev.history.Events, 0
 			for i := range all {
-				if all[i].Index >= ev.from {
-					w.see(&all[i], ev.book().Promises)
+				if all[i].Index < ev.from {
+					continue
+				}
+				w.see(&all[i], ev.book().Promises)
+				if l := w.last; l != nil {
+					most = max(most, l.asks.len()*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
 				}
 			}
-			for _, l := range w.locks {
-				f.used(len(w.locks)*int(unsafe.Sizeof(*l)) + len(l.asks)*int(unsafe.Sizeof(*l.first)) + len(l.holds)*int(unsafe.Sizeof(lasting{})))
-			}
+			f.used(len(w.locks)*int(unsafe.Sizeof(watched{})) + most)
 			if !ev.history.Unfinished {
 				w.end(ev.history.End())
 			}
@@ -103,19 +105,87 @@ type watch struct {
 // A watched is one lock.
 type watched struct {
 	name   string
-	until  time.Duration       // when the last of those that are gone may have ended
-	holds  map[string]*lasting // of those that may hold, by owner
-	lasts  string              // one of them that was found to last
-	looked time.Duration       // when it was last asked whether there is one
-	asks   map[int]*history.Event
-	since  time.Duration  // when the lock became free, as far as first is concerned
-	first  *history.Event // the first of the requests that follow one another while it is free
-	asked  time.Duration  // when that was sent, or the lock became free
-	heard  time.Duration  // when the last of them was answered
-	told   bool           // that it was stuck
-	refuse int            // how many were refused meanwhile
+	until  time.Duration        // when the last of those that are gone may have ended
+	holds  few[string, lasting] // of those that may hold, by owner
+	lasts  string               // one of them that was found to last
+	looked time.Duration        // when it was last asked whether there is one
+	asks   few[int, ask]        // that are not answered, by process
+	since  time.Duration        // when the lock became free, as far as first is concerned
+	first  *ask                 // the first of the requests that follow one another while it is free
+	asked  time.Duration        // when that was sent, or the lock became free
+	heard  time.Duration        // when the last of them was answered
+	told   bool                 // that it was stuck
+	refuse int                  // how many were refused meanwhile
 
 	capacity int // permits of a semaphore that there are for certain; negative for other locks
+}
+
+// An ask is the invoke of an acquire or extend, as far as it matters here.
+type ask struct {
+	index            int64
+	time, lease      time.Duration
+	process, permits int
+	owner            string
+	acquires         bool
+}
+
+func newAsk(e *history.Event) *ask {
+	return &ask{e.Index, e.Time, e.Lease, e.Process, e.Permits, e.Owner, e.Op == history.Acquire}
+}
+
+// few is a map that takes hardly any memory while it has no more than one entry,
+// as those of most locks.
+type few[K comparable, V any] struct {
+	key  K
+	one  *V
+	more map[K]*V
+}
+
+func (f *few[K, V]) get(key K) *V {
+	if f.one != nil && f.key == key {
+		return f.one
+	}
+	return f.more[key]
+}
+
+func (f *few[K, V]) set(key K, value *V) {
+	switch {
+	case f.one == nil && f.more[key] == nil, f.one != nil && f.key == key:
+		f.key, f.one = key, value
+	case f.more == nil:
+		f.more = map[K]*V{key: value}
+	default:
+		f.more[key] = value
+	}
+}
+
+func (f *few[K, V]) remove(key K) {
+	if f.one != nil && f.key == key {
+		f.one = nil
+		return
+	}
+	delete(f.more, key)
+}
+
+func (f *few[K, V]) len() int {
+	if f.one != nil {
+		return 1 + len(f.more)
+	}
+	return len(f.more)
+}
+
+// all are the entries, which may be removed on the way.
+func (f *few[K, V]) all() iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		if f.one != nil && !yield(f.key, f.one) {
+			return
+		}
+		for key, value := range f.more {
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
 }
 
 // A lasting is how long an owner may hold a lock.
@@ -143,7 +213,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		w.name, w.last = e.Lock, w.locks[e.Lock]
 		if w.last == nil {
 			w.prune(e.Time)
-			w.last = &watched{name: e.Lock, until: -1, holds: map[string]*lasting{}, asks: map[int]*history.Event{}, since: -1}
+			w.last = &watched{name: e.Lock, until: -1, since: -1}
 			w.locks[e.Lock] = w.last
 		}
 	}
@@ -156,18 +226,17 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 	if e.Type == history.Invoke {
 		switch {
 		case e.Op == history.Extend:
-			ask := *e
-			l.asks[e.Process] = &ask
+			l.asks.set(e.Process, newAsk(e))
 		case h != nil && h.count == 1 && !h.inner:
 			h.given = e.Index
 		}
 		return
 	}
-	asked := l.asks[e.Process]
-	delete(l.asks, e.Process)
+	asked := l.asks.get(e.Process)
+	l.asks.remove(e.Process)
 	switch {
 	case h == nil:
-	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.Index > h.given:
+	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.index > h.given:
 	case e.Op == history.Extend && e.Type != history.Fail:
 		h.until = max(h.until, ends(asked, e, promises[e.Lock].Drift))
 	case e.Type == history.Info:
@@ -175,7 +244,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		h.count--
 	default:
 		l.until = max(l.until, e.Time)
-		delete(l.holds, e.Owner)
+		l.holds.remove(e.Owner)
 	}
 }
 
@@ -186,7 +255,7 @@ func (w *watch) prune(now time.Duration) {
 		return
 	}
 	for name, l := range w.locks {
-		if len(l.asks) == 0 && len(l.holds) == 0 && l.refuse == 0 && l.until < now {
+		if l.asks.len() == 0 && l.holds.len() == 0 && l.refuse == 0 && l.until < now {
 			delete(w.locks, name)
 		}
 	}
@@ -194,10 +263,10 @@ func (w *watch) prune(now time.Duration) {
 }
 
 // ends is the latest end of a lease that was asked for and answered, or not.
-func ends(asked, e *history.Event, drift time.Duration) time.Duration {
+func ends(asked *ask, e *history.Event, drift time.Duration) time.Duration {
 	lease := e.Lease
 	if asked != nil {
-		lease = asked.Lease
+		lease = asked.lease
 	}
 	switch {
 	case e.Expires > 0:
@@ -248,26 +317,25 @@ func (w *watch) asks(e *history.Event) {
 	}
 }
 
-func (w *watch) answered(e *history.Event) {
-	if w.open[e.Owner]--; w.open[e.Owner] <= 0 {
-		delete(w.open, e.Owner)
-		delete(w.joint, e.Owner)
+func (w *watch) answered(owner string) {
+	if w.open[owner]--; w.open[owner] <= 0 {
+		delete(w.open, owner)
+		delete(w.joint, owner)
 	}
 }
 
 func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
-	asked := l.asks[e.Process]
+	asked := l.asks.get(e.Process)
 	if e.Type != history.Invoke {
-		delete(l.asks, e.Process)
+		l.asks.remove(e.Process)
 		if asked == nil {
 			return
 		}
-		defer w.answered(asked)
+		defer w.answered(asked.owner)
 	}
 	switch e.Type {
 	case history.Invoke:
-		ask := *e
-		l.asks[e.Process] = &ask
+		l.asks.set(e.Process, newAsk(e))
 		l.capacity = -1
 		if isSemaphore(promise.Kind) {
 			l.capacity = max(promise.Capacity, 1)
@@ -284,7 +352,7 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		h := l.holder(e.Owner)
 		if h == nil {
 			h = &lasting{}
-			l.holds[e.Owner] = h
+			l.holds.set(e.Owner, h)
 		}
 		h.count++
 		h.given = 0
@@ -301,10 +369,10 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 // than it must: those that are over are forgotten when they are looked at.
 func (l *watched) held(now time.Duration) bool {
 	l.looked = now
-	if h := l.holds[l.lasts]; h != nil && h.until >= now {
+	if h := l.holds.get(l.lasts); h != nil && h.until >= now {
 		return true
 	}
-	for owner, h := range l.holds {
+	for owner, h := range l.holds.all() {
 		if h.until >= now {
 			l.lasts = owner
 			return true
@@ -317,7 +385,7 @@ func (l *watched) held(now time.Duration) bool {
 // holder is how long an owner may hold the lock; nil if it was over when it was
 // last asked whether some owner does.
 func (l *watched) holder(owner string) *lasting {
-	h := l.holds[owner]
+	h := l.holds.get(owner)
 	if h != nil && h.until < l.looked {
 		l.over(owner, h)
 		return nil
@@ -327,13 +395,13 @@ func (l *watched) holder(owner string) *lasting {
 
 func (l *watched) over(owner string, h *lasting) {
 	l.until = max(l.until, h.until)
-	delete(l.holds, owner)
+	l.holds.remove(owner)
 }
 
 // askedFor takes note that somebody asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
-func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, refused int) {
-	if w.active > 0 || w.joint[asked.Owner] || l.capacity >= 0 && asked.Permits > l.capacity {
+func (w *watch) askedFor(l *watched, asked *ask, now time.Duration, refused int) {
+	if w.active > 0 || w.joint[asked.owner] || l.capacity >= 0 && asked.permits > l.capacity {
 		return
 	}
 	if l.held(now) {
@@ -343,7 +411,7 @@ func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, re
 	if since >= now {
 		return
 	}
-	from := max(asked.Time, since)
+	from := max(asked.time, since)
 	if l.first == nil || l.since != since || from-l.heard > w.bound/4 {
 		l.told, l.refuse = false, 0
 		l.since, l.first, l.asked = since, asked, from
@@ -363,13 +431,13 @@ func (w *watch) askedFor(l *watched, asked *history.Event, now time.Duration, re
 		tries = "and no request was answered"
 	}
 	asking := "asked for it"
-	if l.first.Time < l.asked {
+	if l.first.time < l.asked {
 		asking = "had asked for it"
 	}
 	w.add(Violation{
-		Kind: Stuck, Lock: l.name, From: l.asked, Until: now, Events: events(l.first.Index, asked.Index),
+		Kind: Stuck, Lock: l.name, From: l.asked, Until: now, Events: events(l.first.index, asked.index),
 		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s nobody was granted it, %s",
-			l.name, seconds(since), seconds(l.asked), who(l.first.Process, l.first.Owner), asking, seconds(now), tries),
+			l.name, seconds(since), seconds(l.asked), who(l.first.process, l.first.owner), asking, seconds(now), tries),
 	})
 }
 
@@ -383,11 +451,15 @@ func was(n int) string {
 // end looks at those who are still waiting.
 func (w *watch) end(now time.Duration) {
 	for _, l := range w.locks {
-		asks := slices.SortedFunc(maps.Values(l.asks), func(a, b *history.Event) int { return cmp.Compare(a.Index, b.Index) })
-		for _, asked := range asks {
-			if asked.Op == history.Acquire {
-				w.askedFor(l, asked, now, 0)
+		var asks []*ask
+		for _, asked := range l.asks.all() {
+			if asked.acquires {
+				asks = append(asks, asked)
 			}
+		}
+		slices.SortFunc(asks, func(a, b *ask) int { return cmp.Compare(a.index, b.index) })
+		for _, asked := range asks {
+			w.askedFor(l, asked, now, 0)
 		}
 	}
 }
