@@ -112,10 +112,14 @@ func TestBeyondTheBudgetIsUnknown(t *testing.T) {
 	// and gave it back before y was answered, long before the answers to x.
 	h := &history.History{}
 	for i, e := range []history.Event{
-		{Process: 90, Type: history.Invoke, Op: history.Acquire, Owner: "x"}, {Process: 90, Type: history.Info, Op: history.Acquire, Owner: "x"},
-		{Process: 91, Type: history.Invoke, Op: history.Acquire, Owner: "y"}, {Process: 92, Type: history.Invoke, Op: history.Release, Owner: "x"},
-		{Process: 91, Type: history.OK, Op: history.Acquire, Owner: "y"}, {Process: 92, Type: history.OK, Op: history.Release, Owner: "x"},
-		{Process: 91, Type: history.Invoke, Op: history.Release, Owner: "y"}, {Process: 91, Type: history.OK, Op: history.Release, Owner: "y"},
+		{Process: 90, Type: history.Invoke, Op: history.Acquire, Owner: "x"},
+		{Process: 90, Type: history.Info, Op: history.Acquire, Owner: "x"},
+		{Process: 91, Type: history.Invoke, Op: history.Acquire, Owner: "y"},
+		{Process: 92, Type: history.Invoke, Op: history.Release, Owner: "x"},
+		{Process: 91, Type: history.OK, Op: history.Acquire, Owner: "y"},
+		{Process: 92, Type: history.OK, Op: history.Release, Owner: "x"},
+		{Process: 91, Type: history.Invoke, Op: history.Release, Owner: "y"},
+		{Process: 91, Type: history.OK, Op: history.Release, Owner: "y"},
 	} {
 		e.Index, e.Time, e.Lock, e.Lease = int64(i), time.Duration(i), "k", time.Second
 		h.Events = append(h.Events, e)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -307,12 +308,8 @@ func (s *stream) recall() {
 // an owner does later is not trusted. One that is at it may still explain itself,
 // and all that it did is kept until then.
 func (s *stream) suspect(c *carry) {
-	for lock, why := range c.book.Unclear {
-		s.before.Unclear[lock] = why
-	}
-	for key, why := range c.book.Doubts() {
-		s.before.Owners[key] = why
-	}
+	maps.Copy(s.before.Unclear, c.book.Unclear)
+	maps.Copy(s.before.Owners, c.book.Doubts())
 	for key, o := range c.owners {
 		if o.busy && isSemaphore(c.book.Promises[key.lock].Kind) {
 			o.whole, c.whole = true, true // which of its grants its answers are about may turn on what is under way

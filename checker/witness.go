@@ -167,7 +167,7 @@ func (c *crowd) grant(r *request, mine *occupant, now time.Duration) bool {
 		c.remove(mine)
 	}
 	if c.capacity == 0 {
-		clear := func(holders map[int]*occupant) {
+		drop := func(holders map[int]*occupant) {
 			for account, h := range holders {
 				if h.owner != granted.owner {
 					now = h.ends(now)
@@ -175,9 +175,9 @@ func (c *crowd) grant(r *request, mine *occupant, now time.Duration) bool {
 				}
 			}
 		}
-		clear(c.writers)
+		drop(c.writers)
 		if !granted.read {
-			clear(c.readers)
+			drop(c.readers)
 		}
 	}
 	for c.capacity > 0 && c.out+granted.permits > c.capacity {

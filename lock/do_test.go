@@ -20,9 +20,9 @@ func TestDo(t *testing.T) {
 	do := func(ctx context.Context, f func(context.Context) error) error {
 		return lock.Do(ctx, c, "orders", lock.Options{Lease: long}, f)
 	}
-	require.NoError(t, do(t.Context(), func(context.Context) error {
+	require.NoError(t, do(t.Context(), func(ctx context.Context) error {
 		require.True(t, locked())
-		require.ErrorIs(t, do(t.Context(), nil), lock.ErrNotAcquired)
+		require.ErrorIs(t, do(ctx, nil), lock.ErrNotAcquired)
 		return nil
 	}))
 	require.False(t, locked())

@@ -245,8 +245,8 @@ func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
 	h.clock, h.minder = &c.clock, g
 	settle := func() {}
 	if a.handed {
-		h.Lost() // which is awaited then
-		settle, h.settled = g.settling(h)
+		h.Lost()                          // which is awaited then
+		settle, h.settled = g.settling(h) //nolint:contextcheck // what settles the hold outlives this call
 	}
 	c.tell(ctx, Acquired, h.lease, c.took(begin), nil)
 	h.start()

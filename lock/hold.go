@@ -207,7 +207,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // If ctx ends before the server has answered, Release returns the context's error, and
 // a lock of this package is released in the background, for 5s at most. So a lock isn't
 // left behind by a caller that is being cancelled. [Client.Close] awaits that.
-func (h *Hold) Release(ctx context.Context) error {
+func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // what goes on in the background outlives this call
 	h.mu.Lock()
 	if parent, ok := ctx.Value(parentOf{h}).(context.Context); ok {
 		deadline, limited := ctx.Deadline()

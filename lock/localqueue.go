@@ -179,7 +179,7 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	if g.passed >= g.client.config.Batch || !now.Before(q.ends) || left < min(g.lease, handedLease)/2 {
 		return false
 	}
-	g.claim.passed++
+	g.passed++
 	q.first().turn <- localTurn{granted: true, claim: g.claim, answer: answer{
 		granted: true, holds: 1, expires: expires,
 		handed: g.lease > handedLease && left < max(g.lease/2, handedLease),
@@ -263,7 +263,7 @@ func (g *grant) waitLocally(ctx context.Context, w *localWaiter, begin time.Time
 		g.claim = t.claim
 		return t.answer, true, nil
 	}
-	g.giveBack(t)
+	g.giveBack(t) //nolint:contextcheck // what gives the grant back outlives this call
 	return answer{}, false, err
 }
 

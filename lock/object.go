@@ -100,7 +100,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		c.tell(ctx, endOf(err), g.leased(a), c.took(begin), err)
 		return nil, err
 	}
-	return g.hold(ctx, a, begin), nil //nolint:contextcheck // what settles the hold outlives this call
+	return g.hold(ctx, a, begin), nil
 }
 
 // ask makes a request, and waits with it until the time after begin is over for

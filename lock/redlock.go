@@ -339,7 +339,7 @@ func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, e
 			r.tell(ctx, endOf(err), b.leased(expires), time.Since(begin), err)
 			return nil, err
 		}
-		return b.hold(ctx, expires, begin), nil //nolint:contextcheck // what renews the hold outlives this call
+		return b.hold(ctx, expires, begin), nil
 	}
 }
 

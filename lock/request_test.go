@@ -85,8 +85,8 @@ func TestSlowAnswerIsAwaited(t *testing.T) {
 	holds, errs := takes(ctx, c, Options{Lease: time.Minute})
 	<-held
 	select {
-	case <-errs:
-		t.Fatal("there is no answer yet")
+	case err := <-errs:
+		t.Fatalf("there is no answer yet, and it ended with %v", err)
 	case <-time.After(200 * time.Millisecond): // nothing can be awaited that is not to happen
 	}
 	stats, err := rdb.Info(ctx, "commandstats").Result()

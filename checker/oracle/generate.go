@@ -32,7 +32,7 @@ func (g *Generator) Next() *history.History {
 		specs, ops := g.simulate()
 		if g.chance(75) {
 			for range 1 + g.r.IntN(4) {
-				ops = g.change(specs, ops)
+				ops = g.change(ops)
 			}
 		}
 		if len(ops) == 0 || len(ops) > 24 {
@@ -471,7 +471,7 @@ func (l *simulated) acquire(op *operation, owner int, end time.Duration) {
 }
 
 // change makes one change at random.
-func (g *Generator) change(specs []history.Event, ops []operation) []operation {
+func (g *Generator) change(ops []operation) []operation {
 	if len(ops) == 0 {
 		return ops
 	}
@@ -616,9 +616,7 @@ func render(specs []history.Event, ops []operation) *history.History {
 		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.place, b.place))
 	})
 	h := &history.History{}
-	for _, spec := range specs {
-		h.Events = append(h.Events, spec)
-	}
+	h.Events = append(h.Events, specs...)
 	for _, e := range events {
 		h.Events = append(h.Events, e.event)
 	}

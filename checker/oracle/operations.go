@@ -20,7 +20,6 @@ type operation struct {
 	process  int
 	lock     string
 	owner    string
-	named    bool // the event names its owner
 	mode     history.Mode
 	permits  int // 0: not named
 	lease    time.Duration

@@ -105,7 +105,7 @@ func events(t *testing.T, lock, words string) *history.History {
 	asked := make(map[string]string)
 	var b strings.Builder
 	b.WriteString(lock)
-	for _, event := range strings.Split(words, "|") {
+	for event := range strings.SplitSeq(words, "|") {
 		f := strings.Fields(event)
 		at := strings.Replace(f[0]+"000", "0000", "0", 1)
 		line := `{"time":` + at + `,"process":` + f[1] + `,"lock":"k","owner":"` + f[2] + `",`

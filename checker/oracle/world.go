@@ -11,6 +11,7 @@ import (
 // Tokens says what a search asks of fencing tokens.
 type Tokens int
 
+// What a search asks, from the least on.
 const (
 	Ignore    Tokens = iota // tokens say nothing
 	SameInner               // an inner grant has the token of the hold that it is part of

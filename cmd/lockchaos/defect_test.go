@@ -16,7 +16,7 @@ import (
 func defects() map[string]func() {
 	program := func(run func()) func() {
 		return func() {
-			os.Exit(guarded(os.Stderr, func() int {
+			os.Exit(guarded(os.Stderr, func() int { //nolint:forbidigo // each is a program of its own
 				run()
 				return exitValid
 			}))
@@ -33,7 +33,7 @@ func defects() map[string]func() {
 			go panic("a defect")
 			select {}
 		}),
-		"recurses": program(func() { recurse(1) }),
+		"recurses": program(func() { _ = recurse(1) }),
 	}
 }
 

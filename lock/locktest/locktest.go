@@ -467,7 +467,7 @@ func releasedIsNotLost(ctx context.Context, l lock.Locker) error {
 		return err
 	}
 	if c.Err() == nil || errors.Is(context.Cause(c), lock.ErrLost) {
-		return fmt.Errorf("a release left the context of the hold with cause %v: it must be cancelled, and not as lost", context.Cause(c))
+		return fmt.Errorf("a release left the context of the hold with cause %q: it must be cancelled, and not as lost", fmt.Sprint(context.Cause(c)))
 	}
 	select {
 	case <-a.Lost():
