@@ -18,7 +18,9 @@
 //   - [FencedMutex]: the same, and every grant has a growing token, which a
 //     resource can check: see package fence. The choice where work that goes on
 //     after the lease would do harm.
-//   - [FairMutex]: the same, and waiters are served in the order in which they
+//   - [Election]: one leader among several candidates, by a FencedMutex of its own. A
+//     campaign goes on through requests that fail.
+//   - [FairMutex]: as a Mutex, and waiters are served in the order in which they
 //     arrived at the server. Each of them costs a request every third of
 //     [Config.Heartbeat].
 //   - [SpinMutex]: the same, and waiters subscribe to nothing. For very many

@@ -1,0 +1,136 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// An Election chooses one leader among the candidates of a name. It is made of a
+// [FencedMutex], and has its promises: two candidates never lead at the same time as long
+// as both heed [Leadership.Context], and each leader's token is greater than that of the
+// leader before.
+type Election struct{ mutex FencedMutex }
+
+// Election returns the election of that name, without asking the server. It has nothing
+// to do with a [Mutex] of that name.
+func (c *Client) Election(name string) *Election {
+	m := FencedMutex{Mutex{c.object(name, c.kinds.fenced)}}
+	m.keys = keysOf(c.config.Prefix+":election", name)
+	return &Election{m}
+}
+
+// Name returns the election's name.
+func (e *Election) Name() string { return e.mutex.name }
+
+// Campaign waits until the candidate leads, or ctx ends. A request that fails is
+// repeated after a pause, of 10ms at first and of 640ms at most, so a campaign outlives a
+// server that is away. It ends at once where that is no use: the client is closed, or the
+// server refuses the user or holds something else under the key.
+//
+// The candidate is what [Election.Leader] returns, and must not be empty. Each call is a
+// campaign of its own, also where two have the same candidate. The values of ctx are those
+// of [Leadership.Context]; the end of ctx doesn't end a leadership.
+//
+// The leadership is renewed by the watchdog until it is resigned or lost: see
+// [Config.Watchdog], which is also how long the others wait for a leader that died.
+func (e *Election) Campaign(ctx context.Context, candidate string) (*Leadership, error) {
+	if candidate == "" {
+		return nil, fmt.Errorf("campaign in election %q: empty candidate: give it a name", e.Name())
+	}
+	if err := e.mutex.check(Options{}); err != nil {
+		return nil, fmt.Errorf("campaign in election %q: %w", e.Name(), err)
+	}
+	// An owner of its own, so that the campaign enters no leadership of the same candidate
+	// again; of all its requests, so that it is not kept out by one whose answer was lost.
+	owner := candidate + campaignMark + rand.Text()
+	for tries := 0; ; tries++ {
+		h, err := e.mutex.acquireOr(ctx, Options{Owner: owner, Wait: Forever})
+		if err == nil {
+			return newLeadership(ctx, h), nil
+		}
+		if ctx.Err() != nil || isLasting(err) || !e.mutex.client.pauseAfter(ctx, tries, Forever) {
+			if end := e.ended(ctx); end != nil && !errors.Is(err, end) {
+				err = fmt.Errorf("%w: %w", end, err)
+			}
+			return nil, fmt.Errorf("campaign in election %q: %w", e.Name(), err)
+		}
+	}
+}
+
+// campaignMark is between a candidate and what tells its campaigns apart.
+const campaignMark = "#"
+
+// ended is why a campaign can't go on, whatever its last request came to.
+func (e *Election) ended(ctx context.Context) error {
+	select {
+	case <-e.mutex.client.closing:
+		return ErrClosed
+	default:
+		return ctx.Err() //nolint:wrapcheck // the caller says of what
+	}
+}
+
+// isLasting reports whether a request that came to that error will do so again.
+func isLasting(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, redis.ErrClosed) {
+		return true
+	}
+	if !isRefusal(err) {
+		return false
+	}
+	for _, code := range []string{"WRONGTYPE", "NOPERM", "The user executing the script", "NOAUTH", "WRONGPASS"} {
+		if strings.Contains(err.Error(), code) {
+			return true
+		}
+	}
+	return false
+}
+
+// Leader returns the candidate that leads as the server knows it; "" if no candidate does.
+// It may have lost or resigned the leadership by the time that the answer arrives.
+func (e *Election) Leader(ctx context.Context) (string, error) {
+	owner, err := e.mutex.Owner(ctx)
+	if err != nil {
+		return "", fmt.Errorf("leader of election %q: %w", e.Name(), err)
+	}
+	if end := strings.LastIndex(owner, campaignMark); end >= 0 {
+		owner = owner[:end]
+	}
+	return owner, nil
+}
+
+// A Leadership is an election that was won. It lasts until it is resigned or lost.
+type Leadership struct {
+	hold   *Hold
+	ctx    context.Context //nolint:containedctx // its end is that of the leadership
+	cancel context.CancelFunc
+}
+
+func newLeadership(ctx context.Context, h *Hold) *Leadership {
+	l := &Leadership{hold: h}
+	l.ctx, l.cancel = h.Context(context.WithoutCancel(ctx))
+	return l
+}
+
+// Context is for the work of the leader. It ends, with [ErrLost] as its
+// [context.Cause], once the candidate may no longer believe that it leads, and as soon as
+// [Leadership.Resign] is called.
+func (l *Leadership) Context() context.Context { return l.ctx }
+
+// Token is the fencing token, which a resource can check: see package fence.
+func (l *Leadership) Token() int64 { return l.hold.Lease().Token }
+
+// Resign gives the leadership to a candidate that campaigns. The errors are those of
+// [Hold.Release]: [ErrNotHeld] says that it was over before.
+func (l *Leadership) Resign(ctx context.Context) error {
+	defer l.cancel()
+	if err := l.hold.Release(ctx); err != nil {
+		return fmt.Errorf("resign: %w", err)
+	}
+	return nil
+}
