@@ -115,7 +115,7 @@ func mayShare(before []*history.Hold, h *history.Hold) bool {
 		case b.Owner != h.Owner:
 			return true
 		case b.Account == h.Account:
-			return !h.Again
+			return !h.Again && !b.Kept
 		default: // of a read-write lock it reads and writes; of a semaphore it has several grants
 			return b.Mode == history.Permit || !mayOverlap(b, h)
 		}
@@ -123,10 +123,10 @@ func mayShare(before []*history.Hold, h *history.Hold) bool {
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the
-// same time: neither was given back before the other was asked for.
+// same time: neither was certainly given back before the other was asked for.
 func mayOverlap(a, b *history.Hold) bool {
 	before := func(a, b *history.Hold) bool {
-		return a.Ended == history.EndReleased && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+		return a.Ended == history.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
 }

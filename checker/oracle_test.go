@@ -140,8 +140,6 @@ func stillOpen(h *history.History, d oracle.Difference) string {
 	unknownAcquire := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op == history.Acquire && a.Unknown() })
 	refused := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op != history.Acquire && a.Failed() })
 	switch {
-	case unknownAcquire && d.Property == "fencing-order of fenced" && d.Text == "tokens that can be in order are convicted":
-		return "the token of a hold that an unknown acquire may have kept"
 	case unknownAcquire && refused && strings.HasPrefix(d.Property, "sweep of ") && d.Text == "calls an impossible history valid":
 		return "a refusal that an unknown acquire explains, and a confirmation after it"
 	default:

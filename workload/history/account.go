@@ -425,6 +425,7 @@ func (a *account) release(op *Operation) {
 func (a *account) releasedBy(op *Operation) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
+	h.Kept = a.promise.Reentrant && len(a.unproven) > 0
 	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
 	a.last, a.gone = len(a.book.held), op.Complete.Time
 }

@@ -98,6 +98,9 @@ type Hold struct {
 	// Again says that the hold may be the one that its owner had before, of which
 	// nothing shows that it ended.
 	Again bool
+	// Kept says that the release that ended the hold may have left it there,
+	// because an acquire with an unknown outcome may have raised its count.
+	Kept bool
 	// Weak says that End is no more than a lower bound, because the owner was
 	// used again after an operation with an unknown outcome that may have
 	// ended this hold too.
