@@ -29,7 +29,6 @@ func TestOracle(t *testing.T) {
 		mu     sync.Mutex
 		wg     sync.WaitGroup
 		counts = make(map[string]int)
-		open   = make(map[string]int)
 		kinds  = make(map[string]int)
 		least  = make(map[string]*history.History)
 	)
@@ -59,10 +58,6 @@ func TestOracle(t *testing.T) {
 						}
 					}
 					for _, d := range found {
-						if reason := stillOpen(h, d); reason != "" {
-							open[reason]++
-							continue
-						}
 						kind := d.Property + ": " + d.Text
 						kinds[kind]++
 						if least[kind] == nil || len(least[kind].Events) > len(h.Events) {
@@ -78,15 +73,12 @@ func TestOracle(t *testing.T) {
 	for _, answer := range slices.Sorted(maps.Keys(counts)) {
 		t.Logf("%6d %s", counts[answer], answer)
 	}
-	for _, reason := range slices.Sorted(maps.Keys(open)) {
-		t.Logf("%6d still open: %s", open[reason], reason)
-	}
 	t.Logf("%6d histories, %d kinds of disagreements", number, len(kinds))
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		small := oracle.Shrink(least[kind], func(h *history.History) bool {
 			o := oracle.Judge(h)
 			return slices.ContainsFunc(againstOracle(t.Context(), o, h), func(d oracle.Difference) bool {
-				return d.Property+": "+d.Text == kind && stillOpen(h, d) == ""
+				return d.Property+": "+d.Text == kind
 			})
 		})
 		t.Errorf("%d times: %s\n%s%s", kinds[kind], kind, oracle.Lines(small), verdictLines(t.Context(), small))
@@ -132,19 +124,6 @@ func corpusHistory(t *testing.T, file string) *history.History {
 		t.Fatal(file, err)
 	}
 	return h
-}
-
-// stillOpen says why a difference is known and not yet cured, or nothing.
-func stillOpen(h *history.History, d oracle.Difference) string {
-	ops := h.Operations()
-	unknownAcquire := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op == history.Acquire && a.Unknown() })
-	refused := slices.ContainsFunc(ops, func(a history.Operation) bool { return a.Invoke.Op != history.Acquire && a.Failed() })
-	switch {
-	case unknownAcquire && refused && strings.HasPrefix(d.Property, "sweep of ") && d.Text == "calls an impossible history valid":
-		return "a refusal that an unknown acquire explains, and a confirmation after it"
-	default:
-		return ""
-	}
 }
 
 // againstOracle is what a report on the history says otherwise than the oracle.

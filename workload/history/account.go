@@ -21,6 +21,7 @@ type account struct {
 	renew    time.Duration   // the earliest end that an extend with an unknown outcome may have set
 	renewBy  int64           // its invoke
 	carried  bool            // pending or renew were there before the hold began
+	cut      bool            // an acquire with an unknown outcome may be why a hold was over
 	busy     int64           // index of the latest completion of an acquire or release
 	asked    []*Operation    // its acquires that were not refused, in order
 	open     bool            // one of its operations is under way
@@ -350,9 +351,16 @@ func (a *account) end() {
 	end, why, by := a.earliest()
 	if a.carried && why == EndUnknown {
 		a.hold.Weak = true
-		a.doubt("owner " + a.key.owner + " was used again after an operation with an unknown outcome")
+		a.usedAgain()
+	}
+	if a.promise.Reentrant && len(a.unproven) > 0 && a.renew <= end {
+		a.cut = true
 	}
 	a.close(end, why, by)
+}
+
+func (a *account) usedAgain() {
+	a.doubt("owner " + a.key.owner + " was used again after an operation with an unknown outcome")
 }
 
 func (a *account) close(end time.Duration, why string, by int64) {
@@ -454,6 +462,9 @@ func (a *account) witness(op *Operation) {
 	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
 		a.book.Uncovered = append(a.book.Uncovered, *op)
 		return
+	}
+	if a.cut { // an acquire that has cut a hold was part of it, and is no grant after it
+		a.usedAgain()
 	}
 	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
