@@ -102,7 +102,9 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 // missing or damaged; what could be read is returned beside them, with the
 // same words in Missing. Of a damaged history those are the events before the
 // damage.
-func ReadDir(dir string) (Input, error) {
+func ReadDir(dir string) (Input, error) { return readDir(Open, dir) }
+
+func readDir(open opener, dir string) (Input, error) {
 	in := Input{History: &history.History{}}
 	var stored Results
 	var errs []error
@@ -123,7 +125,7 @@ func ReadDir(dir string) (Input, error) {
 			return err
 		}},
 	} {
-		err := readFile(dir, part.name, part.read)
+		err := readFile(open, filepath.Join(dir, part.name), part.read)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			in.Missing = append(in.Missing, part.name+" is missing")
@@ -188,18 +190,48 @@ func sizeOf(r io.Reader) int64 {
 
 // Open opens a file of a run directory to read it. It refuses what is no file, such
 // as a pipe, without waiting for somebody to write into it.
-func Open(path string) (*os.File, error) { return opened(os.OpenFile(path, toRead, 0)) }
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, toRead, 0)
+	if err != nil {
+		return nil, err
+	}
+	return checked(f, os.FileMode.IsRegular)
+}
+
+// An opener opens a file to read it.
+type opener func(path string) (*os.File, error)
+
+// inside is an [Open] that reads nothing outside of a folder: it refuses links that
+// lead out.
+func inside(root *os.Root) opener {
+	return func(path string) (*os.File, error) { return openIn(root, path, os.FileMode.IsRegular) }
+}
+
+// openIn opens what is in a folder and of a wanted kind. It looks before it opens,
+// because a device may act when it is opened, and again at what it has opened.
+func openIn(root *os.Root, path string, wanted func(os.FileMode) bool) (*os.File, error) {
+	info, err := root.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !wanted(info.Mode()) {
+		return nil, notRegular(path)
+	}
+	f, err := root.OpenFile(path, toRead, 0)
+	if err != nil {
+		return nil, err
+	}
+	return checked(f, wanted)
+}
 
 // toRead opens a pipe without waiting.
 const toRead = os.O_RDONLY | syscall.O_NONBLOCK
 
-func opened(f *os.File, err error) (*os.File, error) {
-	if err != nil {
-		return nil, err
-	}
+// checked closes a file that is not of a wanted kind.
+func checked(f *os.File, wanted func(os.FileMode) bool) (*os.File, error) {
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &os.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is no regular file")}
+	if err == nil && !wanted(info.Mode()) {
+		err = notRegular(f.Name())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -207,14 +239,18 @@ func opened(f *os.File, err error) (*os.File, error) {
 	return f, nil
 }
 
-func readFile(dir, name string, read func(io.Reader) error) error {
-	f, err := Open(filepath.Join(dir, name))
+func notRegular(path string) error {
+	return &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
+}
+
+func readFile(open opener, path string, read func(io.Reader) error) error {
+	f, err := open(path)
 	if err != nil {
 		return fmt.Errorf("read run directory: %w", err)
 	}
 	err = read(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read %s: %w", filepath.Join(dir, name), err)
+		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil
 }

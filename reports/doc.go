@@ -6,5 +6,5 @@
 // Every report is a pure function of an [Input]: the same run record, history
 // and verdicts give the same bytes. The package starts nothing, asks nobody
 // and logs nothing; [WriteDir], [ReadDir],
-// [ReadRuns] and [UpdateIndex] are its only contact with a disk.
+// [ReadRuns], [UpdateIndex] and [NewHandler] are its only contact with a disk.
 package reports

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,9 +38,19 @@ type RunEntry struct {
 }
 
 // ReadRuns lists the run directories in a folder, the newest first. One that
-// can't be read, or is not judged yet, has the verdict unknown and says why.
+// can't be read, or is not judged yet, has the verdict unknown and says why. It
+// reads nothing outside of the folder.
 func ReadRuns(dir string) ([]RunEntry, error) {
-	entries, err := os.ReadDir(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	defer root.Close()
+	return readRuns(root)
+}
+
+func readRuns(root *os.Root) ([]RunEntry, error) {
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
@@ -48,7 +59,7 @@ func ReadRuns(dir string) ([]RunEntry, error) {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") { // latest is a link to another
 			continue
 		}
-		if r, ok := readEntry(filepath.Join(dir, e.Name())); ok {
+		if r, ok := readEntry(root, e.Name()); ok {
 			r.Name = e.Name()
 			runs = append(runs, r)
 		}
@@ -61,10 +72,10 @@ func ReadRuns(dir string) ([]RunEntry, error) {
 
 // readEntry reads a run directory as far as an index needs it. It reports
 // false for a folder that is none.
-func readEntry(dir string) (RunEntry, bool) {
+func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 	r := RunEntry{Verdict: checker.Unknown}
 	var results Results
-	err := readFile(dir, ResultsFile, func(f io.Reader) (err error) {
+	err := readFile(inside(root), filepath.Join(dir, ResultsFile), func(f io.Reader) (err error) {
 		results, err = ReadJSON(f)
 		return err
 	})
@@ -78,7 +89,7 @@ func readEntry(dir string) (RunEntry, bool) {
 		}
 	} else {
 		var run history.Run
-		runErr := readFile(dir, RunFile, func(f io.Reader) (err error) {
+		runErr := readFile(inside(root), filepath.Join(dir, RunFile), func(f io.Reader) (err error) {
 			run, err = history.ReadRun(f)
 			return err
 		})
@@ -96,8 +107,8 @@ func readEntry(dir string) (RunEntry, bool) {
 			r.Headline = "Not judged: it is still under way, or was stopped"
 		}
 	}
-	_, err = os.Stat(filepath.Join(dir, HTMLFile))
-	r.Page = err == nil
+	page, err := root.Stat(filepath.Join(dir, HTMLFile))
+	r.Page = err == nil && page.Mode().IsRegular()
 	return r, true
 }
 

@@ -1,20 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
-	"path"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,16 +15,9 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-const (
-	// refreshSeconds is how often a browser loads what can still change.
-	refreshSeconds = 3
-	// maxLiveHistory is the longest history, in bytes, of which a page is drawn
-	// while the run is under way.
-	maxLiveHistory = 64 << 20
-	// serveTimeout bounds reading a request, and the wait for the last answers
-	// at the end.
-	serveTimeout = 5 * time.Second
-)
+// serveTimeout bounds reading a request, and the wait for the last answers at
+// the end.
+const serveTimeout = 5 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	var port uint16
@@ -61,7 +47,7 @@ func (a *app) serve(ctx context.Context, dir string, port uint16) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	defer root.Close()
-	if exists(filepath.Join(dir, reports.RunFile)) {
+	if _, err := root.Lstat(reports.RunFile); err == nil {
 		return fmt.Errorf("%s is a run directory: serve the folder that it is in", dir)
 	}
 	var listen net.ListenConfig
@@ -70,7 +56,7 @@ func (a *app) serve(ctx context.Context, dir string, port uint16) error {
 		return fmt.Errorf("serve: %w (--port chooses another)", err)
 	}
 	server := &http.Server{
-		Handler:           newRunServer(dir, root.FS()),
+		Handler:           reports.NewHandler(root),
 		ReadHeaderTimeout: serveTimeout, ReadTimeout: serveTimeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10,
 	}
@@ -86,93 +72,4 @@ func (a *app) serve(ctx context.Context, dir string, port uint16) error {
 		return harnessError{fmt.Errorf("serve: %w", err)}
 	}
 	return asHarness(<-stopped)
-}
-
-// A runServer answers with the index, with the files of runs, and with what a
-// run that is under way has recorded so far.
-type runServer struct {
-	dir   string
-	files http.Handler
-
-	drawing sync.Mutex // one page at a time is drawn
-}
-
-func newRunServer(dir string, files fs.FS) *runServer {
-	return &runServer{dir: dir, files: http.FileServerFS(files)}
-}
-
-// ServeHTTP implements [http.Handler].
-func (s *runServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A page of somebody else must not read the runs by a name that leads here.
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	switch {
-	case host != "127.0.0.1" && host != "localhost":
-		http.Error(w, "this server answers to 127.0.0.1 and localhost alone", http.StatusForbidden)
-		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
-		return
-	}
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	name, file := path.Split(strings.TrimPrefix(path.Clean(r.URL.Path), "/"))
-	switch {
-	case name == "" && (file == "" || file == reports.IndexFile):
-		s.page(w, s.index)
-	case file == reports.HTMLFile && s.underWay(path.Clean(name)):
-		s.page(w, func(b io.Writer) error {
-			in, _ := reports.ReadDir(s.runDir(path.Clean(name))) // the page says what is missing
-			return reports.WriteHTML(b, in)
-		})
-	default:
-		s.files.ServeHTTP(w, r)
-	}
-}
-
-// index writes the index; it leads also to the run that is under way.
-func (s *runServer) index(w io.Writer) error {
-	runs, err := reports.ReadRuns(s.dir)
-	if err != nil {
-		return err
-	}
-	for i := range runs {
-		runs[i].Page = runs[i].Page || s.underWay(runs[i].Name)
-	}
-	return reports.WriteIndex(w, runs)
-}
-
-// runDir is the run directory of a name from outside; empty if it is none.
-func (s *runServer) runDir(name string) string {
-	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
-		return ""
-	}
-	return filepath.Join(s.dir, name)
-}
-
-// underWay reports whether a run has a record but no report yet, and the record
-// is short enough to be drawn at every look.
-func (s *runServer) underWay(name string) bool {
-	dir := s.runDir(name)
-	if dir == "" || exists(filepath.Join(dir, reports.HTMLFile)) {
-		return false
-	}
-	info, err := os.Lstat(filepath.Join(dir, reports.HistoryFile))
-	return err == nil && info.Mode().IsRegular() && info.Size() <= maxLiveHistory
-}
-
-// page answers with a page that is drawn anew, and that browsers load again.
-func (s *runServer) page(w http.ResponseWriter, write func(io.Writer) error) {
-	s.drawing.Lock()
-	defer s.drawing.Unlock()
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Refresh", strconv.Itoa(refreshSeconds))
-	_, _ = w.Write(b.Bytes()) // who asked may have gone
 }

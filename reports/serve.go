@@ -1,0 +1,123 @@
+package reports
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+const (
+	// refreshSeconds is how often a browser loads what can still change.
+	refreshSeconds = 3
+	// maxLiveHistory is the longest history, in bytes, of which a page is drawn
+	// while the run is under way.
+	maxLiveHistory = 64 << 20
+)
+
+// NewHandler serves a folder of runs to browsers on this machine: the index, the
+// files of runs, and of a run that is under way what is recorded so far. It opens
+// regular files and folders alone, and none that a link leads to out of the folder.
+func NewHandler(root *os.Root) http.Handler {
+	return &handler{root: root, files: http.FileServerFS(served{root})}
+}
+
+type handler struct {
+	root  *os.Root
+	files http.Handler
+
+	drawing sync.Mutex // one page at a time is drawn
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A page of somebody else must not read the runs by a name that leads here.
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	switch {
+	case host != "127.0.0.1" && host != "localhost":
+		http.Error(w, "this server answers to 127.0.0.1 and localhost alone", http.StatusForbidden)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	dir, file := path.Split(strings.TrimPrefix(path.Clean(r.URL.Path), "/"))
+	dir = path.Clean(dir)
+	switch {
+	case dir == "." && (file == "" || file == IndexFile):
+		h.page(w, h.index)
+	case file == HTMLFile && h.underWay(dir):
+		h.page(w, func(b io.Writer) error {
+			in, _ := readDir(inside(h.root), dir) // the page says what is missing
+			return WriteHTML(b, in)
+		})
+	default:
+		h.files.ServeHTTP(w, r)
+	}
+}
+
+// index writes the index; it leads also to the run that is under way.
+func (h *handler) index(w io.Writer) error {
+	runs, err := readRuns(h.root)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		runs[i].Page = runs[i].Page || h.underWay(runs[i].Name)
+	}
+	return WriteIndex(w, runs)
+}
+
+// underWay reports whether a run has a record but no report yet, and the record
+// is short enough to be drawn at every look.
+func (h *handler) underWay(run string) bool {
+	if run == "." || strings.Contains(run, "/") {
+		return false
+	}
+	if _, err := h.root.Lstat(path.Join(run, HTMLFile)); err == nil {
+		return false
+	}
+	info, err := h.root.Lstat(path.Join(run, HistoryFile))
+	return err == nil && info.Mode().IsRegular() && info.Size() <= maxLiveHistory
+}
+
+// page answers with a page that is drawn anew, and that browsers load again.
+func (h *handler) page(w http.ResponseWriter, write func(io.Writer) error) {
+	h.drawing.Lock()
+	defer h.drawing.Unlock()
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Refresh", strconv.Itoa(refreshSeconds))
+	_, _ = w.Write(b.Bytes()) // who asked may have gone
+}
+
+// served are the files of a folder that browsers may read.
+type served struct{ root *os.Root }
+
+// Open implements [fs.FS]. What it refuses is not permitted, whatever the reason.
+func (s served) Open(name string) (fs.File, error) {
+	f, err := openIn(s.root, name, func(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	case err != nil:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return f, nil
+}
