@@ -76,13 +76,22 @@ func place(f *findings, holds []*history.Hold, exclusive bool) {
 		end            time.Duration
 	)
 	var placed []*history.Hold // of those with the same token, without the duplicates
+	var counted *history.Hold  // of those before, one that goes on if it is part of another
 	for from, to := 0, 0; from < len(holds); from = to {
+		if counted != nil {
+			f.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold before the next grant",
+				counted.Lock, counted.Owner, counted.Token)
+			counted = nil
+		}
 		placed = placed[:0]
 		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
 			h := holds[to]
 			if !mayShare(placed, h) {
 				f.add(duplicate(holds[to-1], h))
 				continue
+			}
+			if slices.ContainsFunc(placed, func(b *history.Hold) bool { return mayGoOn(b, h) }) {
+				counted = h
 			}
 			placed = append(placed, h)
 			switch {
@@ -120,6 +129,13 @@ func mayShare(before []*history.Hold, h *history.Hold) bool {
 			return b.Mode == history.Permit || !mayOverlap(b, h)
 		}
 	})
+}
+
+// mayGoOn reports whether a grant goes on after the release that ended it if it is
+// part of the hold of the same token before it, whose count it has then as well.
+func mayGoOn(before, h *history.Hold) bool {
+	return before.Account == h.Account && h.Mode != history.Read &&
+		(h.Ended == history.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == history.EndReleased)
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the

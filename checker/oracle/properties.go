@@ -30,7 +30,7 @@ func (c *comparison) fencing(l *Lock, f Finding) {
 			// The order of grants that can't have been is judged by nothing here.
 		case l.InOrder && convicted:
 			c.say("fencing-order of "+l.Mode, "tokens that can be in order are convicted")
-		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens():
+		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens() && !(f.Verdict == unknown && l.releasedAgain()):
 			c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
 		case l.Inner && !l.InOrder && inner:
 			c.say("fencing-order of "+l.Mode, "tokens out of order are no reentrancy")
@@ -60,6 +60,25 @@ func (c *comparison) fencing(l *Lock, f Finding) {
 	case !convicted && must && len(l.Doubts) == 0:
 		c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
 	}
+}
+
+// releasedAgain reports whether an owner was given a token twice and may have
+// released: whether that ended the hold is not told.
+func (l *Lock) releasedAgain() bool {
+	for i := range l.ops {
+		o := &l.ops[i]
+		if o.op != history.Release || o.kind == history.Fail {
+			continue
+		}
+		for _, a := range l.grants() {
+			for _, b := range l.grants() {
+				if a.owner == o.owner && b.owner == o.owner && a.first < b.first && b.first < o.last && a.token == b.token {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // allTokens reports whether every grant is known with its token: others are not
