@@ -63,6 +63,9 @@ const (
 	// Extended ends an extension that the holder asked for: Err is nil, [ErrNotHeld],
 	// or what kept the answer away.
 	Extended
+	// Detached follows [Hold.Detach]: the lock is held, and this client has no part in it
+	// any more. The client that attaches it is told of an Acquired.
+	Detached
 )
 
 // endOf is how a call ends that asked for a lock.
@@ -77,8 +80,8 @@ func endOf(err error) EventKind {
 
 // String returns the kind's name in lower case.
 func (k EventKind) String() string {
-	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended"}
-	if k < Acquired || k > Extended {
+	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended", "detached"}
+	if k < Acquired || k > Detached {
 		return fmt.Sprintf("event %d", int(k))
 	}
 	return names[k-1]

@@ -220,13 +220,7 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	l, gone, freed := h.lease, h.gone, h.freed
 	h.ending, h.freed = true, false
 	h.stop()
-	var told []func()
-	for id, w := range h.watchers {
-		if w.released != nil {
-			told = append(told, w.released)
-			delete(h.watchers, id)
-		}
-	}
+	told := h.released()
 	h.mu.Unlock()
 	for _, f := range told {
 		f()
@@ -251,6 +245,17 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 		h.releaseLater(ctx)
 	}
 	return fmt.Errorf("release lock %q: %w", l.Name, err)
+}
+
+// released takes out the watchers that are told of a release.
+func (h *Hold) released() (told []func()) {
+	for id, w := range h.watchers {
+		if w.released != nil {
+			told = append(told, w.released)
+			delete(h.watchers, id)
+		}
+	}
+	return told
 }
 
 // errOverBefore says that a grant was over when its release had its turn.
