@@ -72,6 +72,9 @@ func coverHolds(ev *evidence, counts map[string]int) {
 			counts[history.MetExpiries]++
 		}
 		if ev.fresh(&h.Proof) {
+			if n := ev.aside[h.Owner]; n > 0 {
+				counts[history.MetSeveral] += n
+			}
 			if other := latest[h.Lock]; other != nil && other.Owner != h.Owner {
 				switch {
 				case other.End > h.Start:

@@ -13,6 +13,7 @@ type evidence struct {
 	history *history.History
 	from    int64               // the first event that no earlier window had
 	known   map[string]struct{} // the locks of all windows
+	aside   map[string]int      // how many holds of each owner go on that are not in this window
 	back    map[owner]struct{}  // owners whose lock's later holds are forgotten in part
 
 	derived  *history.Book

@@ -29,7 +29,7 @@ type memory struct {
 // usual is the memory of [CheckReader].
 func usual() memory {
 	const least = 1 << 13
-	return memory{least: least, growth: 2, crowd: 8 * least, processes: 256, holds: 2048, updates: 256}
+	return memory{least: least, growth: 2, crowd: 2 * least, processes: 256, holds: 2048, updates: 256}
 }
 
 // A Source is what a history is read from: a [history.Reader].
@@ -82,10 +82,12 @@ type stream struct {
 	last    time.Duration // of the last event
 	from    int64         // the first event that no window had before
 	shelf   map[owner][]shelved
-	idle    map[string][]shelvedOf // of locks that nobody asked for, where there are many
-	doubts  map[owner]string       // why the account of an owner on the shelf is unclear
-	dubious map[string]struct{}    // idle locks with an owner whose account is unclear so far
-	back    map[owner]struct{}     // who returned from it in this window
+	idle    map[string]*resting // locks that nobody asked for, where there are many
+	aside   map[string]int      // how many holds of idle locks go on, by owner
+	soonest time.Duration       // when the first of them ends by itself
+	doubts  map[owner]string    // why the account of an owner on the shelf is unclear
+	dubious map[string]struct{} // idle locks with an owner whose account is unclear so far
+	back    map[owner]struct{}  // who returned from it in this window
 	carry   carry
 
 	// Of what is kept for good: in a window are those of its processes and
@@ -198,7 +200,8 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 		reader.Wait()
 	}()
 	reader.Go(func() { read(reading, r, full, empty) })
-	s.idle, s.dubious = map[string][]shelvedOf{}, map[string]struct{}{}
+	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
+	s.dubious = map[string]struct{}{}
 	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
 	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}}
 	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
@@ -244,16 +247,6 @@ func (s *stream) take(e *history.Event) {
 	}
 	s.window = append(s.window, *e)
 	s.last = e.Time
-}
-
-// wake takes back what was put aside of a lock that no client asked for.
-func (s *stream) wake(lock string) {
-	kept := s.idle[lock]
-	for i := range kept {
-		s.window = append(s.window, kept[i].event(owner{lock, kept[i].owner}))
-	}
-	delete(s.idle, lock)
-	delete(s.dubious, lock)
 }
 
 // admit takes back the locks, and an owner of each lock from the shelf, that will
@@ -339,6 +332,7 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 	if !unfinished {
 		s.admit()
 	}
+	s.rouse()
 	s.recall()
 	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
 	if !slices.IsSortedFunc(s.window, byIndex) {
@@ -346,7 +340,7 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
 	}
 	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished, Before: s.before})
-	ev.from, ev.back = s.from, s.back
+	ev.from, ev.back, ev.aside = s.from, s.back, s.aside
 	s.session.judge(ctx, ev)
 	s.from = ev.end()
 	clear(s.back)
@@ -359,6 +353,7 @@ func (s *stream) forget(ev *evidence) {
 	s.retain()
 	c := &s.carry
 	c.reset(ev, s.memory)
+	c.broken = s.session.broken()
 	c.standing()
 	s.suspect(c)
 	c.reaching()
@@ -377,7 +372,7 @@ func (s *stream) forget(ev *evidence) {
 		e := &s.window[i]
 		switch {
 		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
-			s.idle[e.Lock] = append(s.idle[e.Lock], shelvedOf{shelve(e), nameOf(e)})
+			s.rest(e)
 			if c.book.Pending[e.Lock] != "" {
 				s.dubious[e.Lock] = struct{}{}
 			}
@@ -394,6 +389,9 @@ func (s *stream) forget(ev *evidence) {
 	}
 	clear(s.window[n:])
 	s.window = s.window[:n]
+	if crowded {
+		s.restHeld(c)
+	}
 }
 
 // A carry decides which events of a window go on to the next.
@@ -407,6 +405,7 @@ type carry struct {
 	chosen map[int][]stretchOf      // by account: where holds are that are kept
 	free   map[string]time.Duration // when the oldest hold that is open began
 	busy   map[string]bool          // locks that something happened to
+	broken map[string]struct{}      // locks with a violation
 	whole  bool                     // some owner is kept as a whole
 }
 
@@ -453,7 +452,7 @@ func (c *carry) standing() {
 		o.busy = o.busy || a.Busy
 		if a.Open {
 			o.open = true
-			c.busy[a.Lock] = true
+			c.busy[a.Lock] = c.busy[a.Lock] || a.Busy || !c.rests(a.Lock)
 		}
 		if since, ok := c.free[a.Lock]; a.Open && a.Since != history.Never && (!ok || a.Since < since) {
 			c.free[a.Lock] = a.Since
