@@ -189,17 +189,37 @@ func (t *tab) open(html, hash string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.html")
 	require.NoError(t, os.WriteFile(file, []byte(html), 0o600))
-	address := (&url.URL{Scheme: "file", Path: file}).String()
+	t.visit((&url.URL{Scheme: "file", Path: file}).String(), hash)
+}
+
+// visit shows the page of an address.
+func (t *tab) visit(address, hash string) {
+	t.Helper()
 	t.mu.Lock()
 	t.address = address
 	t.mu.Unlock()
 	t.do(chromedp.Navigate(address + hash))
 }
 
+// forgive forgets what the page did that it should not do, and returns its complaints.
+func (t *tab) forgive() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wrong := t.wrong
+	t.wrong, t.requests = nil, nil
+	return wrong
+}
+
 // openReport shows a report, and waits until its script has drawn it.
 func (t *tab) openReport(html, hash string) {
 	t.Helper()
 	t.open(html, hash)
+	t.untilReport()
+}
+
+// untilReport waits until the script of a report has drawn it.
+func (t *tab) untilReport() {
+	t.Helper()
 	t.until(`document.documentElement.classList.contains("has-chart")`)
 	t.drawn()
 }

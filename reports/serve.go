@@ -20,6 +20,11 @@ const (
 	// maxLiveHistory is the longest history, in bytes, of which a page is drawn
 	// while the run is under way.
 	maxLiveHistory = 64 << 20
+	// isolation is the policy of every page. A run directory may come from somebody
+	// else, with pages and scripts in it: each page is alone in an origin of its own,
+	// and loads, sends, frames and opens nothing.
+	isolation = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 // NewHandler serves a folder of runs to browsers on this machine: the index, the
@@ -38,6 +43,11 @@ type handler struct {
 
 // ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", isolation)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-cache")
 	// A page of somebody else must not read the runs by a name that leads here.
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -51,8 +61,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	dir, file := path.Split(strings.TrimPrefix(path.Clean(r.URL.Path), "/"))
 	dir = path.Clean(dir)
 	switch {
@@ -64,6 +72,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return WriteHTML(b, in)
 		})
 	default:
+		if path.Ext(file) == path.Ext(MarkdownFile) { // browsers store what they don't show, and isolated pages may not
+			header.Set("Content-Type", "text/plain; charset=utf-8")
+		}
 		h.files.ServeHTTP(w, r)
 	}
 }

@@ -116,3 +116,42 @@ func TestHandlerOpensRegularFilesAlone(t *testing.T) {
 		require.Equal(t, want, resp.StatusCode, path)
 	}
 }
+
+// Every answer keeps the pages of runs apart from one another, also an error.
+func TestHandlerIsolatesPages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeRun(t, filepath.Join(dir, "one"), failover())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "one", reports.MarkdownFile), []byte("# one"), 0o600))
+	server := serving(t, dir)
+
+	for path, want := range map[string]int{
+		"/": http.StatusOK, "/one": http.StatusMovedPermanently, "/one/": http.StatusOK, "/one/run.json": http.StatusOK,
+		"/one/report.html": http.StatusOK, "/nowhere": http.StatusNotFound,
+	} {
+		resp, _ := ask(t, server, http.MethodGet, path)
+		require.Equal(t, want, resp.StatusCode, path)
+		isolated(t, resp)
+	}
+	resp, _ := ask(t, server, http.MethodPost, "/")
+	require.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode)
+	isolated(t, resp)
+	named := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example/", http.NoBody)
+	refused := httptest.NewRecorder()
+	server.Config.Handler.ServeHTTP(refused, named)
+	require.Equal(t, http.StatusForbidden, refused.Code)
+	isolated(t, refused.Result())
+
+	resp, _ = ask(t, server, http.MethodGet, "/one/"+reports.MarkdownFile)
+	require.Equal(t, "text/plain; charset=utf-8", resp.Header.Get("Content-Type"), "browsers show it: a page that is kept apart may not download")
+}
+
+func isolated(tb testing.TB, resp *http.Response) {
+	tb.Helper()
+	policy := resp.Header.Get("Content-Security-Policy")
+	for _, part := range []string{"sandbox allow-scripts;", "default-src 'none';", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"} {
+		require.Contains(tb, policy, part)
+	}
+	require.Equal(tb, "same-origin", resp.Header.Get("Cross-Origin-Resource-Policy"))
+	require.Equal(tb, "nosniff", resp.Header.Get("X-Content-Type-Options"))
+}
