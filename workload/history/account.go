@@ -242,8 +242,12 @@ func (a *account) confirm(op *Operation) {
 	if l.lost < 0 { // until it was answered, what had been said before it held
 		l.belief = max(l.belief, min(h.lease.belief, op.Complete.Time))
 	}
-	if op.Complete.Time > h.lease.belief {
-		a.believe(h.lease.belief)
+	before := h.lease.belief
+	if l.lost >= 0 { // which may have come before the answer
+		before = min(before, l.belief)
+	}
+	if op.Complete.Time > before {
+		a.believe(before)
 		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: Never})
 	}
 	h.lease = l
