@@ -12,7 +12,7 @@ type permits struct {
 	slots   []slot
 	spare   int32 // the account of its acquires with an unknown outcome, plus 1
 	unknown []int // how many permits each of them asked for that nothing has proven
-	latest  int   // the slot that was given back last
+	latest  int32 // the account that was given back last, plus 1
 
 	// The latest completions of what it asked for.
 	acquired, released, extended int64
@@ -139,7 +139,10 @@ func (r *register) slot(l *ledger, p *party, owner string) int32 {
 	if len(p.slots) == 0 {
 		p.slots = append(p.slots, slot{account: r.open(owned{lock: l.lock, owner: owner})})
 	}
-	return p.slots[p.latest].account
+	if p.latest > 0 {
+		return p.latest - 1
+	}
+	return p.slots[0].account
 }
 
 // granted finds a slot for an acquire. Those with an unknown outcome share an
@@ -188,7 +191,9 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 	}
 	p.unknown = p.unknown[1:]
 	r.add(p.spare-1, en)
-	if e.Op == Extend {
+	if e.Op == Release {
+		p.latest = p.spare
+	} else {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: e.Process}
 		s.take(en.op, r.book.Promises[l.lock].Drift)
 		p.slots = append(p.slots, s)
@@ -247,7 +252,7 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en e
 		r.add(s.account, en)
 		if op.OK() {
 			s.busy = false
-			p.latest = i
+			p.latest = s.account + 1
 		}
 		s.asked = true
 	}
