@@ -357,7 +357,7 @@ func (a *account) end() {
 		a.hold.Weak = true
 		a.usedAgain()
 	}
-	if a.promise.Reentrant && len(a.unproven) > 0 && a.renew <= end {
+	if a.promise.Reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process
 		a.cut = true
 	}
 	a.close(end, why, by)
@@ -467,7 +467,7 @@ func (a *account) witness(op *Operation) {
 		a.book.Uncovered = append(a.book.Uncovered, *op)
 		return
 	}
-	if a.cut { // an acquire that has cut a hold was part of it, and is no grant after it
+	if a.cut { // an acquire that was part of a hold is no grant after it
 		a.usedAgain()
 	}
 	acquire := a.unproven[0]
