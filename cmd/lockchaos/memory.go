@@ -17,8 +17,9 @@ const (
 	// the user sets no other limit by GOMEMLIMIT. At a third more the program ends.
 	easeMemory = 768 << 20
 	// gcPercent trades memory for time: the judge works in windows, and leaves
-	// little behind that lives.
-	gcPercent = 400
+	// little behind that lives. Where more lives, so much less may be garbage that
+	// the heap has half of easeMemory, but for leastGCPercent.
+	gcPercent, leastGCPercent = 400, 50
 	// measureEvery is how often the memory is measured.
 	measureEvery = 2 * time.Millisecond
 )
@@ -55,12 +56,17 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 	worker.Go(func() { done <- work(working) })
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
+	percent := gcPercent
 	for {
 		select {
 		case err := <-done:
 			worker.Wait()
 			return err
 		case <-tick.C:
+			if next := garbage(ease / 2); next < percent*7/8 || next > percent*8/7 {
+				percent = next
+				debug.SetGCPercent(percent)
+			}
 			switch taken := takenMemory(); {
 			case taken > most:
 				return memoryError(most)
@@ -69,6 +75,18 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 			}
 		}
 	}
+}
+
+// garbage is how much garbage there may be, in percent of what lives, for a heap
+// of so many bytes.
+func garbage(heap uint64) int {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	lives := max(live[0].Value.Uint64(), 1)
+	if lives >= heap {
+		return leastGCPercent
+	}
+	return int(min(max((heap-lives)*100/lives, leastGCPercent), gcPercent)) //nolint:gosec // between the two
 }
 
 // takenMemory is what the program has of the machine's memory, in bytes.
