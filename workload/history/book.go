@@ -373,26 +373,44 @@ type crew struct {
 	granted   []int // of the acquires that were answered ok since the hold began
 	perhaps   []int // of those with an unknown outcome, at any time
 	count     int   // of the hold, at least
+	answered  int64 // the last event that granted it
 }
 
 func (c *crew) take(op *Operation) {
 	switch {
 	case op.Failed():
-	case op.Invoke.Op == Release:
-		if op.OK() {
-			if c.count = max(c.count-1, 0); c.count == 0 {
-				c.granted = c.granted[:0]
-			}
-		}
-	case op.Invoke.Op != Acquire:
-	case op.Unknown():
-		c.perhaps = append(c.perhaps, op.Invoke.Process)
-	default:
-		if c.count == 0 || !c.reentrant {
+		if op.Invoke.Op != Acquire && op.Invoke.Index > c.answered { // nothing is left of what was granted
 			c.granted, c.count = c.granted[:0], 0
+		}
+	case op.Invoke.Op == Acquire && op.Unknown():
+		c.perhaps = append(c.perhaps, op.Invoke.Process)
+	case op.Unknown():
+	case op.Invoke.Op == Acquire:
+		if c.count == 0 || !c.reentrant {
+			c.forget()
 		}
 		c.granted = append(c.granted, op.Invoke.Process)
 		c.count++
+		c.answered = op.Complete.Index
+	default:
+		if c.count == 0 && len(c.perhaps) == 1 { // it is what was granted
+			c.granted, c.perhaps, c.count = append(c.granted, c.perhaps[0]), nil, 1
+			c.answered = op.Complete.Index
+		}
+		if op.Invoke.Op == Release {
+			if c.count = max(c.count-1, 0); c.count == 0 {
+				c.forget()
+			}
+		}
+	}
+}
+
+// forget begins the count of a hold, without those of another, unless an inner
+// acquire with an unknown outcome may keep that alive.
+func (c *crew) forget() {
+	c.count = 0
+	if !c.reentrant || len(c.perhaps) == 0 {
+		c.granted = c.granted[:0]
 	}
 }
 
