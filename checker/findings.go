@@ -22,6 +22,7 @@ type findings struct {
 	// A violation may be found again in the next window, with more of its
 	// consequences known: the later version counts.
 	before, now map[key]int // where it is listed; -1 if it is not
+	listed      map[key]int // those of all windows that are listed
 }
 
 // A need is something without which the history shows nothing.
@@ -37,12 +38,15 @@ type key struct {
 }
 
 func newFindings() *findings {
-	return &findings{counts: map[string]int{}, before: map[key]int{}, now: map[key]int{}}
+	return &findings{counts: map[string]int{}, before: map[key]int{}, now: map[key]int{}, listed: map[key]int{}}
 }
 
 func (f *findings) add(v Violation) {
 	k := key{v.Kind, v.Lock, v.Resource, v.From}
-	at, again := f.before[k]
+	at, again := f.listed[k]
+	if !again {
+		at, again = f.before[k]
+	}
 	if again {
 		if at >= 0 {
 			f.violations[at] = v
@@ -59,8 +63,14 @@ func (f *findings) add(v Violation) {
 	f.now[k] = at
 }
 
-// nextWindow forgets which violations were found in the window before.
+// nextWindow forgets which violations were found in the window before, but for
+// those that are listed.
 func (f *findings) nextWindow() {
+	for k, at := range f.now {
+		if at >= 0 {
+			f.listed[k] = at
+		}
+	}
 	f.before, f.now = f.now, f.before
 	clear(f.now)
 }

@@ -3,6 +3,7 @@ package checker_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,4 +85,31 @@ func TestPiecesKeepTheVerdict(t *testing.T) {
 		found := differences(t, h, least, forget)
 		require.Empty(t, found, "seed %d, windows of %d, forgetful: %v\n%s", seed, least, forget, dump(h))
 	}
+}
+
+// A violation that is seen again when its lock was put aside for some windows is
+// counted once.
+func TestWindowsCountAViolationOnce(t *testing.T) {
+	t.Parallel()
+	h := &history.History{}
+	did := func(op history.Op, lock, owner string, process int) {
+		for _, typ := range []history.Type{history.Invoke, history.OK} {
+			n := len(h.Events)
+			h.Events = append(h.Events, history.Event{
+				Index: int64(n), Time: time.Duration(n) * time.Millisecond, Process: process, Type: typ, Op: op, Lock: lock, Owner: owner, Lease: 8 * time.Millisecond,
+			})
+		}
+	}
+	did(history.Acquire, "k", "a", 1)
+	did(history.Acquire, "k", "b", 2)
+	for range 5 {
+		did(history.Acquire, "z", "c", 3)
+		did(history.Release, "z", "c", 3)
+	}
+	did(history.Release, "k", "b", 2)
+	whole := checker.Check(t.Context(), h, checker.MutualExclusion())
+	require.Equal(t, 1, whole.Results[0].Total)
+	parts, err := checker.CheckPieces(t.Context(), list(h), 1, true, checker.MutualExclusion())
+	require.NoError(t, err)
+	require.Equal(t, 1, parts.Results[0].Total, "%+v", parts.Results)
 }
