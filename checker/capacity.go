@@ -37,12 +37,6 @@ func Capacity() Checker {
 					f.doubt("nothing says how many permits %q has: its declaration has no capacity", name)
 				}
 			}
-			for i := range ev.book().Holds {
-				h := &ev.book().Holds[i]
-				if _, back := ev.back[owner{h.Lock, h.Owner}]; back && len(h.Late) > 0 && isSemaphore(ev.book().Promises[h.Lock].Kind) {
-					f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
-				}
-			}
 			f.used(ev.swept().memory)
 			f.counts["grants"] += ev.holds(isSemaphore)
 			grants(f, ev, isSemaphore)

@@ -11,10 +11,10 @@ import (
 // from it, once.
 type evidence struct {
 	history *history.History
-	from    int64               // the first event that no earlier window had
-	known   map[string]struct{} // the locks of all windows
-	aside   map[string]int      // how many holds of each owner go on that are not in this window
-	back    map[owner]struct{}  // owners whose lock's later holds are forgotten in part
+	from    int64                    // the first event that no earlier window had
+	known   map[string]struct{}      // the locks of all windows
+	aside   map[string]int           // how many holds of each owner go on that are not in this window
+	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
 
 	derived  *history.Book
 	ordered  []string

@@ -99,6 +99,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 		f.counts["searched"] += t.requests
 	}
 	unclear(f, ev, func(string) bool { return true })
+	forgotten(f, ev)
 	f.counts["locks"] = len(ev.known)
 	f.need(len(tasks) > 0, "there was no lock to judge")
 }

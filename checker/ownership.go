@@ -2,6 +2,7 @@ package checker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockchaos/lockchaos/workload/history"
 )
@@ -34,6 +35,7 @@ func Ownership() Checker {
 				f.add(v)
 			}
 			unclear(f, ev, func(string) bool { return true })
+			forgotten(f, ev)
 			ops := ev.operations()
 			for i := range ops {
 				if op := &ops[i]; isAnswer(op) && ev.fresh(op) {
@@ -44,5 +46,20 @@ func Ownership() Checker {
 		conclude: func(f *findings) {
 			f.valid = plural(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
+	}
+}
+
+// forgotten doubts the confirmations of semaphores that came after the lease,
+// where others may have had the permits in the meantime whose holds are forgotten.
+func forgotten(f *findings, ev *evidence) {
+	book := ev.book()
+	for i := range book.Holds {
+		h := &book.Holds[i]
+		if len(h.Late) == 0 || !isSemaphore(book.Promises[h.Lock].Kind) {
+			continue
+		}
+		if slices.ContainsFunc(h.Late, func(s history.LateSpan) bool { return ev.fresh(&s.By) && s.From < ev.missing[h.Lock] }) {
+			f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
+		}
 	}
 }

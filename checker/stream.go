@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"maps"
 	"slices"
@@ -48,7 +49,8 @@ type Source interface {
 // A window has, besides what was read since the last one, the whole account of
 // every owner that may still act (see [history.Account]); the holds that began
 // before one that is still open has ended; of each lock the two holds that
-// reached farthest; and faults and a little of each resource. The crashes of its
+// reached farthest, and those with the greatest token and the last places of the
+// queue; and faults and a little of each resource. The crashes of its
 // processes and the declarations of its locks are part of it, however long ago
 // they were; so is why the account of an owner could not be told: it never is
 // trusted again. What is under way may still be answered in any way, and proves
@@ -61,11 +63,13 @@ type Source interface {
 // So the verdict is the same as that of [Check], with these exceptions. An access
 // by a process that was granted nothing since some 2,000 holds belongs to no hold
 // that is known, which is Unknown. A lost update is told from the last 256 updates
-// of its resource. An owner that returns late to a semaphore meets some of the
+// of its resource. An owner of a semaphore that returns after its lease meets some of the
 // holds of the meantime only, which is Unknown too. Where the account of an owner
 // can't be told any more, Check is Unknown; what the events until then have proven
 // stands here, as it does where Check judges those events alone. A grant that was
-// answered after its own lease is weighed against the holds that are kept only.
+// answered after its own lease is weighed against the holds that are kept only. A
+// token is compared with those of the grants that are kept only, where it was given
+// to another grant while its request was under way.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
 	s := stream{session: newSession(checkers), memory: usual()}
 	s.session.explain = true // later, the events are gone
@@ -82,12 +86,13 @@ type stream struct {
 	last    time.Duration // of the last event
 	from    int64         // the first event that no window had before
 	shelf   map[owner][]shelved
-	idle    map[string]*resting // locks that nobody asked for, where there are many
-	aside   map[string]int      // how many holds of idle locks go on, by owner
-	soonest time.Duration       // when the first of them ends by itself
-	doubts  map[owner]string    // why the account of an owner on the shelf is unclear
-	dubious map[string]struct{} // idle locks with an owner whose account is unclear so far
-	back    map[owner]struct{}  // who returned from it in this window
+	idle    map[string]*resting      // locks that nobody asked for, where there are many
+	aside   map[string]int           // how many holds of idle locks go on, by owner
+	soonest time.Duration            // when the first of them ends by itself
+	doubts  map[owner]string         // why the account of an owner on the shelf is unclear
+	dubious map[string]struct{}      // idle locks with an owner whose account is unclear so far
+	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
+	asked   asked
 	carry   carry
 
 	// Of what is kept for good: in a window are those of its processes and
@@ -114,6 +119,7 @@ type shelved struct {
 	index                int64
 	time, lease, expires time.Duration
 	token                int64
+	queued               *int64
 	process, permits     int
 	typ, op, mode        uint8
 }
@@ -144,7 +150,7 @@ func shelve(e *history.Event) shelved {
 	types, ops, modes := shelvedTypes(), shelvedOps(), shelvedModes()
 	return shelved{
 		index: e.Index, time: e.Time, lease: e.Lease, expires: e.Expires, token: e.Token,
-		process: e.Process, permits: e.Permits,
+		process: e.Process, permits: e.Permits, queued: e.Queued,
 		typ: number(types[:], e.Type), op: number(ops[:], e.Op), mode: number(modes[:], e.Mode),
 	}
 }
@@ -154,7 +160,7 @@ func (s *shelved) event(of owner) history.Event {
 	return history.Event{
 		Index: s.index, Time: s.time, Process: s.process, Type: shelvedTypes()[s.typ], Op: shelvedOps()[s.op],
 		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: s.permits,
-		Lease: s.lease, Expires: s.expires, Token: s.token,
+		Lease: s.lease, Expires: s.expires, Token: s.token, Queued: s.queued,
 	}
 }
 
@@ -203,8 +209,10 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
 	s.dubious = map[string]struct{}{}
 	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
-	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}}
-	s.shelf, s.doubts, s.back = map[owner][]shelved{}, map[owner]string{}, map[owner]struct{}{}
+	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}}
+	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
+	s.before.Asked = s.asked.before
+	s.shelf, s.doubts, s.missing = map[owner][]shelved{}, map[owner]string{}, map[string]time.Duration{}
 	limit := s.least
 	for b := range full {
 		for i := range b.events {
@@ -242,7 +250,6 @@ func (s *stream) take(e *history.Event) {
 			}
 			delete(s.shelf, key)
 			delete(s.doubts, key)
-			s.back[key] = struct{}{}
 		}
 	}
 	s.window = append(s.window, *e)
@@ -315,8 +322,9 @@ func (s *stream) suspect(c *carry) {
 	}
 }
 
-// retain puts aside the crashes and declarations of a window.
-func (s *stream) retain() {
+// retain puts aside the crashes and declarations of a window, and what it tells
+// of locks that are not declared.
+func (s *stream) retain(book *history.Book) {
 	for i := range s.window {
 		switch e := &s.window[i]; e.Op {
 		case history.Crash:
@@ -326,6 +334,45 @@ func (s *stream) retain() {
 		default:
 		}
 	}
+	for lock, p := range book.Promises {
+		declared, is := s.declared[lock]
+		if p.Kind != history.KindMutex && !is || p.Fenced && declared.Fenced == nil {
+			s.before.Promises[lock] = history.Promise{Kind: p.Kind, Fenced: p.Fenced}
+		}
+	}
+	for i := range book.Operations {
+		op := &book.Operations[i]
+		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index >= 0 && !op.Failed() && book.Promises[e.Lock].Kind == history.KindRW {
+			s.asked.note(history.Owner{Lock: e.Lock, Name: e.Owner}, e.Mode == history.Read, e.Index)
+		}
+	}
+}
+
+// asked is when the owners of read-write locks first asked for them, in each
+// mode: what a release without a mode is about turns on it. It has a number for
+// each owner rather than its name: two that share one would be unclear.
+type asked struct {
+	first map[uint64]int64
+	seed  maphash.Seed
+}
+
+func (a *asked) of(o history.Owner, read bool) uint64 {
+	return maphash.Comparable(a.seed, struct {
+		history.Owner
+		read bool
+	}{o, read})
+}
+
+func (a *asked) note(o history.Owner, read bool, index int64) {
+	key := a.of(o, read)
+	if _, known := a.first[key]; !known {
+		a.first[key] = index
+	}
+}
+
+func (a *asked) before(o history.Owner, read bool) (int64, bool) {
+	first, ok := a.first[a.of(o, read)]
+	return first, ok
 }
 
 func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool) *evidence {
@@ -340,26 +387,28 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
 	}
 	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished, Before: s.before})
-	ev.from, ev.back, ev.aside = s.from, s.back, s.aside
+	ev.from, ev.missing, ev.aside = s.from, s.missing, s.aside
 	s.session.judge(ctx, ev)
 	s.from = ev.end()
-	clear(s.back)
 	return ev
 }
 
 // forget leaves in the window what later events may have to do with, and puts
 // on the shelf what belongs to owners that may never return.
 func (s *stream) forget(ev *evidence) {
-	s.retain()
+	s.retain(ev.book())
 	c := &s.carry
 	c.reset(ev, s.memory)
 	c.broken = s.session.broken()
 	c.standing()
 	s.suspect(c)
 	c.reaching()
+	c.summits()
+	c.proofs()
 	c.processes()
 	c.accesses()
 	shelved := c.operations()
+	s.miss(c)
 	kept := 0
 	for _, keep := range c.keep {
 		if keep {
@@ -394,6 +443,20 @@ func (s *stream) forget(ev *evidence) {
 	}
 }
 
+// miss takes note of when the last of the holds ended that are forgotten, of each
+// semaphore.
+func (s *stream) miss(c *carry) {
+	for i := range c.book.Holds {
+		h := &c.book.Holds[i]
+		if h.End <= h.Start || !isSemaphore(c.book.Promises[h.Lock].Kind) {
+			continue
+		}
+		if at := c.at(h.Acquire.Invoke.Index); at >= 0 && !c.keep[at] {
+			s.missing[h.Lock] = max(s.missing[h.Lock], h.End)
+		}
+	}
+}
+
 // A carry decides which events of a window go on to the next.
 type carry struct {
 	memory
@@ -403,6 +466,7 @@ type carry struct {
 
 	owners map[owner]*standing
 	chosen map[int][]stretchOf      // by account: where holds are that are kept
+	proof  map[int][]stretchOf      // and those that prove an acquire with an unknown outcome
 	free   map[string]time.Duration // when the oldest hold that is open began
 	busy   map[string]bool          // locks that something happened to
 	broken map[string]struct{}      // locks with a violation
@@ -490,6 +554,43 @@ func (c *carry) hold(h *history.Hold) {
 	if o := c.owners[owner{h.Lock, h.Owner}]; o != nil {
 		o.chosen = true
 	}
+	c.chosen[h.Account] = append(c.chosen[h.Account], extentOf(h))
+	c.event(h.EndEvent)
+}
+
+// proofs notes the holds by which an acquire with an unknown outcome was proven,
+// of owners that are not settled: it may have shortened what they hold later,
+// and can't be granted again.
+func (c *carry) proofs() {
+	for i := range c.book.Holds {
+		h := &c.book.Holds[i]
+		if h.Acquire.Unknown() && h.Acquire.Complete.Index >= 0 && !c.book.Accounts[h.Account].Settled {
+			if c.proof == nil {
+				c.proof = map[int][]stretchOf{}
+			}
+			c.proof[h.Account] = append(c.proof[h.Account], extentOf(h))
+		}
+	}
+}
+
+// partOf reports whether an operation is a part of one of the stretches.
+func partOf(list []stretchOf, op *history.Operation) bool {
+	return slices.ContainsFunc(list, func(s stretchOf) bool { return op.Invoke.Index >= s.from && op.Invoke.Index <= s.until })
+}
+
+// proves reports whether a notice is part of a hold by which an acquire was proven.
+func (c *carry) proves(e *history.Event) bool {
+	for id, list := range c.proof {
+		if a := &c.book.Accounts[id]; a.Lock == e.Lock && a.Owner == nameOf(e) &&
+			slices.ContainsFunc(list, func(s stretchOf) bool { return e.Index >= s.from && e.Index <= s.until }) {
+			return true
+		}
+	}
+	return false
+}
+
+// extentOf is the stretch from the first event of a hold to its last.
+func extentOf(h *history.Hold) stretchOf {
 	until := max(h.Proof.Complete.Index, h.EndEvent)
 	if h.Release != nil {
 		until = max(until, h.Release.Complete.Index)
@@ -497,8 +598,7 @@ func (c *carry) hold(h *history.Hold) {
 	for i := range h.Extensions {
 		until = max(until, h.Extensions[i].Complete.Index)
 	}
-	c.chosen[h.Account] = append(c.chosen[h.Account], stretchOf{h.First(), until})
-	c.event(h.EndEvent)
+	return stretchOf{h.First(), until}
 }
 
 // A stretchOf a history is between two events, both included.
@@ -506,13 +606,9 @@ type stretchOf struct{ from, until int64 }
 
 // reaching keeps the holds that may share an instant with one that is open, and
 // of each lock those that a late confirmation must meet: the two that reach
-// farthest of each mode, the one with the greatest token, and the one that was
-// queued last.
+// farthest of each mode.
 func (c *carry) reaching() {
-	type front struct {
-		far           [2][2]*history.Hold // of writes, of reads
-		token, queued *history.Hold
-	}
+	type front [2][2]*history.Hold // of writes, of reads
 	fronts := map[string]*front{}
 	for i := range c.book.Holds {
 		h := &c.book.Holds[i]
@@ -524,9 +620,9 @@ func (c *carry) reaching() {
 			f = &front{}
 			fronts[h.Lock] = f
 		}
-		far := &f.far[0]
+		far := &f[0]
 		if h.Mode == history.Read {
-			far = &f.far[1]
+			far = &f[1]
 		}
 		switch {
 		case far[0] == nil || h.End >= far[0].End:
@@ -534,18 +630,97 @@ func (c *carry) reaching() {
 		case far[1] == nil || h.End >= far[1].End:
 			far[1] = h
 		}
-		if h.Token != 0 && (f.token == nil || h.Token > f.token.Token) {
-			f.token = h
-		}
-		if q := queued(h); q >= 0 && (f.queued == nil || q > queued(f.queued)) {
-			f.queued = h
-		}
 	}
 	for _, f := range fronts {
-		for _, h := range [...]*history.Hold{f.far[0][0], f.far[0][1], f.far[1][0], f.far[1][1], f.token, f.queued} {
+		for _, h := range [...]*history.Hold{f[0][0], f[0][1], f[1][0], f[1][1]} {
 			if h != nil {
 				c.hold(h)
 			}
+		}
+	}
+}
+
+// A summit is of some grants of a lock the one with the greatest token, and those
+// that were queued last.
+type summit struct {
+	token    *history.Hold
+	queued   last          // of those that were answered
+	returned *history.Hold // of those that were given back
+}
+
+func (s *summit) answered(h *history.Hold) {
+	if h.Token != 0 && (s.token == nil || h.Token > s.token.Token) {
+		s.token = h
+	}
+	if queued(h) >= 0 {
+		s.queued.add(h)
+	}
+}
+
+func (s *summit) released(h *history.Hold) {
+	if s.returned == nil || queued(h) > queued(s.returned) {
+		s.returned = h
+	}
+}
+
+func (c *carry) summit(s *summit) {
+	for _, h := range [...]*history.Hold{s.token, s.queued[0], s.queued[1], s.returned} {
+		if h != nil {
+			c.hold(h)
+		}
+	}
+}
+
+// summits keeps the grants with the greatest token, and those that were queued
+// last, of each lock: of all, of those that held it for certain, and of those that
+// were answered, or given back, before a request was sent that is under way.
+func (c *carry) summits() {
+	numbered := map[string][]*history.Hold{}
+	for i := range c.book.Holds {
+		if h := &c.book.Holds[i]; h.Token != 0 || queued(h) >= 0 {
+			numbered[h.Lock] = append(numbered[h.Lock], h)
+		}
+	}
+	asks := map[string][]time.Duration{} // in order
+	for i := range c.book.Operations {
+		op := &c.book.Operations[i]
+		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index < 0 && numbered[e.Lock] != nil {
+			asks[e.Lock] = append(asks[e.Lock], e.Time)
+		}
+	}
+	for lock, holds := range numbered {
+		var certain, writes last
+		returned := []*history.Hold(nil)
+		for _, h := range holds {
+			if queued(h) >= 0 && h.End > h.Start {
+				certain.add(h)
+				if h.Mode != history.Read {
+					writes.add(h)
+				}
+			}
+			if queued(h) >= 0 && h.Ended == history.EndReleased && h.Release != nil && h.Release.OK() {
+				returned = append(returned, h)
+			}
+		}
+		c.summit(&summit{queued: certain})
+		c.summit(&summit{queued: writes})
+		slices.SortStableFunc(holds, func(a, b *history.Hold) int {
+			return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
+		})
+		slices.SortStableFunc(returned, func(a, b *history.Hold) int {
+			return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
+		})
+		var s summit
+		for _, asked := range append(asks[lock], history.Never) {
+			for len(holds) > 0 && holds[0].Acquire.Complete.Time < asked {
+				s.answered(holds[0])
+				holds = holds[1:]
+			}
+			for len(returned) > 0 && returned[0].Release.Complete.Time < asked {
+				s.released(returned[0])
+				returned = returned[1:]
+			}
+			c.summit(&s)
 		}
 	}
 }
@@ -632,6 +807,9 @@ func (c *carry) operations() (shelved []bool) {
 				continue
 			}
 		}
+		if e := op.Invoke; op.Unknown() && (e.Op == history.Release || e.Op == history.Extend) && isSemaphore(c.book.Promises[e.Lock].Kind) {
+			c.aside(op, shelved) // to be used again after it makes the owner unclear
+		}
 		one, more := c.book.AccountsOf(op)
 		if one >= 0 {
 			c.standsFor(op, one, shelved)
@@ -653,7 +831,7 @@ func (c *carry) operations() (shelved []bool) {
 			for _, s := range told[key] {
 				c.keep[i] = c.keep[i] || e.Index >= s.from && e.Index <= s.until
 			}
-			if o := c.owners[key]; o != nil && (o.whole || o.holds >= 0 && e.Index >= o.holds) {
+			if o := c.owners[key]; o != nil && (o.whole || o.holds >= 0 && e.Index >= o.holds || c.proves(e)) {
 				c.keep[i] = c.keep[i] || o.open || o.chosen
 				shelved[i] = !c.keep[i]
 			}
@@ -682,26 +860,29 @@ func (c *carry) proven(op *history.Operation) bool {
 
 // standsFor keeps or shelves an operation that its account still depends on.
 func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
-	for _, s := range c.chosen[account] {
-		if op.Invoke.Index >= s.from && op.Invoke.Index <= s.until {
-			c.operation(op)
-		}
+	if partOf(c.chosen[account], op) {
+		c.operation(op)
 	}
 	a := &c.book.Accounts[account]
 	if a.Settled {
 		return
 	}
 	first := op.Invoke.Index
-	later := a.Hold >= 0 && first >= a.Hold || first == a.Cut || op.Unknown() && !c.proven(op)
+	later := a.Hold >= 0 && first >= a.Hold || first == a.Cut || op.Unknown() && !c.proven(op) || partOf(c.proof[account], op)
 	if first < a.From || !later {
 		return
 	}
-	o := c.owners[owner{a.Lock, a.Owner}]
+	c.aside(op, shelved)
+}
+
+// aside keeps an operation if its owner is open or was chosen, else it is shelved.
+func (c *carry) aside(op *history.Operation, shelved []bool) {
+	o := c.owners[ownerOf(op.Invoke)]
 	for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
 		at := c.at(index)
 		switch {
 		case at < 0:
-		case o.open || o.chosen:
+		case o != nil && (o.open || o.chosen):
 			c.keep[at] = true
 		default:
 			shelved[at] = true

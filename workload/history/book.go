@@ -166,7 +166,7 @@ func (h *History) Book() *Book {
 		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops,
 		leases: make([]lease, len(ops)), unfinished: h.Unfinished,
 	}
-	r := register{book: b}
+	r := register{book: b, before: h.Before}
 	r.read(h)
 	entries := r.grouped()
 	grants := 0

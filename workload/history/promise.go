@@ -35,12 +35,13 @@ func (h *History) Promises() map[string]Promise {
 		if p == nil || e.Lock != name {
 			name, p = e.Lock, found[e.Lock]
 			if p == nil {
-				p = &kept{}
+				before := h.Before.Promises[e.Lock]
+				p = &kept{Promise: Promise{Kind: before.Kind, Fenced: before.Fenced}}
 				found[name] = p
 			}
 		}
 		if e.Op == Declare {
-			p.Promise = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
+			p.Promise = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: h.Before.Promises[e.Lock].Fenced}
 			if p.told = e.Fenced != nil; p.told {
 				p.Fenced = *e.Fenced
 			}

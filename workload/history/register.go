@@ -15,6 +15,7 @@ type register struct {
 	sizes    []int32 // entries of each account
 	of       []int32 // the account of each operation
 	also     map[int][]int32
+	before   Before
 	crashed  map[int]*Event
 	losts    []*Event
 	lostTo   map[owned][]*Event // of semaphores, by owner
@@ -196,6 +197,11 @@ func (r *register) reads(l *ledger, p *party, e *Event, until int64) bool {
 	}
 	asked := func(read bool) bool {
 		first := p.asked[index(read)]
+		if r.before.Asked != nil {
+			if earlier, ok := r.before.Asked(Owner{l.lock, ownerOf(e)}, read); ok {
+				first = earlier
+			}
+		}
 		return first >= 0 && (until < 0 || first < until)
 	}
 	if asked(true) && asked(false) {
