@@ -159,6 +159,8 @@ type Client struct {
 	road     *road
 	wire     *wire
 	scripts  memory
+	// How long a change that has no lease is remembered for repetitions.
+	repeatLife time.Duration
 	*life
 }
 
@@ -184,6 +186,10 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
 	client.road, client.wire = newRoad(rdb, client.post), newWire(rdb)
+	client.repeatLife = client.wire.repeatLife()
+	if client.config.ReplicaAcks > 0 {
+		client.repeatLife = longRepeatLife
+	}
 	client.scripts.known = map[stored]struct{}{}
 	return client, nil
 }

@@ -135,8 +135,9 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 // own for pipelines: what is known of a server would differ between the two.
 func (c *Client) post(ctx context.Context, calls []*posted) {
 	w := c.wire
+	begin := time.Now()
+	w.send(ctx, calls)
 	for tries := 0; ; {
-		w.send(ctx, calls)
 		var again []*posted
 		pause := false
 		for _, p := range calls {
@@ -145,7 +146,7 @@ func (c *Client) post(ctx context.Context, calls []*posted) {
 				continue
 			case isUnknownScript(err) && !p.full:
 				p.full = true
-			case tries < w.retries && isPassing(err):
+			case tries < w.retries && isPassing(err) && (!p.call.counted || time.Since(begin) < w.window):
 				pause = true
 			default:
 				continue
@@ -162,6 +163,7 @@ func (c *Client) post(ctx context.Context, calls []*posted) {
 			}
 		}
 		calls = again
+		w.repeat(ctx, calls, begin)
 	}
 }
 

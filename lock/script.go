@@ -48,8 +48,9 @@ func newKinds() kinds {
 
 // A call is a script with its keys and arguments.
 type call struct {
-	script script
-	words  []any // as go-redis sends them: by digest, how many keys, those, and the arguments
+	script  script
+	words   []any // as go-redis sends them: by digest, how many keys, those, and the arguments
+	counted bool  // a repetition that comes after the life of the mark would count twice
 }
 
 // firstKey is where the first key is in the words of a call.
@@ -62,7 +63,7 @@ func on[K any](s script, keys []K, args ...any) call {
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	return call{s, append(words, args...)}
+	return call{script: s, words: append(words, args...)}
 }
 
 // key is the first one, that of the lock.

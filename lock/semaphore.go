@@ -49,11 +49,16 @@ const (
 	// and queueGrace for how long the queue waits for that.
 	queuePoll  = time.Second
 	queueGrace = 5 * time.Second
-	// repeatLife is how long a change that has no lease is remembered for
-	// repetitions: longer than go-redis goes on repeating a request, even if it
-	// has to dial each time, and withdraw after it. An answer to a request to
-	// take permits that comes after half of that is not believed.
-	repeatLife = 5 * time.Minute
+	// repeatWindow is for how long a change that has no lease is repeated, and
+	// shortRepeatLife how long it is remembered for repetitions then: see
+	// [wire.repeatLife]. An answer to a request to take permits that comes after half
+	// of that is not believed.
+	repeatWindow    = 10 * time.Second
+	shortRepeatLife = 2 * time.Minute
+	// longRepeatLife is that where go-redis repeats requests by itself, or has longer
+	// timeouts: longer than it goes on, even if it has to dial each time, and withdraw
+	// after it.
+	longRepeatLife = 5 * time.Minute
 )
 
 // semaphoreScripts are the steps on a semaphore, of either kind.
@@ -75,9 +80,11 @@ func newSemaphoreScripts() semaphoreScripts {
 // kind is that of a request for n permits, or for all that are there if n is 0;
 // for a time or for good.
 func (s *semaphoreScripts) kind(n int, leased bool) *kind {
-	life := repeatLife
-	if leased {
-		life = markLife
+	life := func(g *grant) int64 {
+		if leased {
+			return markLife.Milliseconds()
+		}
+		return g.client.repeatLife.Milliseconds()
 	}
 	return &kind{
 		acquire: func(g *grant) call {
@@ -85,15 +92,19 @@ func (s *semaphoreScripts) kind(n int, leased bool) *kind {
 			if leased {
 				lease = milliseconds(g.lease)
 			}
-			return on(s.acquire, g.keys.semaphore(g.request),
-				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life.Milliseconds(), g.keys.channel)
+			c := on(s.acquire, g.keys.semaphore(g.request),
+				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life(g), g.keys.channel)
+			c.counted = !leased
+			return c
 		},
 		extend: func(g *grant, d time.Duration) call {
 			return on(s.extend, g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) call {
-			return on(s.release, g.keys.semaphore(g.request),
-				g.request, n, life.Milliseconds(), g.keys.channel, flag(withdraw))
+			c := on(s.release, g.keys.semaphore(g.request),
+				g.request, n, life(g), g.keys.channel, flag(withdraw))
+			c.counted = !leased
+			return c
 		},
 		queued: true,
 		broad:  true,
@@ -164,7 +175,7 @@ func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) 
 	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
 		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
 	}
-	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, repeatLife.Milliseconds(), p.keys.channel)
+	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel)
 }
 
 // Permits returns how many permits the semaphore has, taken or not.
@@ -189,7 +200,7 @@ func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
 // Delete removes the semaphore, and reports whether there was one. Who waits for
 // it gets [ErrNotSet], and who holds permits [ErrNotHeld] when it releases them.
 func (p *permits) Delete(ctx context.Context) (bool, error) {
-	deleted, err := p.change(ctx, p.client.kinds.semaphore.delete, repeatLife.Milliseconds(), p.keys.channel)
+	deleted, err := p.change(ctx, p.client.kinds.semaphore.delete, p.client.repeatLife.Milliseconds(), p.keys.channel)
 	if err != nil {
 		return false, fmt.Errorf("delete semaphore %q: %w", p.name, err)
 	}
@@ -207,6 +218,7 @@ func (o *object) change(ctx context.Context, s call) (int64, error) {
 	if err := o.check(Options{}); err != nil {
 		return 0, err
 	}
+	s.counted = true
 	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
 		replies, unacked := o.client.commit(ctx, s)
 		if replies[0].err != nil {
@@ -265,7 +277,7 @@ func refusal(err error) error {
 // How many permits there are has to be said first, with TrySetPermits, and stays
 // on the server until Delete. Until then everything else returns [ErrNotSet];
 // so does a semaphore that the server lost, rather than to let in too many or to
-// wait for ever. What is taken or given back is remembered for five minutes, in a
+// wait for ever. What is taken or given back is remembered for two minutes, or for five, in a
 // small key each, so that a lost reply makes nothing count twice.
 type Semaphore struct{ permits }
 
@@ -307,7 +319,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
 	begin := time.Now()
 	o := s.request(s.client.kinds.semaphore.kind(n, false))
-	opt := Options{Lease: repeatLife / 2, Wait: wait}
+	opt := Options{Lease: s.client.repeatLife / 2, Wait: wait}
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
@@ -329,7 +341,7 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	given, err := int64(0), atLeastOne(n)
 	if err == nil {
-		given, err = s.change(ctx, s.client.kinds.semaphore.give, n, repeatLife.Milliseconds(), s.keys.channel)
+		given, err = s.change(ctx, s.client.kinds.semaphore.give, n, s.client.repeatLife.Milliseconds(), s.keys.channel)
 		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
 			err = errors.Join(ErrNotHeld, err)
 		}

@@ -20,12 +20,13 @@ type wire struct {
 	one         *redis.Client // nil if there are several servers
 	retries     int           // of a pipeline, as the options of the client say,
 	least, most time.Duration // and the pauses before them
+	window      time.Duration // for how long what is counted is repeated
 
 	idle sync.Pool // of *unrepeated
 }
 
 func newWire(rdb redis.UniversalClient) *wire {
-	w := &wire{rdb: rdb}
+	w := &wire{rdb: rdb, window: repeatWindow}
 	if one, ok := rdb.(*redis.Client); ok {
 		o := one.Options()
 		w.one, w.retries, w.least, w.most = one, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff
@@ -75,6 +76,47 @@ func (w *wire) send(ctx context.Context, calls []*posted) {
 	if p, ok := p.(*unrepeated); ok {
 		w.idle.Put(p)
 	}
+}
+
+// repeat sends calls once more, the first of which were sent at begin. What is counted
+// gets no connection after the window, and keeps its error then.
+func (w *wire) repeat(ctx context.Context, calls []*posted, begin time.Time) {
+	var counted, others []*posted
+	for _, p := range calls {
+		if p.call.counted {
+			counted = append(counted, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	if len(others) > 0 {
+		w.send(ctx, others)
+	}
+	if len(counted) > 0 && time.Since(begin) < w.window {
+		ctx, cancel := context.WithDeadline(ctx, begin.Add(w.window))
+		defer cancel()
+		w.send(ctx, counted)
+	}
+}
+
+// defaultTimeout is that of go-redis for reading, and for writing.
+const defaultTimeout = 5 * time.Second
+
+// repeatLife is how long a server has to remember what is counted. The last repetition
+// has a connection within repeatWindow; greeting the server, writing and reading take four
+// timeouts at most, so its answer is there after 30s. If it is not believed, it is
+// withdrawn for withdrawLimit, the last time with as many repetitions: after 65s. The rest
+// is for a first connection, and for bytes that are on their way.
+func (w *wire) repeatLife() time.Duration {
+	if w.one == nil {
+		return longRepeatLife
+	}
+	for _, d := range []time.Duration{w.one.Options().ReadTimeout, w.one.Options().WriteTimeout} {
+		if d <= 0 || d > defaultTimeout {
+			return longRepeatLife
+		}
+	}
+	return shortRepeatLife
 }
 
 // pause waits before one of the repetitions, as go-redis does; false if the

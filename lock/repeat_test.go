@@ -1,0 +1,109 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+)
+
+// What was counted is remembered for two minutes, and leaves nothing else behind.
+func TestMarksOfACycleEndSoon(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	c, err := New(s.Client(t, nil), Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	permits, latch := c.Semaphore("orders"), c.CountDownLatch("orders")
+	_, err = permits.TrySetPermits(ctx, 2)
+	require.NoError(t, err)
+	_, err = latch.TrySetCount(ctx, 2)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, permits.Acquire(ctx, 1, 0))
+		require.NoError(t, permits.Release(ctx, 1))
+		_, err = latch.CountDown(ctx)
+		require.NoError(t, err)
+	}
+	for _, remove := range []func() (bool, error){
+		func() (bool, error) { return permits.Delete(ctx) }, func() (bool, error) { return latch.Delete(ctx) },
+	} {
+		deleted, err := remove()
+		require.NoError(t, err)
+		require.True(t, deleted)
+	}
+	left := rdb.Keys(ctx, "*").Val()
+	require.Len(t, left, 10, "a mark for each request")
+	for _, key := range left {
+		ttl := rdb.PTTL(ctx, key).Val()
+		require.Positive(t, ttl, key)
+		require.LessOrEqual(t, ttl, 2*time.Minute, key)
+	}
+}
+
+// A mark lives for as long as copies may come: longer where the library doesn't know.
+func TestHowLongCountedRequestsAreRemembered(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		rdb  redis.UniversalClient
+		c    Config
+		want time.Duration
+	}{
+		{"defaults", redis.NewClient(&redis.Options{}), Config{}, 2 * time.Minute},
+		{"no read timeout", redis.NewClient(&redis.Options{ReadTimeout: -1}), Config{}, 5 * time.Minute},
+		{"a long write timeout", redis.NewClient(&redis.Options{WriteTimeout: time.Hour}), Config{}, 5 * time.Minute},
+		{"replicas", redis.NewClient(&redis.Options{}), Config{ReplicaAcks: 1}, 5 * time.Minute},
+		{"cluster", redis.NewClusterClient(&redis.ClusterOptions{}), Config{}, 5 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer tt.rdb.Close()
+			c, err := New(tt.rdb, tt.c)
+			require.NoError(t, err)
+			defer c.Close()
+			require.Equal(t, tt.want, c.repeatLife)
+		})
+	}
+}
+
+// What is counted is repeated within a window, and counted once: the repetition finds the
+// mark. After the window it isn't repeated, since the mark may be gone.
+func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := t.Context()
+	link := &redistest.Link{}
+	c, err := New(s.Client(t, link.Use), Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	latch := c.CountDownLatch("orders")
+	_, err = latch.TrySetCount(ctx, 9)
+	require.NoError(t, err)
+	left, err := latch.CountDown(ctx) // so that the server knows the script
+	require.NoError(t, err)
+	require.Equal(t, 8, left)
+
+	dropped := link.DropReply(c.kinds.latch.down.Hash())
+	left, err = latch.CountDown(ctx)
+	<-dropped
+	require.NoError(t, err)
+	require.Equal(t, 7, left)
+
+	c.wire.window = 0
+	dropped = link.DropReply(c.kinds.latch.down.Hash())
+	_, err = latch.CountDown(ctx)
+	<-dropped
+	require.Error(t, err)
+	left, err = latch.Count(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 6, left)
+
+	_, err = c.Mutex("orders").IsLocked(ctx) // so that the server knows the script
+	require.NoError(t, err)
+	dropped = link.DropReply(c.kinds.inspect.Hash())
+	_, err = c.Mutex("orders").IsLocked(ctx)
+	<-dropped
+	require.NoError(t, err, "what isn't counted is repeated as the options say")
+}
