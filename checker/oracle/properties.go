@@ -30,7 +30,7 @@ func (c *comparison) fencing(l *Lock, f Finding) {
 			// The order of grants that can't have been is judged by nothing here.
 		case l.InOrder && convicted:
 			c.say("fencing-order of "+l.Mode, "tokens that can be in order are convicted")
-		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens() && !(f.Verdict == unknown && l.releasedAgain()):
+		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens() && (f.Verdict != unknown || !l.releasedAgain()):
 			c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
 		case l.Inner && !l.InOrder && inner:
 			c.say("fencing-order of "+l.Mode, "tokens out of order are no reentrancy")
