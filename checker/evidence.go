@@ -25,6 +25,8 @@ type evidence struct {
 	proving  []bool             // by operation: whether it alone proves a grant
 	held     []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
+
+	undecided []*history.Hold // holds that a later window has to compare again
 }
 
 func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
@@ -87,6 +89,16 @@ func (ev *evidence) end() int64 {
 // fresh reports whether an operation was answered in this window, and has not
 // been counted in an earlier one.
 func (ev *evidence) fresh(op *history.Operation) bool { return op.Complete.Index >= ev.from }
+
+// latest is the latest instant until which later events may show that a hold
+// lasted for certain: its End where nothing can prolong it any more.
+func (ev *evidence) latest(h *history.Hold) time.Duration {
+	a := &ev.book().Accounts[h.Account]
+	if ev.history.Unfinished && !a.Settled && a.Hold >= 0 && h.Acquire.Invoke.Index >= a.Hold {
+		return history.Never
+	}
+	return h.End
+}
 
 // holds are the holds that were proven in this window, of locks of that kind.
 func (ev *evidence) holds(of func(kind string) bool) int {

@@ -22,7 +22,9 @@ import (
 // as early as possible, in order of tokens, is exact: where a grant was
 // answered before that, the later of the two has the smaller token
 // (fence-regress). Two holds that overlap for certain are a double grant,
-// which [MutualExclusion] reports, and no evidence about their order.
+// which [MutualExclusion] reports, and no evidence about their order. Where a
+// history goes on, and two holds may still turn out to overlap, their order is
+// judged later.
 //
 // Grants of a read-write lock or a semaphore may hold it together, and so are in
 // order only where one was answered before the other was asked for; two readers
@@ -62,14 +64,14 @@ func fencingOrder(ev *evidence, f *findings) {
 			continue
 		}
 		f.used(len(byLock[lock]) * int(unsafe.Sizeof(byLock[lock][0])))
-		place(f, byLock[lock], book.Promises[lock].Kind == history.KindMutex)
+		place(ev, f, byLock[lock], book.Promises[lock].Kind == history.KindMutex)
 	}
 }
 
 // place puts the grants of one lock as early as their tokens allow. Those of a
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
-func place(f *findings, holds []*history.Hold, exclusive bool) {
+func place(ev *evidence, f *findings, holds []*history.Hold, exclusive bool) {
 	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
 		invoked, ended *history.Hold // of those with a smaller token: which was invoked last, and which ended last
@@ -97,7 +99,10 @@ func place(f *findings, holds []*history.Hold, exclusive bool) {
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
 				f.add(regress(h, invoked))
-			case exclusive && ended != nil && h.Start < end && !certainTogether(h, ended):
+			case !exclusive || ended == nil || h.Start >= end || together(h, ended, h.End, ended.End):
+			case together(h, ended, ev.latest(h), ev.latest(ended)):
+				ev.undecided = append(ev.undecided, h, ended)
+			default:
 				f.add(regress(h, ended))
 			}
 		}
@@ -147,8 +152,9 @@ func mayOverlap(a, b *history.Hold) bool {
 	return !before(a, b) && !before(b, a)
 }
 
-func certainTogether(a, b *history.Hold) bool {
-	_, both := history.Span{From: a.Start, Until: a.End}.Overlap(history.Span{From: b.Start, Until: b.End})
+// together reports whether two holds overlap that end at these instants.
+func together(a, b *history.Hold, endA, endB time.Duration) bool {
+	_, both := history.Span{From: a.Start, Until: endA}.Overlap(history.Span{From: b.Start, Until: endB})
 	return both
 }
 

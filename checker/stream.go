@@ -50,7 +50,8 @@ type Source interface {
 // every owner that may still act (see [history.Account]); the holds that began
 // before one that is still open has ended; of each lock the two holds that
 // reached farthest, and those with the greatest token and the last places of the
-// queue; and faults and a little of each resource. The crashes of its
+// queue, and those whose order turns on what later events say of their ends; and
+// faults and a little of each resource. The crashes of its
 // processes and the declarations of its locks are part of it, however long ago
 // they were; so is why the account of an owner could not be told: it never is
 // trusted again. What is under way may still be answered in any way, and proves
@@ -404,6 +405,7 @@ func (s *stream) forget(ev *evidence) {
 	s.suspect(c)
 	c.reaching()
 	c.summits()
+	c.undecided()
 	c.proofs()
 	c.processes()
 	c.accesses()
@@ -422,7 +424,7 @@ func (s *stream) forget(ev *evidence) {
 		switch {
 		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
 			s.rest(e)
-			if c.book.Pending[e.Lock] != "" {
+			if c.book.Pending[e.Lock] != "" || c.later[e.Lock] {
 				s.dubious[e.Lock] = struct{}{}
 			}
 		case c.keep[i]:
@@ -470,6 +472,7 @@ type carry struct {
 	free   map[string]time.Duration // when the oldest hold that is open began
 	busy   map[string]bool          // locks that something happened to
 	broken map[string]struct{}      // locks with a violation
+	later  map[string]bool          // locks with holds that a later window has to compare
 	whole  bool                     // some owner is kept as a whole
 }
 
@@ -486,7 +489,7 @@ func (c *carry) reset(ev *evidence, m memory) {
 	*c = carry{
 		memory: m, ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
 		owners: map[owner]*standing{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
-		busy: map[string]bool{},
+		busy: map[string]bool{}, later: map[string]bool{},
 	}
 	lock := ""
 	for i := len(ev.history.Events) - 1; i >= 0 && ev.history.Events[i].Index >= ev.from; i-- {
@@ -556,6 +559,14 @@ func (c *carry) hold(h *history.Hold) {
 	}
 	c.chosen[h.Account] = append(c.chosen[h.Account], extentOf(h))
 	c.event(h.EndEvent)
+}
+
+// undecided keeps the holds of which it is not known yet whether they overlap.
+func (c *carry) undecided() {
+	for _, h := range c.ev.undecided {
+		c.hold(h)
+		c.later[h.Lock] = true
+	}
 }
 
 // proofs notes the holds by which an acquire with an unknown outcome was proven,
