@@ -10,7 +10,8 @@ import (
 
 func TestAPanicGoesOnInWait(t *testing.T) {
 	t.Parallel()
-	var outer crew.Crew
+	ended := make(chan struct{})
+	outer := crew.Crew{Failed: func() { close(ended) }}
 	var done [2]bool
 	outer.Go(func() {
 		var inner crew.Crew
@@ -18,8 +19,6 @@ func TestAPanicGoesOnInWait(t *testing.T) {
 		inner.Go(func() { done[0] = true })
 		inner.Wait()
 	})
-	ended := make(chan struct{})
-	outer.Failed = func() { close(ended) }
 	outer.Go(func() {
 		<-ended
 		done[1] = true

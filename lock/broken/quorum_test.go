@@ -36,3 +36,20 @@ func TestAQuorumRefusesAReleaseOnlyIfNoServerCarriedItOut(t *testing.T) {
 		require.Equal(t, definite, errors.Is(err, lock.ErrNotHeld), "%d votes lost: %v", lost, err)
 	}
 }
+
+// A vote that outlasts the lease makes no hold.
+func TestAQuorumRefusesAReleaseAfterTheLease(t *testing.T) {
+	var servers []redis.UniversalClient
+	for range 3 {
+		servers = append(servers, redistest.Start(t).Client(t, nil))
+	}
+	l := broken.CorrectQuorum(broken.Setup{Servers: servers, Timeout: timeout})
+	defer l.Close()
+	h, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, servers[0].Persist(t.Context(), broken.Key("orders")).Err())
+	redistest.Await(t, "the other votes to end", func() bool {
+		return servers[1].Exists(t.Context(), broken.Key("orders")).Val()+servers[2].Exists(t.Context(), broken.Key("orders")).Val() == 0
+	})
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}

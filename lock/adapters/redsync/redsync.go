@@ -17,8 +17,7 @@
 // (MaxRetries -1). A refusal by some of several servers is answered by taking back
 // what the others granted, and the library doesn't say whether that succeeded:
 // no majority was granted, but a server may be lost to others until the lease ends.
-// A release is refused for certain only if every server refused it, so that one which
-// comes too late while a server is down is an error that leaves it open.
+// A release within the lease is refused for certain only if every server refused it.
 package redsync
 
 import (
@@ -170,10 +169,15 @@ func (k keeper) Extend(ctx context.Context, l lock.Lease, d time.Duration) (time
 
 // Release is for [lock.Hold]. It is refused for certain only if every server did: one
 // that carried it out, or may have, ended its vote, and with it perhaps the hold, while
-// others answered when the lease was over.
-func (k keeper) Release(ctx context.Context, _ lock.Lease) error {
+// others answered when the lease was over. After the lease a majority is enough: the
+// votes that are left make no hold, and end at slightly different times.
+func (k keeper) Release(ctx context.Context, l lock.Lease) error {
+	enough := k.locker.servers
+	if !time.Now().Before(l.Expires) {
+		enough = k.locker.quorum
+	}
 	ok, err := k.mutex.UnlockContext(ctx)
-	return outcome(ok, err, k.locker.servers)
+	return outcome(ok, err, enough)
 }
 
 // outcome is what the library's answer means, where so many servers are enough for a
