@@ -165,15 +165,16 @@ func (a *account) severalGrants() bool {
 	}
 	for _, o := range a.ops {
 		var sizes []int
-		sum, late, released := 0, false, false
+		sum, late, released, gone := 0, false, false, false
 		for _, g := range a.ops {
 			if granted(g) && g.first < o.last {
 				sizes = append(sizes, max(1, g.permits))
 				sum += max(1, g.permits)
+				gone = gone || g.kind == history.Info || a.end(g) <= o.invoke
 			}
 			sets := granted(g) || g.op == history.Extend && g.kind == history.OK
 			late = late || sets && g.first < o.last && g.complete >= a.end(g)
-			released = released || g.op == history.Release && g.kind == history.Info && g.first < o.last
+			released = released || g != o && g.op == history.Release && g.kind == history.Info && g.first < o.last
 		}
 		several := len(sizes) > 1
 		switch {
@@ -182,6 +183,8 @@ func (a *account) severalGrants() bool {
 		case (o.op == history.Release || o.op == history.Extend) && o.kind == history.Fail && o.permits > 1 && several:
 			return true
 		case o.op == history.Release && o.kind == history.OK && several && (late || released):
+			return true
+		case o.op == history.Release && o.kind == history.Info && o.permits > 1 && several && (gone || released):
 			return true
 		case o.op == history.Release && o.kind != history.Fail && o.permits <= sum:
 			for _, size := range sizes {

@@ -240,8 +240,15 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en e
 	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }):
 		why = "gave back one of several grants, one of which was over when it was answered, and nothing tells which"
 	}
-	if len(back) == 0 && possible >= op.Invoke.Permits { // together with an acquire that has an unknown outcome, too
-		back = busy
+	// An unknown release of several grants needs them all at once.
+	gone := len(back) == 0 && possible >= op.Invoke.Permits || op.Unknown() && len(back) > 1 && slices.ContainsFunc(back, func(i int) bool {
+		return p.slots[i].asked || r.ends(&p.slots[i], op) <= op.Invoke.Time
+	})
+	if why == "" && gone {
+		if capacity := r.book.Promises[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
+			return // there were never so many: it did nothing
+		}
+		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"
 	}
 	if why != "" {
 		r.confused(l, op.Invoke.Owner, "owner "+op.Invoke.Owner+" "+why)
