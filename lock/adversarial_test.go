@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -152,7 +153,7 @@ func (a *attack) over(o *redis.Options) {
 	a.networks = append(a.networks, n)
 }
 
-// command sends one to the master, over a network that nobody breaks.
+// command sends one to the master, over a network without faults.
 func (a *attack) command(t *testing.T, s *redistest.Server, args ...any) {
 	t.Helper()
 	rdb := s.Client(t, nil)
@@ -476,6 +477,9 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 			})
 		}
 	}
+	a.ways = append(a.ways, way{name: "latch", ask: func(ctx context.Context, _ int, _ lock.Options) (handle, error) {
+		return a.latchRound(ctx)
+	}})
 	for n := 1; n <= 2; n++ {
 		a.ways = append(a.ways, way{
 			name: fmt.Sprint(n, " permits"), locks: []string{"slots"}, permits: n,
@@ -494,6 +498,64 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 			},
 		})
 	}
+}
+
+// latchRound counts a latch down while others wait for it. No waiter goes on before as many
+// calls as its count have begun, each of which counts once at most; and all of them go on
+// after it is known to be at 0.
+func (a *attack) latchRound(ctx context.Context) (handle, error) {
+	const count = 4
+	name := "gate-" + crand.Text()
+	some := func() *lock.CountDownLatch {
+		return a.clients[rand.IntN(len(a.clients))].Load().CountDownLatch(name)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+	defer cancel()
+	until := func(do func() bool) {
+		for ctx.Err() == nil && !do() {
+			<-time.After(5 * time.Millisecond)
+		}
+	}
+	until(func() bool {
+		_, err := some().TrySetCount(ctx, count)
+		return err == nil
+	})
+	var begun atomic.Int64
+	var callers sync.WaitGroup
+	for range 3 {
+		callers.Go(func() {
+			until(func() bool {
+				zero, err := some().Await(ctx, lock.Forever)
+				switch {
+				case zero && begun.Load() < count:
+					a.convict(fmt.Sprintf("latch: a waiter went on after %d of %d calls to count down", begun.Load(), count))
+				case errors.Is(err, lock.ErrNotSet):
+					a.convict(fmt.Sprintf("latch: a waiter was told: %v", err))
+				}
+				return zero
+			})
+			if ctx.Err() != nil {
+				a.convict("latch: a waiter waits on for a latch that was counted down")
+			}
+		})
+	}
+	for range 2 {
+		callers.Go(func() {
+			until(func() bool {
+				counting, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				begun.Add(1)
+				left, err := some().CountDown(counting)
+				if err == nil && int64(left) < count-begun.Load() {
+					a.convict(fmt.Sprintf("latch: %d of %d are left after %d calls to count down", left, count, begun.Load()))
+				}
+				return err == nil && left == 0
+			})
+		})
+	}
+	callers.Wait()
+	_, _ = some().Delete(ctx)
+	return handle{release: func(context.Context) error { return nil }}, nil
 }
 
 // requireFree fails the test unless every lock can be had as soon as the last lease is
@@ -525,9 +587,12 @@ func (a *attack) requireFree(t *testing.T) {
 		if key == "lock:semaphore:{seats}" || key == "lock:semaphore:{slots}" {
 			continue // how many permits there are
 		}
-		// A queue ends by itself.
+		// A queue ends by itself, and so does a latch that was counted down.
 		life, err := rdb.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)
+		if strings.HasPrefix(key, "lock:latch:") && life > 0 {
+			continue
+		}
 		require.NotEqual(t, time.Duration(-1), life, "%s stays for ever", key)
 		require.LessOrEqual(t, life, 15*time.Second, key)
 	}

@@ -118,7 +118,11 @@ func (b *ballot) ask(ctx context.Context, i int) (bool, error) {
 		numbers, r.err = outcomeOf(r.value)
 		granted = numbers[0] == 1
 	}
-	if unwanted := b.note(i, outcome(granted, r.err)); unwanted {
+	now := outcome(granted, r.err)
+	if now == absent && r.copies { // one of which may come yet
+		now = doubted
+	}
+	if unwanted := b.note(i, now); unwanted {
 		_, _ = b.end(ctx, i, true)
 	}
 	return granted, r.err
@@ -165,7 +169,7 @@ func (b *ballot) end(ctx context.Context, i int, withdraw bool) (released bool, 
 	r := v.road.run(ctx, s)
 	released, err = r.value == int64(1), r.err
 	b.parted(i, released, err)
-	if err != nil && !isRefusal(err) {
+	if err != nil && (!isRefusal(err) || isPassing(err)) {
 		v.begin()
 		b.redlock.background(func() {
 			defer v.done()

@@ -20,8 +20,9 @@ const (
 	defaultBatch    = 128
 	defaultAcks     = time.Second
 	defaultTokens   = 24 * time.Hour
-	// defaultBeat leaves a waiter time to ask once more when a request was lost:
-	// go-redis gives a request up after 3s.
+	// defaultBeat is three requests of a waiter. One whose request was lost learns of that
+	// after the read timeout, 5s with the defaults of go-redis. It may be passed by then,
+	// and has its place back with the next request.
 	defaultBeat = 5 * time.Second
 	// driftFloor is added to the drift margin, as Redlock does for the
 	// precision of Redis' expiry and small leases.
@@ -38,7 +39,7 @@ type Config struct {
 	// has no braces, and no colon at its end. Default: "lock".
 	Prefix string
 	// Watchdog is the lease of a hold that asked for none. It is renewed every
-	// third of that time. At least 10ms. Default: 30s.
+	// third of that time. At least 10ms, and more than Drift takes. Default: 30s.
 	Watchdog time.Duration
 	// Drift is how much faster the server's clock may run than ours, as a
 	// fraction. So much of a lease, plus 2ms, is left out of
@@ -91,6 +92,8 @@ func (c Config) Validate() error {
 	}
 	if c.Drift < 0 || c.Drift >= 1 || math.IsNaN(c.Drift) {
 		errs = append(errs, fmt.Errorf("drift of %v: give a fraction below 1, or 0 for %v", c.Drift, defaultDrift))
+	} else if d := c.withDefaults(); d.Watchdog >= 10*time.Millisecond && d.Watchdog <= d.margin(d.Watchdog) {
+		errs = append(errs, fmt.Errorf("watchdog of %v, of which the drift takes %v: give a longer lease or a smaller drift", d.Watchdog, d.margin(d.Watchdog)))
 	}
 	if c.ReplicaAcks < 0 {
 		errs = append(errs, fmt.Errorf("%d replica acks: give a number of replicas, or 0", c.ReplicaAcks))
@@ -263,14 +266,23 @@ func (c *Client) took(begin time.Time) time.Duration {
 // expires is the last instant at which the holder may believe in a lease whose
 // request was sent then.
 func (c *Client) expires(sent time.Time, lease time.Duration) time.Time {
-	return sent.Add(lease - c.margin(lease))
+	return sent.Add(lease - c.config.margin(lease))
 }
 
-func (c *Client) margin(lease time.Duration) time.Duration {
-	return time.Duration(float64(lease)*c.config.Drift) + driftFloor
+// margin is how much of a lease is left out for the drift.
+func (c Config) margin(lease time.Duration) time.Duration {
+	return time.Duration(float64(lease)*c.Drift) + driftFloor
 }
 
 // milliseconds rounds up, so that the server never ends a lease before we do.
 func milliseconds(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
+}
+
+// duration is that many milliseconds, or [Forever] where a Duration can't say so many.
+func duration(ms int64) time.Duration {
+	if ms > int64(Forever/time.Millisecond) {
+		return Forever
+	}
+	return time.Duration(ms) * time.Millisecond
 }

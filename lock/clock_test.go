@@ -128,3 +128,14 @@ func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
+
+// A hold whose lease is over by the local clock is lost, also where an extension is
+// confirmed before the clock has said so: another client may have held the lock since.
+func TestExtensionAfterTheEndDoesNotRevive(t *testing.T) {
+	h := newHold(Lease{Expires: time.Now().Add(-time.Millisecond)}, nil)
+	h.clock, h.armed = &clock{}, true // and it is told in a moment
+	require.False(t, h.prolong(time.Now().Add(time.Hour), false))
+	require.True(t, h.Lease().Expires.Before(time.Now()))
+	h.expire()
+	<-h.Lost()
+}

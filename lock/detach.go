@@ -34,10 +34,10 @@ const (
 // Detach gives a hold away: it returns a text with which [Client.Attach] makes it a hold
 // of another client, or of another process. This one then ends as with [Hold.Release],
 // but for the lock, which stays held until its lease ends or is extended by the client
-// that attaches it. No watchdog renews it meanwhile. [ErrNotHeld] says that the hold was
+// that attaches it. No watchdog renews it until then. [ErrNotHeld] says that the hold was
 // over before.
 //
-// The text is as good as the hold, and whoever reads it may release the lock. Give it to one
+// The text is as good as the hold, and a process that reads it may release the lock. Give it to one
 // process: two that attach it hold the lock together.
 //
 // Holds of a [Mutex], [FencedMutex] and [SpinMutex] can be detached. For all others the

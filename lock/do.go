@@ -11,7 +11,7 @@ import (
 //
 // The context of f is that of [Hold.Context]: f returns soon after it ends. Do returns the
 // error of Acquire, and then f was not called, or what f returned, joined with [ErrLost]
-// if the lock was lost meanwhile and with the error of the release.
+// if the lock was lost while the function ran, and with the error of the release.
 func Do(ctx context.Context, l Locker, name string, o Options, f func(ctx context.Context) error) (err error) {
 	h, err := l.Acquire(ctx, name, o)
 	if err != nil {

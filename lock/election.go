@@ -27,9 +27,9 @@ func (c *Client) Election(name string) *Election {
 // Name returns the election's name.
 func (e *Election) Name() string { return e.mutex.name }
 
-// Campaign waits until the candidate leads, or ctx ends. A request that fails is
+// Campaign waits until the candidate leads, or ctx ends. Any request that fails is
 // repeated after a pause, of 10ms at first and of 640ms at most, so a campaign outlives a
-// server that is away. It ends at once where that is no use: the client is closed, or the
+// server that is away or out of memory. It ends at once where that is no use: the client is closed, or the
 // server refuses the user or holds something else under the key.
 //
 // The candidate is what [Election.Leader] returns, and must not be empty. Each call is a
@@ -53,7 +53,7 @@ func (e *Election) Campaign(ctx context.Context, candidate string) (*Leadership,
 		if err == nil {
 			return newLeadership(ctx, h), nil
 		}
-		if ctx.Err() != nil || isLasting(err) || !e.mutex.client.pauseAfter(ctx, tries, Forever) {
+		if ctx.Err() != nil || isLasting(err) || !e.mutex.client.pause(ctx, tries, Forever) {
 			if end := e.ended(ctx); end != nil && !errors.Is(err, end) {
 				err = fmt.Errorf("%w: %w", end, err)
 			}

@@ -154,14 +154,13 @@ func TestCampaignOutlivesAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	network := &redistest.Network{}
-	seen := &events{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{Observer: seen})
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
 	failed := func(n int) {
-		redistest.Await(t, "a request that fails", func() bool { return seen.count(lock.Failed) >= n })
+		redistest.Await(t, "a connection that fails", func() bool { return network.Refused() >= n })
 	}
 	heal := network.Cut()
 	won := campaigning(t.Context(), t, c, "a")
-	failed(2)
+	failed(3)
 	heal()
 	first := <-won
 	require.NotNil(t, first)
@@ -174,7 +173,7 @@ func TestCampaignOutlivesAServerThatIsAway(t *testing.T) {
 		return s.Client(t, nil).ZCard(t.Context(), "lock:election:{orders}:tickets").Val() > 0
 	})
 	heal = network.Cut()
-	failed(seen.count(lock.Failed) + 2)
+	failed(network.Refused() + 3)
 	heal()
 	require.NoError(t, second.Resign(t.Context()))
 	third := <-won

@@ -39,8 +39,8 @@ const (
 	// Acquired follows a grant. Each call that asks for a lock ends with one of Acquired,
 	// Refused and Failed.
 	Acquired EventKind = iota + 1
-	// Waited ends the wait of a call that was refused at first, with Err unless
-	// the lock was granted.
+	// Waited ends the wait of a call that was not granted the lock at once, with Err unless
+	// it was granted.
 	Waited
 	// Renewing comes right before a request to extend the lease is sent that
 	// nobody called for: by the watchdog, or because the lock was handed over for a

@@ -133,7 +133,7 @@ func TestPlannedFailoverBehindAName(t *testing.T) {
 	}
 }
 
-// Who listens to every channel is nobody to whom a lock can be handed over.
+// A client that listens to every channel is none to which a lock can be handed over.
 func TestListenerToAllChannelsIsNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

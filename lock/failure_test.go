@@ -456,3 +456,29 @@ func TestReleaseOfALostLockByAnyClient(t *testing.T) {
 	require.True(t, forced)
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
+
+// A server that stands still while it extends a lease, until that is over, leaves no key
+// without an end.
+func TestSlowExtensionLeavesAnEnd(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	const key = "lock:{orders}"
+	// So many grants that are over take the script longer than the lease lasts.
+	const many = `for i = 1, 100000 do redis.call('HSET', KEYS[1], 'over' .. i, 1) end`
+	extend := lock.Scripts()["extend"]
+	require.NoError(t, rdb.ScriptLoad(ctx, extend).Err())
+	redistest.Await(t, "an extension while the lease runs", func() bool {
+		require.ErrorIs(t, rdb.Eval(ctx, many, []string{key}).Err(), redis.Nil)
+		p := rdb.TxPipeline()
+		p.HSet(ctx, key, "owner", "a", "r", time.Now().Add(10*time.Millisecond).UnixMilli())
+		extended := p.EvalSha(ctx, digest(t, "extend"), []string{key}, "r", 1)
+		_, err := p.Exec(ctx)
+		require.NoError(t, err)
+		if extended.Val() != int64(1) {
+			return false // the lease was over before
+		}
+		require.NotEqual(t, time.Duration(-1), rdb.PTTL(ctx, key).Val())
+		return true
+	})
+}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type grant struct {
 	place     int64   // in a queue, as the server said
 	refused   refused // when the server last did
 	waiter    *waiter // that messages reach; nil while none do
+	failures  int     // of requests, one after the other, that the wait outlived
 	tried     bool    // to release it while it was held, and the answer is lost
 
 	ending bool // the server was asked to release it
@@ -61,7 +63,8 @@ func (g *grant) introduce() {
 	g.places = g.keys.plain(g.request)
 }
 
-// answer is the server's to one try. The zero answer is a refusal.
+// answer is the server's to one try. The zero answer is a refusal, and so is one without an
+// answer for a reason that may pass: the outcome is unknown then.
 type answer struct {
 	granted bool
 	handed  bool // by who released it, and for a short lease at first
@@ -73,11 +76,13 @@ type answer struct {
 	place   int64         // of a refusal: in the queue, if there is one
 	unacked error         // of a grant: too few replicas have it
 	at      refused       // of a refusal
+	failed  error         // why there was no answer, if a waiter is to ask again
 	copies  bool          // of the request there may be on their way
 }
 
-// try asks once. Whatever it returns but a grant leaves nothing behind that
-// outlives the lease: an unknown outcome is undone in the background.
+// try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
+// leaves nothing behind that outlives the lease: an unknown outcome is undone in the
+// background.
 func (g *grant) try(ctx context.Context) (answer, error) {
 	c := g.client
 	copies := false // of the request; for ask alone
@@ -85,27 +90,37 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		a, err := g.ask(ctx)
 		copies = copies || a.copies
 		a.copies = copies
+		if g.waits && isPassing(err) {
+			a.failed, err = err, nil
+		}
 		return a, err
 	}
 	a, err := await(ctx, c, c.closing, ask, func(a answer, err error) {
-		if err != nil || a.granted || g.queued() {
+		if err != nil || a.failed != nil || a.granted || g.queued() {
 			_ = g.withdraw(ctx)
 		}
 	})
 	g.copied = g.copied || a.copies
 	switch {
+	case err == nil && a.denied && g.copied:
+		return g.undo(ctx, false, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied), errCopied)
 	case err == nil && a.denied:
 		return a, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
 	case err != nil:
 		return a, err
+	case a.failed != nil:
+		a.ttl = pauseAfter(g.failures)
+		g.failures++
+		return a, nil //nolint:nilerr // the failure is in the answer, and the wait goes on
 	case !a.granted:
+		g.failures = 0
 		g.place, g.refused = a.place, a.at // here, since a request that was given up may be answered yet
 		return a, nil
 	case a.unacked != nil:
-		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
+		return g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
 	case !time.Now().Before(a.expires):
 		late := fmt.Errorf("granted when the lease of %v was over already", g.lease)
-		return g.undo(ctx, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
+		return g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
 	}
 	return a, nil
 }
@@ -113,18 +128,22 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 // queued reports whether a refused request may have left something in a queue.
 func (g *grant) queued() bool { return g.kind.queued || g.drawn() != "" }
 
-// undo takes a grant back that doesn't count, and returns the one error if that
-// is confirmed, and the other if it isn't.
-func (g *grant) undo(ctx context.Context, undone, reason error) (answer, error) {
+// errForgotten says that a server which was to take permits back found none.
+var errForgotten = errors.New("the server has forgotten the request: its permits may still be taken")
+
+// undo takes back a grant that doesn't count, or a place in a queue. It returns the first
+// error if that is confirmed, and the second one if it isn't.
+func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (answer, error) {
 	if err := ctx.Err(); err != nil {
-		if late := func() { _ = g.withdraw(ctx) }; !g.client.spawn(late) {
-			late()
-		}
+		g.client.background(func() { _ = g.withdraw(ctx) })
 		return answer{}, fmt.Errorf("%w: %w", reason, err)
 	}
-	_, err := await(ctx, g.client, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, g.withdraw(ctx)
+	released, err := await(ctx, g.client, nil, func(ctx context.Context) (bool, error) {
+		return g.insist(ctx, true)
 	}, nil)
+	if granted && err == nil && !released && g.kind.endless {
+		err = errForgotten
+	}
 	if err != nil {
 		return answer{}, fmt.Errorf("%w; take the grant back: %w", reason, err)
 	}
@@ -231,6 +250,22 @@ func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration)
 	return a, err
 }
 
+// afterRefusal waits, if the request does. One that doesn't is over, and is withdrawn
+// where a copy of it may be on its way, which would be granted the lock later.
+func (g *grant) afterRefusal(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
+	switch {
+	case g.waits:
+		return g.wait(ctx, a, begin, limit)
+	case g.copied:
+		return g.undo(ctx, false, ErrNotAcquired, errCopied)
+	default:
+		return a, nil
+	}
+}
+
+// errCopied is why a refusal isn't definite yet.
+var errCopied = errors.New("refused, and a copy of the request may be on its way")
+
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
 	return Lease{
@@ -328,7 +363,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	}
 	r, err := await(ctx, c, nil, send, nil)
 	until := time.Now().Add(withdrawLimit)
-	for tries := 0; isBusy(err) && c.pauseAfter(ctx, tries, time.Until(until)); tries++ {
+	for tries := 0; isBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
 		r, err = await(ctx, c, nil, send, nil)
 	}
 	switch {

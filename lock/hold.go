@@ -234,7 +234,7 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	if h.minder != nil {
 		h.minder.onEnd(h)
 	}
-	err := h.release(ctx)
+	err := h.release(ctx, false)
 	if err == nil {
 		return nil
 	}
@@ -262,7 +262,8 @@ func (h *Hold) released() (told []func()) {
 var errOverBefore = fmt.Errorf("%w any more", ErrNotHeld)
 
 // release asks the service to end the grant. The error is [ErrNotHeld] if that is over.
-func (h *Hold) release(ctx context.Context) error {
+// later says that it runs in the background: the next call of its owner is told of a success.
+func (h *Hold) release(ctx context.Context, later bool) error {
 	if err := h.take(ctx); err != nil {
 		return err
 	}
@@ -281,7 +282,7 @@ func (h *Hold) release(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gone = true
+		h.gone, h.freed = true, later && err == nil // in one step, and before the next caller's turn
 	}
 	return err
 }
@@ -298,14 +299,12 @@ func (h *Hold) releaseLater(ctx context.Context) {
 	run := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 		defer cancel()
-		err := life.insist(ctx, func() error { return h.release(ctx) })
+		_ = life.insist(ctx, func() error { return h.release(ctx, true) })
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.later, h.freed = false, err == nil
+		h.later = false
 	}
-	if !life.spawn(run) {
-		go run()
-	}
+	life.background(run)
 }
 
 // take waits for the right to talk to the service about this grant.
@@ -386,7 +385,7 @@ func (h *Hold) expire() {
 func (h *Hold) prolong(expires time.Time, shorter bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.isLost {
+	if h.isLost || h.armed && !time.Now().Before(h.lease.Expires) { // it is about to be lost
 		return false
 	}
 	if shorter || expires.After(h.lease.Expires) {

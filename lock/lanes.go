@@ -142,7 +142,7 @@ type lanes struct {
 type posted struct {
 	ctx   context.Context //nolint:containedctx // it is that of the call
 	call  call
-	taken *atomic.Bool // set before it is looked whether anybody waits for the call, and then sent; nil: nobody asks
+	taken *atomic.Bool // set before the lane looks whether a caller waits, and then sends; nil: no caller asks
 	turn  chan bool    // true: to send the queue; false: the reply is there
 	era   int          // of its lane, if it leads,
 	waits bool         // for others to come along
@@ -169,7 +169,7 @@ func (l *lanes) run(ctx context.Context, s call, taken *atomic.Bool) reply[any] 
 	return r
 }
 
-// pass waits for the reply to a call, or returns an error if nobody does any more.
+// pass waits for the reply to a call, or returns an error if the caller gave it up.
 func (l *lanes) pass(p *posted) reply[any] {
 	l.mu.Lock()
 	if l.enter(p) {

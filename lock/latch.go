@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -89,7 +90,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // Await waits until the latch is at 0, for at most that long: 0 looks once, and
 // see [Forever]. It returns true if it is, and false when the wait is over. A
 // latch that is deleted meanwhile ends the wait with [ErrNotSet], even if it was
-// set again.
+// set again. A server that fails is asked again, as [Options.Wait] says.
 func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
 	zero, err := l.await(ctx, wait)
 	if err != nil {
@@ -102,24 +103,31 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	if err := l.check(Options{Wait: wait}); err != nil {
 		return false, err
 	}
-	begin := time.Now()
-	left, first, err := l.look(ctx, l.client.closing)
-	if err != nil || left == 0 || wait == 0 {
-		return err == nil && left == 0, err
-	}
+	begin, round, failures := time.Now(), "", 0
+	var failed error
 	look := func(ctx context.Context) (bool, time.Duration, error) {
-		left, round, err := l.look(ctx, l.client.closing)
-		if err == nil && round != first {
+		left, now, err := l.look(ctx, l.client.closing)
+		if failed = nil; wait > 0 && isPassing(err) {
+			failed = err
+			failures++
+			return false, pauseAfter(failures - 1), nil
+		}
+		failures = 0
+		if round = cmp.Or(round, now); err == nil && now != round {
 			err = fmt.Errorf("%w: deleted, and set again", ErrNotSet)
 		}
 		return err == nil && left == 0, 0, err
 	}
+	zero, after, err := look(ctx)
+	if err != nil || zero || wait == 0 {
+		return zero, err
+	}
 	p := pending{channel: l.keys.channel, broad: true, begin: begin, limit: wait}
-	zero, err := l.client.wait(ctx, p, 0, look)
+	zero, err = l.client.wait(ctx, p, after, look)
 	if err == nil && !zero { // the message may have been lost
 		zero, _, err = look(ctx)
 	}
-	return zero, err
+	return zero, cmp.Or(err, failed)
 }
 
 // Delete removes the latch, and reports whether there was one.

@@ -319,6 +319,20 @@ func TestKeysOfALatch(t *testing.T) {
 	}
 }
 
+// A client that is at a replica, as after a failover behind a name, learns so: what a replica
+// has is late, so that its waiter would be told that a latch is not set, or wait for ever.
+func TestLatchOfAReplica(t *testing.T) {
+	server := redistest.Start(t)
+	replica, detach := server.Replica(t)
+	defer detach()
+	latch(t, open(t, server, lock.Config{}), 1)
+	stale := newClient(t, replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }), lock.Config{})
+	for _, name := range []string{"orders", "set a moment ago"} {
+		_, err := stale.CountDownLatch(name).Await(t.Context(), 0)
+		require.ErrorContains(t, err, "the server is a replica", name)
+	}
+}
+
 func TestLatchNeedsTheAcksToo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

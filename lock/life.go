@@ -34,17 +34,23 @@ func newLife() *life { return &life{closing: make(chan struct{})} }
 
 // end closes closing and waits for all tasks, also if it was called before.
 func (l *life) end() {
-	l.mu.Lock()
-	if !l.closed {
-		l.closed = true
-		close(l.closing)
-		l.dismiss(len(l.idle))
-		if l.look != nil {
-			l.look.Stop()
-		}
-	}
-	l.mu.Unlock()
+	l.close()
 	l.tasks.Wait()
+}
+
+// close closes closing, after which there are no new tasks.
+func (l *life) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	close(l.closing)
+	l.dismiss(len(l.idle))
+	if l.look != nil {
+		l.look.Stop()
+	}
 }
 
 // enter makes the caller's goroutine a task, until tasks.Done; false if it is too
@@ -77,12 +83,19 @@ func (l *life) spawn(f func()) bool {
 	return true
 }
 
-// insist repeats f, with growing pauses, until a service has answered, the context ends
-// or the client is closed.
+// background runs f in a goroutine that Close awaits, unless Close was called before.
+func (l *life) background(f func()) {
+	if !l.spawn(f) {
+		go f()
+	}
+}
+
+// insist repeats f, with growing pauses, until a service has answered, and not that it can't
+// do so at the moment, the context ends or the client is closed.
 func (l *life) insist(ctx context.Context, f func() error) error {
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		err := f()
-		if err == nil || isRefusal(err) || errors.Is(err, ErrNotHeld) {
+		if err == nil || isRefusal(err) && !isPassing(err) || errors.Is(err, ErrNotHeld) {
 			return err
 		}
 		select {

@@ -26,7 +26,7 @@ import (
 //     end or tried to release it before, nor once the client is closed. A waiter that
 //     sees the grant after its end gives it back and asks anew;
 //   - the owner that the server knows is that of the first holder. Each holder has
-//     an owner of its own in its [Lease], by which nobody can ask for the lock, so a
+//     an owner of its own in its [Lease], by which no caller can ask for the lock, so a
 //     grant that is passed was never entered again.
 
 // batchTime is for how long a grant is passed on in memory.
@@ -137,7 +137,7 @@ func (q *localQueue) first() *localWaiter {
 }
 
 // asked ends the request of a caller to the server. If it was granted, a batch
-// begins, unless it was granted at once and nobody waits.
+// begins, unless it was granted at once and no caller waits.
 func (s *localQueues) asked(g *grant, granted, waited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,13 +271,10 @@ func (g *grant) waitLocally(ctx context.Context, w *localWaiter, begin time.Time
 func (g *grant) giveBack(t localTurn) {
 	late := *g
 	late.claim = t.claim
-	drop := func() {
+	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
 			_ = late.withdraw(context.Background())
 		}
-	}
-	if !g.client.spawn(drop) {
-		drop()
-	}
+	})
 }

@@ -226,7 +226,7 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
-// A queue that nobody needs is forgotten, also where a holder never released.
+// A queue that no caller needs is forgotten, also where a holder never released.
 func TestQueuesAreForgotten(t *testing.T) {
 	c, _, _ := linked(t)
 	forgotten := func() bool {

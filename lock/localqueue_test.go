@@ -138,7 +138,7 @@ func TestBatchIsBounded(t *testing.T) {
 }
 
 // A grant without an owner may be passed on, so the owner in its lease is good for
-// nothing but to tell grants apart: by that name nobody gets into a lock that is
+// nothing but to tell grants apart: by that name no caller gets into a lock that is
 // about to be another caller's.
 func TestGrantWithoutAnOwnerCannotBeReentered(t *testing.T) {
 	s := redistest.Start(t)

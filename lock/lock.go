@@ -28,8 +28,7 @@ var (
 	ErrClosed = errors.New("lock client closed")
 )
 
-// Forever is the [Options.Wait] that has no end of its own: the context ends
-// it, or a request that fails.
+// Forever is the [Options.Wait] that has no end of its own: the context ends it.
 const Forever time.Duration = math.MaxInt64
 
 // A Locker grants locks by name. It is the smallest thing that a workload can
@@ -67,12 +66,13 @@ type Options struct {
 	// Lease is how long the grant lasts unless it is extended, at least a
 	// millisecond. Zero: a watchdog extends it until it is released or lost.
 	Lease time.Duration
-	// Wait is how long to wait for a lock that somebody else holds. Zero: one
-	// try. See [Forever]. A server that answers that it can't do anything at the
-	// moment, because it loads its data, its cluster isn't whole, or the slot of the
-	// lock is moving, is asked again meanwhile. Any other request that fails ends the
-	// wait, and its error is returned. (Redlock, which lives with servers that fail,
-	// goes on waiting for a majority.)
+	// Wait is how long to wait for a lock that another owner holds. Zero: one try. See
+	// [Forever]. The wait outlives a server that can't be reached, doesn't answer, or answers
+	// that it can't do anything at the moment, because it loads its data, its cluster isn't
+	// whole, or the slot of the lock is moving: it is asked again, after pauses of 10ms at
+	// first and of 640ms at most. Where the last request before the end of the wait failed
+	// so, its error is returned. An error that won't pass, such as that of a user who may
+	// not run scripts, ends the wait at once.
 	Wait time.Duration
 }
 

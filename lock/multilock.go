@@ -102,8 +102,8 @@ func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	return h, nil
 }
 
-// Lock waits for the locks until the context ends, or a request fails.
-// [Options.Wait] is ignored.
+// Lock waits for the locks until the context ends; see [Options.Wait], which is ignored,
+// for servers that fail.
 func (m *MultiLock) Lock(ctx context.Context, o Options) (*Hold, error) {
 	o.Wait = Forever
 	return m.Acquire(ctx, o)

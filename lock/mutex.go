@@ -125,8 +125,8 @@ func (c *Client) Mutex(name string) *Mutex {
 // Acquire asks for the lock, and waits for it for at most [Options.Wait].
 func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return m.acquire(ctx, o) }
 
-// Lock waits for the lock until the context ends, or a request fails.
-// [Options.Wait] is ignored.
+// Lock waits for the lock until the context ends; see [Options.Wait], which is
+// ignored, for servers that fail.
 // After the context's error the lock may have been granted; what can be undone
 // of that is undone in the background.
 func (m *Mutex) Lock(ctx context.Context, o Options) (*Hold, error) {
@@ -191,7 +191,7 @@ func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 	return n > 0, err
 }
 
-// Owner returns who holds the lock, as [Options.Owner] said; "" if nobody does. A grant
+// Owner returns who holds the lock, as [Options.Owner] said; "" if no client does. A grant
 // without an owner has a random one.
 func (m *Mutex) Owner(ctx context.Context) (string, error) {
 	s, err := m.inspect(ctx)
@@ -236,5 +236,5 @@ func (m *Mutex) inspect(ctx context.Context) (state, error) {
 	owner, _ := fields[0].(string)
 	grants, _ := fields[1].(int64)
 	ttl, _ := fields[2].(int64)
-	return state{owner, int(grants), time.Duration(ttl) * time.Millisecond}, nil
+	return state{owner, int(grants), duration(ttl)}, nil
 }

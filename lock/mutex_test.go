@@ -363,6 +363,8 @@ func TestConfig(t *testing.T) {
 	for _, want := range []string{"prefix", "watchdog", "drift", "replica acks", "ack timeout"} {
 		require.ErrorContains(t, err, want)
 	}
+	require.ErrorContains(t, lock.Config{Watchdog: 10 * time.Millisecond, Drift: 0.9}.Validate(), "smaller drift")
+	require.NoError(t, lock.Config{Watchdog: 10 * time.Millisecond, Drift: 0.7}.Validate())
 	_, err = lock.New(nil, lock.Config{Drift: -1})
 	require.ErrorContains(t, err, "no Redis client")
 	require.ErrorContains(t, err, "drift")
@@ -452,4 +454,26 @@ func TestKeysAreTidy(t *testing.T) {
 	require.Positive(t, rdb.PTTL(t.Context(), "app:{orders}").Val())
 	require.NoError(t, h.Release(t.Context()))
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
+}
+
+// A lease that is as long as can be said is never told as one that is over.
+func TestTTLOfAnEndlessLease(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := t.Context()
+	c, rdb := open(t, s, lock.Config{}), s.Client(t, nil)
+	acquire(t, c, "", lock.Forever)
+	require.NoError(t, rdb.Do(ctx, "PEXPIRE", "lock:{orders}", int64(1e13)).Err()) // the milliseconds are rounded up
+	ttl, err := c.Mutex("orders").TTL(ctx)
+	require.NoError(t, err)
+	require.Equal(t, lock.Forever, ttl)
+
+	m := c.RWMutex("stock", lock.RWOptions{})
+	_, err = m.Write().TryLock(ctx, lock.Options{Lease: lock.Forever})
+	require.NoError(t, err)
+	for field := range rdb.HGetAll(ctx, "lock:{stock}").Val() {
+		require.NoError(t, rdb.HSet(ctx, "lock:{stock}", field, int64(1e13+1e15)).Err())
+	}
+	ttl, err = m.TTL(ctx)
+	require.NoError(t, err)
+	require.Equal(t, lock.Forever, ttl)
 }

@@ -40,6 +40,9 @@ type kind struct {
 	// traceless says that a release may leave no mark, so that a repetition finds
 	// nothing.
 	traceless bool
+	// endless says that a grant has no end of its own, so that a server which doesn't find
+	// it any more may have forgotten the request alone.
+	endless bool
 	// fenced says that grants have tokens.
 	fenced bool
 	// broad says that a message which was lost may have been for any waiter,
@@ -85,9 +88,9 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		return nil, err
 	}
 	begin := time.Now()
-	g, a, waited, err := o.ask(ctx, opt, begin, 0)
-	for tries := 0; errors.Is(err, errLate) || isBusy(err) && c.pauseAfter(ctx, tries, remaining(begin, opt.Wait)); tries++ {
-		g, a, waited, err = o.ask(ctx, opt, begin, g.place)
+	g, a, waited, err := o.ask(ctx, opt, begin)
+	for errors.Is(err, errLate) {
+		g, a, waited, err = o.ask(ctx, opt, begin)
 	}
 	if err == nil && !a.granted {
 		err = ErrNotAcquired
@@ -104,10 +107,9 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 }
 
 // ask makes a request, and waits with it until the time after begin is over for
-// which the options say so. place is the one in the queue that an earlier request had.
-func (o *object) ask(ctx context.Context, opt Options, begin time.Time, place int64) (g *grant, a answer, waited bool, err error) {
+// which the options say so.
+func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
 	g = o.grant(opt)
-	g.place = place
 	queues := g.waits && g.shares()
 	if queues {
 		if w := o.client.queues.join(g.queueKey()); w != nil {
@@ -119,9 +121,9 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time, place in
 		}
 	}
 	a, err = g.begin(ctx, begin, opt.Wait)
-	if err == nil && !a.granted && g.waits {
-		waited = true
-		a, err = g.wait(ctx, a, begin, opt.Wait)
+	if err == nil && !a.granted {
+		waited = g.waits
+		a, err = g.afterRefusal(ctx, a, begin, opt.Wait)
 	}
 	if queues {
 		o.client.queues.asked(g, err == nil && a.granted, waited)
@@ -161,7 +163,7 @@ func (o *object) check(opt Options) error {
 	if o.name == "" {
 		errs = append(errs, errors.New("empty name: give the lock a name"))
 	}
-	if margin := o.client.margin(opt.Lease); opt.Lease >= time.Millisecond && opt.Lease <= margin {
+	if margin := o.client.config.margin(opt.Lease); opt.Lease >= time.Millisecond && opt.Lease <= margin {
 		errs = append(errs, fmt.Errorf("lease of %v: give more than the %v that are left out for clock drift", opt.Lease, margin))
 	}
 	return errors.Join(errs...)

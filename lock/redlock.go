@@ -362,13 +362,6 @@ func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duratio
 	}
 }
 
-// background runs f so that Close awaits it, or at once if it is too late.
-func (r *Redlock) background(f func()) {
-	if !r.spawn(f) {
-		f()
-	}
-}
-
 func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
 	return r.voters[0].expires(sent, lease)
 }

@@ -107,3 +107,72 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 	<-dropped
 	require.NoError(t, err, "what isn't counted is repeated as the options say")
 }
+
+// Permits whose answer came too late are given back. Where the server has forgotten the
+// request by then, they may still be taken: the call doesn't say that they are not.
+func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	link := &redistest.Link{}
+	c, err := New(s.Client(t, func(o *redis.Options) { link.Use(o); o.ReadTimeout = -1 }), Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	c.repeatLife = time.Second
+	permits := c.Semaphore("orders")
+	_, err = permits.TrySetPermits(ctx, 2)
+	require.NoError(t, err)
+	require.NoError(t, permits.Acquire(ctx, 1, 0)) // so that the server knows the script
+	held, deliver := link.HoldReply(c.kinds.semaphore.acquire.Hash())
+	outcome := make(chan error, 1)
+	go func() { outcome <- permits.Acquire(ctx, 1, 0) }()
+	<-held
+	redistest.Await(t, "the marks to end", func() bool {
+		return len(rdb.Keys(ctx, permits.keys.mark("*")).Val()) == 0
+	})
+	deliver()
+	err = <-outcome
+	require.ErrorContains(t, err, "may still be taken")
+	require.NotErrorIs(t, err, ErrNotAcquired)
+	taken, err := permits.AcquiredPermits(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, taken)
+}
+
+// Permits that a request may have taken are given back also by a server that refuses to do
+// so for a moment, as in a failover.
+func TestWithdrawalOutlivesARefusalThatPasses(t *testing.T) {
+	s, link := redistest.Start(t), &redistest.Link{}
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	own := s.Client(t, func(o *redis.Options) { link.Use(o); o.MaxRetries = -1 })
+	c, err := New(own, Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	permits := c.Semaphore("orders")
+	_, err = permits.TrySetPermits(ctx, 1)
+	require.NoError(t, err)
+	require.NoError(t, permits.Acquire(ctx, 1, 0)) // so that the server knows the script
+	require.NoError(t, permits.Release(ctx, 1))
+	taken := make(steps, 3)
+	own.AddHook(taken)
+	var dropped <-chan struct{}
+	taken <- func() error {
+		dropped = link.DropReply("evalsha")
+		return nil
+	}
+	taken <- func() error {
+		<-dropped
+		refuse(t, rdb, true)
+		return nil
+	}
+	taken <- func() error {
+		refuse(t, rdb, false)
+		return nil
+	}
+	require.Error(t, permits.Acquire(ctx, 1, 0))
+	redistest.Await(t, "the permit to be back", func() bool {
+		n, err := permits.AcquiredPermits(t.Context())
+		return len(taken) == 0 && err == nil && n == 0
+	})
+}

@@ -70,7 +70,7 @@ func awaitIn[T any](
 		if abort != nil {
 			return none, ErrClosed
 		}
-		return f(ctx) // what may still be done after Close
+		go run() // what may still be done after Close
 	}
 	var gaveUp error
 	select {

@@ -93,8 +93,8 @@ type RWSide struct{ object }
 // Acquire in a [LockerFunc] it is a [Locker].
 func (s *RWSide) Acquire(ctx context.Context, o Options) (*Hold, error) { return s.acquire(ctx, o) }
 
-// Lock waits for the side until the context ends, or a request fails.
-// [Options.Wait] is ignored.
+// Lock waits for the side until the context ends; see [Options.Wait], which is
+// ignored, for servers that fail.
 // After the context's error it may have been granted; what can be undone of
 // that is undone in the background.
 func (s *RWSide) Lock(ctx context.Context, o Options) (*Hold, error) {
@@ -249,5 +249,5 @@ func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
 	for i, f := range fields {
 		n[i], _ = f.(int64)
 	}
-	return rwState{int(n[0]), int(n[1]), int(n[2]), int(n[3]), time.Duration(n[4]) * time.Millisecond}, nil
+	return rwState{int(n[0]), int(n[1]), int(n[2]), int(n[3]), duration(n[4])}, nil
 }

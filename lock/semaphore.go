@@ -106,9 +106,10 @@ func (s *semaphoreScripts) kind(n int, leased bool) *kind {
 			c.counted = !leased
 			return c
 		},
-		queued: true,
-		broad:  true,
-		poll:   queuePoll,
+		queued:  true,
+		broad:   true,
+		endless: !leased,
+		poll:    queuePoll,
 	}
 }
 
@@ -289,7 +290,8 @@ func (c *Client) Semaphore(name string) *Semaphore { return &Semaphore{c.permits
 // Acquire takes n permits, all or none, and waits for them for at most that long:
 // 0 is one try, and see [Forever]. It returns nil, [ErrNotAcquired], or at once
 // [ErrTooMany] or [ErrNotSet]. After any other error it may have taken them; what
-// can be undone of that is undone in the background.
+// can be undone of that is undone in the background. A server that fails is asked again, as
+// [Options.Wait] says.
 func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) error {
 	err := atLeastOne(n)
 	if err == nil {
@@ -325,8 +327,8 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 	}
 	g := o.grant(opt)
 	a, err := g.try(ctx)
-	if err == nil && !a.granted && g.waits {
-		a, err = g.wait(ctx, a, begin, wait)
+	if err == nil && !a.granted {
+		a, err = g.afterRefusal(ctx, a, begin, wait)
 	}
 	if err == nil && !a.granted {
 		err = ErrNotAcquired

@@ -3,12 +3,14 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
 // Shutdown closes the client, as [Client.Close] does, and then releases all that is still
 // held of it, so that others needn't wait for the ends of leases. It returns what kept a
-// release from being confirmed.
+// release from being confirmed. If ctx ends before all requests are answered, it returns
+// the context's error then, and they go on in the background.
 func (c *Client) Shutdown(ctx context.Context) error { return c.shutdown(ctx) }
 
 // Shutdown closes the Redlock, as [Redlock.Close] does, and then releases all that is
@@ -19,9 +21,19 @@ func (r *Redlock) Shutdown(ctx context.Context) error { return r.shutdown(ctx) }
 const maxReleases = 16
 
 func (l *life) shutdown(ctx context.Context) error {
-	l.end()
+	l.close()
 	var mu sync.Mutex
 	var errs []error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.tasks.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("await the requests in flight: %w", ctx.Err()))
+	}
 	var releases sync.WaitGroup
 	room := make(chan struct{}, maxReleases)
 	for _, h := range l.clock.holds() {

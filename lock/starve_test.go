@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -64,4 +65,26 @@ func TestNoClientStarvesBesideAHandOver(t *testing.T) {
 			t.Logf("%s after %v, %d grants", name, time.Since(begin), grants.Load())
 		}
 	}
+}
+
+// A moment for requests without a ticket that a clock ahead of this one has begun, as that
+// of a former master, doesn't keep the lock from those with one.
+func TestMomentOfAClockThatIsAheadIsOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", time.Hour)
+	done := waiting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	redistest.Await(t, "a ticket", func() bool { return rdb.ZCard(t.Context(), "lock:{orders}:tickets").Val() > 0 })
+	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
+	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}:tickets", redis.Z{Score: ahead, Member: "+"}).Err())
+	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // the lease is over
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Error("the lock is free, and not granted")
+	}
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }

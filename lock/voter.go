@@ -45,21 +45,15 @@ func (v *voter) silent(limit time.Duration) bool {
 	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.heard.Load()) > limit
 }
 
-// each runs f for every server at once, in goroutines that Close awaits. After
-// Close it waits for them itself.
+// each runs f for every server at once, in the background.
 func (r *Redlock) each(f func(i int)) {
-	var late sync.WaitGroup
 	for i, v := range r.voters {
 		v.begin()
-		run := func() {
+		r.background(func() {
 			defer v.done()
 			f(i)
-		}
-		if !r.spawn(run) {
-			late.Go(run)
-		}
+		})
 	}
-	late.Wait()
 }
 
 // poll asks every server at once, with a context that ends after the limit or when
@@ -115,6 +109,7 @@ func poll[T any](
 	var gaveUp error
 	select {
 	case <-enough:
+		r.awaitAll(ctx, asked)
 		return nil
 	case <-asked.Done():
 	case <-ctx.Done():
@@ -133,6 +128,20 @@ func poll[T any](
 	}
 	over = true
 	return gaveUp
+}
+
+// awaitAll waits, once the Redlock is closed, until all have answered or the limit is over:
+// the process may be about to end.
+func (r *Redlock) awaitAll(ctx, asked context.Context) {
+	select {
+	case <-r.closing:
+	default:
+		return
+	}
+	select {
+	case <-asked.Done():
+	case <-ctx.Done():
+	}
 }
 
 // A tally counts what an odd number of servers say.

@@ -44,12 +44,15 @@ func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.
 	switch {
 	case granted:
 		return a, nil
-	case !g.queued():
+	case err == nil && a.failed != nil:
+		g.client.background(func() { _ = g.withdraw(ctx) })
+		return answer{}, a.failed
+	case a.failed == nil && !g.queued() && !g.copied:
 		return answer{}, err
 	case err == nil:
-		return g.undo(ctx, ErrNotAcquired, errors.New("the wait is over"))
+		return g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
 	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired):
-		return g.undo(ctx, err, err)
+		return g.undo(ctx, false, err, err)
 	default: // of a request, which is being undone already
 		return answer{}, err
 	}

@@ -147,10 +147,13 @@ func isBusy(err error) bool {
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err))
 }
 
-// pauseAfter waits after a try that met a busy server, for no longer than left. It returns
-// false if there is to be no other try.
-func (l *life) pauseAfter(ctx context.Context, tries int, left time.Duration) bool {
-	pause := min(10*time.Millisecond<<min(tries, 6), left)
+// pauseAfter is the pause after that many failures in a row and one more.
+func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << min(failures, 6) }
+
+// pause waits after a try that failed, for no longer than left. It returns false if there
+// is to be no other try.
+func (l *life) pause(ctx context.Context, failures int, left time.Duration) bool {
+	pause := min(pauseAfter(failures), left)
 	if pause <= 0 {
 		return false
 	}

@@ -27,7 +27,10 @@ for i = 1, #fields, 2 do
 end
 if mine == nil or mine <= now then return 0 end
 local ends = math.max(mine, now + tonumber(ARGV[2]))
--- First what a server without memory does as well; then it does the rest too.
+local function write() return redis.pcall('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends)) end
+local written = write()
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends))
+-- A server without memory moves the end, and having moved it, writes. The other way round, the
+-- key would have no end where the server stood still until that was over.
+if type(written) == 'table' and written.err then write() end
 return 1

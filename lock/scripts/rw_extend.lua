@@ -11,8 +11,11 @@ local got = redis.call('HMGET', KEYS[1], ARGV[1], 'ends')
 local mine, last = tonumber(got[1] or 0), tonumber(got[2] or 0)
 if mine <= now then return 0 end
 local ends = math.max(mine, now + tonumber(ARGV[2]))
--- First what a server without memory does as well; then it does the rest too.
-redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends))
+local function write() return redis.pcall('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends)) end
+local written = write()
+if type(written) == 'table' and written.err then -- no memory: see extend.lua
+  redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
+  write()
+end
 if ends > last then change({}, ends) end
 return 1

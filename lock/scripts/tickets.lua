@@ -38,16 +38,17 @@ end
 -- hears reports whether the client of a ticket is subscribed at this server, which is
 -- the one that grants the lock. What PUBLISH returns is no answer to that: it counts
 -- patterns as well, and comes after the message, which a replica's subscribers hear
--- too. A server that may not be asked has nobody who hears.
+-- too. Where the server may not be asked, no client is taken to hear.
 local function hears(inbox)
   local count = redis.pcall('PUBSUB', 'NUMSUB', inbox)
   return not count.err and count[2] > 0
 end
 
 -- openFor returns for how many ms the lock is free for requests without a ticket alone.
+-- An end that is further away was written by a clock that was ahead of this one.
 local function openFor()
-  local ends = redis.call('ZSCORE', KEYS[3], '+')
-  return ends and math.max(math.ceil(ends / 1000) - now, 0) or 0
+  local left = math.ceil((redis.call('ZSCORE', KEYS[3], '+') or 0) / 1000) - now
+  return left > 0 and left <= moment and left or 0
 end
 
 -- open begins that moment, and has the first client ask when it is over.
@@ -68,7 +69,7 @@ end
 -- handOver grants a free lock to the first in the queue whose client hears of it, and
 -- returns for how many ms; nothing if there is none before own, which is '' for a request
 -- without a ticket, and nil for a release. The grant is written
--- before it is published, so whoever hears a message was granted what it says. The
+-- before it is published, so a client that hears a message was granted what it says. The
 -- message has the number of the ticket: it is of no use to a client whose last refusal
 -- had another one, for then the ticket was served and drawn again in between.
 local function handOver(own)

@@ -23,10 +23,11 @@ const (
 // Network is what is between a client and its servers. It can be cut, and it can hold
 // back what goes in one direction. The zero value works.
 type Network struct {
-	mu    sync.Mutex
-	isCut bool
-	held  [2]chan struct{} // closed once the direction is free again; nil if it is
-	conns map[*networkConn]struct{}
+	mu      sync.Mutex
+	isCut   bool
+	refused int              // connections that could not be opened
+	held    [2]chan struct{} // closed once the direction is free again; nil if it is
+	conns   map[*networkConn]struct{}
 }
 
 var errCut = errors.New("the network is cut")
@@ -49,7 +50,8 @@ func (n *Network) Use(o *redis.Options) {
 		defer n.mu.Unlock()
 		if n.isCut {
 			_ = conn.Close()
-			return nil, errCut
+			n.refused++
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: errCut}
 		}
 		if n.conns == nil {
 			n.conns = map[*networkConn]struct{}{}
@@ -75,6 +77,13 @@ func (n *Network) Cut() (heal func()) {
 		defer n.mu.Unlock()
 		n.isCut = false
 	}
+}
+
+// Refused is how many connections could not be opened because the network was cut.
+func (n *Network) Refused() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refused
 }
 
 // Hold holds back what goes in a direction until free is called. Requests that a
