@@ -93,6 +93,10 @@ redis: ## Install redis-server where there is none (Debian, Ubuntu)
 etcd: ## Install etcd where there is none, for the tests of its adapter and `bench --lock etcd` (Debian, Ubuntu)
 	@./scripts/install-etcd
 
+.PHONY: drivers
+drivers: ## Install Python and PHP with their lock libraries where there are none, for the tests of the drivers (Debian, Ubuntu)
+	@./scripts/install-drivers
+
 .PHONY: compiler
 compiler: ## Install gcc where there is none, for the race detector (Debian, Ubuntu)
 	@./scripts/install-compiler
@@ -110,7 +114,7 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # time. Vet runs once, with the linter. The judge is compared with its oracle on a
 # few thousand histories under the race detector, and on 100,000 without it.
 .PHONY: test
-test: redis etcd compiler ## All tests, with the race detector and real servers
+test: redis etcd drivers compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
 	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -vet=off -race -parallel 8 -timeout 10m ./...
 	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -vet=off -run '^TestOracle$$' -v ./checker

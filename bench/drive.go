@@ -103,7 +103,7 @@ func (d *driver) work(ctx context.Context, seed uint64) {
 				begin, ok := d.next(ctx)
 				if !ok {
 					if d.workload.Turns {
-						stop() // there is nobody to take turns with
+						stop() // no other worker is left to take turns with
 					}
 					return
 				}
@@ -167,7 +167,7 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	case d.workload.Hold > 0:
 		time.Sleep(d.workload.Hold) // what the holder does is no work
 	case d.workload.waits():
-		runtime.Gosched() // so that whoever was granted the same lock gets in
+		runtime.Gosched() // so that a worker that was granted the same lock gets in
 	}
 	leaving := time.Now()
 	x.leave(worker, leaving)

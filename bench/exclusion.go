@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// nobody is the worker that is none.
-const nobody = -1
+// noWorker is the number of no worker.
+const noWorker = -1
 
 // An exclusion watches who is inside of one lock, in memory.
 type exclusion struct {
@@ -14,11 +14,11 @@ type exclusion struct {
 	holder   int
 	before   int           // the last one that released
 	released time.Time     // when it called release
-	entered  chan struct{} // closed once somebody is granted it; nil: nobody asks
+	entered  chan struct{} // closed once a worker is granted it; nil: no worker asks
 }
 
 func newExclusion() *exclusion {
-	return &exclusion{holder: nobody, before: nobody}
+	return &exclusion{holder: noWorker, before: noWorker}
 }
 
 // A passage is what was seen when a worker was granted a lock.
@@ -35,7 +35,7 @@ type passage struct {
 func (e *exclusion) enter(worker int, begin, now time.Time) passage {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := passage{violated: e.holder != nobody, handed: e.before != nobody && e.before != worker}
+	p := passage{violated: e.holder != noWorker, handed: e.before != noWorker && e.before != worker}
 	if p.handed && begin.Before(e.released) {
 		p.passed, p.took = true, now.Sub(e.released)
 	}
@@ -49,7 +49,7 @@ func (e *exclusion) leave(worker int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.holder == worker {
-		e.holder = nobody
+		e.holder = noWorker
 	}
 	e.before, e.released = worker, now
 }

@@ -23,7 +23,7 @@ const (
 
 const (
 	releaseLua = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
-	// floorPause is how long the floor pauses when somebody else has the lock.
+	// floorPause is how long the floor pauses when another worker has the lock.
 	floorPause = time.Millisecond
 	// tokenLua puts the token of a lock there, once.
 	tokenLua = `if redis.call('SET', KEYS[2], 1, 'NX') then return redis.call('RPUSH', KEYS[1], 1) end return 0`
@@ -38,8 +38,8 @@ var errStolen = fmt.Errorf("floor: %w", lock.ErrNotHeld)
 // ours. None of them is a lock that one would use.
 //
 //   - floor: SET NX PX, and a script that deletes the key if it is still ours. Where
-//     somebody else has it, it asks again every millisecond.
-//   - token: whoever takes the token off a list with BLPOP has the lock, and puts it
+//     another worker has it, it asks again every millisecond.
+//   - token: the worker that takes the token off a list with BLPOP has the lock, and puts it
 //     back. Nothing hands a lock over with fewer messages; a holder that dies keeps
 //     it.
 //   - push: the script that releases the lock names the next holder, and a message
@@ -143,7 +143,7 @@ func token(rdb redis.UniversalClient) Acquire {
 			made.Store(&name)
 		}
 		for {
-			// Not cut short by the context: a token that nobody takes would be lost.
+			// Not cut short by the context: a token without a taker would be lost.
 			err := rdb.Do(context.WithoutCancel(ctx), "BLPOP", key, tokenWait.Seconds()).Err()
 			if err == nil {
 				return func(ctx context.Context) error { return rdb.RPush(ctx, key, 1).Err() }, nil

@@ -37,7 +37,7 @@ func (b *inbox) expect(request string) <-chan struct{} {
 	return told
 }
 
-// drop forgets a request, and tells it if somebody waits with it.
+// drop forgets a request, and notifies its waiter, if there is one.
 func (b *inbox) drop(request string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

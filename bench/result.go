@@ -58,7 +58,7 @@ type SystemResult struct {
 	// in all rounds, the time to warm up included.
 	Violations int64 `json:"violations"`
 	// Lost is how often a release found that the lock was not held any more,
-	// though its lease had not ended: somebody else ended it.
+	// though its lease had not ended: another worker ended it.
 	Lost int64 `json:"lost"`
 	// Errors counts what went wrong by its text, in all rounds.
 	Errors map[string]int64 `json:"errors,omitempty"`
@@ -138,7 +138,7 @@ type Latency struct {
 	Curve []Quantile `json:"curve,omitempty"`
 }
 
-// A Quantile says that a share of all took no longer than so many microseconds.
+// A Quantile says that a share of all took no longer than this many microseconds.
 type Quantile struct {
 	Share  float64 `json:"share"`
 	Micros float64 `json:"us"`

@@ -33,7 +33,7 @@ type Plan struct {
 	Patience time.Duration
 	// Seed decides the order of turns and the workers' choices.
 	Seed uint64
-	// Progress is told of every slice before it begins. Nil: nobody is.
+	// Progress is called before every slice. Nil: it is not called.
 	Progress func(workload, system string, round int)
 }
 

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Assumptions is the checker of "assumptions": whether the history can show
@@ -114,7 +115,7 @@ func contended(ev *evidence) int {
 			asks[op.Invoke.Lock] = append(asks[op.Invoke.Lock], op)
 		}
 	}
-	holds := map[string][]*history.Hold{}
+	holds := map[string][]*holding.Hold{}
 	book := ev.book()
 	for i := range book.Holds {
 		h := &book.Holds[i]
@@ -127,7 +128,7 @@ func contended(ev *evidence) int {
 	n := 0
 	for lock, asked := range asks {
 		if len(book.LeftOut) > 0 {
-			slices.SortStableFunc(holds[lock], func(a, b *history.Hold) int { return cmp.Compare(a.Start, b.Start) })
+			slices.SortStableFunc(holds[lock], func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
 		}
 		n += contendedFor(asked, holds[lock])
 	}
@@ -136,38 +137,48 @@ func contended(ev *evidence) int {
 
 // contendedFor goes through the requests in order of their answers, and keeps
 // the two holds, of different processes, that last longest.
-func contendedFor(asked []*history.Operation, holds []*history.Hold) int {
+func contendedFor(asked []*history.Operation, holds []*holding.Hold) int {
 	slices.SortFunc(asked, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
-	type lasting struct {
-		process int
-		until   time.Duration
-	}
-	best := [2]lasting{{process: history.Nobody, until: -1}, {process: history.Nobody, until: -1}}
+	var best longest
 	next, n := 0, 0
 	for _, op := range asked {
 		for ; next < len(holds) && holds[next].Start <= op.Complete.Time; next++ {
-			h := lasting{process: holds[next].Process, until: max(holds[next].Start, holds[next].End)}
-			if r := holds[next].Release; r != nil {
-				h.until = max(h.until, r.Complete.Time)
-			}
-			if n := len(holds[next].Belief); n > 0 { // its end may still be under way
-				h.until = max(h.until, holds[next].Belief[n-1].Until)
-			}
-			switch {
-			case h.process == best[0].process:
-				best[0].until = max(best[0].until, h.until)
-			case h.until > best[0].until:
-				best[0], best[1] = h, best[0]
-			case h.until > best[1].until:
-				best[1] = h
-			}
+			best.add(holds[next])
 		}
 		for _, h := range best {
-			if h.process != history.Nobody && h.process != op.Invoke.Process && h.until >= op.Invoke.Time {
+			if h.hold != nil && h.hold.Process != op.Invoke.Process && h.until >= op.Invoke.Time {
 				n++
 				break
 			}
 		}
 	}
 	return n
+}
+
+// longest are of some holds the two, of different processes, that may have kept
+// others waiting longest, and until when.
+type longest [2]struct {
+	hold  *holding.Hold
+	until time.Duration
+}
+
+func (l *longest) add(h *holding.Hold) {
+	until := max(h.Start, h.End)
+	if r := h.Release; r != nil {
+		until = max(until, r.Complete.Time)
+	}
+	if n := len(h.Belief); n > 0 { // its end may still be under way
+		until = max(until, h.Belief[n-1].Until)
+	}
+	switch {
+	case l[0].hold != nil && h.Process == l[0].hold.Process:
+		if until > l[0].until {
+			l[0].hold, l[0].until = h, until
+		}
+	case l[0].hold == nil || until > l[0].until:
+		l[1] = l[0]
+		l[0].hold, l[0].until = h, until
+	case l[1].hold == nil || until > l[1].until:
+		l[1].hold, l[1].until = h, until
+	}
 }

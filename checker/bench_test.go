@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A crowd is how many clients wait for one lock, and how often an outcome is
@@ -246,16 +246,23 @@ func allocated(of func()) uint64 {
 	return sample[0].Value.Uint64() - before
 }
 
-// together is a history in which so many owners hold one lock at once.
+// together is a history in which so many owners hold something at once: one lock,
+// or if it is not declared, a lock each.
 func together(n int, declare history.Event, mode history.Mode) *history.History {
-	declare.Process, declare.Type, declare.Op, declare.Lock = history.Nobody, history.OK, history.Declare, "k"
-	h := &history.History{Events: []history.Event{declare}}
+	h := &history.History{}
+	lock := func(int) string { return "k" }
+	if declare.Kind == "" {
+		lock = func(i int) string { return "k" + strconv.Itoa(i) }
+	} else {
+		declare.Process, declare.Type, declare.Op, declare.Lock = history.Nobody, history.OK, history.Declare, "k"
+		h.Events = append(h.Events, declare)
+	}
 	for _, op := range []history.Op{history.Acquire, history.Release} {
 		for i := range n {
 			for _, typ := range []history.Type{history.Invoke, history.OK} {
 				at := len(h.Events)
 				h.Events = append(h.Events, history.Event{
-					Index: int64(at), Time: time.Duration(at), Process: i, Type: typ, Op: op, Lock: "k", Owner: strconv.Itoa(i), Mode: mode,
+					Index: int64(at), Time: time.Duration(at), Process: i, Type: typ, Op: op, Lock: lock(i), Owner: strconv.Itoa(i), Mode: mode,
 				})
 			}
 		}
@@ -264,7 +271,8 @@ func together(n int, declare history.Event, mode history.Mode) *history.History 
 }
 
 // The cost grows with the length of a history, and not with how many hold a lock
-// at once: four times as many owners allocate four times as much, not sixteen.
+// at once, or how many locks are held: four times as many allocate four times as
+// much, not sixteen.
 // (It is not parallel, because it counts what all goroutines allocate.)
 func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 	for _, test := range []struct {
@@ -274,6 +282,7 @@ func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 	}{
 		{"readers", history.Event{Kind: history.KindRW}, history.Read},
 		{"permits", history.Event{Kind: history.KindSemaphore, Capacity: 1 << 20}, history.Permit},
+		{"locks", history.Event{}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cost := func(n int) uint64 {
@@ -289,4 +298,24 @@ func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 			require.Less(t, many, 8*few)
 		})
 	}
+}
+
+// What a history costs grows with its length, and what the judge keeps does not.
+func TestCostIsLinearInTheLength(t *testing.T) {
+	cost := func(operations int) (allocates, keeps uint64) {
+		var file bytes.Buffer
+		require.NoError(t, crowd{operations, 20, 0}.write(&file))
+		allocates = allocated(func() {
+			keeps = peak(func() {
+				r, err := checker.CheckReader(t.Context(), history.NewReader(&file))
+				require.NoError(t, err)
+				require.Equal(t, checker.Valid, r.Verdict)
+			})
+		})
+		return allocates, keeps
+	}
+	short, _ := cost(50_000)
+	long, _ := cost(200_000)
+	t.Logf("%d MB, %d MB", short>>20, long>>20)
+	require.Less(t, long, 6*short)
 }

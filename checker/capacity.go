@@ -8,7 +8,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
 )
 
 // Capacity is the checker of "capacity": no more permits of a semaphore are
@@ -79,9 +79,9 @@ func edges(pieces []piece) []edge {
 }
 
 // permits sweeps the holds of a semaphore.
-func (l *lane) permits(holds []*history.Hold, pieces []piece) {
+func (l *lane) permits(holds []*holding.Hold, pieces []piece) {
 	leased := filter(pieces, func(p piece) bool { return p.late == nil })
-	reported := map[*history.Hold]bool{}
+	reported := map[*holding.Hold]bool{}
 	l.over(edges(leased), func(p *piece, out []*piece) {
 		reported[p.hold] = true
 		l.crowd(l.overCapacity(p, out))
@@ -95,7 +95,7 @@ func (l *lane) permits(holds []*history.Hold, pieces []piece) {
 		})
 	}
 	granted, kept := l.tooLate(holds)
-	found := map[*history.Hold]bool{}
+	found := map[*holding.Hold]bool{}
 	if len(granted) > 0 {
 		u := newUse(leased)
 		for _, q := range granted {
@@ -117,11 +117,11 @@ func (l *lane) permits(holds []*history.Hold, pieces []piece) {
 
 // entire are the holds as one piece each: where a lease ends and a late
 // confirmation begins to count, nothing is free.
-func entire(holds []*history.Hold) []piece {
+func entire(holds []*holding.Hold) []piece {
 	var pieces []piece
 	for _, h := range holds {
 		if h.End > h.Start {
-			pieces = append(pieces, piece{Span: history.Span{From: h.Start, Until: h.End}, hold: h})
+			pieces = append(pieces, piece{Span: holding.Span{From: h.Start, Until: h.End}, hold: h})
 		}
 	}
 	return pieces
@@ -183,7 +183,7 @@ func (o *outside) pieces() []*piece {
 
 // lateOne is a piece at a time for which only a late confirmation accounts, of a
 // hold that is there when p begins, and who else is there.
-func lateOne(p *piece, out []*piece) (late *piece, other *history.Hold) {
+func lateOne(p *piece, out []*piece) (late *piece, other *holding.Hold) {
 	other = p.hold
 	for _, q := range append(slices.Clone(out), p) {
 		for i := range q.hold.Late {
@@ -204,7 +204,7 @@ func (l *lane) overCapacity(p *piece, out []*piece) Violation {
 		sum += q.hold.Permits
 		until = min(until, q.Until)
 	}
-	lasting := l.lasting(history.Span{From: p.From, Until: until})
+	lasting := l.lasting(holding.Span{From: p.From, Until: until})
 	until = max(min(until, l.until), p.From)
 	v := Violation{
 		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
@@ -228,7 +228,7 @@ func proofs(p *piece, out []*piece) []int64 {
 }
 
 // noPermit is a grant that was answered after its lease, and fitted nowhere.
-func (l *lane) noPermit(h *history.Hold, pieces []piece) Violation {
+func (l *lane) noPermit(h *holding.Hold, pieces []piece) Violation {
 	return Violation{
 		Kind: OverCapacity, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
 		Events: around(h, pieces),
@@ -237,7 +237,7 @@ func (l *lane) noPermit(h *history.Hold, pieces []piece) Violation {
 	}
 }
 
-func (l *lane) notKept(h *history.Hold, pieces []piece) Violation {
+func (l *lane) notKept(h *holding.Hold, pieces []piece) Violation {
 	by := h.Proof
 	return Violation{
 		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
@@ -248,7 +248,7 @@ func (l *lane) notKept(h *history.Hold, pieces []piece) Violation {
 }
 
 // around are the grant of a hold and two others that were out at its end.
-func around(h *history.Hold, pieces []piece) []int64 {
+func around(h *holding.Hold, pieces []piece) []int64 {
 	list := []int64{h.Proof.Complete.Index}
 	for i := len(pieces) - 1; i >= 0 && len(list) < 3; i-- {
 		if p := &pieces[i]; p.hold != h && p.From < h.Start && p.Until >= h.Start {
@@ -298,7 +298,7 @@ func (u *use) at(t time.Duration) int {
 }
 
 // fits reports whether at some instant of the span no more than most are out.
-func (u *use) fits(s history.Span, most int) bool {
+func (u *use) fits(s holding.Span, most int) bool {
 	if most < 0 {
 		return false
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // MaxListed is the most violations that a [Result] lists; its Total counts

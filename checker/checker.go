@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A Verdict is the answer of a check. Unknown is an answer: it never counts as

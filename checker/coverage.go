@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // cover counts what the history, or its next window, met: by the names in
@@ -54,8 +55,8 @@ const forgetEvery = 4096
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	book := ev.book()
-	latest := map[string]*history.Hold{} // by lock: of those that began, the one that lasts longest
-	owners := map[string][]*history.Hold{}
+	latest := map[string]*holding.Hold{} // by lock: of those that began, the one that lasts longest
+	owners := map[string][]*holding.Hold{}
 	since := time.Duration(-1)
 	if ev.from > 0 && len(ev.history.Events) > 0 {
 		at, _ := slices.BinarySearchFunc(ev.history.Events, ev.from, func(e history.Event, index int64) int {
@@ -67,7 +68,7 @@ func coverHolds(ev *evidence, counts map[string]int) {
 	}
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		over := h.Ended == history.EndExpired || h.Ended == history.EndLost || len(h.Late) > 0
+		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
 		if over && h.End >= since && h.End < ev.history.End() {
 			counts[history.MetExpiries]++
 		}
@@ -103,11 +104,11 @@ func coverHolds(ev *evidence, counts map[string]int) {
 		if other := latest[h.Lock]; other == nil || h.End >= other.End {
 			latest[h.Lock] = h
 		}
-		gone := func(mine *history.Hold) bool { return mine.End <= h.Start }
+		gone := func(mine *holding.Hold) bool { return mine.End <= h.Start }
 		owners[h.Owner] = append(slices.DeleteFunc(owners[h.Owner], gone), h)
 		if i%forgetEvery == 0 {
-			maps.DeleteFunc(owners, func(_ string, list []*history.Hold) bool {
-				return !slices.ContainsFunc(list, func(mine *history.Hold) bool { return !gone(mine) })
+			maps.DeleteFunc(owners, func(_ string, list []*holding.Hold) bool {
+				return !slices.ContainsFunc(list, func(mine *holding.Hold) bool { return !gone(mine) })
 			})
 		}
 	}

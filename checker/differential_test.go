@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // cases is how many random histories each differential test judges; more
@@ -112,7 +113,7 @@ func TestEnginesAcceptACorrectLock(t *testing.T) {
 			require.Failf(t, "a correct lock was rejected", "seed %d: the search says %s, the sweep %s: %+v\n%s",
 				seed, searched, sweep, found, dump(h))
 		}
-		holds += len(h.Holds())
+		holds += len(holding.Of(h))
 	}
 	require.Positive(t, holds)
 }

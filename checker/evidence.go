@@ -4,7 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // evidence is a history, or a window of one, with what several checkers derive
@@ -16,7 +17,7 @@ type evidence struct {
 	aside   map[string]int           // how many holds of each owner go on that are not in this window
 	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
 
-	derived  *history.Book
+	derived  *holding.Book
 	ordered  []string
 	sweep    *swept
 	sweeping time.Duration // how long it took
@@ -26,14 +27,14 @@ type evidence struct {
 	held     []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
 
-	undecided []*history.Hold // holds that a later window has to compare again
+	undecided []*holding.Hold // holds that a later window has to compare again
 }
 
 func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
 
-func (ev *evidence) book() *history.Book {
+func (ev *evidence) book() *holding.Book {
 	if ev.derived == nil {
-		ev.derived = ev.history.Book()
+		ev.derived = holding.Derive(ev.history)
 		if ev.known == nil {
 			ev.known = map[string]struct{}{}
 		}
@@ -92,7 +93,7 @@ func (ev *evidence) fresh(op *history.Operation) bool { return op.Complete.Index
 
 // latest is the latest instant until which later events may show that a hold
 // lasted for certain: its End where nothing can prolong it any more.
-func (ev *evidence) latest(h *history.Hold) time.Duration {
+func (ev *evidence) latest(h *holding.Hold) time.Duration {
 	a := &ev.book().Accounts[h.Account]
 	if ev.history.Unfinished && !a.Settled && a.Hold >= 0 && h.Acquire.Invoke.Index >= a.Hold {
 		return history.Never

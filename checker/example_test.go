@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 func ExampleCheckReader() {

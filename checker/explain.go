@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 const (

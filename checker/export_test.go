@@ -3,7 +3,7 @@ package checker
 import (
 	"context"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Compare gives the verdicts of the two engines on one lock, and whether both

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Fairness is the checker of "fairness": a lock that was declared fair grants
@@ -40,7 +41,7 @@ func Fairness() Checker {
 
 // queued is the place in the queue that a hold was granted from; -1 if it is not
 // known.
-func queued(h *history.Hold) int64 {
+func queued(h *holding.Hold) int64 {
 	if place := h.Acquire.Complete.Queued; place != nil && h.Acquire.OK() {
 		return *place
 	}
@@ -49,9 +50,9 @@ func queued(h *history.Hold) int64 {
 
 // A last is which of some grants was queued last, and which of those of other
 // owners.
-type last [2]*history.Hold
+type last [2]*holding.Hold
 
-func (l *last) add(h *history.Hold) {
+func (l *last) add(h *holding.Hold) {
 	switch {
 	case l[0] == nil || queued(h) > queued(l[0]):
 		if l[0] != nil && l[0].Owner != h.Owner {
@@ -64,7 +65,7 @@ func (l *last) add(h *history.Hold) {
 }
 
 // but is which was queued last, of owners but one.
-func (l *last) but(owner string) *history.Hold {
+func (l *last) but(owner string) *holding.Hold {
 	if l[0] != nil && l[0].Owner == owner {
 		return l[1]
 	}
@@ -73,7 +74,7 @@ func (l *last) but(owner string) *history.Hold {
 
 func fairness(ev *evidence, f *findings) {
 	book := ev.book()
-	queues := map[string][]*history.Hold{}
+	queues := map[string][]*holding.Hold{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		if !book.Promises[h.Lock].Fair || queued(h) < 0 {
@@ -92,7 +93,7 @@ func fairness(ev *evidence, f *findings) {
 		if len(holds) == 0 {
 			continue
 		}
-		found := map[*history.Hold]bool{}
+		found := map[*holding.Hold]bool{}
 		if !isSemaphore(book.Promises[lock].Kind) {
 			byExtent(f, holds, found)
 		}
@@ -102,7 +103,7 @@ func fairness(ev *evidence, f *findings) {
 
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
-func byExtent(f *findings, holds []*history.Hold, found map[*history.Hold]bool) {
+func byExtent(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
 	var all, writes last
 	for _, h := range holds {
 		if h.End <= h.Start {
@@ -126,22 +127,22 @@ func byExtent(f *findings, holds []*history.Hold, found map[*history.Hold]bool) 
 
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
-func byAnswer(f *findings, holds []*history.Hold, found map[*history.Hold]bool) {
-	answered, returned := slices.Clone(holds), []*history.Hold(nil)
+func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+	answered, returned := slices.Clone(holds), []*holding.Hold(nil)
 	for _, h := range holds {
-		if h.Ended == history.EndReleased && h.Release != nil && h.Release.OK() {
+		if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
 			returned = append(returned, h)
 		}
 	}
-	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
-	slices.SortStableFunc(answered, func(a, b *history.Hold) int {
+	slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
+	slices.SortStableFunc(answered, func(a, b *holding.Hold) int {
 		return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
 	})
-	slices.SortStableFunc(returned, func(a, b *history.Hold) int {
+	slices.SortStableFunc(returned, func(a, b *holding.Hold) int {
 		return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
 	})
 	var all last
-	own := map[string]*history.Hold{}
+	own := map[string]*holding.Hold{}
 	for _, h := range holds {
 		asked := h.Acquire.Invoke.Time
 		for len(answered) > 0 && answered[0].Acquire.Complete.Time < asked {
@@ -154,7 +155,7 @@ func byAnswer(f *findings, holds []*history.Hold, found map[*history.Hold]bool) 
 			}
 			returned = returned[1:]
 		}
-		for _, before := range [...]*history.Hold{all.but(h.Owner), own[h.Owner]} {
+		for _, before := range [...]*holding.Hold{all.but(h.Owner), own[h.Owner]} {
 			if before != nil && queued(before) > queued(h) && !found[h] {
 				found[h] = true
 				f.add(overtaken(before, h))
@@ -163,7 +164,7 @@ func byAnswer(f *findings, holds []*history.Hold, found map[*history.Hold]bool) 
 	}
 }
 
-func overtaken(by, h *history.Hold) Violation {
+func overtaken(by, h *holding.Hold) Violation {
 	return Violation{
 		Kind: Overtaken, Lock: h.Lock, From: by.Start, Until: max(by.Start, h.Start),
 		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),

@@ -8,7 +8,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // FencingOrder is the checker of "fencing-order": every grant of a fenced lock
@@ -18,13 +19,13 @@ import (
 // it is not certain that they are inner ones.
 //
 // A grant takes effect between its invoke and its answer, and after the
-// earliest end of the grant with the next smaller token. The greedy placement
+// earliest end of each grant with a smaller token. The greedy placement
 // as early as possible, in order of tokens, is exact: where a grant was
 // answered before that, the later of the two has the smaller token
 // (fence-regress). Two holds that overlap for certain are a double grant,
-// which [MutualExclusion] reports, and no evidence about their order. Where a
-// history goes on, and two holds may still turn out to overlap, their order is
-// judged later.
+// which [MutualExclusion] reports, and no evidence about their order; it hides no
+// other pair. Where a history goes on, and two holds may still turn out to
+// overlap, their order is judged later.
 //
 // Grants of a read-write lock or a semaphore may hold it together, and so are in
 // order only where one was answered before the other was asked for; two readers
@@ -46,7 +47,7 @@ func FencingOrder() Checker {
 
 func fencingOrder(ev *evidence, f *findings) {
 	book := ev.book()
-	byLock := map[string][]*history.Hold{}
+	byLock := map[string][]*holding.Hold{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		if h.Token != 0 && h.Acquire.OK() && book.Promises[h.Lock].Fenced {
@@ -71,20 +72,14 @@ func fencingOrder(ev *evidence, f *findings) {
 // place puts the grants of one lock as early as their tokens allow. Those of a
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
-func place(ev *evidence, f *findings, holds []*history.Hold, exclusive bool) {
-	slices.SortStableFunc(holds, func(a, b *history.Hold) int { return cmp.Compare(a.Token, b.Token) })
+func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
+	slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
-		invoked, ended *history.Hold // of those with a smaller token: which was invoked last, and which ended last
-		end            time.Duration
+		invoked *holding.Hold // of those with a smaller token, which was invoked last
+		before  rivals        // those with a smaller token
 	)
-	var placed []*history.Hold // of those with the same token, without the duplicates
-	var counted *history.Hold  // of those before, one that goes on if it is part of another
+	var placed []*holding.Hold // of those with the same token, without the duplicates
 	for from, to := 0, 0; from < len(holds); from = to {
-		if counted != nil {
-			f.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold before the next grant",
-				counted.Lock, counted.Owner, counted.Token)
-			counted = nil
-		}
 		placed = placed[:0]
 		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
 			h := holds[to]
@@ -92,37 +87,80 @@ func place(ev *evidence, f *findings, holds []*history.Hold, exclusive bool) {
 				f.add(duplicate(holds[to-1], h))
 				continue
 			}
-			if slices.ContainsFunc(placed, func(b *history.Hold) bool { return mayGoOn(b, h) }) {
-				counted = h
+			if slices.ContainsFunc(placed, func(b *holding.Hold) bool { return mayGoOn(b, h) }) {
+				f.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold", h.Lock, h.Owner, h.Token)
+			}
+			if h.Cuts != 0 && h.Cuts != h.Token {
+				f.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
+					h.Lock, h.Owner, h.Token, h.Cuts)
 			}
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
 				f.add(regress(h, invoked))
-			case !exclusive || ended == nil || h.Start >= end || together(h, ended, h.End, ended.End):
-			case together(h, ended, ev.latest(h), ev.latest(ended)):
-				ev.undecided = append(ev.undecided, h, ended)
-			default:
-				f.add(regress(h, ended))
+			case exclusive:
+				before.compare(ev, f, h)
 			}
 		}
-		after := end
 		for _, h := range placed {
 			if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {
 				invoked = h
 			}
-			at := max(h.Acquire.Invoke.Time, after)
-			if reach := max(min(at, h.Start), h.End); ended == nil || reach > end {
-				end, ended = reach, h
-			}
+			before.add(ev, h)
 		}
 	}
 }
 
+// rivals are the grants of a mutex that stand for all with a smaller token: if a
+// later one is in order with these, it is with all. One that ended last is not
+// enough: where it overlaps the later grant, another one may not.
+type rivals struct {
+	ended   *holding.Hold // the one that ended last
+	began   *holding.Hold // of those that held it for certain, the one that began last
+	brief   *holding.Hold // of those that were answered too late, the one that ended last
+	perhaps *holding.Hold // of those that were answered too late as far as is known, the one that ended last
+}
+
+func (r *rivals) add(ev *evidence, h *holding.Hold) {
+	later := func(last **holding.Hold) {
+		if *last == nil || h.End > (*last).End {
+			*last = h
+		}
+	}
+	later(&r.ended)
+	switch {
+	case h.End > h.Start:
+		if r.began == nil || h.Start > r.began.Start {
+			r.began = h
+		}
+	case ev.latest(h) > h.Start:
+		later(&r.perhaps)
+	default:
+		later(&r.brief)
+	}
+}
+
+// compare finds a grant with a smaller token that ended after h was answered, and
+// does not overlap it.
+func (r *rivals) compare(ev *evidence, f *findings, h *holding.Hold) {
+	var later []*holding.Hold
+	for _, before := range [...]*holding.Hold{r.ended, r.began, r.brief, r.perhaps} {
+		switch {
+		case before == nil || h.Start >= before.End || together(h, before, h.End, before.End):
+		case together(h, before, ev.latest(h), ev.latest(before)):
+			later = append(later, h, before)
+		default:
+			f.add(regress(h, before))
+			return
+		}
+	}
+	ev.undecided = append(ev.undecided, later...)
+}
+
 // mayShare reports whether a grant may have the token of the grants before it: of
 // readers, or of one owner that may still hold what it was granted before.
-func mayShare(before []*history.Hold, h *history.Hold) bool {
-	return !slices.ContainsFunc(before, func(b *history.Hold) bool {
+func mayShare(before []*holding.Hold, h *holding.Hold) bool {
+	return !slices.ContainsFunc(before, func(b *holding.Hold) bool {
 		switch {
 		case b.Mode == history.Read && h.Mode == history.Read:
 			return false
@@ -138,27 +176,27 @@ func mayShare(before []*history.Hold, h *history.Hold) bool {
 
 // mayGoOn reports whether a grant goes on after the release that ended it if it is
 // part of the hold of the same token before it, whose count it has then as well.
-func mayGoOn(before, h *history.Hold) bool {
+func mayGoOn(before, h *holding.Hold) bool {
 	return before.Account == h.Account && h.Mode != history.Read &&
-		(h.Ended == history.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == history.EndReleased)
+		(h.Ended == holding.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == holding.EndReleased)
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the
 // same time: neither was certainly given back before the other was asked for.
-func mayOverlap(a, b *history.Hold) bool {
-	before := func(a, b *history.Hold) bool {
-		return a.Ended == history.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+func mayOverlap(a, b *holding.Hold) bool {
+	before := func(a, b *holding.Hold) bool {
+		return a.Ended == holding.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
 }
 
 // together reports whether two holds overlap that end at these instants.
-func together(a, b *history.Hold, endA, endB time.Duration) bool {
-	_, both := history.Span{From: a.Start, Until: endA}.Overlap(history.Span{From: b.Start, Until: endB})
+func together(a, b *holding.Hold, endA, endB time.Duration) bool {
+	_, both := holding.Span{From: a.Start, Until: endA}.Overlap(holding.Span{From: b.Start, Until: endB})
 	return both
 }
 
-func duplicate(a, b *history.Hold) Violation {
+func duplicate(a, b *holding.Hold) Violation {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
@@ -170,7 +208,7 @@ func duplicate(a, b *history.Hold) Violation {
 	}
 }
 
-func regress(earlier, later *history.Hold) Violation {
+func regress(earlier, later *holding.Hold) Violation {
 	return Violation{
 		Kind: FenceRegress, Lock: later.Lock, From: later.Start, Until: later.Start,
 		Events: events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),

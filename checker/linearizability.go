@@ -13,8 +13,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // The budget of the search. It ends sooner if the context does.
@@ -87,7 +87,16 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	}
 	memory := searchAll(ctx, tasks)
 	f.used(memory)
+	var tied map[string]bool
 	for _, t := range tasks {
+		if _, bad := ev.swept().invalid[t.lock]; bad && t.verdict == Valid && ev.clear(t.lock) {
+			if tied == nil {
+				tied = ties(ev)
+			}
+			if tied[t.lock] { // the search allows orders that the lines rule out
+				t.verdict = Invalid
+			}
+		}
 		ev.searched[t.lock] = t.verdict
 		switch t.verdict {
 		case Unknown:
@@ -191,7 +200,7 @@ func searchAll(ctx context.Context, tasks []*task) int {
 	return most * n
 }
 
-// whyEnded is why a context ended before the search did: what whoever ended it said,
+// whyEnded is why a context ended before the search did: the cause that was given,
 // else that time ran out.
 func whyEnded(ctx context.Context, time string) string {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
@@ -324,7 +333,7 @@ func ties(ev *evidence) map[string]bool {
 		}
 		for i := from; i < to-1; i++ {
 			for j := i + 1; j < to && !tied[all[i].Lock]; j++ {
-				if a, b := &all[i], &all[j]; a.Op.OfHolder() && b.Op.OfHolder() && a.Lock == b.Lock && a.Owner == b.Owner {
+				if a, b := &all[i], &all[j]; a.Op.OfHolder() && b.Op.OfHolder() && a.Lock == b.Lock && nameOf(a) == nameOf(b) {
 					tied[a.Lock] = true
 				}
 			}

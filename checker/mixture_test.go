@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // mixture is a history of one to three locks of any kind, each used for a while

@@ -3,7 +3,7 @@ package checker
 import (
 	"context"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // MutualExclusion is the checker of "mutual-exclusion": no two owners hold a
@@ -20,7 +20,11 @@ import (
 func MutualExclusion() Checker {
 	return &property{
 		name: "mutual-exclusion", engine: "interval sweep", sweeps: true,
-		applies: func(ev *evidence) bool { return len(ev.locks()) == 0 || ev.has(isExclusive) },
+		applies: func(ev *evidence) bool {
+			return len(ev.locks()) == 0 && len(ev.known) == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
+				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Promises[e.Lock].Kind)
+			})
+		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for _, v := range ev.swept().exclusion {
 				f.add(v)

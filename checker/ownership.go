@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Ownership is the checker of "ownership": every answer to a release or extend
@@ -58,7 +59,7 @@ func forgotten(f *findings, ev *evidence) {
 		if len(h.Late) == 0 || !isSemaphore(book.Promises[h.Lock].Kind) {
 			continue
 		}
-		if slices.ContainsFunc(h.Late, func(s history.LateSpan) bool { return ev.fresh(&s.By) && s.From < ev.missing[h.Lock] }) {
+		if slices.ContainsFunc(h.Late, func(s holding.LateSpan) bool { return ev.fresh(&s.By) && s.From < ev.missing[h.Lock] }) {
 			f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
 		}
 	}

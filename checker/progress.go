@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // ProgressBound is how long a lock may stay free and asked for, if nothing else
@@ -102,22 +102,26 @@ type watch struct {
 	locks  map[string]*watched
 }
 
-// A watched is one lock.
+// A watched is one lock. There may be many that are held and not asked for, so
+// that one of those is small.
 type watched struct {
-	name   string
-	until  time.Duration        // when the last of those that are gone may have ended
-	holds  few[string, lasting] // of those that may hold, by owner
-	lasts  string               // one of them that was found to last
-	looked time.Duration        // when it was last asked whether there is one
-	asks   few[int, ask]        // that are not answered, by process
-	since  time.Duration        // when the lock became free, as far as first is concerned
-	first  *ask                 // the first of the requests that follow one another while it is free
-	asked  time.Duration        // when that was sent, or the lock became free
-	heard  time.Duration        // when the last of them was answered
-	told   bool                 // that it was stuck
-	refuse int                  // how many were refused meanwhile
+	until    time.Duration        // when the last of those that are gone may have ended
+	holds    few[string, lasting] // of those that may hold, by owner
+	lasts    *lasting             // one of them that was found to last, if it is there still
+	looked   time.Duration        // when it was last asked whether there is one
+	asks     few[int, ask]        // that are not answered, by process
+	free     *free                // since the lock was free and asked for; nil if it is not
+	capacity int32                // permits of a semaphore that there are for certain; negative for other locks
+}
 
-	capacity int // permits of a semaphore that there are for certain; negative for other locks
+// A free is how long a lock was free, and its requests.
+type free struct {
+	since  time.Duration // when the lock became free, as far as first is concerned
+	first  *ask          // the first of the requests that follow one another while it is free
+	asked  time.Duration // when that was sent, or the lock became free
+	heard  time.Duration // when the last of them was answered
+	told   bool          // that it was stuck
+	refuse int           // how many were refused since then
 }
 
 // An ask is the invoke of an acquire or extend, as far as it matters here.
@@ -213,7 +217,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		w.name, w.last = e.Lock, w.locks[e.Lock]
 		if w.last == nil {
 			w.prune(e.Time)
-			w.last = &watched{name: e.Lock, until: -1, since: -1}
+			w.last = &watched{until: -1}
 			w.locks[e.Lock] = w.last
 		}
 	}
@@ -244,7 +248,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 		h.count--
 	default:
 		l.until = max(l.until, e.Time)
-		l.holds.remove(e.Owner)
+		l.remove(e.Owner, h)
 	}
 }
 
@@ -255,7 +259,7 @@ func (w *watch) prune(now time.Duration) {
 		return
 	}
 	for name, l := range w.locks {
-		if l.asks.len() == 0 && l.holds.len() == 0 && l.refuse == 0 && l.until < now {
+		if l.asks.len() == 0 && l.holds.len() == 0 && (l.free == nil || l.free.refuse == 0) && l.until < now {
 			delete(w.locks, name)
 		}
 	}
@@ -338,13 +342,13 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		l.asks.set(e.Process, newAsk(e))
 		l.capacity = -1
 		if isSemaphore(promise.Kind) {
-			l.capacity = max(promise.Capacity, 1)
+			l.capacity = int32(min(max(promise.Capacity, 1), history.MaxAmount)) //nolint:gosec // no more than that
 		}
 		w.asks(e)
 	case history.Fail:
-		w.askedFor(l, asked, e.Time, 1)
+		w.askedFor(e.Lock, l, asked, e.Time, 1)
 	case history.OK:
-		w.askedFor(l, asked, e.Time, 0)
+		w.askedFor(e.Lock, l, asked, e.Time, 0)
 		w.granted = true
 		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
 			w.recovered = e.Time - w.calm
@@ -356,7 +360,9 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		}
 		h.count++
 		h.given = 0
-		h.until = max(h.until, ends(asked, e, promise.Drift))
+		if h.until = max(h.until, ends(asked, e, promise.Drift)); h.until >= e.Time {
+			l.free = nil // it will be free from a later time on
+		}
 	default:
 		l.until = max(l.until, ends(asked, e, promise.Drift))
 		if h := l.holder(e.Owner); h != nil {
@@ -369,12 +375,12 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 // than it must: those that are over are forgotten when they are looked at.
 func (l *watched) held(now time.Duration) bool {
 	l.looked = now
-	if h := l.holds.get(l.lasts); h != nil && h.until >= now {
+	if l.lasts != nil && l.lasts.until >= now {
 		return true
 	}
 	for owner, h := range l.holds.all() {
 		if h.until >= now {
-			l.lasts = owner
+			l.lasts = h
 			return true
 		}
 		l.over(owner, h)
@@ -395,13 +401,20 @@ func (l *watched) holder(owner string) *lasting {
 
 func (l *watched) over(owner string, h *lasting) {
 	l.until = max(l.until, h.until)
+	l.remove(owner, h)
+}
+
+func (l *watched) remove(owner string, h *lasting) {
 	l.holds.remove(owner)
+	if l.lasts == h {
+		l.lasts = nil
+	}
 }
 
 // askedFor takes note that somebody asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
-func (w *watch) askedFor(l *watched, asked *ask, now time.Duration, refused int) {
-	if w.active > 0 || w.joint[asked.owner] || l.capacity >= 0 && asked.permits > l.capacity {
+func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration, refused int) {
+	if w.active > 0 || w.joint[asked.owner] || l.capacity >= 0 && asked.permits > int(l.capacity) {
 		return
 	}
 	if l.held(now) {
@@ -412,32 +425,33 @@ func (w *watch) askedFor(l *watched, asked *ask, now time.Duration, refused int)
 		return
 	}
 	from := max(asked.time, since)
-	if l.first == nil || l.since != since || from-l.heard > w.bound/4 {
-		l.told, l.refuse = false, 0
-		l.since, l.first, l.asked = since, asked, from
-	} else if from < l.asked {
-		l.first, l.asked = asked, from
+	f := l.free
+	if f == nil || f.since != since || from-f.heard > w.bound/4 {
+		f = &free{since: since, first: asked, asked: from}
+		l.free = f
+	} else if from < f.asked {
+		f.first, f.asked = asked, from
 	}
-	l.heard = now
-	l.refuse += refused
-	waited := now - l.asked
+	f.heard = now
+	f.refuse += refused
+	waited := now - f.asked
 	w.longest = max(w.longest, waited)
-	if waited < w.bound || l.told {
+	if waited < w.bound || f.told {
 		return
 	}
-	l.told = true
-	tries := fmt.Sprintf("and %s refused", plural(l.refuse, "request")+was(l.refuse))
-	if l.refuse == 0 {
+	f.told = true
+	tries := fmt.Sprintf("and %s refused", plural(f.refuse, "request")+was(f.refuse))
+	if f.refuse == 0 {
 		tries = "and no request was answered"
 	}
 	asking := "asked for it"
-	if l.first.time < l.asked {
+	if f.first.time < f.asked {
 		asking = "had asked for it"
 	}
 	w.add(Violation{
-		Kind: Stuck, Lock: l.name, From: l.asked, Until: now, Events: events(l.first.index, asked.index),
+		Kind: Stuck, Lock: lock, From: f.asked, Until: now, Events: events(f.first.index, asked.index),
 		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s nobody was granted it, %s",
-			l.name, seconds(since), seconds(l.asked), who(l.first.process, l.first.owner), asking, seconds(now), tries),
+			lock, seconds(since), seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
 	})
 }
 
@@ -450,7 +464,7 @@ func was(n int) string {
 
 // end looks at those who are still waiting.
 func (w *watch) end(now time.Duration) {
-	for _, l := range w.locks {
+	for lock, l := range w.locks {
 		var asks []*ask
 		for _, asked := range l.asks.all() {
 			if asked.acquires {
@@ -459,7 +473,7 @@ func (w *watch) end(now time.Duration) {
 		}
 		slices.SortFunc(asks, func(a, b *ask) int { return cmp.Compare(a.index, b.index) })
 		for _, asked := range asks {
-			w.askedFor(l, asked, now, 0)
+			w.askedFor(lock, l, asked, now, 0)
 		}
 	}
 }

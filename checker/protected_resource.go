@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // ProtectedResource is the checker of "protected-resource": what the lock was
@@ -74,9 +74,16 @@ type guarded struct {
 	updates []rmw
 	tokens  []*history.Operation
 	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
+	waits   time.Duration // when the first access was sent that will still tell what it wrote; Never if there is none
+	// open are the updates of earlier windows, by their answers, that waited for such
+	// an answer, and what was found of them so far.
+	open map[int64]*Violation
 }
 
 func protectedResource(ev *evidence, f *findings) {
+	open, _ := f.memo.(map[string]map[int64]*Violation)
+	waiting := map[string]map[int64]*Violation{}
+	f.memo = waiting
 	resources := map[string]*guarded{}
 	var names []string
 	ops := ev.operations()
@@ -91,12 +98,15 @@ func protectedResource(ev *evidence, f *findings) {
 		}
 		g := resources[name]
 		if g == nil {
-			g = &guarded{name: name, unknown: history.Never}
+			g = &guarded{name: name, unknown: history.Never, waits: history.Never, open: open[name]}
 			resources[name] = g
 			names = append(names, name)
 		}
 		if op.Unknown() {
 			g.unknown = min(g.unknown, op.Invoke.Time)
+			if op.Complete.Index < 0 && ev.history.Unfinished {
+				g.waits = min(g.waits, op.Invoke.Time)
+			}
 			continue
 		}
 		if read, written, ok := update(op.Complete.Value); ok {
@@ -115,8 +125,15 @@ func protectedResource(ev *evidence, f *findings) {
 	for _, name := range names {
 		g := resources[name]
 		f.used(len(g.updates)*3*int(unsafe.Sizeof(rmw{})) + len(g.tokens)*int(unsafe.Sizeof(g)))
-		g.lostUpdates(ev, f)
+		if later := g.lostUpdates(ev, f); len(later) > 0 {
+			waiting[name] = later
+		}
 		g.staleAccesses(ev, f)
+	}
+	for name, list := range open {
+		if resources[name] == nil {
+			waiting[name] = list
+		}
 	}
 }
 
@@ -125,24 +142,15 @@ func token(op *history.Operation) int64 {
 	return cmp.Or(op.Complete.Token, op.Invoke.Token)
 }
 
-func (g *guarded) lostUpdates(ev *evidence, f *findings) {
+// lostUpdates finds the updates that were lost. It gives back those that turn on
+// the answer to an access under way, and what is found of them so far.
+func (g *guarded) lostUpdates(ev *evidence, f *findings) map[int64]*Violation {
 	slices.SortFunc(g.updates, func(a, b rmw) int { return cmp.Compare(a.op.Complete.Index, b.op.Complete.Index) })
 	writers := map[string][]rmw{}
 	readers := map[string][]rmw{}
 	for _, u := range g.updates {
 		writers[u.written] = append(writers[u.written], u)
 		readers[u.read] = append(readers[u.read], u)
-	}
-	// How often a version was there to be read: as often as it was written,
-	// and at the beginning, if it was read before it was written.
-	chances := func(version string) int {
-		n := len(writers[version])
-		for _, w := range writers[version] {
-			if readers[version][0].op.Complete.Time > w.op.Invoke.Time {
-				return n
-			}
-		}
-		return n + 1
 	}
 	// latest[i] is the update, of the first i+1 in order of answers, that was invoked last.
 	latest := make([]int, len(g.updates))
@@ -153,33 +161,83 @@ func (g *guarded) lostUpdates(ev *evidence, f *findings) {
 		}
 	}
 	seen := map[string]int{}
+	later := map[int64]*Violation{}
 	for i := range g.updates {
 		u := g.updates[i]
-		// Which write it read is not told.
-		if len(writers[u.read]) == 0 && g.unknown <= u.op.Complete.Time {
-			continue
-		}
-		if seen[u.read]++; seen[u.read] > chances(u.read) {
-			if ev.fresh(u.op) {
-				f.add(g.readTwice(readers[u.read][seen[u.read]-2], u))
-			}
-			continue
-		}
-		written := time.Duration(-1)
-		switch from := writers[u.read]; {
-		case len(from) > 1:
-			continue // which of them it read is not told
-		case len(from) == 1:
-			written = from[0].op.Complete.Time
-		}
-		before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Time >= u.op.Invoke.Time })
-		if before == 0 {
-			continue
-		}
-		if unseen := g.updates[latest[before-1]]; unseen.op.Invoke.Time > written && unseen.written != u.read && ev.fresh(u.op) {
-			f.add(g.unseen(unseen, u))
+		found := g.lost(i, latest, sentBy(writers[u.read], u.op.Complete.Time), readers[u.read], seen)
+		index := u.op.Complete.Index
+		_, waited := g.open[index]
+		delete(g.open, index)
+		switch {
+		case !waited && !ev.fresh(u.op):
+		case g.waits <= u.op.Complete.Time:
+			later[index] = found
+		case found != nil:
+			f.add(*found)
 		}
 	}
+	for _, found := range g.open { // of updates that are forgotten
+		if found != nil {
+			f.add(*found)
+		}
+	}
+	return later
+}
+
+// lost is what shows that update i, which read what one of the writers wrote, or a
+// write before it was lost; nil if nothing does.
+func (g *guarded) lost(i int, latest []int, writers, readers []rmw, seen map[string]int) *Violation {
+	u := g.updates[i]
+	if len(writers) == 0 && g.unknown <= u.op.Complete.Time {
+		return nil // which write it read is not told
+	}
+	if seen[u.read]++; seen[u.read] > chances(writers, readers[0]) {
+		v := g.readTwice(readers[seen[u.read]-2], u)
+		return &v
+	}
+	written := time.Duration(-1)
+	switch {
+	case len(writers) > 1:
+		return nil // nor here
+	case len(writers) == 1:
+		written = writers[0].op.Complete.Time
+	}
+	before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Time >= u.op.Invoke.Time })
+	if before == 0 {
+		return nil
+	}
+	unseen := g.updates[latest[before-1]]
+	if unseen.op.Invoke.Time <= written || unseen.written == u.read {
+		return nil
+	}
+	v := g.unseen(unseen, u)
+	return &v
+}
+
+// sentBy are those of some updates that were sent no later than t: what was sent
+// later can't have been read by then.
+func sentBy(updates []rmw, t time.Duration) []rmw {
+	sent := 0
+	for _, u := range updates {
+		if u.op.Invoke.Time <= t {
+			sent++
+		}
+	}
+	if sent == len(updates) { // nearly always
+		return updates
+	}
+	return slices.DeleteFunc(slices.Clone(updates), func(u rmw) bool { return u.op.Invoke.Time > t })
+}
+
+// chances is how often a version was there to be read: as often as it was written,
+// and at the beginning, if it was read before it was written.
+func chances(writers []rmw, first rmw) int {
+	for _, w := range writers {
+		if first.op.Complete.Time > w.op.Invoke.Time {
+			return len(writers)
+		}
+	}
+	return len(writers) + 1
 }
 
 func (g *guarded) readTwice(first, second rmw) Violation {

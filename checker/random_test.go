@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // randomHistory is a history that no lock made: a few owners of one lock do a

@@ -4,41 +4,45 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A resting is a lock that was put aside because no client asks for it, though
 // one may hold it.
 type resting struct {
 	events []shelvedOf
-	held   []string      // the owner of each hold that goes on
-	ends   time.Duration // when the first of those holds ends by itself; Never if there is none
+	ends   time.Duration // when the first of the holds that go on ends by itself; Never if there is none
+	held   bool          // there are holds that go on
 }
 
-// rest puts an event of a lock aside.
-func (s *stream) rest(e *history.Event) {
+// rest puts an event of a lock aside. Where it asked for a hold that goes on, ends
+// is when that ends by itself.
+func (s *stream) rest(e *history.Event, ends time.Duration, holds bool) {
 	r := s.idle[e.Lock]
 	if r == nil {
 		r = &resting{ends: history.Never}
 		s.idle[e.Lock] = r
 	}
-	r.events = append(r.events, shelvedOf{shelve(e), nameOf(e)})
+	put := shelvedOf{shelved: shelve(e), owner: nameOf(e)}
+	if put.holds = holds; holds {
+		r.held, r.ends = true, min(r.ends, ends)
+		s.aside[put.owner]++
+		s.soonest = min(s.soonest, ends)
+	}
+	r.events = append(r.events, put)
 }
 
-// restHeld takes note of the holds that go on, of the locks that were put aside
-// after a window.
-func (s *stream) restHeld(c *carry) {
+// heldAtRest are the ends of the holds that go on after a window, of the locks that
+// can be put aside, by where in the window the request is.
+func (s *stream) heldAtRest(c *carry) map[int]time.Duration {
+	held := map[int]time.Duration{}
 	for i := range c.book.Holds {
 		h := &c.book.Holds[i]
-		if _, open := c.free[h.Lock]; !open || c.busy[h.Lock] || h.End <= s.last {
-			continue
-		}
-		if r := s.idle[h.Lock]; r != nil {
-			r.held, r.ends = append(r.held, h.Owner), min(r.ends, h.End)
-			s.aside[h.Owner]++
-			s.soonest = min(s.soonest, r.ends)
+		if _, open := c.free[h.Lock]; open && !c.busy[h.Lock] && h.End > s.last {
+			held[c.at(h.Acquire.Invoke.Index)] = h.End
 		}
 	}
+	return held
 }
 
 // wake takes back what was put aside of a lock that no client asked for.
@@ -48,11 +52,12 @@ func (s *stream) wake(lock string) {
 		return
 	}
 	for i := range r.events {
-		s.window = append(s.window, r.events[i].event(owner{lock, r.events[i].owner}))
-	}
-	for _, name := range r.held {
-		if s.aside[name]--; s.aside[name] == 0 {
-			delete(s.aside, name)
+		e := &r.events[i]
+		s.window = append(s.window, e.event(owner{lock, e.owner}))
+		if e.holds {
+			if s.aside[e.owner]--; s.aside[e.owner] == 0 {
+				delete(s.aside, e.owner)
+			}
 		}
 	}
 	delete(s.idle, lock)
@@ -73,7 +78,7 @@ func (s *stream) rouse() {
 	}
 	s.soonest = history.Never
 	for lock, r := range s.idle {
-		if r.ends <= s.last || len(r.held) > 0 && len(gone) > 0 && slices.ContainsFunc(r.events, func(e shelvedOf) bool {
+		if r.ends <= s.last || r.held && len(gone) > 0 && slices.ContainsFunc(r.events, func(e shelvedOf) bool {
 			_, crashed := gone[e.process]
 			return crashed
 		}) {

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A part is what is searched as one: requests, and the state before them.
@@ -33,7 +34,7 @@ const partSize = 64
 // if it did nothing later: then it is as good as gone.
 func segments(ev *evidence, lock string, requests []*request, size int) []part {
 	book := ev.book()
-	var holds []*history.Hold
+	var holds []*holding.Hold
 	doubtful := book.Doubtful(lock)
 	for i := range book.Holds {
 		if h := &book.Holds[i]; h.Lock == lock && h.End > h.Start && doubtful[h.Owner] == "" {
@@ -71,7 +72,7 @@ type record struct {
 
 // A cutter goes through the requests of a lock in order of their invokes.
 type cutter struct {
-	holds  []*history.Hold
+	holds  []*holding.Hold
 	next   int           // the first hold that begins later
 	latest time.Duration // when the last known operation so far was answered
 	last   []*request    // the last request of each owner
@@ -118,7 +119,7 @@ func (c *cutter) known(t time.Duration) (state, bool) {
 		return state{}, len(c.alive) == 0
 	}
 	h := c.holds[c.next-1]
-	if h.Ended == history.EndReleased && h.Release != nil && h.Release.OK() && h.Release.Complete.Time < t {
+	if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() && h.Release.Complete.Time < t {
 		return state{}, len(c.alive) == 0
 	}
 	if len(c.alive) != 1 || h.End < t {
@@ -132,7 +133,7 @@ func (c *cutter) known(t time.Duration) (state, bool) {
 }
 
 // tighten narrows the windows of the requests, and sorts them by invoke.
-func tighten(holds []*history.Hold, requests []*request, owners, operations int) []*request {
+func tighten(holds []*holding.Hold, requests []*request, owners, operations int) []*request {
 	at := make([]int32, operations) // which hold an acquire was granted, plus 1
 	for i, h := range holds {
 		at[h.Acquire.Ordinal()] = int32(i + 1) //nolint:gosec // fewer than operations, which fit into memory

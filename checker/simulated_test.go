@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // simulate records what the clients of a correct lease lock see: requests

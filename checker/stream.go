@@ -10,15 +10,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A memory is how much a stream keeps, and for how long.
 type memory struct {
 	// A window has least events at the least, but for the last one, and growth
-	// times as many as the last one left.
-	least, growth int
+	// times as many as the last one left; where that left more than many, it takes in
+	// so many, or a quarter as many.
+	least, growth, many int
 	// crowd is how many events may be kept of locks that no client asks for,
 	// before they are put aside.
 	crowd int
@@ -30,7 +32,7 @@ type memory struct {
 // usual is the memory of [CheckReader].
 func usual() memory {
 	const least = 1 << 13
-	return memory{least: least, growth: 2, crowd: 2 * least, processes: 256, holds: 2048, updates: 256}
+	return memory{least: least, growth: 2, many: 8 * least, crowd: 2 * least, processes: 256, holds: 2048, updates: 256}
 }
 
 // A Source is what a history is read from: a [history.Reader].
@@ -40,6 +42,17 @@ type Source interface {
 	ReadSome(list []history.Event) ([]history.Event, error)
 	// Truncated is the number of the last line if it was cut short, else 0.
 	Truncated() int
+}
+
+// limit is how many events a window has at the least, of which the last one left
+// so many. It takes in fewer where that left many: a process that judges 100,000
+// readers at once takes 456 MB then, and 494 MB where it takes in half as many.
+func (m *memory) limit(left int) int {
+	n := m.growth * left
+	if left > m.many {
+		n = left + max(m.many, left/4)
+	}
+	return max(m.least, n)
 }
 
 // CheckReader is [Check] with [Explain] for a history that need not fit into memory: it is
@@ -61,16 +74,23 @@ type Source interface {
 // operation with an unknown outcome, or after its lease, and its hold turns out to
 // have lasted: then it meets the hold that reached farthest.
 //
-// So the verdict is the same as that of [Check], with these exceptions. An access
-// by a process that was granted nothing since some 2,000 holds belongs to no hold
-// that is known, which is Unknown. A lost update is told from the last 256 updates
-// of its resource. An owner of a semaphore that returns after its lease meets some of the
-// holds of the meantime only, which is Unknown too. Where the account of an owner
-// can't be told any more, Check is Unknown; what the events until then have proven
-// stands here, as it does where Check judges those events alone. A grant that was
-// answered after its own lease is weighed against the holds that are kept only. A
-// token is compared with those of the grants that are kept only, where it was given
-// to another grant while its request was under way.
+// So the verdict is the same as that of [Check], with these exceptions:
+//
+//   - An access belongs to no hold that is known, which is Unknown, where its process
+//     was granted that lock with another owner since, or was granted nothing since some
+//     2,000 holds. A lost update is told from the last 256 updates of its resource.
+//   - An owner of a semaphore that returns after its lease meets some of the holds of
+//     the meantime only, which is Unknown too.
+//   - A request that came after the lease of a hold is no contention for it where only a
+//     release that is sent later shows that the hold lasted.
+//   - Where the account of an owner can't be told any more, Check is Unknown. What the
+//     events until then have proven stands here, and so do the uses within a lease, as
+//     where Check judges those events alone. A later access that names no owner is no
+//     use after a lease then, which is Unknown, whichever process it is of.
+//   - A grant that was answered after its own lease is weighed against the holds that are
+//     kept only. A token is compared with those of the grants that are kept only, where
+//     it was given to another grant while its request was under way.
+//   - A lock that is not declared is a mutex until an event tells its mode.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
 	s := stream{session: newSession(checkers), memory: usual()}
 	s.session.explain = true // later, the events are gone
@@ -87,7 +107,7 @@ type stream struct {
 	last    time.Duration // of the last event
 	from    int64         // the first event that no window had before
 	shelf   map[owner][]shelved
-	idle    map[string]*resting      // locks that nobody asked for, where there are many
+	idle    map[string]*resting      // locks that no client asked for, where there are many
 	aside   map[string]int           // how many holds of idle locks go on, by owner
 	soonest time.Duration            // when the first of them ends by itself
 	doubts  map[owner]string         // why the account of an owner on the shelf is unclear
@@ -115,14 +135,16 @@ type owner struct{ lock, name string }
 func ownerOf(e *history.Event) owner { return owner{e.Lock, nameOf(e)} }
 
 // A shelved is an event of a client on a lock, as far as it matters to who holds
-// the lock, in a quarter of the space: there may be many.
+// the lock, in a fifth of the space: there may be many.
 type shelved struct {
 	index                int64
 	time, lease, expires time.Duration
 	token                int64
 	queued               *int64
-	process, permits     int
+	process              int
+	permits              int32 // history.MaxAmount fits
 	typ, op, mode        uint8
+	holds                bool // of a lock that is put aside: it asked for a hold that goes on
 }
 
 // A shelvedOf is a shelved event and whose it is.
@@ -151,7 +173,7 @@ func shelve(e *history.Event) shelved {
 	types, ops, modes := shelvedTypes(), shelvedOps(), shelvedModes()
 	return shelved{
 		index: e.Index, time: e.Time, lease: e.Lease, expires: e.Expires, token: e.Token,
-		process: e.Process, permits: e.Permits, queued: e.Queued,
+		process: e.Process, permits: int32(e.Permits), queued: e.Queued, //nolint:gosec // Validate sees to that
 		typ: number(types[:], e.Type), op: number(ops[:], e.Op), mode: number(modes[:], e.Mode),
 	}
 }
@@ -160,7 +182,7 @@ func shelve(e *history.Event) shelved {
 func (s *shelved) event(of owner) history.Event {
 	return history.Event{
 		Index: s.index, Time: s.time, Process: s.process, Type: shelvedTypes()[s.typ], Op: shelvedOps()[s.op],
-		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: s.permits,
+		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: int(s.permits),
 		Lease: s.lease, Expires: s.expires, Token: s.token, Queued: s.queued,
 	}
 }
@@ -210,18 +232,20 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
 	s.dubious = map[string]struct{}{}
 	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
-	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}}
+	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}, Joined: map[history.Asker]int64{}}
 	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
 	s.before.Asked = s.asked.before
 	s.shelf, s.doubts, s.missing = map[owner][]shelved{}, map[owner]string{}, map[string]time.Duration{}
 	limit := s.least
+	s.window = make([]history.Event, 0, limit+room)
 	for b := range full {
 		for i := range b.events {
 			e := &b.events[i]
 			// What is said to have happened in one instant is not told apart.
 			if len(s.window) >= limit && e.Time > s.last {
 				s.forget(s.judgeWindow(ctx, 0, true))
-				limit = max(s.least, s.growth*len(s.window))
+				limit = s.limit(len(s.window))
+				s.resize(limit + room)
 			}
 			s.take(e)
 		}
@@ -235,6 +259,19 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 		empty <- b.events
 	}
 	return nil
+}
+
+// room is for the events that a window has beyond its limit: those of its last
+// instant, and what was put aside that comes back.
+const room = 1 << 10
+
+// resize moves the window to a place with room for so many events, where the
+// one that it has is too small, or takes twice as much. (To append one by one
+// takes 2.25 times as much as a window of 100,000 readers has.)
+func (s *stream) resize(events int) {
+	if cap(s.window) < events || cap(s.window) > 2*events {
+		s.window = append(make([]history.Event, 0, events), s.window...)
+	}
 }
 
 // take adds an event to the window, and what its owner left on the shelf, or
@@ -317,15 +354,18 @@ func (s *stream) suspect(c *carry) {
 		}
 	}
 	for key := range c.book.Confused() {
-		if o := c.owners[owner{key.Lock, key.Name}]; o != nil {
-			o.whole, c.whole = true, true
+		key := owner{key.Lock, key.Name}
+		if c.owners[key] == nil {
+			c.owners[key] = &standing{holds: -1}
 		}
+		c.owners[key].whole, c.whole = true, true
 	}
 }
 
-// retain puts aside the crashes and declarations of a window, and what it tells
-// of locks that are not declared.
-func (s *stream) retain(book *history.Book) {
+// retain puts aside the crashes and declarations of a window, what it tells of
+// locks that are not declared, and whose unknown acquires may be part of a hold
+// that is forgotten.
+func (s *stream) retain(book *holding.Book) {
 	for i := range s.window {
 		switch e := &s.window[i]; e.Op {
 		case history.Crash:
@@ -339,6 +379,11 @@ func (s *stream) retain(book *history.Book) {
 		declared, is := s.declared[lock]
 		if p.Kind != history.KindMutex && !is || p.Fenced && declared.Fenced == nil {
 			s.before.Promises[lock] = history.Promise{Kind: p.Kind, Fenced: p.Fenced}
+		}
+	}
+	for i := range book.Accounts {
+		if a := &book.Accounts[i]; a.Joined >= 0 {
+			s.before.Joined[history.Asker{Owner: history.Owner{Lock: a.Lock, Name: a.Owner}, Read: a.Read}] = a.Joined
 		}
 	}
 	for i := range book.Operations {
@@ -408,6 +453,7 @@ func (s *stream) forget(ev *evidence) {
 	c.undecided()
 	c.proofs()
 	c.processes()
+	c.entangled()
 	c.accesses()
 	shelved := c.operations()
 	s.miss(c)
@@ -418,12 +464,17 @@ func (s *stream) forget(ev *evidence) {
 		}
 	}
 	crowded := kept > s.crowd
+	var held map[int]time.Duration
+	if crowded {
+		held = s.heldAtRest(c)
+	}
 	n := 0
 	for i := range s.window {
 		e := &s.window[i]
 		switch {
 		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
-			s.rest(e)
+			ends, holds := held[i]
+			s.rest(e, ends, holds)
 			if c.book.Pending[e.Lock] != "" || c.later[e.Lock] {
 				s.dubious[e.Lock] = struct{}{}
 			}
@@ -440,9 +491,7 @@ func (s *stream) forget(ev *evidence) {
 	}
 	clear(s.window[n:])
 	s.window = s.window[:n]
-	if crowded {
-		s.restHeld(c)
-	}
+	s.carry = carry{} // else the book of this window would live as long as the next one
 }
 
 // miss takes note of when the last of the holds ended that are forgotten, of each
@@ -463,11 +512,12 @@ func (s *stream) miss(c *carry) {
 type carry struct {
 	memory
 	ev   *evidence
-	book *history.Book
+	book *holding.Book
 	keep []bool // by event of the window
 
 	owners map[owner]*standing
-	chosen map[int][]stretchOf      // by account: where holds are that are kept
+	taken  map[*holding.Hold]bool   // holds that are kept
+	chosen map[int][]stretchOf      // by account: where they are
 	proof  map[int][]stretchOf      // and those that prove an acquire with an unknown outcome
 	free   map[string]time.Duration // when the oldest hold that is open began
 	busy   map[string]bool          // locks that something happened to
@@ -488,7 +538,7 @@ type standing struct {
 func (c *carry) reset(ev *evidence, m memory) {
 	*c = carry{
 		memory: m, ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
-		owners: map[owner]*standing{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
+		owners: map[owner]*standing{}, taken: map[*holding.Hold]bool{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
 		busy: map[string]bool{}, later: map[string]bool{},
 	}
 	lock := ""
@@ -553,7 +603,11 @@ func (c *carry) operation(op *history.Operation) {
 
 // hold chooses a hold, of which all operations are kept. That of an owner that
 // is not settled is kept with all that the owner may still do with it.
-func (c *carry) hold(h *history.Hold) {
+func (c *carry) hold(h *holding.Hold) {
+	if c.taken[h] {
+		return
+	}
+	c.taken[h] = true
 	if o := c.owners[owner{h.Lock, h.Owner}]; o != nil {
 		o.chosen = true
 	}
@@ -601,7 +655,7 @@ func (c *carry) proves(e *history.Event) bool {
 }
 
 // extentOf is the stretch from the first event of a hold to its last.
-func extentOf(h *history.Hold) stretchOf {
+func extentOf(h *holding.Hold) stretchOf {
 	until := max(h.Proof.Complete.Index, h.EndEvent)
 	if h.Release != nil {
 		until = max(until, h.Release.Complete.Index)
@@ -615,25 +669,36 @@ func extentOf(h *history.Hold) stretchOf {
 // A stretchOf a history is between two events, both included.
 type stretchOf struct{ from, until int64 }
 
+// A reached is of the holds of a lock the two that reach farthest of each mode, and
+// those that a request that is not answered yet may have waited for.
+type reached struct {
+	far    [2][2]*holding.Hold // of writes, of reads
+	waited longest
+}
+
 // reaching keeps the holds that may share an instant with one that is open, and
-// of each lock those that a late confirmation must meet: the two that reach
-// farthest of each mode.
+// of each lock those that a late confirmation must meet, and those that may have
+// kept a request waiting.
 func (c *carry) reaching() {
-	type front [2][2]*history.Hold // of writes, of reads
-	fronts := map[string]*front{}
+	locks := map[string]*reached{}
+	of := func(h *holding.Hold) *reached {
+		r := locks[h.Lock]
+		if r == nil {
+			r = &reached{}
+			locks[h.Lock] = r
+		}
+		return r
+	}
 	for i := range c.book.Holds {
 		h := &c.book.Holds[i]
 		if since, open := c.free[h.Lock]; open && max(h.End, h.Start) > since {
 			c.hold(h)
 		}
-		f := fronts[h.Lock]
-		if f == nil {
-			f = &front{}
-			fronts[h.Lock] = f
-		}
-		far := &f[0]
+		r := of(h)
+		r.waited.add(h)
+		far := &r.far[0]
 		if h.Mode == history.Read {
-			far = &f[1]
+			far = &r.far[1]
 		}
 		switch {
 		case far[0] == nil || h.End >= far[0].End:
@@ -642,8 +707,11 @@ func (c *carry) reaching() {
 			far[1] = h
 		}
 	}
-	for _, f := range fronts {
-		for _, h := range [...]*history.Hold{f[0][0], f[0][1], f[1][0], f[1][1]} {
+	for i := range c.book.LeftOut {
+		of(&c.book.LeftOut[i]).waited.add(&c.book.LeftOut[i])
+	}
+	for _, r := range locks {
+		for _, h := range [...]*holding.Hold{r.far[0][0], r.far[0][1], r.far[1][0], r.far[1][1], r.waited[0].hold, r.waited[1].hold} {
 			if h != nil {
 				c.hold(h)
 			}
@@ -654,12 +722,12 @@ func (c *carry) reaching() {
 // A summit is of some grants of a lock the one with the greatest token, and those
 // that were queued last.
 type summit struct {
-	token    *history.Hold
+	token    *holding.Hold
 	queued   last          // of those that were answered
-	returned *history.Hold // of those that were given back
+	returned *holding.Hold // of those that were given back
 }
 
-func (s *summit) answered(h *history.Hold) {
+func (s *summit) answered(h *holding.Hold) {
 	if h.Token != 0 && (s.token == nil || h.Token > s.token.Token) {
 		s.token = h
 	}
@@ -668,14 +736,14 @@ func (s *summit) answered(h *history.Hold) {
 	}
 }
 
-func (s *summit) released(h *history.Hold) {
+func (s *summit) released(h *holding.Hold) {
 	if s.returned == nil || queued(h) > queued(s.returned) {
 		s.returned = h
 	}
 }
 
 func (c *carry) summit(s *summit) {
-	for _, h := range [...]*history.Hold{s.token, s.queued[0], s.queued[1], s.returned} {
+	for _, h := range [...]*holding.Hold{s.token, s.queued[0], s.queued[1], s.returned} {
 		if h != nil {
 			c.hold(h)
 		}
@@ -686,7 +754,7 @@ func (c *carry) summit(s *summit) {
 // last, of each lock: of all, of those that held it for certain, and of those that
 // were answered, or given back, before a request was sent that is under way.
 func (c *carry) summits() {
-	numbered := map[string][]*history.Hold{}
+	numbered := map[string][]*holding.Hold{}
 	for i := range c.book.Holds {
 		if h := &c.book.Holds[i]; h.Token != 0 || queued(h) >= 0 {
 			numbered[h.Lock] = append(numbered[h.Lock], h)
@@ -701,7 +769,7 @@ func (c *carry) summits() {
 	}
 	for lock, holds := range numbered {
 		var certain, writes last
-		returned := []*history.Hold(nil)
+		returned := []*holding.Hold(nil)
 		for _, h := range holds {
 			if queued(h) >= 0 && h.End > h.Start {
 				certain.add(h)
@@ -709,16 +777,16 @@ func (c *carry) summits() {
 					writes.add(h)
 				}
 			}
-			if queued(h) >= 0 && h.Ended == history.EndReleased && h.Release != nil && h.Release.OK() {
+			if queued(h) >= 0 && h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
 				returned = append(returned, h)
 			}
 		}
 		c.summit(&summit{queued: certain})
 		c.summit(&summit{queued: writes})
-		slices.SortStableFunc(holds, func(a, b *history.Hold) int {
+		slices.SortStableFunc(holds, func(a, b *holding.Hold) int {
 			return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
 		})
-		slices.SortStableFunc(returned, func(a, b *history.Hold) int {
+		slices.SortStableFunc(returned, func(a, b *holding.Hold) int {
 			return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
 		})
 		var s summit
@@ -736,31 +804,87 @@ func (c *carry) summits() {
 	}
 }
 
-// processes keeps the last hold of each process that was about last, and was not
-// retired by an unknown outcome.
+// processes keeps the last hold on each lock of each process that was about last,
+// and was not retired by an unknown outcome, and those that their holders may still
+// believe in.
 func (c *carry) processes() {
-	seen := map[int]bool{}
+	type user struct {
+		process int
+		lock    string
+	}
+	retired, seen := map[int]bool{}, map[user]bool{}
 	ops := c.book.Operations
 	for i := range ops {
 		if op := &ops[i]; op.Unknown() && op.Complete.Index >= 0 {
-			seen[op.Invoke.Process] = true
+			retired[op.Invoke.Process] = true
 		}
 	}
-	most := len(seen) + c.memory.processes
-	for i := len(c.book.Holds) - 1; i >= max(0, len(c.book.Holds)-c.holds) && len(seen) < most; i-- {
-		if h := &c.book.Holds[i]; !seen[h.Process] {
-			seen[h.Process] = true
+	now := c.ev.history.End()
+	for i := len(c.book.Holds) - 1; i >= 0; i-- {
+		h := &c.book.Holds[i]
+		if n := len(h.Belief); n > 0 && h.Belief[n-1].Until >= now {
+			c.hold(h)
+		}
+		if by := (user{h.Process, h.Lock}); i >= len(c.book.Holds)-c.holds && len(seen) < c.memory.processes && !seen[by] && !retired[h.Process] {
+			seen[by] = true
 			c.hold(h)
 		}
 	}
 }
 
-// accesses keeps of each resource the last updates, the access with the
-// greatest token, and the first one that may have written anything.
+// entangled keeps the holds that share an operation with one that is kept, or whose
+// operations are among those of one: to leave out whole holds keeps a legal history
+// legal, but a release without one of the grants that it gave back is none.
+func (c *carry) entangled() {
+	var joint []*history.Operation
+	for i := range c.book.Operations {
+		if _, more := c.book.AccountsOf(&c.book.Operations[i]); len(more) > 0 {
+			joint = append(joint, &c.book.Operations[i])
+		}
+	}
+	for more := true; more; {
+		more = false
+		for _, op := range joint {
+			one, others := c.book.AccountsOf(op)
+			kept := partOf(c.chosen[one], op) || slices.ContainsFunc(others, func(id int32) bool { return partOf(c.chosen[int(id)], op) })
+			if !kept {
+				continue
+			}
+			at := stretchOf{op.Invoke.Index, op.Invoke.Index}
+			c.chosen[one] = with(c.chosen[one], at)
+			for _, id := range others {
+				c.chosen[int(id)] = with(c.chosen[int(id)], at)
+			}
+		}
+		for i := range c.book.Holds {
+			h := &c.book.Holds[i]
+			if list := c.chosen[h.Account]; len(list) > 0 && !c.taken[h] {
+				extent := extentOf(h)
+				if slices.ContainsFunc(list, func(s stretchOf) bool { return s.from <= extent.until && extent.from <= s.until }) {
+					c.hold(h)
+					more = true
+				}
+			}
+		}
+	}
+}
+
+// with is a list with a stretch that it may have already.
+func with(list []stretchOf, s stretchOf) []stretchOf {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+// accesses keeps of each resource the last updates, the access with the greatest
+// token, of all and of those that were answered before one was sent that is under
+// way, and the first one that may have written anything.
 func (c *carry) accesses() {
 	type guarded struct {
 		updates []*history.Operation
-		token   *history.Operation
+		tokens  []*history.Operation
+		asks    []time.Duration // in order
 		unknown *history.Operation
 	}
 	resources := map[string]*guarded{}
@@ -776,26 +900,40 @@ func (c *carry) accesses() {
 			g = &guarded{}
 			resources[name] = g
 		}
-		if op.Unknown() {
-			if op.Complete.Index >= 0 && g.unknown == nil { // else it is kept as long as it is under way
+		switch {
+		case op.Complete.Index < 0: // it is kept as long as it is under way
+			g.asks = append(g.asks, op.Invoke.Time)
+		case op.Unknown():
+			if g.unknown == nil {
 				g.unknown = op
 			}
-			continue
-		}
-		if _, _, ok := update(op.Complete.Value); ok {
-			g.updates = append(g.updates, op)
-		}
-		if token(op) != 0 && (g.token == nil || token(op) > token(g.token)) {
-			g.token = op
+		default:
+			if _, _, ok := update(op.Complete.Value); ok {
+				g.updates = append(g.updates, op)
+			}
+			if token(op) != 0 {
+				g.tokens = append(g.tokens, op)
+			}
 		}
 	}
 	for _, g := range resources {
 		for _, op := range g.updates[max(0, len(g.updates)-c.updates):] {
 			c.operation(op)
 		}
-		for _, op := range [...]*history.Operation{g.token, g.unknown} {
-			if op != nil {
-				c.operation(op)
+		if g.unknown != nil {
+			c.operation(g.unknown)
+		}
+		slices.SortStableFunc(g.tokens, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
+		var newest *history.Operation
+		for _, asked := range append(g.asks, history.Never) {
+			for len(g.tokens) > 0 && g.tokens[0].Complete.Time < asked {
+				if newest == nil || token(g.tokens[0]) > token(newest) {
+					newest = g.tokens[0]
+				}
+				g.tokens = g.tokens[1:]
+			}
+			if newest != nil {
+				c.operation(newest)
 			}
 		}
 	}

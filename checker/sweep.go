@@ -7,7 +7,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // swept are the violations that one pass over the holds of each lock found.
@@ -40,7 +41,7 @@ func (ev *evidence) swept() *swept {
 	for i := range book.Denied {
 		s.own(denied(&book.Denied[i]))
 	}
-	byLock := map[string][]*history.Hold{}
+	byLock := map[string][]*holding.Hold{}
 	var names []string
 	for i := range book.Holds {
 		h := &book.Holds[i]
@@ -69,7 +70,7 @@ func (ev *evidence) swept() *swept {
 // sameToken finds the inner acquires that were given another token than the hold
 // that they are part of. No order of the operations is at stake, so the lock is
 // not among the invalid ones that the search must find, too.
-func (s *swept) sameToken(h *history.Hold) {
+func (s *swept) sameToken(h *holding.Hold) {
 	for i := range h.Extensions {
 		op := &h.Extensions[i]
 		if op.Invoke.Op != history.Acquire || !op.OK() || op.Complete.Token == 0 || op.Complete.Token == h.Token {
@@ -103,29 +104,29 @@ func (s *swept) own(v Violation) {
 // A piece is a stretch of a hold: covered by its lease, or by a late
 // confirmation only.
 type piece struct {
-	history.Span
-	hold *history.Hold
-	late *history.LateSpan // nil: covered by the lease
+	holding.Span
+	hold *holding.Hold
+	late *holding.LateSpan // nil: covered by the lease
 }
 
 // A lane sweeps the holds of one lock.
 type lane struct {
 	*swept
-	book      *history.Book
+	book      *holding.Book
 	rw        bool
 	semaphore bool
 	capacity  int
 	until     time.Duration // the end of the history, where a violation has no other
 }
 
-func (l *lane) run(holds []*history.Hold) {
+func (l *lane) run(holds []*holding.Hold) {
 	pieces := make([]piece, 0, len(holds))
 	for _, h := range holds {
 		from := h.Start
 		for i := range h.Late {
 			late := &h.Late[i]
 			if late.From > from {
-				pieces = append(pieces, piece{Span: history.Span{From: from, Until: late.From}, hold: h})
+				pieces = append(pieces, piece{Span: holding.Span{From: from, Until: late.From}, hold: h})
 			}
 			if late.From < late.Until {
 				pieces = append(pieces, piece{Span: late.Span, hold: h, late: late})
@@ -133,14 +134,14 @@ func (l *lane) run(holds []*history.Hold) {
 			from = max(from, late.Until)
 		}
 		if h.End > from {
-			pieces = append(pieces, piece{Span: history.Span{From: from, Until: h.End}, hold: h})
+			pieces = append(pieces, piece{Span: holding.Span{From: from, Until: h.End}, hold: h})
 		}
 	}
 	byStart := func(a, b piece) int { return cmp.Compare(a.From, b.From) }
 	if !slices.IsSortedFunc(pieces, byStart) {
 		slices.SortStableFunc(pieces, byStart)
 	}
-	l.memory = max(l.memory, cap(pieces)*int(unsafe.Sizeof(piece{}))+len(holds)*int(unsafe.Sizeof(history.Hold{})))
+	l.memory = max(l.memory, cap(pieces)*int(unsafe.Sizeof(piece{}))+len(holds)*int(unsafe.Sizeof(holding.Hold{})))
 	if l.semaphore {
 		l.permits(holds, pieces)
 		return
@@ -220,7 +221,7 @@ func (l *lane) overlaps(pieces []piece) {
 }
 
 // lasting says for how long holds overlap, as far as the history goes.
-func (l *lane) lasting(s history.Span) string {
+func (l *lane) lasting(s holding.Span) string {
 	if s.Until <= l.until {
 		return "for at least " + seconds(s.Until-s.From)
 	}
@@ -250,7 +251,7 @@ func (l *lane) doubleGrant(a, b *piece) Violation {
 	if first.hold.Owner == second.hold.Owner {
 		v.Kind = Reentrancy
 		again = "was granted it again"
-		length = "a lock that is not declared re-entrant had two grants " + l.lasting(history.Span{From: both.From, Until: min(a.Until, b.Until)})
+		length = "a lock that is not declared re-entrant had two grants " + l.lasting(holding.Span{From: both.From, Until: min(a.Until, b.Until)})
 	}
 	if second.From > second.hold.Start {
 		again = "had its hold prolonged"
@@ -263,7 +264,7 @@ func (l *lane) doubleGrant(a, b *piece) Violation {
 
 // foreign is the release or extend that was confirmed after its lease,
 // although another had been granted the lock in between.
-func (l *lane) foreign(p *piece, other *history.Hold) Violation {
+func (l *lane) foreign(p *piece, other *holding.Hold) Violation {
 	by := &p.late.By
 	return Violation{
 		Kind: ForeignRelease, Lock: p.hold.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
@@ -277,8 +278,8 @@ func (l *lane) foreign(p *piece, other *history.Hold) Violation {
 // A stretch is a maximal union of overlapping spans, with the piece that
 // began it.
 type stretch struct {
-	history.Span
-	hold   *history.Hold
+	holding.Span
+	hold   *holding.Hold
 	owners map[string]struct{} // of a read-write lock
 }
 
@@ -303,7 +304,7 @@ func (l *lane) union(pieces []piece) []stretch {
 }
 
 // within is the stretch that has the whole span strictly inside.
-func within(union []stretch, s history.Span) *stretch {
+func within(union []stretch, s holding.Span) *stretch {
 	at, _ := slices.BinarySearchFunc(union, s.From, func(u stretch, t time.Duration) int {
 		if u.From < t {
 			return -1
@@ -318,35 +319,35 @@ func within(union []stretch, s history.Span) *stretch {
 
 // A query asks whether a hold fits somewhere into a span.
 type query struct {
-	hold *history.Hold
-	span history.Span
+	hold *holding.Hold
+	span holding.Span
 }
 
 // tooLate are the grants that were answered too late to be certain for any
 // time, with the spans in which they were granted, and in which they were kept.
-func (l *lane) tooLate(holds []*history.Hold) (granted, kept []query) {
+func (l *lane) tooLate(holds []*holding.Hold) (granted, kept []query) {
 	for _, h := range holds {
 		if h.End > h.Start && (len(h.Late) == 0 || h.Late[0].From > h.Start) {
 			continue
 		}
 		if h.Proof.Invoke.Op == history.Acquire {
 			end := min(h.End, l.book.Lease(&h.Acquire), h.Start)
-			granted = append(granted, query{hold: h, span: history.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
+			granted = append(granted, query{hold: h, span: holding.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
 		}
 		if h.End <= h.Start {
-			kept = append(kept, query{hold: h, span: history.Span{From: max(h.End, h.Acquire.Invoke.Time), Until: h.Start}})
+			kept = append(kept, query{hold: h, span: holding.Span{From: max(h.End, h.Acquire.Invoke.Time), Until: h.Start}})
 		}
 	}
 	return granted, kept
 }
 
 // room finds those of them that had no free instant.
-func (l *lane) room(holds []*history.Hold, pieces []piece) {
+func (l *lane) room(holds []*holding.Hold, pieces []piece) {
 	granted, kept := l.tooLate(holds)
 	if len(granted)+len(kept) == 0 {
 		return
 	}
-	found := map[*history.Hold]bool{}
+	found := map[*holding.Hold]bool{}
 	leased := l.blocks(filter(pieces, func(p piece) bool { return p.late == nil }))
 	for _, q := range granted {
 		if u := leased.around(q); u != nil {
@@ -413,7 +414,7 @@ func filter(pieces []piece, keep func(piece) bool) []piece {
 	return kept
 }
 
-func (l *lane) noRoom(u *stretch, h *history.Hold) Violation {
+func (l *lane) noRoom(u *stretch, h *holding.Hold) Violation {
 	return Violation{
 		Kind: DoubleGrant, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
 		Events: events(u.hold.Proof.Complete.Index, h.Proof.Complete.Index, u.hold.EndEvent),
@@ -423,7 +424,7 @@ func (l *lane) noRoom(u *stretch, h *history.Hold) Violation {
 	}
 }
 
-func (l *lane) notHeld(u *stretch, h *history.Hold) Violation {
+func (l *lane) notHeld(u *stretch, h *holding.Hold) Violation {
 	by := &h.Proof
 	return Violation{
 		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
@@ -433,7 +434,7 @@ func (l *lane) notHeld(u *stretch, h *history.Hold) Violation {
 	}
 }
 
-func uncovered(book *history.Book, op *history.Operation, end time.Duration) Violation {
+func uncovered(book *holding.Book, op *history.Operation, end time.Duration) Violation {
 	v := Violation{
 		Kind: ForeignRelease, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,
 		Events: events(op.Invoke.Index, op.Complete.Index),
@@ -458,7 +459,7 @@ func uncovered(book *history.Book, op *history.Operation, end time.Duration) Vio
 	return v
 }
 
-func denied(d *history.Denial) Violation {
+func denied(d *holding.Denial) Violation {
 	op := &d.Operation
 	good := "it had no end"
 	if d.Good != history.Never {

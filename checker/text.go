@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // seconds writes t as seconds with the precision of a millisecond, or finer
@@ -40,7 +41,7 @@ func who(process int, owner string) string {
 	return fmt.Sprintf("%s (owner %s)", p, owner)
 }
 
-func holder(h *history.Hold) string { return who(h.Process, h.Owner) }
+func holder(h *holding.Hold) string { return who(h.Process, h.Owner) }
 
 func caller(op *history.Operation) string { return who(op.Invoke.Process, op.Invoke.Owner) }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // UseWithinLease is the checker of "use-within-lease": whoever uses a resource
@@ -27,7 +28,9 @@ import (
 //
 // It is not the service's fault: the lock did its job, and the holder did not
 // notice. Where an access names a lock but nothing in the history shows that
-// its owner ever held it, the verdict is Unknown.
+// its owner ever held it, the verdict is Unknown; so it is where an access that
+// names no owner comes after all known holds of its process, which may hold the
+// lock for an owner whose account can't be told.
 func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
@@ -40,6 +43,9 @@ func UseWithinLease() Checker {
 		conclude: func(f *findings) {
 			if n := f.counts["unowned"]; n > 0 {
 				f.doubt("%s named an owner that is not known to have held the lock", plural(n, "access"))
+			}
+			if n := f.counts["untold"]; n > 0 {
+				f.doubt("%s may belong to a hold of an owner whose account can't be told", plural(n, "access"))
 			}
 			f.valid = plural(f.counts["uses"], "access") + " began while the lock was held"
 			if n := f.counts["outlived"]; n > 0 {
@@ -57,14 +63,14 @@ type believer struct {
 
 // A belief is a span of belief with its hold.
 type belief struct {
-	history.Span
-	hold *history.Hold
+	holding.Span
+	hold *holding.Hold
 }
 
 func useWithinLease(ev *evidence, f *findings) {
 	book := ev.book()
 	beliefs := map[believer][]belief{}
-	locks := map[string][]*history.Hold{}
+	locks := map[string][]*holding.Hold{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		locks[h.Lock] = append(locks[h.Lock], h)
@@ -79,7 +85,7 @@ func useWithinLease(ev *evidence, f *findings) {
 		slices.SortFunc(list, func(a, b belief) int { return int(min(max(a.From-b.From, -1), 1)) })
 	}
 	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
-	ops := ev.operations()
+	ops, untold := ev.operations(), untold(ev)
 	for i := range ops {
 		op := &ops[i]
 		e := op.Invoke
@@ -107,6 +113,8 @@ func useWithinLease(ev *evidence, f *findings) {
 			}
 		}
 		switch {
+		case e.Time > last.Until && key.process != history.Nobody && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
+			f.counts["untold"]++
 		case e.Time > last.Until:
 			f.add(useAfterLease(op, &last, locks[e.Lock]))
 		case op.Complete.Time > last.Until:
@@ -115,14 +123,33 @@ func useWithinLease(ev *evidence, f *findings) {
 	}
 }
 
-func useAfterLease(op *history.Operation, b *belief, holds []*history.Hold) Violation {
+// untold are the processes that may hold a lock for an owner whose account can't be
+// told, and was left out.
+func untold(ev *evidence) map[believer]bool {
+	processes := map[believer]bool{}
+	for _, lock := range ev.locks() {
+		doubtful := ev.book().Doubtful(lock)
+		if doubtful == nil {
+			continue
+		}
+		ops := ev.onLock(lock)
+		for i := range ops {
+			if e := ops[i].Invoke; e.Op == history.Acquire && !ops[i].Failed() && doubtful[e.Owner] != "" {
+				processes[believer{lock: lock, process: e.Process}] = true
+			}
+		}
+	}
+	return processes
+}
+
+func useAfterLease(op *history.Operation, b *belief, holds []*holding.Hold) Violation {
 	h := b.hold
 	why := "its lease had run out"
 	proof := h.Proof.Complete.Index
 	switch {
 	case h.Release != nil && h.Release.Invoke.Time == b.Until:
 		why, proof = "it had sent its release", h.Release.Invoke.Index
-	case h.EndEvent >= 0 && h.Ended == history.EndLost:
+	case h.EndEvent >= 0 && h.Ended == holding.EndLost:
 		why, proof = "it had been told that the lock was lost", h.EndEvent
 	default:
 		for i := range h.Extensions {
@@ -139,14 +166,14 @@ func useAfterLease(op *history.Operation, b *belief, holds []*history.Hold) Viol
 			holder(h), resource(op.Invoke), h.Lock, seconds(op.Invoke.Time),
 			seconds(op.Invoke.Time-b.Until), why, seconds(b.Until)),
 	}
-	if other := holding(holds, op.Invoke.Time, h.Owner); other != nil {
+	if other := otherHolder(holds, op.Invoke.Time, h.Owner); other != nil {
 		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(other), seconds(other.Start))
 	}
 	return v
 }
 
-// holding is who else held the lock at t: the latest to begin.
-func holding(holds []*history.Hold, t time.Duration, but string) *history.Hold {
+// otherHolder is who else held the lock at t: the latest to begin.
+func otherHolder(holds []*holding.Hold, t time.Duration, but string) *holding.Hold {
 	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > t })
 	for i := at - 1; i >= 0 && i >= at-8; i-- {
 		if h := holds[i]; h.Owner != but && h.End > t {

@@ -2,13 +2,15 @@ package checker_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A difference is a property that has another verdict in windows than as a whole.
@@ -39,12 +41,26 @@ func differences(t *testing.T, h *history.History, least int, forget bool) []dif
 		switch {
 		case d.whole == d.parts:
 		case d.whole == checker.Unknown && d.parts == checker.Invalid && provenBefore(t, h, c):
-		case d.property == checker.Assumptions().Name() && verdictOf(whole, checker.Ownership().Name()) == checker.Unknown:
+		case d.whole == checker.Unknown && d.parts == checker.Valid && doubtful(h) &&
+			(d.property == checker.Assumptions().Name() || d.property == checker.UseWithinLease().Name()):
+		case d.parts == checker.Unknown && strings.Contains(summaryOf(parts, c.Name()), "returned so late"):
 		default:
 			found = append(found, d)
 		}
 	}
 	return found
+}
+
+// doubtful reports whether the account of some owner can't be told.
+func doubtful(h *history.History) bool { return len(holding.Derive(h).Unclear) > 0 }
+
+func summaryOf(r checker.Report, property string) string {
+	for i := range r.Results {
+		if r.Results[i].Name == property {
+			return r.Results[i].Summary
+		}
+	}
+	return ""
 }
 
 func verdictOf(r checker.Report, property string) checker.Verdict {

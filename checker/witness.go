@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // witnessed reports whether one order of the requests of a part, the likeliest,

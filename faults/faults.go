@@ -1,8 +1,8 @@
-// Package faults says what can go wrong, where and when.
+// Package faults has everything that can go wrong: a [Spec] for each fault, which
+// says what it does, what it needs, how it is described, drawn at random and made.
 //
-// The mechanisms are packages below this one: network, process, redis and others. A
-// mechanism declares the small interface that it needs of a deployment, so
-// that none of them knows how one is built.
+// There is a file for each family of faults, with its specs and their mechanisms.
+// [All] lists the specs.
 package faults
 
 import (

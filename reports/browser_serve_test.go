@@ -56,7 +56,7 @@ func TestBrowserServedRun(t *testing.T) {
 	}, browserTimeout, 100*time.Millisecond, "the index keeps itself up to date")
 }
 
-// A page that came with a run directory of somebody else reads no other run, nor
+// A page that came with a run directory of another author reads no other run, nor
 // what browsers keep for the reports.
 func TestBrowserForeignPage(t *testing.T) {
 	t.Parallel()

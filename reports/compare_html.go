@@ -6,7 +6,7 @@ import (
 	"html/template"
 	"io"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // WriteComparison writes a comparison as one HTML file that needs no network:

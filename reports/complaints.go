@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // minComplaints is how many operations it takes for an error that most of them
@@ -14,7 +14,7 @@ const minComplaints = 3
 
 // complaint says which error most operations of a kind met, if most met the
 // same: of several kinds, that which most operations met. It is empty if none
-// did. That a lock is held by somebody else is no such error.
+// did. That a lock is held by another client is no such error.
 func (d *digest) complaint() string {
 	type tally struct {
 		count   int

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // ownerCure and prolongCure are what a release and an extension need so that
@@ -106,8 +106,12 @@ func (d *digest) remembering(from, to time.Duration) []string {
 	promoted := slices.ContainsFunc(d.roles, func(c roleChange) bool {
 		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to
 	})
-	divided := slices.ContainsFunc(d.faults, func(f Fault) bool { return f.separates() && f.during(from, to) })
-	caused := promoted || divided
+	replaceable := d.replicas() > 0 || len(d.Run.Topology.Nodes) == 0 // or it is not known
+	while := func(does func(f *Fault) bool) bool {
+		return replaceable && slices.ContainsFunc(d.faults, func(f Fault) bool { return f.during(from, to) && does(&f) })
+	}
+	divided := while(func(f *Fault) bool { return f.has(history.Isolates) })
+	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(d.Run.Topology) })
 	if acks, replicas := d.number("replica-acks"), d.replicas(); caused && acks == 0 {
 		add(replicaCure)
 	} else if caused && acks < replicas {
@@ -121,21 +125,20 @@ func (d *digest) remembering(from, to time.Duration) []string {
 		if !f.during(from, to) {
 			continue
 		}
-		switch f.Name {
-		case "restart", "kill", "power-cut":
+		switch {
+		case f.has(history.ShiftsClock):
+			add(clockCure)
+		case f.has(history.Restarts) && f.has(history.Forgets): // no setting keeps what it had
+		case f.has(history.Restarts):
 			if !promoted {
 				add(fileCure)
 			}
-			caused = true
-		case "restart-empty":
-			caused = true
-		case "flush", "drop-key", "retype-key", "evict":
+		case f.has(history.Forgets):
 			add(aloneCure)
-			caused = true
-		case "clock-step", "clock-rate", "clock-freeze":
-			add(clockCure)
-			caused = true
+		default:
+			continue
 		}
+		caused = true
 	}
 	if caused {
 		add(fenceCure)

@@ -3,14 +3,16 @@ package reports_test
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // What a run had already is no cure for it.
@@ -50,6 +52,39 @@ func TestCures(t *testing.T) {
 	require.Equal(t, []string{replicas}, reports.Summarize(in).Story.Cures, "the resource did refuse")
 }
 
+// Every fault that can break a lock has a mitigation, by whatever name it goes.
+func TestCures_everyFault(t *testing.T) {
+	breaks := []history.Effect{history.Isolates, history.Promotes, history.Restarts, history.Forgets, history.ShiftsClock}
+	cures := func(e history.Event) []string {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
+		e.Process, e.Op, e.Type = history.Nobody, history.Inject, history.Invoke
+		s.at(20, e)
+		e.Type = history.OK
+		s.at(25, e)
+		if slices.Contains(e.Effects, history.Promotes) {
+			s.observe(30, "redis-2", history.ObserveRole, "master")
+		}
+		s.acquire(2, "orders", "b#1", "redis-2", 100, 101, 10000)
+		r := run()
+		r.Topology, r.Command = sentinel(), "lockchaos run"
+		return reports.Summarize(judged(r, s.history())).Story.Cures
+	}
+	for _, spec := range faults.All() {
+		dangerous := slices.ContainsFunc(breaks, spec.Has)
+		target := map[faults.Target]string{faults.AtDeployment: "", faults.AtLinks: "client", faults.AtMessages: "client", faults.AtZone: "{redis-1 zone-a}"}[spec.Target]
+		if spec.Target == faults.AtServer || spec.Target == faults.AtProcess || spec.Target == faults.AtParties {
+			target = "redis-1"
+		}
+		e := history.Event{Fault: spec.Name, Target: target, Life: spec.Life, Effects: spec.Effects}
+		require.Equal(t, dangerous, len(cures(e)) > 0, "%s: %q", spec.Name, cures(e))
+		known := cures(e)
+		e.Fault = "somebody-elses-" + spec.Name
+		require.Equal(t, known, cures(e), "%s goes by what the history says of it", spec.Name)
+	}
+}
+
 // Without a scenario the cures fit what happened.
 func TestCuresOfRandomRuns(t *testing.T) {
 	doubled := func(topology history.Topology, options map[string]string, faults ...string) reports.Input {
@@ -83,7 +118,15 @@ func TestCuresOfRandomRuns(t *testing.T) {
 		{"restart", single, map[string]string{"persistence": "always"}, []string{"fencing"}},
 		{"restart-empty", single, nil, []string{"fencing"}},
 		{"flush", single, nil, []string{"noeviction", "fencing"}},
-		{"clock-step", single, nil, []string{"slew", "fencing"}},
+		{"clock-forward", single, nil, []string{"slew", "fencing"}},
+		{"clock-back", single, nil, []string{"slew", "fencing"}},
+		{"clock-rate", single, nil, []string{"slew", "fencing"}},
+		{"clock-freeze", single, nil, []string{"slew", "fencing"}},
+		{"partition", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
+		{"partition-halves", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
+		{"partition-bridge", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
+		{"partition-ring", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
+		{"flap", sentinel(), nil, []string{"acknowledged", "fencing"}},
 		{"kill promotion", sentinel(), nil, []string{"acknowledged", "fencing"}},
 		{"split-brain promotion", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
 		{"split-brain promotion", sentinel(), map[string]string{"min-replicas": "1"}, []string{"acknowledged", "fencing"}},

@@ -24,7 +24,7 @@ type Curve struct {
 }
 
 // A CurvePoint says that a share of all, of 0 up to but not 1, took no longer than
-// so many microseconds.
+// this many microseconds.
 type CurvePoint struct{ Share, Micros float64 }
 
 const curvesWidth, curvesHeight = 760.0, 300.0

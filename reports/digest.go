@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // An Input is everything that a report is made of.
@@ -26,7 +27,7 @@ type digest struct {
 	Input
 	notes  []*history.Event // what is no client's: declarations, faults, observations
 	ops    []history.Operation
-	holds  []history.Hold // in order of their start
+	holds  []holding.Hold // in order of their start
 	faults []Fault
 	roles  []roleChange
 	end    time.Duration // of the record
@@ -51,14 +52,9 @@ func newDigest(in Input) *digest {
 	if in.History == nil {
 		in.History = &history.History{}
 	}
-	if len(in.Missing) > 0 && in.Report.Verdict == checker.Valid {
-		in.Report.Verdict = checker.Unknown // what is left does not show it
-	}
-	if in.Run.Unmet != "" || in.Run.Unclaimed != "" {
-		in.Report.Verdict = checker.Unknown // a part of a script is no answer to it, nor what somebody else did
-	}
+	in.Report.Verdict = checker.RunVerdict(in.Run, in.Report.Verdict, len(in.Missing) == 0)
 	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
-	d.holds = in.History.Holds()
+	d.holds = holding.Of(in.History)
 	d.notes = notes(in.History)
 	d.faults = faultsOf(d.notes, d.end)
 	d.roles = roleChanges(in.Run.Topology, d.notes)
@@ -110,7 +106,7 @@ func (d *digest) locateGrants() {
 }
 
 // granter is the server that granted a hold, as far as it is known.
-func (d *digest) granter(h *history.Hold) string {
+func (d *digest) granter(h *holding.Hold) string {
 	if node := h.Acquire.Complete.Node; node != "" {
 		return node
 	}
@@ -140,7 +136,7 @@ func (d *digest) reaches(zone, server string, at time.Duration) bool {
 		f := &d.faults[i]
 		switch {
 		case !f.OK || at < f.at() || at > f.End:
-		case (f.separates() || stops(f.Name)) && f.blocks(zone, server, d.Run.Topology):
+		case (f.has(history.Isolates) || f.has(history.Stops)) && f.blocks(zone, server, d.Run.Topology):
 			return false
 		}
 	}
@@ -284,13 +280,13 @@ func (d *digest) evidenceIndex() *proof {
 }
 
 // holdsOf are the holds that the evidence names, in order of their start.
-func (d *digest) holdsOf(v *checker.Violation) []*history.Hold {
+func (d *digest) holdsOf(v *checker.Violation) []*holding.Hold {
 	var at []int
 	for _, index := range v.Events {
 		at = append(at, d.evidenceIndex().holds[index]...)
 	}
 	slices.Sort(at)
-	var found []*history.Hold
+	var found []*holding.Hold
 	for _, i := range slices.Compact(at) {
 		found = append(found, &d.holds[i])
 	}
@@ -298,8 +294,8 @@ func (d *digest) holdsOf(v *checker.Violation) []*history.Hold {
 }
 
 // holdBefore is the last hold of an owner that began before an instant.
-func (d *digest) holdBefore(lock, owner string, at time.Duration) *history.Hold {
-	var found *history.Hold
+func (d *digest) holdBefore(lock, owner string, at time.Duration) *holding.Hold {
+	var found *holding.Hold
 	for i := range d.holds {
 		h := &d.holds[i]
 		if h.Start <= at && h.Owner == owner && (lock == "" || h.Lock == lock) {

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // The files of a run directory that reports read or write.
@@ -57,14 +56,14 @@ func WriteDir(dir string, in Input) error {
 		})
 	}
 	for _, f := range files {
-		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
+		if err := history.WriteFile(filepath.Join(dir, f.name), f.write); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	pictures, err := d.drawPictures()
 	errs = append(errs, err)
 	for _, p := range pictures {
-		errs = append(errs, writeFile(filepath.Join(dir, p.File), func(w io.Writer) error {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, p.File), func(w io.Writer) error {
 			_, err := w.Write(p.page)
 			return err
 		}))
@@ -72,37 +71,12 @@ func WriteDir(dir string, in Input) error {
 	return errors.Join(errs...)
 }
 
-// writeFile replaces a file in one step, so that no reader sees half of it.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	_, err = tmp.Write(b.Bytes())
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
-
 // ReadDir reads a run directory for another look at it: the run, the history,
 // and the verdicts as they were stored. Its errors name every part that is
 // missing or damaged; what could be read is returned beside them, with the
 // same words in Missing. Of a damaged history those are the events before the
 // damage.
-func ReadDir(dir string) (Input, error) { return readDir(Open, dir) }
+func ReadDir(dir string) (Input, error) { return readDir(history.Open, dir) }
 
 func readDir(open opener, dir string) (Input, error) {
 	in := Input{History: &history.History{}}
@@ -188,20 +162,10 @@ func sizeOf(r io.Reader) int64 {
 	return info.Size()
 }
 
-// Open opens a file of a run directory to read it. It refuses what is no file, such
-// as a pipe, without waiting for somebody to write into it.
-func Open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, toRead, 0)
-	if err != nil {
-		return nil, err
-	}
-	return checked(f, os.FileMode.IsRegular)
-}
-
 // An opener opens a file to read it.
 type opener func(path string) (*os.File, error)
 
-// inside is an [Open] that reads nothing outside of a folder: it refuses links that
+// inside is an opener that reads nothing outside of a folder: it refuses links that
 // lead out.
 func inside(root *os.Root) opener {
 	return func(path string) (*os.File, error) { return openIn(root, path, os.FileMode.IsRegular) }

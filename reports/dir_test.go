@@ -67,7 +67,7 @@ func TestReadDirErrors(t *testing.T) {
 	}
 }
 
-// A pipe that nobody writes into keeps no reader waiting.
+// A pipe without a writer keeps no reader waiting.
 func TestReadDirRefusesPipes(t *testing.T) {
 	for _, name := range []string{reports.RunFile, reports.HistoryFile, reports.ResultsFile} {
 		dir := t.TempDir()

@@ -4,7 +4,7 @@
 // ([Compare]).
 //
 // Every report is a pure function of an [Input]: the same run record, history
-// and verdicts give the same bytes. The package starts nothing, asks nobody
+// and verdicts give the same bytes. The package starts nothing, asks no server
 // and logs nothing; [WriteDir], [ReadDir],
 // [ReadRuns], [UpdateIndex] and [NewHandler] are its only contact with a disk.
 package reports

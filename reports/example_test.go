@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // Any history and any verdict make a report.

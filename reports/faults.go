@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A Fault is one fault of a run, from its injection to its heal.
@@ -39,11 +40,15 @@ type Fault struct {
 	Met *int64 `json:"met,omitempty"`
 	// HealError is what was said to a heal that failed.
 	HealError string `json:"heal_error,omitempty"`
+	// Life and Effects are what the history says of the fault, or else what is known
+	// of one with its name.
+	Life    history.Life     `json:"life,omitempty"`
+	Effects []history.Effect `json:"effects,omitempty"`
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
 func faultsOf(notes []*history.Event, end time.Duration) []Fault {
-	var faults []Fault
+	var all []Fault
 	key := func(e *history.Event) string { return e.Fault + "\x00" + e.Target }
 	pending, active := map[string][]int{}, map[string][]int{}
 	uncounted := map[string][]int{} // those of effect whose requests have not been told
@@ -51,33 +56,38 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 		k := key(e)
 		switch {
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			pending[k] = append(pending[k], len(faults))
-			faults = append(faults, Fault{
+			pending[k] = append(pending[k], len(all))
+			f := Fault{
 				Name: e.Fault, Target: e.Target, Params: e.Params, Start: e.Time,
-				End: end, Error: "never answered",
-			})
+				End: end, Error: "never answered", Life: e.Life, Effects: e.Effects,
+			}
+			if f.Life == "" && f.Effects == nil {
+				spec := f.spec()
+				f.Life, f.Effects = spec.Life, spec.EffectsOf(f.Params)
+			}
+			all = append(all, f)
 		case e.Op == history.Inject && len(pending[k]) > 0:
-			f := &faults[pending[k][0]]
+			f := &all[pending[k][0]]
 			f.OK, f.Effect, f.Error = e.Type == history.OK, e.Value, e.Error
 			if f.OK {
 				f.InEffect = e.Time
 				uncounted[k] = append(uncounted[k], pending[k][0])
 			}
-			if !f.OK || momentary(f.Name) {
+			if !f.OK || f.momentary() {
 				f.End = e.Time
 			}
-			if f.OK && !momentary(f.Name) {
+			if f.OK && !f.momentary() {
 				active[k] = append(active[k], pending[k][0])
 			}
 			pending[k] = pending[k][1:]
 		case e.Op == history.Observe && e.What == history.ObserveMet:
 			if n, err := strconv.ParseInt(e.Value, 10, 64); err == nil && len(uncounted[k]) > 0 {
-				faults[uncounted[k][0]].Met = &n
+				all[uncounted[k][0]].Met = &n
 				uncounted[k] = uncounted[k][1:]
 			}
 		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
 			last := len(active[k]) - 1
-			f := &faults[active[k][last]]
+			f := &all[active[k][last]]
 			if e.Type == history.OK {
 				f.Healed, f.HealError, f.End = true, "", e.Time
 				active[k] = active[k][:last]
@@ -86,7 +96,7 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 			}
 		}
 	}
-	return faults
+	return all
 }
 
 // counts reports whether the fault took effect, as far as requests are concerned.
@@ -104,30 +114,33 @@ func (f *Fault) metWords() string {
 	}
 }
 
-// momentary reports whether a fault is over as soon as it has happened.
-func momentary(name string) bool {
-	switch name {
-	case "reset", "restart", "restart-empty", "power-cut", "failover", "planned-failover", "flush", "drop-key", "script-flush", "kill-pubsub":
-		return true
-	default:
-		return false
+// spec is what is known of faults with its name; the zero Spec of one that is not
+// ours.
+func (f *Fault) spec() faults.Spec {
+	spec, err := faults.ByName(f.Name)
+	if err != nil {
+		return faults.Spec{}
 	}
+	return spec
 }
 
-// stops reports whether a fault takes its target down.
-func stops(name string) bool {
-	return name == "kill" || name == "pause" || name == "crash" || name == "crash-failover"
-}
+// has reports whether the fault has an effect.
+func (f *Fault) has(e history.Effect) bool { return slices.Contains(f.Effects, e) }
+
+// momentary reports whether a fault is over as soon as it has happened.
+func (f *Fault) momentary() bool { return f.Life == history.Momentary }
 
 // separates reports whether the fault's target is a group that it cuts off from
 // all others.
-func (f *Fault) separates() bool { return f.Name == "partition" || f.Name == "split-brain" }
+func (f *Fault) separates() bool {
+	return f.has(history.Isolates) && strings.HasPrefix(f.Target, "{")
+}
 
 // at is when the fault hit, as the story counts it: when its effect was
 // observed, but for a fault that begins with a blow and is observed by what
 // comes of it later.
 func (f *Fault) at() time.Duration {
-	if f.Name == "crash-failover" || f.Name == "split-brain" || f.Name == "failover" || f.Name == "planned-failover" {
+	if f.has(history.Promotes) {
 		return f.Start
 	}
 	return f.InEffect
@@ -167,43 +180,16 @@ func (f *Fault) happened(t history.Topology) string {
 		}
 		return s
 	}
-	what, were := targetWords(f.Target, t)
-	var s string
-	switch f.Name {
-	case "cut":
-		s = what + " " + were + " cut"
-	case "hold":
-		s = "traffic on " + what + " was held back"
-	case "drop":
-		s = "traffic on " + what + " was dropped"
-	case "latency":
-		s = what + " " + were + " slowed down"
-	case "reset":
-		s = "the connections of " + what + " were reset"
-	case "kill":
-		s = what + " " + were + " killed"
-	case "pause":
-		s = what + " " + were + " paused"
-	case "restart":
-		s = what + " " + were + " restarted"
-	case "restart-empty":
-		s = what + " " + were + " restarted without its data"
-	case "partition", "split-brain":
-		return what + " " + were + " cut off from all others"
-	case "failover":
-		s = "a failover was ordered"
-	case "planned-failover":
-		s = "a planned failover was made"
-	case "crash-failover":
-		return what + " " + were + " killed"
-	default:
-		if strings.HasPrefix(f.Effect, f.Target+" ") {
-			return agree(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
-		}
-		s = "the fault " + f.detail() + " was injected"
+	story := f.story()
+	if story.Injected == "" && strings.HasPrefix(f.Effect, f.Target+" ") {
+		return agree(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
 	}
-	if len(f.Params) > 0 && f.Name == "latency" {
-		s += strings.TrimPrefix(f.detail(), f.label())
+	s := "the fault " + f.detail() + " was injected"
+	if story.Injected != "" {
+		s = f.tell(story.Injected, t)
+	}
+	if f.has(history.Isolates) || f.has(history.Stops) && f.has(history.Promotes) {
+		return s // more is told of what came of it
 	}
 	if f.Effect != "" && !strings.Contains(s, f.Effect) {
 		s += " (" + agree(f.Effect) + ")"
@@ -213,17 +199,37 @@ func (f *Fault) happened(t history.Topology) string {
 
 // healed says in words that the fault ended.
 func (f *Fault) healed(t history.Topology) string {
-	what, were := targetWords(f.Target, t)
-	switch f.Name {
-	case "cut", "hold", "drop", "partition", "split-brain":
-		return what + " " + were + " connected again"
-	case "kill", "crash-failover":
-		return what + " " + were + " started again"
-	case "pause":
-		return what + " went on after the pause"
-	default:
-		return "the fault " + f.label() + " was healed"
+	if story := f.story(); story.Healed != "" {
+		return f.tell(story.Healed, t)
 	}
+	return "the fault " + f.label() + " was healed"
+}
+
+// story is how the fault is told: as its spec says, else by its effects.
+func (f *Fault) story() faults.Story {
+	const connected = "{target} {was} connected again"
+	switch spec := f.spec(); {
+	case spec.Name != "":
+		return spec.Story
+	case f.separates():
+		return faults.Story{Injected: "{target} {was} cut off from all others", Healed: connected}
+	case f.has(history.Cuts):
+		return faults.Story{Injected: "{target} {was} cut", Healed: connected}
+	case f.has(history.Stalls):
+		return faults.Story{Injected: "traffic on {target} was held back", Healed: connected}
+	default:
+		return faults.Story{}
+	}
+}
+
+// tell fills the words of a story in.
+func (f *Fault) tell(story string, t history.Topology) string {
+	what, were := targetWords(f.Target, t)
+	params := ""
+	if len(f.Params) > 0 {
+		params = strings.TrimPrefix(f.detail(), f.label())
+	}
+	return strings.NewReplacer("{target}", what, "{was}", were, "{params}", params).Replace(story)
 }
 
 // targetWords names a target with its verb: "the link a>b", "was".
@@ -265,18 +271,16 @@ func targetWords(target string, t history.Topology) (what, were string) {
 // severs reports whether the fault stops all replication from a node: replicas
 // dial their master.
 func (f *Fault) severs(node string, t history.Topology) bool {
-	if !f.OK || node == "" || !f.separates() && !cuts(f.Name) {
+	if !f.OK || node == "" || !f.has(history.Cuts) && !f.has(history.Stalls) {
 		return false
 	}
-	group := strings.Fields(strings.Trim(f.Target, "{}"))
-	cut, found := linksOf(f.Target, t), false
+	affected, found := f.links(t), false
 	for _, l := range t.Links {
 		if l.Kind != "replication" || l.To != node {
 			continue
 		}
 		found = true
-		across := f.separates() && slices.Contains(group, l.From) != slices.Contains(group, l.To)
-		if !across && !slices.Contains(cut, l) {
+		if !slices.Contains(affected, l) {
 			return false
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Outcomes counts how the operations of one kind ended.
@@ -86,10 +87,10 @@ func rank(sorted []time.Duration, permille int) time.Duration {
 
 func took(op *history.Operation) time.Duration { return op.Complete.Time - op.Invoke.Time }
 
-// contended counts the requests for a lock that overlap a hold of somebody
-// else: those without which a verdict would mean little. The holds are in
+// contended counts the requests for a lock that overlap a hold of another
+// owner: those without which a verdict would mean little. The holds are in
 // order of their start.
-func contended(ops []history.Operation, holds []history.Hold) int {
+func contended(ops []history.Operation, holds []holding.Hold) int {
 	// For every hold of a lock: which of those so far ends last, and which of
 	// those of other owners than that one's.
 	type ends struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // ms is a time in milliseconds.

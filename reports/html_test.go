@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 func htmlOf(tb testing.TB, in reports.Input) string {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // IndexFile is the page that lists the runs of a folder.
@@ -148,5 +148,5 @@ func UpdateIndex(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return WriteIndex(w, runs) })
+	return history.WriteFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return WriteIndex(w, runs) })
 }

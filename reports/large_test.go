@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // large is a run of so many operations, a third of them each acquires,

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // linksOf are the links that a target names, several separated by spaces or
@@ -41,8 +43,48 @@ func linkNames(links []history.Link) []string {
 	return names
 }
 
-// cuts reports whether a fault keeps data from a link.
-func cuts(name string) bool { return name == "cut" || name == "hold" || name == "drop" }
+// links are those that the fault concerns: of a partition those between the parties
+// that it keeps apart, else those that its target names.
+func (f *Fault) links(t history.Topology) []history.Link {
+	if spec := f.spec(); spec.Links != nil {
+		if chosen, err := spec.LinksOf(plan(t), faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}); err == nil {
+			return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool {
+				return !slices.ContainsFunc(chosen, func(c topologies.Link) bool {
+					return c.From == l.From && c.To == l.To && string(c.Kind) == l.Kind
+				})
+			})
+		}
+	}
+	if f.separates() {
+		return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool { return f.hits(l.From) == f.hits(l.To) })
+	}
+	links := linksOf(f.Target, t)
+	for _, l := range t.Links {
+		if (f.hits(l.From) || f.hits(l.To)) && !slices.Contains(links, l) {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// plan is a recorded topology as faults see it.
+func plan(t history.Topology) topologies.Topology {
+	p := topologies.Topology{Name: t.Name}
+	for _, n := range t.Nodes {
+		p.Nodes = append(p.Nodes, topologies.Node{Name: n.Name, Kind: topologies.Kind(n.Kind), Role: n.Role, Of: n.Of})
+	}
+	for _, l := range t.Links {
+		p.Links = append(p.Links, topologies.Link{From: l.From, To: l.To, Kind: topologies.LinkKind(l.Kind)})
+	}
+	return p
+}
+
+// parts reports whether the fault keeps data from a link between servers, so that a
+// grant may not reach those that take over.
+func (f *Fault) parts(t history.Topology) bool {
+	return (f.has(history.Cuts) || f.has(history.Stalls)) &&
+		slices.ContainsFunc(f.links(t), func(l history.Link) bool { return l.Kind != "client" })
+}
 
 // blocks reports whether the fault, while it is in effect, keeps a zone of
 // clients from a server.
@@ -50,12 +92,12 @@ func (f *Fault) blocks(zone, server string, t history.Topology) bool {
 	switch {
 	case !f.OK:
 		return false
-	case stops(f.Name):
+	case f.has(history.Stops):
 		return f.hits(server)
 	case f.separates():
 		return f.hits(zone) != f.hits(server)
-	case cuts(f.Name):
-		return slices.ContainsFunc(linksOf(f.Target, t), func(l history.Link) bool {
+	case f.has(history.Cuts), f.has(history.Stalls):
+		return slices.ContainsFunc(f.links(t), func(l history.Link) bool {
 			return l.From == zone && l.To == server
 		})
 	default:

@@ -172,7 +172,7 @@ func md(text string) string {
 			b.WriteString("&gt;")
 		case '&':
 			b.WriteString("&amp;")
-		case '@': // a mention would call somebody
+		case '@': // a mention would notify a user
 			b.WriteString("&#64;")
 		case '\\', '`', '*', '_', '[', ']', '|', '~', '#', '!':
 			b.WriteRune('\\')

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A picture is porcupine's own page of the window in which a lock fails.

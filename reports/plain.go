@@ -10,8 +10,8 @@ import (
 
 // prints reports whether a character stands for itself where people read. Not so
 // control characters, which a terminal obeys; formats, which hide or turn around
-// what is beside them; and what XML forbids. A name in a history is data, whoever
-// wrote it.
+// what is beside them; and what XML forbids. A name in a history is data, and
+// any program may have written it.
 func prints(r rune) bool {
 	return r >= ' ' && r < 0x7f ||
 		r > 0x9f && !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Noncharacter_Code_Point)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
 )
 
 // holdsFigure plots how long each hold lasted, at its end.
@@ -24,11 +24,11 @@ func (d *digest) holdDurations() (scale, durations) {
 		}
 		pt := point{h.End.Seconds(), max(h.End-h.Start, leastLatency).Seconds()}
 		switch h.Ended {
-		case history.EndReleased:
+		case holding.EndReleased:
 			dd.most = append(dd.most, pt)
-		case history.EndExpired, history.EndLost:
+		case holding.EndExpired, holding.EndLost:
 			dd.crosses = append(dd.crosses, pt)
-		case history.EndUnknown:
+		case holding.EndUnknown:
 			dd.rings = append(dd.rings, pt)
 		default:
 			continue // nothing ended it
@@ -46,7 +46,7 @@ func (d *digest) holdDurations() (scale, durations) {
 func (d *digest) holdLatency() (Latency, bool) {
 	var lengths []time.Duration
 	for i := range d.holds {
-		if h := &d.holds[i]; h.Ended == history.EndReleased {
+		if h := &d.holds[i]; h.Ended == holding.EndReleased {
 			lengths = append(lengths, max(h.End-h.Start, 0))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 const (
@@ -138,7 +138,7 @@ func latencyTicks(low, high float64) []plot.Tick {
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value < low*0.999 || t.Value > high*1.001 })
 }
 
-// lasting is so many seconds, or the longest time that there is.
+// lasting is this many seconds, or the longest time that there is.
 func lasting(seconds float64) time.Duration {
 	if ns := math.Round(seconds * 1e9); ns < math.MaxInt64 {
 		return time.Duration(ns)

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/plot"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // throughputFigure plots how many requests for a lock were answered a second,

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // measureRecovery fills in how long it took after each fault, and after its
@@ -30,7 +31,7 @@ func (d *digest) measureRecovery() {
 // granted before, between the order and the blow, was granted by the old one.
 // It is the fault's own instant where none did.
 func (d *digest) promotionIn(f *Fault) time.Duration {
-	if f.Name == "crash-failover" || f.Name == "split-brain" {
+	if f.has(history.Promotes) {
 		for _, c := range d.roles {
 			if c.role == "master" && c.was != "" && c.at >= f.Start && c.at <= f.InEffect {
 				return c.at
@@ -59,8 +60,8 @@ func (d *digest) nextGrant(from, notBefore time.Duration, concerned func(*histor
 }
 
 // concernedBy tells which requests a fault concerns: those that had to pass
-// where it was, or all if nobody's had to.
-func (d *digest) concernedBy(f *Fault, grants map[string][]*history.Hold) func(*history.Operation) bool {
+// where it was, or all if none had to.
+func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*history.Operation) bool {
 	var zones, masters []string
 	for _, n := range d.Run.Topology.Nodes {
 		switch {
@@ -71,15 +72,15 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*history.Hold) func(*
 		}
 	}
 	blocked := func(zone, server string) bool {
-		if !slices.Contains(zones, zone) && !stops(f.Name) {
+		if !slices.Contains(zones, zone) && !f.has(history.Stops) {
 			return false // a script does not say where its clients are
 		}
 		return f.blocks(zone, server, d.Run.Topology)
 	}
-	anybody := slices.ContainsFunc(masters, func(server string) bool {
+	promoted := slices.ContainsFunc(masters, func(server string) bool {
 		return blocked("", server) || slices.ContainsFunc(zones, func(zone string) bool { return blocked(zone, server) })
 	})
-	if !anybody {
+	if !promoted {
 		return func(*history.Operation) bool { return true }
 	}
 	known := map[string]bool{} // by zone and lock
@@ -106,8 +107,8 @@ func zoneOf(owner string) string {
 
 // grantedBy are the holds of each lock of which it is known who granted them,
 // in order of their start.
-func (d *digest) grantedBy() map[string][]*history.Hold {
-	grants := map[string][]*history.Hold{}
+func (d *digest) grantedBy() map[string][]*holding.Hold {
+	grants := map[string][]*holding.Hold{}
 	for i := range d.holds {
 		if h := &d.holds[i]; d.granter(h) != "" {
 			grants[h.Lock] = append(grants[h.Lock], h)
@@ -117,7 +118,7 @@ func (d *digest) grantedBy() map[string][]*history.Hold {
 }
 
 // lastGranter granted the last of some holds that began before an instant.
-func (d *digest) lastGranter(holds []*history.Hold, before time.Duration) string {
+func (d *digest) lastGranter(holds []*holding.Hold, before time.Duration) string {
 	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > before })
 	if at == 0 {
 		return ""

@@ -20,8 +20,8 @@ const (
 	// maxLiveHistory is the longest history, in bytes, of which a page is drawn
 	// while the run is under way.
 	maxLiveHistory = 64 << 20
-	// isolation is the policy of every page. A run directory may come from somebody
-	// else, with pages and scripts in it: each page is alone in an origin of its own,
+	// isolation is the policy of every page. A run directory may come from another
+	// author, with pages and scripts in it: each page is alone in an origin of its own,
 	// and loads, sends, frames and opens nothing.
 	isolation = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,7 +48,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache")
-	// A page of somebody else must not read the runs by a name that leads here.
+	// A page of another author must not read the runs by a name that leads here.
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
 		host = r.Host

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A Story is what happened in plain words, generated from the events alone.
@@ -196,7 +197,7 @@ func (d *digest) moreViolations(told *checker.Violation) string {
 }
 
 // grant is the moment at which a hold began.
-func (d *digest) grant(h *history.Hold, violates bool) Moment {
+func (d *digest) grant(h *holding.Hold, violates bool) Moment {
 	m := Moment{At: h.Start, Kind: MomentGrant}
 	if violates {
 		m.Kind = MomentViolation
@@ -216,7 +217,7 @@ func (d *digest) grant(h *history.Hold, violates bool) Moment {
 }
 
 // entitled says until when a holder may believe.
-func (d *digest) entitled(h *history.Hold) string {
+func (d *digest) entitled(h *holding.Hold) string {
 	until := believes(h)
 	switch {
 	case until == history.Never:
@@ -225,9 +226,9 @@ func (d *digest) entitled(h *history.Hold) string {
 		return "learned it when its lease had run out, at " + instant(until)
 	case until < h.End:
 		return "was entitled to hold it until " + instant(until)
-	case h.Ended == history.EndReleased:
+	case h.Ended == holding.EndReleased:
 		return "held it until it gave it back at " + instant(until)
-	case h.Ended == history.EndLost:
+	case h.Ended == holding.EndLost:
 		return "believed so until it was told at " + instant(until) + " that it is lost"
 	default:
 		return "was entitled to hold it until " + instant(until)
@@ -236,7 +237,7 @@ func (d *digest) entitled(h *history.Hold) string {
 
 // believes is until when a holder was entitled to believe: no later than its
 // hold is certain.
-func believes(h *history.Hold) time.Duration {
+func believes(h *holding.Hold) time.Duration {
 	if n := len(h.Belief); n > 0 {
 		return min(h.End, h.Belief[n-1].Until)
 	}
@@ -244,7 +245,7 @@ func believes(h *history.Hold) time.Duration {
 }
 
 // who names the client of a hold.
-func (d *digest) who(h *history.Hold) string { return "client " + client(h.Owner) }
+func (d *digest) who(h *holding.Hold) string { return "client " + client(h.Owner) }
 
 // whoOf names the client of an event: by its owner, else by the last owner
 // that its process used.
@@ -266,7 +267,7 @@ const maxBackground = 6
 
 // background are the faults and the servers' changes that were in effect at
 // some time of a window, and began before its end.
-func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []Moment {
+func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []Moment {
 	begin := from
 	var moments []Moment
 	for i := range d.faults {
@@ -303,13 +304,13 @@ func (d *digest) background(from, to time.Duration, holders ...*history.Hold) []
 // isolated reports whether a fault kept a grant from every other server: it was
 // in effect before the grant was asked for, and on all replication links of
 // the server that granted. The links are those at the start of the run.
-func (d *digest) isolated(f *Fault, h *history.Hold) bool {
+func (d *digest) isolated(f *Fault, h *holding.Hold) bool {
 	return f.severs(d.granter(h), d.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
 }
 
 // serverMoments are the promotions and demotions of a window, and what was
 // seen of the lock's key in it.
-func (d *digest) serverMoments(from, to time.Duration, holders []*history.Hold) []Moment {
+func (d *digest) serverMoments(from, to time.Duration, holders []*holding.Hold) []Moment {
 	var moments []Moment
 	for _, c := range d.roles {
 		if c.at == 0 || c.at < from || c.at > to {
@@ -379,7 +380,7 @@ func keyWords(lock string, with, without []string) string {
 
 // forgotten reports whether a promoted server granted the lock again although
 // another server had granted it before the promotion.
-func (d *digest) forgotten(c roleChange, holders []*history.Hold) bool {
+func (d *digest) forgotten(c roleChange, holders []*holding.Hold) bool {
 	if len(holders) < 2 {
 		return false
 	}

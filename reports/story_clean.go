@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // validStory says what was thrown at the lock, and why the verdict is valid.
@@ -51,9 +51,9 @@ func (d *digest) workloadWords(grants Outcomes) string {
 		runLength(d.end), count(len(clients), "client"), count(grants.Total(), "time"), count(len(locks), "lock"),
 		count(grants.OK, "grant"), count(grants.Fail, "refusal"), grants.Info)
 	if n := contended(d.ops, d.holds); n > 0 {
-		s += fmt.Sprintf(" %s met a hold of somebody else.", count(n, "request"))
+		s += fmt.Sprintf(" %s met a hold of another client.", count(n, "request"))
 	} else {
-		s += " No request met a hold of somebody else."
+		s += " No request met a hold of another client."
 	}
 	return s
 }

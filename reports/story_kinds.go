@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // overCapacity tells of more permits out than a semaphore has.
@@ -76,11 +77,11 @@ func (d *digest) staleAccess(v *checker.Violation) Story {
 	return s
 }
 
-// stuck tells of a lock that was free and that nobody could have.
+// stuck describes a lock that was free and that no client could acquire.
 func (d *digest) stuck(v *checker.Violation) Story {
 	until := min(v.Until, d.end)
-	s := Story{Headline: fmt.Sprintf("Nobody could acquire the lock %s for %s, although it was free", v.Lock, span(until-v.From))}
-	var before *history.Hold
+	s := Story{Headline: fmt.Sprintf("No client could acquire the lock %s for %s, although it was free", v.Lock, span(until-v.From))}
+	var before *holding.Hold
 	for i := range d.holds {
 		if h := &d.holds[i]; h.Lock == v.Lock && h.Start <= v.From && (before == nil || h.Start > before.Start) {
 			before = h
@@ -95,7 +96,7 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	if e := d.firstEvent(v); e != nil {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
 	}
-	s.Moments = append(s.Moments, Moment{At: until, Kind: MomentViolation, Text: "still nobody had been granted " + v.Lock})
+	s.Moments = append(s.Moments, Moment{At: until, Kind: MomentViolation, Text: "still no client had been granted " + v.Lock})
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
 }
@@ -108,7 +109,7 @@ func (d *digest) overtaken(v *checker.Violation) Story {
 	}
 	first, second := holds[0], holds[len(holds)-1]
 	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, span(second.Start-first.Start))}
-	for _, h := range []*history.Hold{first, second} {
+	for _, h := range []*holding.Hold{first, second} {
 		s.Moments = append(s.Moments,
 			Moment{At: h.Acquire.Invoke.Time, Kind: MomentLock, Text: d.who(h) + " asked for " + h.Lock + placeOf(h)},
 			d.grant(h, h == first))
@@ -119,7 +120,7 @@ func (d *digest) overtaken(v *checker.Violation) Story {
 }
 
 // placeOf is the place that a request had in the queue of a fair lock.
-func placeOf(h *history.Hold) string {
+func placeOf(h *holding.Hold) string {
 	for _, e := range []*history.Event{h.Acquire.Complete, h.Acquire.Invoke} {
 		if e.Queued != nil {
 			return fmt.Sprintf(" and had place %d of the queue", *e.Queued)

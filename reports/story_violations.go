@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // doubleGrant tells of two owners that hold at the same time.
@@ -42,7 +43,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 const maxCauses = 2
 
 // causes are the wrong answers of the service that made a second grant
-// possible: it let somebody end a hold of somebody else, or forgot one.
+// possible: it let an owner end a hold of another owner, or forgot one.
 func (d *digest) causes(lock string, from, to time.Duration) []Moment {
 	var moments []Moment
 	for _, r := range d.Report.Results {
@@ -114,7 +115,7 @@ func (d *digest) overlapWords(from, until time.Duration) string {
 }
 
 // damage says what the two did to the protected resource inside the overlap.
-func (d *digest) damage(first, second *history.Hold, from, until time.Duration) []string {
+func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) []string {
 	var done []history.Operation
 	accessed := false
 	for i := range d.ops {
@@ -250,22 +251,22 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 	}
 	s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
 	if len(others) > 0 {
-		s.Outcome = append(s.Outcome, "By then somebody else had been granted the lock.")
+		s.Outcome = append(s.Outcome, "By then another client had been granted the lock.")
 	}
 	return s
 }
 
 // endWords says why a hold ended.
-func (d *digest) endWords(h *history.Hold) string {
+func (d *digest) endWords(h *holding.Hold) string {
 	if believes(h) < h.End {
 		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
 	}
 	switch h.Ended {
-	case history.EndReleased:
+	case holding.EndReleased:
 		return d.who(h) + " gave " + h.Lock + " back"
-	case history.EndLost:
+	case holding.EndLost:
 		return d.who(h) + " was told that " + h.Lock + " is lost"
-	case history.EndUnknown:
+	case holding.EndUnknown:
 		return "an operation with an unknown outcome may have ended the hold of " + d.who(h)
 	default:
 		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
@@ -311,8 +312,8 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 		Headline: "An update of " + resource + " was lost",
 		Cures:    []string{fenceCure},
 	}
-	told := map[*history.Hold]bool{}
-	var holders []*history.Hold
+	told := map[*holding.Hold]bool{}
+	var holders []*holding.Hold
 	for i := range accesses {
 		op := &accesses[i]
 		if h := d.holdFor(v, op.Invoke); h != nil && !told[h] {
@@ -342,7 +343,7 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 	return s
 }
 
-// foreignRelease tells of an answer that somebody got who did not hold.
+// foreignRelease describes a confirmation for an owner that did not hold the lock.
 func (d *digest) foreignRelease(v *checker.Violation) Story {
 	op, ok := d.lastOf(v, history.Release)
 	verb, cure := "release", ownerCure
@@ -362,7 +363,7 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 		s.Headline = "An" + strings.TrimPrefix(s.Headline, "A")
 	}
 	from := op.Invoke.Time
-	var holders []*history.Hold
+	var holders []*holding.Hold
 	if own := d.holdBefore(v.Lock, owner, op.Invoke.Time); own != nil {
 		from = own.Acquire.Invoke.Time
 		holders = append(holders, own)
@@ -540,13 +541,13 @@ func (d *digest) lastOf(v *checker.Violation, kind history.Op) (history.Operatio
 
 // holdFor is the hold that an event acted under: that of its owner, else the
 // last of its process.
-func (d *digest) holdFor(v *checker.Violation, e *history.Event) *history.Hold {
+func (d *digest) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {
 	if e.Owner != "" {
 		if h := d.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
 			return h
 		}
 	}
-	var found *history.Hold
+	var found *holding.Hold
 	for i := range d.holds {
 		h := &d.holds[i]
 		if h.Process == e.Process && h.Start <= e.Time && (v.Lock == "" || h.Lock == v.Lock) {
@@ -556,8 +557,8 @@ func (d *digest) holdFor(v *checker.Violation, e *history.Event) *history.Hold {
 	return found
 }
 
-// holderAt is somebody else's hold that touches a window.
-func (d *digest) holderAt(lock, not string, from, to time.Duration) *history.Hold {
+// holderAt is a hold of another owner that touches a window.
+func (d *digest) holderAt(lock, not string, from, to time.Duration) *holding.Hold {
 	for i := range d.holds {
 		h := &d.holds[i]
 		if h.Lock == lock && h.Owner != not && h.Start <= to && h.End >= from {

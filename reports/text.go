@@ -91,7 +91,7 @@ func (t *textReport) head() []string {
 // recorded reports whether there is a record of the run beside its history.
 func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
 
-// story fits the moments and the outcome into so many lines; what does not
+// story fits the moments and the outcome into this many lines; what does not
 // fit is in the report.
 func (t *textReport) story(room int) []string {
 	var lines []string

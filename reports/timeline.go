@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A window is the part of the time axis that a timeline shows.
@@ -46,7 +47,7 @@ func (d *digest) focus(v *checker.Violation) window {
 type lane struct {
 	lock, client string
 	waits        []*history.Operation
-	holds        []*history.Hold
+	holds        []*holding.Hold
 	uses         []*history.Operation // accesses under the lock
 }
 
@@ -133,7 +134,7 @@ func (l *lane) shows(w window) bool {
 
 // holdAt is the last hold that began before an access, and under which it
 // can have been made.
-func (l *lane) holdAt(access *history.Event) *history.Hold {
+func (l *lane) holdAt(access *history.Event) *holding.Hold {
 	at := sort.Search(len(l.holds), func(i int) bool { return l.holds[i].Start > access.Time })
 	for at--; at >= 0; at-- {
 		if access.Owner == "" || access.Owner == l.holds[at].Owner {
@@ -175,7 +176,7 @@ func (d *digest) focusLanes(v *checker.Violation, w window) (lanes []*lane, left
 }
 
 // evidence are the holds that a violation is about.
-func (d *digest) evidence(v *checker.Violation) []*history.Hold {
+func (d *digest) evidence(v *checker.Violation) []*holding.Hold {
 	holds := d.holdsOf(v)
 	for _, index := range v.Events {
 		if e, ok := d.event(index); ok && e.Op != history.Acquire {
@@ -217,11 +218,11 @@ func (d *digest) server(node string) []stretch {
 	}
 	for i := range d.faults {
 		f := &d.faults[i]
-		if !f.OK || !stops(f.Name) || !f.hits(node) {
+		if !f.OK || !f.has(history.Stops) || !f.hits(node) {
 			continue
 		}
 		state := "down"
-		if f.Name == "pause" {
+		if f.has(history.Suspends) {
 			state = "paused"
 		}
 		life = interrupt(life, stretch{from: f.at(), to: f.End, state: state})

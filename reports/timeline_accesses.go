@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // accesses draws a lane for each protected resource.

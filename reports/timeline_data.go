@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // The page draws the timeline anew for every window that its reader chooses.
@@ -256,7 +257,7 @@ func b2i(b bool) int {
 // addLane writes the stream of a lane.
 func (t *timelineData) addLane(d *digest, l *lane, detail window) {
 	data := laneData{Lock: l.lock, Name: l.client}
-	holds := make(map[int]*history.Hold, len(l.holds))
+	holds := make(map[int]*holding.Hold, len(l.holds))
 	for _, h := range l.holds {
 		holds[h.Acquire.Ordinal()] = h
 		for i := range h.Late {
@@ -334,7 +335,7 @@ func (t *timelineData) indexOf(server string) uint64 {
 	return t.indices[server]
 }
 
-// cover says of each of so many equal parts of a window how much of it holds
+// cover says of each of this many equal parts of a window how much of it holds
 // covered: a digit from 0 to 4.
 func (l *lane) cover(w window) string {
 	const parts = 1500

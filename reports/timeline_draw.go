@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // The measures of a timeline, in SVG units: a page shows it about 1:1.
@@ -170,7 +171,7 @@ func (c *chart) lane(l *lane) {
 			waits = append(waits, op)
 		}
 	}
-	var holds []*history.Hold
+	var holds []*holding.Hold
 	for _, h := range l.holds {
 		if c.win.meets(h.Start, h.End) && h.End > h.Start {
 			holds = append(holds, h)
@@ -219,7 +220,7 @@ func (c *chart) wait(op *history.Operation) {
 }
 
 // hold draws the time in which an owner may believe.
-func (c *chart) hold(h *history.Hold) {
+func (c *chart) hold(h *holding.Hold) {
 	c.used["hold"] = true
 	from, to := c.x(h.Start), c.x(h.End)
 	until := "the end of the record"
@@ -298,7 +299,7 @@ func (c *chart) late(l *lane, op *history.Operation) {
 }
 
 // denseLane draws how much of each pixel the holds cover.
-func (c *chart) denseLane(waits []*history.Operation, holds []*history.Hold) {
+func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
 	const columns = int(chartWidth - chartLeft - chartRight)
 	var covered [columns + 1]float64
 	for _, h := range holds {

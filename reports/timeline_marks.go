@@ -58,7 +58,7 @@ func (d *digest) markWords(v *checker.Violation) string {
 	case checker.LostUpdate:
 		return "an update is lost"
 	case checker.ForeignRelease:
-		return "confirmed for who does not hold"
+		return "confirmed for a client that does not hold"
 	case checker.PrematureLoss:
 		return "lost before its time"
 	case checker.OverCapacity:
@@ -70,7 +70,7 @@ func (d *digest) markWords(v *checker.Violation) string {
 	case checker.StaleAccess:
 		return "an old token was accepted"
 	case checker.Stuck:
-		return "nobody could acquire it"
+		return "no client could acquire it"
 	case checker.Overtaken:
 		return "overtaken in the queue"
 	default:

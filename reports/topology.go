@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // The measures of the drawing of a topology, in SVG units.
@@ -254,7 +255,7 @@ func (d *digest) grantsLife(server string) life {
 		return nil
 	}
 	focus := d.focus(v)
-	var holds []*history.Hold
+	var holds []*holding.Hold
 	changes := []time.Duration{0}
 	for i := range d.holds {
 		h := &d.holds[i]
@@ -393,19 +394,20 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 // hitBy is what a fault does to one of an edge's links: cut, hold, slow or
 // nothing.
 func (e *edge) hitBy(f *Fault, t history.Topology) string {
-	state := map[string]string{"cut": "cut", "drop": "cut", "hold": "hold", "latency": "slow"}[f.Name]
+	state := ""
 	switch {
 	case !f.OK:
-		return ""
-	case f.separates():
-		if f.hits(e.a.node.Name) != f.hits(e.b.node.Name) {
-			return "cut"
-		}
-		return ""
-	case state == "":
+	case f.has(history.Cuts):
+		state = "cut"
+	case f.has(history.Stalls):
+		state = "hold"
+	case f.has(history.Delays) && f.Life != history.Triggered: // by which all that passes is late
+		state = "slow"
+	}
+	if state == "" {
 		return ""
 	}
-	hit := linksOf(f.Target, t)
+	hit := f.links(t)
 	if slices.ContainsFunc(e.links, func(l history.Link) bool { return slices.Contains(hit, l) }) {
 		return state
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // mapped is a deployment of two servers in which r1 is cut off, r2 takes over,
@@ -93,6 +94,69 @@ func TestLives(t *testing.T) {
 	require.Equal(t, "granted to a", d.grantsLife("r1").at(31*time.Millisecond))
 	require.Equal(t, "granted to b", d.grantsLife("r2").at(31*time.Millisecond))
 	require.Empty(t, d.grantsLife("r2").at(30*time.Millisecond))
+}
+
+// A fault of links shows on the links that it concerns, and on no other, whether the
+// history says what it does or only its name.
+func TestEdge_hitBy(t *testing.T) {
+	recorded := func(name string) history.Topology {
+		from, err := topologies.ByName(name)
+		require.NoError(t, err)
+		var to history.Topology
+		for _, n := range from.Nodes {
+			to.Nodes = append(to.Nodes, history.Node{Name: n.Name, Kind: string(n.Kind), Role: n.Role, Of: n.Of})
+		}
+		for _, l := range from.Links {
+			to.Links = append(to.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})
+		}
+		return to
+	}
+	isolates := []history.Effect{history.Isolates, history.Cuts}
+	for _, tt := range []struct {
+		fault, target, on string
+		params            map[string]string
+		effects           []history.Effect
+		want              string
+		hit, spared       string // "a-b", several separated by spaces
+	}{
+		{fault: "partition", target: "{redis-1 zone-a}", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-2", spared: "zone-a-redis-1 redis-2-redis-3"},
+		{fault: "partition-halves", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-3", spared: "zone-a-redis-1 redis-2-redis-3"},
+		{fault: "partition-halves", on: "sentinel", params: map[string]string{"how": "hold"}, want: "hold", hit: "redis-1-redis-2", spared: "redis-2-redis-3"},
+		{fault: "partition-bridge", target: "redis-3", on: "cluster", want: "cut", hit: "redis-1-redis-4 redis-2-redis-6", spared: "redis-1-redis-3 redis-1-redis-2"},
+		{fault: "partition-ring", on: "cluster", want: "cut", hit: "redis-1-redis-4", spared: "redis-1-redis-2 zone-a-redis-1"},
+		{fault: "flap", target: "redis-1", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
+		{fault: "stall", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "hold", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "bandwidth", target: "zone-a>redis", on: "sentinel", want: "slow", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "netsplit", target: "{redis-1}", on: "sentinel", effects: isolates, want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
+		{fault: "netsplit", target: "{redis-1}", on: "sentinel", spared: "redis-1-redis-2 zone-a-redis-1 redis-2-redis-3"},
+	} {
+		t.Run(tt.fault+" "+tt.target, func(t *testing.T) {
+			e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: tt.fault, Target: tt.target, Params: tt.params, Effects: tt.effects}
+			landed := e
+			landed.Time, landed.Type, landed.Index = time.Millisecond, history.OK, 1
+			d := newDigest(Input{Run: history.Run{Topology: recorded(tt.on)}, History: &history.History{Events: []history.Event{e, landed}}})
+			require.Len(t, d.faults, 1)
+			places, _ := d.places()
+			byName := map[string]*place{}
+			for _, p := range places {
+				byName[p.node.Name] = p
+			}
+			states := map[string]string{}
+			for _, edge := range d.edges(byName) {
+				a, b := edge.a.node.Name, edge.b.node.Name
+				state := edge.hitBy(&d.faults[0], d.Run.Topology)
+				states[a+"-"+b], states[b+"-"+a] = state, state
+			}
+			for edge := range strings.FieldsSeq(tt.hit) {
+				require.Equal(t, tt.want, states[edge], edge)
+			}
+			for edge := range strings.FieldsSeq(tt.spared) {
+				require.Contains(t, states, edge)
+				require.Empty(t, states[edge], edge)
+			}
+		})
+	}
 }
 
 // Without a script the drawing shows the instant of the violation.

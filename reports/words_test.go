@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 func TestSpan(t *testing.T) {
@@ -58,11 +59,11 @@ func TestTargetWords(t *testing.T) {
 		what, were := targetWords(tt.give, top)
 		require.Equal(t, [2]string{tt.what, tt.were}, [2]string{what, were})
 	}
-	cut := Fault{Name: "cut", Target: "replication", OK: true}
+	cut := Fault{Name: "cut", Target: "replication", OK: true, Effects: []history.Effect{history.Cuts}}
 	require.True(t, cut.severs("r1", top))
 	require.False(t, cut.severs("r2", top), "nobody replicates from r2")
 	require.False(t, cut.severs("elsewhere", top))
-	island := Fault{Name: "partition", Target: "{r1 zone-a}", OK: true}
+	island := Fault{Name: "partition", Target: "{r1 zone-a}", OK: true, Effects: []history.Effect{history.Isolates, history.Cuts}}
 	require.True(t, island.severs("r1", top))
 	island.Target = "{r1 r2}"
 	require.False(t, island.severs("r1", top))
@@ -73,7 +74,7 @@ func TestContended(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		var ops []history.Operation
-		var holds []history.Hold
+		var holds []holding.Hold
 		for i := range 1 + rng.IntN(12) {
 			from := time.Duration(rng.IntN(50))
 			op := history.Operation{
@@ -89,7 +90,7 @@ func TestContended(t *testing.T) {
 			if rng.IntN(9) == 0 {
 				end = history.Never
 			}
-			holds = append(holds, history.Hold{Lock: "k", Owner: string(rune('a' + rng.IntN(3))), Start: start, End: end})
+			holds = append(holds, holding.Hold{Lock: "k", Owner: string(rune('a' + rng.IntN(3))), Start: start, End: end})
 		}
 		want := 0
 		for _, op := range ops {

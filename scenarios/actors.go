@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/client"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
 
@@ -51,18 +50,16 @@ func (s Scenario) faults() []string {
 
 // build makes a fault of its name, target and parameters.
 func (st *stage) build(s faults.Step) (faults.Fault, error) {
-	if kind, err := faultKind(s.Fault); err == nil && kind.Mix == mixClient {
-		return st.buildClient(s)
-	}
 	if key := s.Params[paramKey]; key != "" {
 		s.Params = maps.Clone(s.Params)
 		s.Params[paramKey] = st.keyOf(key)
 	}
+	at := site(st.deployment)
+	at.Clients = st.apart
 	if target, ok := toResource(s.Target); ok && st.resource != nil {
-		s.Target = target
-		return build(st.resource, s)
+		s.Target, at.Deployment = target, st.resource
 	}
-	return build(st.deployment, s)
+	return faults.New(at, s)
 }
 
 // apart are the clients that are processes of their own: those that a fault is
@@ -70,7 +67,7 @@ func (st *stage) build(s faults.Step) (faults.Fault, error) {
 func (s Scenario) apart() []string {
 	var names []string
 	for _, step := range s.Steps {
-		if kind, err := faultKind(step.Inject); err == nil && kind.Mix == mixClient && !slices.Contains(names, step.Target) {
+		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
 			names = append(names, step.Target)
 		}
 	}
@@ -78,12 +75,12 @@ func (s Scenario) apart() []string {
 }
 
 // actor opens a client of the script.
-func (st *stage) actor(ctx context.Context, s Scenario, l Lock, name string) (actor, error) {
-	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog}
+func (st *stage) actor(ctx context.Context, s Scenario, name string) (actor, error) {
+	o := harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog}
 	if slices.Contains(s.apart(), name) {
-		return st.worker(ctx, l, o, name, s.Clients[name])
+		return st.worker(ctx, o, name, s.Clients[name])
 	}
-	locker, err := st.locker(l, o, s.Clients[name])
+	locker, err := st.locker(o, s.Clients[name])
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +96,7 @@ func (st *stage) actor(ctx context.Context, s Scenario, l Lock, name string) (ac
 const WorkerCommand = "worker"
 
 // worker starts a client as a process of its own.
-func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone string) (actor, error) {
+func (st *stage) worker(ctx context.Context, o harness.LockOptions, name, zone string) (actor, error) {
 	options := st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
@@ -112,7 +109,7 @@ func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone s
 	if err != nil {
 		return nil, fmt.Errorf("start client %s: %w", name, err)
 	}
-	complaints, err := os.Create(filepath.Join(st.Dir, "logs", "client-"+name+".log"))
+	complaints, err := os.Create(history.Dir(st.Dir).Path(history.LogsDir, "client-"+name+".log"))
 	if err != nil {
 		return nil, fmt.Errorf("start client %s: %w", name, err)
 	}
@@ -120,7 +117,7 @@ func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone s
 	w, err := worker.Start(ctx, worker.Config{
 		Name: name, Path: path, Args: []string{WorkerCommand},
 		Setup: workerSetup{
-			Lock: l.Name, ReplicaAcks: o.ReplicaAcks, Watchdog: o.Watchdog,
+			Lock: st.lock.Name, ReplicaAcks: o.ReplicaAcks, Watchdog: o.Watchdog,
 			Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
 			Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
 		},
@@ -138,7 +135,7 @@ func (st *stage) worker(ctx context.Context, l Lock, o LockOptions, name, zone s
 		}
 	})
 	if st.apart == nil {
-		st.apart = map[string]client.Process{}
+		st.apart = map[string]faults.ClientProcess{}
 	}
 	st.apart[name] = w
 	return w, nil
@@ -158,18 +155,6 @@ func sourceOf(ctx context.Context, o *redis.UniversalOptions) (net.IP, error) {
 	return at.IP, nil
 }
 
-// buildClient makes a fault of a client.
-func (st *stage) buildClient(s faults.Step) (faults.Fault, error) {
-	p := st.apart[s.Target]
-	if p == nil {
-		return nil, fmt.Errorf("%s: no client %q is a process of its own", s.Fault, s.Target)
-	}
-	if s.Fault == "kill-client" {
-		return client.Kill(p), nil
-	}
-	return client.Pause(p), nil
-}
-
 // A workerSetup is what a client's process makes its lock of: the client
 // options of its zone, as far as our own servers have them.
 type workerSetup struct {
@@ -186,14 +171,18 @@ type workerSetup struct {
 }
 
 // ServeWorker is the process of a client of a scenario: it is told on in what to
-// do, and answers on out, until in ends.
-func ServeWorker(ctx context.Context, in io.Reader, out io.Writer) error {
-	err := worker.Serve(ctx, in, out, func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error) {
+// do, and answers on out, until in ends. Its lock is one of locks.
+func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks) error {
+	err := worker.Serve(ctx, in, out, func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error) { //nolint:contextcheck // a driver bounds its own start
 		var s workerSetup
 		if err := json.Unmarshal(setup, &s); err != nil {
 			return nil, nil, fmt.Errorf("read setup: %w", err)
 		}
-		return s.open(o)
+		l, err := locks.ByName(s.Lock)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.open(l, o)
 	})
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -201,11 +190,7 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-func (s workerSetup) open(observer lock.Observer) (lock.Locker, func(), error) {
-	l, err := LockByName(s.Lock)
-	if err != nil {
-		return nil, nil, err
-	}
+func (s workerSetup) open(l harness.LockSpec, observer lock.Observer) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
 	servers := topologies.Clients(&redis.UniversalOptions{
 		Addrs: s.Addresses, MasterName: s.MasterName, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
@@ -213,7 +198,7 @@ func (s workerSetup) open(observer lock.Observer) (lock.Locker, func(), error) {
 		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	locker, closeLocker, err := l.open(servers, LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, observer: observer})
+	locker, closeLocker, err := l.Open(servers, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Observer: observer})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -32,7 +33,7 @@ steps:
   - {client: a, read: stock}
   - {client: b, access: other, until: done}
   - {client: a, write: stock, until: done}
-`))
+`), locks.All())
 			require.NoError(t, err)
 			setup := setup(t)
 			require.NoError(t, s.Run(t.Context(), setup))

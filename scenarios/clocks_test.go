@@ -9,10 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // needCompiler skips the test where clocks can't be changed.
@@ -30,8 +33,8 @@ func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
 	setup := setup(t)
 	needCompiler(t)
 	r := scenarios.Random{
-		Topology: "single", Lock: "mutex", Faults: scenarios.MixClock, Length: 9 * time.Second,
-		Options: scenarios.LockOptions{Watchdog: 500 * time.Millisecond},
+		Topology: "single", Lock: lockNamed("mutex"), Faults: string(faults.Clock), Length: 9 * time.Second,
+		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond},
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, report := judged(t, setup.Dir)
@@ -54,14 +57,14 @@ type plain struct{ topologies.Backend }
 
 func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	t.Parallel()
-	s, _, err := scenarios.Find("clock-jump-double-grant")
+	s, _, err := scenarios.Find("clock-jump-double-grant", locks.All())
 	require.NoError(t, err)
 	setup := scenarios.Setup{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
 	err = s.As("").Run(t.Context(), setup)
 	require.ErrorIs(t, err, scenarios.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Faults: scenarios.MixClock, Length: time.Second}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: string(faults.Clock), Length: time.Second}
 	require.ErrorIs(t, r.Run(t.Context(), setup), scenarios.ErrImpossible)
 }
 
@@ -70,8 +73,8 @@ func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {
 	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n"
 	tests := []struct{ name, give, want string }{
 		{"no such client", "inject: pause-client, target: b", `unknown client "b" (known: a)`},
-		{"no step", "inject: clock-forward, target: redis-1", `say by how many milliseconds in the parameter "by"`},
-		{"a step that is no number", `inject: clock-back, target: redis-1, params: {by: "1s"}`, `want whole milliseconds, not "1s"`},
+		{"no step", "inject: clock-forward, target: redis-1", `clock-forward: say by how many ms in the parameter "by"`},
+		{"a step that is no number", `inject: clock-back, target: redis-1, params: {by: "1s"}`, `clock-back: by must be a whole number of ms from 100, not "1s"`},
 		{"no rate", "inject: clock-rate, target: redis-1", `above -100 and not 0, and not ""`},
 		{"backwards", `inject: clock-rate, target: redis-1, params: {percent: "-100"}`, "above -100"},
 		{"no such server", "inject: clock-freeze, target: zone-a", `unknown server "zone-a"`},
@@ -79,7 +82,7 @@ func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := scenarios.Parse("x.yaml", []byte(head+"steps:\n  - {"+tt.give+"}\n"))
+			_, err := scenarios.Parse("x.yaml", []byte(head+"steps:\n  - {"+tt.give+"}\n"), locks.All())
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -107,7 +110,7 @@ steps:
   - {client: b, acquire: orders, lease: 30s, until: granted}
   - {client: b, access: stock}
 expect: {verdict: valid}
-`))
+`), locks.All())
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
 	run, h, report := judged(t, setup.Dir)

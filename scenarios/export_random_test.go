@@ -1,6 +1,8 @@
 package scenarios
 
 import (
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -13,13 +15,13 @@ type Drawn struct {
 // Picks lists the faults that a random run knows, on a topology as it is made by
 // default but for its options.
 func Picks(r Random) ([]Drawn, error) {
-	g, err := r.ground()
+	e, err := r.environment()
 	if err != nil {
 		return nil, err
 	}
 	var all []Drawn
-	for _, p := range g.picks() {
-		all = append(all, Drawn{p.mix, p.fault, p.cant, p.breaks, p.weight})
+	for _, p := range e.Candidates() {
+		all = append(all, Drawn{p.Mix, p.Fault, p.Cant, p.Breaks, p.Weight})
 	}
 	return all, nil
 }
@@ -30,4 +32,7 @@ func Persistent() topologies.Options {
 }
 
 // QuietEnd is how long a plan for a run of that length is quiet at its end.
-var QuietEnd = func(r Random) int64 { return int64(paceOf(r.Length).end) }
+var QuietEnd = func(r Random) int64 { return int64(faults.PaceOf(r.Length).End) }
+
+// SettingsOf are what the record of a run has of its settings.
+func SettingsOf(r Random) *history.Settings { return r.settings() }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -60,11 +62,12 @@ func (p Protected) startable(backend string) error {
 
 // wired refuses a fault of links of which none can be broken.
 func wired(d topologies.Deployment, step ScriptStep) error {
-	if kind, err := faultKind(step.Inject); err != nil || kind.Mix != MixNetwork {
+	spec, err := faults.ByName(step.Inject)
+	if err != nil || !spec.OnLinks() {
 		return err
 	}
-	links, err := concerned(d.Topology(), step)
-	if err == nil && len(wires(d, links)) == 0 {
+	links, err := concerned(d.Topology(), spec, faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params})
+	if err == nil && !slices.ContainsFunc(links, func(l topologies.Link) bool { return d.Wire(l.Name()) != nil }) {
 		err = fmt.Errorf("%s: nothing can be done to %s here", step.Inject, step.Target)
 	}
 	return err
@@ -120,7 +123,8 @@ func (s Scenario) forgets(t topologies.Topology) error {
 		return nil
 	}
 	for _, step := range s.Steps {
-		if step.Inject == "kill" || step.Inject == "restart" {
+		spec, err := faults.ByName(step.Inject)
+		if err == nil && spec.Family == faults.Process && spec.Has(history.Restarts) && !spec.Has(history.Forgets) {
 			return fmt.Errorf("%s is to make a server forget what it held, and the servers have persistence %s", step.Inject, have)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -37,7 +38,7 @@ func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	setup := setup(t)
 	setup.Backend = stubborn{process.Backend{}}
 	r := scenarios.Random{
-		Topology: "single", Lock: "mutex", Faults: scenarios.MixNone, Length: 500 * time.Millisecond,
+		Topology: "single", Lock: lockNamed("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
 		Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond},
 	}
 	require.ErrorContains(t, r.Run(t.Context(), setup), "redis-1 goes on")

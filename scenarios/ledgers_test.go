@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -33,7 +34,7 @@ steps:
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := scenarios.Parse("x.yaml", []byte(head+tt.give))
+			s, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
 			require.NoError(t, err)
 			setup := setup(t)
 			require.NoError(t, s.Run(t.Context(), setup))
@@ -68,7 +69,7 @@ func TestParseSaysWhatIsWrongWithARequirementOfALedger(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := scenarios.Parse("x.yaml", []byte(head+"steps: [{client: a, acquire: l}, "+tt.give+"]"))
+			_, err := scenarios.Parse("x.yaml", []byte(head+"steps: [{client: a, acquire: l}, "+tt.give+"]"), locks.All())
 			require.ErrorContains(t, err, tt.want)
 		})
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -30,7 +32,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
 			setup := setup(t)
-			r := scenarios.Random{Topology: "single", Lock: tt.lock, Faults: tt.fault, Length: 2 * time.Second}
+			r := scenarios.Random{Topology: "single", Lock: lockNamed(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
 			r.Workload.Wait = r.Wait()
 			require.NoError(t, r.Run(t.Context(), setup))
 			run, h, _ := judged(t, setup.Dir)
@@ -38,8 +40,8 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 			require.Empty(t, failedFaults(h))
 		})
 	}
-	r := scenarios.Random{Topology: "single", Lock: "broken-queue-jumping", Faults: "drop-message", Length: time.Second}
-	require.ErrorContains(t, r.Validate(), "nobody subscribes", "its waiters poll")
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("broken-queue-jumping"), Faults: "drop-message", Length: time.Second}
+	require.ErrorContains(t, r.Validate(), "no client subscribes to a channel", "its waiters poll")
 }
 
 // All keys of a lock are in the slot of the key that the lock declares, at which
@@ -60,14 +62,14 @@ func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 		}
 		return key
 	}
-	for _, l := range scenarios.Locks() {
-		if l.Alone() {
+	for _, l := range locks.All() {
+		if l.Single || l.Independent || l.InProcess != nil {
 			continue
 		}
 		servers := topologies.Clients(d.ClientOptions("zone-a"))
 		rdb := d.Server("redis-1").Observer()
 		require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
-		locker, closeLocker, err := l.Open(servers, scenarios.LockOptions{})
+		locker, closeLocker, err := l.Open(servers, harness.LockOptions{})
 		require.NoError(t, err, l.Name)
 		h, err := locker.Acquire(t.Context(), name, lock.Options{Owner: "a", Lease: time.Minute})
 		require.NoError(t, err, l.Name)
@@ -79,7 +81,7 @@ func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 		}
 		_ = h.Release(t.Context())
 		sent := rdb.Info(t.Context(), "commandstats").Val()
-		for command := range strings.SplitSeq(l.Sends(), "|") {
+		for command := range strings.SplitSeq(l.CommandPattern(), "|") {
 			require.Contains(t, sent, "cmdstat_"+strings.ToLower(command)+":", l.Name)
 		}
 		closeLocker()

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A counter is a link that counts the requests of clients.
@@ -70,12 +70,12 @@ func (st *stage) concerns(ctx context.Context, s faults.Step) (d topologies.Depl
 	}
 	t := d.Topology()
 	var servers []string
-	kind, err := faultKind(s.Fault)
+	spec, err := faults.ByName(s.Fault)
 	switch {
-	case err != nil, kind.Mix == mixClient:
+	case err != nil, spec.Target == faults.AtClient:
 		return d, nil
-	case kind.Mix == MixNetwork:
-		chosen, err := concerned(t, ScriptStep{Inject: s.Fault, Target: s.Target, Params: s.Params})
+	case spec.OnLinks():
+		chosen, err := concerned(t, spec, s)
 		if err != nil {
 			return d, nil
 		}
@@ -86,14 +86,14 @@ func (st *stage) concerns(ctx context.Context, s faults.Step) (d topologies.Depl
 				servers = append(servers, l.From, l.To)
 			}
 		}
-	case kind.Mix == mixCluster:
+	case spec.Has(history.Moves):
 		server, err := servedBy(ctx, d, st.keyOf(s.Params[paramKey]))
 		if err != nil {
 			return d, nil
 		}
 		servers = []string{server}
-	case kind.Mix == MixFailover:
-		shard, err := shardOf(t, s.Params)
+	case spec.Has(history.Promotes):
+		shard, err := faults.ShardOf(t, s)
 		if err != nil {
 			return d, nil
 		}
@@ -129,11 +129,4 @@ func (st *stage) metToTheEnd() {
 	for _, a := range stay {
 		st.met(a.step, a.meter.read())
 	}
-}
-
-// stays reports whether something of a fault stays when it is healed: another master,
-// a slot elsewhere, keys that are gone, all that a killed server knew.
-func stays(fault string) bool {
-	kind, _ := faultKind(fault)
-	return slices.Contains([]string{MixFailover, mixCluster, MixClock}, kind.Mix) || slices.Contains([]string{"kill", "retype-key", "evict"}, fault)
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // met is how many requests met each fault, in the order in which the history tells;
@@ -50,8 +51,8 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 		"the link of a zone to a replica":                 {step: one("cut", "zone-a>redis-2", nil)},
 		"latency of all links of clients":                 {step: one("latency", "client", map[string]string{"latency": "5", "jitter": "1"}), met: true},
 		"a partition of a replica":                        {step: one("partition", "redis-3", nil), met: true}, // from its master, which is asked
-		"replication from the master":                     {step: one("hold", "redis-2>redis-1", nil), met: true},
-		"replication between two replicas":                {step: one("hold", "redis-2>redis-3", nil)},
+		"replication from the master":                     {step: one("stall", "redis-2>redis-1", nil), met: true},
+		"replication between two replicas":                {step: one("stall", "redis-2>redis-3", nil)},
 		"the master, which stands still":                  {step: one("pause", "redis-1", nil), met: true},
 		"a replica, which stands still":                   {step: one("pause", "redis-2", nil)},
 		"a replica that stands still and is waited for":   {step: one("pause", "redis-2", nil), acks: 1, met: true},
@@ -65,8 +66,8 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 			t.Parallel()
 			setup := setup(t)
 			r := scenarios.Random{
-				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: "mutex-fair",
-				Options: scenarios.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Wait: 300 * time.Millisecond},
+				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lockNamed("mutex-fair"),
+				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Wait: 300 * time.Millisecond},
 				Given: faults.Schedule{tt.step}, Length: 1500 * time.Millisecond,
 			}
 			require.NoError(t, r.Run(t.Context(), setup))

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // These are the scripts of the mutants. Each is played with the bug and with its
@@ -82,7 +82,7 @@ func slowRelease(ctx context.Context, t *trial) error {
 // is told, it gives back what it holds, and b asks.
 func lostAnswer(ctx context.Context, t *trial) error {
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
-	if err := t.fault(ctx, "drop-reply", toA, map[string]string{paramCommand: "EVAL"}); err != nil {
+	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
 	}
 	asked := t.behind(func() history.Type { return a.ask(ctx, long) })
@@ -109,7 +109,7 @@ func lostAnswer(ctx context.Context, t *trial) error {
 func lateRetry(ctx context.Context, t *trial) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
-	if err := t.fault(ctx, "drop-reply", toA, map[string]string{paramCommand: "EVAL"}); err != nil {
+	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
 	}
 	a.gate.shut()
@@ -237,7 +237,7 @@ func movedBehindAName(ctx context.Context, t *trial) error {
 			return err
 		}
 	}
-	if err := errors.Join(t.fault(ctx, faultPlanned, "", nil), a.writes(ctx), c.writes(ctx)); err != nil {
+	if err := errors.Join(t.fault(ctx, "planned-failover", "", nil), a.writes(ctx), c.writes(ctx)); err != nil {
 		return err
 	}
 	if a.Release(ctx) != history.OK {
@@ -322,7 +322,7 @@ func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (hist
 		return "", err
 	}
 	meanwhile()
-	if err := errors.Join(b.get(ctx, long), t.heal(ctx, "hold")); err != nil {
+	if err := errors.Join(b.get(ctx, long), t.heal(ctx, "stall")); err != nil {
 		return "", err
 	}
 	return outcome(ctx, asked)
@@ -367,7 +367,7 @@ func slowAnswer(ctx context.Context, t *trial) error {
 		return err
 	}
 	workload.Pause(ctx, delay)
-	if err := t.heal(ctx, "hold"); err != nil {
+	if err := t.heal(ctx, "stall"); err != nil {
 		return err
 	}
 	got, err := outcome(ctx, asked)
@@ -415,7 +415,7 @@ func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) er
 		return err
 	}
 	answered := a.renewed.Load()
-	if err := errors.Join(meanwhile(b), t.heal(ctx, "hold")); err != nil {
+	if err := errors.Join(meanwhile(b), t.heal(ctx, "stall")); err != nil {
 		return err
 	}
 	return t.await(ctx, "the renewal to be answered", func() bool { return a.renewed.Load() > answered })

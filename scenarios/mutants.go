@@ -10,11 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Mutant is a lock with one planted bug, and the script that must convict it:
@@ -60,7 +61,7 @@ func (m Mutant) title(twin bool) string {
 	return "A planted bug: " + m.About + "."
 }
 
-// Lock is the name of the lock with the bug, among [Locks].
+// Lock is the name of the lock with the bug, in flags and records.
 func (m Mutant) Lock() string { return "broken-" + m.Name }
 
 // Run plays the script with the bug or with its twin, and leaves the record in
@@ -83,7 +84,7 @@ func (m Mutant) Run(ctx context.Context, setup Setup, twin bool) (err error) {
 	}
 	defer func() { err = st.close(ctx, err) }()
 	st.acks = m.acks
-	st.declare(Lock{reentrant: m.reentrant}, theLock)
+	st.declare(harness.LockSpec{Reentrant: m.reentrant}, 0, theLock)
 	t := &trial{stage: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
 	defer t.busy.Wait()
@@ -113,28 +114,23 @@ func FindMutant(name string) (Mutant, error) {
 	return Mutant{}, names.Unknown("mutant", name, known)
 }
 
-// plantedLocks lists the locks of the mutants, to be put under test like any
-// other.
-func plantedLocks() []Lock {
-	var locks []Lock
-	for _, m := range Mutants() {
-		about := "planted bug: " + m.About
-		if m.acks > 0 {
-			about += "; shows with --replica-acks only"
-		}
-		locks = append(locks, Lock{
-			Name: m.Lock(), About: about,
-			reentrant: m.reentrant, tokens: m.fenced, replicaAcks: m.acks > 0, independent: m.Topology == topologies.Independent,
-			sends: sendsInFull, open: planted(m.bug),
-		})
+// Spec is the lock with the bug, to be put under test like any other.
+func (m Mutant) Spec() harness.LockSpec {
+	about := "planted bug: " + m.About
+	if m.acks > 0 {
+		about += "; shows with --replica-acks only"
 	}
-	return locks
+	return harness.LockSpec{
+		Name: m.Lock(), About: about,
+		Reentrant: m.reentrant, Tokens: m.fenced, ReplicaAcks: m.acks > 0, Independent: m.Topology == topologies.Independent,
+		Commands: []string{"EVAL"}, Open: OpenBroken(m.bug),
+	}
 }
 
-// planted opens a lock of package broken.
-func planted(locks func(broken.Setup) *broken.Lock) func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) {
-	return func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
-		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.observer})
+// OpenBroken opens a lock of package broken.
+func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer})
 		return l, l.Close, nil
 	}
 }
@@ -150,33 +146,33 @@ func Mutants() []Mutant {
 	three := topologies.Options{Nodes: 3}
 	all := []Mutant{
 		{
-			Name: "plain-delete", About: "a release deletes the key without looking whose it is",
+			Name: "plain-delete", About: "a release deletes the key without checking its owner",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.PlainDelete, twin: broken.Correct, script: lateRelease,
 		},
 		{
-			Name: "get-then-delete", About: "a release looks whose the key is, and deletes it in a second step",
+			Name: "get-then-delete", About: "a release checks the owner of the key, and deletes the key in a second step",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.GetThenDelete, twin: broken.Correct, script: slowRelease,
 		},
 		{
-			Name: "constant-token", About: "all clients write the same token, so that each takes another's lock for its own",
+			Name: "constant-token", About: "all clients write the same token, so that each client takes another client's lock for its own",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.ConstantToken, twin: broken.Correct, script: twoAsk,
 		},
 		{
-			Name: "retry-refused", About: "a request is sent again when its answer was lost, and the refusal of the second taken for an answer",
+			Name: "retry-refused", About: "a request is repeated when its reply was lost, and the refusal of the repetition is taken for the answer",
 			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
 			bug: broken.RetryRefused, twin: broken.Correct, script: lostAnswer,
 		},
 		{
-			Name: "reads-replica", About: "a replica is asked whether the caller holds the lock already",
+			Name: "reads-replica", About: "the client asks a replica whether it already holds the lock",
 			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, reentrant: true,
 			other: func(o *redis.UniversalOptions) { o.ReadOnly = true },
 			bug:   broken.ReadReplica, twin: broken.CorrectReentrant, script: lateReplica,
 		},
 		{
-			Name: "set-then-expire", About: "the key is set, and its expiry in a second step",
+			Name: "set-then-expire", About: "the key is set in one step, and its expiry in a second step",
 			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
 			bug: broken.SetThenExpire, twin: broken.Correct, script: diesAsking,
 		},
@@ -186,27 +182,27 @@ func Mutants() []Mutant {
 			bug: broken.NoExpiry, twin: broken.Correct, script: diesHolding,
 		},
 		{
-			Name: "no-elapsed-check", About: "nobody looks whether a lease was over when it was granted",
+			Name: "no-elapsed-check", About: "the client does not check whether the lease had ended when the grant arrived",
 			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
 			bug: broken.NoElapsedCheck, twin: broken.Correct, script: lateAnswer,
 		},
 		{
-			Name: "wall-clock-elapsed", About: "the wall clock tells how long a grant took",
+			Name: "wall-clock-elapsed", About: "the time that a grant took is measured by the wall clock",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.WallElapsed, twin: broken.Correct, script: lateAnswerByASteppedClock,
 		},
 		{
-			Name: "full-validity", About: "a holder is told that the whole lease is left, however long the grant took",
+			Name: "full-validity", About: "the holder is told the whole lease, however long the grant took",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.FullValidity, twin: broken.Correct, script: slowAnswer,
 		},
 		{
-			Name: "no-drift", About: "a lease is used to its end, whatever the clocks do",
+			Name: "no-drift", About: "a lease is used to its very end, without a margin for clock drift",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.NoDrift, twin: broken.Correct, script: slowClock,
 		},
 		{
-			Name: "renew-any", About: "a renewal prolongs the key without looking whose it is",
+			Name: "renew-any", About: "a renewal extends the key without checking its owner",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant, watchdog: renewals,
 			bug: broken.RenewAny, twin: broken.Correct, script: lateRenewal,
 		},
@@ -216,7 +212,7 @@ func Mutants() []Mutant {
 			bug: broken.RenewRecreates, twin: broken.Correct, script: lateRenewalOfAFreeLock,
 		},
 		{
-			Name: "renew-unchecked", About: "any answer to a renewal is taken for a yes",
+			Name: "renew-unchecked", About: "any answer to a renewal counts as success",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant, watchdog: renewals,
 			bug: broken.RenewUnchecked, twin: broken.Correct, script: lateRenewal,
 		},
@@ -226,32 +222,32 @@ func Mutants() []Mutant {
 			bug: broken.WatchdogOutlives, twin: broken.Correct, script: lostRelease,
 		},
 		{
-			Name: "retry-recounted", About: "a request that is sent again finds its own key, and counts the lease from then",
+			Name: "retry-recounted", About: "a repeated request finds its own key, and counts the lease from the repetition",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.RetryRecounted, twin: broken.Correct, script: lateRetry,
 		},
 		{
-			Name: "stale-waiter", About: "nobody looks whether the lease of one who lined up is over when its turn comes",
+			Name: "stale-waiter", About: "a waiter whose lease has ended in the queue is granted the lock when its turn comes",
 			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
 			bug: broken.StaleWaiter, twin: broken.CorrectQueue, script: longWait,
 		},
 		{
-			Name: "abandoned-wait", About: "one who waits no longer stays in the queue",
+			Name: "abandoned-wait", About: "a client that gives up waiting stays in the queue",
 			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
 			bug: broken.AbandonedWait, twin: broken.CorrectQueue, script: givenUp,
 		},
 		{
-			Name: "passed-to-all", About: "one who releases the lock passes it on, in memory, to all who wait there",
+			Name: "passed-to-all", About: "a release hands the lock over, in memory, to all waiters of the process",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.PassedToAll, twin: broken.CorrectLine, script: twoInLine,
 		},
 		{
-			Name: "passed-recounted", About: "one who is passed the lock in memory counts its lease from then",
+			Name: "passed-recounted", About: "a waiter that gets the lock in memory counts the lease from the hand-over",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.PassedRecounted, twin: broken.CorrectLine, script: lateInLine,
 		},
 		{
-			Name: "granted-by-message", About: "a waiter takes a message for a grant which the server that sent it did not make",
+			Name: "granted-by-message", About: "a waiter takes a message for a grant that the sending server did not make",
 			Topology: topologies.Single, Servers: topologies.Options{Access: topologies.AccessName},
 			Property: exclusion, Violation: checker.DoubleGrant,
 			bug: broken.GrantedByMessage, twin: broken.CorrectHandOver, script: movedBehindAName,
@@ -272,23 +268,23 @@ func Mutants() []Mutant {
 			bug: broken.PartialCleanup, twin: broken.CorrectQuorum, script: lostVotes,
 		},
 		{
-			Name: "wait-elsewhere", About: "another connection than that of the grant asks whether replicas have it",
+			Name: "wait-elsewhere", About: "WAIT is sent on another connection than the grant",
 			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
 			other: func(*redis.UniversalOptions) {},
 			bug:   broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
 		},
 		{
-			Name: "wait-ignored", About: "nobody looks how many replicas acknowledged a grant",
+			Name: "wait-ignored", About: "the result of WAIT is ignored",
 			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
 			bug: broken.WaitIgnored, twin: broken.Correct, script: lostReplicas,
 		},
 		{
-			Name: "wait-leftover", About: "a grant that too few replicas acknowledged is refused, and its key left",
+			Name: "wait-leftover", About: "a grant that too few replicas acknowledged is refused, but its key stays",
 			Topology: topologies.Sentinels, Property: progress, Violation: checker.Stuck, acks: 1,
 			bug: broken.WaitLeftover, twin: broken.Correct, script: replicasComeBack,
 		},
 		{
-			Name: "fence-unreplicated", About: "a grant waits for replicas, and the counter of its token does not",
+			Name: "fence-unreplicated", About: "a grant waits for replicas, but the counter of its token does not",
 			Topology: topologies.Sentinels, Property: fencing, Violation: checker.FenceDuplicate, acks: 1, fenced: true,
 			bug: broken.FenceUnreplicated, twin: broken.CorrectFenced, script: lostCount,
 		},

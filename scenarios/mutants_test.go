@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -42,7 +43,7 @@ func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
 func TestMutantsAreListed(t *testing.T) {
 	all := scenarios.Mutants()
 	require.Len(t, all, 30)
-	known := scenarios.LockNames()
+	known := locks.All().Names()
 	require.True(t, slices.IsSorted(known))
 	for _, m := range all {
 		require.NotEmpty(t, m.About)

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Random is a run in which a workload goes on while a seeded schedule of
@@ -20,16 +22,17 @@ type Random struct {
 	Topology string
 	// Servers size and tune the topology.
 	Servers topologies.Options
-	Lock    string
-	Options LockOptions
+	// Lock is the lock under test.
+	Lock    harness.LockSpec
+	Options harness.LockOptions
 	// Kind names the workload, or several in a comma list, of which each client
 	// draws one a time; empty is [DefaultWorkload].
 	Kind     string
 	Workload workload.Config
 	// Protected says what the locks protect.
 	Protected Protected
-	// Faults is the mix to draw from: one of [Mixes], or several mixes and faults
-	// in a comma list; empty is [DefaultMix].
+	// Faults is the mix to draw from: one of [faults.Mixes], or several mixes and faults
+	// in a comma list; empty is [faults.DefaultMix].
 	Faults string
 	// Given is a plan to follow instead of one that is drawn from Faults; nil: it
 	// is drawn. An empty one has no faults.
@@ -47,33 +50,34 @@ func (r Random) Plan(seed uint64) (faults.Schedule, error) {
 	if r.Given != nil {
 		return r.Given, nil
 	}
-	g, err := r.ground()
+	e, err := r.environment()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := g.choose(cmp.Or(r.Faults, DefaultMix(g.topology)))
+	chosen, err := e.Choose(cmp.Or(r.Faults, faults.DefaultMix(e.Topology)))
 	if err != nil {
 		return nil, err
 	}
 	return r.draw(chosen, seed), nil
 }
 
-// ground is what the run's faults are drawn for, in the topology's usual form.
-func (r Random) ground() (ground, error) {
+// environment is what the run's faults are drawn for, in the topology's usual form.
+func (r Random) environment() (faults.Environment, error) {
 	t, err := topologies.New(r.Topology, r.Servers)
 	if err != nil {
-		return ground{}, err
-	}
-	l, err := LockByName(r.Lock)
-	if err != nil {
-		return ground{}, err
+		return faults.Environment{}, err
 	}
 	kinds, err := parseWorkload(r.kind())
-	return ground{topology: t, lock: l, acks: r.Options.ReplicaAcks, locks: withLock(r.Workload, l, kinds).LockNames()}, err
+	return faults.Environment{
+		Topology: t, Acks: r.Options.ReplicaAcks, Locks: withLock(r.Workload, r.Lock, kinds).LockNames(),
+		Lock: faults.LockTraits{
+			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
+		},
+	}, err
 }
 
-func (r Random) draw(chosen []pick, seed uint64) faults.Schedule {
-	return draw(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
+func (r Random) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
+	return faults.Generate(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
 }
 
 // planStream keeps the plan's choices apart from those of the workload.
@@ -83,30 +87,26 @@ const planStream = 1 << 32
 func (r Random) Validate() error {
 	errs := []error{r.Workload.Validate()}
 	_, err := topologies.New(r.Topology, r.Servers)
-	errs = append(errs, err)
-	l, err := LockByName(r.Lock)
-	errs = append(errs, err)
-	if g, wrong := r.ground(); wrong == nil {
+	errs = append(errs, err, r.Lock.Validate())
+	if e, wrong := r.environment(); wrong == nil {
 		_, wrong = r.Plan(0)
 		errs = append(errs, wrong)
 		if !r.foreign {
-			errs = append(errs, g.checkPlan(r.Given))
+			errs = append(errs, checkPlan(e, r.Given))
 		}
 	}
 	kinds, unknown := parseWorkload(r.kind())
-	errs = append(errs, unknown, r.Protected.validate(l))
+	errs = append(errs, unknown, r.Protected.validate(r.Lock))
 	for _, k := range kinds {
-		if err == nil {
-			errs = append(errs, l.Suits(k))
-		}
+		errs = append(errs, r.Lock.Suits(k))
 	}
 	if r.Length <= 0 {
 		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
 	}
-	return errors.Join(append(errs, r.Options.validate(l, r.Topology, r.Servers))...)
+	return errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
 }
 
-func (r Random) kind() string { return cmp.Or(r.Kind, DefaultWorkload(r.Lock)) }
+func (r Random) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) }
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
 // the faults are healed and what was recorded is kept; that is no error.
@@ -118,21 +118,22 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := LockByName(r.Lock)
-	if err != nil {
-		return err
-	}
 	kinds, err := parseWorkload(r.kind())
 	if err != nil {
 		return err
 	}
 	r.Workload.Seed = s.Seed
-	r.Workload = withLock(r.Workload, l, kinds)
-	r.Options.permits = r.Workload.Permits
+	r.Workload = withLock(r.Workload, r.Lock, kinds)
+	r.Options.Permits = r.Workload.Permits
 	var plan faults.Schedule
 	run := history.Run{
-		Lock: r.Lock, Workload: r.kind(),
+		Lock: r.Lock.Name, Workload: r.kind(),
 		Resource: cmp.Or(r.Protected.Resource, ResourceRegister), Fencing: r.Protected.Fencing,
+	}
+	for name := range strings.SplitSeq(r.Faults, ",") {
+		if _, note := faults.CurrentName(name); note != "" {
+			s.notice(note)
+		}
 	}
 	asked, err := r.asked()
 	if err != nil {
@@ -152,7 +153,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 			return err
 		}
 		for _, why := range run.LeftOut {
-			s.notice(why)
+			s.notice("left out: " + why)
 		}
 		run.Plan, run.Settings = planned(plan), r.settings()
 		return nil
@@ -166,14 +167,15 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
-	if l.kind == history.KindSemaphore {
-		l.capacity = r.Workload.Permits
+	capacity := 0
+	if r.Lock.Kind == history.KindSemaphore {
+		capacity = r.Workload.Permits
 	}
 	st.acks = r.Options.ReplicaAcks
-	st.declare(l, r.Workload.LockNames()...)
+	st.declare(r.Lock, capacity, r.Workload.LockNames()...)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
-		locker, err := st.locker(l, r.Options, name)
+		locker, err := st.locker(r.Options, name)
 		if err != nil {
 			return err
 		}
@@ -193,7 +195,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		defer stop()
 		start := time.Now()
 		healed := st.follow(ctx, plan, r.Length)
-		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(paceOf(r.Length).end))))
+		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
 	}()
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	return nil
@@ -212,30 +214,30 @@ func later(a, b time.Time) time.Time {
 // its times where that takes long, and its last steps may be left out; the record
 // says so. The first is never left out.
 func (st *stage) follow(ctx context.Context, plan faults.Schedule, length time.Duration) (healed time.Time) {
-	start, pace := time.Now(), paceOf(length)
+	start, pace := time.Now(), faults.PaceOf(length)
 	quiet := start
 	for i, step := range plan {
 		if !workload.Pause(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
 			return time.Now()
 		}
-		if i > 0 && time.Since(start)+step.For > length-pace.end {
+		if i > 0 && time.Since(start)+step.For > length-pace.End {
 			why := fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", len(plan)-i, len(plan))
 			st.run.LeftOut = append(st.run.LeftOut, why)
-			st.notice(why)
+			st.notice("left out: " + why)
 			break
 		}
 		if err := st.injectWhole(ctx, step); err == nil {
 			st.last(ctx, step)
 		}
-		quiet = time.Now().Add(pace.least)
+		quiet = time.Now().Add(pace.Least)
 	}
-	return quiet.Add(-pace.least)
+	return quiet.Add(-pace.Least)
 }
 
 // last lets a fault go on for as long as planned, and heals it. One that lies in
 // wait goes on from when it struck.
 func (st *stage) last(ctx context.Context, step faults.Step) {
-	if lies(step.Fault) {
+	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
 		waiting, cancel := context.WithTimeout(ctx, faultPatience)
 		defer cancel()
 		if err := st.strike(waiting, step.Fault); err != nil {

@@ -15,11 +15,13 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // grounds are runs on all topologies, with all mixes that they can have.
@@ -32,9 +34,9 @@ func grounds(t *testing.T) []scenarios.Random {
 			options = append(options, topologies.Options{Access: topologies.AccessName})
 		}
 		for _, servers := range options {
-			for _, mix := range append(scenarios.Mixes(), "", "network,process", "cut,kill,network") {
+			for _, mix := range append(faults.Mixes(), "", "network,process", "cut,kill,network") {
 				r := scenarios.Random{
-					Topology: topology, Servers: servers, Lock: scenarios.DefaultLock(topology), Faults: mix, Length: time.Minute,
+					Topology: topology, Servers: servers, Lock: lockNamed(locks.Default(topology)), Faults: mix, Length: time.Minute,
 				}
 				if err := r.Validate(); err != nil {
 					require.Regexp(t, "nothing to fail over to|has no slots", err.Error(), "%s %s", topology, mix)
@@ -60,9 +62,9 @@ func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 			other, err := r.Plan(seed + 1)
 			require.NoError(t, err)
 			differ = differ || !slices.EqualFunc(plan, other, func(a, b faults.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
-			require.Equal(t, r.Faults == scenarios.MixNone, len(plan) == 0)
+			require.Equal(t, r.Faults == faults.MixNone, len(plan) == 0)
 		}
-		require.Equal(t, r.Faults != scenarios.MixNone, differ, "%s %s", r.Topology, r.Faults)
+		require.Equal(t, r.Faults != faults.MixNone, differ, "%s %s", r.Topology, r.Faults)
 	}
 }
 
@@ -70,7 +72,7 @@ func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 // is room for one.
 func TestPlansHaveQuietPhases(t *testing.T) {
 	for _, r := range grounds(t) {
-		if r.Faults == scenarios.MixNone {
+		if r.Faults == faults.MixNone {
 			continue
 		}
 		for _, r.Length = range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
@@ -109,13 +111,13 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 			}
 			for _, p := range all {
 				switch r.Faults {
-				case scenarios.MixAll:
-					if p.Cant == "" && p.Mix != scenarios.MixClock && p.Mix != scenarios.MixDisk {
+				case faults.MixAll:
+					if p.Cant == "" && p.Mix != string(faults.Clock) && p.Mix != string(faults.Disk) {
 						require.NotZero(t, seen[p.Fault], "%s on %s", p.Fault, r.Topology)
 					}
 				case p.Mix:
 					require.Equal(t, p.Cant == "", seen[p.Fault] > 0, "%s on %s: %s", p.Fault, r.Topology, p.Cant)
-				case scenarios.MixSafe:
+				case faults.MixSafe:
 					if !slices.ContainsFunc(all, func(o scenarios.Drawn) bool { return o.Fault == p.Fault && o.Cant == "" && o.Breaks == "" }) {
 						require.Zero(t, seen[p.Fault], "%s on %s breaks a promise: %s", p.Fault, r.Topology, p.Breaks)
 					}
@@ -123,8 +125,8 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range scenarios.FaultKinds() {
-		require.Equal(t, k.Mix != "client", drawn[k.Name], k.Name)
+	for _, spec := range faults.All() {
+		require.Equal(t, spec.Candidates != nil, drawn[spec.Name], spec.Name)
 	}
 }
 
@@ -132,7 +134,7 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 func TestWeightsCount(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(300) {
-		plan, err := scenarios.Random{Topology: "sentinel", Lock: "mutex", Length: 10 * time.Second}.Plan(seed)
+		plan, err := scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Length: 10 * time.Second}.Plan(seed)
 		require.NoError(t, err)
 		first[plan[0].Fault]++
 	}
@@ -148,15 +150,15 @@ func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
 		safe   string
 		unsafe string
 	}{
-		{"single", scenarios.Random{Topology: "single", Lock: "mutex"}, "cut hold full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
-		{"append-only file", scenarios.Random{Topology: "single", Lock: "mutex", Servers: scenarios.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
-		{"replicas", scenarios.Random{Topology: "sentinel", Lock: "mutex"}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
-		{"acks of some", scenarios.Random{Topology: "sentinel", Lock: "mutex", Options: scenarios.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
-		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: "mutex", Options: scenarios.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
-		{"cluster", scenarios.Random{Topology: "cluster", Lock: "mutex"}, "migrate-slot cut", "pause kill crash-failover"},
-		{"independent", scenarios.Random{Topology: "independent", Lock: "redlock"}, "partition-halves pause", "restart flush clock-back"},
-		{"no server is replaced by itself", scenarios.Random{Topology: "single", Lock: "mutex", Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
-		{"sentinels replace one behind a name", scenarios.Random{Topology: "sentinel", Lock: "mutex", Servers: byName}, "cut", "failover pause"},
+		{"single", scenarios.Random{Topology: "single", Lock: lockNamed("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Servers: scenarios.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
+		{"replicas", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"acks of some", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
+		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
+		{"cluster", scenarios.Random{Topology: "cluster", Lock: lockNamed("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
+		{"independent", scenarios.Random{Topology: "independent", Lock: lockNamed("redlock")}, "partition-halves pause", "restart flush clock-back"},
+		{"no server is replaced by itself", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
+		{"sentinels replace one behind a name", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Servers: byName}, "cut", "failover pause"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
 		{"single", "mutex", "kill-client", "kill-client: the clients of a random run are no processes of their own"},
 		{"single", "mutex", "client", "faults of clients are for scenarios only"},
 		{"single", "mutex", "power-cut", "power-cut: the servers have no append-only file (say --persistence always, everysec or no)"},
-		{"single", "mutex-spin", "drop-message", "drop-message: nobody subscribes to anything with lock mutex-spin"},
+		{"single", "mutex-spin", "drop-message", "drop-message: no client subscribes to a channel with lock mutex-spin"},
 		{"single", "memory", "hold-reply", "hold-reply: lock memory says nothing to any server"},
 		{"independent", "redlock", "partition-rings", "did you mean partition-ring?"},
 		{"single", "mutex", "partition-bridge", "topology single has no links between those"},
@@ -194,7 +196,7 @@ func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
 		{"single", "mutex", "netwrk", "did you mean network?"},
 		{"single", "mutex", "", ""},
 	} {
-		err := scenarios.Random{Topology: tt.topology, Lock: tt.lock, Faults: tt.faults, Length: time.Second}.Validate()
+		err := scenarios.Random{Topology: tt.topology, Lock: lockNamed(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -207,12 +209,12 @@ func TestEveryMixIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../docs/faults.md")
 	require.NoError(t, err)
 	doc := string(b)
-	for _, mix := range scenarios.Mixes() {
+	for _, mix := range faults.Mixes() {
 		require.Contains(t, doc, "\n| `"+mix+"` |")
 	}
 	where := map[string]map[string]bool{} // fault, topology
 	for _, topology := range topologies.Names() {
-		all, err := scenarios.Picks(scenarios.Random{Topology: topology, Servers: scenarios.Persistent(), Lock: scenarios.DefaultLock(topology), Length: 1})
+		all, err := scenarios.Picks(scenarios.Random{Topology: topology, Servers: scenarios.Persistent(), Lock: lockNamed(locks.Default(topology)), Length: 1})
 		require.NoError(t, err)
 		for _, p := range all {
 			if where[p.Fault] == nil {
@@ -226,7 +228,7 @@ func TestEveryMixIsDocumented(t *testing.T) {
 	byName := map[string]bool{} // drawn on single, where clients go by a name
 	named := scenarios.Persistent()
 	named.Access = topologies.AccessName
-	all, err := scenarios.Picks(scenarios.Random{Topology: topologies.Single, Servers: named, Lock: "mutex", Length: 1})
+	all, err := scenarios.Picks(scenarios.Random{Topology: topologies.Single, Servers: named, Lock: lockNamed("mutex"), Length: 1})
 	require.NoError(t, err)
 	for _, p := range all {
 		byName[p.Fault] = byName[p.Fault] || p.Cant == ""
@@ -264,7 +266,7 @@ func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
 		{"single", byName, "split-brain", "replace no master by themselves"},
 		{"single", byName, "failover,planned-failover", ""},
 	} {
-		err := scenarios.Random{Topology: tt.topology, Servers: tt.servers, Lock: "mutex", Faults: tt.faults, Length: time.Second}.Validate()
+		err := scenarios.Random{Topology: tt.topology, Servers: tt.servers, Lock: lockNamed("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -276,15 +278,15 @@ func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
 // The master's role moves as planned, in each of the ways that there are, and the
 // name follows it. No kind of lock is blamed.
 func TestANameFollowsPlannedFailovers(t *testing.T) {
-	locks := []string{"mutex-fair", "mutex", "mutex-fenced", "rwmutex-write"}
+	fourLocks := []string{"mutex-fair", "mutex", "mutex-fenced", "rwmutex-write"}
 	for i, how := range []string{"failover", "replicaof"} {
 		for j, pubsub := range []string{"keep", "close"} {
-			lock := locks[2*i+j]
+			lock := fourLocks[2*i+j]
 			t.Run(how+" "+pubsub+" "+lock, func(t *testing.T) {
 				t.Parallel()
 				setup := setup(t)
 				r := scenarios.Random{
-					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lock, Length: 3 * time.Second,
+					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lockNamed(lock), Length: 3 * time.Second,
 					Given: faults.Schedule{
 						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
@@ -294,7 +296,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 				require.NoError(t, r.Run(t.Context(), setup))
 				run, h, report := judged(t, setup.Dir)
 				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
-				given, err := scenarios.Replay(run)
+				given, err := scenarios.Replay(run, locks.All())
 				require.NoError(t, err)
 				require.Equal(t, r.Servers, given.Servers, "the record says how clients find the master")
 				var effects, leads []string
@@ -324,8 +326,8 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	setup := setup(t)
 	r := scenarios.Random{
-		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: "redlock",
-		Faults: "network,pause", Length: 2 * time.Second, Options: scenarios.LockOptions{Watchdog: 900 * time.Millisecond},
+		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: lockNamed("redlock"),
+		Faults: "network,pause", Length: 2 * time.Second, Options: harness.LockOptions{Watchdog: 900 * time.Millisecond},
 		Protected: scenarios.Protected{Resource: scenarios.ResourceLedger},
 		Workload:  workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
 	}
@@ -333,7 +335,7 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, _ := judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
-	given, err := scenarios.Replay(run)
+	given, err := scenarios.Replay(run, locks.All())
 	require.NoError(t, err)
 	plan, err := r.Plan(setup.Seed)
 	require.NoError(t, err)
@@ -344,7 +346,10 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	want := r
 	want.Given, want.Kind = plan, "contended"
 	want.Workload.Permits = 3 // a default, which may be another one day
-	require.Equal(t, want, given)
+	require.Equal(t, want.Lock.Name, given.Lock.Name)
+	compared := given
+	want.Lock, compared.Lock = harness.LockSpec{}, harness.LockSpec{} // functions can't be compared
+	require.Equal(t, want, compared)
 
 	setup.Dir = t.TempDir()
 	require.NoError(t, given.Run(t.Context(), setup))
@@ -366,7 +371,7 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	good := history.Run{
 		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: &history.Settings{Length: time.Second},
 	}
-	r, err := scenarios.Replay(good)
+	r, err := scenarios.Replay(good, locks.All())
 	require.NoError(t, err)
 	plan, err := r.Plan(1)
 	require.NoError(t, err)
@@ -395,7 +400,7 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	} {
 		bad := good
 		tt.change(&bad)
-		_, err := scenarios.Replay(bad)
+		_, err := scenarios.Replay(bad, locks.All())
 		require.ErrorContains(t, err, tt.want)
 	}
 }
@@ -421,7 +426,7 @@ func TestRunsReuseADeployment(t *testing.T) {
 	setup.Backend = backend
 	play := func(topology, faults string) (history.Run, *history.History) {
 		setup.Dir = t.TempDir()
-		r := scenarios.Random{Topology: topology, Lock: "mutex", Faults: faults, Length: time.Second}
+		r := scenarios.Random{Topology: topology, Lock: lockNamed("mutex"), Faults: faults, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), setup))
 		run, h, _ := judged(t, setup.Dir)
 		return run, h
@@ -493,7 +498,7 @@ steps:
   - {inject: script-flush, target: redis-1}
   - {client: a, release: orders}
 expect: {verdict: valid}
-`))
+`), locks.All())
 	require.NoError(t, err)
 	const taken = "what was seen may be the work of another run: another run drives it now: somebody else"
 	for after, want := range map[int64]string{
@@ -519,7 +524,7 @@ expect: {verdict: valid}
 func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
 	setup := setup(t)
 	setup.Backend = stolen{process.Backend{}, 0}
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Faults: "none", Length: 300 * time.Millisecond}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: "none", Length: 300 * time.Millisecond}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, report := judged(t, setup.Dir)
 	require.Empty(t, run.Unmet)
@@ -567,7 +572,7 @@ func (d *partialDeployment) AwaitReady(ctx context.Context) error {
 func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 	setup := setup(t)
 	setup.Backend = partial{Backend: process.Backend{}}
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Faults: "cut", Length: 2 * time.Second}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: "cut", Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
@@ -583,7 +588,7 @@ func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	setup := setup(t)
 	setup.Backend = partial{Backend: process.Backend{}, gone: true}
 	r := scenarios.Random{
-		Topology: "single", Lock: "mutex", Length: time.Second,
+		Topology: "single", Lock: lockNamed("mutex"), Length: time.Second,
 		Given: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
@@ -615,7 +620,7 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 		},
 		Plan: []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
 	}
-	r, err := scenarios.Replay(record)
+	r, err := scenarios.Replay(record, locks.All())
 	require.NoError(t, err)
 	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
 	setup.Backend = sized{process.Backend{}}
@@ -624,7 +629,7 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 	require.Equal(t, record.Plan, run.Plan)
 	require.Empty(t, failedFaults(h))
 	record.Backend = "process"
-	_, err = scenarios.Replay(record)
+	_, err = scenarios.Replay(record, locks.All())
 	require.ErrorContains(t, err, `unknown server "redis-7"`)
 }
 
@@ -635,7 +640,7 @@ func TestWhatIsSafeIsSurvived(t *testing.T) {
 		t.Run(topology, func(t *testing.T) {
 			setup := setup(t)
 			r := scenarios.Random{
-				Topology: topology, Lock: scenarios.DefaultLock(topology), Faults: scenarios.MixSafe, Length: 4 * time.Second,
+				Topology: topology, Lock: lockNamed(locks.Default(topology)), Faults: faults.MixSafe, Length: 4 * time.Second,
 			}
 			if topology == topologies.Cluster {
 				r.Servers = steady

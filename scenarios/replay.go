@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // Replay is the run that a record is of, with the plan that it followed; its
-// seed is the record's. It fails for a record without [history.Settings], which
+// seed is the record's, and its lock is one of locks. It fails for a record without [history.Settings], which
 // that of a script is.
-func Replay(run history.Run) (Random, error) {
+func Replay(run history.Run, locks harness.Locks) (Random, error) {
 	s := run.Settings
 	switch {
 	case run.Scenario != "":
@@ -25,10 +26,11 @@ func Replay(run history.Run) (Random, error) {
 	case s == nil:
 		return Random{}, errors.New("it has no settings: an older lockchaos wrote it, or it is no record of a random run")
 	}
+	l, unknown := locks.ByName(run.Lock)
 	r := Random{
-		Topology: run.Topology.Name, Lock: run.Lock, Kind: run.Workload, Faults: run.Faults, Length: s.Length,
+		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults, Length: s.Length,
 		Servers:   topologies.Options{Nodes: s.Nodes, Persistence: s.Persistence, MinReplicas: s.MinReplicas, NodeTimeout: s.NodeTimeout, Access: s.Access},
-		Options:   LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog},
+		Options:   harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog},
 		Protected: Protected{Resource: run.Resource, Fencing: run.Fencing},
 		Workload: workload.Config{
 			Clients: s.Clients, Locks: s.Locks, Hold: s.Hold, Think: s.Think, Lease: s.Lease, Wait: s.Wait,
@@ -38,7 +40,11 @@ func Replay(run history.Run) (Random, error) {
 		foreign: run.Backend == attached,
 	}
 	for _, p := range run.Plan {
-		r.Given = append(r.Given, faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
+		step, _ := faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params}.Current() // the record may be older
+		r.Given = append(r.Given, step)
+	}
+	if unknown != nil {
+		return r, unknown
 	}
 	return r, r.Validate()
 }
@@ -64,7 +70,7 @@ func planned(s faults.Schedule) []history.PlannedStep {
 }
 
 // checkPlan joins what is wrong with a plan that was given.
-func (g ground) checkPlan(plan faults.Schedule) error {
+func checkPlan(e faults.Environment, plan faults.Schedule) error {
 	var errs []error
 	end := time.Duration(0)
 	for i, step := range plan {
@@ -77,24 +83,9 @@ func (g ground) checkPlan(plan faults.Schedule) error {
 			problem(fmt.Errorf("%s begins at %v and lasts %v, and the one before lasts until %v", step.Fault, step.At, step.For, end))
 		}
 		end = step.At + step.For
-		problem(g.checkStep(step))
+		problem(e.Validate(step))
 	}
 	return errors.Join(errs...)
-}
-
-// checkStep checks that a random run can have such a step.
-func (g ground) checkStep(step faults.Step) error {
-	kind, err := faultKind(step.Fault)
-	if err != nil {
-		return err
-	}
-	if kind.Mix == mixClient {
-		return g.nothing(step.Fault, nil)
-	}
-	if step.Target == targetLock {
-		step.Target = g.topology.Of(topologies.Redis)[0]
-	}
-	return checkStep(g.topology, ScriptStep{Inject: step.Fault, Target: step.Target, Params: step.Params})
 }
 
 // asked are the faults that the run may have.
@@ -106,13 +97,13 @@ func (r Random) asked() ([]string, error) {
 	if r.Given != nil || r.Faults == "" { // which has nothing that needs more than servers
 		return names, nil
 	}
-	g, err := r.ground()
+	e, err := r.environment()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := g.choose(r.Faults)
-	for _, p := range chosen {
-		names = append(names, p.fault)
+	chosen, err := e.Choose(r.Faults)
+	for _, c := range chosen {
+		names = append(names, c.Fault)
 	}
 	return names, err
 }
@@ -120,30 +111,30 @@ func (r Random) asked() ([]string, error) {
 // planFor is the plan for a deployment, which may be of another size and with
 // other settings than ours would be, and writes into the record what it is drawn
 // from. What was asked for by name, the deployment must be able to have. Of the
-// default mix and of [MixSafe] it gets what it can have. The record says what is
+// default mix and of [faults.MixSafe] it gets what it can have. The record says what is
 // left out, and why; so it does of targets of a fault that can have others. A run that is left with none shows nothing, and is
 // refused: who wants none says so.
 func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) (faults.Schedule, error) {
-	g, err := r.ground()
+	e, err := r.environment()
 	if err != nil {
 		return nil, err
 	}
-	g.topology = d.Topology()
-	run.Faults = cmp.Or(r.Faults, DefaultMix(g.topology))
+	e.Topology = d.Topology()
+	run.Faults = cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
 	if r.Given != nil {
-		return r.Given, impossible(g.checkPlan(r.Given), cant(d, r.Given))
+		return r.Given, impossible(checkPlan(e, r.Given), cant(d, r.Given))
 	}
-	all, err := g.choose(run.Faults)
+	all, err := e.Choose(run.Faults)
 	if err != nil {
 		return nil, impossible(err)
 	}
-	var chosen []pick
+	var chosen []faults.Candidate
 	var missing, narrowed faults.Schedule
-	for _, p := range all {
+	for _, c := range all {
 		var targets []string
 		var without faults.Schedule
-		for target := range strings.SplitSeq(p.target, "|") {
-			step := faults.Step{Fault: p.fault, Target: target, Params: p.firstParams()}
+		for target := range strings.SplitSeq(c.Target, "|") {
+			step := faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}
 			if cant(d, faults.Schedule{step}) == nil {
 				targets = append(targets, target)
 			} else {
@@ -154,15 +145,15 @@ func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) 
 			missing = append(missing, without[0])
 			continue
 		}
-		p.target = strings.Join(targets, "|")
-		chosen, narrowed = append(chosen, p), append(narrowed, without...)
+		c.Target = strings.Join(targets, "|")
+		chosen, narrowed = append(chosen, c), append(narrowed, without...)
 	}
 	switch why := cant(d, missing); {
 	case why == nil:
-	case r.Faults != "" && r.Faults != MixSafe:
+	case r.Faults != "" && r.Faults != faults.MixSafe:
 		return nil, why
 	case len(chosen) == 0:
-		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", MixNone, why)
+		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
 	}
 	if why := cant(d, slices.Concat(missing, narrowed)); why != nil {
 		run.LeftOut = strings.Split(why.Error(), "\n")
@@ -179,10 +170,10 @@ func cant(d topologies.Deployment, plan faults.Schedule) error {
 		if possible(d, []string{step.Fault}) != nil {
 			continue
 		}
-		if step.Target == targetLock {
+		if step.Target == faults.TargetOfLock {
 			step.Target = d.Topology().Of(topologies.Redis)[0]
 		}
-		if _, err := build(d, step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
+		if _, err := faults.New(site(d), step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
 			errs = append(errs, err)
 		}
 	}

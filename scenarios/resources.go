@@ -15,11 +15,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock/fence"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // The resources that locks can protect in a run.
@@ -51,12 +52,12 @@ type Protected struct {
 	checking bool // a write is refused whose owner was not the last to begin one
 }
 
-func (p Protected) validate(l Lock) error {
+func (p Protected) validate(l harness.LockSpec) error {
 	var errs []error
 	if p.Resource != "" && !slices.Contains(ResourceNames(), p.Resource) {
 		errs = append(errs, names.Unknown("resource", p.Resource, ResourceNames()))
 	}
-	if p.Fencing && l.Name != "" && !l.tokens {
+	if p.Fencing && l.Name != "" && !l.Tokens {
 		errs = append(errs, fmt.Errorf("lock %s gives no fencing tokens for a resource to check: use mutex-fenced", l.Name))
 	}
 	return errors.Join(errs...)
@@ -95,11 +96,7 @@ func (s Scenario) resourceFits() error {
 	if s.Resource != "" && !slices.Contains(known, s.Resource) {
 		return names.Unknown("resource", s.Resource, known)
 	}
-	l, err := LockByName(s.Lock)
-	if err != nil {
-		return nil //nolint:nilerr // it is reported as the lock's
-	}
-	return s.protected().validate(l)
+	return s.protected().validate(s.Lock)
 }
 
 // keep records what the resources of a run saw, and ends them.

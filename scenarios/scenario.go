@@ -16,6 +16,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -24,6 +26,9 @@ import (
 // after what, and the verdict that must come of it. It is written in YAML, one
 // file each; the files in the folder catalogue come with the program.
 type Scenario struct {
+	// Notes are what the author of the file ought to know: names in it that are older.
+	Notes []string `yaml:"-"`
+
 	Name string `yaml:"name"`
 	// Aliases are other names, as the literature numbers them.
 	Aliases []string `yaml:"aliases"`
@@ -34,7 +39,10 @@ type Scenario struct {
 	Topology string `yaml:"topology"`
 	// Servers size and tune the topology.
 	Servers topologies.Options `yaml:"servers"`
-	Lock    string             `yaml:"lock"`
+	// LockName is the lock under test in the file, and Lock what has that name. In
+	// its place another may be set, for all variants that name none.
+	LockName string           `yaml:"lock"`
+	Lock     harness.LockSpec `yaml:"-"`
 	// ReplicaAcks and Watchdog configure the lock.
 	ReplicaAcks int           `yaml:"replica-acks"`
 	Watchdog    time.Duration `yaml:"watchdog"`
@@ -67,8 +75,10 @@ type Scenario struct {
 type Variant struct {
 	Name  string `yaml:"name"`
 	Title string `yaml:"title"`
-	// Lock is another lock under test; empty for the scenario's.
-	Lock string `yaml:"lock"`
+	// LockName is another lock under test, and Lock what has that name; empty for
+	// the scenario's.
+	LockName string           `yaml:"lock"`
+	Lock     harness.LockSpec `yaml:"-"`
 	// ReplicaAcks and Watchdog configure the lock; 0 for the scenario's.
 	ReplicaAcks int           `yaml:"replica-acks"`
 	Watchdog    time.Duration `yaml:"watchdog"`
@@ -151,8 +161,8 @@ const mainVariant = "main"
 var catalogue embed.FS
 
 // Catalogue returns the scenarios that come with the program, in order of
-// name.
-func Catalogue() ([]Scenario, error) {
+// name. Their locks are among locks.
+func Catalogue(locks harness.Locks) ([]Scenario, error) {
 	files, err := fs.Glob(catalogue, "catalogue/*.yaml")
 	if err != nil {
 		return nil, err
@@ -163,7 +173,7 @@ func Catalogue() ([]Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := Parse(path.Base(file), b)
+		s, err := Parse(path.Base(file), b, locks)
 		if err != nil {
 			return nil, err
 		}
@@ -172,14 +182,56 @@ func Catalogue() ([]Scenario, error) {
 	return all, nil
 }
 
-// Parse reads a scenario and checks it. Its errors name the file, and show the
-// line where there is one.
-func Parse(file string, b []byte) (Scenario, error) {
+// Parse reads a scenario whose locks are among locks, and checks it. Its errors
+// name the file, and show the line where there is one.
+func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 	var s Scenario
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
 		return s, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
-	return s, located(file, b, s.problems())
+	unknown := s.findLocks(locks)
+	s.renameFaults()
+	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
+}
+
+// findLocks sets the locks that are named.
+func (s *Scenario) findLocks(locks harness.Locks) []error {
+	var errs []error
+	find := func(name string) harness.LockSpec {
+		l, err := locks.ByName(name)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return l
+	}
+	s.Lock = find(s.LockName)
+	for i := range s.Variants {
+		if v := &s.Variants[i]; v.LockName != "" {
+			v.Lock = find(v.LockName)
+		}
+	}
+	return errs
+}
+
+// renameFaults puts the names that are in use in place of older ones.
+func (s *Scenario) renameFaults() {
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		now, notes := faults.Step{Fault: step.Inject, Params: step.Params}.Current()
+		step.Inject, step.Params = now.Fault, now.Params
+		for _, name := range []*string{&step.Heal, &step.Await} {
+			if _, client := s.Clients[*name]; !client {
+				var note string
+				*name, note = faults.CurrentName(*name)
+				notes = append(notes, note)
+			}
+		}
+		for _, note := range notes {
+			if note != "" && !slices.Contains(s.Notes, note) {
+				s.Notes = append(s.Notes, note)
+			}
+		}
+	}
 }
 
 // located says where in a file the problems of its scenario are.
@@ -219,9 +271,9 @@ func lineOf(tree *ast.File, step int) int {
 
 // Find returns the scenario of the catalogue with that name or alias;
 // "name/variant" is one of its variants.
-func Find(name string) (Scenario, string, error) {
+func Find(name string, locks harness.Locks) (Scenario, string, error) {
 	name, variant, _ := strings.Cut(name, "/")
-	all, err := Catalogue()
+	all, err := Catalogue(locks)
 	if err != nil {
 		return Scenario{}, "", err
 	}
@@ -242,12 +294,12 @@ func Find(name string) (Scenario, string, error) {
 }
 
 // Load reads a scenario from a file of the user's.
-func Load(file string) (Scenario, error) {
+func Load(file string, locks harness.Locks) (Scenario, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return Scenario{}, fmt.Errorf("read scenario: %w", err)
 	}
-	return Parse(file, b)
+	return Parse(file, b, locks)
 }
 
 // VariantNames lists the names of the variants.
@@ -284,7 +336,9 @@ func (s Scenario) As(variant string) Scenario {
 		s.Watchdog = cmp.Or(v.Watchdog, s.Watchdog)
 		s.Retries = cmp.Or(v.Retries, s.Retries)
 		s.Progress = cmp.Or(v.Progress, s.Progress)
-		s.Lock = cmp.Or(v.Lock, s.Lock)
+		if v.LockName != "" {
+			s.LockName, s.Lock = v.LockName, v.Lock
+		}
 		s.Resource = cmp.Or(v.Resource, s.Resource)
 		s.Servers = cmp.Or(v.Servers, s.Servers)
 	}

@@ -16,17 +16,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable()
 	if len(os.Args) == 2 && os.Args[1] == scenarios.WorkerCommand { // a client that is a process of its own
-		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
 			panic(err)
 		}
 		return
@@ -65,6 +68,12 @@ func setup(t *testing.T) scenarios.Setup {
 	return scenarios.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
+// lockNamed is one of the locks of the program; a name that none has gives none.
+func lockNamed(name string) harness.LockSpec {
+	l, _ := locks.All().ByName(name)
+	return l
+}
+
 // judged reads a run directory back and judges it.
 func judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
 	t.Helper()
@@ -88,7 +97,7 @@ func failedFaults(h *history.History) []history.Event {
 }
 
 func TestEveryScenarioGivesItsVerdict(t *testing.T) {
-	all, err := scenarios.Catalogue()
+	all, err := scenarios.Catalogue(locks.All())
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	few := make(chan struct{}, 3)
@@ -117,7 +126,7 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 
 func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
 	setup := setup(t)
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: 10 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
 	require.NoError(t, r.Run(t.Context(), setup))
 	_, h, report := judged(t, setup.Dir)
 	require.Empty(t, failedFaults(h))
@@ -126,7 +135,7 @@ func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
 
 func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
 	setup := setup(t)
-	r := scenarios.Random{Topology: "sentinel", Lock: "mutex", Faults: "split-brain", Length: 12 * time.Second, Options: scenarios.LockOptions{Watchdog: time.Second}}
+	r := scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Faults: "split-brain", Length: 12 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, report := judged(t, setup.Dir)
 	require.Empty(t, failedFaults(h))
@@ -150,7 +159,7 @@ func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			setup := setup(t)
 			r := scenarios.Random{
-				Topology: "single", Lock: tt.lock, Faults: scenarios.MixNone, Length: 3 * time.Second,
+				Topology: "single", Lock: lockNamed(tt.lock), Faults: faults.MixNone, Length: 3 * time.Second,
 				Workload: workload.Config{Lease: 100 * time.Millisecond, Wait: 500 * time.Millisecond, Locks: 1, Careless: tt.late},
 			}
 			if tt.late {
@@ -174,7 +183,7 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 			interrupt()
 		}
 	}
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: time.Minute}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: time.Minute}
 	require.NoError(t, r.Run(ctx, setup))
 	run, h, report := judged(t, setup.Dir)
 	require.True(t, run.Interrupted)
@@ -188,14 +197,14 @@ func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
 		run  scenarios.Random
 		want string
 	}{
-		{"topology", scenarios.Random{Topology: "sentinal", Lock: "mutex", Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
-		{"lock", scenarios.Random{Topology: "single", Lock: "mutx", Length: 1}, `unknown lock "mutx" (did you mean mutex?`},
-		{"faults", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Faults: "netwrk"}, `did you mean network?`},
-		{"no failover", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Faults: "failover"}, "nothing to fail over to"},
-		{"duration", scenarios.Random{Topology: "single", Lock: "mutex", Length: -1}, "duration must be above 0"},
-		{"clients", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
-		{"lease", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
-		{"acks", scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Options: scenarios.LockOptions{ReplicaAcks: -1}}, "replica acks"},
+		{"topology", scenarios.Random{Topology: "sentinal", Lock: lockNamed("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
+		{"no lock", scenarios.Random{Topology: "single", Length: 1}, "a lock under test needs a name"},
+		{"faults", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
+		{"no failover", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
+		{"duration", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: -1}, "duration must be above 0"},
+		{"clients", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
+		{"lease", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
+		{"acks", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
@@ -228,19 +237,19 @@ func TestParseSaysWhatIsWrongWithAScenario(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := scenarios.Parse("x.yaml", []byte(tt.give))
+			_, err := scenarios.Parse("x.yaml", []byte(tt.give), locks.All())
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
 }
 
-func TestTheScenarioInTheReadmeGivesItsVerdict(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+func TestTheScenarioInTheDocumentsGivesItsVerdict(t *testing.T) {
+	doc, err := os.ReadFile("../docs/scenarios.md")
 	require.NoError(t, err)
-	_, block, found := strings.Cut(string(readme), "```yaml\n")
+	_, block, found := strings.Cut(string(doc), "```yaml\n")
 	require.True(t, found)
 	block, _, _ = strings.Cut(block, "```")
-	s, err := scenarios.Parse("README.md", []byte(block))
+	s, err := scenarios.Parse("scenarios.md", []byte(block), locks.All())
 	require.NoError(t, err)
 	setup := setup(t)
 	require.NoError(t, s.Run(t.Context(), setup))
@@ -260,7 +269,7 @@ steps:
   - {client: a, acquire: l}
   - {inject: drop-key, target: redis-1, params: {pattern: "*orders*"}}
 expect: {verdict: valid}
-`))
+`), locks.All())
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
 	run, _, report := judged(t, setup.Dir)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // How an acquire, extend or release of a script may have to end.
@@ -70,10 +70,6 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	l, err := LockByName(s.Lock)
-	if err != nil {
-		return err
-	}
 	t, err := topologies.New(s.Topology, s.Servers)
 	if err != nil {
 		return err
@@ -84,7 +80,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	setup.merges = len(s.apart()) > 0
 	st, err := open(ctx, setup, history.Run{
 		Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
-		Progress: s.Progress, Lock: s.Lock, Workload: "script", Faults: "script",
+		Progress: s.Progress, Lock: s.Lock.Name, Workload: "script", Faults: "script",
 		Resource: s.protected().Resource, Fencing: s.protected().Fencing,
 	}, t, func(d topologies.Deployment, _ *history.Run) error {
 		if err := impossible(s.protected().startable(setup.BackendName)); err != nil {
@@ -96,6 +92,10 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 		return err
 	}
 	defer func() { err = st.close(ctx, err) }()
+	for _, note := range s.Notes {
+		st.notice(note)
+		st.Log.WarnContext(ctx, "an older name is used", "note", note)
+	}
 	protected, err := openResources(ctx, s.protected(), setup.Backend)
 	if err != nil {
 		return err
@@ -107,9 +107,9 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	}
 	st.retries, st.resource = s.Retries, protected.server
 	st.acks = s.ReplicaAcks
-	st.declare(l, p.lockNames()...)
+	st.declare(s.Lock, 0, p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		if p.clients[name], err = st.actor(ctx, s, l, name); err != nil {
+		if p.clients[name], err = st.actor(ctx, s, name); err != nil {
 			return err
 		}
 	}
@@ -365,11 +365,11 @@ func (p *play) await(ctx context.Context, step ScriptStep) error {
 // lookForKey records which servers say that the owner holds the lock. Those
 // that do not answer say nothing.
 func (p *play) lookForKey(ctx context.Context, name, owner string) {
-	if p.scenario.Lock != "mutex" && p.scenario.Lock != "mutex-fenced" {
+	if p.lock.HeldOn == nil {
 		return
 	}
 	for _, server := range p.deployment.Topology().Of(topologies.Redis) {
-		held, err := heldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
+		held, err := p.lock.HeldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
 		if err != nil {
 			continue
 		}
@@ -397,7 +397,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 			return fmt.Errorf("there is no server %s here", server)
 		}
 		for {
-			held, err := heldOn(ctx, there.Observer(), asked.lock, asked.owner)
+			held, err := p.lock.HeldOn(ctx, there.Observer(), asked.lock, asked.owner)
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}

@@ -6,18 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/topologies"
 )
-
-// targetLock is the target of a planned fault that is to hit a server on which
-// locks are. Which one that is, is known when it is injected: masters change,
-// and on a cluster each lock has its own.
-const targetLock = "lock"
 
 // resolve is the server that a target means now. Of several locks, each fault
 // has another.
 func (st *stage) resolve(ctx context.Context, target string) (string, error) {
-	if target != targetLock {
+	if target != faults.TargetOfLock {
 		return target, nil
 	}
 	t := st.deployment.Topology()
@@ -55,5 +51,5 @@ func servedBy(ctx context.Context, d topologies.Deployment, key string) (string,
 			}
 		}
 	}
-	return "", fmt.Errorf("nobody says who serves key %s: %w", key, errors.Join(errs...))
+	return "", fmt.Errorf("no server says which of them serves key %s: %w", key, errors.Join(errs...))
 }

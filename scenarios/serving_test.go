@@ -8,9 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // steady is a cluster in which nobody is replaced who is a little late, as all are on
@@ -23,7 +24,7 @@ var steady = topologies.Options{NodeTimeout: 5 * time.Second}
 func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	t.Parallel()
 	setup := setup(t)
-	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: "mutex", Faults: scenarios.MixRedis, Length: 16 * time.Second}
+	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: lockNamed("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := judged(t, setup.Dir)
 	require.Greater(t, len(run.Plan), 2)
@@ -49,7 +50,7 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
 	t.Parallel()
 	setup := setup(t)
-	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: "redislock", Faults: "migrate-slot", Length: 3 * time.Second}
+	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: lockNamed("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	_, h, _ := judged(t, setup.Dir)
 	require.Empty(t, failedFaults(h))

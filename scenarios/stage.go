@@ -3,14 +3,12 @@ package scenarios
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,11 +16,11 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/client"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 const (
@@ -47,8 +45,8 @@ type Setup struct {
 	Log *slog.Logger
 	// Progress is told, now and then, how a random run goes. Nil: nobody is.
 	Progress func(Progress)
-	// Notice is told what of a random run's faults will not happen: before it
-	// begins, and when it has no time left for the rest. Nil: nobody is.
+	// Notice receives what the user ought to know of the faults: which of a random run
+	// are left out, and which were called by an older name. Nil: it is dropped.
 	Notice func(what string)
 
 	merges bool // clients that are processes of their own record as well
@@ -79,13 +77,15 @@ type stage struct {
 	retries    int                   // by which a Redis client sends a request again; 0: its own
 	locks      []string              // those that were declared
 	keys       map[string]string     // a key in the slot of each
+	lock       harness.LockSpec      // under test
+	open       harness.Opener        // of that lock, in this run
 	acks       int                   // replicas that grants wait for
 	aimed      int                   // faults, each at the server of one of them
 	moved      bool                  // a slot, or some
 	patience   time.Duration         // of a fault that is of effect only at some moments
 	stopWatch  func()
 	closers    []func()
-	apart      map[string]client.Process // clients that are processes of their own
+	apart      map[string]faults.ClientProcess // clients that are processes of their own
 
 	mu     sync.Mutex
 	active []*activeFault            // in the order in which they were injected
@@ -148,12 +148,9 @@ func open(
 }
 
 func (st *stage) openRecord() error {
-	if err := os.MkdirAll(filepath.Join(st.Dir, "logs"), 0o755); err != nil {
-		return fmt.Errorf("make run directory: %w", err)
-	}
 	var err error
-	if st.file, err = os.Create(filepath.Join(st.Dir, history.EventsFile)); err != nil {
-		return fmt.Errorf("make history: %w", err)
+	if st.file, err = history.Dir(st.Dir).Create(); err != nil {
+		return err
 	}
 	st.recorder = history.NewRecorder(st.file)
 	if st.merges {
@@ -163,18 +160,9 @@ func (st *stage) openRecord() error {
 	return st.writeRun()
 }
 
-// writeRun writes run.json: at the start, so that a run that is cut short can
-// be read, and at the end.
-func (st *stage) writeRun() error {
-	b, err := json.MarshalIndent(st.run, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode run: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(st.Dir, history.RunFile), append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write run: %w", err)
-	}
-	return nil
-}
+// writeRun writes the record of the run: at the start, so that a run that is cut
+// short can be read, and at the end.
+func (st *stage) writeRun() error { return history.Dir(st.Dir).WriteRun(st.run) }
 
 // watch records what the servers say of themselves.
 func (st *stage) watch(ctx context.Context) {
@@ -195,23 +183,25 @@ func (st *stage) watch(ctx context.Context) {
 	})
 }
 
-// declare records what the locks of the run promise.
-func (st *stage) declare(l Lock, names ...string) {
+// declare puts a lock under test, and records what it promises under these names.
+// A semaphore has so many permits; 0 is not recorded.
+func (st *stage) declare(l harness.LockSpec, capacity int, names ...string) {
+	st.lock, st.open = l, l.Begin()
 	st.locks = append(st.locks, names...)
 	if st.keys == nil {
 		st.keys = map[string]string{}
 	}
 	for _, name := range names {
-		st.keys[name] = l.keyOf(name)
+		st.keys[name] = l.KeyOf(name)
 		st.recorder.Record(history.Event{
 			Process: history.Nobody, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: cmp.Or(l.kind, history.KindMutex), Capacity: l.capacity, Reentrant: l.reentrant, Fair: l.fair,
+			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Fair,
 		})
 	}
 }
 
 // locker opens the lock under test for clients of a zone.
-func (st *stage) locker(l Lock, o LockOptions, zone string) (lock.Locker, error) {
+func (st *stage) locker(o harness.LockOptions, zone string) (lock.Locker, error) {
 	options := st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
@@ -220,10 +210,11 @@ func (st *stage) locker(l Lock, o LockOptions, zone string) (lock.Locker, error)
 	for _, rdb := range servers {
 		st.closers = append(st.closers, func() { _ = rdb.Close() })
 	}
-	o.observer = workload.NewRenewals(st.recorder, &st.processes)
-	locker, closeLocker, err := l.open(servers, o)
+	o.Observer = workload.NewRenewals(st.recorder, &st.processes)
+	o.At = st.place(zone, options)
+	locker, closeLocker, err := st.open(servers, o)
 	if err != nil {
-		return nil, fmt.Errorf("open lock %s for %s: %w", l.Name, zone, err)
+		return nil, fmt.Errorf("open lock %s for %s: %w", st.lock.Name, zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
 	return counted{locker, &st.grants}, nil
@@ -243,9 +234,23 @@ func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	return h, err
 }
 
+// Ask counts grants as Acquire does.
+func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	h, err := workload.Ask(ctx, c.Locker, r, o)
+	if err == nil {
+		c.grants.Add(1)
+	}
+	return h, err
+}
+
 // inject makes a fault happen and records it, whether or not it took effect.
 func (st *stage) inject(ctx context.Context, s faults.Step) error {
-	var err error
+	s, _ = s.Current()
+	spec, err := faults.ByName(s.Fault)
+	if err != nil {
+		st.failInjection(ctx, s, err)
+		return fmt.Errorf("inject %s: %w", s.Fault, err)
+	}
 	if s.Target, err = st.resolve(ctx, s.Target); err != nil {
 		st.failInjection(ctx, s, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
@@ -262,20 +267,20 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
 	defer cancel()
 	asked := s.Target
-	s.Target = aim(ctx, st.deployment, s)
+	s.Target = spec.AimOf(ctx, st.deployment, s)
 	e := history.Event{
 		Process: history.Nobody, Op: history.Inject, Type: history.Invoke,
-		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
+		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params), Life: spec.Life, Effects: spec.EffectsOf(s.Params),
 	}
 	st.recorder.Record(e)
 	requests := st.meter(ctx, faults.Step{Fault: s.Fault, Target: asked, Params: s.Params})
-	injection, err := patiently(f, st.patience).Inject(ctx)
+	injection, err := retryUntilEffective(f, st.patience).Inject(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}
 	a := &activeFault{step: s, heal: injection.Heal, meter: requests}
-	if kind, _ := faultKind(s.Fault); kind.Mix == mixCluster {
+	if spec.Has(history.Moves) {
 		st.moved = true
 	}
 	if injection.Heal != nil {
@@ -297,7 +302,7 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	if injection.Heal == nil {
 		st.over(e)
 	}
-	if a.meter != nil && (injection.Heal == nil || stays(s.Fault)) {
+	if a.meter != nil && (injection.Heal == nil || spec.Stays()) {
 		st.mu.Lock()
 		st.stay = append(st.stay, a)
 		st.mu.Unlock()
@@ -316,7 +321,7 @@ func lostClaim(d topologies.Deployment) error {
 // over records that a fault without a duration has passed: else whoever reads
 // the record takes it for one that is in effect to the end.
 func (st *stage) over(e history.Event) {
-	e.Op, e.Type, e.Value = history.Heal, history.Invoke, ""
+	e.Op, e.Type, e.Value, e.Life, e.Effects = history.Heal, history.Invoke, "", "", nil
 	st.recorder.Record(e)
 	e.Type, e.Value = history.OK, "it has no duration"
 	st.recorder.Record(e)
@@ -444,7 +449,7 @@ func (st *stage) end(ctx context.Context, a *activeFault) error {
 	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
-	if a.meter != nil && !stays(a.step.Fault) {
+	if spec, err := faults.ByName(a.step.Fault); err == nil && a.meter != nil && !spec.Stays() {
 		st.met(a.step, requests)
 	}
 	st.Log.InfoContext(ctx, "fault healed", "fault", a.step.Fault, "effect", effect)
@@ -515,7 +520,7 @@ func (st *stage) keepLogs() error {
 			continue
 		}
 		if log := s.Log(); log != "" { // which may be fetched for us
-			errs = append(errs, copyFile(filepath.Join(st.Dir, "logs", n.Name+".log"), log))
+			errs = append(errs, copyFile(history.Dir(st.Dir).Path(history.LogsDir, n.Name+".log"), log))
 		}
 	}
 	return errors.Join(errs...)

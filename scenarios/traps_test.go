@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 const headOfScript = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a, b: zone-b}\nexpect: {verdict: valid}\nsteps:\n"
@@ -42,11 +42,11 @@ func TestParseSaysWhereAStepIsWrong(t *testing.T) {
 		{"no command", "  - {inject: drop-reply, target: client}\n", `say which command in the parameter "command"`},
 		{"nth", "  - {inject: drop-reply, target: client, params: {command: SET, nth: 0}}\n", `nth must be a whole number from 1, not "0"`},
 		{"then", "  - {inject: drop-reply, target: client, params: {command: SET, then: quiet}}\n", `unknown then "quiet"`},
-		{"then of a hold", "  - {inject: hold-reply, target: client, params: {command: SET, then: reset}}\n", `unknown then "reset"`},
+		{"then of a hold", "  - {inject: hold-reply, target: client, params: {command: SET, then: reset}}\n", `hold-reply: unknown parameter "then"`},
 		{"no delay", "  - {inject: delay-reply, target: client, params: {command: SET}}\n", `say for how many ms in the parameter "for"`},
-		{"rate", "  - {inject: bandwidth, target: client}\n", "rate must be a whole number of bytes a second"},
+		{"rate", "  - {inject: bandwidth, target: client}\n", `bandwidth: say how many bytes a second in the parameter "rate"`},
 		{"late by nothing", "  - {inject: slow-close, target: client}\n", `say by how many ms in the parameter "by"`},
-		{"turns", "  - {inject: flap, target: client, params: {down: soon}}\n", `want whole milliseconds, not "soon"`},
+		{"turns", "  - {inject: flap, target: client, params: {down: soon}}\n", `flap: down must be a whole number of ms from 1, not "soon"`},
 		{"partition of nobody", "  - {inject: partition, target: redis-9}\n", `partition: unknown party "redis-9"`},
 		{"partition of one server", "  - {inject: partition-ring}\n", "partition-ring: topology single has no links between those"},
 		{"no bridge", "  - {inject: partition-bridge, target: zone-a}\n", "partition-bridge: the target is the bridge: unknown server"},
@@ -54,7 +54,7 @@ func TestParseSaysWhereAStepIsWrong(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := scenarios.Parse("x.yaml", []byte(headOfScript+tt.give))
+			_, err := scenarios.Parse("x.yaml", []byte(headOfScript+tt.give), locks.All())
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -63,7 +63,7 @@ func TestParseSaysWhereAStepIsWrong(t *testing.T) {
 // play plays a script on one server.
 func play(t *testing.T, steps string) (history.Run, checker.Report) {
 	t.Helper()
-	s, err := scenarios.Parse("x.yaml", []byte(headOfScript+steps))
+	s, err := scenarios.Parse("x.yaml", []byte(headOfScript+steps), locks.All())
 	require.NoError(t, err)
 	setup := setup(t)
 	require.NoError(t, s.Run(t.Context(), setup))
@@ -74,7 +74,7 @@ func play(t *testing.T, steps string) (history.Run, checker.Report) {
 func TestAFaultThatLayInWaitInVainMakesARunUnknown(t *testing.T) {
 	const contend = "  - {client: a, acquire: l, lease: 30s}\n  - {client: b, acquire: l, until: refused}\n"
 	const set = "  - {inject: hold-command, target: zone-a>redis-1, params: {command: PUBLISH}}\n"
-	const why = "hold-command never struck: it waited for the first PUBLISH in vain (0 of that kind passed)"
+	const why = "hold-command never struck: the first PUBLISH never came (0 of that kind passed)"
 	for name, steps := range map[string]string{
 		"at the end":  set + contend,
 		"at its heal": set + contend + "  - {heal: hold-command}\n",
@@ -118,28 +118,31 @@ func TestAStepThatEndsOtherwiseIsUnmet(t *testing.T) {
 	}
 }
 
-// Every fault of the list can be read up.
-func TestEveryFaultIsDocumented(t *testing.T) {
-	b, err := os.ReadFile("../docs/faults.md")
+// An older name of a fault works, with a note, and the history has the one in use,
+// with what the fault does.
+func TestOlderNamesOfFaults(t *testing.T) {
+	const steps = "  - {inject: hold, target: zone-a>redis-1}\n  - {client: b, acquire: l, until: granted}\n  - {heal: hold}\n"
+	s, err := scenarios.Parse("x.yaml", []byte(headOfScript+steps), locks.All())
 	require.NoError(t, err)
-	rows := map[string]string{}
-	for line := range strings.Lines(string(b)) {
-		if cells := strings.Split(line, "|"); len(cells) > 7 {
-			rows[strings.Trim(cells[1], " `")] = line
+	require.Len(t, s.Notes, 1)
+	require.Contains(t, s.Notes[0], "the fault hold is called stall now")
+	setup := setup(t)
+	var notices []string
+	setup.Notice = func(what string) { notices = append(notices, what) }
+	require.NoError(t, s.Run(t.Context(), setup))
+	require.Equal(t, s.Notes, notices)
+	run, h, _ := judged(t, setup.Dir)
+	require.Empty(t, run.Unmet)
+	injected := 0
+	for _, e := range h.Events {
+		if e.Op == history.Inject {
+			injected++
+			require.Equal(t, "stall", e.Fault)
+			require.Equal(t, history.Lasting, e.Life)
+			require.Equal(t, []history.Effect{history.Stalls}, e.Effects)
 		}
 	}
-	for _, kind := range scenarios.FaultKinds() {
-		row := rows[kind.Name]
-		require.NotEmpty(t, row, "%s has no row in docs/faults.md", kind.Name)
-		for param := range strings.FieldsFuncSeq(kind.Params, func(r rune) bool { return r == ',' }) {
-			name, _, _ := strings.Cut(strings.TrimSpace(param), " ")
-			require.Contains(t, row, "`"+name+"`", "the row of %s does not tell of %s", kind.Name, name)
-		}
-		delete(rows, kind.Name)
-	}
-	for name := range rows {
-		require.Contains(t, []string{"fault", "---"}, name, "docs/faults.md tells of a fault that is not there")
-	}
+	require.Equal(t, 2, injected)
 }
 
 // A partition is seen by its links: those that it cuts.
@@ -226,7 +229,7 @@ func TestWhatLinksCannotDoIsSaidBeforeAnythingBegins(t *testing.T) {
 		"{inject: drop-reply, target: client, params: {command: SET}}": "drop-reply can't be done here: what passes these links is not read",
 		"{inject: bandwidth, target: client, params: {rate: 1000}}":    "bandwidth can't be done here: the pace of these links can't be changed",
 	} {
-		s, err := scenarios.Parse("x.yaml", []byte(headOfScript+"  - "+fault+"\n"))
+		s, err := scenarios.Parse("x.yaml", []byte(headOfScript+"  - "+fault+"\n"), locks.All())
 		require.NoError(t, err)
 		setup := setup(t)
 		setup.Backend = simple{setup.Backend}

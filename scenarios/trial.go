@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A trial is a lock with a planted bug, or its twin, on its stage.
@@ -250,7 +250,7 @@ func (t *trial) cut(ctx context.Context, targets ...string) error {
 
 func (t *trial) hold(ctx context.Context, stream string, targets ...string) error {
 	for _, target := range targets {
-		if err := t.fault(ctx, "hold", target, map[string]string{"stream": stream}); err != nil {
+		if err := t.fault(ctx, "stall", target, map[string]string{"stream": stream}); err != nil {
 			return err
 		}
 	}

@@ -5,19 +5,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A metered backend counts the scripts that the clients of its deployments send.
@@ -78,7 +78,7 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 			setup := setup(t)
 			setup.Backend = metered{process.Backend{}, &scripts}
 			r := scenarios.Random{
-				Topology: "single", Lock: tt.lock, Kind: "bursts", Faults: scenarios.MixNone, Length: 1500 * time.Millisecond,
+				Topology: "single", Lock: lockNamed(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
 				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
@@ -98,8 +98,8 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
 	setup := setup(t)
 	r := scenarios.Random{
-		Topology: "single", Lock: "mutex-unnamed", Kind: "bursts", Faults: scenarios.MixNone, Length: 2 * time.Second,
-		Options:  scenarios.LockOptions{Watchdog: 450 * time.Millisecond},
+		Topology: "single", Lock: lockNamed("mutex-unnamed"), Kind: "bursts", Faults: faults.MixNone, Length: 2 * time.Second,
+		Options:  harness.LockOptions{Watchdog: 450 * time.Millisecond},
 		Workload: workload.Config{Wait: time.Second, Hold: 8 * time.Second}, // of which a burst takes a twentieth
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
@@ -118,36 +118,4 @@ func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
 		}
 	}
 	require.Positive(t, renewals)
-}
-
-// told is an observer who keeps the owners that it was told of.
-type told chan string
-
-func (o told) Observe(e lock.Event) { o <- e.Kind.String() + " " + e.Lease.Owner }
-
-// A renewal may come before the caller knows of its grant.
-func TestRenewalAwaitsItsOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := make(told, 2)
-		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "unnamed"}}
-		var observer lock.Observer
-		var asked []string
-		var locker lock.Locker
-		locker, observer = scenarios.Unnamed(seen, lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
-			asked = append(asked, o.Owner)
-			go func() {
-				for _, kind := range []lock.EventKind{lock.Renewing, lock.Renewed} {
-					renewal.Kind = kind
-					observer.Observe(renewal)
-				}
-			}()
-			synctest.Wait() // for the renewal to come
-			return lock.NewHold(renewal.Lease, nil), nil
-		}))
-		_, err := locker.Acquire(t.Context(), "orders", lock.Options{Owner: "a"})
-		require.NoError(t, err)
-		require.Equal(t, "renewing a", <-seen)
-		require.Equal(t, "renewed a", <-seen)
-		require.Equal(t, []string{""}, asked)
-	})
 }

@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Validate joins everything that is wrong with the scenario, so that nothing
 // that could be known before is found out in the middle of a run.
-func (s Scenario) Validate() error { return errors.Join(s.problems()...) }
+func (s Scenario) Validate() error {
+	return errors.Join(append(s.problems(), s.Lock.Validate())...)
+}
 
 // A stepError is what is wrong with a step, counted from 0.
 type stepError struct {
@@ -40,11 +44,6 @@ func (s Scenario) problems() []error {
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, name := range append([]string{s.Lock}, s.variantLocks()...) {
-		if _, err := LockByName(name); err != nil {
-			errs = append(errs, err)
-		}
-	}
 	for _, v := range append([]string{""}, s.VariantNames()...) {
 		errs = append(errs, s.As(v).resourceFits(), s.As(v).lockFits(), s.As(v).ledgerFits())
 	}
@@ -119,17 +118,6 @@ func (e Expectation) validate() error {
 	return nil
 }
 
-// variantLocks are the locks of the variants that have one of their own.
-func (s Scenario) variantLocks() []string {
-	var locks []string
-	for _, v := range s.Variants {
-		if v.Lock != "" {
-			locks = append(locks, v.Lock)
-		}
-	}
-	return locks
-}
-
 func (s Scenario) variantExpectations() []Expectation {
 	var es []Expectation
 	for _, v := range s.Variants {
@@ -177,7 +165,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			return fmt.Errorf("wait must be from 0 to below %v, how long a step may take, and not %v", stepTimeout, step.Wait)
 		}
 	case step.Inject != "":
-		if kind, err := faultKind(step.Inject); err == nil && kind.Mix == mixClient {
+		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient {
 			if !slices.Contains(clients, step.Target) {
 				return names.Unknown("client", step.Target, clients)
 			}
@@ -188,14 +176,14 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		}
 		return checkStep(t, step)
 	case step.Heal != "":
-		kind, err := faultKind(step.Heal)
-		if err == nil && kind.spent() {
+		spec, err := faults.ByName(step.Heal)
+		if err == nil && spec.Spent() {
 			return fmt.Errorf("%s is over once it struck, so there is nothing to heal; await it", step.Heal)
 		}
 		return err
 	case step.Await != "":
-		if kind, err := faultKind(step.Await); err == nil && !slices.Contains(clients, step.Await) {
-			if !kind.lies() {
+		if spec, err := faults.ByName(step.Await); err == nil && !slices.Contains(clients, step.Await) {
+			if spec.Life != history.Triggered {
 				return fmt.Errorf("%s does not lie in wait for anything, so there is nothing to await", step.Await)
 			}
 			return nil
@@ -232,44 +220,12 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 // lockFits refuses steps that mean nothing with the lock, of a scenario as one
 // variant has it.
 func (s Scenario) lockFits() error {
-	l, err := LockByName(s.Lock)
-	if err != nil {
-		return nil //nolint:nilerr // it is reported as the lock's
+	l := s.Lock
+	if l.InProcess != nil && len(s.apart()) > 0 {
+		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], l.Name)
 	}
-	if l.inside && len(s.apart()) > 0 {
-		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], s.Lock)
-	}
-	if !l.visible && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" && !step.ofLedger() }) {
-		return fmt.Errorf("%s: require means nothing with lock %s, which keeps its keys elsewhere", s.Name, s.Lock)
-	}
-	return nil
-}
-
-// checkStep checks that the topology can have the fault where it is aimed.
-func checkStep(t topologies.Topology, step ScriptStep) error {
-	kind, err := faultKind(step.Inject)
-	if err != nil {
-		return err
-	}
-	switch kind.Mix {
-	case MixNetwork:
-		return checkLinks(t, kind, step.Target, step.Params)
-	case mixCluster:
-		return checkSlots(t, step.Inject, step.Params)
-	case MixProcess, MixRedis, MixClock, MixDisk:
-		servers := t.Of(topologies.Redis)
-		if kind.Mix == MixProcess || kind.Mix == MixClock {
-			servers = append(servers, t.Of(topologies.Sentinel)...)
-		}
-		if !slices.Contains(servers, step.Target) {
-			return names.Unknown("server", step.Target, servers)
-		}
-		if strings.Contains(kind.Params, paramPattern) && step.Params[paramPattern] == "" {
-			return fmt.Errorf("%s: say which keys in the parameter %q", step.Inject, paramPattern)
-		}
-		return checkClock(step)
-	case MixFailover:
-		return checkFailover(t, step)
+	if l.Name != "" && l.HeldOn == nil && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" && !step.ofLedger() }) {
+		return fmt.Errorf("%s: require means nothing with lock %s, which keeps its keys elsewhere", s.Name, l.Name)
 	}
 	return nil
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // violations are the kinds that a report found.
@@ -68,7 +70,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 			for length := 3 * time.Second; ; length *= 2 {
 				setup := setup(t)
 				r := scenarios.Random{
-					Topology: "single", Lock: lock, Kind: tt.workload, Faults: scenarios.MixNone, Length: length,
+					Topology: "single", Lock: lockNamed(lock), Kind: tt.workload, Faults: faults.MixNone, Length: length,
 					Workload: workload.Config{Clients: tt.clients, Wait: 500 * time.Millisecond},
 				}
 				require.NoError(t, r.Run(t.Context(), setup))
@@ -106,15 +108,15 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 		{"mutex", "fair-queue", "use mutex-fair"},
 		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
 	} {
-		r := scenarios.Random{Topology: "single", Lock: tt.lock, Kind: tt.workload, Length: 1}
+		r := scenarios.Random{Topology: "single", Lock: lockNamed(tt.lock), Kind: tt.workload, Length: 1}
 		require.ErrorContains(t, r.Validate(), tt.want)
 	}
 }
 
 func TestEveryLockHasAWorkload(t *testing.T) {
-	for _, name := range scenarios.LockNames() {
+	for _, name := range locks.All().Names() {
 		topology := "single"
-		r := scenarios.Random{Topology: topology, Lock: name, Faults: scenarios.MixNone, Length: 1}
+		r := scenarios.Random{Topology: topology, Lock: lockNamed(name), Faults: faults.MixNone, Length: 1}
 		if err := r.Validate(); err != nil {
 			require.ErrorContains(t, err, "know nothing of each other", name)
 		}
@@ -122,9 +124,9 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 }
 
 func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
-	r := scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Protected: scenarios.Protected{Fencing: true}}
+	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Protected: scenarios.Protected{Fencing: true}}
 	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
-	r = scenarios.Random{Topology: "single", Lock: "mutex", Length: 1, Protected: scenarios.Protected{Resource: "leger"}}
+	r = scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Protected: scenarios.Protected{Resource: "leger"}}
 	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
 }
 
@@ -162,7 +164,7 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			for length := 3 * time.Second; length < 20*time.Second; length *= 2 {
 				setup := setup(t)
 				r := scenarios.Random{
-					Topology: "single", Lock: "mutex-fenced", Kind: "slow-holder", Faults: scenarios.MixNone, Length: length,
+					Topology: "single", Lock: lockNamed("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
 					Protected: tt.Protected,
 					Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
 				}
@@ -275,10 +277,10 @@ func TestAScenarioHasAResource(t *testing.T) {
 		{"no tokens", "lock: mutex\nresource: fenced-redis\nexpect: {verdict: valid}\n", "gives no fencing tokens"},
 		{"property", "lock: mutex\nexpect: {verdict: valid, holds: [fencing]}\n", `unknown property "fencing" (did you mean fencing-order?`},
 	} {
-		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give))
+		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
 		require.ErrorContains(t, err, tt.want, tt.name)
 	}
-	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"))
+	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"), locks.All())
 	require.NoError(t, err)
 }
 

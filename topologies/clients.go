@@ -14,7 +14,7 @@ const slotsEvery = 100 * time.Millisecond
 
 // Clients makes the clients that [Deployment.ClientOptions] describe: one that
 // follows the master or the slots, and for servers that know nothing of each
-// other, one for each, in order. Whoever called it closes them.
+// other, one for each, in order. The caller closes them.
 func Clients(o *redis.UniversalOptions) []redis.UniversalClient {
 	switch {
 	case o.MasterName != "":

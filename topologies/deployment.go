@@ -46,7 +46,7 @@ type Backend interface {
 }
 
 // A Deployment is a topology that runs. Close stops every process that it
-// started and removes every file; whoever started it closes it. Where it can't,
+// started and removes every file; the caller that started it closes it. Where it can't,
 // its error is a [LeftError].
 type Deployment interface {
 	Topology() Topology
@@ -68,6 +68,11 @@ type Deployment interface {
 	// the zone's links, by the name where there is one, else by sentinels where
 	// there are some. [Clients] makes the clients of them.
 	ClientOptions(zone string) *redis.UniversalOptions
+	// Adopt has the connections of a process group, and of the processes that it
+	// started, pass the links of a zone, for clients that can't be told to dial
+	// from the zone's address. The function that it returns ends that. The error
+	// says that this deployment can't tell its clients apart by their process.
+	Adopt(group int, zone string) (end func(), err error)
 	// Without says what can't be done to this deployment, and why; empty where
 	// nothing is missing.
 	Without() map[Control]string

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // Processes hands out the numbers of logical processes. Its zero value begins
@@ -517,7 +517,7 @@ func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
 }
 
 // Crash ends the client in the middle of what it does: what it holds is left
-// behind, to end with its lease. It goes on as somebody else. Only holds with a
+// behind, to end with its lease. It continues under another number. Only holds with a
 // lease can be left, for a watchdog would go on to renew them.
 func (c *Client) Crash() {
 	parts := 1

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Contended is the kind of workload that every lock can have.
@@ -42,63 +42,63 @@ type Needs struct {
 func Kinds() []Kind {
 	return []Kind{
 		{
-			Name: "bursts", About: "clients take one lock ten times in a row, each time for a twentieth of a usual hold",
+			Name: "bursts", About: "each client acquires one lock ten times in a row, and holds it for a twentieth of the usual time",
 			Meets: []string{history.MetContention, history.MetHandOvers}, locks: 1, session: bursts,
 		},
 		{
-			Name: Contended, About: "clients contend for a few locks, and change what each protects by a read and a write",
+			Name: Contended, About: "clients contend for a few locks, and change the protected resource by a read and a write",
 			Meets: []string{history.MetContention}, session: contended,
 		},
 		{
-			Name: "crash", About: "one holder in five is gone in the middle of its work, and never releases",
+			Name: "crash", About: "one holder in five crashes, before or after its work, and does not release",
 			Meets: []string{history.MetCrashes, history.MetContention}, Needs: Needs{Leases: true},
 			lease: 500 * time.Millisecond, session: crash,
 		},
 		{
-			Name: "fair-queue", About: "all clients wait for one lock, long enough to be served in turn",
+			Name: "fair-queue", About: "all clients wait for one lock, long enough to be served in order",
 			Meets: []string{history.MetQueued, history.MetHandOvers}, Needs: Needs{Queue: true, Alone: true},
 			locks: 1, wait: 3 * time.Second, session: contended,
 		},
 		{
-			Name: "give-up", About: "half of those who wait change their mind: the request is cancelled on the way",
+			Name: "give-up", About: "half of the waiting clients cancel their request while it is under way",
 			Meets: []string{history.MetUnknown, history.MetContention}, Needs: Needs{Leases: true},
 			locks: 1, lease: time.Second, wait: 300 * time.Millisecond, session: giveUp,
 		},
 		{
-			Name: "late-release", About: "half of the holders release only when their lease is over and others hold the lock, which they leave alone until then",
+			Name: "late-release", About: "half of the holders release only after their lease has ended and other clients hold the lock",
 			Meets: []string{history.MetExpiries, history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
 			locks: 1, lease: 200 * time.Millisecond, session: lateRelease,
 		},
 		{
-			Name: "many-locks", About: "a hundred locks, each as likely as the others",
+			Name: "many-locks", About: "as contended, over a hundred locks with equal shares of the requests",
 			Meets: []string{history.MetContention}, locks: 100, session: contended,
 		},
 		{
-			Name: "many-locks-skewed", About: "a hundred locks, of which a few get most of the requests (Zipf)",
+			Name: "many-locks-skewed", About: "as contended, over a hundred locks of which a few get most of the requests (Zipf)",
 			Meets: []string{history.MetContention, history.MetHandOvers}, locks: 100, session: skewed,
 		},
 		{
-			Name: "permits", About: "clients take one permit or more, and some of them more while they have some",
+			Name: "permits", About: "clients acquire one permit or more, and some clients acquire one more while they hold permits",
 			Meets: []string{history.MetShared, history.MetContention}, Needs: Needs{Permits: true},
 			locks: 1, lease: 2 * time.Second, session: permits,
 		},
 		{
-			Name: "re-entrant", About: "holders acquire what they hold once or twice more, and release it as often",
+			Name: "re-entrant", About: "holders acquire their lock once or twice more, and release it as often",
 			Meets: []string{history.MetReentries, history.MetContention}, Needs: Needs{Reentry: true, Alone: true},
 			lease: 2 * time.Second, session: reentrant,
 		},
 		{
-			Name: "readers-writers", About: "two thirds read together; of those who write, some go on as readers",
+			Name: "readers-writers", About: "two thirds of the clients read together; some of the writers continue as readers",
 			Meets: []string{history.MetShared, history.MetDowngrades, history.MetContention}, Needs: Needs{Readers: true},
 			locks: 1, lease: 2 * time.Second, session: readersWriters,
 		},
 		{
-			Name: "release-twice", About: "what was released, or may have been, is released and extended again",
+			Name: "release-twice", About: "clients release and extend a lock again that they released before",
 			Meets: []string{history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
 			locks: 1, lease: time.Second, session: releaseTwice,
 		},
 		{
-			Name: "several-locks", About: "clients take two or three locks at once, and change what each protects",
+			Name: "several-locks", About: "clients acquire two or three locks at once, and change the resource of each",
 			Meets: []string{history.MetSeveral, history.MetContention}, Needs: Needs{Alone: true},
 			locks: 6, session: severalLocks,
 		},
@@ -250,7 +250,7 @@ const hasty = time.Millisecond
 // granted the lock. Half of the clients gave up on the first release: the handle that
 // they have does not know then that the grant is over, and the service is asked again.
 func releaseTwice(ctx context.Context, w *worker) {
-	name, length, meanwhile := w.lock(), w.around(w.Hold), w.around(w.Hold)
+	name, length, pause := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	patience := requestTimeout
 	if w.rng.IntN(2) == 0 {
 		patience = time.Duration(w.rng.Int64N(int64(hasty)))
@@ -262,7 +262,7 @@ func releaseTwice(ctx context.Context, w *worker) {
 	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	w.client.Release(request)
 	cancel()
-	Pause(ctx, meanwhile)
+	Pause(ctx, pause)
 	w.giveBack(ctx, w.client.ReleaseAgain)
 	request, cancel = context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()

@@ -3,8 +3,8 @@ package workload
 import (
 	"sync"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // Renewals records what the watchdog of a lock client does: each renewal is an

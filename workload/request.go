@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Request says what a client asks for.

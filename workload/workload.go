@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Config says how a workload uses locks. Its zero fields mean the defaults of

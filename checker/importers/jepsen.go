@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // JepsenLock is the name of the lock where the history names none.

@@ -3,12 +3,19 @@
 // of how the judge decides.
 //
 // It is written from docs/history-format.md and docs/what-is-checked.md alone.
-// [Possible] tries every order of the effects that the documents allow, with
+// The search tries every order of the effects that the documents allow, with
 // each of the instants at which a lease may end and with every unknown outcome,
 // and keeps no other rule than the table of effects. It is meant to be read
 // beside that table.
 //
-// [Random] makes small histories of all kinds of locks, [Compare] says where a
-// report differs from what the documents say, and [Shrink] makes a history that
-// shows a difference as small as it gets.
+// A [Generator] makes small histories of all kinds of locks, [Opinion.Compare] says
+// where a report differs from what the documents say, and [Shrink] makes a history
+// that shows a difference as small as it gets.
+//
+// The search is exhaustive, so that the histories are bounded: 28 operations on up to
+// three locks of different kinds, 7 clients and as many watchdogs, semaphores of up to
+// 6 permits, 12 grants of a lock, and 4 clients that crash. Requests may have a lease or
+// none, clients may share an owner, up to a third of the outcomes are unknown, and stamps
+// are on a grid, so that many are the same. Half of the histories have no more than 4
+// clients, 8 operations on a lock before changes, and one crash.
 package oracle

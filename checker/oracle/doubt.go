@@ -3,7 +3,7 @@ package oracle
 import (
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // doubts are the owners of a lock whose account may not be told, with those of the
@@ -170,8 +170,10 @@ func (a *account) severalGrants() bool {
 			if granted(g) && g.first < o.last {
 				sizes = append(sizes, max(1, g.permits))
 				sum += max(1, g.permits)
-				gone = gone || g.kind == history.Info || a.end(g) <= o.invoke
+				gone = gone || g.kind == history.Info
 			}
+			gives := granted(g) || g.op == history.Extend && g.kind != history.Fail // a lease
+			gone = gone || gives && g.first < o.last && a.end(g) <= o.invoke
 			sets := granted(g) || g.op == history.Extend && g.kind == history.OK
 			late = late || sets && g.first < o.last && g.complete >= a.end(g)
 			released = released || g != o && g.op == history.Release && g.kind == history.Info && g.first < o.last

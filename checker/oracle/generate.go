@@ -2,22 +2,84 @@ package oracle
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // unit is the step between stamps. It is so long that leases are no less than a
 // millisecond, and so seldom another one that many stamps are the same.
 const unit = 10 * time.Millisecond
 
+// longest is how many operations a history has at the most, of all locks together:
+// a search follows no more than 31 of one lock.
+const longest = 28
+
 // A Generator makes small random histories: what a correct lock answers to
 // clients whose requests and answers are late or lost, and for most of them a
 // few changes that may make them impossible.
 type Generator struct {
-	r *rand.Rand
+	r     *rand.Rand
+	shape shape
+}
+
+// A shape is how large a history may be, and what is usual in it. Half of the
+// histories are small, so that what is found in one is easy to read; the others are
+// unusual in one or two ways.
+type shape struct {
+	clients    int // at the most
+	operations int // on one lock at the most, before changes
+	locks      int
+	capacity   int  // of a semaphore, at the most
+	crashes    int  // how many clients may crash
+	crash      int  // how likely each is to, in percent
+	lost       int  // how likely the holder is told of a lease that is over, in percent
+	keepers    int  // how likely a client has a watchdog that is a process of its own, in percent
+	unsure     int  // how likely the outcome of a request is unknown, in percent
+	sharing    int  // how likely each other client has the owner of the first, in percent
+	leases     int  // how likely an acquire or extend asks for a lease, in percent
+	dense      bool // requests follow one another closely, so that many stamps are the same
+}
+
+func (g *Generator) anyShape() shape {
+	s := shape{clients: 4, operations: 8, locks: 1, capacity: 3, crashes: 1, crash: 12, lost: 20, leases: 80, unsure: 11}
+	if g.chance(20) {
+		s.sharing = 40
+	}
+	if g.chance(12) {
+		s.locks = 2
+	}
+	if g.chance(50) {
+		return s
+	}
+	for range 1 + g.r.IntN(2) {
+		switch g.r.IntN(10) {
+		case 0:
+			s.clients = 7
+		case 1:
+			s.operations = 14
+		case 2:
+			s.locks = 3
+		case 3:
+			s.capacity = 6
+		case 4:
+			s.crashes, s.crash, s.lost = 4, 40, 50
+		case 5:
+			s.keepers = 50
+		case 6:
+			s.leases = []int{0, 30, 100}[g.r.IntN(3)]
+		case 7:
+			s.unsure = 35
+		case 8:
+			s.sharing = 80
+		default:
+			s.dense = true
+		}
+	}
+	return s
 }
 
 // NewGenerator makes the same histories for the same seed.
@@ -25,23 +87,34 @@ func NewGenerator(seed uint64) *Generator {
 	return &Generator{r: rand.New(rand.NewPCG(seed, 0x6f7261636c65))}
 }
 
-// Next is the next history. It has at least one operation on each lock that it
-// declares, and is one that a reader accepts.
+// Next is the next history. It has at least one operation, and is one that a
+// reader accepts.
 func (g *Generator) Next() *history.History {
-	for {
+	for g.shape = g.anyShape(); ; {
 		specs, ops := g.simulate()
 		if g.chance(75) {
 			for range 1 + g.r.IntN(4) {
 				ops = g.change(ops)
 			}
 		}
-		if len(ops) == 0 || len(ops) > 24 {
+		if len(ops) == 0 || len(ops) > longest || crowded(ops) {
 			continue
 		}
 		if h := render(specs, ops); h != nil {
 			return h
 		}
 	}
+}
+
+// crowded reports whether a lock may have more grants at a time than a search follows.
+func crowded(ops []operation) bool {
+	number := make(map[string]int)
+	for i := range ops {
+		if granted(&ops[i]) {
+			number[ops[i].lock]++
+		}
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(number)), func(n int) bool { return n > maxGrants })
 }
 
 func (g *Generator) chance(percent int) bool { return g.r.IntN(100) < percent }
@@ -66,7 +139,7 @@ func (g *Generator) spec(name string) (spec history.Event, fenced bool) {
 		fenced = g.chance(10)
 	case 4:
 		spec.Kind = history.KindSemaphore
-		spec.Capacity = 1 + g.r.IntN(3)
+		spec.Capacity = 1 + g.r.IntN(g.shape.capacity)
 		fenced = g.chance(10)
 	default:
 		spec.Fair = true
@@ -74,7 +147,7 @@ func (g *Generator) spec(name string) (spec history.Event, fenced bool) {
 		case 0:
 			spec.Kind = history.KindRW
 		case 1:
-			spec.Kind, spec.Capacity = history.KindSemaphore, 1+g.r.IntN(2)
+			spec.Kind, spec.Capacity = history.KindSemaphore, 1+g.r.IntN(g.shape.capacity)
 		default:
 			spec.Reentrant = g.chance(20)
 		}
@@ -90,6 +163,7 @@ type client struct {
 	process, owner int
 	free           time.Duration
 	crashed        time.Duration
+	keeps          *client // of a watchdog: whose holds it prolongs
 }
 
 // A slot is the time of an operation that is still to be chosen.
@@ -122,13 +196,10 @@ type simulated struct {
 
 // simulate lets clients use correct locks.
 func (g *Generator) simulate() ([]history.Event, []operation) {
-	names := []string{"k"}
-	if g.chance(12) {
-		names = []string{"k", "l"}
-	}
+	names := []string{"k", "l", "m"}[:g.shape.locks]
 	var specs []history.Event
 	percent := 0
-	if g.chance(35) {
+	if g.chance(45) {
 		percent = 12
 	}
 	locks := make([]*simulated, len(names))
@@ -137,23 +208,36 @@ func (g *Generator) simulate() ([]history.Event, []operation) {
 		specs = append(specs, spec)
 		locks[i] = &simulated{spec: spec, fenced: fenced, careless: func() bool { return g.chance(percent) }}
 	}
-	clients := make([]*client, 2+g.r.IntN(3))
+	clients := make([]*client, 2+g.r.IntN(g.shape.clients-1))
 	processes, owners := len(clients), len(clients)
 	for i := range clients {
 		clients[i] = &client{process: i + 1, owner: i, free: g.units(0, 2), crashed: never}
 	}
-	if g.chance(20) {
-		clients[1].owner = clients[0].owner
+	for _, c := range clients[1:] {
+		if g.chance(g.shape.sharing) {
+			c.owner = clients[0].owner
+		}
+	}
+	for _, c := range clients {
+		if g.chance(g.shape.keepers) {
+			processes++
+			clients = append(clients, &client{process: processes, free: g.units(0, 2), crashed: never, keeps: c})
+		}
 	}
 	fresh := g.chance(25)
-	number := 4 + g.r.IntN(5)*len(names)
+	number := 4 + g.r.IntN(g.shape.operations-3)*len(names)
 	var slots []slot
 	for range number {
 		at := g.r.IntN(len(clients))
 		c := clients[at]
 		s := slot{client: at}
-		s.invoke = c.free + g.units(0, 3)
-		s.complete = s.invoke + g.units(1, 4)
+		if g.shape.dense {
+			s.invoke = c.free + g.units(0, 1)
+			s.complete = s.invoke + g.units(1, 2)
+		} else {
+			s.invoke = c.free + g.units(0, 3)
+			s.complete = s.invoke + g.units(1, 4)
+		}
 		if g.chance(10) {
 			s.complete += g.units(1, 10)
 		}
@@ -165,9 +249,10 @@ func (g *Generator) simulate() ([]history.Event, []operation) {
 		slots = append(slots, s)
 	}
 	var ops []operation
-	if g.chance(12) {
-		c := clients[g.r.IntN(len(clients))]
-		c.crashed = g.units(2, 14)
+	for range g.shape.crashes {
+		if g.chance(g.shape.crash) {
+			clients[g.r.IntN(len(clients))].crashed = g.units(2, 14)
+		}
 	}
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.effect, b.effect) })
 	type late struct {
@@ -203,7 +288,7 @@ func (g *Generator) simulate() ([]history.Event, []operation) {
 				if end > s.effect || !g.chance(70) {
 					return false
 				}
-				if g.chance(20) {
+				if g.chance(g.shape.lost) {
 					ops = append(ops, operation{
 						op: history.Lost, kind: history.OK, process: 100 + h.owner, lock: lock.spec.Lock, owner: ownerName(h.owner),
 						mode: h.mode, queued: -1, invoke: s.complete, complete: s.complete,
@@ -218,6 +303,9 @@ func (g *Generator) simulate() ([]history.Event, []operation) {
 			owners++
 			c.process, c.owner, c.crashed = processes, owners, never
 		}
+		if c.keeps != nil {
+			c.owner = c.keeps.owner
+		}
 		op := g.choose(lock, c, s)
 		if op.op == history.Access {
 			op.value = version2(version)
@@ -231,7 +319,7 @@ func (g *Generator) simulate() ([]history.Event, []operation) {
 			if g.chance(50) {
 				lock.answer(&out, c.owner, s.effect)
 			}
-		case op.op != history.Access && g.chance(11):
+		case op.op != history.Access && g.chance(g.shape.unsure):
 			op.kind = history.Info
 			switch g.r.IntN(3) {
 			case 0:
@@ -303,7 +391,12 @@ func (g *Generator) choose(lock *simulated, c *client, s slot) operation {
 		}
 	}
 	pick := g.r.IntN(100)
-	if mine != nil {
+	if c.keeps != nil {
+		op.op = history.Extend
+		if mine != nil {
+			op.mode = mine.mode
+		}
+	} else if mine != nil {
 		op.mode = mine.mode
 		again := 8
 		if lock.spec.Reentrant || lock.spec.Kind != "" {
@@ -340,16 +433,24 @@ func (g *Generator) choose(lock *simulated, c *client, s slot) operation {
 				op.mode = history.Write
 			}
 		}
-		if op.op != history.Acquire && g.chance(10) {
+		if op.op != history.Acquire && g.chance(20) {
 			op.mode = ""
 		}
 	case history.KindSemaphore:
 		op.mode = history.Permit
 		switch {
 		case op.op == history.Acquire && g.chance(30):
-			op.permits = 1 + g.r.IntN(2)
+			op.permits = 1 + g.r.IntN(max(2, (g.shape.capacity+1)/2))
 		case op.op == history.Release && mine != nil && g.chance(40):
 			op.permits = mine.permits
+			if g.chance(30) {
+				op.permits = 0
+				for _, h := range lock.grants {
+					if h.owner == c.owner {
+						op.permits += h.permits
+					}
+				}
+			}
 		default:
 		}
 	default:
@@ -362,15 +463,16 @@ func (g *Generator) choose(lock *simulated, c *client, s slot) operation {
 			op.token = 0
 		}
 	}
-	if op.op == history.Extend && g.chance(50) {
+	if op.op == history.Extend && c.keeps == nil && g.chance(50) {
 		op.process = 100 + c.owner
 	}
 	if op.op == history.Acquire || op.op == history.Extend {
-		switch g.r.IntN(10) {
-		case 0, 1: // kept alive by a watchdog
-		case 2, 3:
+		pick := g.r.IntN(8)
+		switch {
+		case !g.chance(g.shape.leases): // kept alive by a watchdog
+		case pick < 2:
 			op.lease = g.units(30, 60)
-		case 4:
+		case pick == 2:
 			op.lease = g.units(1, 2)
 		default:
 			op.lease = g.units(2, 14)
@@ -409,6 +511,10 @@ func (l *simulated) answer(op *operation, owner int, at time.Duration) {
 	}
 	if has == 0 || op.mode == history.Permit && op.op == history.Release && has < op.permits {
 		op.kind, op.expires = history.Fail, 0
+		return
+	}
+	if op.mode == history.Permit && op.op == history.Release && has == op.permits {
+		l.grants = slices.DeleteFunc(l.grants, func(h held) bool { return h.owner == owner })
 		return
 	}
 	for i := range l.grants {
@@ -479,7 +585,7 @@ func (g *Generator) change(ops []operation) []operation {
 	op := &ops[at]
 	other := &ops[g.r.IntN(len(ops))]
 	single := op.op == history.Lost || op.op == history.Crash
-	switch g.r.IntN(13) {
+	switch g.r.IntN(14) {
 	case 0:
 		return slices.Delete(ops, at, at+1)
 	case 1, 2:
@@ -522,7 +628,7 @@ func (g *Generator) change(ops []operation) []operation {
 		}
 	case 9:
 		if op.mode == history.Permit && op.op != history.Extend {
-			op.permits = g.r.IntN(4)
+			op.permits = g.r.IntN(max(4, g.shape.capacity))
 		}
 		if op.mode == history.Read || op.mode == history.Write {
 			op.mode = []history.Mode{history.Read, history.Write}[g.r.IntN(2)]
@@ -540,6 +646,9 @@ func (g *Generator) change(ops []operation) []operation {
 			}
 			return append(ops, lost)
 		}
+	case 12:
+		when := other.invoke + g.units(-2, 6)
+		return append(ops, operation{op: history.Crash, kind: history.Info, process: op.process, invoke: when, complete: when})
 	default:
 		if !single {
 			copied := *op

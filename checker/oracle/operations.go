@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // never is the end of a lease that has none.

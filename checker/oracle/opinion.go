@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A Lock is what the documents say of one lock's part of a history.

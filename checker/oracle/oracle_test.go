@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockchaos/lockchaos/checker/oracle"
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 const (

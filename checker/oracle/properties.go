@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // grants are the acquires of a lock that were answered ok.
@@ -30,7 +30,7 @@ func (c *comparison) fencing(l *Lock, f Finding) {
 			// The order of grants that can't have been is judged by nothing here.
 		case l.InOrder && convicted:
 			c.say("fencing-order of "+l.Mode, "tokens that can be in order are convicted")
-		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens() && (f.Verdict != unknown || !l.releasedAgain()):
+		case !l.InOrder && !convicted && !inner && len(l.Doubts) == 0 && l.allTokens() && (f.Verdict != unknown || !l.releasedAgain() && !l.cutAgain()):
 			c.say("fencing-order of "+l.Mode, "tokens that can't be in order are not convicted")
 		case l.Inner && !l.InOrder && inner:
 			c.say("fencing-order of "+l.Mode, "tokens out of order are no reentrancy")
@@ -50,7 +50,7 @@ func (c *comparison) fencing(l *Lock, f Finding) {
 				must = must || a.owner != b.owner && l.first(a) && l.first(b)
 			case a.token > b.token && a.complete < b.invoke:
 				may = true
-				must = must || l.first(b)
+				must = must || l.first(b) && l.told(a)
 			}
 		}
 	}
@@ -81,11 +81,37 @@ func (l *Lock) releasedAgain() bool {
 	return false
 }
 
+// cutAgain reports whether an owner was given two tokens, the second by a grant that
+// was answered at its own end or after it: whether that cut the lease of the first
+// grant is not told.
+func (l *Lock) cutAgain() bool {
+	all := account{spec: l.spec, all: l.ops}
+	for _, a := range l.grants() {
+		for _, b := range l.grants() {
+			if a.owner == b.owner && a.first < b.first && a.token != b.token && all.end(b) <= b.complete {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // allTokens reports whether every grant is known with its token: others are not
 // seen by the property.
 func (l *Lock) allTokens() bool {
 	for i := range l.ops {
 		if o := &l.ops[i]; granted(o) && (o.kind != history.OK || o.token == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// told reports whether a grant is not the inner one of a hold that was granted
+// without a token, or perhaps so: the token of that is not seen.
+func (l *Lock) told(grant *operation) bool {
+	for i := range l.ops {
+		if o := &l.ops[i]; granted(o) && o.owner == grant.owner && o.token == 0 && o.first < grant.first {
 			return false
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Shrink makes a history smaller for as long as it still is what is asked for:

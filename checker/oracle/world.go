@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockchaos/lockchaos/workload/history"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // Tokens says what a search asks of fencing tokens.
@@ -19,7 +19,7 @@ const (
 )
 
 // maxGrants is how many grants a search follows at a time.
-const maxGrants = 8
+const maxGrants = 12
 
 // A grant is what the lock knows of one.
 type grant struct {

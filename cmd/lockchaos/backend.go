@@ -34,7 +34,7 @@ func backendNames() []string {
 }
 
 // The environment variables of passwords, which are no flags: those are seen by
-// everybody on the machine, and stand in the record of a run.
+// every user of the machine, and stand in the record of a run.
 const (
 	passwordVariable         = "LOCKCHAOS_REDIS_PASSWORD"
 	sentinelPasswordVariable = "LOCKCHAOS_SENTINEL_PASSWORD"
@@ -56,18 +56,18 @@ var attachFlags = []string{ //nolint:gochecknoglobals // a constant
 }
 
 func (s *serverFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (to servers that run already), or auto: the first of them that can")
-	f.StringVar(&s.image, "image", "", "container: the image (default: the local one of make image, else "+container.OfficialImage+")")
-	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of any sentinels or cluster nodes, or of all independent servers")
-	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: how the sentinels call their master (default: the only one they have)")
-	f.StringVar(&s.attach.Username, "username", "", "attach: the user of the servers; the password is in "+passwordVariable)
-	f.StringVar(&s.attach.SentinelUsername, "sentinel-username", "", "attach: the user of the sentinels; the password is in "+sentinelPasswordVariable)
-	f.StringVar(&s.attach.Toxiproxy, "toxiproxy", "", "attach: HOST:PORT of a toxiproxy's API, with proxies named as links are")
-	f.StringVar(&s.attach.Compose, "compose", "", "attach: the compose project that the servers are (lockchaos for make up)")
-	f.BoolVar(&s.tls, "tls", false, "attach: speak TLS")
+	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (servers that run already), or auto: process or container, the first that this machine can run")
+	f.StringVar(&s.image, "image", "", "container: the image (default: the one that make image built, else "+container.OfficialImage+")")
+	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of some sentinels or cluster nodes, or of all independent servers")
+	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: the name of the master at the sentinels (default: the only one that they have)")
+	f.StringVar(&s.attach.Username, "username", "", "attach: the user name at the servers; the password is read from "+passwordVariable)
+	f.StringVar(&s.attach.SentinelUsername, "sentinel-username", "", "attach: the user name at the sentinels; the password is read from "+sentinelPasswordVariable)
+	f.StringVar(&s.attach.Toxiproxy, "toxiproxy", "", "attach: HOST:PORT of the API of a toxiproxy whose proxies have the names of links")
+	f.StringVar(&s.attach.Compose, "compose", "", "attach: the compose project of the servers (lockchaos for make up)")
+	f.BoolVar(&s.tls, "tls", false, "attach: use TLS")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "attach: file with the certificates to trust (PEM)")
 	f.BoolVar(&s.tlsInsecure, "tls-insecure", false, "attach: trust any certificate")
-	f.BoolVar(&s.attach.Yes, "yes", false, "attach: faults may hurt those who use the servers")
+	f.BoolVar(&s.attach.Yes, "yes", false, "attach: allow faults; they affect all users of the servers")
 }
 
 // validate joins everything that is wrong with what was typed.

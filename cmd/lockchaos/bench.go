@@ -17,18 +17,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/bench"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/etcdserver"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // etcdLock is a lock that lives on no topology of Redis servers.
 const etcdLock = "etcd"
-
-// quorumLocks live on several independent servers.
-func quorumLocks() []string { return []string{"redlock", "redsync", "redsync-failfast"} }
 
 func benchLocks() []string {
 	return []string{"mutex", "redlock", "redislock", "redsync", "redsync-failfast", "rueidislock"}
@@ -43,9 +40,9 @@ func (a *app) benchCommand() *cobra.Command {
 	var rate float64
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure locks side by side, and check mutual exclusion meanwhile",
-		Long: `bench has locks take turns at the same work, and compares them with the least
-that does the job on Redis (docs/benchmarks.md says how).
+		Short: "Measure locks side by side, and check mutual exclusion at every grant",
+		Long: `Let several locks do the same work in turns, and compare each with a baseline: the
+least that Redis needs for this work (docs/benchmarks.md has the method).
 
 Workloads:
 ` + benchWorkloads(),
@@ -69,7 +66,7 @@ Workloads:
 			}
 			etcdServer := &sharedEtcd{}
 			defer etcdServer.close()
-			if p.Systems, err = benchSystems(locks, p.Topology, etcdServer); err != nil {
+			if p.Systems, err = a.benchSystems(locks, p.Topology, etcdServer); err != nil {
 				return err
 			}
 			if err := p.Validate(); err != nil {
@@ -94,16 +91,16 @@ Workloads:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.Topology, "topology", topologies.Single, "where the locks live: single, sentinel or cluster; redlock-... bring their servers with them")
+	f.StringVar(&p.Topology, "topology", topologies.Single, "the servers of the locks: single, sentinel or cluster; the workloads redlock-... have servers of their own")
 	f.StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
 	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), or etcd")
-	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "what they do, or all; see above")
-	f.IntVar(&p.Rounds, "rounds", 3, "how often each lock has its turn")
-	f.DurationVar(&p.Length, "duration", 500*time.Millisecond, "how long a turn is, at least: eight hand-overs fit in")
-	f.DurationVar(&p.WarmUp, "warm-up", 100*time.Millisecond, "for how long a lock works before it is measured, at least: two hand-overs fit in")
-	f.IntVar(&clients, "clients", 0, "how many workers there are, instead of each workload's own number")
-	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of each workload's own rate")
-	f.Uint64Var(&p.Seed, "seed", 1, "decides the order of turns")
+	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "the workloads, see above, or all")
+	f.IntVar(&p.Rounds, "rounds", 3, "number of turns of each lock")
+	f.DurationVar(&p.Length, "duration", 500*time.Millisecond, "least length of a turn; it is longer where eight hand-overs take longer")
+	f.DurationVar(&p.WarmUp, "warm-up", 100*time.Millisecond, "least time that a lock works before it is measured; it is longer where two hand-overs take longer")
+	f.IntVar(&clients, "clients", 0, "number of workers, instead of the number of each workload")
+	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of the rate of each workload")
+	f.Uint64Var(&p.Seed, "seed", 1, "fixes the order of turns")
 	f.StringVar(&files.json, "json", "", "write the figures to this file; - prints them instead of the tables")
 	f.StringVar(&files.html, "html", "", "write a page with plots to this file")
 	f.StringVar(&files.markdown, "markdown", "", "write the tables to this file; - prints them")
@@ -136,7 +133,7 @@ func validBackend(name string) error {
 }
 
 // benchSystems are the locks of those names.
-func benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench.System, error) {
+func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench.System, error) {
 	var systems []bench.System
 	var errs []error
 	for _, name := range chosen {
@@ -147,9 +144,9 @@ func benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench
 			systems = append(systems, server.system())
 			continue
 		}
-		l, err := scenarios.LockByName(name)
+		l, err := a.locks.ByName(name)
 		if err != nil {
-			errs = append(errs, names.Unknown("lock", name, append(scenarios.LockNames(), etcdLock)))
+			errs = append(errs, names.Unknown("lock", name, append(a.locks.Names(), etcdLock)))
 			continue
 		}
 		if !l.Exclusive() {
@@ -160,12 +157,13 @@ func benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench
 	return systems, errors.Join(errs...)
 }
 
-func benchSystem(l scenarios.Lock, topology string) bench.System {
+func benchSystem(l harness.LockSpec, topology string) bench.System {
+	open := l.Begin()
 	return bench.System{
 		Name: l.Name, About: l.About,
 		Unfit: func(w bench.Workload) string {
 			if w.Servers > 0 {
-				if !slices.Contains(quorumLocks(), l.Name) {
+				if !l.Independent && !l.Everywhere {
 					return "lives on one deployment"
 				}
 				return ""
@@ -173,13 +171,13 @@ func benchSystem(l scenarios.Lock, topology string) bench.System {
 			if l.Name == "redsync-failfast" {
 				return "is redsync, on one server"
 			}
-			if l.On(topology) != nil {
+			if l.On(topology, topologies.Options{}, harness.LockOptions{}) != nil {
 				return "does not live on topology " + topology
 			}
 			return ""
 		},
 		Open: func(_ context.Context, servers []redis.UniversalClient) (bench.Acquire, func(), error) {
-			locker, closeLocker, err := l.Open(servers, scenarios.LockOptions{})
+			locker, closeLocker, err := open(servers, harness.LockOptions{})
 			if err != nil {
 				return nil, nil, err
 			}

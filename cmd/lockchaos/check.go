@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/importers"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 const (
@@ -42,14 +43,13 @@ func (a *app) checkCommand() *cobra.Command {
 	j := &judging{app: a}
 	cmd := &cobra.Command{
 		Use:   "check HISTORY.jsonl... | RUNDIR... | -",
-		Short: "Judge recorded histories, ours or anybody's",
+		Short: "Judge recorded histories, of lockchaos or of any other program",
 		Long: `Judge recorded histories: files of JSON lines, plain or gzip, run directories,
 or - for standard input. A run directory is judged again, and its reports are
-rewritten. The file history.jsonl of a run directory is judged with the run.json
-beside it too, and nothing is rewritten; by standard input it is judged alone. A
-history of nobody's run that does not fit into memory is judged as it streams by.
-docs/history-format.md says what a history is, docs/what-is-checked.md what is
-judged.`,
+rewritten. A file history.jsonl with a run.json beside it is judged together with
+that run.json, and nothing is rewritten. Standard input is judged alone. A long
+history without a run.json is judged in windows while it is read.
+docs/history-format.md defines a history, docs/what-is-checked.md the properties.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := j.validate(); err != nil {
@@ -75,10 +75,10 @@ judged.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&j.json, "json", false, "print results.json instead of the summary")
-	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the part of the history that shows it alone; with --json, add that part")
-	f.StringVar(&j.minimal, "minimal", "", "write the part of the history that shows the first violation to this file, as a history of its own")
-	f.StringSliceVar(&j.properties, "properties", nil, "judge these only ("+strings.Join(propertyNames(), ", ")+")")
-	f.StringVar(&j.from, "from", "", "what recorded it: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
+	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the least part of the history that shows it; with --json, add that part")
+	f.StringVar(&j.minimal, "minimal", "", "write the least part of the history that shows the first violation to this file, as a history")
+	f.StringSliceVar(&j.properties, "properties", nil, "judge only these ("+strings.Join(propertyNames(), ", ")+")")
+	f.StringVar(&j.from, "from", "", "the format: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
 	return cmd
 }
 
@@ -194,7 +194,7 @@ const mostOfRun = 64 << 20
 // ofRun reports whether a file is the history of a run, with its record beside it,
 // and whether it is too long to be judged with that.
 func (j *judging) ofRun(path string) (is, long bool) {
-	if j.from == "jepsen" || filepath.Base(path) != reports.HistoryFile || !exists(filepath.Join(filepath.Dir(path), reports.RunFile)) {
+	if j.from == "jepsen" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
 		return false, false
 	}
 	info, err := os.Stat(path)
@@ -255,13 +255,16 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 		}
 	} else {
 		reader := history.NewReader(r)
-		first, err := reader.ReadSome(make([]history.Event, 0, 1<<12))
-		for err == nil && len(first) < storyEvents {
-			first, err = reader.ReadSome(append(make([]history.Event, 0, min(2*len(first), storyEvents)), first...))
+		var first [][]history.Event
+		read := 0
+		for err == nil && read < storyEvents {
+			var events []history.Event
+			events, err = reader.ReadSome(make([]history.Event, 0, 1<<12))
+			first, read = append(first, events), read+len(events)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			in.History = &history.History{Events: first, Truncated: reader.Truncated()}
+			in.History = &history.History{Events: slices.Concat(first...), Truncated: reader.Truncated()}
 		case err != nil:
 			return in, nil, err
 		default:
@@ -276,7 +279,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 }
 
 // stream judges a history of which some events were read already.
-func (j *judging) stream(ctx context.Context, first []history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
+func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
 	in.Report, err = checker.CheckReader(ctx, &resumed{first: first, Reader: rest}, j.checkers...)
@@ -325,20 +328,22 @@ func (j *judging) write(r reports.Results) error {
 	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
-// A resumed is a reader of which some events were read already.
+// A resumed is a reader of which some events were read already. They are let go
+// as they are read again.
 type resumed struct {
 	*history.Reader
-	first []history.Event
+	first [][]history.Event
 }
 
 // ReadSome gives the first events first.
 func (r *resumed) ReadSome(list []history.Event) ([]history.Event, error) {
 	if len(r.first) == 0 {
-		r.first = nil
 		return r.Reader.ReadSome(list)
 	}
-	n := min(len(r.first), cap(list)-len(list))
-	list = append(list, r.first[:n]...)
-	r.first = r.first[n:]
+	n := min(len(r.first[0]), cap(list)-len(list))
+	list = append(list, r.first[0][:n]...)
+	if r.first[0] = r.first[0][n:]; len(r.first[0]) == 0 {
+		r.first[0], r.first = nil, r.first[1:]
+	}
 	return list, nil
 }

@@ -12,10 +12,10 @@ import (
 func (a *app) cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove the containers, networks and folders that killed runs have left",
-		Long: `Remove the containers, networks and folders that runs have left whose harness
-is dead. What belongs to a run that goes on is not touched, nor what make up
-started. Local processes need no cleaning: they never outlive their run.`,
+		Short: "Remove the containers, networks and folders that killed runs left behind",
+		Long: `Remove the containers, networks and folders of runs whose harness is dead. It does
+not touch those of a run that is under way, and not those that make up started.
+Local processes need no cleaning: they never outlive their run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			removed, err := container.Clean(cmd.Context())

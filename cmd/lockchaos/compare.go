@@ -16,10 +16,10 @@ func (a *app) compareCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "compare RUNDIR RUNDIR",
-		Short: "Say in what two stored runs differ",
-		Long: `Say in what two stored runs differ: what was run, what was found, how fast the
-answers were, how long the locks took to recover. With --html, also write a page
-that has the plots of both on the same axes.`,
+		Short: "Show the differences between two stored runs",
+		Long: `Show the differences between two stored runs: the settings, the violations, the
+latencies, and how long the locks took to recover. With --html, also write a page
+with the plots of both runs on the same axes.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := bounded(cmd.Context(), func(context.Context) error { return a.compare(args, page) })
@@ -29,7 +29,7 @@ that has the plots of both on the same axes.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&page, "html", "", "also write the comparison as an HTML file of this name")
+	cmd.Flags().StringVar(&page, "html", "", "also write the comparison to this HTML file")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can run, and how to get what it lacks",
+		Short: "Show what this machine can run, and how to install what is missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

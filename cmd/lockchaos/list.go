@@ -4,19 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A listing is what `list` prints of one kind of thing: as a table, or as JSON
-// with the same columns.
+// A listing is what `list` prints of one kind of thing: as a table, as JSON or as
+// Markdown, with the same columns.
 type listing struct {
 	columns []string
 	rows    [][]string
@@ -25,16 +27,16 @@ type listing struct {
 func (a *app) listCommand() *cobra.Command {
 	kinds := map[string]func() (listing, error){
 		"topologies": listTopologies,
-		"locks":      listLocks,
-		"workloads":  listWorkloads,
+		"locks":      a.listLocks,
+		"workloads":  a.listWorkloads,
 		"faults":     listFaults,
-		"scenarios":  listScenarios,
+		"scenarios":  a.listScenarios,
 	}
 	kindNames := []string{"topologies", "locks", "workloads", "faults", "scenarios"}
-	var asJSON bool
+	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:       "list " + strings.Join(kindNames, "|"),
-		Short:     "List what can be run",
+		Short:     "List topologies, locks, workloads, faults or scenarios",
 		ValidArgs: kindNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -47,8 +49,15 @@ func (a *app) listCommand() *cobra.Command {
 			if !ok {
 				return names.Unknown("kind of list", args[0], kindNames)
 			}
-			if asJSON && args[0] == "topologies" {
+			if asJSON && asMarkdown {
+				return errors.New("--json and --markdown exclude each other")
+			}
+			switch {
+			case asJSON && args[0] == "topologies":
 				return a.topologiesJSON()
+			case asMarkdown && args[0] == "faults":
+				a.printf("%s", faults.Markdown())
+				return nil
 			}
 			l, err := list()
 			if err != nil {
@@ -56,6 +65,10 @@ func (a *app) listCommand() *cobra.Command {
 			}
 			if asJSON {
 				return a.rowsJSON(l)
+			}
+			if asMarkdown {
+				a.printf("%s", l.markdown())
+				return nil
 			}
 			table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, strings.ToUpper(strings.Join(l.columns, "\t")))
@@ -66,7 +79,24 @@ func (a *app) listCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "print a Markdown table")
 	return cmd
+}
+
+// markdown is the table in Markdown, with the names in the first column as code.
+func (l listing) markdown() string {
+	var b strings.Builder
+	row := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	row(l.columns)
+	row(slices.Repeat([]string{"---"}, len(l.columns)))
+	for _, r := range l.rows {
+		cells := []string{"`" + r[0] + "`"}
+		for _, cell := range r[1:] {
+			cells = append(cells, strings.ReplaceAll(cell, "|", `\|`))
+		}
+		row(cells)
+	}
+	return b.String()
 }
 
 func (a *app) rowsJSON(l listing) error {
@@ -116,20 +146,20 @@ func listTopologies() (listing, error) {
 	return l, nil
 }
 
-func listLocks() (listing, error) {
+func (a *app) listLocks() (listing, error) {
 	l := listing{columns: []string{"name", "about"}}
-	for _, lock := range scenarios.Locks() {
+	for _, lock := range a.locks {
 		l.rows = append(l.rows, []string{lock.Name, lock.About})
 	}
 	return l, nil
 }
 
-func listWorkloads() (listing, error) {
+func (a *app) listWorkloads() (listing, error) {
 	l := listing{columns: []string{"name", "default for", "meets", "about"}}
 	defaults := map[string][]string{}
-	for _, lock := range scenarios.LockNames() {
-		if w := scenarios.DefaultWorkload(lock); w != workload.Contended && !strings.HasPrefix(lock, "broken-") {
-			defaults[w] = append(defaults[w], lock)
+	for _, lock := range a.locks {
+		if w := lock.DefaultWorkload(); w != workload.Contended && !strings.HasPrefix(lock.Name, "broken-") {
+			defaults[w] = append(defaults[w], lock.Name)
 		}
 	}
 	defaults[workload.Contended] = []string{"all others"}
@@ -141,15 +171,15 @@ func listWorkloads() (listing, error) {
 
 func listFaults() (listing, error) {
 	l := listing{columns: []string{"name", "mix", "target", "params", "about"}}
-	for _, f := range scenarios.FaultKinds() {
-		l.rows = append(l.rows, []string{f.Name, f.Mix, f.Target, f.Params, f.About})
+	for _, f := range faults.All() {
+		l.rows = append(l.rows, []string{f.Name, string(f.Family), string(f.Target), f.ParamWords(), f.Summary})
 	}
 	return l, nil
 }
 
-func listScenarios() (listing, error) {
+func (a *app) listScenarios() (listing, error) {
 	l := listing{columns: []string{"name", "aliases", "topology", "expected", "title"}}
-	catalogue, err := scenarios.Catalogue()
+	catalogue, err := scenarios.Catalogue(a.locks)
 	if err != nil {
 		return l, err
 	}

@@ -40,7 +40,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes to stderr what its errors say as well
 	// The signals are caught before the first process is started. The first
 	// one ends the run in order, a second one ends it at once. So does output
-	// that nobody reads any more, which is known by the error of a write: it
+	// whose reader has ended, which is known by the error of a write: it
 	// must not end us on the spot, with faults in effect.
 	listened, deaf := context.WithCancelCause(context.Background())
 	ctx, stop := signal.NotifyContext(listened, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -59,7 +59,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		code = exitHarness
 		err = fmt.Errorf("interrupted, and not everything could be undone: %w", left)
 	case errors.Is(cause, syscall.EPIPE):
-		return exitInterrupted // there is nobody to tell
+		return exitInterrupted // the output has no reader
 	case errors.As(cause, new(outputError)):
 		code = exitHarness
 		err = cause

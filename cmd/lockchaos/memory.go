@@ -18,7 +18,7 @@ const (
 	easeMemory = 768 << 20
 	// gcPercent trades memory for time: the judge works in windows, and leaves
 	// little behind that lives. Where more lives, so much less may be garbage that
-	// the heap has half of easeMemory, but for leastGCPercent.
+	// the heap has a quarter of easeMemory, but for leastGCPercent.
 	gcPercent, leastGCPercent = 400, 50
 	// measureEvery is how often the memory is measured.
 	measureEvery = 2 * time.Millisecond
@@ -63,7 +63,7 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 			worker.Wait()
 			return err
 		case <-tick.C:
-			if next := garbage(ease / 2); next < percent*7/8 || next > percent*8/7 {
+			if next := garbage(ease / 4); next < percent*7/8 || next > percent*8/7 {
 				percent = next
 				debug.SetGCPercent(percent)
 			}
@@ -78,7 +78,7 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 }
 
 // garbage is how much garbage there may be, in percent of what lives, for a heap
-// of so many bytes.
+// of that many bytes.
 func garbage(heap uint64) int {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)

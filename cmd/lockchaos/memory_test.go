@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -68,4 +69,61 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Equal(t, exitUnknown, code, said)
 	require.Contains(t, said, "It could not be decided: it takes more than 80 MB of memory")
 	require.Less(t, peak, mayTake(limit))
+}
+
+// handOvers writes a legal history of a lock that two clients hand to one another
+// so many times.
+func handOvers(w io.Writer, times int) error {
+	out := bufio.NewWriter(w)
+	now := 0
+	event := func(process int, typ, op string) {
+		now++
+		_, _ = fmt.Fprintf(out, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d"}`+"\n", now, process, typ, op, process)
+	}
+	event(0, "invoke", "acquire")
+	for i := range times {
+		event(1-i%2, "invoke", "acquire") // and waits
+		event(i%2, "ok", "acquire")
+		event(i%2, "invoke", "release")
+		event(i%2, "ok", "release")
+	}
+	return out.Flush()
+}
+
+// togetherIn writes a history in which so many readers hold a lock at once.
+func togetherIn(w io.Writer, readers int) error {
+	out := bufio.NewWriter(w)
+	now := 0
+	for _, op := range [...]string{"acquire", "release"} {
+		for i := range readers {
+			for _, typ := range [...]string{"invoke", "ok"} {
+				now++
+				_, _ = fmt.Fprintf(out, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d","mode":"read"}`+"\n", now, i, typ, op, i)
+			}
+		}
+	}
+	return out.Flush()
+}
+
+// The most memory that the process has does not grow with the length of a history.
+func TestMemoryDoesNotGrowWithTheLength(t *testing.T) {
+	t.Parallel()
+	peaks := [2]int64{}
+	for i, times := range [...]int{50_000, 200_000} {
+		code, said, peak := judged(t, easeMemory>>20, func(w io.Writer) error { return handOvers(w, times) })
+		require.Equal(t, exitValid, code, said)
+		peaks[i] = peak
+	}
+	t.Logf("%d MB, %d MB", peaks[0], peaks[1])
+	require.Less(t, 2*peaks[1], 3*peaks[0])
+}
+
+// What a window of a history leaves behind is let go before the next one is
+// judged: with it, 100,000 readers at once take 620 MB, and without it, 460.
+func TestMemoryOfManyReadersAtOnceIsBounded(t *testing.T) {
+	t.Parallel()
+	code, said, peak := judged(t, easeMemory>>20, func(w io.Writer) error { return togetherIn(w, 100_000) })
+	require.NotContains(t, said, "memory", code)
+	t.Logf("%d MB", peak)
+	require.Less(t, peak, mayTake(210)) // 580
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -23,12 +24,12 @@ func (a *app) mutantsCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "mutants [NAME]...",
-		Short: "Play locks with planted bugs, and see whether each is convicted and its correct twin is not",
-		Long: `Play locks with one planted bug each, all of them unless some are named: a test
-of lockchaos, and not of a lock. Each bug must be convicted by the property that it
-breaks, and the same lock without the bug must come out valid of the same script.
-The exit code is 0 if so, 1 if a bug escaped or a twin was blamed, and 2 if a
-script could not be played to its end.`,
+		Short: "Test the checker: play locks with planted bugs, and their correct twins",
+		Long: `Play locks with one planted bug each, by default all of them. This tests lockchaos,
+not a lock. The property that a bug breaks must find it, and the same lock without
+the bug must be valid under the same script. The exit code is 0 if all are as they
+must be, 1 if a bug was not found or a correct lock was convicted, and 2 if a script
+could not be played to its end.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen := scenarios.Mutants()
 			if len(args) > 0 {
@@ -82,17 +83,17 @@ func (a *app) playMutants(ctx context.Context, chosen []scenarios.Mutant, out st
 	scores := make([]score, 0, len(chosen))
 	began := time.Now()
 	var result error
-	for i, m := range chosen {
-		fmt.Fprintf(a.stderr, "%d of %d: %s\n", i+1, len(chosen), m.Name)
+	err := batch(ctx, 1, chosen, alike(func(ctx context.Context, m scenarios.Mutant) error {
+		fmt.Fprintf(a.stderr, "%d of %d: %s\n", len(scores)+1, len(chosen), m.Name)
 		s, err := a.playMutant(ctx, m, out)
-		if err != nil {
-			return err
+		if err == nil && ctx.Err() == nil { // what was cut short counts for nothing
+			scores = append(scores, s)
+			result = worst(result, s.exit())
 		}
-		if ctx.Err() != nil {
-			break // what was cut short counts for nothing
-		}
-		scores = append(scores, s)
-		result = worst(result, s.exit())
+		return err
+	}))
+	if err != nil {
+		return err
 	}
 	if err := a.printScores(scores, len(chosen), asJSON); err != nil {
 		return harnessError{err}
@@ -156,7 +157,7 @@ func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir stri
 		Dir: dir, Backend: process.Backend{Log: a.log(log)}, BackendName: processBackend, Program: version(),
 		Command: "lockchaos mutants " + m.Name, Log: a.log(log),
 	}, twin)
-	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+	if err != nil && !history.Dir(dir).Exists() {
 		return reports.Input{}, 0, harnessError{errors.Join(err, removeEmpty(dir, false))}
 	}
 	took := time.Since(began)

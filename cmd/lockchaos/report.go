@@ -17,12 +17,12 @@ func (a *app) reportCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "report RUNDIR...",
-		Short: "Draw stored runs again, from their stored results",
-		Long: `Draw stored runs again, from their stored results, and bring the index of the
-folder that they are in up to date. With --format, print one report to standard
-output and write nothing.
+		Short: "Write the reports of stored runs again, from their stored results",
+		Long: `Write the reports of stored runs again, from their stored results, and update the
+index of their folder. With --format, print one report to standard output and write
+nothing.
 
-Of a run directory that is damaged or cut off, what is there is drawn; the
+If a run directory is damaged or incomplete, the report shows what is there; the
 report and the exit code (254) say that something is missing.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
@@ -23,12 +23,12 @@ func (a *app) reproduceCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all",
-		Short: "Play scripted failures, and see whether each gives the verdict that it must",
-		Long: `Play scripted failures. Each scenario says which verdict it must give: the
+		Short: "Play scripted failures, and check that each gives its expected verdict",
+		Long: `Play scripted failures. Each scenario states the verdict that it must give: the
 failure itself is invalid, its cures and controls are valid. The exit code is 0
-if each gave its verdict in as many of its runs as it must.`,
+if each scenario gave its verdict in the required share of its runs.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := chooseScenarios(args, all)
+			chosen, err := a.chooseScenarios(args, all)
 			if err := errors.Join(err, servers.validate(cmd)); err != nil {
 				return err
 			}
@@ -64,16 +64,16 @@ if each gave its verdict in as many of its runs as it must.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
-	f.IntVar(&repeat, "repeat", 1, "play each so many times")
-	f.IntVar(&parallel, "parallel", 1, "play so many at a time, on servers of their own (3 for two cores: they mostly wait)")
+	f.IntVar(&repeat, "repeat", 1, "number of runs of each scenario")
+	f.IntVar(&parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
-	f.BoolVar(&asJSON, "json", false, "print results.json, or of several runs the table, as JSON")
+	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
 	return cmd
 }
 
 // chooseScenarios finds what the arguments name.
-func chooseScenarios(args []string, all bool) ([]choice, error) {
+func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 	switch {
 	case all && len(args) > 0:
 		return nil, errors.New("--all plays every scenario: name none beside it")
@@ -82,7 +82,7 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 	}
 	var chosen []choice
 	if all {
-		catalogue, err := scenarios.Catalogue()
+		catalogue, err := scenarios.Catalogue(a.locks)
 		if err != nil {
 			return nil, harnessError{err}
 		}
@@ -102,7 +102,7 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 	}
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
-			s, err := scenarios.Load(arg)
+			s, err := scenarios.Load(arg, a.locks)
 			if err != nil {
 				return nil, err
 			}
@@ -113,7 +113,7 @@ func chooseScenarios(args []string, all bool) ([]choice, error) {
 			}
 			continue
 		}
-		s, variant, err := scenarios.Find(arg)
+		s, variant, err := scenarios.Find(arg, a.locks)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
 		Command: s.again(), Log: a.log(log),
 	})
-	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+	if err != nil && !history.Dir(dir).Exists() {
 		return played{}, harnessError{errors.Join(err, removeEmpty(dir, before))}
 	}
 	p := played{dir: dir, took: time.Since(start)}
@@ -204,7 +204,7 @@ func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bo
 
 // unknown reports whether the run shows nothing, one way or the other.
 func (p played) unknown() bool {
-	return p.in.Report.Verdict == checker.Unknown || p.in.Run.Unmet != ""
+	return p.in.Report.Verdict == checker.Unknown
 }
 
 // exit is the answer of a single run.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -26,7 +25,6 @@ type round struct {
 
 	mu      sync.Mutex // for what the players share
 	tallies []*tally   // in the order in which they were asked for
-	failed  error      // the gravest of what ended the round; nil if nothing did
 }
 
 // A tally is what came of the runs of one scenario.
@@ -47,31 +45,23 @@ type turn struct {
 // JSON.
 func (r *round) play(ctx context.Context, asJSON bool) error {
 	began := time.Now()
-	playing, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	turns := make(chan turn)
-	players := crew.Crew{Failed: func() { stop(nil) }}
-	for range r.parallel {
-		players.Go(func() {
-			for t := range turns {
-				if err := r.take(playing, t); err != nil {
-					stop(err)
-				}
-			}
-		})
+	var turns []turn
+	for _, t := range r.tallies {
+		for run := range r.repeat {
+			turns = append(turns, turn{t, run + 1})
+		}
 	}
-	r.deal(playing, turns)
-	close(turns)
-	players.Wait()
+	failed := batch(ctx, r.parallel, turns, alike(r.take))
+	failed = gravest(failed, context.Cause(ctx))
 	show := r.print
 	if asJSON {
 		show = r.printJSON
 	}
 	if err := show(time.Since(began)); err != nil {
-		return worst(gravest(r.failed, context.Cause(playing)), harnessError{err})
+		return worst(failed, harnessError{err})
 	}
-	if err := context.Cause(playing); err != nil { // it was cut short
-		return gravest(r.failed, err)
+	if failed != nil { // it was cut short
+		return failed
 	}
 	var result error
 	for _, t := range r.tallies {
@@ -80,22 +70,9 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 	return result
 }
 
-// deal hands out the turns until they are all taken or the context ends.
-func (r *round) deal(ctx context.Context, turns chan<- turn) {
-	for _, t := range r.tallies {
-		for run := range r.repeat {
-			select {
-			case turns <- turn{t, run + 1}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
 // take plays one run. What is cut short counts for nothing.
 func (r *round) take(ctx context.Context, t turn) error {
-	if ctx.Err() != nil || !r.begin(t) {
+	if !r.begin(t) {
 		return nil
 	}
 	dir := filepath.Join(r.out, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
@@ -110,7 +87,6 @@ func (r *round) take(ctx context.Context, t turn) error {
 		}
 		return nil
 	case err != nil && p.dir == "", ctx.Err() != nil:
-		r.failed = gravest(r.failed, err)
 		return err
 	case err != nil: // what was recorded is no answer, and the others go on
 		p.met, p.failed = err, err

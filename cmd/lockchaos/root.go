@@ -8,23 +8,27 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/locks"
 )
 
 // An app is what all subcommands share.
 type app struct {
 	stdout, stderr io.Writer
 	verbose        bool
+	locks          harness.Locks // that can be put under test
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	a := &app{stdout: stdout, stderr: stderr}
+	a := &app{stdout: stdout, stderr: stderr, locks: locks.All()}
 	root := &cobra.Command{
 		Use:   "lockchaos",
-		Short: "Is my distributed lock safe?",
-		Long: `lockchaos drives a distributed lock while the servers under it fail, records
-what happens, judges the record and tells the story.
+		Short: "Test distributed locks under faults",
+		Long: `lockchaos drives a distributed lock while its servers and its network fail, records
+every operation, judges the history, and reports what happened.
 
-Exit codes: 0 valid, 1 a violation was found, 2 it could not be decided,
+Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 130 interrupted, 254 wrong usage or unreadable input, 255 the harness failed.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -36,7 +40,7 @@ Exit codes: 0 valid, 1 a violation was found, 2 it could not be decided,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
 	)
 	return root
 }

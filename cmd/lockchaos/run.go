@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -19,10 +21,10 @@ func (a *app) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Drive a lock under a random, seeded plan of faults, and judge what happened",
+		Short: "Drive a lock under a random, seeded plan of faults, and judge the history",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(cmd); err != nil {
+			if err := o.complete(cmd, a.locks); err != nil {
 				return err
 			}
 			if o.seeds != "" {
@@ -39,6 +41,7 @@ func (a *app) runCommand() *cobra.Command {
 type runOptions struct {
 	scenarios.Random
 
+	lock    string // its name
 	servers serverFlags
 	seed    uint64
 	replay  string
@@ -51,9 +54,9 @@ type runOptions struct {
 }
 
 // complete fills in what was not said, and joins everything that is wrong.
-func (o *runOptions) complete(cmd *cobra.Command) error {
+func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if o.replay != "" { // first of all: the backend, which other flags must suit, is in the record
-		if err := o.readReplay(cmd); err != nil {
+		if err := o.readReplay(cmd, known); err != nil {
 			return err
 		}
 	}
@@ -65,7 +68,10 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 	if o.replay != "" {
 		return wrong
 	}
-	o.Lock = cmp.Or(o.Lock, scenarios.DefaultLock(o.Topology))
+	var unknown error
+	if o.Lock, unknown = known.ByName(cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
+		return errors.Join(wrong, unknown)
+	}
 	byKind(cmd, &o.Random)
 	return errors.Join(wrong, o.Validate())
 }
@@ -73,7 +79,7 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 // runOnce runs one seed, and shows its report.
 func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	before := exists(o.out)
-	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock)
+	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
 	if err != nil {
 		return err
 	}
@@ -88,17 +94,17 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 		return errors.Join(err, removeEmpty(dir, before))
 	}
 	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
-	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock, o.seed))
+	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed))
 	err = o.Run(cmd.Context(), scenarios.Setup{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(), Command: again,
 		Log: a.log(log), Progress: progress.show,
 		Notice: func(what string) {
 			progress.end()
-			fmt.Fprintf(a.stderr, "left out: %s\n", what)
+			fmt.Fprintln(a.stderr, what)
 		},
 	})
 	progress.end()
-	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+	if err != nil && !history.Dir(dir).Exists() {
 		return harnessError{errors.Join(err, removeEmpty(dir, before))}
 	}
 	return worst(a.conclude(dir, o.asJSON), asHarness(errors.Join(err, pointLatest(dir))))
@@ -106,37 +112,37 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Topology, "topology", "single", "where the lock lives (lockchaos list topologies)")
-	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: how many servers, an odd number (default 5)")
-	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec, always (default none)")
+	f.StringVar(&o.Topology, "topology", "single", "the servers that store the lock (lockchaos list topologies)")
+	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5)")
+	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec or always (default none)")
 	f.IntVar(&o.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
-	f.StringVar(&o.Servers.Access, "access", "", "single, sentinel: how clients find the master: direct, or by name, an address that moves with its role (single then has two replicas) (default direct)")
-	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: after how much silence a node is suspected (default 200ms)")
+	f.StringVar(&o.Servers.Access, "access", "", "single, sentinel: how clients find the master: direct, or name, an address that moves with the master role (single then has two replicas) (default direct)")
+	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: the silence after which a node is suspected (default 200ms)")
 	o.servers.register(f)
-	f.StringVar(&o.Lock, "lock", "", "the lock under test (lockchaos list locks; default mutex, and redlock on independent servers)")
-	f.StringVar(&o.Kind, "workload", "", "what the clients do with it (lockchaos list workloads), or a comma list, of which each draws one a time; default: what the lock is for")
-	f.StringVar(&o.Protected.Resource, "resource", scenarios.ResourceRegister, "what the locks protect: register and ledger in memory, or redis, on a server of its own")
+	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock)")
+	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock)")
+	f.StringVar(&o.Protected.Resource, "resource", scenarios.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Protected.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
-	f.StringVar(&o.Faults, "faults", "", "what to draw faults from: none, safe (what a correct lock survives here), all, or a comma list of network, process, redis, failover, cluster, clock, disk and of single faults (default: network, and failover where there are replicas)")
-	f.DurationVar(&o.Length, "duration", 40*time.Second, "how long the clients go on")
-	f.Uint64Var(&o.seed, "seed", 1, "decides the plan of faults and the clients' choices, though not how they interleave")
-	f.IntVar(&o.Options.ReplicaAcks, "replica-acks", 0, "how many replicas must acknowledge a grant (mutex)")
-	f.DurationVar(&o.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog keeps alive (mutex)")
-	f.IntVar(&o.Workload.Clients, "clients", 8, "how many clients contend, spread over two zones")
-	f.IntVar(&o.Workload.Locks, "locks", 3, "how many locks they contend for (by default what the workload needs)")
-	f.DurationVar(&o.Workload.Hold, "hold", 20*time.Millisecond, "mean time for which a lock is held; one hold in twenty is twenty times as long")
+	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, clock, disk and of names of faults (default: network; on sentinel and cluster network,failover)")
+	f.DurationVar(&o.Length, "duration", 40*time.Second, "how long the clients work")
+	f.Uint64Var(&o.seed, "seed", 1, "fixes the plan of faults and the choices of the clients, but not how processes interleave")
+	f.IntVar(&o.Options.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
+	f.DurationVar(&o.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog of the lock renews")
+	f.IntVar(&o.Workload.Clients, "clients", 8, "number of clients, spread over two zones")
+	f.IntVar(&o.Workload.Locks, "locks", 3, "number of locks that the clients contend for (default: what the workload needs)")
+	f.DurationVar(&o.Workload.Hold, "hold", 20*time.Millisecond, "mean time of a hold; one hold in twenty is twenty times as long")
 	f.DurationVar(&o.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
-	f.DurationVar(&o.Workload.Lease, "lease", 0, "lease to ask for; 0 is what the workload needs, or the lock's watchdog")
-	f.DurationVar(&o.Workload.Wait, "wait", scenarios.DefaultWait, "how long a client waits for a lock (by default what the workload needs)")
-	f.IntVar(&o.Workload.Permits, "permits", 3, "how many permits a semaphore has")
-	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, over all clients; 0 is a closed loop")
-	f.BoolVar(&o.Workload.Careless, "careless", false, "clients go on using the resource after they were told that they lost the lock")
-	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: run that again, with its seed and the very plan of faults that it followed")
-	f.StringVar(&o.seeds, "seeds", "", "many runs instead of one: these seeds, such as 1-200 or 3,7,20-29; what is valid leaves no run directory")
-	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: how many runs at a time, each on servers of its own")
-	f.BoolVar(&o.keep, "keep", false, "with --seeds: keep the run directories of valid runs, too")
-	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for them")
-	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and what was not valid")
+	f.DurationVar(&o.Workload.Lease, "lease", 0, "the lease that clients ask for; 0: what the workload needs, else the lock's watchdog")
+	f.DurationVar(&o.Workload.Wait, "wait", scenarios.DefaultWait, "how long a client waits for a lock (default: what the workload needs)")
+	f.IntVar(&o.Workload.Permits, "permits", 3, "number of permits of a semaphore")
+	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
+	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
+	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
+	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
+	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
+	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
+	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
+	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")
 }
 
 // byKind leaves to the workload what the user did not say.

@@ -3,16 +3,15 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // besideReplay are the flags that mean something beside --replay: where the
@@ -23,7 +22,7 @@ var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
 
 // readReplay takes the run from a record, all but the backend if the user named
 // one.
-func (o *runOptions) readReplay(cmd *cobra.Command) error {
+func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
 	var others []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(besideReplay, f.Name) {
@@ -35,9 +34,9 @@ func (o *runOptions) readReplay(cmd *cobra.Command) error {
 	}
 	run, err := readRunFile(o.replay)
 	if err != nil {
-		return err
+		return fmt.Errorf("--replay: %w", err)
 	}
-	if o.Random, err = scenarios.Replay(run); err != nil {
+	if o.Random, err = scenarios.Replay(run, locks); err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
 	o.seed = run.Seed
@@ -55,16 +54,7 @@ func (o *runOptions) readReplay(cmd *cobra.Command) error {
 // readRunFile reads the record of a run, of which the folder or the file is named.
 func readRunFile(path string) (history.Run, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, reports.RunFile)
+		return history.Dir(path).Run()
 	}
-	f, err := reports.Open(path)
-	if err != nil {
-		return history.Run{}, fmt.Errorf("--replay: %w", err)
-	}
-	defer f.Close()
-	run, err := history.ReadRun(f)
-	if err != nil {
-		return run, fmt.Errorf("--replay %s: %w", path, err)
-	}
-	return run, nil
+	return history.ReadRunFile(path)
 }

@@ -17,11 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/internal/crew"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // mostSeeds bounds how many runs one command makes.
@@ -103,7 +102,6 @@ type seeded struct {
 	Command string `json:"command"`
 
 	failure error          // of the harness
-	cut     bool           // short, so that it counts for nothing but its failure
 	landed  map[string]int // faults that were of effect
 	failed  map[string]int // and those that were not
 }
@@ -145,72 +143,36 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return err
 	}
 	defer log.Close()
-	ctx, stop := context.WithCancel(cmd.Context())
-	defer stop()
-	todo := make(chan uint64)
-	results := make(chan seeded)
-	var failure error
-	var fails sync.Mutex
-	fail := func(err error) {
-		fails.Lock()
-		defer fails.Unlock()
-		failure = gravest(failure, err)
-		stop()
-	}
-	all := crew.Crew{Failed: stop}
-	for range min(o.parallel, len(seeds)) {
-		all.Go(func() {
-			backend, name, err := o.servers.open(ctx, a.log(log))
+	s := survey{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seeded{}}
+	var mu sync.Mutex  // of s and failures
+	var failures error // of the harness, in runs that are judged all the same
+	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
+		backend, name, err := o.servers.open(ctx, a.log(log))
+		if err != nil {
+			return worker[uint64]{}, err
+		}
+		w := worker[uint64]{}
+		if name != attachBackend {
+			var closeAll func() error
+			backend, closeAll = scenarios.Reuse(backend)
+			w.end = func() error { return asHarness(closeAll()) }
+		}
+		w.do = func(ctx context.Context, seed uint64) error {
+			r, err := a.runSeed(ctx, cmd, o, backend, name, out, seed)
 			if err != nil {
-				fail(err)
-				return
+				return gravest(r.failure, err)
 			}
-			closeAll := func() error { return nil }
-			if name != attachBackend {
-				backend, closeAll = scenarios.Reuse(backend)
+			mu.Lock()
+			defer mu.Unlock()
+			failures = gravest(failures, r.failure)
+			if ctx.Err() == nil { // else it was cut short, and counts for nothing but its failure
+				s.add(r)
+				a.tellSeed(r, s, len(seeds))
 			}
-			defer func() {
-				if err := closeAll(); err != nil {
-					fail(harnessError{err})
-				}
-			}()
-			for seed := range todo {
-				r, err := a.runSeed(ctx, cmd, o, backend, name, out, seed)
-				if err != nil {
-					fail(gravest(r.failure, err))
-					return
-				}
-				r.cut = ctx.Err() != nil
-				results <- r
-			}
-		})
-	}
-	go func() {
-		defer close(todo)
-		for _, seed := range seeds {
-			select {
-			case todo <- seed:
-			case <-ctx.Done():
-				return
-			}
+			return nil
 		}
-	}()
-	var closing crew.Crew
-	closing.Go(func() {
-		defer close(results)
-		all.Wait()
+		return w, nil
 	})
-	s := survey{Topology: o.Topology, Lock: o.Lock, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seeded{}}
-	var failures error
-	for r := range results {
-		failures = gravest(failures, r.failure)
-		if r.cut {
-			continue
-		}
-		s.add(r)
-		a.tellSeed(r, s, len(seeds))
-	}
-	closing.Wait()
 	if failure != nil && failures == nil && s.done() == 0 {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
@@ -238,7 +200,7 @@ func seedsDir(o *runOptions) (string, error) {
 	if o.out != "" {
 		return o.out, emptyDir(o.out)
 	}
-	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock, "seeds"}, "-"))
+	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock.Name, "seeds"}, "-"))
 	return name, emptyDir(name)
 }
 
@@ -257,7 +219,7 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 	if err != nil {
 		err = harnessError{fmt.Errorf("seed %d: %w", seed, err)}
 	}
-	if err != nil && !exists(filepath.Join(dir, reports.RunFile)) {
+	if err != nil && !history.Dir(dir).Exists() {
 		return s, errors.Join(err, removeEmpty(dir, false))
 	}
 	s.failure = err // other seeds may have more luck
@@ -267,13 +229,11 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 	}
 	judging, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkBudget)
 	defer cancel()
-	in.Report = scenarios.Judge(judging, in.Run, in.History)
 	if s.failure != nil {
-		if in.Run.Failed == "" { // else it was judged so
-			scenarios.Doubt(&in.Report, s.failure.Error())
-		}
+		in.Run.Failed = cmp.Or(in.Run.Failed, s.failure.Error())
 		s.Found = s.failure.Error()
 	}
+	in.Report = scenarios.Judge(judging, in.Run, in.History)
 	s.note(in)
 	if s.Verdict == checker.Valid && !o.keep {
 		s.Dir = ""

@@ -11,12 +11,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
-// runsDir is where run directories go that nobody chose.
+// runsDir is the folder of run directories by default.
 const runsDir = "reports/runs"
 
 // newRunDir makes a run directory, which must be new or empty. Without a name it
@@ -63,12 +63,9 @@ func emptyDir(dir string) error {
 	}
 }
 
-// logsDir is where a run directory keeps logs: the servers' and the harness's.
-const logsDir = "logs"
-
 // createLog makes the harness's own log, as JSON lines.
 func createLog(dir string) (*os.File, error) {
-	logs := filepath.Join(dir, logsDir)
+	logs := filepath.Join(dir, history.LogsDir)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, harnessError{fmt.Errorf("make log: %w", err)}
 	}
@@ -82,7 +79,7 @@ func createLog(dir string) (*os.File, error) {
 // removeEmpty removes a run directory in which nothing was recorded; of one that
 // was there before, only what was put into it.
 func removeEmpty(dir string, before bool) error {
-	if err := os.RemoveAll(filepath.Join(dir, logsDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, history.LogsDir)); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
 	if before {
@@ -100,7 +97,7 @@ func exists(path string) bool {
 }
 
 // pointLatest makes runs/latest point to the newest of the run directories
-// that nobody chose.
+// with a default name.
 func pointLatest(dir string) error {
 	if filepath.Dir(dir) != runsDir {
 		return nil
@@ -141,28 +138,10 @@ func judge(ctx context.Context, dir string) (reports.Input, error) {
 // readRecord reads what a run left, without its results.
 func readRecord(dir string) (reports.Input, error) {
 	var in reports.Input
-	path := filepath.Join(dir, reports.RunFile)
-	f, err := reports.Open(path)
-	if err != nil {
-		return in, fmt.Errorf("read run: %w", err)
+	var err error
+	if in.Run, err = history.Dir(dir).Run(); err != nil {
+		return in, err
 	}
-	defer f.Close()
-	if in.Run, err = history.ReadRun(f); err != nil {
-		return in, fmt.Errorf("read %s: %w", path, err)
-	}
-	in.History, err = readHistory(filepath.Join(dir, reports.HistoryFile))
+	in.History, err = history.Dir(dir).History()
 	return in, err
-}
-
-func readHistory(path string) (*history.History, error) {
-	f, err := reports.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read history: %w", err)
-	}
-	defer f.Close()
-	h, err := history.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return h, nil
 }

@@ -23,10 +23,10 @@ func (a *app) serveCommand() *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
 		Use:   "serve [DIR]",
-		Short: "Browse stored runs, and watch the one that is under way",
-		Long: `Show the runs in a folder (default ` + runsDir + `) to a browser on this machine:
-the index, which keeps itself up to date, every report, and of a run that is
-under way what is recorded so far. It listens on 127.0.0.1 alone, until Ctrl-C.`,
+		Short: "Show stored runs, and the run that is under way, in a browser",
+		Long: `Show the runs in a folder (default ` + runsDir + `) in a browser on this machine:
+the index, which updates itself, every report, and the record so far of a run that
+is under way. It listens on 127.0.0.1 only, until Ctrl-C.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := runsDir
@@ -36,7 +36,7 @@ under way what is recorded so far. It listens on 127.0.0.1 alone, until Ctrl-C.`
 			return a.serve(cmd.Context(), dir, port)
 		},
 	}
-	cmd.Flags().Uint16Var(&port, "port", 8080, "the port on 127.0.0.1; 0 takes a free one")
+	cmd.Flags().Uint16Var(&port, "port", 8080, "the port on 127.0.0.1; 0: a free port")
 	return cmd
 }
 

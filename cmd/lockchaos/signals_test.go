@@ -27,7 +27,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// A foreign is a Redis server behind a stock toxiproxy, both somebody else's.
+// A foreign is a Redis server behind a stock toxiproxy, neither started by lockchaos.
 type foreign struct {
 	server *redis.Client
 	api    string // of the toxiproxy
@@ -348,7 +348,7 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 	select {
 	case <-asked:
 	case <-time.After(patience):
-		t.Error("nobody asked the engine")
+		t.Error("the engine got no request")
 	}
 	send(t, cmd, syscall.SIGINT)
 	_ = cmd.Wait()

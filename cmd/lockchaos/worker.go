@@ -15,7 +15,7 @@ func (a *app) workerCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asHarness(scenarios.ServeWorker(cmd.Context(), cmd.InOrStdin(), a.stdout))
+			return asHarness(scenarios.ServeWorker(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
 		},
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -37,10 +37,7 @@ func TestMain(m *testing.M) {
 func ofClients() []string { return []string{"kill-client", "pause-client"} }
 
 func TestEveryFaultOfTheListIsInjected(t *testing.T) {
-	var listed []string
-	for _, k := range scenarios.FaultKinds() {
-		listed = append(listed, k.Name)
-	}
+	listed := faults.Names(faults.All())
 	names := append(faultstest.Names(), ofClients()...)
 	slices.Sort(listed)
 	slices.Sort(names)

@@ -69,8 +69,8 @@ func TestWhoeverDiesDuringAFaultLeavesNothing(t *testing.T) {
 	kinds := map[string][]string{
 		topologies.Single: {
 			"bandwidth", "busy", "clock-back", "clock-forward", "clock-freeze", "clock-rate", "cut", "delay-command", "delay-reply",
-			"drop-command", "drop-message", "drop-reply", "evict", "flap", "full", "hold", "hold-command", "hold-reply", "kill",
-			"latency", "partition", "pause", "pause-writes", "retype-key", "slow-close", "stall-disk",
+			"drop-command", "drop-message", "drop-reply", "evict", "flap", "full", "hold-command", "hold-reply", "kill",
+			"latency", "partition", "pause", "pause-writes", "retype-key", "slow-close", "stall", "stall-disk",
 		},
 		topologies.Sentinels: {"crash-failover", "split-brain"},
 		topologies.Cluster:   {"migrate-slot", "partition-ring"},

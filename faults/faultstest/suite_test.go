@@ -13,7 +13,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/clock"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -47,16 +46,16 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 						continue
 					}
 					if why := lacks(d, e); why != "" {
-						t.Logf("without %s: %s", e.name, why)
+						t.Logf("without %s: %s", e.Fault, why)
 						continue
 					}
 					lasts := false
-					t.Run(e.name, func(t *testing.T) { lasts = e.isHealedAndCalledOff(t, d, was) })
+					t.Run(e.Fault, func(t *testing.T) { lasts = e.isHealedAndCalledOff(t, d, was) })
 					if lasts {
 						e.endsWithItsDeployment(t, b, topology, left)
 					}
 					mu.Lock()
-					seen = append(seen, e.name)
+					seen = append(seen, e.Fault)
 					mu.Unlock()
 				}
 			})
@@ -67,13 +66,15 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 
 // lacks is why a deployment can't have a fault; empty if it can.
 func lacks(d topologies.Deployment, e entry) string {
-	for _, c := range e.needs {
-		if why, without := d.Without()[c]; without {
-			return why
-		}
+	spec, err := faults.ByName(e.Fault)
+	if err != nil {
+		return err.Error()
 	}
-	if f, err := e.make(d); err != nil || f == nil {
-		return errors.Join(errUnable, err).Error()
+	if lack := spec.Lacks(d); lack != nil {
+		return lack.Error()
+	}
+	if _, err := e.make(d); err != nil {
+		return err.Error()
 	}
 	return ""
 }
@@ -102,7 +103,7 @@ func deployed(t *testing.T, b topologies.Backend, topology topologies.Topology, 
 // have it.
 func Inject(ctx context.Context, d topologies.Deployment, name string) (faults.Injection, error) {
 	for _, e := range entries() {
-		if e.name == name && (e.on == "" || e.on == where(d.Topology())) {
+		if e.Fault == name && (e.on == "" || e.on == where(d.Topology())) {
 			f, closeAll, err := e.baited(ctx, d)
 			if err != nil {
 				return faults.Injection{}, err
@@ -143,7 +144,7 @@ func (e entry) injected(t *testing.T, d topologies.Deployment, after time.Durati
 	defer cancel()
 	f, closeAll, err := e.baited(ctx, d)
 	if err != nil {
-		t.Fatalf("inject %s: %v", e.name, err)
+		t.Fatalf("inject %s: %v", e.Fault, err)
 	}
 	defer closeAll()
 	if after >= 0 {
@@ -162,10 +163,10 @@ func (e entry) isHealedAndCalledOff(t *testing.T, d topologies.Deployment, was m
 	t.Helper()
 	injection, took, err := e.injected(t, d, -1)
 	if err != nil || injection.Effect == "" {
-		t.Fatalf("inject %s: %q, %v", e.name, injection.Effect, err)
+		t.Fatalf("inject %s: %q, %v", e.Fault, injection.Effect, err)
 	}
-	heal(t, e.name, injection)
-	nothingLeft(t, e.name+" was healed", d, was)
+	heal(t, e.Fault, injection)
+	nothingLeft(t, e.Fault+" was healed", d, was)
 	moments := []float64{0, 0.2, 0.4, 0.6, 0.8}
 	if took > time.Second {
 		moments = []float64{0, 0.5}
@@ -174,11 +175,11 @@ func (e entry) isHealedAndCalledOff(t *testing.T, d topologies.Deployment, was m
 		after := time.Duration(part * float64(took))
 		injection, _, err := e.injected(t, d, after)
 		if err == nil {
-			heal(t, e.name, injection)
+			heal(t, e.Fault, injection)
 		} else if injection.Heal != nil {
-			t.Errorf("%s failed, and is to be healed", e.name)
+			t.Errorf("%s failed, and is to be healed", e.Fault)
 		}
-		nothingLeft(t, fmt.Sprintf("%s was called off after %v (%v)", e.name, after, err), d, was)
+		nothingLeft(t, fmt.Sprintf("%s was called off after %v (%v)", e.Fault, after, err), d, was)
 	}
 	return injection.Heal != nil
 }
@@ -202,18 +203,18 @@ func heal(t *testing.T, name string, injection faults.Injection) {
 // beside those of other faults.
 func (e entry) endsWithItsDeployment(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string) {
 	t.Helper()
-	t.Run(e.name+" closed", func(t *testing.T) {
+	t.Run(e.Fault+" closed", func(t *testing.T) {
 		t.Parallel()
 		var injection faults.Injection
 		t.Cleanup(func() {
-			if e.name == "flap" && injection.Heal != nil {
+			if e.Fault == "flap" && injection.Heal != nil {
 				_, _ = injection.Heal(t.Context()) // it takes turns in this process, whether or not there are links
 			}
 		})
 		d := deployed(t, b, topology, left)
 		var err error
 		if injection, _, err = e.injected(t, d, -1); err != nil {
-			t.Fatalf("inject %s: %v", e.name, err)
+			t.Fatalf("inject %s: %v", e.Fault, err)
 		}
 	})
 }
@@ -254,7 +255,7 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 		if d.Clock(name) == nil {
 			continue
 		}
-		ahead, err := clock.Ahead(ctx, d.Server(name))
+		ahead, err := faults.ClockAhead(ctx, d.Server(name))
 		if err == nil && ahead != 0 {
 			err = fmt.Errorf("it is %v off", ahead)
 		}

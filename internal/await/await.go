@@ -40,7 +40,7 @@ func Over(ctx context.Context) bool {
 }
 
 // Unless is a context that ends as well, with that cause, once gone is closed.
-// Whoever called it calls cancel, which frees what it takes.
+// The caller calls cancel, which frees what it takes.
 func Unless(ctx context.Context, gone <-chan struct{}, cause error) (limited context.Context, cancel context.CancelFunc) {
 	limited, end := context.WithCancelCause(ctx)
 	go func() {

@@ -36,7 +36,7 @@ func Find() (string, error) {
 	return exec.LookPath(cmp.Or(os.Getenv(BinaryVariable), "etcd"))
 }
 
-// Server is an etcd that runs. Whoever started it closes it.
+// Server is an etcd that runs. The caller that started it closes it.
 type Server struct {
 	endpoint string
 	dir      string
@@ -123,8 +123,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// freeAddresses are two on loopback that nobody listens at. Between now and when
-// etcd does, anybody may take a port of 127.0.0.1, if only to dial from. So they
+// freeAddresses are two on loopback at which no program listens. Between now and when
+// etcd does, any program may take a port of 127.0.0.1, if only to dial from. So they
 // are of a host that is this process's own, where a system has more than one.
 func freeAddresses(ctx context.Context) (client, peer string, err error) {
 	var config net.ListenConfig

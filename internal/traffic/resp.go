@@ -17,7 +17,7 @@ func lengthAt(b []byte, depth int) (n int, ok bool) {
 		return 0, true
 	}
 	if bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), b[0]) < 0 {
-		if depth < deepest { // nobody types the elements of an array
+		if depth < deepest { // inline commands are no elements of an array
 			return 0, false
 		}
 		return inline(b)
@@ -33,7 +33,7 @@ func lengthAt(b []byte, depth int) (n int, ok bool) {
 	switch line[0] {
 	case '+', '-', ':', '_', ',', '#', '(': // all of it is in the line
 		return n, true
-	case '$', '=', '!': // so many bytes follow
+	case '$', '=', '!': // this many bytes follow
 		size, ok := count(line)
 		if !ok {
 			return 0, false
@@ -45,7 +45,7 @@ func lengthAt(b []byte, depth int) (n int, ok bool) {
 			return 0, true
 		}
 		return n, bytes.HasSuffix(b[:n], []byte("\r\n"))
-	default: // so many elements follow
+	default: // this many elements follow
 		elements, ok := count(line)
 		if !ok {
 			return 0, false

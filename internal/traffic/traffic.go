@@ -44,7 +44,7 @@ type Fate struct {
 	Until <-chan struct{}
 	// Passed is told once, of a message that was kept: true when it was passed
 	// on, false when it can't be any more, because its connection ended. It has
-	// room for that. Nil: nobody is told.
+	// room for that. Nil: it is not called.
 	Passed chan<- bool
 }
 
@@ -55,7 +55,7 @@ type End int
 const (
 	GoesOn   End = iota
 	Resets       // both of its ends see a reset
-	GoesDumb     // nothing more passes in the stream of the message, and nobody is told
+	GoesDumb     // nothing more passes in the stream of the message, and no party is notified
 )
 
 // A Piece is a part of a stream: a message, or bytes that are none, of which the

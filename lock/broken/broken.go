@@ -3,16 +3,18 @@
 // find the bug isn't worth much, and one that blames the correct lock for the
 // same things is worth less.
 //
-// There are four kinds. Those of [Correct] keep the lock in one Redis key with
-// an expiry, as the Redis documentation has it, with three things that can be
-// added: replicas that must acknowledge a grant, fencing tokens, and re-entry.
-// Those of [CorrectQuorum] are held by whoever has such a key on the majority of
-// several servers, and those of [CorrectQueue] by whoever is first in a line. Those
-// of [CorrectLine] are in one key, and passed on in memory, and those of
-// [CorrectHandOver] are handed over by the server, with a message. All others
-// wait by asking again, and keep a hold that asked for no lease alive by a watchdog. (The read-write lock, the semaphore, the multi-lock,
-// the fair lock and the re-entrant one with a bug are made from package lock
-// instead.)
+// The correct locks are:
+//
+//   - [Correct]: one Redis key with an expiry, as in the Redis documentation.
+//     Acknowledgements of replicas, fencing tokens and re-entry can be added.
+//   - [CorrectQuorum]: such a key on a majority of several servers.
+//   - [CorrectQueue]: a queue; the first client in it holds the lock.
+//   - [CorrectLine]: one key, handed over in memory among the callers of a process.
+//   - [CorrectHandOver]: one key, handed over by the server with a message.
+//
+// The clients of all but the last two poll, and a watchdog renews a hold that asked
+// for no lease. The read-write lock, the semaphore, the multi-lock, the fair lock
+// and the re-entrant lock with a bug are made from package lock instead.
 package broken
 
 import (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 const (
@@ -64,7 +64,7 @@ func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.C
 
 // observer is a client that looks at one server, past every gate.
 func (a access) observer(at, announced string, limit time.Duration) *redis.Client {
-	o := deploy.ObserverOptions(announced)
+	o := bootstrap.ObserverOptions(announced)
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, at, announced) }
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = limit, limit, limit
 	o.Username, o.Password = a.username, a.password

@@ -19,7 +19,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // claimKey says on every master who drives the deployment: two that do so would
@@ -87,7 +87,7 @@ func (s *survey) places() []place {
 	for _, m := range masters {
 		p := place{key: claimKey, servers: []*found{m}}
 		if m.rank.mode == modeCluster {
-			p.key = deploy.KeyIn(claimKey, m.slot)
+			p.key = bootstrap.KeyIn(claimKey, m.slot)
 		}
 		for _, f := range s.found {
 			if f.kind == topologies.Redis && f.master == m.announced {

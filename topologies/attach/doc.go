@@ -1,4 +1,4 @@
-// Package attach is the backend for a deployment of Redis that somebody else
+// Package attach is the backend for a deployment of Redis that another program
 // runs: it starts nothing, finds out from the servers what there is, and gives
 // back what it changed.
 //

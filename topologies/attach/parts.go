@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // plan is what was found, as data. Only links that pass a gate are in it;
@@ -60,12 +60,12 @@ const noIsolation = "a toxiproxy can't cut a node of a cluster off: what the nod
 	"who count it as alive (crash-failover and failover can be had)"
 
 // parts puts together what was found.
-func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, error) {
+func (b Backend) parts(ctx context.Context, s *survey, c *claim) (bootstrap.Parts, error) {
 	t := s.plan(b.Yes)
 	t.Options = s.options(ctx)
 	without := map[topologies.Control]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
 	servers := map[string]*server{}
-	nodes := map[string]deploy.Node{}
+	nodes := map[string]bootstrap.Node{}
 	first := map[string]int{}
 	logs := &logFolder{}
 	version := ""
@@ -85,7 +85,7 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 			without[topologies.Processes] = sv.why
 		}
 		servers[f.name] = sv
-		nodes[f.name] = deploy.Node{Server: sv, Announced: f.announced}
+		nodes[f.name] = bootstrap.Node{Server: sv, Announced: f.announced}
 		if f.kind == topologies.Redis {
 			version = f.rank.version
 			if f.master == "" {
@@ -95,7 +95,7 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 	}
 	wires, err := b.wires(ctx, s, t, servers)
 	if err != nil {
-		return deploy.Parts{}, err
+		return bootstrap.Parts{}, err
 	}
 	if why := b.unwired(s); why != "" {
 		without[topologies.Wiring] = why
@@ -108,7 +108,7 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 	}
 	d := &dialer{survey: s, wires: wires}
 	b.Log.InfoContext(ctx, "found", "topology", s.topology, "redis", version, "servers", slices.Sorted(maps.Keys(nodes)), "links", len(t.Links))
-	return deploy.Parts{
+	return bootstrap.Parts{
 		Topology: t, Version: version, Nodes: nodes,
 		Wire: func(name string) topologies.Wire {
 			if w, ok := wires[name]; ok && b.Yes {
@@ -116,7 +116,7 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (deploy.Parts, 
 			}
 			return nil
 		},
-		Dial: func(zone string) deploy.Dialer {
+		Dial: func(zone string) bootstrap.Dialer {
 			return func(ctx context.Context, _, addr string) (net.Conn, error) { return d.dial(ctx, zone, addr) }
 		},
 		Client: func(o *redis.UniversalOptions) {
@@ -214,7 +214,7 @@ type dialer struct {
 
 // dial goes through the zone's gate, where there is one.
 func (d *dialer) dial(ctx context.Context, zone, announced string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, deploy.ClientTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bootstrap.ClientTimeout)
 	defer cancel()
 	at, a := d.survey.yard.direct(announced), d.survey.redis
 	for _, f := range d.survey.found {

@@ -14,10 +14,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A random run gets those faults of the default mix that there can be, and says
@@ -28,7 +31,7 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	var notices []string
 	dir := t.TempDir()
 	setup := scenarios.Setup{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
-	r := scenarios.Random{Topology: topologies.Sentinels, Lock: "mutex", Length: 5 * time.Second}
+	r := scenarios.Random{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 
 	var run history.Run
@@ -41,18 +44,21 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 		require.Equal(t, "failover", step.Fault)
 	}
 	require.GreaterOrEqual(t, len(notices), 2, "%q", notices) // then what of the plan did not come
-	require.Equal(t, notices, run.LeftOut)
+	for i, why := range run.LeftOut {
+		require.Equal(t, "left out: "+why, notices[i])
+	}
+	require.Len(t, notices, len(run.LeftOut))
 	require.Contains(t, notices[0]+notices[1], "crash-failover can't be done here: no compose project is named")
-	require.Regexp(t, `cut, .*hold, .*latency, .*partition, .*reset, .*split-brain can't be done here: no toxiproxy is named`, notices[0]+notices[1])
+	require.Regexp(t, `cut, .*latency, .*partition, .*reset, .*split-brain, stall can't be done here: no toxiproxy is named`, notices[0]+notices[1])
 
 	b, err = os.ReadFile(filepath.Join(dir, history.EventsFile))
 	require.NoError(t, err)
 	require.Regexp(t, `"type":"ok","op":"inject".*"fault":"failover"`, injections(b))
 
 	for name, r := range map[string]scenarios.Random{
-		"by name": {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixFailover},
-		"all":     {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixAll},
-		"servers": {Topology: topologies.Sentinels, Lock: "mutex", Length: time.Second, Faults: scenarios.MixNone, Servers: topologies.Options{MinReplicas: 1}},
+		"by name": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: string(faults.Failover)},
+		"all":     {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixAll},
+		"servers": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixNone, Servers: topologies.Options{MinReplicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := r.Run(t.Context(), scenarios.Setup{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
@@ -81,7 +87,7 @@ func injections(events []byte) string {
 // played.
 func play(t *testing.T, b attach.Backend, script string) error {
 	t.Helper()
-	s, err := scenarios.Parse("x.yaml", []byte(script))
+	s, err := scenarios.Parse("x.yaml", []byte(script), locks.All())
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "run")
 	err = s.Run(t.Context(), scenarios.Setup{Dir: dir, Backend: b})
@@ -143,4 +149,12 @@ func TestASplitBrainOfAClusterIsRefused(t *testing.T) {
 	const script = "name: x\ntitle: y\nlock: mutex\ntopology: cluster\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" +
 		"steps:\n  - {client: a, acquire: l}\n  - {inject: split-brain}\n"
 	require.ErrorContains(t, play(t, b, script), "split-brain can't be done here: a toxiproxy can't cut a node of a cluster off")
+}
+
+// lockNamed is one of the locks of the program.
+func lockNamed(t *testing.T, name string) harness.LockSpec {
+	t.Helper()
+	l, err := locks.All().ByName(name)
+	require.NoError(t, err)
+	return l
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/internal/await"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
@@ -103,7 +103,7 @@ func (s *server) Restart(ctx context.Context) error {
 	c := s.access.observer(s.direct, s.announced, lookTimeout)
 	defer c.Close()
 	if err := await.Until(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.Log()))
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.LastWords(s.Log()))
 	}
 	s.claim.again(ctx, s.found, c)
 	return nil

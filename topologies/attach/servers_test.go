@@ -25,7 +25,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ const (
 // between its servers, and they ask for passwords.
 type installation struct {
 	topology topologies.Topology
-	at       map[string]deploy.Address
+	at       map[string]bootstrap.Address
 	running  map[string]*exec.Cmd
 }
 
@@ -93,14 +93,14 @@ func install(t *testing.T, name string, extra ...string) *installation {
 func installSized(t *testing.T, topology topologies.Topology, extra ...string) *installation {
 	t.Helper()
 	need(t)
-	i := &installation{topology: topology, at: map[string]deploy.Address{}, running: map[string]*exec.Cmd{}}
+	i := &installation{topology: topology, at: map[string]bootstrap.Address{}, running: map[string]*exec.Cmd{}}
 	for _, n := range topology.Nodes {
 		if n.Kind == topologies.Zone {
 			continue
 		}
 		at := netip.AddrPortFrom(ownAddress(), nextPort())
 		bus := nextPort()
-		i.at[n.Name] = deploy.Address{Listen: at, Announced: at, Bus: bus, AnnouncedBus: bus}
+		i.at[n.Name] = bootstrap.Address{Listen: at, Announced: at, Bus: bus, AnnouncedBus: bus}
 	}
 	for name := range i.at {
 		i.start(t, name, extra)
@@ -112,7 +112,7 @@ func installSized(t *testing.T, topology topologies.Topology, extra ...string) *
 
 func (i *installation) start(t *testing.T, name string, extra []string) {
 	t.Helper()
-	c, err := deploy.Configure(i.topology, name, i.at)
+	c, err := bootstrap.Configure(i.topology, name, i.at)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for file, content := range c.Files {
@@ -138,7 +138,7 @@ func (i *installation) start(t *testing.T, name string, extra []string) {
 	t.Cleanup(func() {
 		i.kill(name)
 		if t.Failed() {
-			t.Logf("%s: %s", name, deploy.LastWords(out.Name()))
+			t.Logf("%s: %s", name, bootstrap.LastWords(out.Name()))
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // surveyTimeout bounds how long it may take to find out what there is.
@@ -51,8 +51,8 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		s.close()
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
-	d, err := deploy.Adopt(ctx, p)
-	if errors.Is(err, deploy.ErrRefused) {
+	d, err := bootstrap.Adopt(ctx, p)
+	if errors.Is(err, bootstrap.ErrRefused) {
 		return nil, usage("%w", err)
 	}
 	return d, err

@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
-	"github.com/lockchaos/lockchaos/topologies/fabric"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
 
 // The ports that nodes listen on are those that Redis comes with. The ones they
@@ -30,7 +30,7 @@ const (
 const portRanges, portRange = 5, 2000
 
 // wire gives every node its addresses and serves the links between them.
-// Somebody who listens on all addresses of the host may have some of the ports.
+// A program that listens on all addresses of the host may have some of the ports.
 func (g *ground) wire(t topologies.Topology) error {
 	var err error
 	for i := range uint16(portRanges) {
@@ -38,7 +38,7 @@ func (g *ground) wire(t topologies.Topology) error {
 			return err
 		}
 		g.name = netip.AddrPortFrom(g.bridge.gateway, namePort+i*portRange)
-		g.fabric, err = fabric.New(parties(t, g.addresses, g.name), t.Links)
+		g.fabric, err = proxynet.New(parties(t, g.addresses, g.name), t.Links)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -54,11 +54,11 @@ func (g *ground) wire(t topologies.Topology) error {
 }
 
 // addresses gives every node its own.
-func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]deploy.Address, error) {
-	at := map[string]deploy.Address{}
-	next := func(first, port uint16) deploy.Address {
+func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]bootstrap.Address, error) {
+	at := map[string]bootstrap.Address{}
+	next := func(first, port uint16) bootstrap.Address {
 		n := len(at) + 1
-		return deploy.Address{
+		return bootstrap.Address{
 			Listen:    netip.AddrPortFrom(b.address(n), port),
 			Announced: netip.AddrPortFrom(b.gateway, first+above+uint16(n)),
 		}
@@ -82,13 +82,13 @@ func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]depl
 }
 
 // parties are the nodes as the fabric sees them, and the name, where there is one.
-func parties(t topologies.Topology, addresses map[string]deploy.Address, name netip.AddrPort) []fabric.Party {
-	var parties []fabric.Party
+func parties(t topologies.Topology, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Party {
+	var parties []proxynet.Party
 	for _, zone := range t.Of(topologies.Zone) {
-		parties = append(parties, fabric.Party{Name: zone, Source: source(t, zone)})
+		parties = append(parties, proxynet.Party{Name: zone, Source: source(t, zone)})
 	}
 	for name, at := range addresses {
-		p := fabric.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		p := proxynet.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
 		if at.Bus != 0 {
 			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
@@ -96,7 +96,7 @@ func parties(t topologies.Topology, addresses map[string]deploy.Address, name ne
 		parties = append(parties, p)
 	}
 	if t.Options.ByName() {
-		parties = append(parties, fabric.Party{Name: topologies.Primary, Virtual: name, Moves: true})
+		parties = append(parties, proxynet.Party{Name: topologies.Primary, Virtual: name, Moves: true})
 	}
 	return parties
 }
@@ -108,7 +108,7 @@ func source(t topologies.Topology, zone string) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 3, byte(slices.Index(t.Of(topologies.Zone), zone) + 1)})
 }
 
-func dialer(t topologies.Topology, zone string) deploy.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}, Timeout: deploy.ClientTimeout}
+func dialer(t topologies.Topology, zone string) bootstrap.Dialer {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}, Timeout: bootstrap.ClientTimeout}
 	return d.DialContext
 }

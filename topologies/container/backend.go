@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
-	"github.com/lockchaos/lockchaos/topologies/fabric"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
 
 // Backend starts topologies in containers. Its zero value uses [LocalImage]
@@ -28,7 +28,7 @@ type Backend struct {
 	// Image is what nodes are made of: any with /bin/sh and redis-server. One
 	// that is not on this machine is pulled.
 	Image string
-	// Log is told what a boot waits for. Nil: nobody is.
+	// Log gets what a boot waits for. Nil: it is not logged.
 	Log *slog.Logger
 }
 
@@ -54,22 +54,23 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err := g.prepare(ctx, t, image); err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
-	nodes := map[string]deploy.Node{}
+	nodes := map[string]bootstrap.Node{}
 	for _, n := range g.nodes {
-		nodes[n.name] = deploy.Node{Server: n, Announced: g.addresses[n.name].Announced.String()}
+		nodes[n.name] = bootstrap.Node{Server: n, Announced: g.addresses[n.name].Announced.String()}
 	}
-	parts := deploy.Parts{
+	parts := bootstrap.Parts{
 		Topology: t, Version: g.version, Nodes: nodes,
-		Wire: g.fabric.Wire, Dial: func(zone string) deploy.Dialer { return dialer(t, zone) },
-		Log: b.Log, Close: g.clear,
+		Wire: g.fabric.Wire, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
+		Adopt: func(group int, zone string) func() { return g.fabric.Adopt(group, zone) },
+		Log:   b.Log, Close: g.clear,
 	}
 	if t.Options.ByName() {
-		parts.Name = &deploy.Name{
+		parts.Name = &bootstrap.Name{
 			Address: g.name.String(),
 			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
 		}
 	}
-	return deploy.Boot(ctx, parts)
+	return bootstrap.Boot(ctx, parts)
 }
 
 // A ground is what a deployment stands on: all that must be cleared after it.
@@ -79,8 +80,8 @@ type ground struct {
 	labels    map[string]string
 	reaper    *reaper
 	bridge    *bridge
-	fabric    *fabric.Fabric
-	addresses map[string]deploy.Address
+	fabric    *proxynet.Fabric
+	addresses map[string]bootstrap.Address
 	name      netip.AddrPort // the address that moves, of a topology that has one
 	version   string         // of Redis
 	nodes     []*node
@@ -93,7 +94,7 @@ const makeTimeout = 30 * time.Second
 
 // prepare makes everything but starts no server. What the engine was asked to
 // make is waited for even if the boot is called off: it would make it anyway,
-// and nobody would know of it.
+// and no message would say so.
 func (g *ground) prepare(ctx context.Context, t topologies.Topology, i image) error {
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTimeout)
 	defer cancel()
@@ -115,7 +116,7 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 			return fmt.Errorf("%w: image %s does not tell its version of Redis: %w", i.unusable(), i.name, err)
 		}
 	}
-	if err := deploy.NewEnough("image "+i.name, g.version); err != nil {
+	if err := bootstrap.NewEnough("image "+i.name, g.version); err != nil {
 		return fmt.Errorf("%w: %w", i.unusable(), err)
 	}
 	if err := g.wire(t); err != nil {
@@ -123,7 +124,7 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 	}
 	var group errgroup.Group // in which one that fails leaves the others alone
 	for _, name := range append(t.Of(topologies.Redis), t.Of(topologies.Sentinel)...) {
-		config, err := deploy.Configure(t, name, g.addresses)
+		config, err := bootstrap.Configure(t, name, g.addresses)
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
@@ -170,7 +171,7 @@ func (g *ground) node(name string, at netip.AddrPort) (*node, error) {
 	}
 	return &node{
 		name: name, dir: dir, at: at, engine: g.engine,
-		observer: redis.NewClient(deploy.ObserverOptions(at.String())),
+		observer: redis.NewClient(bootstrap.ObserverOptions(at.String())),
 	}, nil
 }
 

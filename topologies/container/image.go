@@ -70,7 +70,7 @@ func findImage(ctx context.Context, c *client.Client, name string, log *slog.Log
 	return i, nil
 }
 
-// unusable is what it is that the image is no good: a mistake of whoever asked
+// unusable is what it is that the image is no good: a mistake of the caller that asked
 // for it, else something that the machine lacks.
 func (i image) unusable() error {
 	if i.asked {

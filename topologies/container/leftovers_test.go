@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -217,7 +217,7 @@ func lone(t *testing.T, c *client.Client, o owner) (*ground, *node) {
 	n, err := g.node("redis-1", netip.AddrPortFrom(g.bridge.address(1), redisPort))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.observer.Close()) })
-	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, deploy.Config{Args: []string{"--protected-mode", "no"}}))
+	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: []string{"--protected-mode", "no"}}))
 	require.NoError(t, n.Restart(ctx))
 	return g, n
 }

@@ -53,7 +53,7 @@ func makeBridge(ctx context.Context, c *client.Client, labels map[string]string)
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("make network: every subnet was taken by somebody else first: %w", errs[len(errs)-1])
+	return nil, fmt.Errorf("make network: every subnet was taken by another program first: %w", errs[len(errs)-1])
 }
 
 // freeSubnet is one that the engine would use now.

@@ -18,7 +18,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/network"
 
 	"github.com/lockchaos/lockchaos/internal/await"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // A node is one container, killed and started again under the same name and
@@ -45,7 +45,7 @@ const workdir = "/data"
 
 // create makes the container without starting it. The server runs as our user,
 // who must be able to read and remove its files.
-func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string]string, c deploy.Config) error {
+func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string]string, c bootstrap.Config) error {
 	for file, contents := range c.Files {
 		if err := os.WriteFile(filepath.Join(n.dir, file), []byte(contents), 0o600); err != nil {
 			return fmt.Errorf("prepare %s: %w", n.name, err)
@@ -93,7 +93,7 @@ func (n *node) remove(ctx context.Context) error {
 	return nil
 }
 
-// removeContainer removes a container. While somebody else does so, such as the
+// removeContainer removes a container. While another program does so, such as the
 // reaper of a harness that died, the engine refuses, and then there is none.
 func removeContainer(ctx context.Context, c *client.Client, id string) error {
 	return insist(ctx, func(ctx context.Context) error {
@@ -166,8 +166,8 @@ func (n *node) answers(ctx context.Context) error {
 		cancel(nil)
 		<-watching
 	}()
-	if err := await.Until(ctx, func() error { return deploy.Ping(ctx, n.at.String()) }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", n.name, err, deploy.LastWords(n.Log()))
+	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, n.at.String()) }); err != nil {
+		return fmt.Errorf("await %s: %w\n%s", n.name, err, bootstrap.LastWords(n.Log()))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (n *node) Wipe(ctx context.Context) error {
 		err = errors.New("it still runs")
 	}
 	if err == nil {
-		err = deploy.Wipe(n.dir)
+		err = bootstrap.Wipe(n.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("wipe %s: %w", n.name, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // askVersion asks the Redis of an image that says nothing of it.
@@ -19,7 +19,7 @@ func (g *ground) askVersion(ctx context.Context, i image) (version string, err e
 	}
 	// Its address is wanted for a server.
 	defer func() { err = errors.Join(err, n.remove(ctx), n.observer.Close()) }()
-	if err := n.create(ctx, i, g.bridge, g.labels, deploy.Config{Args: []string{"--version"}}); err != nil {
+	if err := n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: []string{"--version"}}); err != nil {
 		return "", err
 	}
 	if _, err := g.engine.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {
@@ -32,5 +32,5 @@ func (g *ground) askVersion(ctx context.Context, i image) (version string, err e
 	if err != nil {
 		return "", err
 	}
-	return deploy.ParseVersion(string(out))
+	return bootstrap.ParseVersion(string(out))
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
-	"github.com/lockchaos/lockchaos/topologies/fabric"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // Backend starts topologies as local processes. Its zero value uses the
 // redis-server that [FindBinary] finds.
 type Backend struct {
-	// Log is told what a boot waits for. Nil: nobody is.
+	// Log gets what a boot waits for. Nil: it is not logged.
 	Log *slog.Logger
 	// Shim preloads every server with a library, so that clocks and disks can
 	// be interfered with; see [Backend.Instrumented]. It is compiled once, and
@@ -43,14 +43,15 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	g := &ground{servers: map[string]*server{}}
 	nodes, err := g.prepare(t, binary.Path)
-	parts := deploy.Parts{
+	parts := bootstrap.Parts{
 		Topology: t, Version: binary.Version, Nodes: nodes,
-		Wire: func(name string) topologies.Wire { return g.fabric.Wire(name) },
-		Dial: func(zone string) deploy.Dialer { return g.dialer(t, zone) },
-		Log:  b.Log, Close: g.clear,
+		Wire:  func(name string) topologies.Wire { return g.fabric.Wire(name) },
+		Dial:  func(zone string) bootstrap.Dialer { return g.dialer(t, zone) },
+		Adopt: func(group int, zone string) func() { return g.fabric.Adopt(group, zone) },
+		Log:   b.Log, Close: g.clear,
 	}
 	if err == nil && t.Options.ByName() {
-		parts.Name = &deploy.Name{
+		parts.Name = &bootstrap.Name{
 			Address: g.slot.name().String(),
 			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
 		}
@@ -62,20 +63,20 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
-	return deploy.Boot(ctx, parts)
+	return bootstrap.Boot(ctx, parts)
 }
 
 // A ground is what a deployment stands on: all that must be cleared after it.
 type ground struct {
 	slot    *slot
 	folder  *scratch.Folder
-	fabric  *fabric.Fabric
+	fabric  *proxynet.Fabric
 	servers map[string]*server
 }
 
 // prepare gives every party its addresses, and everything that it needs to
 // start.
-func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deploy.Node, error) {
+func (g *ground) prepare(t topologies.Topology, binary string) (map[string]bootstrap.Node, error) {
 	var err error
 	if g.slot, err = takeSlot(); err != nil {
 		return nil, err
@@ -84,9 +85,9 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deplo
 		return nil, err
 	}
 	addresses := g.slot.addresses(t)
-	nodes := map[string]deploy.Node{}
+	nodes := map[string]bootstrap.Node{}
 	for name, at := range addresses {
-		config, err := deploy.Configure(t, name, addresses)
+		config, err := bootstrap.Configure(t, name, addresses)
 		if err != nil {
 			return nil, err
 		}
@@ -95,22 +96,22 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]deplo
 			return nil, err
 		}
 		g.servers[name] = s
-		nodes[name] = deploy.Node{Server: s, Announced: at.Announced.String()}
+		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String()}
 	}
-	if g.fabric, err = fabric.New(g.parties(t, addresses), t.Links); err != nil {
+	if g.fabric, err = proxynet.New(g.parties(t, addresses), t.Links); err != nil {
 		return nil, err
 	}
 	return nodes, nil
 }
 
 // parties are the nodes as the fabric sees them.
-func (g *ground) parties(t topologies.Topology, addresses map[string]deploy.Address) []fabric.Party {
-	var parties []fabric.Party
+func (g *ground) parties(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Party {
+	var parties []proxynet.Party
 	for _, zone := range t.Of(topologies.Zone) {
-		parties = append(parties, fabric.Party{Name: zone, Source: g.source(t, zone)})
+		parties = append(parties, proxynet.Party{Name: zone, Source: g.source(t, zone)})
 	}
 	for name, at := range addresses {
-		p := fabric.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		p := proxynet.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
 		if at.Bus != 0 {
 			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
@@ -118,7 +119,7 @@ func (g *ground) parties(t topologies.Topology, addresses map[string]deploy.Addr
 		parties = append(parties, p)
 	}
 	if t.Options.ByName() {
-		parties = append(parties, fabric.Party{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
+		parties = append(parties, proxynet.Party{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
 	}
 	return parties
 }
@@ -128,8 +129,8 @@ func (g *ground) source(t topologies.Topology, zone string) netip.Addr {
 	return g.slot.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
 }
 
-func (g *ground) dialer(t topologies.Topology, zone string) deploy.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}, Timeout: deploy.ClientTimeout}
+func (g *ground) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}, Timeout: bootstrap.ClientTimeout}
 	return d.DialContext
 }
 

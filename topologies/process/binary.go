@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // BinaryVariable names the environment variable that chooses a redis-server
@@ -49,7 +49,7 @@ func FindBinary(ctx context.Context) (Binary, error) {
 	case err != nil:
 		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	err = deploy.NewEnough(path, version)
+	err = bootstrap.NewEnough(path, version)
 	switch {
 	case err != nil && named != "":
 		return Binary{}, fmt.Errorf("%s %w: %w", BinaryVariable, topologies.ErrUnusable, err)
@@ -64,5 +64,5 @@ func askVersion(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", filepath.Base(path), err)
 	}
-	return deploy.ParseVersion(string(out))
+	return bootstrap.ParseVersion(string(out))
 }

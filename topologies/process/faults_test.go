@@ -10,41 +10,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/failover"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
-	"github.com/lockchaos/lockchaos/faults/network"
-	faultprocess "github.com/lockchaos/lockchaos/faults/process"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// links are the wires of a target.
-func links(t *testing.T, d topologies.Deployment, target string) []network.Link {
+// fault makes a fault, with parameters as names and values.
+func fault(t *testing.T, d topologies.Deployment, name, target string, params ...string) faults.Fault {
 	t.Helper()
-	chosen, err := d.Topology().Select(target)
-	require.NoError(t, err)
-	var ls []network.Link
-	for _, l := range chosen {
-		ls = append(ls, d.Wire(l.Name()))
+	step := faults.Step{Fault: name, Target: target, Params: map[string]string{}}
+	for i := 0; i < len(params); i += 2 {
+		step.Params[params[i]] = params[i+1]
 	}
-	return ls
+	f, err := faults.New(faults.Site{Deployment: d}, step)
+	require.NoError(t, err)
+	return f
 }
 
 func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 	t.Parallel()
 	d := start(t, "single")
-	link := links(t, d, "zone-a>redis-1")
-	server := d.Server("redis-1")
+	const zoneA, server = "zone-a>redis-1", "redis-1"
+	link := d.Wire(zoneA)
 	fails := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		if took, err := link[0].Probe(ctx); err == nil {
+		if took, err := link.Probe(ctx); err == nil {
 			return fmt.Errorf("it answers after %v", took)
 		}
 		return nil
 	}
 	slow := func(ctx context.Context) error {
-		if took, err := link[0].Probe(ctx); err != nil || took < 20*time.Millisecond {
+		if took, err := link.Probe(ctx); err != nil || took < 20*time.Millisecond {
 			return fmt.Errorf("it answers after %v, %w", took, err)
 		}
 		return nil
@@ -53,14 +50,14 @@ func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 		fault  faults.Fault
 		broken func(context.Context) error
 	}{
-		{network.Cut(link), fails},
-		{network.Hold(link, "both"), fails},
-		{network.Hold(link, "upstream"), fails},
-		{network.Hold(link, "downstream"), fails},
-		{network.Latency(link, "both", 20*time.Millisecond, 5*time.Millisecond), slow},
-		{faultprocess.Kill(server), fails},
-		{faultprocess.Pause(server), fails},
-		{faultprocess.Restart(server), nil},
+		{fault(t, d, "cut", zoneA), fails},
+		{fault(t, d, "stall", zoneA), fails},
+		{fault(t, d, "stall", zoneA, "stream", "upstream"), fails},
+		{fault(t, d, "stall", zoneA, "stream", "downstream"), fails},
+		{fault(t, d, "latency", zoneA, "latency", "20", "jitter", "5"), slow},
+		{fault(t, d, "kill", server), fails},
+		{fault(t, d, "pause", server), fails},
+		{fault(t, d, "restart", server), nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fault.Name(), func(t *testing.T) {
@@ -71,18 +68,18 @@ func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 
 func TestFailoversKeepTheContract(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ topology, shard, sentinel string }{
-		{"sentinel", "redis-1", "sentinel-1"},
-		{"cluster", "redis-2", ""},
+	for _, tt := range []struct{ topology, shard string }{
+		{"sentinel", "redis-1"},
+		{"cluster", "redis-2"},
 	} {
 		t.Run(tt.topology, func(t *testing.T) {
 			t.Parallel()
-			failoversKeepTheContract(t, tt.topology, tt.shard, tt.sentinel)
+			failoversKeepTheContract(t, tt.topology, tt.shard)
 		})
 	}
 }
 
-func failoversKeepTheContract(t *testing.T, topology, shard, sentinel string) {
+func failoversKeepTheContract(t *testing.T, topology, shard string) {
 	t.Helper()
 	d := start(t, topology).(topologies.Failover)
 	master := func(ctx context.Context) (name string, err error) {
@@ -107,17 +104,10 @@ func failoversKeepTheContract(t *testing.T, topology, shard, sentinel string) {
 		old, err = master(ctx)
 		return err
 	}
-	side := func(master string) (failover.Side, error) {
-		var ls []network.Link
-		for _, l := range d.Topology().Across([]string{master, sentinel, "zone-a"}) {
-			ls = append(ls, d.Wire(l.Name()))
-		}
-		return failover.Side{Name: "the minority", Links: ls}, nil
-	}
 	for _, f := range []faults.Fault{
-		failover.Crash(d, shard, func(name string) faultprocess.Process { return d.Server(name) }),
-		failover.Graceful(d, shard),
-		failover.SplitBrain(d, shard, side),
+		fault(t, d, "crash-failover", "", "shard", shard),
+		fault(t, d, "failover", "", "shard", shard),
+		fault(t, d, "split-brain", "zone-a", "shard", shard),
 	} {
 		t.Run(f.Name(), func(t *testing.T) { faultstest.Run(t, f, changed, whole) })
 	}
@@ -127,13 +117,13 @@ func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	d := start(t, "sentinel").(topologies.Failover)
 	ctx := within(t)
-	_, err := network.Reset(links(t, d, "redis-3>redis-2")).Inject(ctx)
+	_, err := fault(t, d, "reset", "redis-3>redis-2").Inject(ctx)
 	require.ErrorContains(t, err, "no connection was open")
 
 	// Nobody can be promoted while no replica answers.
 	require.NoError(t, d.Server("redis-2").Kill(ctx))
 	require.NoError(t, d.Server("redis-3").Kill(ctx))
-	crash := failover.Crash(d, "redis-1", func(name string) faultprocess.Process { return d.Server(name) })
+	crash := fault(t, d, "crash-failover", "")
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err = crash.Inject(short)
@@ -147,9 +137,8 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	d := start(t, "sentinel")
 	ctx := within(t)
-	client := links(t, d, "zone-a>redis")
 	require.NoError(t, d.Server("redis-3").Kill(ctx))
-	cut, err := network.Cut(client).Inject(ctx)
+	cut, err := fault(t, d, "cut", "zone-a>redis").Inject(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "2 of 3 links refusing", cut.Effect, "the third answered nobody before")
 	require.NoError(t, d.Server("redis-2").Kill(ctx))
@@ -157,8 +146,8 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2 links mended, 1 answering again", effect, "the server behind the other is gone")
 
-	dead := links(t, d, "zone-a>redis-3")
-	for _, f := range []faults.Fault{network.Cut(dead), network.Hold(dead, "both")} {
+	const dead = "zone-a>redis-3"
+	for _, f := range []faults.Fault{fault(t, d, "cut", dead), fault(t, d, "stall", dead)} {
 		_, err := f.Inject(ctx)
 		require.ErrorContains(t, err, "no link answered before", f.Name())
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
@@ -77,8 +77,8 @@ func (s *server) answers(ctx context.Context) error {
 	s.mu.Unlock()
 	ctx, cancel := await.Unless(ctx, gone, errors.New("it ended"))
 	defer cancel()
-	if err := await.Until(ctx, func() error { return deploy.Ping(ctx, s.at) }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, deploy.LastWords(s.logTo))
+	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, s.at) }); err != nil {
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.LastWords(s.logTo))
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *server) Wipe(context.Context) error {
 	if pid, _ := s.pid(); pid != 0 {
 		return fmt.Errorf("wipe %s: it still runs", s.name)
 	}
-	if err := deploy.Wipe(s.dir); err != nil {
+	if err := bootstrap.Wipe(s.dir); err != nil {
 		return fmt.Errorf("wipe %s: %w", s.name, err)
 	}
 	if s.shim != nil {
@@ -185,7 +185,7 @@ func (s *server) Wipe(context.Context) error {
 }
 
 // newServer prepares a server in a folder of its own without starting it.
-func newServer(name, path, at string, c deploy.Config, f *scratch.Folder) (*server, error) {
+func newServer(name, path, at string, c bootstrap.Config, f *scratch.Folder) (*server, error) {
 	dir := filepath.Join(f.Path, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
@@ -195,7 +195,7 @@ func newServer(name, path, at string, c deploy.Config, f *scratch.Folder) (*serv
 			return nil, fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	o := deploy.ObserverOptions(at)
+	o := bootstrap.ObserverOptions(at)
 	// A loopback address refuses at once, so that a dial that takes long says
 	// nothing of the server, but that this process is slow.
 	o.DialTimeout = 5 * time.Second

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/clock"
-	"github.com/lockchaos/lockchaos/faults/disk"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -103,11 +101,11 @@ func TestFaultsOfClocksKeepTheContract(t *testing.T) {
 		fault  faults.Fault
 		broken func(context.Context) error
 	}{
-		{clock.Step(s, c, time.Minute), within(time.Second, time.Minute)},
-		{clock.Step(s, c, -time.Hour), within(time.Hour+time.Minute, time.Hour+2*time.Minute)},
-		{clock.Rate(s, c, 50), ahead(+1)},
-		{clock.Rate(s, c, -50), ahead(-1)},
-		{clock.Freeze(s, c), frozen},
+		{fault(t, d, "clock-forward", "redis-1", "by", "60000"), within(time.Second, time.Minute)},
+		{fault(t, d, "clock-back", "redis-1", "by", "3600000"), within(time.Hour+time.Minute, time.Hour+2*time.Minute)},
+		{fault(t, d, "clock-rate", "redis-1", "percent", "50"), ahead(+1)},
+		{fault(t, d, "clock-rate", "redis-1", "percent", "-50"), ahead(-1)},
+		{fault(t, d, "clock-freeze", "redis-1"), frozen},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fault.Name(), func(t *testing.T) {
@@ -116,22 +114,25 @@ func TestFaultsOfClocksKeepTheContract(t *testing.T) {
 	}
 	t.Run("a step over the end of a lease", func(t *testing.T) {
 		require.NoError(t, whole(t.Context()))
-		i, err := clock.Step(s, c, 3*time.Minute).Inject(t.Context())
+		i, err := fault(t, d, "clock-forward", "redis-1", "by", "180000").Inject(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val())
-		_, err = clock.Freeze(s, c).Inject(t.Context())
+		_, err = fault(t, d, "clock-freeze", "redis-1").Inject(t.Context())
 		require.ErrorContains(t, err, "off already")
 		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val(), "the fault that was refused left the other alone")
 		_, err = i.Heal(t.Context())
 		require.NoError(t, err)
 	})
 	t.Run("what can't be meant", func(t *testing.T) {
-		for _, f := range []faults.Fault{
-			clock.Step(s, c, time.Millisecond), clock.Rate(s, c, 0), clock.Rate(s, c, -100), clock.Rate(s, c, -200),
+		for _, step := range []faults.Step{
+			{Fault: "clock-forward", Params: map[string]string{"by": "1"}},
+			{Fault: "clock-rate", Params: map[string]string{"percent": "0"}},
+			{Fault: "clock-rate", Params: map[string]string{"percent": "-100"}},
+			{Fault: "clock-rate", Params: map[string]string{"percent": "-200"}},
 		} {
-			_, err := f.Inject(t.Context())
-			require.ErrorContains(t, err, "want a ")
-			require.NoError(t, d.AwaitReady(t.Context()))
+			step.Target = "redis-1"
+			_, err := faults.New(faults.Site{Deployment: d}, step)
+			require.ErrorContains(t, err, step.Fault+": ")
 		}
 		require.ErrorContains(t, c.Set(0, -1), "backwards")
 	})
@@ -158,7 +159,7 @@ func TestTheClockOfASentinel(t *testing.T) {
 	period := func(ms int) { require.NoError(t, past(s).Do(within(t), "SENTINEL", "DEBUG", "TILT-PERIOD", ms).Err()) }
 	tilt("0")
 	period(60_000) // long enough to be seen
-	i, err := clock.Step(s, d.Clock("sentinel-1"), time.Hour).Inject(within(t))
+	i, err := fault(t, d, "clock-forward", "sentinel-1", "by", "3600000").Inject(within(t))
 	require.NoError(t, err)
 	tilt("1")
 	_, err = i.Heal(within(t))
@@ -186,7 +187,7 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 			require.NoError(t, err)
 			d := startInstrumented(t, topology)
 			ctx := within(t)
-			s, there := d.Server("redis-1"), d.Disk("redis-1")
+			s := d.Server("redis-1")
 			set := func(key string) error { return past(s).Set(ctx, key, 1, 0).Err() }
 			has := func(key string) bool {
 				n, err := past(s).Exists(ctx, key).Result()
@@ -199,7 +200,7 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 				return info["Server"]["process_id"]
 			}
 			cut := func() string {
-				i, err := disk.PowerCut(s, there).Inject(ctx)
+				i, err := fault(t, d, "power-cut", "redis-1").Inject(ctx)
 				require.NoError(t, err)
 				require.Nil(t, i.Heal)
 				return i.Effect
@@ -209,7 +210,7 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 				require.Contains(t, cut(), "lost power, and 0 bytes")
 				require.True(t, has("first"), "what was answered was synced")
 			}
-			i, err := disk.Stall(s, there).Inject(ctx)
+			i, err := fault(t, d, "stall-disk", "redis-1").Inject(ctx)
 			if !tt.stalls {
 				require.ErrorContains(t, err, "it syncs nothing")
 				require.NotContains(t, cut(), "and 0 bytes")
@@ -229,7 +230,7 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 			require.NoError(t, set("third"))
 			require.NoError(t, d.AwaitReady(ctx))
 			before := process()
-			_, err = disk.Shutdown(s).Inject(ctx)
+			_, err = fault(t, d, "shutdown", "redis-1").Inject(ctx)
 			require.NoError(t, err)
 			require.NotEqual(t, before, process())
 			require.True(t, has("third"), "it ended in order")
@@ -251,7 +252,7 @@ func TestStallingADiskKeepsTheContract(t *testing.T) {
 		}
 		return nil
 	}
-	faultstest.Run(t, disk.Stall(s, d.Disk("redis-1")), unanswered, d.AwaitReady)
+	faultstest.Run(t, fault(t, d, "stall-disk", "redis-1"), unanswered, d.AwaitReady)
 }
 
 // What was synced is known of more files than there is room for at once: those
@@ -275,7 +276,7 @@ func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
 		}))
 	}
 	require.NoError(t, past(s).Set(ctx, "last", 1, 0).Err())
-	i, err := disk.PowerCut(s, d.Disk("redis-1")).Inject(ctx)
+	i, err := fault(t, d, "power-cut", "redis-1").Inject(ctx)
 	require.NoError(t, err)
 	require.Contains(t, i.Effect, "and 0 bytes that were not synced; it answers again with 151 keys")
 }
@@ -287,7 +288,7 @@ func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
 	require.NoError(t, err)
 	d := startInstrumented(t, topology)
 	s := d.Server("redis-1")
-	i, err := disk.Stall(s, d.Disk("redis-1")).Inject(within(t))
+	i, err := fault(t, d, "stall-disk", "redis-1").Inject(within(t))
 	require.NoError(t, err)
 	require.NoError(t, s.Kill(within(t)))
 	effect, err := i.Heal(within(t))

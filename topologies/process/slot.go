@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/deploy"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // The ports of a deployment. They are the same in every slot, because each
@@ -28,7 +28,7 @@ const (
 	lastSlot  = 250
 )
 
-// A slot is a range of loopback addresses that nobody else uses. Holding its
+// A slot is a range of loopback addresses that no other harness uses. Holding its
 // listener holds the slot, and the kernel frees it with us.
 type slot struct {
 	number byte
@@ -85,11 +85,11 @@ func (s *slot) name() netip.AddrPort { return s.virtual(200, redisPort) }
 func (s *slot) zone(host byte) netip.Addr { return addr(s.number, zonePlane, host, 0).Addr() }
 
 // addresses gives every server of a topology its own.
-func (s *slot) addresses(t topologies.Topology) map[string]deploy.Address {
-	at := map[string]deploy.Address{}
+func (s *slot) addresses(t topologies.Topology) map[string]bootstrap.Address {
+	at := map[string]bootstrap.Address{}
 	for i, name := range t.Of(topologies.Redis) {
 		host := byte(i + 1)
-		a := deploy.Address{Listen: s.real(host, redisPort), Announced: s.virtual(host, redisPort)}
+		a := bootstrap.Address{Listen: s.real(host, redisPort), Announced: s.virtual(host, redisPort)}
 		if t.Name == topologies.Cluster {
 			a.Bus, a.AnnouncedBus = busPort, busPort
 		}
@@ -97,7 +97,7 @@ func (s *slot) addresses(t topologies.Topology) map[string]deploy.Address {
 	}
 	for i, name := range t.Of(topologies.Sentinel) {
 		host := byte(100 + i + 1)
-		at[name] = deploy.Address{Listen: s.real(host, sentinelPort), Announced: s.virtual(host, sentinelPort)}
+		at[name] = bootstrap.Address{Listen: s.real(host, sentinelPort), Announced: s.virtual(host, sentinelPort)}
 	}
 	return at
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// failovers checks that a shard's master changes, and that everybody learns of
+// failovers checks that a shard's master changes, and that all parties learn of
 // it.
 func (s suite) failovers() {
 	d, ok := s.d.(topologies.Failover)
@@ -22,7 +22,7 @@ func (s suite) failovers() {
 	}
 	shards := d.Topology().Shards()
 	if _, err := d.Master(s.t.Context(), "nobody"); err == nil {
-		s.t.Error("there is a master of a shard that nobody knows")
+		s.t.Error("there is a master of an unknown shard")
 	}
 	if s.without(topologies.Processes) {
 		s.t.Logf("no crash, without %s", topologies.Processes)
@@ -73,7 +73,7 @@ func (s suite) changes(d topologies.Failover, shard string, begin, end func(old 
 	}
 	write("before", old)
 	seen := s.watch()
-	s.await("Watch to report everybody", func(context.Context) error { return seen.everybody(d.Topology()) })
+	s.await("Watch to report every server", func(context.Context) error { return seen.complete(d.Topology()) })
 
 	begin(old)
 	s.do("await another master", func(ctx context.Context) (err error) {
@@ -126,8 +126,8 @@ func (s suite) watch() *record {
 	return r
 }
 
-// everybody fails unless every server was reported once.
-func (r *record) everybody(t topologies.Topology) error {
+// complete fails unless every server was reported once.
+func (r *record) complete(t topologies.Topology) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	whats := []string{"role"}
@@ -144,7 +144,7 @@ func (r *record) everybody(t topologies.Topology) error {
 	return nil
 }
 
-// promotion fails unless a promotion was reported as far as anybody could see
+// promotion fails unless a promotion was reported as far as it could be seen
 // it: the new master's role, every sentinel's opinion, a higher epoch.
 func (r *record) promotion(t topologies.Topology, old, master string) error {
 	r.mu.Lock()

@@ -31,7 +31,7 @@ func (s suite) links() {
 			s.delay(w, stream)
 		}
 		if _, err := w.Hold("sideways"); err == nil {
-			s.t.Errorf("%s has a stream that nobody knows", l.Name())
+			s.t.Errorf("%s has an unknown stream", l.Name())
 		}
 	}
 	s.zones()

@@ -11,7 +11,7 @@ import (
 )
 
 // processes checks the faults of processes: on a master without its replicas,
-// so that nobody replaces it meanwhile or gives it back what it lost, and on a
+// so that no server replaces it in that time or gives it back what it lost, and on a
 // sentinel.
 func (s suite) processes() {
 	topology := s.d.Topology()

@@ -1,5 +1,5 @@
 // Package topologiestest is the contract of [topologies.Backend] as a test
-// suite, in the manner of testing/fstest: whoever implements a backend runs
+// suite, in the manner of testing/fstest: the author of a backend runs
 // [Run] in a test, on servers that are really there.
 package topologiestest
 
@@ -36,7 +36,7 @@ const limit = time.Minute
 //
 // What the deployment says it is [topologies.Deployment.Without] is left out,
 // and the test's log says so. After Close, left returns what is left behind;
-// nil means that nobody looks.
+// nil means that it is not checked.
 func Run(t *testing.T, b topologies.Backend, left func(d topologies.Deployment) []string, ts ...topologies.Topology) {
 	t.Helper()
 	for _, topology := range ts {
@@ -219,7 +219,7 @@ func (s suite) boots() {
 		}
 	}
 	if want := len(topology.Members("redis-1")) - 1; want == 0 && len(topology.Shards()) > 0 {
-		s.t.Error("a shard has nobody to fail over to")
+		s.t.Error("a shard has no replica to fail over to")
 	}
 	if _, ok := s.d.(topologies.Failover); ok == (s.without(topologies.Failovers) || !topology.Elects()) {
 		s.t.Errorf("it is a Failover: %t; its servers elect masters: %t", ok, topology.Elects())

@@ -8,9 +8,9 @@ import (
 	"io"
 	"sync"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // An Opener makes the lock of a worker, of what [Config.Setup] says. The lock's
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 			select {
 			case err := <-ended:
 				return err
-			default: // it still reads, and nobody waits for that
+			default: // it still reads, and nothing waits for that
 				return ctx.Err()
 			}
 		}

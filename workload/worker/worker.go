@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 )
 
 // A Config says what a worker is. All fields but NodeName and Stderr are
@@ -272,7 +272,7 @@ func (w *Client) order(ctx context.Context, o order) (done, error) {
 	}
 }
 
-// outcome is how an order ended; nobody knows that if there was no answer.
+// outcome is how an order ended; it is unknown if there was no answer.
 func (w *Client) outcome(ctx context.Context, o order) history.Type {
 	d, err := w.order(ctx, o)
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/lockchaos/lockchaos/faults/client"
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/history"
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
 
@@ -196,7 +196,15 @@ func TestAWorkerThatStandsStillKeepsTheContract(t *testing.T) {
 		}
 		return nil
 	}
-	faultstest.Run(t, client.Pause(s), asleep, awake)
+	faultstest.Run(t, ofClient(t, "pause-client", s), asleep, awake)
+}
+
+// ofClient is a fault of a client.
+func ofClient(t *testing.T, fault string, p faults.ClientProcess) faults.Fault {
+	t.Helper()
+	f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": p}}, faults.Step{Fault: fault, Target: "a"})
+	require.NoError(t, err)
+	return f
 }
 
 func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
@@ -206,7 +214,7 @@ func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
 	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
 	var stock workload.Register
 	require.NoError(t, s.Read(ctx, "stock", &stock))
-	i, err := client.Kill(s).Inject(ctx)
+	i, err := ofClient(t, "kill-client", s).Inject(ctx)
 	require.NoError(t, err)
 	require.Nil(t, i.Heal)
 	require.Equal(t, history.Info, s.Release(ctx), "nobody is there to answer")

@@ -168,7 +168,7 @@ func everywhere(t *testing.T, l *redsync.Locker, all []redis.UniversalClient) *l
 			}
 			return n
 		}
-		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if votes() == int64(len(all)) {
 				return h
 			}

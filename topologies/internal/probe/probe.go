@@ -42,7 +42,7 @@ const (
 )
 
 // busPing is a PING of the cluster bus without gossip, type 0, from a sender
-// that nobody knows. Redis answers with a PONG and learns nothing from it: of
+// that no node knows. Redis answers with a PONG and learns nothing from it: of
 // strangers, it listens to a MEET only.
 func busPing() []byte {
 	m := make([]byte, busHeader)

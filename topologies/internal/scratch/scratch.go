@@ -68,10 +68,10 @@ func Make(kind string) (*Folder, error) {
 // holds: it came before we did.
 var errSwept = errors.New("it was swept away")
 
-// hold makes a folder under a path that is nobody's, and locks it.
+// hold makes a folder under a path that is not in use, and locks it.
 func hold(path string) (f *Folder, err error) {
 	f = &Folder{Path: path}
-	// The reaper comes first: whoever is killed in between leaves no folder.
+	// The reaper comes first: a process that is killed in between leaves no folder.
 	if f.reaper, f.input, err = Reaper(script, path); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func hold(path string) (f *Folder, err error) {
 	return f, nil
 }
 
-// lock takes the folder from everybody's sweep. It fails with [fs.ErrNotExist] if one
+// lock protects the folder from all sweeps. It fails with [fs.ErrNotExist] if one
 // came before.
 func (f *Folder) lock() (err error) {
 	if f.held, err = os.Open(f.Path); err != nil {
@@ -100,7 +100,7 @@ func (f *Folder) lock() (err error) {
 	return err
 }
 
-// sweep removes folders that nobody holds: those of which the reaper was killed
+// sweep removes folders that no process holds: those of which the reaper was killed
 // as well, as when a whole container is.
 func sweep(pattern string) {
 	left, _ := filepath.Glob(pattern) // the pattern is good
@@ -110,7 +110,7 @@ func sweep(pattern string) {
 			continue
 		}
 		if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			_ = os.RemoveAll(path) // somebody else's stays
+			_ = os.RemoveAll(path) // one that another process uses stays
 		}
 		_ = dir.Close()
 	}

@@ -1,0 +1,479 @@
+package holding
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Book is the account of every lock: who held it when, and the answers of
+// the service that no such account can explain.
+type Book struct {
+	// Holds are all holds in order of their Start.
+	Holds []Hold
+	// LeftOut are what seem to be the holds of owners whose accounts can't be
+	// told, but in what order they acted. They prove nothing.
+	LeftOut []Hold
+	// Uncovered are the releases and extends that were answered ok although
+	// the owner had no grant left that could explain it.
+	Uncovered []history.Operation
+	// Denied are the releases and extends that were answered "not held" before
+	// the hold can have ended.
+	Denied []Denial
+	// Accounts are how the account of each owner of each lock stands at the
+	// end of the history, in order of their first operations.
+	Accounts []Account
+	// Unclear says, for each lock whose account is incomplete, why.
+	Unclear map[string]string
+	// Pending says the same of an unfinished history, of locks with owners
+	// whose later operations may still make them clear.
+	Pending map[string]string
+	// Promises are the promises of each lock.
+	Promises map[string]history.Promise
+	// Operations are those of the history, in order of their invokes.
+	Operations []history.Operation
+
+	held       []Hold                  // the holds while they are derived
+	leases     []lease                 // of each acquire and extend that was not refused
+	accountOf  []int32                 // the account of each operation; -1 for none
+	also       map[int][]int32         // and more of them
+	beliefs    []Span                  // where those of the holds begin their life
+	doubts     []doubt                 // what Unclear is made of
+	disordered []owned                 // owners whose account cannot be told
+	unfinished bool                    // see History
+	joined     map[history.Asker]int64 // see History
+}
+
+// A Denial is the answer "not held" to somebody who must have held.
+type Denial struct {
+	Operation history.Operation
+	// Hold is the hold that was denied; its End and Belief end with the denial.
+	Hold Hold
+	// Good is the earliest instant at which the hold can have ended otherwise.
+	Good time.Duration
+}
+
+// An Account is how matters stand between one owner and one lock at the end of
+// a history. Of a read-write lock the reads of an owner have an account of
+// their own, and of a semaphore each of the grants that it has at a time.
+type Account struct {
+	Lock, Owner string
+	// Read says that it is the account of reads.
+	Read bool
+	// From is the index of the first event of what is not settled yet, and for
+	// a settled account of what was settled last. Hold is the index of the
+	// first event of the hold that is there, or of what an operation that is
+	// under way may still be part of; -1 if there is neither.
+	From, Hold int64
+	// Cut is the index of the first event of the operation that may have cut a
+	// later hold shortest; -1 if there is none.
+	Cut int64
+	// Joined is the index of the event since which an acquire with an unknown
+	// outcome may have been a part of a hold that is over, so that it is no grant
+	// after it; -1 if there is none, or while an operation is under way.
+	Joined int64
+	// Settled says that the owner holds nothing and that nothing it did can
+	// have any effect later, as if it had never been.
+	Settled bool
+	// Busy says that an operation is under way.
+	Busy bool
+	// Open says that an operation is under way, or that the owner holds the
+	// lock for certain at the end of the history, since Since.
+	Open bool
+	// Since is the Start of the hold that is open; [history.Never] if there is none.
+	Since time.Duration
+}
+
+// lease is how long an acquire or extend that was not refused is good.
+type lease struct {
+	given   bool
+	certain time.Duration // less drift
+	belief  time.Duration // as the holder was told
+	lost    int64         // index of the lost that cut it, else -1
+}
+
+// doubt is why the account of a lock is incomplete.
+type doubt struct {
+	key  owned
+	open bool // the history ends before what makes it; what the owner does next may end it
+	past bool // it was there before the first event
+	why  string
+}
+
+// Lease is how long the lock was promised by op, an acquire or extend that was
+// not refused: its expiry less the declared drift, and no later than a lost
+// that followed, or, without a lease, than the crash of a process of the hold;
+// else [[history.Never]].
+func (b *Book) Lease(op *history.Operation) time.Duration {
+	if op.Ordinal() < len(b.leases) && b.leases[op.Ordinal()].given {
+		return b.leases[op.Ordinal()].certain
+	}
+	return history.Never
+}
+
+// AccountsOf are the indices of the accounts that the operation belongs to: one
+// for an acquire, a release or an extend; several for a release that gives back
+// several grants of a semaphore; none if the book could not tell, or for other
+// operations.
+func (b *Book) AccountsOf(op *history.Operation) (one int, more []int32) {
+	return int(b.accountOf[op.Ordinal()]), b.also[op.Ordinal()]
+}
+
+// Doubtful are the owners of the lock whose accounts make it Unclear, or
+// Pending, and why.
+func (b *Book) Doubtful(lock string) map[string]string {
+	if b.Unclear[lock] == "" && b.Pending[lock] == "" {
+		return nil
+	}
+	owners := map[string]string{}
+	for _, d := range b.doubts {
+		if d.key.lock == lock {
+			owners[d.key.owner] = d.why
+		}
+	}
+	return owners
+}
+
+// owned tells apart whose operations belong together.
+type owned struct {
+	lock, owner string
+	read        bool // of a read-write lock: its reads are holds of their own
+	slot        int  // of a semaphore: its grants at a time are holds of their own
+}
+
+// entry is what happened to one owner of one lock: an operation, or a lost.
+type entry struct {
+	op      *history.Operation
+	lost    *history.Event
+	at      int64 // its place in the order of the account
+	next    int64 // the least index of the first events from here on
+	account int32
+}
+
+// Derive finds who held what when. It takes O(n log n) time.
+//
+// The acquires and releases of one owner are expected to follow one another;
+// its extends may come from a watchdog at the same time. Unclear says where
+// they do not, and the account leaves that owner out. Where an owner was used
+// again after an unknown outcome, Unclear says so and the account claims less
+// than it might.
+//
+// Whoever reads under a read-write lock may do so again, as if it were
+// re-entrant.
+//
+// An owner of a semaphore may be granted permits while it has some. Which of
+// them a release gives back is not told: the account takes those that last
+// longest, which claims the least if they are of one size. Where they are not,
+// Unclear says so.
+func Derive(h *history.History) *Book {
+	ops := h.Operations()
+	b := &Book{
+		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops,
+		leases: make([]lease, len(ops)), unfinished: h.Unfinished, joined: h.Before.Joined,
+	}
+	r := register{book: b, before: h.Before}
+	r.read(h)
+	entries := r.grouped()
+	grants := 0
+	for i := range ops {
+		if ops[i].Invoke.Op == history.Acquire && ops[i].OK() {
+			grants++
+		}
+	}
+	b.held, b.beliefs = make([]Hold, 0, grants), make([]Span, 0, grants)
+	b.Accounts = make([]Account, 0, len(r.accounts))
+	b.accountOf, b.also = r.of, r.also
+	for id, first := 0, 0; id < len(r.accounts); id++ {
+		last := first + int(r.sizes[id])
+		b.account(r.accounts[id], entries[first:last], r.crashed, h.End())
+		first = last
+	}
+	b.order()
+	b.remember(h.Before, r.accounts)
+	b.conclude()
+	slices.SortFunc(b.Uncovered, func(x, y history.Operation) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) })
+	slices.SortFunc(b.Denied, func(x, y Denial) int {
+		return cmp.Compare(x.Operation.Complete.Index, y.Operation.Complete.Index)
+	})
+	return b
+}
+
+// account goes through what happened between one owner and one lock.
+func (b *Book) account(key owned, entries []entry, crashed map[int]*history.Event, now time.Duration) {
+	if !slices.IsSortedFunc(entries, byPlace) {
+		slices.SortFunc(entries, byPlace)
+	}
+	promise := b.Promises[key.lock]
+	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
+	b.lend(entries, promise, crashed)
+	a := account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, crashed: crashed}
+	a.joined = -1
+	if at, ok := b.joined[history.Asker{Owner: history.Owner{Lock: key.lock, Name: key.owner}, Read: key.read}]; ok {
+		a.joined = at
+	}
+	for _, e := range entries {
+		a.open = a.open || e.op != nil && e.op.Complete.Index < 0
+	}
+	a.read(entries)
+	b.Accounts = append(b.Accounts, a.stands(now))
+	if a.hold != nil {
+		a.open = true // as far as the history goes
+		a.end()
+	}
+}
+
+// leftOut are the owners whose accounts can't be told, so far, and of which not
+// even the order of what they did is known.
+func (b *Book) leftOut() (left, disordered map[history.Owner]bool) {
+	left, disordered = map[history.Owner]bool{}, map[history.Owner]bool{}
+	for _, key := range b.disordered {
+		key := history.Owner{Lock: key.lock, Name: key.owner}
+		left[key], disordered[key] = true, true
+	}
+	for key := range b.Doubts() {
+		left[key] = true
+	}
+	return left, disordered
+}
+
+// busy are the owners, of a history that goes on, with an operation under way,
+// where there is a doubt: the answer may still end it.
+func (b *Book) busy() map[history.Owner]bool {
+	if !b.unfinished || len(b.doubts) == 0 {
+		return nil
+	}
+	busy := map[history.Owner]bool{}
+	for i := range b.Operations {
+		if op := &b.Operations[i]; op.Complete.Index < 0 && op.Invoke.Op.OfHolder() {
+			busy[history.Owner{Lock: op.Invoke.Lock, Name: op.Invoke.Owner}] = true
+		}
+	}
+	return busy
+}
+
+// remember takes note of the owners and locks that were unclear before.
+func (b *Book) remember(before history.Before, accounts []owned) {
+	if len(before.Unclear) == 0 {
+		return
+	}
+	for lock := range b.Promises {
+		if why := before.Unclear[lock]; why != "" {
+			b.Unclear[lock] = why
+		}
+	}
+	for _, key := range accounts {
+		if why, ok := before.Owners[history.Owner{Lock: key.lock, Name: key.owner}]; ok {
+			b.doubts = append(b.doubts, doubt{key: key, why: why, past: true})
+		}
+	}
+}
+
+func byPlace(x, y entry) int { return cmp.Compare(x.at, y.at) }
+
+// order lists the holds by start, in their place: they are most of what a book
+// takes.
+func (b *Book) order() {
+	b.Holds, b.held = slices.DeleteFunc(b.held, func(h Hold) bool { return h.perhaps }), nil
+	order := make([]int32, len(b.Holds)) // order[i] is which of them comes at i
+	for i := range order {
+		order[i] = int32(i) //nolint:gosec // a history that long does not fit into memory
+	}
+	byStart := func(i, j int32) int {
+		x, y := &b.Holds[i], &b.Holds[j]
+		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index))
+	}
+	if slices.IsSortedFunc(order, byStart) {
+		return
+	}
+	slices.SortFunc(order, byStart)
+	for first := range order { // each moves once, along the cycle that it is part of
+		if order[first] < 0 {
+			continue
+		}
+		h := b.Holds[first]
+		at := first
+		for from := order[at]; int(from) != first; from = order[at] {
+			b.Holds[at], order[at] = b.Holds[from], -1
+			at = int(from)
+		}
+		b.Holds[at], order[at] = h, -1
+	}
+}
+
+// conclude drops what was concluded of owners whose account cannot be told,
+// and says which locks are unclear. Of a history that goes on, an owner that is
+// not settled may still explain itself.
+func (b *Book) conclude() {
+	busy := b.busy()
+	for _, d := range b.doubts {
+		if !b.forGood(&d, busy) {
+			b.Pending[d.key.lock] = d.why
+		} else {
+			b.Unclear[d.key.lock] = d.why
+		}
+	}
+	dropped, disordered := b.leftOut()
+	if len(dropped) == 0 {
+		return
+	}
+	for i := range b.Holds {
+		if h := &b.Holds[i]; dropped[history.Owner{Lock: h.Lock, Name: h.Owner}] && !disordered[history.Owner{Lock: h.Lock, Name: h.Owner}] {
+			b.LeftOut = append(b.LeftOut, *h)
+		}
+	}
+	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped[history.Owner{Lock: h.Lock, Name: h.Owner}] })
+	b.Uncovered = slices.DeleteFunc(b.Uncovered, func(o history.Operation) bool {
+		return dropped[history.Owner{Lock: o.Invoke.Lock, Name: o.Invoke.LockOwner()}]
+	})
+	b.Denied = slices.DeleteFunc(b.Denied, func(d Denial) bool {
+		return dropped[history.Owner{Lock: d.Hold.Lock, Name: d.Hold.Owner}]
+	})
+}
+
+// place orders the account of one owner: by invoke, because that is when a
+// release may take effect; but a refusal or a grant by its completion, because
+// whatever was sent until then may be its cause.
+func place(op *history.Operation) int64 {
+	if op.Failed() || op.OK() && op.Invoke.Op == history.Acquire {
+		return op.Complete.Index
+	}
+	return op.Invoke.Index
+}
+
+// lend notes how long each acquire and extend of one owner is good that was
+// answered ok, or may have been done.
+func (b *Book) lend(entries []entry, promise history.Promise, crashed map[int]*history.Event) {
+	var latest *lease
+	c := crew{crashed: crashed, reentrant: promise.Reentrant}
+	for _, e := range entries {
+		if e.lost != nil {
+			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.belief {
+				l.belief, l.lost = e.lost.Time, e.lost.Index
+				l.certain = min(l.certain, e.lost.Time)
+			}
+			continue
+		}
+		if len(crashed) > 0 {
+			c.take(e.op)
+		}
+		if e.op.Failed() || e.op.Invoke.Op == history.Release {
+			continue
+		}
+		l := &b.leases[e.op.Ordinal()]
+		*l = lease{given: true, certain: history.Never, belief: history.Never, lost: -1}
+		if b.unfinished && e.op.Complete.Index < 0 { // its answer may still name any expiry
+			l.certain = e.op.Invoke.Time
+		} else if expires := e.op.Expires(); expires > 0 {
+			l.certain, l.belief = max(expires-promise.Drift, 0), expires
+		} else { // its holder is not told of a crash
+			l.certain = c.crash(e.op.Invoke.Time)
+		}
+		if e.op.OK() {
+			latest = l
+		}
+	}
+}
+
+// A crew are the processes that may have part in the hold of an owner: those
+// that sent an acquire that belongs to it, and was not refused. Where nobody
+// knows which of them renews it, the first that crashes may end it.
+type crew struct {
+	crashed   map[int]*history.Event
+	reentrant bool
+	granted   []int // of the acquires that were answered ok since the hold began
+	perhaps   []int // of those with an unknown outcome, at any time
+	count     int   // of the hold, at least
+	answered  int64 // the last event that granted it
+}
+
+func (c *crew) take(op *history.Operation) {
+	switch {
+	case op.Failed():
+		if op.Invoke.Op != history.Acquire && op.Invoke.Index > c.answered { // nothing is left of what was granted
+			c.granted, c.count = c.granted[:0], 0
+		}
+	case op.Invoke.Op == history.Acquire && op.Unknown():
+		c.perhaps = append(c.perhaps, op.Invoke.Process)
+	case op.Unknown():
+	case op.Invoke.Op == history.Acquire:
+		if c.count == 0 || !c.reentrant {
+			c.forget()
+		}
+		c.granted = append(c.granted, op.Invoke.Process)
+		c.count++
+		c.answered = op.Complete.Index
+	default:
+		if c.count == 0 && len(c.perhaps) == 1 { // it is what was granted
+			c.granted, c.perhaps, c.count = append(c.granted, c.perhaps[0]), nil, 1
+			c.answered = op.Complete.Index
+		}
+		if op.Invoke.Op == history.Release {
+			if c.count = max(c.count-1, 0); c.count == 0 {
+				c.forget()
+			}
+		}
+	}
+}
+
+// forget begins the count of a hold, without those of another, unless an inner
+// acquire with an unknown outcome may keep that alive.
+func (c *crew) forget() {
+	c.count = 0
+	if !c.reentrant || len(c.perhaps) == 0 {
+		c.granted = c.granted[:0]
+	}
+}
+
+// crash is when the first of them crashed from an instant on.
+func (c *crew) crash(from time.Duration) time.Duration {
+	first := history.Never
+	perhaps := c.perhaps
+	if !c.reentrant && c.count > 0 { // another acquire of its owner has no part in it
+		perhaps = nil
+	}
+	for _, list := range [...][]int{c.granted, perhaps} {
+		for _, process := range list {
+			if e := c.crashed[process]; e != nil && e.Time >= from {
+				first = min(first, e.Time)
+			}
+		}
+	}
+	return first
+}
+
+// Doubts are the owners whose accounts can't be told whatever follows, and why.
+func (b *Book) Doubts() map[history.Owner]string {
+	doubts := map[history.Owner]string{}
+	busy := b.busy()
+	for _, d := range b.doubts {
+		if b.forGood(&d, busy) {
+			doubts[history.Owner{Lock: d.key.lock, Name: d.key.owner}] = d.why
+		}
+	}
+	return doubts
+}
+
+// forGood reports whether nothing that comes later can end a doubt.
+func (b *Book) forGood(d *doubt, busy map[history.Owner]bool) bool {
+	return !b.unfinished || d.past || !d.open && !busy[history.Owner{Lock: d.key.lock, Name: d.key.owner}]
+}
+
+// Confused are the owners with an operation under way whose accounts can't be told
+// so far: the answer may still explain them.
+func (b *Book) Confused() map[history.Owner]bool {
+	confused, busy := map[history.Owner]bool{}, b.busy()
+	for i := range b.doubts {
+		if key := (history.Owner{Lock: b.doubts[i].key.lock, Name: b.doubts[i].key.owner}); busy[key] {
+			confused[key] = true
+		}
+	}
+	return confused
+}
+
+// Disordered reports whether Unclear says of the lock that the account of an
+// owner was left out.
+func (b *Book) Disordered(lock string) bool {
+	return slices.ContainsFunc(b.disordered, func(key owned) bool { return key.lock == lock })
+}

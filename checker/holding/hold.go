@@ -1,0 +1,137 @@
+package holding
+
+import (
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// The reasons for which a hold ends.
+const (
+	EndReleased = "released" // a confirmed release was sent
+	EndExpired  = "expired"  // the lease ran out
+	EndLost     = "lost"     // the holder was told, by a lost or by a refused release or extend
+	EndUnknown  = "unknown"  // an operation with an unknown outcome may have ended it
+	EndOpen     = "open"     // nothing ended it
+)
+
+// A Span is the closed stretch of time between two instants; it has no length
+// where Until <= From.
+type Span struct {
+	From, Until time.Duration
+}
+
+// Overlap is the stretch that two spans share. It reports false for spans that
+// are apart or only touch.
+func (s Span) Overlap(other Span) (Span, bool) {
+	both := Span{From: max(s.From, other.From), Until: min(s.Until, other.Until)}
+	return both, both.From < both.Until
+}
+
+// A LateSpan is a stretch of a hold in which its lease had run out (or its
+// holder had been told that it was lost), and of which only a later
+// confirmation shows that the lock was still held.
+type LateSpan struct {
+	Span
+	By history.Operation // the release or extend that was confirmed
+}
+
+// A Hold is one grant of a lock and what followed under the same owner.
+//
+// Start and End bound the time in which the owner held the lock for certain,
+// whatever was the order in which the service did what it was asked for:
+//
+//	Start = the completion of Proof
+//	alive = the invoke of the last acquire or extend that was answered ok
+//	lease = the Expires of that operation less the lock's declared drift, and
+//	        no later than a lost that followed it; without a lease the first
+//	        crash of a process that has part in the hold, else [history.Never]
+//	End   = the invoke of the release that was answered ok, else the least of
+//	        max(lease, alive), max(invoke, alive) of a release with an unknown outcome, and
+//	        max(invoke + its lease - drift, invoke, alive) of such an extend
+//
+// An inner acquire of a re-entrant lock counts as an extend. Of a re-entrant
+// hold the release that matters is the one that can bring the count to 0.
+//
+// Where End <= Start the grant was answered too late to be of use, and there
+// is only some instant in [End, Start] at which the lock was held. A late but
+// confirmed release or extend proves that the lock was held beyond its lease:
+// [Hold.Late] has those parts.
+type Hold struct {
+	Lock    string
+	Owner   string
+	Process int
+	Account int          // its index among the accounts of the book
+	Mode    history.Mode // never empty
+	Permits int          // at least 1
+	Token   int64
+	// Acquire is the operation that asked. Its completion may be an Info, if
+	// a later confirmed release or extend proves the grant. (An access proves
+	// nothing: it is not the lock service that answers it.)
+	Acquire history.Operation
+	// Proof is the operation whose reply proves the grant: Acquire itself if
+	// it was answered ok.
+	Proof history.Operation
+	// Extensions are the later extends and inner acquires of this owner,
+	// whatever their outcome.
+	Extensions []history.Operation
+	// Release is the last release, whatever its outcome; nil if there was none.
+	Release *history.Operation
+	// Start is the latest instant at which the grant can have begun, and End
+	// the earliest at which it can have ended; [history.Never] if nothing ended it.
+	// Where End <= Start the grant was answered too late to be of use.
+	Start, End time.Duration
+	// Ended says why it ended at End, and EndEvent is the index of the event
+	// that ended it: the release's or extend's invoke, the lost, the refusal.
+	// It is -1 where a lease ran out or nothing ended it.
+	Ended    string
+	EndEvent int64
+	// Late are the parts of [Start, End] that no lease covers, in order.
+	Late []LateSpan
+	// Belief is when the holder itself was entitled to believe that it held:
+	// from a completion to the recorded expiry (without drift), the invoke of
+	// the last matching release whatever its outcome, or the notice of loss.
+	// In order; more than one where an extend was confirmed after the lease.
+	Belief []Span
+	// Again says that the hold may be the one that its owner had before, of which
+	// nothing shows that it ended.
+	Again bool
+	// Cuts is the token of the hold that its owner had before, whose lease this one
+	// may have cut, if the two are one hold; 0 if it did not, or there was none.
+	Cuts int64
+	// Kept says that the release that ended the hold may have left it there,
+	// because an acquire with an unknown outcome may have raised its count.
+	Kept bool
+	// Weak says that End is no more than a lower bound, because the owner was
+	// used again after an operation with an unknown outcome that may have
+	// ended this hold too.
+	Weak bool
+
+	first   int64
+	perhaps bool // its acquire is under way in a history that goes on, and may still be refused
+}
+
+// First is the index of the first event that the hold depends on: that of its
+// acquire, or of an older hold which it may be still.
+func (h *Hold) First() int64 { return h.first }
+
+// Certain are the parts of [Start, End] that the lease covers, in order; none
+// for a grant that was answered too late.
+func (h *Hold) Certain() []Span {
+	var spans []Span
+	from := h.Start
+	for _, late := range h.Late {
+		if late.From > from {
+			spans = append(spans, Span{From: from, Until: late.From})
+		}
+		from = max(from, late.Until)
+	}
+	if h.End > from {
+		spans = append(spans, Span{From: from, Until: h.End})
+	}
+	return spans
+}
+
+// Of are the holds of all locks in order of their Start. See [Derive] for the
+// answers that belong to no hold.
+func Of(h *history.History) []Hold { return Derive(h).Holds }

@@ -1,0 +1,273 @@
+package holding
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A register sorts what happened by the account that it belongs to: one for
+// each owner of each lock, of a read-write lock another for its reads, and of a
+// semaphore one for each grant that the owner has at a time.
+type register struct {
+	book     *Book
+	entries  []entry
+	accounts []owned
+	sizes    []int32 // entries of each account
+	of       []int32 // the account of each operation
+	also     map[int][]int32
+	before   history.Before
+	crashed  map[int]*history.Event
+	losts    []*history.Event
+	lostTo   map[owned][]*history.Event // of semaphores, by owner
+
+	last  *ledger // of the lock that was asked for last
+	books map[string]*ledger
+}
+
+// A ledger knows the owners of one lock.
+type ledger struct {
+	lock    string
+	kind    string
+	list    []party
+	parties map[string]int32 // index into list; nil while it is short
+}
+
+// A party is one owner of one lock.
+type party struct {
+	owner    string
+	account  int32    // of a mutex, of the writes of a read-write lock; else -1
+	reads    int32    // of the reads of a read-write lock; -1
+	asked    [2]int64 // of a read-write lock: the first acquires, of a write and of a read, that were not refused
+	*permits          // of a semaphore; else nil
+}
+
+func (r *register) read(h *history.History) {
+	ops := r.book.Operations
+	r.entries = make([]entry, 0, len(ops))
+	r.single(h)
+	r.books = map[string]*ledger{}
+	var ofPermits []*history.Operation // in the order of their accounts, which is not that of their invokes
+	r.of = make([]int32, len(ops))
+	for i := range r.of {
+		r.of[i] = -1
+	}
+	r.modes(ops)
+	for i := range ops {
+		op := &ops[i]
+		e := op.Invoke
+		if e.Op != history.Acquire && e.Op != history.Release && e.Op != history.Extend {
+			continue
+		}
+		l := r.ledger(e.Lock)
+		if l.kind == history.KindSemaphore {
+			ofPermits = append(ofPermits, op)
+			continue
+		}
+		p := l.party(e.Owner)
+		at := place(op)
+		switch l.kind {
+		case history.KindRW:
+			r.add(r.account(l, p, e.Owner, r.reads(l, p, e, op.Complete.Index)), entry{op: op, at: at})
+		default:
+			r.add(r.account(l, p, e.Owner, false), entry{op: op, at: at})
+		}
+	}
+	slices.SortFunc(ofPermits, func(a, b *history.Operation) int { return cmp.Compare(place(a), place(b)) })
+	for _, op := range ofPermits {
+		l := r.ledger(op.Invoke.Lock)
+		r.permits(l, l.party(op.Invoke.Owner), op, place(op))
+	}
+	for _, e := range r.losts {
+		r.lost(e)
+	}
+}
+
+// single takes note of the events that are no operations.
+func (r *register) single(h *history.History) {
+	for i := range h.Events {
+		e := &h.Events[i]
+		switch e.Op {
+		case history.Lost:
+			r.losts = append(r.losts, e)
+			if r.book.Promises[e.Lock].Kind == history.KindSemaphore {
+				if r.lostTo == nil {
+					r.lostTo = map[owned][]*history.Event{}
+				}
+				key := owned{lock: e.Lock, owner: e.LockOwner()}
+				r.lostTo[key] = append(r.lostTo[key], e)
+			}
+		case history.Crash:
+			if r.crashed == nil {
+				r.crashed = map[int]*history.Event{}
+			}
+			r.crashed[e.Process] = e
+		default:
+		}
+	}
+}
+
+func (r *register) ledger(lock string) *ledger {
+	if r.last != nil && r.last.lock == lock {
+		return r.last
+	}
+	l := r.books[lock]
+	if l == nil {
+		l = &ledger{lock: lock, kind: r.book.Promises[lock].Kind}
+		r.books[lock] = l
+	}
+	r.last = l
+	return l
+}
+
+// party is the owner, which is good until the next one is asked for. The few
+// owners of a lock are found by their names: of 400,000 locks with one owner
+// each, a map a lock takes 200 bytes more than that.
+func (l *ledger) party(owner string) *party {
+	const few = 8
+	if l.parties == nil {
+		for i := range l.list {
+			if l.list[i].owner == owner {
+				return &l.list[i]
+			}
+		}
+		if len(l.list) == few {
+			l.parties = make(map[string]int32, 2*few)
+			for i := range l.list {
+				l.parties[l.list[i].owner] = int32(i) //nolint:gosec // fewer than few
+			}
+		}
+	} else if at, known := l.parties[owner]; known {
+		return &l.list[at]
+	}
+	p := party{owner: owner, account: -1, reads: -1, asked: [2]int64{-1, -1}}
+	if l.kind == history.KindSemaphore {
+		p.permits = &permits{}
+	}
+	if l.parties != nil {
+		l.parties[owner] = int32(len(l.list)) //nolint:gosec // fewer than operations, which fit into memory
+	}
+	l.list = append(l.list, p)
+	return &l.list[len(l.list)-1]
+}
+
+func (r *register) add(account int32, e entry) {
+	e.account = account
+	if e.op != nil {
+		if at := e.op.Ordinal(); r.of[at] < 0 {
+			r.of[at] = account
+		} else {
+			if r.also == nil {
+				r.also = map[int][]int32{}
+			}
+			r.also[at] = append(r.also[at], account)
+		}
+	}
+	r.sizes[account]++
+	r.entries = append(r.entries, e)
+}
+
+func (r *register) open(key owned) int32 {
+	r.accounts = append(r.accounts, key)
+	r.sizes = append(r.sizes, 0)
+	return int32(len(r.accounts) - 1) //nolint:gosec // fewer than operations, which fit into memory
+}
+
+func (r *register) account(l *ledger, p *party, owner string, read bool) int32 {
+	at := &p.account
+	if read {
+		at = &p.reads
+	}
+	if *at < 0 {
+		*at = r.open(owned{lock: l.lock, owner: owner, read: read})
+	}
+	return *at
+}
+
+func index(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// modes notes in which modes the owners of read-write locks asked for them.
+func (r *register) modes(ops []history.Operation) {
+	rw := false
+	for _, p := range r.book.Promises {
+		rw = rw || p.Kind == history.KindRW
+	}
+	if !rw {
+		return
+	}
+	for i := range ops {
+		e := ops[i].Invoke
+		if e.Op != history.Acquire || ops[i].Failed() || r.book.Promises[e.Lock].Kind != history.KindRW {
+			continue
+		}
+		if first := &r.ledger(e.Lock).party(e.Owner).asked[index(e.Mode == history.Read)]; *first < 0 {
+			*first = e.Index
+		}
+	}
+}
+
+// reads reports whether an event is about what its owner reads under a
+// read-write lock. It was answered by the event until, or not at all.
+func (r *register) reads(l *ledger, p *party, e *history.Event, until int64) bool {
+	if e.Mode != "" || e.Op == history.Acquire {
+		return e.Mode == history.Read
+	}
+	asked := func(read bool) bool {
+		first := p.asked[index(read)]
+		if r.before.Asked != nil {
+			if earlier, ok := r.before.Asked(history.Owner{Lock: l.lock, Name: e.LockOwner()}, read); ok {
+				first = earlier
+			}
+		}
+		return first >= 0 && (until < 0 || first < until)
+	}
+	if asked(true) && asked(false) {
+		r.confused(l, e.LockOwner(), "owner "+e.LockOwner()+" reads and writes, and its "+string(e.Op)+" does not say which of the two it is about")
+	}
+	return asked(true)
+}
+
+func (r *register) lost(e *history.Event) {
+	l := r.ledger(e.Lock)
+	p := l.party(e.LockOwner())
+	en := entry{lost: e, at: e.Index}
+	switch l.kind {
+	case history.KindSemaphore:
+		for i := range p.slots {
+			r.add(p.slots[i].account, en)
+		}
+	case history.KindRW:
+		r.add(r.account(l, p, e.LockOwner(), r.reads(l, p, e, e.Index)), en)
+	default:
+		r.add(r.account(l, p, e.LockOwner(), false), en)
+	}
+}
+
+// confused leaves an owner out of the account.
+func (r *register) confused(l *ledger, owner, why string) {
+	key := owned{lock: l.lock, owner: owner}
+	r.book.doubts = append(r.book.doubts, doubt{key: key, why: why})
+	r.book.disordered = append(r.book.disordered, key)
+}
+
+// grouped are the entries account by account, each in order of time.
+func (r *register) grouped() []entry {
+	next := make([]int32, len(r.sizes))
+	sum := int32(0)
+	for i, n := range r.sizes {
+		next[i] = sum
+		sum += n
+	}
+	grouped := make([]entry, len(r.entries))
+	for _, e := range r.entries {
+		grouped[next[e.account]] = e
+		next[e.account]++
+	}
+	return grouped
+}

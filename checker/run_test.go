@@ -1,0 +1,66 @@
+package checker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+func TestRunVerdict(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		run         history.Run
+		found, want checker.Verdict
+		damaged     bool
+	}{
+		{"what was found", history.Run{}, checker.Invalid, checker.Invalid, false},
+		{"a script that was cut short", history.Run{Unmet: "step 3"}, checker.Invalid, checker.Unknown, false},
+		{"servers that another run took over", history.Run{Unclaimed: "process 7"}, checker.Invalid, checker.Unknown, false},
+		{"a failure of the harness hides no violation", history.Run{Failed: "redis-1 goes on"}, checker.Invalid, checker.Invalid, false},
+		{"a violation in what is left", history.Run{}, checker.Invalid, checker.Invalid, true},
+		{"no violation in what is left", history.Run{}, checker.Valid, checker.Unknown, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, checker.RunVerdict(tt.run, tt.found, !tt.damaged))
+		})
+	}
+}
+
+func TestCheckRun_doubts(t *testing.T) {
+	t.Parallel()
+	inject := func(events ...history.Event) *history.History { return &history.History{Events: events} }
+	landed := history.Event{Time: 1, Process: history.Nobody, Op: history.Inject, Type: history.OK, Fault: "cut"}
+	unmet := history.Event{Time: 2, Process: history.Nobody, Op: history.Observe, Type: history.OK, What: history.ObserveMet, Value: "0", Fault: "cut"}
+	for _, tt := range []struct {
+		name string
+		run  history.Run
+		h    *history.History
+		want string // in the last result; empty: no doubt
+	}{
+		{"none", history.Run{Duration: time.Second, Faults: "network"}, inject(landed), ""},
+		{"no faults were asked for", history.Run{Duration: time.Second, Faults: history.NoFaults}, inject(), ""},
+		{"no fault landed", history.Run{Duration: time.Second, Faults: "network"}, inject(), "none took effect on a request"},
+		{"no request met one", history.Run{Duration: time.Second, Faults: "network"}, inject(landed, unmet), "none took effect on a request"},
+		{"cut short", history.Run{Unmet: "step 3"}, inject(), "could not be played to its end: step 3"},
+		{"interrupted", history.Run{Duration: time.Second, Interrupted: true}, inject(), "the run was interrupted"},
+		{"no end", history.Run{}, inject(), "the run did not end in order"},
+		{"failed", history.Run{Duration: time.Second, Failed: "redis-1 goes on"}, inject(), "the harness failed: redis-1 goes on"},
+		{"taken over", history.Run{Duration: time.Second, Unclaimed: "process 7"}, inject(), "the work of another run: process 7"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			report := checker.CheckRun(t.Context(), tt.run, tt.h, checker.RunOptions{Properties: []string{"mutual-exclusion"}})
+			if tt.want == "" {
+				require.Len(t, report.Results, 1)
+				return
+			}
+			require.Len(t, report.Results, 2)
+			require.Contains(t, report.Results[1].Summary, tt.want)
+			require.Equal(t, checker.Unknown, report.Verdict)
+		})
+	}
+}

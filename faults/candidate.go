@@ -1,0 +1,309 @@
+package faults
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// The mixes of random faults that are no [Family].
+const (
+	MixNone = history.NoFaults
+	// MixAll is whatever the topology can have of network, process, redis,
+	// failover and cluster: what needs nothing but servers.
+	MixAll = "all"
+	// MixSafe is what a correct lock survives of MixAll on these servers.
+	MixSafe = "safe"
+)
+
+// Mixes lists what the faults of a random run can be drawn from.
+func Mixes() []string {
+	all := []string{MixNone, MixSafe}
+	for _, f := range []Family{Network, Process, Redis, Failover, Cluster, Clock, Disk} {
+		all = append(all, string(f))
+	}
+	return append(all, MixAll)
+}
+
+// DefaultMix is the mix of a run that names none: what the topology ought to
+// be asked to survive. Processes that lose their memory are not part of it.
+func DefaultMix(t topologies.Topology) string {
+	if len(t.Shards()) > 0 {
+		return string(Network + "," + Failover)
+	}
+	return string(Network)
+}
+
+// TargetOfLock is the target of a random fault that is to hit a server on which
+// locks are. Which one that is, is known when it is injected: masters change,
+// and on a cluster each lock has its own.
+const TargetOfLock = "lock"
+
+// A Candidate is a fault that a random plan may be drawn from.
+type Candidate struct {
+	Fault string
+	// Mix is that of the fault's family, unless it belongs to another here.
+	Mix string
+	// Target and Params may leave a choice: "a|b" is one of those, and a
+	// parameter "10-50" a whole number from that range.
+	Target string
+	Params map[string]string
+	// Least and Most bound how long it lasts in a run of ten seconds or more; both
+	// zero for a fault that is over at once.
+	Least, Most time.Duration
+	// Weight is by how much it tends to come sooner than one of weight 1.
+	Weight int
+	// Cant says why it can't take effect here; empty if it can.
+	Cant string
+	// Breaks says which promise of a correct lock it may break here; empty: none.
+	Breaks string
+}
+
+// An Environment is what random faults are drawn for.
+type Environment struct {
+	Topology topologies.Topology
+	// Acks is how many replicas each grant waits for.
+	Acks int
+	// Locks are the names of the locks of the run.
+	Locks []string
+	Lock  LockTraits
+}
+
+// LockTraits are what faults need to know of the lock under test.
+type LockTraits struct {
+	Name string
+	// Local says that it sends nothing to any server.
+	Local bool
+	// Subscribes says that clients that wait are told of a release by a message.
+	Subscribes bool
+	// Commands are those that it sends again and again, with "|" between them.
+	Commands string
+}
+
+// keeps reports whether servers remember what they granted when they are killed.
+func (e Environment) keeps() bool {
+	kept := e.Topology.Options.Persistence
+	return kept != "" && kept != topologies.PersistNone
+}
+
+// replicated reports whether there is a server to fail over to, and elects whether
+// the servers do so by themselves.
+func (e Environment) replicated() bool { return len(e.Topology.Shards()) > 0 }
+func (e Environment) elects() bool     { return e.replicated() && e.Topology.Elects() }
+
+// acked reports whether each grant is known to every replica that may be
+// promoted.
+func (e Environment) acked() bool {
+	for _, shard := range e.Topology.Shards() {
+		if e.Acks < len(e.Topology.Members(shard))-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// Which promises of a correct lock are broken, and by what.
+const (
+	breaksByForgetting = "a server forgets what it granted"
+	breaksByPromotion  = "a replica may be promoted that does not know of a grant: without an acknowledgement of every replica"
+	breaksByClock      = "leases on a server end when its clock says so"
+)
+
+// never, always and the like say which promise a fault breaks.
+func never(Environment) string   { return "" }
+func forgets(Environment) string { return breaksByForgetting }
+
+// away is what a server breaks that does not answer for a while: it may be
+// replaced.
+func away(e Environment) string {
+	if e.elects() && !e.acked() {
+		return breaksByPromotion
+	}
+	return ""
+}
+
+// restarted is what a server breaks that was killed.
+func restarted(e Environment) string {
+	if !e.keeps() {
+		return breaksByForgetting
+	}
+	return away(e)
+}
+
+// How long faults last that are no matter of a moment.
+const (
+	leastFor = time.Second
+	mostFor  = 3 * time.Second
+)
+
+// lasting is the one candidate of a fault that lasts, once of one that does not.
+func lasting(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
+	return func(e Environment) []Candidate {
+		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e), Least: leastFor, Most: mostFor}}
+	}
+}
+
+func once(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
+	return func(e Environment) []Candidate {
+		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e)}}
+	}
+}
+
+// Candidates are all faults that a random run knows.
+func (e Environment) Candidates() []Candidate {
+	var all []Candidate
+	for _, spec := range All() {
+		if spec.Candidates == nil {
+			continue
+		}
+		for _, c := range spec.Candidates(e) {
+			c.Fault, c.Mix = spec.Name, cmp.Or(c.Mix, string(spec.Family))
+			params := map[string]string{}
+			for _, p := range spec.Params {
+				if p.Draw != "" {
+					params[p.Name] = p.Draw
+				}
+			}
+			maps.Copy(params, c.Params)
+			c.Params = params
+			c.Cant = cmp.Or(c.Cant, e.lacks(spec, c))
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// lacks says why a fault can't be of effect on the topology, or with the lock.
+func (e Environment) lacks(spec Spec, c Candidate) string {
+	switch {
+	case spec.Hits != HitsAnything && e.Lock.Local:
+		return "lock " + e.Lock.Name + " says nothing to any server"
+	case spec.Hits == HitsSubscribers && !e.Lock.Subscribes:
+		return "no client subscribes to a channel with lock " + e.Lock.Name
+	case spec.OnLinks() && len(e.Topology.Links) == 0:
+		return "" // a deployment of the user's, which says itself why it has none
+	}
+	why := ""
+	for target := range strings.SplitSeq(c.Target, "|") {
+		err := e.Validate(Step{Fault: c.Fault, Target: target, Params: c.FirstParams()})
+		if err == nil {
+			return ""
+		}
+		why = cmp.Or(why, strings.TrimPrefix(err.Error(), c.Fault+": "))
+	}
+	return why
+}
+
+// Validate checks that a random run can have a step.
+func (e Environment) Validate(s Step) error {
+	spec, err := ByName(s.Fault)
+	if err != nil {
+		return err
+	}
+	if spec.Family == Client {
+		return e.nothing(s.Fault, nil)
+	}
+	if s.Target == TargetOfLock {
+		s.Target = e.Topology.Of(topologies.Redis)[0]
+	}
+	return spec.Validate(e.Topology, s)
+}
+
+// FirstParams are the parameters of a step that may be drawn.
+func (c Candidate) FirstParams() map[string]string {
+	some := map[string]string{}
+	for key, value := range c.Params {
+		some[key] = firstOf(value)
+	}
+	return some
+}
+
+// firstOf is the first of the choices that a target or parameter leaves.
+func firstOf(choices string) string {
+	one, _, _ := strings.Cut(choices, "|")
+	if least, _, ok := numbers(one); ok {
+		return fmt.Sprint(least)
+	}
+	return one
+}
+
+// Choose are the candidates that a list of mixes and faults means, of which those
+// that can't take effect here are left out. One that the user named, alone or by
+// a mix of which nothing is left, is an error.
+func (e Environment) Choose(list string) ([]Candidate, error) {
+	all := e.Candidates()
+	var chosen []Candidate
+	var errs []error
+	for name := range strings.SplitSeq(list, ",") {
+		name, _ := CurrentName(name)
+		var of func(Candidate) bool
+		switch name {
+		case MixNone, MixAll, MixSafe:
+			if list != name {
+				errs = append(errs, fmt.Errorf("faults %q stands alone, and not in a list", name))
+			}
+			of = func(c Candidate) bool {
+				switch {
+				case name == MixNone, c.Mix == string(Clock), c.Mix == string(Disk):
+					return false
+				default:
+					return name == MixAll || c.Breaks == ""
+				}
+			}
+		default:
+			of = func(c Candidate) bool { return c.Mix == name || c.Fault == name }
+		}
+		found, whyNot := 0, []string{}
+		for _, c := range all {
+			switch {
+			case !of(c):
+			case c.Cant != "":
+				whyNot = append(whyNot, c.Cant)
+			default:
+				found++
+				if !slices.ContainsFunc(chosen, func(other Candidate) bool { return other.same(c) }) {
+					chosen = append(chosen, c)
+				}
+			}
+		}
+		if found == 0 && name != MixNone {
+			errs = append(errs, e.nothing(name, whyNot))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return chosen, nil
+}
+
+// same reports whether two candidates are the same one, named twice.
+func (c Candidate) same(other Candidate) bool {
+	return c.Mix == other.Mix && c.Fault == other.Fault && c.Target == other.Target
+}
+
+// nothing says why a name in a list of faults means none here.
+func (e Environment) nothing(name string, whyNot []string) error {
+	spec, err := ByName(name)
+	switch {
+	case name == string(Failover) && !e.replicated():
+		return fmt.Errorf("topology %s has nothing to fail over to", e.Topology.Name)
+	case name == string(Cluster):
+		return fmt.Errorf("topology %s has no slots", e.Topology.Name)
+	case name == string(Client), err == nil && spec.Family == Client:
+		return fmt.Errorf("%s: the clients of a random run are no processes of their own, so that faults of clients are for scenarios only", name)
+	case len(whyNot) > 0:
+		return fmt.Errorf("%s: %s", name, whyNot[0])
+	case err == nil:
+		return fmt.Errorf("%s: is for scenarios only", name)
+	default:
+		return names.Unknown("mix of faults", name, append(Mixes(), Names(All())...))
+	}
+}

@@ -1,0 +1,67 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Markdown is the table of all faults that the documentation has.
+func Markdown() string {
+	var b strings.Builder
+	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	columns := []string{"fault", "target", "parameters", "life", "effects", "observed as its effect", "healed by", "pitfalls"}
+	row(columns...)
+	row(slices.Repeat([]string{"---"}, len(columns))...)
+	for _, spec := range All() {
+		var params, effects []string
+		for _, p := range spec.Params {
+			params = append(params, p.markdown())
+		}
+		for _, e := range spec.Effects {
+			effects = append(effects, string(e))
+		}
+		name := "`" + spec.Name + "`"
+		if len(spec.Aliases) > 0 {
+			name += " (until now `" + strings.Join(spec.Aliases, "`, `") + "`)"
+		}
+		target := string(spec.Target)
+		if spec.Target == AtDeployment {
+			target = ""
+		}
+		row(name, orDash(target), orDash(strings.Join(params, "; ")), string(spec.Life), orDash(strings.Join(effects, ", ")),
+			spec.Observed, orDash(spec.Healed), spec.Pitfall)
+	}
+	return b.String()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// markdown is the parameter as the table has it: "`by`: ms, from 100".
+func (p Param) markdown() string {
+	var notes []string
+	if p.Unit != "" {
+		notes = append(notes, p.Unit)
+	}
+	if p.About != "" {
+		notes = append(notes, p.About)
+	}
+	if p.Least > 1 {
+		notes = append(notes, fmt.Sprintf("from %d", p.Least))
+	}
+	if p.Values != nil {
+		notes = append(notes, "`"+strings.Join(p.Values, "`, `")+"`")
+	}
+	if p.Default != "" {
+		notes = append(notes, "default `"+p.Default+"`")
+	}
+	if len(notes) == 0 {
+		return "`" + p.Name + "`"
+	}
+	return "`" + p.Name + "`: " + strings.Join(notes, ", ")
+}

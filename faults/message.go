@@ -1,0 +1,533 @@
+package faults
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/traffic"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// anyZone is the links of the clients of a zone, or of all.
+const anyZone = "zone-a>redis|zone-b>redis|zone>redis"
+
+// messageSpecs are the faults of one command, reply or message, for which they lie in
+// wait.
+func messageSpecs() []Spec {
+	nth := number("nth", "").otherwise("1").drawn("1-8")
+	nth.About = "of those, from 1"
+	command := Param{
+		Name: "command", About: "the name of a command or script, and words of its arguments",
+		Ask: "which command", Default: "",
+	}
+	late := number("for", "ms").required("for how many ms").drawn("100-1500")
+	then := Param{Name: "then", Values: []string{"reset", "silent"}, Default: "reset", Draw: "reset|silent", About: "what becomes of the connection"}
+	words := Param{Name: "command", About: "words of its channel or text"}
+	fewer := nth
+	fewer.Draw = "1-3"
+	until := func(e Environment) []Candidate {
+		return []Candidate{{Target: anyZone, Weight: 1, Least: leastFor / 2, Most: mostFor, Params: map[string]string{"command": e.Lock.Commands}}}
+	}
+	passing := func(e Environment) []Candidate {
+		return []Candidate{{Target: anyZone, Weight: 1, Params: map[string]string{"command": e.Lock.Commands}}}
+	}
+	specs := []Spec{
+		{
+			Name: "delay-command", Summary: "deliver one command late, and what follows it on its connection",
+			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
+			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
+			Pitfall: "what follows on the same connection is late as well, as in TCP",
+			Story:   Story{Injected: "one command on {target} was delivered late"},
+			New:     onMessages(func(rs []reader, p pattern, s Step) Fault { return delayCommand(rs, p, s.millis("for")) }),
+		},
+		{
+			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
+			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
+			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
+			Pitfall: "clients of ours wait a second for a reply",
+			Story:   Story{Injected: "one reply on {target} was delivered late"},
+			New:     onMessages(func(rs []reader, p pattern, s Step) Fault { return delayReply(rs, p, s.millis("for")) }),
+		},
+		{
+			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
+			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
+			Observed: "the command was seen, and taken out", Healed: bySelf,
+			Pitfall: "to the client it looks like `drop-reply`; that is the point",
+			Story:   Story{Injected: "one command on {target} was lost"},
+			New: onMessages(func(rs []reader, p pattern, s Step) Fault {
+				return dropCommand(rs, p, s.Params["then"] == "silent")
+			}),
+		},
+		{
+			Name: "drop-message", Summary: "lose one message to a subscriber", Hits: HitsSubscribers,
+			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: once("zone>redis", 1, never),
+			Observed: "the message was seen, and taken out", Healed: bySelf,
+			Pitfall: "waiters that ask again now and then only become slow",
+			Story:   Story{Injected: "one message to a subscriber on {target} was lost"},
+			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return dropMessage(rs, p) }),
+		},
+		{
+			Name: "drop-reply", Summary: "lose the reply to one command that was carried out, and reset its connection, or leave it silent",
+			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
+			Observed: "the reply was seen, and taken out", Healed: bySelf,
+			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
+			Story:   Story{Injected: "one reply on {target} was lost"},
+			New: onMessages(func(rs []reader, p pattern, s Step) Fault {
+				return dropReply(rs, p, s.Params["then"] == "silent")
+			}),
+		},
+		{
+			Name: "hold-command", Summary: "keep one command from the server until the heal, and what follows it on its connection",
+			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
+			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
+			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
+			Story:   Story{Injected: "one command on {target} was held back"},
+			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return holdCommand(rs, p) }),
+		},
+		{
+			Name: "hold-reply", Summary: "keep the reply to one command from the client until the heal, and what follows it",
+			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
+			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
+			Pitfall: "a reply that the server does not know the script does not count",
+			Story:   Story{Injected: "one reply on {target} was held back"},
+			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return holdReply(rs, p) }),
+		},
+	}
+	for i := range specs {
+		s := &specs[i]
+		s.Family, s.Target, s.Needs, s.Life = Network, AtMessages, []topologies.Control{topologies.Wiring}, history.Triggered
+		if s.Hits == HitsAnything {
+			s.Hits = HitsRequests
+		}
+		s.Usable = read
+	}
+	return specs
+}
+
+// read refuses links that do not read what passes them.
+func read(w topologies.Wire) error {
+	if _, ok := w.(reader); !ok {
+		return ErrUnread
+	}
+	return nil
+}
+
+// onMessages makes a fault of a message on the links that a step's target selects.
+func onMessages(of func(rs []reader, p pattern, s Step) Fault) func(Site, Step) (Fault, error) {
+	return func(site Site, s Step) (Fault, error) {
+		links, err := selected(site, s)
+		if err != nil {
+			return nil, err
+		}
+		readers, err := readersOf(links)
+		if err != nil {
+			return nil, err
+		}
+		return of(readers, pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s), nil
+	}
+}
+
+// reader is a link on which every message can be judged.
+type reader interface {
+	topologies.Wire
+	// Judge asks what is to become of each message that passes, until it is
+	// stopped.
+	Judge(judge func(traffic.Message) traffic.Fate) (stop func(), err error)
+}
+
+// pattern says which commands a fault is aimed at.
+type pattern struct {
+	// Words are what a command must have: first its name, or that of the script
+	// that it runs, in any case of letters; the others are each a part of one of
+	// its arguments, or the script's name. Of a published message they are parts
+	// of its channel or its text.
+	Words []string
+	// Nth is which of those that match; below 2 the first.
+	Nth int
+	// Scripts are the names of scripts, by their SHA-1 as EVALSHA has it.
+	Scripts map[string]string
+}
+
+// ScriptDigest is the name that Redis gives to a script.
+func ScriptDigest(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // it is how Redis names scripts
+	return hex.EncodeToString(sum[:])
+}
+
+// matches reports whether a command is one of those.
+func (p pattern) matches(words []string) bool {
+	if len(words) == 0 || len(p.Words) == 0 {
+		return false
+	}
+	script := p.script(words)
+	for i, want := range p.Words {
+		switch {
+		case script != "" && strings.EqualFold(want, script):
+		case i == 0 && strings.EqualFold(want, words[0]):
+		case i > 0 && slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// script is the name of the script that a command runs; empty if it has none.
+func (p pattern) script(words []string) string {
+	if len(words) < 2 {
+		return ""
+	}
+	switch strings.ToUpper(words[0]) {
+	case "EVALSHA", "EVALSHA_RO":
+		return p.Scripts[strings.ToLower(words[1])]
+	case "EVAL", "EVAL_RO":
+		return p.Scripts[ScriptDigest(words[1])]
+	default:
+		return ""
+	}
+}
+
+// announces reports whether a published message is one of those.
+func (p pattern) announces(words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	for _, want := range p.Words {
+		if !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// String is the pattern in words: "second SET orders".
+func (p pattern) String() string {
+	what := strings.Join(p.Words, " ")
+	switch {
+	case p.Nth < 2:
+		return strings.TrimSpace("first " + what)
+	case p.Nth == 2:
+		return strings.TrimSpace("second " + what)
+	case p.Nth == 3:
+		return strings.TrimSpace("third " + what)
+	default:
+		return strings.TrimSpace(fmt.Sprintf("%dth %s", p.Nth, what))
+	}
+}
+
+// A trigger waits on some links for one message.
+type trigger struct {
+	name  string
+	links []reader
+	// wanted finds the message, of which what says what it is.
+	wanted func(traffic.Message) bool
+	what   string
+	nth    int
+	// fate is what becomes of it, and did says that; freed is closed by the heal.
+	fate  func(freed <-chan struct{}) traffic.Fate
+	keeps bool // it is passed on in the end
+	must  bool // that it is lost instead is an error
+	did   string
+	// after is how long it takes from then until the fault is over; negative: it
+	// lasts until the heal.
+	after time.Duration
+}
+
+// Name returns the fault's name.
+func (t *trigger) Name() string { return t.name }
+
+// Inject arms the trigger, and fails if no link answers before: nothing could pass
+// there.
+func (t *trigger) Inject(ctx context.Context) (Injection, error) {
+	links := make([]topologies.Wire, 0, len(t.links))
+	for _, l := range t.links {
+		links = append(links, l)
+	}
+	working := answering(ctx, links)
+	if len(working) == 0 {
+		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
+	}
+	s := &armed{trigger: t, struck: make(chan string, 1), passed: make(chan bool, 1), freed: make(chan struct{}), healed: make(chan struct{})}
+	for _, l := range t.links {
+		stop, err := l.Judge(func(m traffic.Message) traffic.Fate { return s.judge(l.Name(), m) })
+		if err != nil {
+			s.free()
+			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
+		}
+		s.stops = append(s.stops, stop)
+	}
+	return Injection{
+		Effect:  "waits for the " + t.what + " on " + count(len(t.links), "link"),
+		Strikes: s.strikes,
+		Spent:   t.after >= 0,
+		Heal:    Once(func(ctx context.Context) (string, error) { return s.heal(ctx, working) }),
+	}, nil
+}
+
+// armed is a trigger that was set.
+type armed struct {
+	*trigger
+
+	stops  []func()
+	struck chan string // told once, on which link
+	passed chan bool   // told whether what was kept was passed on
+	freed  chan struct{}
+	healed chan struct{}
+	once   sync.Once // closes healed
+
+	mu   sync.Mutex
+	seen int
+	over bool // it struck
+	lost bool // it was told that what was kept is lost
+}
+
+// judge lets everything pass but the one message.
+func (s *armed) judge(link string, m traffic.Message) traffic.Fate {
+	if !s.wanted(m) {
+		return traffic.Fate{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen++
+	if s.seen != max(s.nth, 1) {
+		return traffic.Fate{}
+	}
+	select {
+	case <-s.healed: // it comes too late
+		return traffic.Fate{}
+	default:
+	}
+	s.struck <- link
+	s.over = true
+	fate := s.fate(s.freed)
+	if s.keeps {
+		fate.Passed = s.passed
+	}
+	return fate
+}
+
+// strikes waits for the message. Of a fault that is over by itself it waits for
+// that, too.
+func (s *armed) strikes(ctx context.Context) (string, error) {
+	select {
+	case link := <-s.struck:
+		return s.fired(ctx, link)
+	case <-ctx.Done():
+		return "", fmt.Errorf("%s never struck: %w", s.name, ctx.Err())
+	case <-s.healed:
+	}
+	s.mu.Lock() // no judge is at it any more
+	defer s.mu.Unlock()
+	select {
+	case link := <-s.struck:
+		return s.fired(ctx, link)
+	default:
+		return "", fmt.Errorf("%s never struck: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
+	}
+}
+
+func (s *armed) fired(ctx context.Context, link string) (string, error) {
+	effect := fmt.Sprintf("the %s on %s was %s", s.what, link, s.did)
+	if s.after > 0 {
+		timer := time.NewTimer(s.after)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return effect, nil
+		case <-s.healed:
+		}
+	}
+	return effect, nil
+}
+
+// free disarms the trigger, and lets go what it keeps.
+func (s *armed) free() {
+	s.once.Do(func() {
+		s.mu.Lock()
+		close(s.healed)
+		s.mu.Unlock()
+		for _, stop := range s.stops {
+			stop()
+		}
+		close(s.freed)
+	})
+}
+
+func (s *armed) heal(ctx context.Context, links []topologies.Wire) (string, error) {
+	s.free()
+	kept, err := s.delivered(ctx)
+	if err != nil {
+		return "", err
+	}
+	again, err := (&linkFault{name: s.name}).mended(ctx, links)
+	return kept + count(len(links), "link") + " let everything pass, " + again, err
+}
+
+// delivered waits until what was kept was passed on, if it can be.
+func (s *armed) delivered(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	waits := s.keeps && s.over
+	s.mu.Unlock()
+	if !waits {
+		return "", nil
+	}
+	select {
+	case passed := <-s.passed:
+		s.passed <- passed // a heal may be tried again
+		if passed {
+			return "the " + s.what + " was delivered, ", nil
+		}
+		s.mu.Lock()
+		first := !s.lost
+		s.lost = true
+		s.mu.Unlock()
+		if s.must && first { // a second heal can do no more
+			return "", fmt.Errorf("heal %s: the %s is lost with its connection", s.name, s.what)
+		}
+		return "the " + s.what + " is lost with its connection, ", nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("heal %s: the %s was not delivered: %w", s.name, s.what, ctx.Err())
+	}
+}
+
+// commands is a trigger for the nth command that matches.
+func commands(name string, links []reader, p pattern) *trigger {
+	return &trigger{
+		name: name, links: links, nth: p.Nth, what: p.String(), after: -1,
+		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Command && p.matches(m.Words) },
+	}
+}
+
+// replies is a trigger for the reply to the nth command that matches and that the
+// server carried out: one that says that it does not know the script is none.
+func replies(name string, links []reader, p pattern) *trigger {
+	return &trigger{
+		name: name, links: links, nth: p.Nth, what: "reply to the " + p.String(), after: -1,
+		wanted: func(m traffic.Message) bool {
+			return m.Kind == traffic.Reply && p.matches(m.Words) && !strings.HasPrefix(m.Error, "NOSCRIPT")
+		},
+	}
+}
+
+// keep holds the message, and what follows it, back.
+func (t *trigger) keep() *trigger {
+	t.did, t.keeps = "held back", true
+	t.fate = func(freed <-chan struct{}) traffic.Fate { return traffic.Fate{Until: freed} }
+	return t
+}
+
+// late holds the message, and what follows it, back for so long.
+func (t *trigger) late(d time.Duration) *trigger {
+	t.did, t.after, t.keeps = fmt.Sprintf("held back for %v", d), d, true
+	t.fate = func(freed <-chan struct{}) traffic.Fate {
+		until := make(chan struct{})
+		timer := time.NewTimer(d)
+		go func() {
+			defer close(until)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-freed:
+			}
+		}()
+		return traffic.Fate{Until: until}
+	}
+	return t
+}
+
+// lose takes the message out of its stream.
+func (t *trigger) lose(end traffic.End) *trigger {
+	t.after = 0
+	switch end {
+	case traffic.Resets:
+		t.did = "lost, and the connection reset"
+	case traffic.GoesDumb:
+		t.did = "lost, and the connection silent from then on"
+	default:
+		t.did = "lost"
+	}
+	t.fate = func(<-chan struct{}) traffic.Fate { return traffic.Fate{Lost: true, Ends: end} }
+	return t
+}
+
+// holdCommand keeps a command, and all that follows it on its connection, from
+// the server until the heal. It is delivered then even if the client has given
+// up and closed the connection: a request that is late.
+func holdCommand(links []reader, p pattern) Fault {
+	t := commands("hold-command", links, p).keep()
+	t.must = true
+	return t
+}
+
+// holdReply keeps the reply to a command, and all that follows it on its
+// connection, from the client until the heal.
+func holdReply(links []reader, p pattern) Fault {
+	return replies("hold-reply", links, p).keep()
+}
+
+// delayCommand is holdCommand for so long.
+func delayCommand(links []reader, p pattern, d time.Duration) Fault {
+	return commands("delay-command", links, p).late(d)
+}
+
+// delayReply is holdReply for so long.
+func delayReply(links []reader, p pattern, d time.Duration) Fault {
+	return replies("delay-reply", links, p).late(d)
+}
+
+// dropCommand loses a command: the server never sees it. Then the connection is
+// reset, or, if it is to be silent, nothing more passes to the server.
+func dropCommand(links []reader, p pattern, silent bool) Fault {
+	return commands("drop-command", links, p).lose(endOf(silent))
+}
+
+// dropReply loses the reply to a command that the server carried out. Then the
+// connection is reset, or, if it is to be silent, nothing more passes to the
+// client.
+func dropReply(links []reader, p pattern, silent bool) Fault {
+	return replies("drop-reply", links, p).lose(endOf(silent))
+}
+
+func endOf(silent bool) traffic.End {
+	if silent {
+		return traffic.GoesDumb
+	}
+	return traffic.Resets
+}
+
+// dropMessage loses one message to a subscriber, as if it had been published
+// while the subscriber had no connection.
+func dropMessage(links []reader, p pattern) Fault {
+	t := &trigger{
+		name: "drop-message", links: links, nth: p.Nth, after: -1,
+		what:   "message on the channel",
+		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Published && p.announces(m.Words) },
+	}
+	t.what = strings.TrimSuffix(strings.Fields(p.String())[0]+" message "+strings.Join(p.Words, " "), " ")
+	return t.lose(traffic.GoesOn)
+}
+
+// ErrUnread says that a link does not read what passes it.
+var ErrUnread = errors.New("what passes these links is not read")
+
+// readersOf are links as triggers need them.
+func readersOf(links []topologies.Wire) ([]reader, error) {
+	readers := make([]reader, 0, len(links))
+	for _, l := range links {
+		r, ok := l.(reader)
+		if !ok {
+			return nil, fmt.Errorf("%s: %w", l.Name(), ErrUnread)
+		}
+		readers = append(readers, r)
+	}
+	return readers, nil
+}

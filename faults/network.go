@@ -1,0 +1,721 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// oneZone is the links of the clients of one zone or the other.
+const oneZone = "zone-a>redis|zone-b>redis"
+
+// stream is the parameter that says in which direction data passes.
+func stream() Param {
+	return Param{Name: "stream", Values: []string{topologies.Upstream, topologies.Downstream, topologies.Both}, Default: topologies.Both}
+}
+
+// networkSpecs are the faults of links, and of everything that passes them.
+func networkSpecs() []Spec {
+	specs := []Spec{
+		{
+			Name: "bandwidth", Summary: "let only so many bytes a second pass",
+			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
+			Params:     []Param{number("rate", "bytes/s").required("how many bytes a second").drawn("2000-20000"), stream().drawn("upstream|downstream|both")},
+			Candidates: lasting(oneZone, 1, never),
+			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
+			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
+			Story:   Story{Injected: "{target} {was} slowed down to a limited bandwidth"},
+			Usable:  paced,
+			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+				return limitBandwidth(links, s.Params["stream"], s.whole("rate"))
+			}),
+		},
+		{
+			Name: "cut", Summary: "reset all connections and refuse new ones",
+			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Cuts},
+			Candidates: lasting(oneZone, 4, never),
+			Observed:   "a probe is refused", Healed: "the links answer",
+			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
+			Story:   Story{"{target} {was} cut", connected},
+			New:     onLinks(func(links []topologies.Wire, _ Step) Fault { return cutLinks(links) }),
+		},
+		{
+			Name: "flap", Summary: "cut and mend, over and over",
+			Target: AtLinks, Life: history.Repeating, Effects: []history.Effect{history.Cuts},
+			Params:     []Param{number("down", "ms").otherwise("200").drawn("50-300"), number("up", "ms").otherwise("200").drawn("50-300")},
+			Candidates: lasting(oneZone, 1, never),
+			Observed:   "one round: refused, and answered again", Healed: "the links answer",
+			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
+			Story:   Story{"{target} {was} cut and mended, over and over", connected},
+			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+				return flapLinks(links, s.millis("down"), s.millis("up"))
+			}),
+		},
+		{
+			Name: "latency", Summary: "delay the data",
+			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
+			Params: []Param{number("latency", "ms").required("how many ms").drawn("10-50"), {Name: "jitter", Unit: "ms", Most: most, Draw: "5"}, stream().drawn(topologies.Both)},
+			Check: func(_ topologies.Topology, s Step) error {
+				if latency, jitter := s.millis("latency"), s.millis("jitter"); jitter >= latency {
+					return fmt.Errorf("want a latency above its jitter, not %v and %v", latency, jitter)
+				}
+				return nil
+			},
+			Candidates: lasting(string(topologies.Client), 3, never),
+			Observed:   "a probe is as late as it must be", Healed: "the links answer",
+			Pitfall: "the reply alone: `stream: downstream`",
+			Story:   Story{Injected: "{target} {was} slowed down{params}"},
+			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+				return slowLinks(links, s.Params["stream"], s.millis("latency"), s.millis("jitter"))
+			}),
+		},
+		{
+			Name: "reset", Summary: "reset all open connections, once",
+			Target: AtLinks, Life: history.Momentary, Effects: []history.Effect{history.Disconnects}, Hits: HitsRequests,
+			Candidates: once(string(topologies.Client), 3, never),
+			Observed:   "how many connections there were",
+			Pitfall:    "no connection at all is an error; clients connect again at once",
+			Story:      Story{Injected: "the connections of {target} were reset"},
+			New:        onLinks(func(links []topologies.Wire, _ Step) Fault { return resetLinks(links) }),
+		},
+		{
+			Name: "slow-close", Summary: "pass the end of a connection on late",
+			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
+			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
+			Candidates: lasting(oneZone, 1, never),
+			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
+			Pitfall: "a reset is not delayed: it is no end in order",
+			Story:   Story{Injected: "{target} passed the end of connections on late"},
+			Usable:  paced,
+			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+				return slowClose(links, s.Params["stream"], s.millis("by"))
+			}),
+		},
+		{
+			Name: "stall", Aliases: []string{"hold"}, Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
+			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
+			Params:     []Param{stream().drawn("upstream|downstream|both")},
+			Candidates: lasting(oneZone, 4, never),
+			Observed:   "a probe gets no answer within 100 ms", Healed: "all that was kept is delivered, in order",
+			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
+			Story:   Story{"traffic on {target} was held back", connected},
+			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+				return stallLinks(links, s.Params["stream"])
+			}),
+		},
+	}
+	specs = append(specs, partitionSpecs()...)
+	for i := range specs {
+		specs[i].Family, specs[i].Needs = Network, []topologies.Control{topologies.Wiring}
+	}
+	return specs
+}
+
+// connected is the story of links that work again.
+const connected = "{target} {was} connected again"
+
+// partitionSpecs are the faults that keep parties apart.
+func partitionSpecs() []Spec {
+	how := Param{
+		Name: "how", Values: []string{"cut", "stall"}, Default: "cut", Aliases: map[string]string{"hold": "stall"}, Draw: "cut|stall",
+		Instead: map[string]map[history.Effect]history.Effect{
+			"stall": {history.Cuts: history.Stalls}, "hold": {history.Cuts: history.Stalls},
+		},
+	}
+	const twoSides = "the deployment was cut in two"
+	specs := []Spec{
+		{
+			Name: "partition", Summary: "cut some parties, as a group, off from all others", Target: AtParties,
+			Candidates: func(e Environment) []Candidate {
+				c := Candidate{Weight: 2, Least: leastFor, Most: mostFor}
+				clients, servers := c, amongServers(e, c)
+				clients.Target = strings.Join(e.Topology.Of(topologies.Zone), "|")
+				servers.Target = strings.Join(e.Topology.Of(topologies.Redis), "|")
+				return []Candidate{clients, servers}
+			},
+			Pitfall: "it waits for no promotion: `split-brain` does",
+			Story:   Story{"{target} {was} cut off from all others", connected},
+			Aim:     func(_ context.Context, _ topologies.Deployment, s Step) string { return "{" + s.Target + "}" },
+		},
+		{
+			Name: "partition-bridge", Summary: "cut the deployment in two, but for one server that both sides see", Target: AtParties,
+			Candidates: func(e Environment) []Candidate {
+				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Of(topologies.Redis), "|"), Weight: 1, Least: leastFor, Most: mostFor})}
+			},
+			Pitfall: "the target is the server that both sides see",
+			Story:   Story{twoSides + ", but for {target}, which both sides saw", "the two sides were connected again"},
+		},
+		{
+			Name: "partition-halves", Summary: "cut the deployment in two: the first half of each kind of server, rounded down, with zone-a, and the others with zone-b", Target: AtDeployment,
+			Candidates: func(e Environment) []Candidate {
+				return []Candidate{amongServers(e, Candidate{Weight: 2, Least: leastFor, Most: mostFor})}
+			},
+			Pitfall: "clients of zone-b are with the greater half",
+			Story:   Story{twoSides, "the two halves were connected again"},
+		},
+		{
+			Name: "partition-ring", Summary: "let every server see its neighbours only: a majority, and no two the same one", Target: AtDeployment,
+			Candidates: func(e Environment) []Candidate {
+				return []Candidate{amongServers(e, Candidate{Weight: 1, Least: leastFor, Most: mostFor})}
+			},
+			Pitfall: "clients see all servers",
+			Story:   Story{"every server saw its neighbours only", "all servers were connected again"},
+		},
+	}
+	for i := range specs {
+		s := &specs[i]
+		name := s.Name
+		s.Life, s.Effects, s.Params = history.Lasting, []history.Effect{history.Isolates, history.Cuts}, []Param{how}
+		s.Observed, s.Healed = "every link across refuses, or is silent", "the links answer"
+		s.Links = func(t topologies.Topology, step Step) ([]topologies.Link, error) {
+			return divided(t, name, step.Target)
+		}
+		s.Check = func(t topologies.Topology, step Step) error {
+			_, err := divided(t, name, step.Target)
+			return err
+		}
+		s.New = func(site Site, step Step) (Fault, error) {
+			chosen, err := divided(site.Deployment.Topology(), name, step.Target)
+			if err != nil {
+				return nil, err
+			}
+			links := wires(site.Deployment, chosen)
+			if len(links) == 0 {
+				return nil, errors.New("nothing can be done to those here")
+			}
+			return partitionLinks(name, links, step.Params["how"] == "stall"), nil
+		}
+	}
+	return specs
+}
+
+// amongServers is a candidate that keeps servers apart. Where one may be replaced that
+// is cut off from the others, it belongs to the failovers.
+func amongServers(e Environment, c Candidate) Candidate {
+	if e.elects() {
+		c.Mix, c.Breaks = string(Failover), away(e)
+	}
+	return c
+}
+
+// divided are the links that a partition concerns.
+func divided(t topologies.Topology, fault, target string) ([]topologies.Link, error) {
+	apart, err := separation(t, fault, target)
+	if err != nil {
+		return nil, err
+	}
+	links := slices.DeleteFunc(slices.Clone(t.Links), func(l topologies.Link) bool { return !apart(l.From, l.To) })
+	if len(links) == 0 {
+		return nil, fmt.Errorf("topology %s has no links between those", t.Name)
+	}
+	return links, nil
+}
+
+// separation reports of two parties whether the partition keeps them apart.
+func separation(t topologies.Topology, fault, target string) (apart func(a, b string) bool, err error) {
+	servers := slices.Concat(t.Of(topologies.Redis), t.Of(topologies.Sentinel))
+	switch fault {
+	case "partition":
+		group := strings.Fields(strings.Trim(target, "{}"))
+		if len(group) == 0 {
+			return nil, errors.New("say in the target who is cut off from all others: redis-1, or several names with spaces between them")
+		}
+		for _, name := range group {
+			if _, ok := t.Node(name); !ok {
+				return nil, names.Unknown("party", name, nodeNames(t))
+			}
+		}
+		return func(a, b string) bool { return slices.Contains(group, a) != slices.Contains(group, b) }, nil
+	case "partition-halves", "partition-bridge":
+		bridge := ""
+		if fault == "partition-bridge" {
+			if bridge = target; !slices.Contains(servers, bridge) {
+				return nil, fmt.Errorf("the target is the bridge: %w", names.Unknown("server", bridge, servers))
+			}
+		}
+		side := halves(t, bridge)
+		return func(a, b string) bool { return a != bridge && b != bridge && side[a] != side[b] }, nil
+	default:
+		place := map[string]int{}
+		for i, name := range servers {
+			place[name] = i
+		}
+		n := len(servers)
+		// Itself and so many to either side are a majority.
+		reach := (n/2 + 1) / 2
+		return func(a, b string) bool {
+			i, isServer := place[a]
+			j, isToo := place[b]
+			distance := max(i-j, j-i)
+			return isServer && isToo && min(distance, n-distance) > reach
+		}, nil
+	}
+}
+
+// halves is on which side each party is: the first of each kind, fewer than half,
+// or the others. The bridge belongs to neither.
+func halves(t topologies.Topology, bridge string) map[string]bool {
+	first := map[string]bool{}
+	for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel} {
+		of := slices.DeleteFunc(t.Of(kind), func(name string) bool { return name == bridge })
+		for _, name := range of[:len(of)/2] {
+			first[name] = true
+		}
+	}
+	if zones := t.Of(topologies.Zone); len(zones) > 0 {
+		first[zones[0]] = true
+	}
+	return first
+}
+
+func nodeNames(t topologies.Topology) []string {
+	var all []string
+	for _, n := range t.Nodes {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+// onLinks makes a fault of the links that a step's target selects.
+func onLinks(of func(links []topologies.Wire, s Step) Fault) func(Site, Step) (Fault, error) {
+	return func(site Site, s Step) (Fault, error) {
+		links, err := selected(site, s)
+		if err != nil {
+			return nil, err
+		}
+		return of(links, s), nil
+	}
+}
+
+// selected are the links that a step's target selects.
+func selected(site Site, s Step) ([]topologies.Wire, error) {
+	chosen, err := site.Deployment.Topology().Select(s.Target)
+	if err != nil {
+		return nil, err
+	}
+	links := wires(site.Deployment, chosen)
+	if len(links) == 0 {
+		return nil, fmt.Errorf("nothing can be done to %s here", s.Target)
+	}
+	return links, nil
+}
+
+// wires are links that can be broken.
+func wires(d topologies.Deployment, links []topologies.Link) []topologies.Wire {
+	var ws []topologies.Wire
+	for _, l := range links {
+		if w := d.Wire(l.Name()); w != nil {
+			ws = append(ws, w)
+		}
+	}
+	return ws
+}
+
+// paced refuses links that have one pace only.
+func paced(w topologies.Wire) error {
+	if _, ok := w.(pacer); !ok {
+		return ErrPace
+	}
+	return nil
+}
+
+const (
+	// probeTimeout is how long the answer to a probe may take on a link that
+	// ought to work.
+	probeTimeout = 2 * time.Second
+	// silence is how long a link must stay silent to count as held.
+	silence = 100 * time.Millisecond
+)
+
+// linkFault is a fault on several links at once: how to put it on one, and how to
+// see that it is there.
+type linkFault struct {
+	name  string
+	links []topologies.Wire
+	put   func(topologies.Wire) (mend func(), err error)
+	seen  func(context.Context, topologies.Wire) error
+	words string // what the links are: "refusing"
+}
+
+// Name returns the fault's name.
+func (f *linkFault) Name() string { return f.name }
+
+// Inject puts the fault on all links, and sees that it is on each that worked
+// before. If none did, nothing can be seen, and it fails.
+func (f *linkFault) Inject(ctx context.Context) (Injection, error) {
+	working := answering(ctx, f.links)
+	if len(working) == 0 {
+		return Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", f.name)
+	}
+	var mends []func()
+	mend := func() {
+		for _, m := range mends {
+			m()
+		}
+	}
+	for _, l := range f.links {
+		m, err := f.put(l)
+		if err != nil {
+			mend()
+			return Injection{}, fmt.Errorf("%s %s: %w", f.name, l.Name(), err)
+		}
+		mends = append(mends, m)
+	}
+	group, seeing := errgroup.WithContext(ctx)
+	for _, l := range working {
+		group.Go(func() error { return f.seen(seeing, l) })
+	}
+	if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
+		mend()
+		return Injection{}, fmt.Errorf("%s took no effect: %w", f.name, err)
+	}
+	heal := Once(func(ctx context.Context) (string, error) {
+		mend()
+		again, err := f.mended(ctx, working)
+		return count(len(working), "link") + " mended, " + again, err
+	})
+	return Injection{Effect: f.effect(len(working)), Heal: heal}, nil
+}
+
+// effect is what was seen: "2 links refusing".
+func (f *linkFault) effect(seen int) string {
+	if seen < len(f.links) {
+		return fmt.Sprintf("%d of %s %s", seen, count(len(f.links), "link"), f.words)
+	}
+	return count(seen, "link") + " " + f.words
+}
+
+// mended sees that no link is silent. One may refuse, when the server behind
+// it is gone for reasons of its own.
+func (f *linkFault) mended(ctx context.Context, links []topologies.Wire) (string, error) {
+	var answer atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range links {
+		group.Go(func() error {
+			err := works(ctx, l)
+			if err == nil {
+				answer.Add(1)
+			} else if timedOut(err) {
+				return fmt.Errorf("heal %s: %s is still silent: %w", f.name, l.Name(), err)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	if n := int(answer.Load()); n < len(links) {
+		return fmt.Sprintf("%d answering again", n), err
+	}
+	return "answering again", err
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// answering are the links that answer.
+func answering(ctx context.Context, links []topologies.Wire) []topologies.Wire {
+	ok := make([]bool, len(links))
+	var all sync.WaitGroup
+	for i, l := range links {
+		all.Go(func() { ok[i] = works(ctx, l) == nil })
+	}
+	all.Wait()
+	var working []topologies.Wire
+	for i, l := range links {
+		if ok[i] {
+			working = append(working, l)
+		}
+	}
+	return working
+}
+
+// works sees that a link answers.
+func works(ctx context.Context, l topologies.Wire) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := l.Probe(ctx)
+	return err
+}
+
+func timedOut(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
+}
+
+// cutLinks resets all connections of the links and refuses new ones.
+func cutLinks(links []topologies.Wire) Fault {
+	return &linkFault{
+		name: "cut", links: links, words: "refusing",
+		put: func(l topologies.Wire) (func(), error) { return l.Cut(), nil },
+		seen: func(ctx context.Context, l topologies.Wire) error {
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+			defer cancel()
+			if _, err := l.Probe(ctx); err == nil {
+				return fmt.Errorf("%s still answers", l.Name())
+			} else if timedOut(err) {
+				return fmt.Errorf("%s is silent and does not refuse: %w", l.Name(), err)
+			}
+			return nil
+		},
+	}
+}
+
+// partitionLinks is a cut, or a stall of both streams if it is to be silent, of the
+// links between groups of parties. Its name says what shape it has.
+func partitionLinks(name string, links []topologies.Wire, silent bool) Fault {
+	f, _ := cutLinks(links).(*linkFault)
+	if silent {
+		f, _ = stallLinks(links, "both").(*linkFault)
+	}
+	f.name = name
+	return f
+}
+
+// stallLinks stops the data of one stream of the links, or of both, and keeps it
+// until the heal: a partition, as TCP lives through one. On one stream it is a
+// one-way cut.
+func stallLinks(links []topologies.Wire, stream string) Fault {
+	words := "silent"
+	if stream != "both" {
+		words = "silent " + stream
+	}
+	return &linkFault{
+		name: "stall", links: links, words: words,
+		put: func(l topologies.Wire) (func(), error) { return l.Hold(stream) },
+		seen: func(ctx context.Context, l topologies.Wire) error {
+			ctx, cancel := context.WithTimeout(ctx, silence)
+			defer cancel()
+			switch _, err := l.Probe(ctx); {
+			case err == nil:
+				return fmt.Errorf("%s still answers", l.Name())
+			case !timedOut(err):
+				return fmt.Errorf("%s is not silent, it refuses: %w", l.Name(), err)
+			}
+			return nil
+		},
+	}
+}
+
+// slowLinks delays the data of a stream of the links, give or take the jitter.
+// Both count in whole milliseconds; the jitter is below the latency.
+func slowLinks(links []topologies.Wire, stream string, latency, jitter time.Duration) Fault {
+	least := latency - jitter
+	return &linkFault{
+		name: "latency", links: links,
+		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, stream),
+		put:   func(l topologies.Wire) (func(), error) { return l.Delay(stream, latency, jitter) },
+		seen: func(ctx context.Context, l topologies.Wire) error {
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout+2*(latency+jitter))
+			defer cancel()
+			took, err := l.Probe(ctx)
+			if err != nil {
+				return err
+			}
+			if took < least {
+				return fmt.Errorf("%s answered after %v", l.Name(), took)
+			}
+			return nil
+		},
+	}
+}
+
+// resetLinks resets every open connection of the links, once. It has no duration.
+func resetLinks(links []topologies.Wire) Fault { return reset(links) }
+
+type reset []topologies.Wire
+
+// Name returns "reset".
+func (reset) Name() string { return "reset" }
+
+// Inject fails if no connection was open: then nothing was reset.
+func (r reset) Inject(context.Context) (Injection, error) {
+	var hit []string
+	total := 0
+	for _, l := range r {
+		if n := l.Reset(); n > 0 {
+			hit = append(hit, l.Name())
+			total += n
+		}
+	}
+	if total == 0 {
+		return Injection{}, errors.New("reset took no effect: no connection was open")
+	}
+	return Injection{Effect: count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
+}
+
+// A flap is a cut that comes and goes.
+type flap struct {
+	*linkFault
+
+	down, up time.Duration
+}
+
+// flapLinks cuts the links and mends them again, over and over: they are cut for
+// down, and mended for up. Both are above 0.
+func flapLinks(links []topologies.Wire, down, up time.Duration) Fault {
+	f, _ := cutLinks(links).(*linkFault)
+	f.name = "flap"
+	return &flap{f, down, up}
+}
+
+// Inject sees the first round: the links refuse, and answer again.
+func (f *flap) Inject(ctx context.Context) (Injection, error) {
+	working := answering(ctx, f.links)
+	first, err := f.linkFault.Inject(ctx)
+	if err != nil {
+		return Injection{}, err
+	}
+	if _, err := first.Heal(ctx); err != nil {
+		undo, cancel := Undo(ctx)
+		defer cancel()
+		_, again := first.Heal(undo)
+		return Injection{}, errors.Join(err, again)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		f.takeTurns(stop)
+	}()
+	end := sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+	return Injection{
+		Effect: fmt.Sprintf("%s for %v, answering for %v, and so on", first.Effect, f.down, f.up),
+		Heal: Once(func(ctx context.Context) (string, error) {
+			end()
+			again, err := f.mended(ctx, working)
+			return count(len(working), "link") + " mended, " + again, err
+		}),
+	}, nil
+}
+
+// takeTurns cuts and mends until it is stopped, and leaves the links mended.
+func (f *flap) takeTurns(stop <-chan struct{}) {
+	for {
+		var mends []func()
+		for _, l := range f.links {
+			mends = append(mends, l.Cut())
+		}
+		stopped := stoppedWithin(stop, f.down)
+		for _, mend := range mends {
+			mend()
+		}
+		if stopped || stoppedWithin(stop, f.up) {
+			return
+		}
+	}
+}
+
+// stoppedWithin reports whether it was stopped before its time.
+func stoppedWithin(stop <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return false
+	case <-stop:
+		return true
+	}
+}
+
+// pacer is a link whose pace can be changed.
+type pacer interface {
+	topologies.Wire
+	// Throttle lets so many bytes a second of a stream pass.
+	Throttle(stream string, rate int) (mend func(), err error)
+	// Linger passes the end of a stream on so much later.
+	Linger(stream string, d time.Duration) (mend func(), err error)
+	// Burst sends so many bytes through the link and back, and times that.
+	Burst(ctx context.Context, size int) (time.Duration, error)
+	// Farewell ends a connection as its caller would, and times until the other
+	// end has closed it as well.
+	Farewell(ctx context.Context) (time.Duration, error)
+}
+
+// ErrPace says that a link has one pace only.
+var ErrPace = errors.New("the pace of these links can't be changed")
+
+// asPacer is the link as a pacer.
+func asPacer(l topologies.Wire) (pacer, error) {
+	p, ok := l.(pacer)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", l.Name(), ErrPace)
+	}
+	return p, nil
+}
+
+// burstTime is how long a burst must take on a link whose pace is limited.
+const burstTime = 50 * time.Millisecond
+
+// limitBandwidth limits a stream of the links, or both, to so many bytes a second. It
+// is for links on which clients talk to servers.
+func limitBandwidth(links []topologies.Wire, stream string, rate int) Fault {
+	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
+	return &linkFault{
+		name: "bandwidth", links: links, words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
+		put: func(l topologies.Wire) (func(), error) {
+			p, err := asPacer(l)
+			if err != nil {
+				return nil, err
+			}
+			return p.Throttle(stream, rate)
+		},
+		seen: func(ctx context.Context, l topologies.Wire) error {
+			p, err := asPacer(l)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout+10*burstTime)
+			defer cancel()
+			took, err := p.Burst(ctx, size)
+			if err == nil && took < burstTime {
+				err = fmt.Errorf("%d bytes passed %s within %v", size, l.Name(), took)
+			}
+			return err
+		},
+	}
+}
+
+// slowClose passes the end of each connection of the links on so much later, so
+// that one side takes it for open when the other has left.
+func slowClose(links []topologies.Wire, stream string, d time.Duration) Fault {
+	return &linkFault{
+		name: "slow-close", links: links, words: fmt.Sprintf("closing later by %v %s", d, stream),
+		put: func(l topologies.Wire) (func(), error) {
+			p, err := asPacer(l)
+			if err != nil {
+				return nil, err
+			}
+			return p.Linger(stream, d)
+		},
+		seen: func(ctx context.Context, l topologies.Wire) error {
+			p, err := asPacer(l)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout+3*d)
+			defer cancel()
+			took, err := p.Farewell(ctx)
+			if err == nil && took < d {
+				err = fmt.Errorf("a connection of %s was closed after %v", l.Name(), took)
+			}
+			return err
+		},
+	}
+}

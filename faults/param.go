@@ -1,0 +1,176 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+)
+
+// A Param is a parameter of a fault: a number if it has a unit, else one of Values,
+// else any words.
+type Param struct {
+	Name string
+	// Unit is that of a number: ms, bytes/s.
+	Unit string
+	// About says what it means, where the name does not.
+	About string
+	// Ask is what a message asks for if it is missing: "which keys". Empty: it may be
+	// left out, and is Default then.
+	Ask     string
+	Default string
+	// Least and Most bound a whole number.
+	Least, Most int
+	// Valid checks a value that is no whole number of a range; nil: it is not checked.
+	Valid func(value string) error
+	// Values are the choices; none: any.
+	Values []string
+	// Aliases are older names of choices, with those that are in use.
+	Aliases map[string]string
+	// Instead are the effects that a choice has in place of the fault's own.
+	Instead map[string]map[history.Effect]history.Effect
+	// Draw is what a random run draws: a whole number of a range "10-50", or one of
+	// "a|b"; empty: nothing, unless the [Candidate] says.
+	Draw string
+}
+
+// most is the greatest number that a parameter may have: 24 days in milliseconds.
+const most = 1<<31 - 1
+
+// number is a whole number from 1.
+func number(name, unit string) Param { return Param{Name: name, Unit: unit, Least: 1, Most: most} }
+
+// required is a parameter that must be there.
+func (p Param) required(ask string) Param {
+	p.Ask = ask
+	return p
+}
+
+// drawn is a parameter that a random run draws.
+func (p Param) drawn(choices string) Param {
+	p.Draw = choices
+	return p
+}
+
+// otherwise is a parameter with a default.
+func (p Param) otherwise(value string) Param {
+	p.Default = value
+	return p
+}
+
+// check says what is wrong with a value that is there.
+func (p Param) check(value string) error {
+	switch {
+	case p.Valid != nil:
+		return p.Valid(value)
+	case p.Most > 0:
+		n, err := strconv.Atoi(value)
+		if err != nil || n < p.Least || n > p.Most {
+			return fmt.Errorf("%s must be %s, not %q", p.Name, p.wanted(), value)
+		}
+	case p.Values != nil && !slices.Contains(p.Values, value) && p.Aliases[value] == "":
+		return names.Unknown(p.Name, value, p.Values)
+	}
+	return nil
+}
+
+// wanted is what a number must be.
+func (p Param) wanted() string {
+	s := "a whole number"
+	if p.Unit != "" {
+		s += " of " + p.Unit
+	}
+	s += fmt.Sprintf(" from %d", p.Least)
+	if p.Most != most {
+		s += fmt.Sprintf(" to %d", p.Most)
+	}
+	return s
+}
+
+// checkParams says what is wrong with the parameters of a step.
+func (spec Spec) checkParams(params map[string]string) error {
+	var known []string
+	for _, p := range spec.Params {
+		known = append(known, p.Name)
+		value, there := params[p.Name]
+		if value == "" && (p.Ask == "" || !there && p.Default != "") {
+			continue
+		}
+		if value == "" && p.Valid == nil {
+			return fmt.Errorf("%s: say %s in the parameter %q", spec.Name, p.Ask, p.Name)
+		}
+		if err := p.check(value); err != nil {
+			return fmt.Errorf("%s: %w", spec.Name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(known, name) {
+			if len(known) == 0 {
+				return fmt.Errorf("%s has no parameters, and %q is one", spec.Name, name)
+			}
+			return fmt.Errorf("%s: %w", spec.Name, names.Unknown("parameter", name, known))
+		}
+	}
+	return nil
+}
+
+// withDefaults is a step with the defaults of the parameters that it leaves out.
+func (spec Spec) withDefaults(s Step) Step {
+	params := maps.Clone(s.Params)
+	if params == nil {
+		params = map[string]string{}
+	}
+	for _, p := range spec.Params {
+		if params[p.Name] == "" && p.Default != "" {
+			params[p.Name] = p.Default
+		}
+	}
+	s.Params = params
+	return s
+}
+
+// whole is a parameter that was checked to be a whole number; 0 if it is not there.
+func (s Step) whole(name string) int {
+	n, err := strconv.Atoi(s.Params[name])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// millis is a parameter in milliseconds.
+func (s Step) millis(name string) time.Duration {
+	return time.Duration(s.whole(name)) * time.Millisecond
+}
+
+// ParamWords lists the parameters, with their units or choices: "rate (bytes/s)".
+func (spec Spec) ParamWords() string {
+	var all []string
+	for _, p := range spec.Params {
+		switch {
+		case p.Values != nil:
+			all = append(all, p.Name+" ("+strings.Join(p.Values, " or ")+")")
+		case p.Unit != "":
+			all = append(all, p.Name+" ("+p.Unit+")")
+		default:
+			all = append(all, p.Name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// LeastParams are the first of the choices that a random run has for each parameter.
+func (spec Spec) LeastParams() map[string]string {
+	params := map[string]string{}
+	for _, p := range spec.Params {
+		if p.Draw != "" {
+			params[p.Name] = firstOf(p.Draw)
+		}
+	}
+	return params
+}

@@ -1,0 +1,330 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Spec is everything that is known about one fault. Lists, the documentation,
+// the validation of scripts, random plans, records and reports all read it.
+type Spec struct {
+	// Name is what scripts, plans and histories call it.
+	Name string
+	// Aliases are its older names. They go on working, with a note, for a version.
+	Aliases []string
+	// Family is also the mix of random faults that it belongs to.
+	Family Family
+	// Summary says in half a sentence what it does.
+	Summary string
+	// Target is the kind of thing that it is aimed at.
+	Target Target
+	// Params are its parameters; none if empty.
+	Params []Param
+	// Needs are what a deployment must let its user do.
+	Needs []topologies.Control
+	// Life and Effects are recorded with each injection. Effects hold for the
+	// defaults of the parameters: see [Spec.EffectsOf].
+	Life    history.Life
+	Effects []history.Effect
+	// Hits is what there must be for it to take effect.
+	Hits Hits
+	// Story is how a report tells of it.
+	Story Story
+	// Observed says how its effect is observed, Healed what its heal waits for (empty:
+	// it has none), and Pitfall what its user ought to know.
+	Observed, Healed, Pitfall string
+
+	// New makes it. The step was validated, and has the defaults of the parameters.
+	New func(site Site, s Step) (Fault, error)
+	// Candidates are the ways in which a random run draws it; nil: none does.
+	Candidates func(e Environment) []Candidate
+	// Check refuses a step for a reason that Target and Params do not have; nil: none.
+	Check func(t topologies.Topology, s Step) error
+	// Links are the links that a step concerns; nil: those that the target of a fault
+	// of links selects, and none for any other fault.
+	Links func(t topologies.Topology, s Step) ([]topologies.Link, error)
+	// Aim is what a step's target means at this moment, as the history names it; nil:
+	// a few links by their names, and any other target as it stands.
+	Aim func(ctx context.Context, d topologies.Deployment, s Step) string
+	// Usable says why a link can't have it; nil: any can.
+	Usable func(topologies.Wire) error
+}
+
+// A Family is a group of faults with the same cause.
+type Family string
+
+// The families of faults.
+const (
+	Network  Family = "network"
+	Process  Family = "process"
+	Redis    Family = "redis"
+	Failover Family = "failover"
+	Cluster  Family = "cluster"
+	Clock    Family = "clock"
+	Disk     Family = "disk"
+	Client   Family = "client" // of scripts only: the clients of a random run are no processes of their own
+)
+
+// A Target is the kind of thing that a fault is aimed at.
+type Target string
+
+// The kinds of targets.
+const (
+	AtDeployment Target = "-"
+	AtLinks      Target = "links"
+	AtMessages   Target = "client links" // those of a zone to a server
+	AtParties    Target = "parties"
+	AtServer     Target = "server"             // Redis
+	AtProcess    Target = "server or sentinel" // any server process
+	AtZone       Target = "zone"
+	AtClient     Target = "client"
+)
+
+// Hits is what a fault needs of the lock under test to take effect.
+type Hits string
+
+// What faults hit.
+const (
+	HitsAnything    Hits = ""
+	HitsRequests    Hits = "requests"    // connections, messages or keys of clients
+	HitsSubscribers Hits = "subscribers" // clients that wait for a message of the server
+)
+
+// A Story is how a report tells of a fault: sentences without their end, in which
+// {target} is the target and {was} is "was" or "were".
+type Story struct {
+	// Injected says what happened: "{target} {was} cut". Empty: what was observed says
+	// it, which begins with the target.
+	Injected string
+	// Healed says that it ended. Empty: the report says so in general words.
+	Healed string
+}
+
+// A Site is where faults happen. The zero Site has none.
+type Site struct {
+	Deployment topologies.Deployment
+	// Clients are those that are processes of their own, by their names.
+	Clients map[string]ClientProcess
+	// Scripts are the names by which faults of messages call scripts, by their
+	// [ScriptDigest].
+	Scripts map[string]string
+}
+
+// All lists the faults, in order of name.
+func All() []Spec { return slices.Clone(allSpecs()) }
+
+// allSpecs are made once: reports ask for them again and again.
+var allSpecs = sync.OnceValue(func() []Spec { //nolint:gochecknoglobals // a constant
+	all := slices.Concat(networkSpecs(), messageSpecs(), processSpecs(), redisSpecs(), failoverSpecs(),
+		clusterSpecs(), clockSpecs(), diskSpecs(), clientSpecs())
+	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	return all
+})
+
+// ByName finds a fault by its name, or by an older one.
+func ByName(name string) (Spec, error) {
+	all := allSpecs()
+	for _, s := range all {
+		if s.Name == name || slices.Contains(s.Aliases, name) {
+			return s, nil
+		}
+	}
+	return Spec{}, names.Unknown("fault", name, Names(all))
+}
+
+// Names are the names of faults.
+func Names(specs []Spec) []string {
+	var all []string
+	for _, s := range specs {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// Current is a step with the names that are in use, in place of older ones, and a
+// note on each of those. What it does not know it leaves as it is.
+func (s Step) Current() (now Step, notes []string) {
+	spec, err := ByName(s.Fault)
+	if err != nil {
+		return s, nil
+	}
+	if s.Fault != spec.Name {
+		notes = append(notes, spec.note(s.Fault))
+		s.Fault = spec.Name
+	}
+	for _, p := range spec.Params {
+		if now, old := p.Aliases[s.Params[p.Name]]; old {
+			notes = append(notes, fmt.Sprintf("%s: %s %s is called %s now; the old name works in this version only", spec.Name, p.Name, s.Params[p.Name], now))
+			s.Params = maps.Clone(s.Params)
+			s.Params[p.Name] = now
+		}
+	}
+	return s, notes
+}
+
+// CurrentName is the name that is in use for a fault, and a note if the one given
+// is older. A name that is unknown is left as it is.
+func CurrentName(name string) (now, note string) {
+	spec, err := ByName(name)
+	if err != nil || spec.Name == name {
+		return name, ""
+	}
+	return spec.Name, spec.note(name)
+}
+
+func (spec Spec) note(old string) string {
+	return fmt.Sprintf("the fault %s is called %s now; the old name works in this version only", old, spec.Name)
+}
+
+// Has reports whether the fault has an effect.
+func (spec Spec) Has(e history.Effect) bool { return slices.Contains(spec.Effects, e) }
+
+// EffectsOf are the effects that the fault has with these parameters.
+func (spec Spec) EffectsOf(params map[string]string) []history.Effect {
+	effects := slices.Clone(spec.Effects)
+	for _, p := range spec.Params {
+		for from, to := range p.Instead[params[p.Name]] {
+			if i := slices.Index(effects, from); i >= 0 {
+				effects[i] = to
+			}
+		}
+	}
+	return effects
+}
+
+// Stays reports whether something of the fault stays when it is healed: another
+// master, a slot elsewhere, keys that are gone, all that a killed server knew.
+func (spec Spec) Stays() bool {
+	return slices.ContainsFunc([]history.Effect{history.Promotes, history.Moves, history.ShiftsClock, history.Restarts, history.Forgets}, spec.Has)
+}
+
+// Spent reports whether a fault that lies in wait is over once it struck.
+func (spec Spec) Spent() bool { return spec.Life == history.Triggered && spec.Healed == bySelf }
+
+// bySelf is the heal of a fault that is over once it struck.
+const bySelf = "by itself"
+
+// OnLinks reports whether the fault is put on links.
+func (spec Spec) OnLinks() bool {
+	return slices.Contains(spec.Needs, topologies.Wiring) && spec.Family == Network
+}
+
+// Validate checks that a topology can have a step with the fault.
+func (spec Spec) Validate(t topologies.Topology, s Step) error {
+	if err := spec.aimed(t, s.Target); err != nil {
+		return err
+	}
+	if err := spec.checkParams(s.Params); err != nil {
+		return err
+	}
+	if spec.Check == nil {
+		return nil
+	}
+	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
+		return fmt.Errorf("%s: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// aimed checks the target of a step.
+func (spec Spec) aimed(t topologies.Topology, target string) error {
+	servers := t.Of(topologies.Redis)
+	switch spec.Target {
+	case AtProcess:
+		servers = append(servers, t.Of(topologies.Sentinel)...)
+	case AtServer:
+	case AtLinks, AtMessages:
+		_, err := t.Select(target)
+		return err
+	default:
+		return nil // its Check looks at it
+	}
+	if !slices.Contains(servers, target) {
+		return names.Unknown("server", target, servers)
+	}
+	return nil
+}
+
+// LinksOf are the links that a step concerns.
+func (spec Spec) LinksOf(t topologies.Topology, s Step) ([]topologies.Link, error) {
+	switch {
+	case spec.Links != nil:
+		return spec.Links(t, spec.withDefaults(s))
+	case spec.Target == AtLinks, spec.Target == AtMessages:
+		return t.Select(s.Target)
+	default:
+		return nil, nil
+	}
+}
+
+// fewLinks is how many links a history names one by one.
+const fewLinks = 3
+
+// AimOf is what a step's target means at this moment, as the history names it.
+// Where that can't be told, it is the target as it stands.
+func (spec Spec) AimOf(ctx context.Context, d topologies.Deployment, s Step) string {
+	if spec.Aim != nil {
+		return cmp.Or(spec.Aim(ctx, d, s), s.Target)
+	}
+	links, err := d.Topology().Select(s.Target)
+	if err != nil || len(links) > fewLinks || !strings.Contains(s.Target, ">") {
+		return s.Target
+	}
+	var found []string
+	for _, l := range links {
+		found = append(found, l.Name())
+	}
+	return strings.Join(found, " ")
+}
+
+// Lacks says why a deployment can't have the fault at all; nil if it can.
+func (spec Spec) Lacks(d topologies.Deployment) error {
+	without := d.Without()
+	for _, c := range spec.Needs {
+		if why, lacks := without[c]; lacks {
+			return errors.New(why)
+		}
+	}
+	if spec.Usable == nil {
+		return nil
+	}
+	var lack error
+	for _, l := range d.Topology().Links {
+		if w := d.Wire(l.Name()); w != nil {
+			if lack = spec.Usable(w); lack == nil {
+				return nil
+			}
+		}
+	}
+	return lack
+}
+
+// New makes the fault of a step.
+func New(site Site, s Step) (Fault, error) {
+	spec, err := ByName(s.Fault)
+	if err != nil {
+		return nil, err
+	}
+	s, _ = s.Current()
+	if spec.Target == AtClient {
+		return spec.New(site, s)
+	}
+	if err := spec.Validate(site.Deployment.Topology(), s); err != nil {
+		return nil, err
+	}
+	f, err := spec.New(site, spec.withDefaults(s))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", spec.Name, err)
+	}
+	return f, nil
+}

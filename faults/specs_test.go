@@ -1,0 +1,189 @@
+package faults_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/traffic"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// stub is a deployment that can have every fault, as long as none is injected.
+type stub struct {
+	topologies.Failover
+
+	topology topologies.Topology
+}
+
+func (s stub) Topology() topologies.Topology          { return s.topology }
+func (s stub) Without() map[topologies.Control]string { return nil }
+func (s stub) Wire(string) topologies.Wire            { return stubWire{} }
+func (s stub) Clock(string) topologies.Clock          { return struct{ topologies.Clock }{} }
+func (s stub) Disk(string) topologies.Disk            { return struct{ topologies.Disk }{} }
+func (s stub) Server(string) topologies.Server        { return struct{ topologies.Server }{} }
+
+// stubWire is a link on which everything can be done.
+type stubWire struct{ topologies.Wire }
+
+func (stubWire) Throttle(string, int) (func(), error)                     { return nil, nil }
+func (stubWire) Linger(string, time.Duration) (func(), error)             { return nil, nil }
+func (stubWire) Burst(context.Context, int) (time.Duration, error)        { return 0, nil }
+func (stubWire) Farewell(context.Context) (time.Duration, error)          { return 0, nil }
+func (stubWire) Judge(func(traffic.Message) traffic.Fate) (func(), error) { return nil, nil }
+
+// environments are those that, together, can have every fault.
+func environments(t *testing.T) []faults.Environment {
+	t.Helper()
+	var all []faults.Environment
+	for _, name := range topologies.Names() {
+		options := []topologies.Options{{Persistence: topologies.PersistAlways}}
+		if name == topologies.Single {
+			options = append(options, topologies.Options{Access: topologies.AccessName})
+		}
+		for _, o := range options {
+			topology, err := topologies.New(name, o)
+			require.NoError(t, err)
+			all = append(all, faults.Environment{
+				Topology: topology, Locks: []string{"lock-1", "lock-2"},
+				Lock: faults.LockTraits{Name: "mutex", Subscribes: true, Commands: "EVALSHA|acquire"},
+			})
+		}
+	}
+	return all
+}
+
+// Every spec says all that lists, documents, plans, records and reports need of it.
+func TestAll_complete(t *testing.T) {
+	names := map[string]bool{}
+	for _, spec := range faults.All() {
+		t.Run(spec.Name, func(t *testing.T) {
+			for _, name := range append([]string{spec.Name}, spec.Aliases...) {
+				require.False(t, names[name], "%s is the name of two faults", name)
+				names[name] = true
+				found, err := faults.ByName(name)
+				require.NoError(t, err)
+				require.Equal(t, spec.Name, found.Name)
+			}
+			require.NotEmpty(t, spec.Family)
+			require.NotEmpty(t, spec.Summary)
+			require.NotEmpty(t, spec.Target)
+			require.NotEmpty(t, spec.Needs)
+			require.NotEmpty(t, spec.Effects)
+			require.NotEmpty(t, spec.Observed)
+			require.NotEmpty(t, spec.Pitfall)
+			require.Contains(t, []history.Life{history.Lasting, history.Momentary, history.Triggered, history.Repeating}, spec.Life)
+			require.Equal(t, spec.Life == history.Momentary, spec.Healed == "", "what lasts is healed, and nothing else is")
+			require.True(t, spec.Story.Injected != "" || slices.Contains([]faults.Target{faults.AtServer, faults.AtProcess}, spec.Target), "a report can't tell of it")
+			require.Equal(t, spec.Family == faults.Client, spec.Candidates == nil, "random runs have all but those of clients")
+			require.Contains(t, faults.Markdown(), "\n| `"+spec.Name+"`")
+		})
+	}
+}
+
+// What is drawn is within its range, and can be made.
+func TestGenerate_everyCandidate(t *testing.T) {
+	made := map[string]bool{}
+	for _, e := range environments(t) {
+		site := faults.Site{Deployment: stub{topology: e.Topology}}
+		for _, c := range e.Candidates() {
+			if c.Cant != "" {
+				continue
+			}
+			spec, err := faults.ByName(c.Fault)
+			require.NoError(t, err)
+			require.Equal(t, spec.Life == history.Lasting || spec.Life == history.Repeating || spec.Life == history.Triggered && !spec.Spent(), c.Most > 0,
+				"%s lasts from %v to %v", c.Fault, c.Least, c.Most)
+			require.Positive(t, c.Weight, c.Fault)
+			for seed := range uint64(20) {
+				plan := faults.Generate(rand.New(rand.NewPCG(seed, 1)), []faults.Candidate{c}, time.Minute)
+				require.NotEmpty(t, plan, c.Fault)
+				for _, step := range plan {
+					require.GreaterOrEqual(t, step.For, c.Least, c.Fault)
+					require.LessOrEqual(t, step.For, c.Most, c.Fault)
+					require.NoError(t, e.Validate(step), "%+v", step)
+					if step.Target == faults.TargetOfLock {
+						step.Target = "redis-1"
+					}
+					f, err := faults.New(site, step)
+					require.NoError(t, err, "%+v", step)
+					require.Equal(t, step.Fault, f.Name())
+				}
+			}
+			made[c.Fault] = true
+		}
+	}
+	for _, spec := range faults.All() {
+		if spec.Family == faults.Client {
+			f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": struct{ faults.ClientProcess }{}}}, faults.Step{Fault: spec.Name, Target: "a"})
+			require.NoError(t, err)
+			require.Equal(t, spec.Name, f.Name())
+			continue
+		}
+		require.True(t, made[spec.Name], "no environment can have %s", spec.Name)
+	}
+}
+
+// An older name means the fault that is called otherwise now, and is noted.
+func TestStep_Current(t *testing.T) {
+	for _, spec := range faults.All() {
+		for _, old := range spec.Aliases {
+			now, notes := faults.Step{Fault: old}.Current()
+			require.Equal(t, spec.Name, now.Fault)
+			require.Len(t, notes, 1)
+			require.Contains(t, notes[0], old)
+		}
+	}
+	params := map[string]string{"how": "hold"}
+	now, notes := faults.Step{Fault: "partition", Target: "redis-1", Params: params}.Current()
+	require.Equal(t, map[string]string{"how": "stall"}, now.Params)
+	require.Len(t, notes, 1)
+	require.Equal(t, "hold", params["how"], "the caller's own is left alone")
+	now, notes = faults.Step{Fault: "no-such-fault"}.Current()
+	require.Equal(t, faults.Step{Fault: "no-such-fault"}, now)
+	require.Empty(t, notes)
+
+	e := environments(t)[0]
+	older, err := e.Choose("hold")
+	require.NoError(t, err)
+	newer, err := e.Choose("stall")
+	require.NoError(t, err)
+	require.Equal(t, newer, older)
+}
+
+// A step that says what the fault does not know is refused.
+func TestSpec_Validate_params(t *testing.T) {
+	single, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name string
+		give faults.Step
+		want string
+	}{
+		{"unknown", faults.Step{Fault: "flap", Target: "client", Params: map[string]string{"dwon": "5"}}, `flap: unknown parameter "dwon" (did you mean down?`},
+		{"none known", faults.Step{Fault: "cut", Target: "client", Params: map[string]string{"how": "cut"}}, `cut has no parameters, and "how" is one`},
+		{"out of range", faults.Step{Fault: "clock-back", Target: "redis-1", Params: map[string]string{"by": "99"}}, "clock-back: by must be a whole number of ms from 100"},
+		{"no choice", faults.Step{Fault: "stall", Target: "client", Params: map[string]string{"stream": "up"}}, `stall: unknown stream "up" (did you mean upstream?`},
+		{"missing", faults.Step{Fault: "drop-key", Target: "redis-1"}, `drop-key: say which keys in the parameter "pattern"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec, err := faults.ByName(tt.give.Fault)
+			require.NoError(t, err)
+			require.ErrorContains(t, spec.Validate(single, tt.give), tt.want)
+		})
+	}
+}
+
+func TestSpec_EffectsOf(t *testing.T) {
+	spec, err := faults.ByName("partition")
+	require.NoError(t, err)
+	require.Equal(t, []history.Effect{history.Isolates, history.Cuts}, spec.EffectsOf(nil))
+	require.Equal(t, []history.Effect{history.Isolates, history.Stalls}, spec.EffectsOf(map[string]string{"how": "stall"}))
+	require.True(t, slices.Equal([]history.Effect{history.Isolates, history.Cuts}, spec.Effects), "the spec is left as it was")
+}

@@ -1,0 +1,235 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// A LockSpec is a lock that can be put under test: what it promises, what it can
+// do, and how it is opened. The configuration of a run carries it. A Name is
+// needed, and Open or InProcess; all other fields may be left at zero, which
+// promises a mutex with a lease and nothing else.
+type LockSpec struct {
+	// Name is what flags, scenarios and records call the lock.
+	Name string
+	// About says in a sentence what it is.
+	About string
+
+	// Kind is [history.KindMutex], which an empty one is too, [history.KindRW] or
+	// [history.KindSemaphore].
+	Kind string
+	// Reentrant promises that an owner who holds the lock is granted it again.
+	Reentrant bool
+	// Fair promises that requests are granted in the order of arrival, and that
+	// each grant names its place in the queue.
+	Fair bool
+	// Tokens promises that grants have fencing tokens.
+	Tokens bool
+	// Endless says that a grant has no lease: it lasts until it is released.
+	Endless bool
+	// Together says that one request can be for several locks: the locker is a
+	// [workload.Service].
+	Together bool
+
+	// ReplicaAcks says that the lock heeds [LockOptions.ReplicaAcks].
+	ReplicaAcks bool
+	// Independent says that the lock lives on several servers that know nothing of
+	// each other, and on no other topology.
+	Independent bool
+	// Everywhere says that it uses every one of such servers, if there are several.
+	Everywhere bool
+	// Single says that it can live on one server only, without replicas.
+	Single bool
+	// HandsOver says that waiters of one process pass the lock on in memory, as
+	// long as each holds it for a moment only.
+	HandsOver bool
+	// Subscribes says that a waiter is told of a release by a message of the
+	// server.
+	Subscribes bool
+	// Commands are the Redis commands that it sends again and again: faults wait
+	// for one of them. Empty: EVALSHA.
+	Commands []string
+	// Key is a key in the slot of the lock of that name; all keys of a lock share
+	// one slot of a cluster. Nil: the name itself, as the hash tag of its keys.
+	Key func(name string) string
+	// HeldOn reports whether a server says that the owner holds the lock of that
+	// name. Nil: a server can't be asked, and scripts that require it are refused.
+	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
+
+	// Open makes the lock for the clients of one zone.
+	Open Opener
+	// InProcess makes a lock in the harness's own memory, which asks no server, for
+	// all clients of one run. Where it is set, Open is not called.
+	InProcess func() lock.Locker
+}
+
+// An Opener makes a lock for the clients of one zone, on connections as
+// [topologies.Clients] makes them: one to a deployment with a master or slots to
+// follow, and one to each of several independent servers. The function that it
+// returns closes the lock; the connections are closed by the caller.
+type Opener func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error)
+
+// LockOptions configure a lock under test. Zero fields mean the lock's own
+// defaults.
+type LockOptions struct {
+	// ReplicaAcks is how many replicas must acknowledge a grant.
+	ReplicaAcks int
+	// Watchdog is the lease that a lock's watchdog keeps alive.
+	Watchdog time.Duration
+	// Permits is how many permits a semaphore has. A run sets it.
+	Permits int
+	// At is where the clients of a run are, for a lock that connects by itself. A
+	// run sets it; nil: the lock is opened by something else.
+	At *Place
+	// Observer is told of renewals. A run sets it; nil: they are not told.
+	Observer lock.Observer
+}
+
+// Validate joins what is wrong with the spec itself.
+func (l LockSpec) Validate() error {
+	var errs []error
+	if l.Name == "" {
+		errs = append(errs, errors.New("a lock under test needs a name"))
+	}
+	if kinds := []string{"", history.KindMutex, history.KindRW, history.KindSemaphore}; !slices.Contains(kinds, l.Kind) {
+		errs = append(errs, names.Unknown("kind of lock", l.Kind, kinds[1:]))
+	}
+	if l.Open == nil && l.InProcess == nil {
+		errs = append(errs, fmt.Errorf("lock %s can't be opened: set Open", l.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// Begin returns what opens the lock in one run.
+func (l LockSpec) Begin() Opener {
+	if l.InProcess == nil {
+		return l.Open
+	}
+	shared := l.InProcess()
+	return func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) { return shared, func() {}, nil }
+}
+
+// On joins why the lock can't live on such servers with such options; nil if it
+// can.
+func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions) error {
+	var errs []error
+	replicas := 0
+	if t, err := topologies.New(topology, servers); err == nil {
+		replicas = len(t.Members(t.Of(topologies.Redis)[0])) - 1
+	}
+	if l.Independent && topology != topologies.Independent {
+		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
+	}
+	if topology == topologies.Independent && l.Name != "" && !l.Independent && !l.Everywhere && l.InProcess == nil {
+		errs = append(errs, fmt.Errorf("lock %s would be on one of the servers of topology %s, which know nothing of each other: use topology %s, or lock redlock or redsync",
+			l.Name, topologies.Independent, topologies.Single))
+	}
+	if l.Single && topology != topologies.Single {
+		errs = append(errs, fmt.Errorf("lock %s is put under test on one server only: use topology %s", l.Name, topologies.Single))
+	}
+	switch {
+	case o.ReplicaAcks > 0 && l.Name != "" && !l.ReplicaAcks:
+		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
+	case o.ReplicaAcks > replicas:
+		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, replicas))
+	}
+	return errors.Join(append(errs, lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks}.Validate())...)
+}
+
+// Exclusive reports whether one owner at a time holds the lock, in whatever way it
+// is asked for.
+func (l LockSpec) Exclusive() bool { return cmp.Or(l.Kind, history.KindMutex) == history.KindMutex }
+
+// KeyOf is a key in the slot of the lock of that name.
+func (l LockSpec) KeyOf(name string) string {
+	if l.Key == nil {
+		return name
+	}
+	return l.Key(name)
+}
+
+// CommandPattern are the commands that it sends again and again, with "|" between
+// them.
+func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Commands, "|"), "EVALSHA") }
+
+// DefaultWorkload is the workload of a run that names none: what the lock is for.
+func (l LockSpec) DefaultWorkload() string {
+	switch {
+	case l.Kind == history.KindRW:
+		return "readers-writers"
+	case l.Kind == history.KindSemaphore:
+		return "permits"
+	case l.Together:
+		return "several-locks"
+	case l.Fair:
+		return "fair-queue"
+	case l.HandsOver:
+		return "bursts"
+	default:
+		return workload.Contended
+	}
+}
+
+// Suits says why the lock can't have a kind of workload; nil if it can.
+func (l LockSpec) Suits(k workload.Kind) error {
+	n := k.Needs
+	because := ""
+	switch {
+	case n.Readers && l.Kind != history.KindRW:
+		because = "it does not tell readers from writers: use rwmutex"
+	case n.Permits && l.Kind != history.KindSemaphore:
+		because = "it has no permits: use semaphore or semaphore-permit"
+	case n.Alone && l.Kind == history.KindSemaphore:
+		because = "it lets several in at once, as many as it has permits"
+	case n.Reentry && !l.Reentrant:
+		because = "it is not re-entrant"
+	case n.Queue && !l.Fair:
+		because = "it does not tell the place in its queue: use mutex-fair"
+	case n.Leases && l.Endless:
+		because = "its grants have no end, so that what is left behind stays taken"
+	default:
+		return nil
+	}
+	return fmt.Errorf("lock %s can't have workload %s: %s", l.Name, k.Name, because)
+}
+
+// Locks are locks that can be chosen by name.
+type Locks []LockSpec
+
+// Names lists them.
+func (ls Locks) Names() []string {
+	list := make([]string, 0, len(ls))
+	for _, l := range ls {
+		list = append(list, l.Name)
+	}
+	return list
+}
+
+// ByName returns the lock with that name. The error for one that is not there
+// lists those that are.
+//
+// A name that begins with [ProgramPrefix] is a driver's command: see [Program].
+func (ls Locks) ByName(name string) (LockSpec, error) {
+	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok {
+		return Program(command)
+	}
+	for _, l := range ls {
+		if l.Name == name {
+			return l, nil
+		}
+	}
+	return LockSpec{}, names.Unknown("lock", name, ls.Names())
+}

@@ -1,0 +1,125 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/driver"
+)
+
+// ProgramPrefix begins the name of a lock that is a program: what follows is its
+// command, as a shell reads it.
+const ProgramPrefix = "exec:"
+
+// A Place is where the clients of a zone are, for a lock that connects to the
+// servers by itself.
+type Place struct {
+	// Zone and Topology are their names.
+	Zone, Topology string
+	// Servers are the addresses that a client begins with, and Master the name of
+	// the master that the sentinels among them know.
+	Servers []driver.Server
+	Master  string
+	// Timeout is for how long a client should wait for a server.
+	Timeout time.Duration
+	// Adopt has the connections of a process group pass the links of the zone.
+	Adopt func(group int) (end func(), err error)
+	// Log makes the file that the program's log goes to; it is closed with the lock.
+	Log func() (io.WriteCloser, error)
+	// Doubt notes why a run with this lock proves nothing.
+	Doubt func(why string)
+}
+
+// lagShare is the part of a lease within which a driver has to answer a ping: one
+// that takes longer may not act on a lease while that lasts.
+const lagShare = 10
+
+// programLease is what a driver without a watchdog is asked for where a workload
+// leaves the lease to the watchdog, and no other is set.
+const programLease = 2 * time.Second
+
+// programCommands are what lock libraries send to Redis again and again, as far
+// as is known: faults of single commands wait for one of them.
+var programCommands = []string{"SET", "SETNX", "EVALSHA", "EVAL", "HSET", "ZADD", "DEL", "UNLINK", "FCALL"} //nolint:gochecknoglobals // a constant
+
+// Program describes the lock of a driver: a program that speaks the protocol of
+// package driver. The program is started once for that, without any server, and
+// again for each zone of a run. The command is what a shell would be given, and
+// is the lock's name after [ProgramPrefix].
+//
+// Its error says what the program did instead of answering.
+func Program(command string) (LockSpec, error) {
+	if strings.TrimSpace(command) == "" {
+		return LockSpec{}, fmt.Errorf("%s needs a command, such as %spython3 driver.py", ProgramPrefix, ProgramPrefix)
+	}
+	argv := shell(command)
+	d, err := driver.Start(context.Background(), driver.Config{Command: argv})
+	if err != nil {
+		return LockSpec{}, err
+	}
+	hello := d.Hello()
+	if err := errors.Join(d.Err(), d.Close()); err != nil {
+		return LockSpec{}, err
+	}
+	l := LockSpec{
+		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
+		Reentrant: hello.Promises.Reentrant, Tokens: hello.Promises.Token, Commands: programCommands,
+		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+			if o.At == nil {
+				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
+			}
+			return openProgram(argv, *o.At, cmp.Or(o.Watchdog, programLease))
+		},
+	}
+	if len(hello.Keys) > 0 {
+		l.Key = func(name string) string { return strings.ReplaceAll(hello.Keys[0], "{name}", name) }
+	}
+	return l, nil
+}
+
+// shell is a command as a shell reads it. The program takes the place of the
+// shell, so that it leads its process group.
+func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
+
+// openProgram starts a driver for the clients of a zone.
+func openProgram(argv []string, at Place, lease time.Duration) (lock.Locker, func(), error) {
+	log, err := at.Log()
+	if err != nil {
+		return nil, nil, err
+	}
+	var end func()
+	var refused error
+	d, err := driver.Start(context.Background(), driver.Config{
+		Command: argv, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Log: log,
+		Started: func(group int) { end, refused = at.Adopt(group) },
+	})
+	if err == nil && refused != nil {
+		err = errors.Join(refused, d.Close())
+	}
+	if err != nil {
+		if end != nil {
+			end()
+		}
+		return nil, nil, errors.Join(err, log.Close())
+	}
+	l := &program{Driver: d, lease: lease}
+	return l, func() {
+		if err := d.Err(); err != nil {
+			at.Doubt(fmt.Sprintf("the driver of %s: %v", at.Zone, err))
+		}
+		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare {
+			at.Doubt(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
+		}
+		_ = d.Close() // it is killed if it does not end
+		end()
+		_ = log.Close()
+	}, nil
+}

@@ -1,0 +1,269 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// What the numbers of an event are at the most. Both are powers of two less one,
+// so small that sums of them do not overflow.
+const (
+	// MaxTime bounds time, lease, expires and drift: 73 years.
+	MaxTime time.Duration = 1<<61 - 1
+	// MaxAmount bounds permits, holds and capacity.
+	MaxAmount = 1<<31 - 1
+)
+
+// Type says which end of an operation an event is, and how it ended.
+type Type string
+
+// The four types. Only a definite refusal is Fail; whatever may have happened,
+// a request that timed out included, is Info.
+const (
+	Invoke Type = "invoke" // the operation begins; stamped before its request is sent
+	OK     Type = "ok"     // it happened
+	Fail   Type = "fail"   // it definitely did not happen
+	Info   Type = "info"   // it may have happened, or may still happen
+)
+
+// Op names what was done.
+type Op string
+
+// The operations of the format.
+const (
+	Acquire Op = "acquire" // ask for a lock
+	Release Op = "release" // give it back
+	Extend  Op = "extend"  // prolong the lease, by the caller or its watchdog
+	Lost    Op = "lost"    // the holder was told that it holds no longer (a single ok)
+	Access  Op = "access"  // the protected resource was used
+	Crash   Op = "crash"   // the process is gone (a single info); its holds last until they expire
+	Inject  Op = "inject"  // a fault begins
+	Heal    Op = "heal"    // a fault ends
+	Observe Op = "observe" // what the run saw of a server (a single ok)
+	Declare Op = "declare" // what a lock promises (a single ok, before its first use)
+)
+
+// Mode says how a lock was asked for. The empty mode is Exclusive.
+type Mode string
+
+// The modes of a lock.
+const (
+	Exclusive Mode = "exclusive"
+	Read      Mode = "read"
+	Write     Mode = "write"
+	Permit    Mode = "permit"
+)
+
+// What an Observe event reports of its node.
+const (
+	ObserveRole   = "role"   // value: master, replica
+	ObserveEpoch  = "epoch"  // value: the configuration epoch
+	ObserveMaster = "master" // value: the node that the observed one takes for the master
+	ObserveKey    = "key"    // value: "<lock> <owner>", or "<lock>" when the key is absent
+	ObserveMet    = "met"    // of [ObserveClients], with a fault and its target, the oldest of those not yet counted; value: how many requests met it
+)
+
+// ObserveClients is the node of what was observed of the clients as a whole.
+const ObserveClients = "clients"
+
+// Nobody is the process number of faults and observations, which no process made.
+const Nobody = -1
+
+// An Event is one line of a history: one end of an operation, as it was seen
+// on the run's own clock.
+//
+// All times are offsets from the run's start on one monotonic clock, written
+// as integer nanoseconds. A zero optional field is absent from the line.
+type Event struct {
+	// Index is the position in the file, from 0. Optional on input.
+	Index int64 `json:"index"`
+	// Time is when the event was stamped; it never decreases.
+	Time time.Duration `json:"time"`
+	// Process is the logical process, which does one operation at a time.
+	// After an Info it is retired. Faults and observations use Nobody.
+	Process int  `json:"process"`
+	Type    Type `json:"type"`
+	Op      Op   `json:"op"`
+
+	// Lock is the lock's name.
+	Lock string `json:"lock,omitempty"`
+	// Owner is the identity that the caller claims. Default: p<process>.
+	Owner string `json:"owner,omitempty"`
+	// Mode is how the lock was asked for; empty is Exclusive.
+	Mode Mode `json:"mode,omitempty"`
+	// Permits is how many were asked for in mode Permit; 0 is 1.
+	Permits int `json:"permits,omitempty"`
+	// Lease is how long was asked for, on acquire and extend. Zero: a
+	// watchdog keeps the hold alive until it is released or lost.
+	Lease time.Duration `json:"lease,omitempty"`
+	// Expires is the last instant at which the holder may believe that it
+	// holds, on the ok of acquire and extend. Zero: until released or lost;
+	// if Lease is given: the invoke's time plus Lease.
+	Expires time.Duration `json:"expires,omitempty"`
+	// Token is the fencing token, on the ok of acquire and on access.
+	Token int64 `json:"token,omitempty"`
+	// Holds is the owner's hold count after an acquire or a release.
+	Holds int `json:"holds,omitempty"`
+	// Queued is the order in which a fair lock queued the request; nil if it
+	// does not say.
+	Queued *int64 `json:"queued,omitempty"`
+
+	// Resource and Value are what was touched by an access, and with what.
+	// A read-modify-write writes its ok's Value as "<read>><written>".
+	Resource string `json:"resource,omitempty"`
+	Value    string `json:"value,omitempty"`
+
+	// Fault and Target are what was injected or healed, and where; Params
+	// are the fault's parameters.
+	Fault  string            `json:"fault,omitempty"`
+	Target string            `json:"target,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+	// Life says how long the fault acts, and Effects what it does, so that a reader
+	// need not know its name. Empty: the history does not say.
+	Life    Life     `json:"life,omitempty"`
+	Effects []Effect `json:"effects,omitempty"`
+
+	// Node is the server that answered, or that was observed; What is the
+	// aspect observed (role, epoch, master, key), Value its value.
+	Node string `json:"node,omitempty"`
+	What string `json:"what,omitempty"`
+
+	// Error is what was said with a fail or an info.
+	Error string `json:"error,omitempty"`
+
+	// The promises of a lock, on Declare.
+	Kind      string        `json:"kind,omitempty"`      // mutex (default), rw, semaphore
+	Reentrant bool          `json:"reentrant,omitempty"` // one owner may acquire again
+	Fair      bool          `json:"fair,omitempty"`      // grants in the order of Queued
+	Capacity  int           `json:"capacity,omitempty"`  // permits of a semaphore
+	Drift     time.Duration `json:"drift,omitempty"`     // clock error allowed per lease
+	Fenced    *bool         `json:"fenced,omitempty"`    // default: once a token was seen
+}
+
+// single reports whether the op is written as one event and has no invoke.
+func (o Op) single() bool {
+	return o == Lost || o == Crash || o == Observe || o == Declare
+}
+
+// onLock reports whether events of the op name a lock.
+func (o Op) onLock() bool {
+	switch o {
+	case Acquire, Release, Extend, Lost, Declare:
+		return true
+	default:
+		return false
+	}
+}
+
+// OfHolder reports whether the op says something of who holds a lock: acquire,
+// release, extend or lost.
+func (o Op) OfHolder() bool { return o.onLock() && o != Declare }
+
+// Validate reports what is wrong with the event by itself: an unknown op or
+// type, a missing required field, a value out of range.
+func (e *Event) Validate() error {
+	var errs []error
+	switch e.Type {
+	case Invoke, OK, Fail, Info:
+	case "":
+		errs = append(errs, errors.New(`missing "type" (invoke, ok, fail or info)`))
+	default:
+		errs = append(errs, fmt.Errorf(`unknown type %s (want invoke, ok, fail or info)`, quoted(e.Type)))
+	}
+	switch e.Op {
+	case Acquire, Release, Extend, Lost, Access, Crash, Inject, Heal, Observe, Declare:
+	case "":
+		errs = append(errs, errors.New(`missing "op" (acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`))
+	default:
+		errs = append(errs, fmt.Errorf(`unknown op %s (want acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`, quoted(e.Op)))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	switch {
+	case e.Op == Crash && e.Type != Info:
+		errs = append(errs, fmt.Errorf("a crash is a single info, not %q", e.Type))
+	case e.Op.single() && e.Op != Crash && e.Type != OK:
+		errs = append(errs, fmt.Errorf("%s is a single ok, not %q", e.Op, e.Type))
+	}
+	if e.Op.onLock() && e.Lock == "" {
+		errs = append(errs, fmt.Errorf(`%s needs "lock"`, e.Op))
+	}
+	switch e.Op {
+	case Access:
+		if e.Resource == "" && e.Lock == "" {
+			errs = append(errs, errors.New(`access needs "resource" or "lock"`))
+		}
+		if e.Process < 0 {
+			errs = append(errs, fmt.Errorf("access needs a process of 0 or more, not %d", e.Process))
+		}
+	case Inject, Heal:
+		if e.Fault == "" {
+			errs = append(errs, fmt.Errorf(`%s needs "fault"`, e.Op))
+		}
+	case Observe:
+		if e.Node == "" || e.What == "" {
+			errs = append(errs, errors.New(`observe needs "node" and "what"`))
+		}
+	default:
+		if e.Process < 0 && e.Op != Declare {
+			errs = append(errs, fmt.Errorf("%s needs a process of 0 or more, not %d", e.Op, e.Process))
+		}
+	}
+	switch e.Mode {
+	case "", Exclusive, Read, Write, Permit:
+	default:
+		errs = append(errs, fmt.Errorf("unknown mode %s (want exclusive, read, write or permit)", quoted(e.Mode)))
+	}
+	if e.Process < Nobody {
+		errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", e.Process, Nobody))
+	}
+	for _, field := range []struct {
+		name        string
+		value, most int64
+	}{
+		{"time", int64(e.Time), int64(MaxTime)},
+		{"lease", int64(e.Lease), int64(MaxTime)},
+		{"expires", int64(e.Expires), int64(MaxTime)},
+		{"permits", int64(e.Permits), MaxAmount},
+		{"holds", int64(e.Holds), MaxAmount},
+		{"queued", e.queued(), math.MaxInt64},
+		{"capacity", int64(e.Capacity), MaxAmount},
+		{"drift", int64(e.Drift), int64(MaxTime)},
+	} {
+		switch {
+		case field.value < 0:
+			errs = append(errs, fmt.Errorf("negative %q: %d", field.name, field.value))
+		case field.value > field.most:
+			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", field.name, field.value, field.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// queued is the place in the queue; 0 if there is none.
+func (e *Event) queued() int64 {
+	if e.Queued == nil {
+		return 0
+	}
+	return *e.Queued
+}
+
+// Amount is how many permits the event is about: at least 1, and so few that
+// those of a whole history can be summed up.
+func (e *Event) Amount() int { return min(max(e.Permits, 1), 1<<40) }
+
+// LockOwner is the owner that the event names, or else the one that stands for
+// its process: "p" and the number of the process.
+func (e *Event) LockOwner() string {
+	if e.Owner != "" {
+		return e.Owner
+	}
+	return defaultOwner(e.Process)
+}
+
+// defaultOwner is the owner of an event that names none.
+func defaultOwner(process int) string { return "p" + strconv.Itoa(process) }

@@ -1,0 +1,222 @@
+package history_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
+	t.Parallel()
+	const open = `{"time":5,"process":1,"type":"invoke","op":"acquire","lock":"k"}` + "\n\n"
+	for _, test := range []struct{ name, give, want string }{
+		{"not JSON", open + "nonsense\n", "line 3: want one JSON object a line"},
+		{"not JSON, without a newline", open + "nonsense", "line 3: want one JSON object a line"},
+		{"not an object", open + "[1]\n", "line 3: want one JSON object a line"},
+		{"no time", `{"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: missing "time"`},
+		{"no process", `{"time":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: missing "process"`},
+		{"no type", `{"time":1,"process":1,"op":"acquire","lock":"k"}`, `line 1: missing "type" (invoke, ok, fail or info)`},
+		{"no op", `{"time":1,"process":1,"type":"ok"}`, `line 1: missing "op" (acquire,`},
+		{"unknown type", `{"time":1,"process":1,"type":"done","op":"acquire","lock":"k"}`, `line 1: unknown type "done" (want invoke, ok, fail or info)`},
+		{"unknown op", `{"time":1,"process":1,"type":"ok","op":"steal","lock":"k"}`, `line 1: unknown op "steal" (want acquire,`},
+		{"unknown mode", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","mode":"shared"}`, `line 1: unknown mode "shared" (want exclusive,`},
+		{"no lock", `{"time":1,"process":1,"type":"invoke","op":"release"}`, `line 1: release needs "lock"`},
+		{"no resource", `{"time":1,"process":1,"type":"invoke","op":"access"}`, `line 1: access needs "resource" or "lock"`},
+		{"access of nobody", `{"time":1,"process":-1,"type":"invoke","op":"access","lock":"k"}`, `line 1: access needs a process of 0 or more`},
+		{"acquire of nobody", `{"time":1,"process":-1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: acquire needs a process of 0 or more`},
+		{"no fault", `{"time":1,"process":-1,"type":"invoke","op":"inject"}`, `line 1: inject needs "fault"`},
+		{"no node", `{"time":1,"process":-1,"type":"ok","op":"observe"}`, `line 1: observe needs "node" and "what"`},
+		{"crash that is ok", `{"time":1,"process":1,"type":"ok","op":"crash"}`, `line 1: a crash is a single info, not "ok"`},
+		{"lost that is invoked", `{"time":1,"process":1,"type":"invoke","op":"lost","lock":"k"}`, `line 1: lost is a single ok, not "invoke"`},
+		{"negative lease", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":-1}`, `line 1: negative "lease": -1`},
+		{"null", open + "null\n", "line 3: want one JSON object a line, found null"},
+		{"a list", open + "[]\n", "line 3: want one JSON object a line, found a list"},
+		{"a string", open + `"x"`, "line 3: want one JSON object a line, found a string"},
+		{"a number", open + "12\n", "line 3: want one JSON object a line, found a number"},
+		{"half a string", open + `"x`, "line 3: want one JSON object a line: it ends in the middle of another value"},
+		{"two objects", open + "{} {}\n", "line 3: want one JSON object a line: there is more behind it"},
+		{"one byte of garbage", open + "\xff", "line 3: byte 0xff at column 1 is not UTF-8"},
+		{"no UTF-8", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a` + "\xff" + `"}` + "\n", "line 1: byte 0xff at column 75 is not UTF-8"},
+		{"no UTF-8 by an escape", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a\ud800"}` + "\n", `line 1: \ud800 is half a character`},
+		{"another case", `{"TIME":1,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "TIME": write it as "time"`},
+		{"a look-alike", "{\"loc\u212a\":\"k\",\"time\":1,\"process\":1,\"type\":\"invoke\",\"op\":\"acquire\"}", `line 1: field "loc\u212a": write it as "lock"`},
+		{"a field twice", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lock":"j"}`, `line 1: field "lock" is there twice`},
+		{"a fraction", `{"time":1.5,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "time": want a whole number, found 1.5`},
+		{"a number for a name", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":7}`, `line 1: field "lock": want a string, found 7`},
+		{"words for a flag", `{"time":1,"process":-1,"type":"ok","op":"declare","lock":"k","fair":"yes"}`, `line 1: field "fair": want true or false, found "yes"`},
+		{"a list of parameters", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","params":[1]}`, `line 1: field "params": want an object of strings, found [1]`},
+		{"effects in one string", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","effects":"stops"}`, `line 1: field "effects": want an array of strings, found "stops"`},
+		{"a parameter twice", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","params":{"a":"1","a":"2"}}`, `line 1: field "params" has "a" twice`},
+		{"too many permits", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","mode":"permit","permits":9223372036854775807}`, `line 1: "permits" is 9223372036854775807, want 2147483647 at the most`},
+		{"too large a semaphore", `{"time":1,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"semaphore","capacity":2147483648}`, `line 1: "capacity" is 2147483648, want 2147483647 at the most`},
+		{"a time beyond all runs", `{"time":2305843009213693952,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: "time" is 2305843009213693952, want 2305843009213693951 at the most`},
+		{"negative number in the queue", `{"time":1,"process":1,"type":"ok","op":"acquire","lock":"k","queued":-1}`, `line 1: negative "queued": -1`},
+		{"process of nobody", `{"time":1,"process":-2,"type":"invoke","op":"inject","fault":"pause"}`, `line 1: process -2: want 0 or more, or -1 for faults and observations`},
+		{"a byte order mark", "\ufeff" + open, "line 1: the file begins with a byte order mark (U+FEFF); want UTF-8 without one"},
+		{"UTF-16", "\xff\xfe{\x00", "line 1: the file is UTF-16; want UTF-8"},
+		{"NUL bytes within", open + "\x00\x00\x00\n" + open, "line 3: there are NUL bytes, as a file may have after a power cut"},
+		{"time runs backwards", open + `{"time":4,"process":2,"type":"invoke","op":"acquire","lock":"k"}`, "line 3: time runs backwards: 4 after 5"},
+		{"two at once", open + `{"time":6,"process":1,"type":"invoke","op":"release","lock":"k"}`, "line 3: process 1 invokes release while its acquire is open"},
+		{"no invoke", open + `{"time":6,"process":2,"type":"ok","op":"acquire","lock":"k"}`, "line 3: acquire ok of process 2 has no invoke"},
+		{"another op", open + `{"time":6,"process":1,"type":"ok","op":"release","lock":"k"}`, "line 3: process 1 completes release while its acquire is open"},
+		{"too long", open + strings.Repeat(" ", 17<<20), "line 3: longer than 16777216 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := history.ReadAll(strings.NewReader(test.give))
+			require.ErrorContains(t, err, test.want)
+			var format *history.FormatError
+			require.ErrorAs(t, err, &format)
+			require.Positive(t, format.Line)
+		})
+	}
+}
+
+func TestReaderDropsALastLineThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	const whole = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":30}`
+	for cut := 1; cut < len(whole); cut++ {
+		h, err := history.ReadAll(strings.NewReader(whole + "\n" + whole[:cut]))
+		require.NoError(t, err, whole[:cut])
+		require.Len(t, h.Events, 1)
+		require.Equal(t, 2, h.Truncated, whole[:cut])
+	}
+	h, err := history.ReadAll(strings.NewReader(whole))
+	require.NoError(t, err)
+	require.Len(t, h.Events, 1, "the last newline may be missing")
+	require.Zero(t, h.Truncated)
+	_, err = history.ReadAll(strings.NewReader(whole[:20] + "\n" + whole))
+	require.ErrorContains(t, err, "line 1: ", "only the last line may be cut short")
+}
+
+func TestReaderDropsWhatAPowerCutLeft(t *testing.T) {
+	t.Parallel()
+	const whole = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":30}`
+	for _, last := range []string{"", whole[:20], whole} {
+		h, err := history.ReadAll(strings.NewReader(whole + "\n" + last + strings.Repeat("\x00", 5000)))
+		require.NoError(t, err, last)
+		require.Len(t, h.Events, 1)
+		require.Equal(t, 2, h.Truncated, last)
+	}
+	_, err := history.ReadAll(strings.NewReader(whole + "\nx" + strings.Repeat("\x00", 5000)))
+	require.ErrorContains(t, err, "line 2: there are NUL bytes")
+}
+
+// No error repeats what may be the whole file.
+func TestReaderEchoesLittle(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("9", 1<<20)
+	const acquire = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k"`
+	for _, give := range []string{
+		`{"time":` + long, `{"time":` + long + `}`, `{"time":"` + long + `"}`, acquire + `,"lease":` + long + "}", acquire + `,"mode":"` + long + `"}`,
+		acquire + `,"params":{"` + long + `":1}}`, acquire + `,"params":"` + long + `"}`, `{"time":1,"process":1,"type":"` + long + `","op":"acquire"}`,
+		`{"time":1,"process":1,"type":"ok","op":"` + long + `"}`, long, `"` + long, "nul" + long,
+	} {
+		_, err := history.ReadAll(strings.NewReader(give + "\n"))
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300, give[:40])
+	}
+}
+
+func TestReaderFillsInTheOwnerAndIgnoresUnknownFields(t *testing.T) {
+	t.Parallel()
+	h, err := history.ReadAll(strings.NewReader(`{"index":70,"time":1,"process":4,"type":"invoke","op":"acquire","lock":"k","colour":"red"}`))
+	require.NoError(t, err)
+	require.Equal(t, []history.Event{{Time: 1, Process: 4, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "p4"}}, h.Events)
+}
+
+func TestReaderUnpacksWhatIsCompressed(t *testing.T) {
+	t.Parallel()
+	const line = `{"time":1,"process":4,"type":"invoke","op":"acquire","lock":"k"}` + "\n"
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := io.WriteString(w, line)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	whole := packed.Bytes()
+	h, err := history.ReadAll(bytes.NewReader(whole))
+	require.NoError(t, err)
+	require.Len(t, h.Events, 1)
+	_, err = history.ReadAll(bytes.NewReader(whole[:len(whole)-4]))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = history.ReadAll(bytes.NewReader(whole[:5]))
+	require.Error(t, err)
+}
+
+func TestReaderReadsSome(t *testing.T) {
+	t.Parallel()
+	const line = `{"time":1,"process":4,"type":"ok","op":"lost","lock":"k"}` + "\n"
+	r := history.NewReader(strings.NewReader(line + line + line))
+	some, err := r.ReadSome(make([]history.Event, 0, 2))
+	require.NoError(t, err)
+	require.Len(t, some, 2)
+	some, err = r.ReadSome(some[:0])
+	require.ErrorIs(t, err, io.EOF)
+	require.Len(t, some, 1)
+	require.Equal(t, int64(2), some[0].Index)
+}
+
+func TestReaderPassesOnReadErrors(t *testing.T) {
+	t.Parallel()
+	_, err := history.ReadAll(iotest.ErrReader(errFull))
+	require.ErrorIs(t, err, errFull)
+}
+
+func encode(t *testing.T, events []history.Event) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for i := range events {
+		require.NoError(t, enc.Encode(&events[i]))
+	}
+	return b.Bytes()
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	fenced := false
+	want := []history.Event{
+		{Index: 0, Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true, Fair: true, Capacity: 3, Drift: time.Millisecond, Fenced: &fenced},
+		{Index: 1, Time: 1, Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "a<b>", Mode: history.Permit, Permits: 2, Lease: time.Second},
+		{Index: 2, Time: 2, Process: 1, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "a<b>", Expires: time.Second, Token: 9, Holds: 2, Queued: new(int64), Node: "n1"},
+		{Index: 3, Time: 3, Process: history.Nobody, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "n1", Params: map[string]string{"for": "1s"}, Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}},
+		{Index: 4, Time: 4, Process: history.Nobody, Type: history.OK, Op: history.Observe, Node: "n1", What: history.ObserveRole, Value: "master"},
+		{Index: 5, Time: 5, Process: 1, Type: history.Info, Op: history.Crash},
+	}
+	h, err := history.ReadAll(bytes.NewReader(encode(t, want)))
+	require.NoError(t, err)
+	require.Equal(t, want, h.Events)
+	require.Equal(t, time.Duration(5), h.End())
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(`{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
+{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000,"token":1}
+`))
+	f.Add([]byte(`{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","fenced":false,"drift":7}` + "\n" + `{"time":1,"pro`))
+	f.Add([]byte(`{"time":9223372036854775807,"process":0,"type":"invoke","op":"extend","lock":"k","lease":9223372036854775807}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := history.ReadAll(bytes.NewReader(data))
+		if err != nil {
+			var format *history.FormatError
+			if !errors.As(err, &format) && !errors.Is(err, io.EOF) {
+				t.Fatalf("%v is no format error", err)
+			}
+			return
+		}
+		once := encode(t, h.Events)
+		again, err := history.ReadAll(bytes.NewReader(once))
+		require.NoError(t, err)
+		require.Equal(t, string(once), string(encode(t, again.Events)))
+	})
+}

@@ -1,0 +1,227 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// flushBytes and flushEvery bound how much of a history a crash of the recording process can
+// lose, without a system call an event.
+const (
+	flushBytes = 64 << 10
+	flushEvery = 50 * time.Millisecond
+	// together is how many events are encoded in one go: one by one, between the
+	// requests of the caller, each finds the processor's caches full of something else.
+	together = 32
+)
+
+// A Recorder stamps events and appends them to a writer as JSON lines.
+//
+// The sequence number and the stamp are taken in one critical section, so that
+// file order is time order; stamps strictly increase over all processes. It is
+// safe for concurrent use. Create it with [NewRecorder]; the caller closes the
+// writer after [Recorder.Close].
+type Recorder struct {
+	mu      sync.Mutex
+	w       io.Writer
+	stamped []Event // that aren't lines yet
+	buf     []byte
+	base    time.Time
+	last    time.Duration
+	flushed time.Duration
+	next    int64
+	open    map[int]*Event // the invoke that each process has open, of the events that are lines
+	spare   []*Event       // that were open, to be used again
+	closed  bool
+	prompt  bool    // write each event at once
+	merges  bool    // keep events back, to be put in order
+	kept    []Event // in order of arrival
+	err     error
+}
+
+// NewRecorder returns a recorder whose clock starts now.
+func NewRecorder(w io.Writer) *Recorder {
+	return &Recorder{w: w, base: time.Now(), open: map[int]*Event{}}
+}
+
+// NewRelay returns a recorder of a process whose events another one merges
+// ([Recorder.Merge]), and which therefore writes each at once. Its time axis is
+// that of the other: base is the other's [Recorder.Start], with a reading of
+// the monotonic clock that both have.
+func NewRelay(w io.Writer, base time.Time) *Recorder {
+	r := NewRecorder(w)
+	r.base, r.prompt = base, true
+	return r
+}
+
+// AwaitMerges keeps all events back until [Recorder.Close], which writes them in
+// order of time: what other processes stamped arrives late, after a pause by
+// as much as that took. What is kept back is lost if the recording process is
+// killed. It must come before the first event.
+func (r *Recorder) AwaitMerges() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.merges = true
+}
+
+// Merge takes an event that another process of this machine stamped, on this
+// recorder's time axis. It must come after [Recorder.AwaitMerges].
+func (r *Recorder) Merge(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.kept = append(r.kept, e)
+	}
+}
+
+// Start is the instant of offset 0, with a monotonic reading.
+func (r *Recorder) Start() time.Time { return r.base }
+
+// Offset is where t lies on the history's time axis.
+func (r *Recorder) Offset(t time.Time) time.Duration { return t.Sub(r.base) }
+
+// Record stamps e with its index and time, appends it and returns it as it was
+// written; after [Recorder.AwaitMerges] its index is not known yet, and Close may
+// move its time. An invoke must be recorded before its request is sent, a
+// completion after its reply was read. After [Recorder.Close] nothing is recorded and e
+// comes back with Index -1.
+func (r *Recorder) Record(e Event) Event {
+	r.record(&e) // so that Record is inlined: an event is too large to be copied in and out
+	return e
+}
+
+func (r *Recorder) record(e *Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		e.Index = -1
+		return
+	}
+	e.Time = time.Since(r.base)
+	if r.merges {
+		e.Time = max(e.Time, r.last+1)
+		r.last = e.Time
+		r.kept = append(r.kept, *e)
+		return
+	}
+	r.append(e)
+}
+
+// append stamps an event that is not before the last one.
+func (r *Recorder) append(e *Event) {
+	e.Time = max(e.Time, r.last+1)
+	e.Index = r.next
+	r.last = e.Time
+	r.next++
+	r.stamped = append(r.stamped, *e)
+	due := r.prompt || e.Time-r.flushed >= flushEvery
+	if due || len(r.stamped) == together || e.Params != nil || e.Effects != nil { // which is the caller's
+		r.encode()
+	}
+	if due || len(r.buf) >= flushBytes {
+		r.flush()
+	}
+}
+
+// encode makes lines of the events that are stamped, and keeps account of the
+// invokes that they open and complete.
+func (r *Recorder) encode() {
+	for i := range r.stamped {
+		e := &r.stamped[i]
+		r.buf = appendEvent(r.buf, e)
+		if e.Process < 0 || e.Op.single() {
+			continue
+		}
+		if e.Type == Invoke {
+			r.begin(e)
+		} else {
+			r.finish(e.Process)
+		}
+	}
+	r.stamped = r.stamped[:0] // the next ones will be written over these
+}
+
+// begin keeps a copy of what a process invokes. finish lets go of it.
+func (r *Recorder) begin(e *Event) {
+	open := r.open[e.Process]
+	if last := len(r.spare) - 1; open == nil && last >= 0 {
+		open, r.spare = r.spare[last], r.spare[:last]
+	} else if open == nil {
+		open = &Event{}
+	}
+	*open = *e
+	r.open[e.Process] = open
+}
+
+func (r *Recorder) finish(process int) {
+	if open := r.open[process]; open != nil {
+		delete(r.open, process)
+		r.spare = append(r.spare, open)
+	}
+}
+
+func (r *Recorder) flush() {
+	r.encode()
+	r.flushed = r.last
+	if r.err == nil && len(r.buf) > 0 {
+		if _, err := r.w.Write(r.buf); err != nil {
+			r.err = fmt.Errorf("write history: %w", err)
+		}
+	}
+	r.buf = r.buf[:0] // also after an error, which is final
+}
+
+// Flush writes what is buffered and reports the first error of the recording.
+func (r *Recorder) Flush() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flush()
+	return r.err
+}
+
+// Close writes every operation that is still open as an info, flushes, and
+// reports the first error of the recording. A second Close does nothing.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.err
+	}
+	r.closed = true
+	if r.merges {
+		r.writeKept()
+	}
+	for r.encode(); len(r.open) > 0; r.encode() {
+		e := r.oldestOpen()
+		e.Time = time.Since(r.base)
+		e.Type, e.Error = Info, "still open at the end of the run"
+		r.append(&e)
+	}
+	r.flush()
+	return r.err
+}
+
+// writeKept puts the events that were kept back in order.
+func (r *Recorder) writeKept() {
+	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
+	r.last = 0
+	for i := range r.kept {
+		r.append(&r.kept[i])
+	}
+	r.kept = nil
+}
+
+// oldestOpen makes the order of the closing infos independent of map order.
+func (r *Recorder) oldestOpen() Event {
+	var oldest *Event
+	for _, e := range r.open {
+		if oldest == nil || e.Index < oldest.Index {
+			oldest = e
+		}
+	}
+	return *oldest
+}

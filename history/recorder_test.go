@@ -1,0 +1,161 @@
+package history_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+func TestRecorderStampsStrictlyIncreaseOverAllProcesses(t *testing.T) {
+	t.Parallel()
+	const processes, rounds = 8, 200
+	var file bytes.Buffer
+	r := history.NewRecorder(&file)
+	var workers sync.WaitGroup
+	for p := range processes {
+		workers.Go(func() {
+			for range rounds {
+				e := history.Event{Process: p, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: fmt.Sprint("o", p)}
+				invoke := r.Record(e)
+				e.Type = history.OK
+				if complete := r.Record(e); complete.Time <= invoke.Time || complete.Index <= invoke.Index {
+					t.Errorf("completion %+v is not after its invoke %+v", complete, invoke)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	require.NoError(t, r.Close())
+
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Len(t, h.Events, 2*processes*rounds)
+	for i, e := range h.Events {
+		require.EqualValues(t, i, e.Index)
+		if i > 0 {
+			require.Greater(t, e.Time, h.Events[i-1].Time)
+		}
+	}
+	require.Len(t, h.Operations(), processes*rounds)
+}
+
+func TestRecorderClosesOpenOperationsAsInfo(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	r := history.NewRecorder(&file)
+	r.Record(history.Event{Process: 2, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "b"})
+	r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Release, Lock: "k", Owner: "a"})
+	r.Record(history.Event{Process: 3, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "c"})
+	r.Record(history.Event{Process: 3, Type: history.Fail, Op: history.Acquire, Lock: "k", Owner: "c"})
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close(), "a second Close does nothing")
+	require.EqualValues(t, -1, r.Record(history.Event{Process: 4, Type: history.Invoke, Op: history.Access, Resource: "r"}).Index)
+
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Len(t, h.Events, 6)
+	for i, want := range []struct {
+		process int
+		op      history.Op
+	}{{2, history.Acquire}, {1, history.Release}} {
+		e := h.Events[4+i]
+		require.Equal(t, want.process, e.Process)
+		require.Equal(t, want.op, e.Op)
+		require.Equal(t, history.Info, e.Type)
+		require.Equal(t, "still open at the end of the run", e.Error)
+	}
+}
+
+func TestRecorderFlushes(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	r := history.NewRecorder(&file)
+	at := r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Resource: "r"}).Time
+	require.NoError(t, r.Flush())
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Len(t, h.Events, 1)
+	require.Equal(t, at, h.Events[0].Time)
+	require.Equal(t, 3*time.Second, r.Offset(r.Start().Add(3*time.Second)))
+}
+
+// Who records an event may use its parameters for something else.
+func TestRecorderKeepsNoParameters(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	r := history.NewRecorder(&file)
+	params := map[string]string{"delay": "1s"}
+	r.Record(history.Event{Process: history.Nobody, Type: history.Info, Op: history.Inject, Fault: "latency", Params: params})
+	params["delay"] = "2s"
+	require.NoError(t, r.Close())
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"delay": "1s"}, h.Events[0].Params)
+}
+
+type fullDisk struct{ writes int }
+
+var errFull = errors.New("no space left on device")
+
+func (d *fullDisk) Write([]byte) (int, error) { d.writes++; return 0, errFull }
+
+func TestRecorderReportsTheFirstWriteError(t *testing.T) {
+	t.Parallel()
+	disk := &fullDisk{}
+	r := history.NewRecorder(disk)
+	r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Resource: "r"})
+	require.ErrorIs(t, r.Flush(), errFull)
+	r.Record(history.Event{Process: 1, Type: history.OK, Op: history.Access, Resource: "r"})
+	require.ErrorIs(t, r.Close(), errFull)
+	require.ErrorIs(t, r.Close(), errFull)
+	require.Equal(t, 1, disk.writes, "nothing is written after an error")
+}
+
+func TestMergedEventsArePutInOrder(t *testing.T) {
+	t.Parallel()
+	var file, relayed bytes.Buffer
+	r := history.NewRecorder(&file)
+	r.AwaitMerges()
+	relay := history.NewRelay(&relayed, r.Start())
+	ask := func(r *history.Recorder, process int) history.Event {
+		return r.Record(history.Event{Process: process, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: fmt.Sprint("o", process)})
+	}
+	var stamped []history.Event
+	for process := range 6 {
+		if process%2 == 0 {
+			ask(r, process)
+			continue
+		}
+		stamped = append(stamped, ask(relay, process))
+		require.Equal(t, len(stamped), bytes.Count(relayed.Bytes(), []byte("\n")), "a relay writes at once")
+	}
+	require.NoError(t, r.Flush())
+	require.Empty(t, file.Bytes(), "until all can be there")
+	for _, e := range stamped { // late, and not in order
+		r.Merge(e)
+	}
+	require.NoError(t, r.Close())
+	r.Merge(stamped[0]) // does nothing any more
+	h, err := history.ReadAll(&file)
+	require.NoError(t, err)
+	require.Len(t, h.Events, 12)
+	for i, e := range h.Events {
+		require.EqualValues(t, i, e.Index)
+		if i > 0 {
+			require.Greater(t, e.Time, h.Events[i-1].Time)
+		}
+		if i < 6 {
+			require.Equal(t, i, e.Process, "in the order in which they were stamped")
+			require.Equal(t, history.Invoke, e.Type)
+		} else {
+			require.Equal(t, history.Info, e.Type, "what is open at the end is closed, whoever opened it")
+		}
+	}
+}

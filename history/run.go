@@ -1,0 +1,140 @@
+package history
+
+import "time"
+
+// RunVersion is the version of the run.json format that this package writes.
+const RunVersion = 1
+
+// NoFaults is [Run.Faults] of a run that is to have none.
+const NoFaults = "none"
+
+// A Run is the record of what was run, beside what was observed: everything a
+// report needs to draw the run, and a person to repeat it. It is plain data,
+// written as run.json before the first event and again at the end.
+type Run struct {
+	Version int `json:"version"`
+	// Program is the version of lockchaos that ran.
+	Program string `json:"program"`
+	// Command repeats the run.
+	Command  string `json:"command"`
+	Seed     uint64 `json:"seed"`
+	Scenario string `json:"scenario,omitempty"` // empty for a random run
+	Title    string `json:"title,omitempty"`    // what the scenario shows, in a sentence
+	Source   string `json:"source,omitempty"`   // who described this failure first
+	Expect   string `json:"expect,omitempty"`   // the verdict that a scenario expects
+	// Unmet says which step of a scenario could not be done, and why. A run
+	// with one has shown nothing.
+	Unmet string `json:"unmet,omitempty"`
+	// Unclaimed says who else drove the servers by the end. A run with it has
+	// shown nothing: what was seen may be the other's work.
+	Unclaimed string `json:"unclaimed,omitempty"`
+	// Failed says what the harness could not do, such as to heal a fault or to stop
+	// a server. A run with it is never valid.
+	Failed string `json:"failed,omitempty"`
+	// Cures are what would have prevented the violations of a scenario.
+	Cures []string `json:"cures,omitempty"`
+	// Progress is how long a lock of the scenario may stay free and asked for;
+	// 0: the checker's own bound.
+	Progress time.Duration `json:"progress,omitempty"`
+
+	// Backend is what the servers ran in: process, container, attach.
+	Backend  string   `json:"backend,omitempty"`
+	Topology Topology `json:"topology"`
+	// Servers are the server versions, by what they run: "redis": "7.0.15".
+	Servers  map[string]string `json:"servers,omitempty"`
+	Lock     string            `json:"lock"`
+	Workload string            `json:"workload,omitempty"`
+	// Resource is what the locks protected: register, ledger, redis. Fencing says
+	// that it refused stale tokens.
+	Resource string `json:"resource,omitempty"`
+	Fencing  bool   `json:"fencing,omitempty"`
+	// Ledger is what a ledger saw; nil where there was none.
+	Ledger *Ledger `json:"ledger,omitempty"`
+	// Faults names the mix that Plan was drawn from; [NoFaults] is none.
+	Faults string `json:"faults,omitempty"`
+	// LeftOut says which faults of the mix the deployment can't have, and how many
+	// of the plan did not come, and why.
+	LeftOut []string `json:"left_out,omitempty"`
+	// Plan is what a random run followed, and Settings is what else it was told.
+	Plan     []PlannedStep `json:"plan,omitempty"`
+	Settings *Settings     `json:"settings,omitempty"`
+
+	Started     time.Time     `json:"started"` // wall clock, for people
+	Duration    time.Duration `json:"duration"`
+	Interrupted bool          `json:"interrupted,omitempty"`
+}
+
+// Settings are what a random run was told, beside its seed and its plan: enough
+// to run it again. What is left at its default may be zero.
+type Settings struct {
+	// Length is how long the workload went on.
+	Length time.Duration `json:"length"`
+
+	Nodes       int           `json:"nodes,omitempty"`
+	Persistence string        `json:"persistence,omitempty"`
+	MinReplicas int           `json:"min_replicas,omitempty"`
+	NodeTimeout time.Duration `json:"node_timeout,omitempty"`
+	// Access is how clients find the master: direct, which is the default, or by a
+	// name.
+	Access string `json:"access,omitempty"`
+
+	ReplicaAcks int           `json:"replica_acks,omitempty"`
+	Watchdog    time.Duration `json:"watchdog,omitempty"`
+
+	Clients  int           `json:"clients,omitempty"`
+	Locks    int           `json:"locks,omitempty"`
+	Hold     time.Duration `json:"hold,omitempty"`
+	Think    time.Duration `json:"think,omitempty"`
+	Lease    time.Duration `json:"lease,omitempty"`
+	Wait     time.Duration `json:"wait,omitempty"`
+	Permits  int           `json:"permits,omitempty"`
+	Rate     float64       `json:"rate,omitempty"`
+	Careless bool          `json:"careless,omitempty"`
+}
+
+// A Ledger is what resources saw that forget nothing.
+type Ledger struct {
+	// Changes is how many were written.
+	Changes int `json:"changes"`
+	// Forks is how many wrote a version that was there already: of each two, one
+	// update was lost.
+	Forks int `json:"forks"`
+	// Stale is how many came with a token smaller than one before.
+	Stale int `json:"stale"`
+}
+
+// A Topology is the drawing of a deployment: its parties and the links
+// between them.
+type Topology struct {
+	Name string `json:"name"`
+	// Options are how it was sized and tuned, where that was not by default.
+	Options map[string]string `json:"options,omitempty"`
+	Nodes   []Node            `json:"nodes"`
+	Links   []Link            `json:"links"`
+}
+
+// A Node is one party of a topology: a server, a sentinel or a zone of clients.
+type Node struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`           // redis, sentinel, zone
+	Role    string `json:"role,omitempty"` // at the start: master, replica
+	Of      string `json:"of,omitempty"`   // at the start: a replica's master
+	Address string `json:"address,omitempty"`
+}
+
+// A Link is one direction of dialling between two parties.
+type Link struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // client, replication, monitor, gossip, bus
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// A PlannedStep is one fault of a plan, before it is run.
+type PlannedStep struct {
+	At     time.Duration     `json:"at"`
+	For    time.Duration     `json:"for,omitempty"`
+	Fault  string            `json:"fault"`
+	Target string            `json:"target,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+}

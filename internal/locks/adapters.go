@@ -1,0 +1,95 @@
+package locks
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	bsm "github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+	client "github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/redislock"
+	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
+	"github.com/lockchaos/lockchaos/lock/adapters/rueidis"
+)
+
+// others are the locks of other projects.
+func others() harness.Locks {
+	return harness.Locks{
+		{
+			Name: "redislock", Key: redislock.Key,
+			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
+			Open:  openRedislock,
+		},
+		{
+			Name: "redsync", Everywhere: true, Key: redsync.Key, Commands: keyAndScript(),
+			About: "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms",
+			Open:  openRedsync(redsync.Config{}),
+		},
+		{
+			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Commands: keyAndScript(),
+			About: "as redsync, but it continues as soon as a majority has answered",
+			Open:  openRedsync(redsync.Config{FailFast: true}),
+		},
+		{
+			Name: "rueidislock", Single: true,
+			About: "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching",
+			Open:  openRueidislock(false),
+		},
+		{
+			Name: "rueidislock-noloop", Single: true,
+			About: "as rueidislock, without notifications of its own changes",
+			Open:  openRueidislock(true),
+		},
+	}
+}
+
+// keyAndScript are the commands of a lock that sets a key and runs scripts.
+func keyAndScript() []string { return []string{"SET", "EVALSHA"} }
+
+// openRedislock is for the waits of the library's own example.
+func openRedislock(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
+	return redislock.New(servers[0], func() bsm.RetryStrategy { return bsm.LinearBackoff(100 * time.Millisecond) }), func() {}, nil
+}
+
+// openRedsync is for one server and for several.
+func openRedsync(c redsync.Config) harness.Opener {
+	return func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
+		return redsync.New(servers, c), func() {}, nil
+	}
+}
+
+// rueidisPatience is how long a request of rueidislock may take. Its own 20ms
+// are too short for a machine that is busy.
+const rueidisPatience = time.Second
+
+// openRueidislock gives it a connection of its own, by the way that ours takes. It
+// has one key: on one server, a majority of several would be no safer.
+func openRueidislock(noLoop bool) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		one, ok := servers[0].(*redis.Client)
+		if !ok {
+			return nil, nil, errors.New("rueidislock is put under test on a single server only")
+		}
+		ours := one.Options()
+		l, err := rueidis.New(rueidislock.LockerOption{
+			ClientOption: client.ClientOption{
+				InitAddress: []string{ours.Addr}, Username: ours.Username, Password: ours.Password, DisableRetry: true,
+				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return ours.Dialer(ctx, "tcp", ours.Addr)
+				},
+			},
+			KeyMajority: 1, KeyValidity: o.Watchdog, TryNextAfter: rueidisPatience, NoLoopTracking: noLoop,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return l, l.Close, nil
+	}
+}

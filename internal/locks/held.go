@@ -1,0 +1,50 @@
+package locks
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// heldOn reports whether a server says that the owner holds the mutex. A
+// cluster's replica says what it knows, instead of naming its master.
+func heldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
+	o := *server.Options()
+	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+		_ = c.ReadOnly(ctx).Err() // only a cluster's nodes know it
+		return nil
+	}
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	rdb.AddHook(readOnly{})
+	c, err := lock.New(rdb, lock.Config{Prefix: prefix})
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	return c.Mutex(name).IsHeldBy(ctx, owner)
+}
+
+// readOnly says of every script that it writes nothing: else a replica refuses
+// to run it.
+type readOnly struct{}
+
+// DialHook changes nothing.
+func (readOnly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook makes EVAL and EVALSHA their read-only forms.
+func (readOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name == "eval" || name == "evalsha" {
+			cmd.Args()[0] = name + "_ro"
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook changes nothing: what reads uses no pipeline.
+func (readOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,31 @@
+// Package locks lists the locks that come with the program. Only the program and
+// tests import it: packages that run a lock are given a [harness.LockSpec].
+package locks
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// All lists what can be put under test, in order of name.
+func All() harness.Locks {
+	all := slices.Concat(own(), others(), planted())
+	for _, m := range scenarios.Mutants() {
+		all = append(all, m.Spec())
+	}
+	slices.SortFunc(all, func(a, b harness.LockSpec) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Default is the name of the lock that is put under test on a topology when none is
+// named.
+func Default(topology string) string {
+	if topology == topologies.Independent {
+		return "redlock"
+	}
+	return "mutex"
+}

@@ -1,0 +1,147 @@
+package locks
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/memory"
+)
+
+// own are the locks of package lock and its reference in memory.
+func own() harness.Locks {
+	return harness.Locks{
+		{
+			Name: "memory", Reentrant: true, Tokens: true,
+			About:     "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it",
+			InProcess: func() lock.Locker { return memory.New() },
+		},
+		{
+			Name: "mutex", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Subscribes: true,
+			About: "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub",
+			Open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
+		},
+		{
+			Name: "mutex-fair", Reentrant: true, ReplicaAcks: true, Fair: true, Subscribes: true,
+			About: "lockchaos' own, served in the order of arrival",
+			Open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.FairMutex(name).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "mutex-fenced", Reentrant: true, ReplicaAcks: true, Tokens: true, HeldOn: heldOn, Subscribes: true,
+			About: "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens",
+			Open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.FencedMutex(name).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "multilock", Reentrant: true, ReplicaAcks: true, Together: true, Subscribes: true,
+			About: "lockchaos' own: several mutexes as one lock, all of them or none",
+			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) }),
+		},
+		{
+			Name: "mutex-spin", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn,
+			About: "lockchaos' own, whose waiters poll and do not subscribe",
+			Open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "mutex-unnamed", ReplicaAcks: true, HandsOver: true, Subscribes: true,
+			About: "as mutex, with clients that name no owner: clients of one process hand it over in memory",
+			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+				callers := newUnnamed(o.Observer)
+				o.Observer = callers
+				c, err := lock.New(servers[0], config(o))
+				if err != nil {
+					return nil, nil, err
+				}
+				return callers.of(c), c.Close, nil
+			},
+		},
+		{
+			Name: "redlock", Reentrant: true, Independent: true, HeldOn: heldOn,
+			About: "lockchaos' own on independent servers: held by the client that has the votes of a majority",
+			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: prefix, Watchdog: o.Watchdog, NodeTimeout: nodeTimeout, Observer: o.Observer})
+				if err != nil {
+					return nil, nil, err
+				}
+				return r, r.Close, nil
+			},
+		},
+		{
+			Name: "rwmutex", Kind: history.KindRW, Reentrant: true, ReplicaAcks: true, Subscribes: true,
+			About: "lockchaos' own read-write lock: many readers, or one writer",
+			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
+				return readWrite(
+					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+						return c.RWMutex(name, lock.RWOptions{}).Read().Acquire(ctx, o)
+					}),
+					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+						return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+					}),
+				)
+			}),
+		},
+		{
+			Name: "rwmutex-write", Reentrant: true, ReplicaAcks: true, Subscribes: true,
+			About: "lockchaos' own: the write side of a read-write lock",
+			Open: ours(func(c *lock.Client) lock.LockerFunc {
+				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+					return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+				}
+			}),
+		},
+		{
+			Name: "semaphore", Kind: history.KindSemaphore, Endless: true, ReplicaAcks: true, Subscribes: true,
+			About: "lockchaos' own semaphore, whose permits are held until they are released",
+			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
+		},
+		{
+			Name: "semaphore-permit", Kind: history.KindSemaphore, ReplicaAcks: true, Subscribes: true,
+			About: "lockchaos' own semaphore, whose permits return when their lease ends",
+			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
+		},
+	}
+}
+
+// ackTimeout is how long a grant waits for its replicas; less than the clients
+// wait for a reply.
+const ackTimeout = 500 * time.Millisecond
+
+// nodeTimeout is how long one of several independent servers may take to answer:
+// more than Redlock's own 50 ms, so that a server on a busy machine does not count
+// as one that is gone.
+const nodeTimeout = 200 * time.Millisecond
+
+// prefix begins the names of all keys of our own locks under test, which keeps them
+// apart from the keys of others.
+const prefix = "lockchaos"
+
+// config is what the options mean to our own lock.
+func config(o harness.LockOptions) lock.Config {
+	return lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer}
+}
+
+// ours opens a lock that a client of package lock makes.
+func ours(locker func(*lock.Client) lock.LockerFunc) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		c, err := lock.New(servers[0], config(o))
+		if err != nil {
+			return nil, nil, err
+		}
+		return locker(c), c.Close, nil
+	}
+}

@@ -1,0 +1,77 @@
+package locks
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/scenarios"
+)
+
+// planted are locks with a planted bug, and correct twins of some, beside those of
+// the mutants.
+func planted() harness.Locks {
+	return harness.Locks{
+		{
+			Name: "broken-first-member", Together: true, Subscribes: true,
+			About: "planted bug: of several locks that are requested together, only the first is acquired",
+			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(broken.FirstMember(c)) }),
+		},
+		{
+			Name: "broken-one-more-permit", Kind: history.KindSemaphore, Subscribes: true,
+			About: "planted bug: a semaphore that hands out one permit more than it has",
+			Open: serves(func(c *lock.Client, o harness.LockOptions) service {
+				return permitted(broken.OneMorePermit(c, capacity(o)))
+			}),
+		},
+		{
+			Name: "broken-queue-jumping", Fair: true,
+			About: "planted bug: requests are numbered in order of arrival, but granted in another order",
+			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+				c, err := lock.New(servers[0], config(o))
+				if err != nil {
+					return nil, nil, err
+				}
+				return broken.QueueJumping(servers[0], c), c.Close, nil
+			},
+		},
+		{
+			Name: "broken-uncounted-reentry", Reentrant: true, Subscribes: true,
+			About: "planted bug: the first release of a re-entrant lock ends all grants of its owner",
+			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+				c, err := lock.New(servers[0], config(o))
+				if err != nil {
+					return nil, nil, err
+				}
+				return broken.UncountedReentry(c), c.Close, nil
+			},
+		},
+		{
+			Name: "broken-unseen-readers", Kind: history.KindRW, Reentrant: true, Subscribes: true,
+			About: "planted bug: a writer is granted the lock while other clients read",
+			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
+				return readWrite(broken.UnseenReaders(c))
+			}),
+		},
+		{
+			Name: "correct-hand-over", Commands: inFull(), Subscribes: true,
+			About: "the correct twin of broken-granted-by-message: a release hands the lock to a waiter that is subscribed on the granting server",
+			Open:  scenarios.OpenBroken(broken.CorrectHandOver),
+		},
+		{
+			Name: "correct-key", ReplicaAcks: true, Commands: inFull(),
+			About: "the correct twin of most planted bugs: one key with a lease and a watchdog, with waiters that poll; what a lock must at least do",
+			Open:  scenarios.OpenBroken(broken.Correct),
+		},
+		{
+			Name: "correct-queue", Commands: inFull(),
+			About: "the correct twin of broken-stale-waiter and broken-abandoned-wait: clients queue, and the lease of each begins when it joins the queue",
+			Open:  scenarios.OpenBroken(broken.CorrectQueue),
+		},
+	}
+}
+
+// inFull are the commands of a lock that sends the text of its scripts.
+func inFull() []string { return []string{"EVAL"} }

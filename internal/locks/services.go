@@ -1,0 +1,163 @@
+package locks
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// A service is a lock under test that can be asked for in more than one way. It
+// is a [workload.Service].
+type service func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error)
+
+// Ask calls s.
+func (s service) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	return s(ctx, r, o)
+}
+
+// Acquire asks for one lock, in its usual way.
+func (s service) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	return s(ctx, workload.Request{Locks: []string{name}}, o)
+}
+
+// serves opens a service that a client of package lock makes.
+func serves(serve func(*lock.Client, harness.LockOptions) service) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		c, err := lock.New(servers[0], config(o))
+		if err != nil {
+			return nil, nil, err
+		}
+		return serve(c, o), c.Close, nil
+	}
+}
+
+// single is the one lock that a request is for.
+func single(r workload.Request) (string, error) {
+	if len(r.Locks) != 1 {
+		return "", fmt.Errorf("%d locks in one request: this lock grants one at a time", len(r.Locks))
+	}
+	return r.Locks[0], nil
+}
+
+// readWrite serves both sides of a read-write lock. Who asks for neither writes.
+func readWrite(read, write lock.Locker) service {
+	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+		name, err := single(r)
+		if err != nil {
+			return nil, err
+		}
+		if r.Mode == history.Read {
+			return read.Acquire(ctx, name, o)
+		}
+		return write.Acquire(ctx, name, o)
+	}
+}
+
+// together serves several locks as one.
+func together(ask func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error)) service {
+	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+		return ask(ctx, r.Locks, o)
+	}
+}
+
+// severalOf asks for several locks of a locker as a [lock.MultiLock].
+func severalOf(l lock.Locker) func(context.Context, []string, lock.Options) (*lock.Hold, error) {
+	return func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
+		var members []lock.Member
+		for _, name := range names {
+			members = append(members, lock.Member{Locker: l, Name: name})
+		}
+		m, err := lock.NewMultiLock(members...)
+		if err != nil {
+			return nil, err
+		}
+		return m.Acquire(ctx, o)
+	}
+}
+
+// permitted serves permits.
+func permitted(ask func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error)) service {
+	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+		name, err := single(r)
+		if err != nil {
+			return nil, err
+		}
+		return ask(ctx, name, max(r.Permits, 1), o)
+	}
+}
+
+// capacity is how many permits a semaphore under test has.
+func capacity(o harness.LockOptions) int {
+	return cmp.Or(o.Permits, workload.Config{}.WithDefaults().Permits)
+}
+
+// semaphores are those of one client. How many permits each has is said once,
+// before its first use: what the servers forget later stays forgotten.
+type semaphores struct {
+	client  *lock.Client
+	permits int
+
+	mu  sync.Mutex
+	set map[string]bool
+}
+
+func newSemaphores(c *lock.Client, o harness.LockOptions) *semaphores {
+	return &semaphores{client: c, permits: capacity(o), set: map[string]bool{}}
+}
+
+func (s *semaphores) prepare(ctx context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set[name] {
+		return nil
+	}
+	if _, err := s.client.Semaphore(name).TrySetPermits(ctx, s.permits); err != nil {
+		return err
+	}
+	s.set[name] = true
+	return nil
+}
+
+func (s *semaphores) leased(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error) {
+	if err := s.prepare(ctx, name); err != nil {
+		return nil, err
+	}
+	return s.client.PermitSemaphore(name).Acquire(ctx, n, o)
+}
+
+// plain takes permits that have no owner: the hold is the harness's own.
+func (s *semaphores) plain(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error) {
+	if err := s.prepare(ctx, name); err != nil {
+		return nil, err
+	}
+	p := s.client.Semaphore(name)
+	if err := p.Acquire(ctx, n, o.Wait); err != nil {
+		return nil, err
+	}
+	return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: n}, taken{p, n}), nil
+}
+
+// taken are permits of a plain semaphore.
+type taken struct {
+	from *lock.Semaphore
+	n    int
+}
+
+// Extend is for [lock.Hold]. There is no end to be moved.
+func (taken) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
+	return time.Time{}, errors.New("permits of a plain semaphore have no end")
+}
+
+// Release is for [lock.Hold].
+func (t taken) Release(ctx context.Context, _ lock.Lease) error { return t.from.Release(ctx, t.n) }

@@ -1,0 +1,477 @@
+package driver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockchaos/lockchaos/internal/spawn"
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+const (
+	// helloLimit is how long a driver may take to say hello: an interpreter has
+	// to start, and to load its libraries.
+	helloLimit = 30 * time.Second
+	// finishLimit is how long a driver may take to exit after the end of its input.
+	finishLimit = 10 * time.Second
+	// lineLimit is the size of the longest line that a driver may send, in bytes.
+	lineLimit = 1 << 20
+	// logLimit is how much of a driver's log is kept, in bytes.
+	logLimit = 8 << 20
+	// quoteLimit is how much of a line an error quotes, in bytes.
+	quoteLimit = 120
+	// defaultTimeout is what a driver is told when [Config.Timeout] is 0.
+	defaultTimeout = time.Second
+)
+
+// ErrBroken says that a driver broke the protocol, or died. What was asked of it
+// since then has an unknown outcome.
+var ErrBroken = errors.New("the driver can't be used")
+
+// Config says how to start a driver.
+type Config struct {
+	// Command is the program and its arguments. Required.
+	Command []string
+	// Dir is where the program runs; empty: the working directory.
+	Dir string
+	// Env has settings as NAME=VALUE beside those of this process.
+	Env []string
+	// Zone is the name of the client zone that the driver stands for.
+	Zone string
+	// Topology is the name of the topology; Master that of the master that the
+	// sentinels know, if there are some.
+	Topology, Master string
+	// Servers are those that the driver may connect to.
+	Servers []Server
+	// Timeout is for how long the driver's library should wait for a server.
+	// Default: a second.
+	Timeout time.Duration
+	// Started is told the driver's process group before the driver is told of any
+	// server; optional.
+	Started func(group int)
+	// Log gets what the driver writes to stderr, 8 MB at most; nil: nothing is
+	// kept. The driver's stdout goes there too where it uses the socket.
+	Log io.Writer
+}
+
+// A Driver is a running driver program. [Start] makes it; the caller of Start
+// closes it. It is safe for concurrent use.
+type Driver struct {
+	hello   Hello
+	process *exec.Cmd
+	group   int
+	send    chan []byte // lines to the driver
+	slots   chan struct{}
+	exited  chan struct{}
+	stop    context.CancelFunc
+	stopped context.Context //nolint:containedctx // it is the driver's own life
+	socket  string
+
+	mu      sync.Mutex
+	to      io.WriteCloser // see talk
+	next    int64
+	open    map[int64]chan response
+	holds   map[string]*keeper
+	lost    map[string]bool // holds that were lost before their answer was read
+	clients map[string]chan struct{}
+	broken  error
+	closing bool
+	killed  bool
+	lag     atomic.Int64
+	wait    sync.WaitGroup
+}
+
+// Start starts a driver in a process group of its own, and waits until it has
+// said hello. Its error says what the driver did instead.
+func Start(ctx context.Context, c Config) (*Driver, error) {
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return nil, errors.New("start driver: no command: give a program, such as python3 driver.py")
+	}
+	d := &Driver{
+		send: make(chan []byte), exited: make(chan struct{}), open: map[int64]chan response{},
+		holds: map[string]*keeper{}, lost: map[string]bool{}, clients: map[string]chan struct{}{},
+	}
+	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := d.start(ctx, c); err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("start driver %q: %w", strings.Join(c.Command, " "), err)
+	}
+	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
+	d.wait.Go(d.write)
+	d.wait.Go(d.measureLag)
+	return d, nil
+}
+
+func (d *Driver) start(ctx context.Context, c Config) error {
+	dir, err := os.MkdirTemp("", "lockchaos-driver-")
+	if err != nil {
+		return err
+	}
+	d.socket = dir
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(dir, "s"))
+	if err != nil {
+		return err
+	}
+	d.wait.Go(func() {
+		<-d.stopped.Done()
+		_ = listener.Close()
+	})
+	log := &limitedLog{to: c.Log, left: logLimit}
+	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
+	d.process.Dir = c.Dir
+	d.process.Env = append(append(os.Environ(), c.Env...), "LOCKCHAOS_SOCKET="+filepath.Join(dir, "s"))
+	d.process.Stderr = log
+	d.process.WaitDelay = finishLimit // a grandchild may keep stderr open
+	in, err := d.process.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	d.process.Stdout = theirs
+	err = spawn.Start(d.process)
+	_ = theirs.Close()
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	d.group = d.process.Process.Pid
+	if c.Started != nil {
+		c.Started(d.group)
+	}
+	d.wait.Go(func() {
+		err := d.process.Wait()
+		close(d.exited)
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		d.fail(fmt.Errorf("it ended: %w%s", err, log.lastWords()))
+	})
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	hello, err := json.Marshal(request{
+		Op: opHello, Protocol: Version, Zone: c.Zone, Topology: c.Topology, Master: c.Master,
+		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(),
+	})
+	if err != nil {
+		return err
+	}
+	hello = append(hello, '\n')
+	answered := make(chan response, 1)
+	d.open[0] = answered
+	d.wait.Go(func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // the driver uses its standard input and output
+		}
+		d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
+	})
+	d.wait.Go(func() {
+		d.talk(hello, in, out, func(line []byte, from io.WriteCloser) error {
+			if to := d.writesTo(); to != nil && to != from {
+				_, _ = log.Write(append(line, '\n')) // a log that is full is cut off
+				return nil
+			}
+			return d.take(line, from)
+		})
+	})
+	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	defer cancel()
+	select {
+	case r := <-answered:
+		return d.greet(r)
+	case <-ctx.Done():
+		return fmt.Errorf("it did not answer hello within %v%s", helloLimit, log.lastWords())
+	case <-d.stopped.Done():
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.broken
+	}
+}
+
+// greet takes the answer to hello.
+func (d *Driver) greet(r response) error {
+	var h Hello
+	if err := json.Unmarshal(r.line, &h); err != nil {
+		return fmt.Errorf("its answer to hello, %s, can't be read: %s", quote(r.line), plain(err))
+	}
+	switch {
+	case r.Result != "" && r.Result != resultOK:
+		return fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why))
+	case h.Protocol != Version:
+		return fmt.Errorf("it speaks protocol %d: say \"protocol\":%d in the answer to hello", h.Protocol, Version)
+	case h.Name == "":
+		return errors.New("it gave no name in its answer to hello: say which library it wraps")
+	case h.Promises.Kind != "" && h.Promises.Kind != "mutex":
+		return fmt.Errorf("it promises a lock of kind %q: protocol 1 knows mutex", h.Promises.Kind)
+	case h.Parallel < 0:
+		return fmt.Errorf("it allows %d clients at once: give 1 or more", h.Parallel)
+	}
+	d.hello = h
+	return nil
+}
+
+// Hello is what the driver said of itself.
+func (d *Driver) Hello() Hello { return d.hello }
+
+// Group is the process group of the driver, whose leader it is.
+func (d *Driver) Group() int { return d.group }
+
+// Lag is the mean time that the driver took to answer a ping so far; 0 for a
+// driver of one client, which can answer none while it waits for a server.
+func (d *Driver) Lag() time.Duration { return time.Duration(d.lag.Load()) }
+
+// Err says how the driver broke the protocol, or that it died before [Driver.Close];
+// nil if it did neither. It wraps [ErrBroken].
+func (d *Driver) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.broken
+}
+
+// Killed reports whether Close had to kill the driver, since it did not exit at
+// the end of its input.
+func (d *Driver) Killed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.killed
+}
+
+// ReleaseAgain releases a hold of this driver that was released before, for a
+// check of the driver: a [lock.Hold] would refuse that by itself. An answer of
+// "fail" is [lock.ErrNotHeld].
+func (d *Driver) ReleaseAgain(ctx context.Context, h *lock.Hold) error {
+	client := clientOf(h.Lease().Owner)
+	k := &keeper{driver: d, id: h.Lease().Request, client: client}
+	return k.Release(ctx, h.Lease())
+}
+
+// Do sends an operation of any name without arguments, for a check of the
+// driver, and returns the result that it answers.
+func (d *Driver) Do(ctx context.Context, op string) (result string, err error) {
+	r, err := d.ask(ctx, op, request{Op: op}, nil, nil)
+	return r.Result, err
+}
+
+// Close ends the driver's input, waits for it to exit, and kills its process
+// group where it does not. It may be called again.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
+	d.stop() // ends its input
+	if d.process != nil && d.process.Process != nil {
+		timer := time.NewTimer(finishLimit)
+		defer timer.Stop()
+		select {
+		case <-d.exited:
+		case <-timer.C:
+			d.mu.Lock()
+			d.killed = true
+			d.mu.Unlock()
+		}
+		// The group may have other processes, also after its leader has exited.
+		_ = syscall.Kill(-d.group, syscall.SIGKILL)
+		<-d.exited
+	}
+	d.wait.Wait()
+	if d.socket == "" {
+		return nil
+	}
+	return os.RemoveAll(d.socket)
+}
+
+// fail notes how the driver broke, once, and ends all that waits for it.
+func (d *Driver) fail(err error) {
+	d.mu.Lock()
+	if d.broken == nil && !d.closing {
+		d.broken = fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	d.mu.Unlock()
+	d.stop()
+}
+
+// talk says hello to a driver over one of its two connections, and reads what
+// comes back. The connection over which hello is answered is the one that is
+// used from then on.
+func (d *Driver) talk(hello []byte, to io.WriteCloser, from io.ReadCloser, take func(line []byte, from io.WriteCloser) error) {
+	d.wait.Go(func() {
+		<-d.stopped.Done()
+		_ = to.Close() // the end of its input tells a driver to finish
+		select {
+		case <-d.exited:
+		case <-time.After(finishLimit):
+		}
+		_ = from.Close()
+	})
+	// A driver that connects to the socket need not read its standard input.
+	d.wait.Go(func() { _, _ = to.Write(hello) })
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 4096), lineLimit)
+	for lines.Scan() {
+		if err := take(lines.Bytes(), to); err != nil {
+			d.fail(err)
+			return
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		d.fail(fmt.Errorf("it sent a line of more than %d bytes", lineLimit))
+		return
+	}
+	if d.writesTo() != to {
+		return
+	}
+	select {
+	case <-d.exited: // which says more
+	case <-time.After(finishLimit):
+		d.fail(errors.New("it closed its side of the connection"))
+	}
+}
+
+// writesTo is where requests go; nil before hello was answered.
+func (d *Driver) writesTo() io.WriteCloser {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.to
+}
+
+// write sends what is asked for.
+func (d *Driver) write() {
+	to := d.writesTo()
+	for {
+		select {
+		case line := <-d.send:
+			if _, err := to.Write(line); err != nil {
+				d.fail(fmt.Errorf("it does not read its input: %w", err))
+				return
+			}
+		case <-d.stopped.Done():
+			return
+		}
+	}
+}
+
+// take takes a line of the driver. Its error says how the line breaks the protocol.
+func (d *Driver) take(line []byte, from io.WriteCloser) error {
+	var r response
+	if err := json.Unmarshal(line, &r); err != nil {
+		return fmt.Errorf("it sent the line %s, which is no message: %s", quote(line), plain(err))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.Re == nil {
+		return d.event(r, line)
+	}
+	answer, waits := d.open[*r.Re]
+	switch {
+	case !waits && *r.Re >= 0 && *r.Re <= d.next:
+		return fmt.Errorf("it answered request %d twice: %s", *r.Re, quote(line))
+	case !waits:
+		return fmt.Errorf("it answered request %d, which was never sent: %s", *r.Re, quote(line))
+	case *r.Re == 0:
+		r.line = bytes.Clone(line)
+		d.to = from
+	case !known(r.Result):
+		return fmt.Errorf("it answered request %d with the result %q: give ok, fail, info or unsupported", *r.Re, r.Result)
+	}
+	delete(d.open, *r.Re)
+	answer <- r // there is room for one
+	return nil
+}
+
+func known(result string) bool {
+	return result == resultOK || result == resultFail || result == resultInfo || result == resultUnsupported
+}
+
+// event takes what the driver said unasked.
+func (d *Driver) event(r response, line []byte) error {
+	switch r.Event {
+	case "":
+		return fmt.Errorf("it sent the line %s, which has neither \"re\" nor \"event\"", quote(line))
+	case eventLost:
+		if k := d.holds[r.Hold]; k != nil {
+			d.wait.Go(k.markLost)
+		} else {
+			d.lost[r.Hold] = true
+		}
+	default: // a later version of the protocol may have it
+	}
+	return nil
+}
+
+// limitedLog keeps the beginning of a log, and remembers its end.
+type limitedLog struct {
+	mu   sync.Mutex
+	to   io.Writer
+	left int
+	end  []byte
+}
+
+// Write never fails: a log that can't be written must not stop a driver.
+func (l *limitedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end = append(l.end, b...)
+	l.end = l.end[max(0, len(l.end)-4*quoteLimit):]
+	if n := min(len(b), l.left); n > 0 && l.to != nil {
+		l.left -= n
+		_, _ = l.to.Write(b[:n])
+	}
+	return len(b), nil
+}
+
+// lastWords quotes the last line that the driver logged, for an error.
+func (l *limitedLog) lastWords() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(l.end)), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if last == "" {
+		return ""
+	}
+	return "; it logged " + quote([]byte(last))
+}
+
+// quote is a part of a line for a message, with what a terminal would act on
+// escaped.
+func quote(line []byte) string {
+	if len(line) > quoteLimit {
+		return fmt.Sprintf("%q...", line[:quoteLimit])
+	}
+	return fmt.Sprintf("%q", line)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + quote([]byte(why))
+}
+
+// plain says in the protocol's words why a line can't be read.
+func plain(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return "it is a JSON " + wrong.Value + " and no object"
+		}
+		return fmt.Sprintf("the field %q is a %s", wrong.Field, wrong.Value)
+	}
+	return "it is no JSON object (a library that prints to stdout needs a driver that uses LOCKCHAOS_SOCKET)"
+}

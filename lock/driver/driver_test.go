@@ -1,0 +1,354 @@
+package driver_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/driver"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/memory"
+)
+
+// play is the variable that makes a driver of this test binary.
+const play = "LOCKCHAOS_TEST_DRIVER"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(play); role != "" {
+		os.Exit(act(role)) //nolint:forbidigo // it is main here
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
+}
+
+// act is what a driver does, right or wrong.
+func act(role string) int {
+	hello := driver.Hello{
+		Name: "memory", Version: "1", Language: "go", Parallel: 2000,
+		Promises: driver.Promises{Extend: true, Lost: true, Token: true, ReleaseTells: true},
+	}
+	if role == "memory" {
+		err := driver.Serve(context.Background(), hello, func(context.Context, driver.Session) (lock.Locker, func(), error) {
+			return memory.New(), func() {}, nil
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	in := bufio.NewScanner(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	type line = map[string]any
+	good := line{"re": 0, "protocol": 1, "name": "script", "parallel": 1}
+	switch role {
+	case "silent":
+		signal.Ignore(syscall.SIGTERM)
+		select {}
+	case "exits":
+		fmt.Fprintln(os.Stderr, "ModuleNotFoundError: no module named redis")
+		return 3
+	case "other-protocol":
+		_ = out.Encode(line{"re": 0, "protocol": 2, "name": "script"})
+	case "nameless":
+		_ = out.Encode(line{"re": 0, "protocol": 1})
+	case "other-kind":
+		_ = out.Encode(line{"re": 0, "protocol": 1, "name": "script", "promises": line{"kind": "rw"}})
+	case "refuses":
+		_ = out.Encode(line{"re": 0, "result": "fail", "why": "no topology cluster"})
+	case "prints":
+		fmt.Fprintln(os.Stdout, "connecting...")
+	case "wrong-type":
+		_ = out.Encode(line{"re": 0, "protocol": 1, "name": 7})
+	default:
+		_ = out.Encode(good)
+	}
+	for in.Scan() {
+		var q struct {
+			ID int64  `json:"id"`
+			Op string `json:"op"`
+		}
+		if json.Unmarshal(in.Bytes(), &q) != nil || q.Op == "hello" {
+			continue
+		}
+		grant := line{"re": q.ID, "result": "ok", "hold": fmt.Sprint("h", q.ID)}
+		if q.Op != "acquire" {
+			_ = out.Encode(line{"re": q.ID, "result": map[string]string{"extend": "unsupported"}[q.Op] + map[string]string{"ping": "ok", "release": "ok"}[q.Op]})
+			continue
+		}
+		switch role {
+		case "dies":
+			return 4
+		case "twice":
+			_ = out.Encode(grant)
+			_ = out.Encode(grant)
+		case "never-asked":
+			_ = out.Encode(line{"re": q.ID + 99, "result": "ok", "hold": "h"})
+		case "new-result":
+			_ = out.Encode(line{"re": q.ID, "result": "granted"})
+		case "no-hold":
+			_ = out.Encode(line{"re": q.ID, "result": "ok"})
+		case "same-hold":
+			_ = out.Encode(line{"re": q.ID, "result": "ok", "hold": "h"})
+		case "no-address":
+			_ = out.Encode(line{"result": "ok"})
+		case "array":
+			_ = out.Encode([]int{1})
+		case "long":
+			fmt.Fprintln(os.Stdout, strings.Repeat("x", 1<<21))
+		case "closes":
+			_ = os.Stdout.Close()
+			select {}
+		case "floods":
+			for range 300 {
+				_, _ = os.Stderr.Write(bytes.Repeat([]byte("warning\n"), 1<<13))
+			}
+			_ = out.Encode(grant)
+		case "info":
+			_ = out.Encode(line{"re": q.ID, "result": "info", "why": "read timeout"})
+		case "lost-first":
+			_ = out.Encode(line{"event": "lost", "hold": grant["hold"]})
+			_ = out.Encode(line{"event": "news", "hold": "x"})
+			_ = out.Encode(grant)
+		case "slow":
+			in.Scan() // the next request: nothing is answered before it
+		default:
+			_ = out.Encode(grant)
+		}
+	}
+	if role == "stays" {
+		select {}
+	}
+	return 0
+}
+
+func config(t *testing.T, role string) driver.Config {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return driver.Config{Command: []string{self}, Env: []string{play + "=" + role}, Zone: "zone-a", Log: t.Output()}
+}
+
+func start(t *testing.T, role string) *driver.Driver {
+	t.Helper()
+	d, err := driver.Start(t.Context(), config(t, role))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// The contract of a lock holds for one that is a program away.
+func TestDriver_Contract(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		return start(t, "memory")
+	}, locktest.Features{Reentrant: true, Fenced: true, Callers: 100, Apart: true})
+}
+
+// A driver that does not start is refused with what it did instead.
+func TestStart_Refuses(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{
+		"exits":          `it ended: exit status 3; it logged "ModuleNotFoundError: no module named redis"`,
+		"other-protocol": `it speaks protocol 2: say "protocol":1`,
+		"nameless":       "it gave no name in its answer to hello",
+		"other-kind":     `it promises a lock of kind "rw"`,
+		"refuses":        `it refused hello with "fail": "no topology cluster"`,
+		"prints":         `it sent the line "connecting...", which is no message: it is no JSON object`,
+		"wrong-type":     `can't be read: the field "name" is a number`,
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			_, err := driver.Start(t.Context(), config(t, role))
+			require.ErrorContains(t, err, want)
+		})
+	}
+	t.Run("no program", func(t *testing.T) {
+		t.Parallel()
+		_, err := driver.Start(t.Context(), driver.Config{Command: []string{"/no/such/driver"}})
+		require.ErrorContains(t, err, "no such file")
+		_, err = driver.Start(t.Context(), driver.Config{})
+		require.ErrorContains(t, err, "no command")
+	})
+	t.Run("silent", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := driver.Start(ctx, config(t, "silent"))
+		require.ErrorContains(t, err, "did not answer hello")
+	})
+}
+
+// After an answer that breaks the protocol nothing is granted any more, and the
+// error says what was wrong.
+func TestDriver_Broken(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{
+		"dies":        "it ended: exit status 4",
+		"twice":       "answered request",
+		"never-asked": "which was never sent",
+		"new-result":  `the result "granted"`,
+		"no-hold":     `without a "hold"`,
+		"no-address":  `neither "re" nor "event"`,
+		"array":       "it is a JSON array and no object",
+		"long":        "a line of more than 1048576 bytes",
+		"closes":      "it closed its side of the connection",
+		"same-hold":   `gave the hold "h" to two grants`,
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			d, err := driver.Start(t.Context(), config(t, role))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			var last error
+			eventually(t, func() bool {
+				_, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+				last = err
+				return err != nil
+			})
+			require.NotErrorIs(t, last, lock.ErrNotAcquired, "a broken driver refuses nothing for certain")
+			eventually(t, func() bool { return d.Err() != nil })
+			require.ErrorIs(t, d.Err(), driver.ErrBroken)
+			require.ErrorContains(t, d.Err(), want)
+			_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+			require.ErrorIs(t, err, driver.ErrBroken)
+		})
+	}
+}
+
+// What a driver is not certain of is no refusal.
+func TestDriver_Unknown(t *testing.T) {
+	t.Parallel()
+	d := start(t, "info")
+	_, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.ErrorContains(t, err, "read timeout")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, d.Err())
+}
+
+// A request that is given up has an unknown outcome, and its client's next one
+// waits for the answer.
+func TestDriver_GivenUp(t *testing.T) {
+	t.Parallel()
+	d := start(t, "slow")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := d.Acquire(ctx, "orders", lock.Options{Owner: "zone-a.1#1", Lease: time.Minute})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+}
+
+// A library that says that a hold is lost, even before its grant was read, ends it.
+func TestDriver_LostBeforeItsGrant(t *testing.T) {
+	t.Parallel()
+	d := start(t, "lost-first")
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	select {
+	case <-h.Lost():
+	case <-time.After(time.Minute):
+		require.Fail(t, "the hold is not lost")
+	}
+	require.NoError(t, d.Err())
+}
+
+// A driver's log neither stops the driver nor fills the disk.
+func TestDriver_FloodedLog(t *testing.T) {
+	t.Parallel()
+	var log limited
+	c := config(t, "floods")
+	c.Log = &log
+	d, err := driver.Start(t.Context(), c)
+	require.NoError(t, err)
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, d.Close())
+	require.Equal(t, 8<<20, log.size())
+}
+
+// Close leaves no process behind, also of a driver that does not exit.
+func TestDriver_CloseEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"stays", "memory"} {
+		d, err := driver.Start(t.Context(), config(t, role))
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+		require.ErrorIs(t, syscall.Kill(-d.Group(), 0), syscall.ESRCH)
+		require.NoError(t, d.Err(), "its end was asked for")
+		_, err = d.Acquire(t.Context(), "orders", lock.Options{})
+		require.ErrorIs(t, err, driver.ErrBroken)
+		require.NoError(t, d.Close())
+	}
+}
+
+// An "ok" to a release after the lease proves nothing where the library does
+// not tell.
+func TestDriver_ReleaseThatTellsNothing(t *testing.T) {
+	t.Parallel()
+	d := start(t, "grants")
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Millisecond})
+	require.NoError(t, err)
+	<-h.Lost()
+	err = h.Release(t.Context())
+	require.ErrorContains(t, err, "does not tell")
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+
+	h, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Hour})
+	require.NoError(t, err)
+	err = h.Extend(t.Context(), time.Hour)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// The end of a lease is reckoned from before the request was sent.
+func TestDriver_ExpiresFromTheRequest(t *testing.T) {
+	t.Parallel()
+	d := start(t, "grants")
+	before := time.Now()
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Hour})
+	require.NoError(t, err)
+	after := time.Now()
+	require.False(t, h.Lease().Expires.Before(before.Add(time.Hour)))
+	require.False(t, h.Lease().Expires.After(after.Add(time.Hour)))
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// eventually awaits a condition.
+func eventually(t *testing.T, ready func() bool) {
+	t.Helper()
+	require.Eventually(t, ready, time.Minute, time.Millisecond)
+}
+
+// limited counts what it is given.
+type limited struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n += len(b)
+	return len(b), nil
+}
+
+func (l *limited) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}

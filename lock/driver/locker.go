@@ -1,0 +1,405 @@
+package driver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+const (
+	// The pauses between two tries of a client that waits for a lock whose
+	// library does not wait by itself.
+	leastPause, mostPause = 5 * time.Millisecond, 50 * time.Millisecond
+	// pingPause is the time between two pings.
+	pingPause = 250 * time.Millisecond
+	// withdrawLimit bounds the release of a hold that was granted too late.
+	withdrawLimit = 5 * time.Second
+)
+
+var _ lock.Locker = (*Driver)(nil)
+
+// Acquire asks the driver for a lock. The client of the request is the owner up
+// to its last '#', so that "zone-a.3#12" is a request of the client zone-a.3; a
+// client has one request open at a time, and others wait.
+//
+// A wait is made of single tries, so that the end of a lease is known to be no
+// later than that of the try that was granted. It is left to the library where
+// that promises to serve its waiters in order, or where the lease has no end.
+//
+// Errors: [lock.ErrNotAcquired] where the driver refused for certain, and
+// [ErrBroken] where it can't be used; after any other error the lock may have
+// been granted.
+func (d *Driver) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := d.acquire(ctx, name, o)
+	if err != nil {
+		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+	}
+	return h, nil
+}
+
+func (d *Driver) acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	if name == "" {
+		return nil, errors.New("empty name: give the lock a name")
+	}
+	if err := errors.Join(o.Validate(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	if o.Owner == "" {
+		o.Owner = rand.Text()
+	}
+	if d.hello.Promises.Wait && (d.hello.Promises.Fair || o.Lease == 0) {
+		return d.try(ctx, name, o, o.Wait)
+	}
+	begin := time.Now()
+	for {
+		h, err := d.try(ctx, name, o, 0)
+		left := o.Wait - time.Since(begin)
+		if !errors.Is(err, lock.ErrNotAcquired) || left <= 0 {
+			return h, err
+		}
+		select {
+		case <-time.After(min(pause(), left)):
+		case <-ctx.Done():
+			return nil, ctx.Err() //nolint:wrapcheck // the last try was refused for certain, but the caller asked to be told why it ended
+		}
+	}
+}
+
+// pause is a random time between two tries, so that clients that wait together
+// do not go on in step.
+func pause() time.Duration {
+	n, err := rand.Int(rand.Reader, big.NewInt(int64(mostPause-leastPause)))
+	if err != nil {
+		return mostPause
+	}
+	return leastPause + time.Duration(n.Int64())
+}
+
+// try asks once, and lets the library wait for as long as that.
+func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time.Duration) (*lock.Hold, error) {
+	client := clientOf(o.Owner)
+	lease := millis(o.Lease)
+	waitMS := millis(wait)
+	q := request{Op: opAcquire, Client: client, Owner: o.Owner, Lock: name, LeaseMS: &lease, WaitMS: &waitMS}
+	sent := time.Time{}
+	r, err := d.ask(ctx, client, q, func(at time.Time) { sent = at }, func(late response) { d.withdraw(client, late, o.Lease == 0) }) //nolint:contextcheck // it outlives this call
+	if err != nil {
+		return nil, err
+	}
+	switch r.Result {
+	case resultFail:
+		return nil, fmt.Errorf("%w%s", lock.ErrNotAcquired, because(r.Why))
+	case resultOK:
+	default:
+		return nil, unknown(r)
+	}
+	if r.Hold == "" {
+		return nil, d.breaks(fmt.Errorf("it granted the lock %q without a \"hold\"", name))
+	}
+	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
+	switch {
+	case r.ValidMS != nil:
+		l.Expires = sent.Add(time.Duration(min(max(*r.ValidMS, 0), maxMillis)) * time.Millisecond)
+	case o.Lease > 0:
+		l.Expires = sent.Add(o.Lease)
+	}
+	k := &keeper{driver: d, id: r.Hold, client: client}
+	h := lock.NewHold(l, k)
+	if err := d.keep(k, h); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// keep remembers a hold until it is over.
+func (d *Driver) keep(k *keeper, h *lock.Hold) error {
+	d.mu.Lock()
+	if d.holds[k.id] != nil {
+		d.mu.Unlock()
+		return d.breaks(fmt.Errorf("it gave the hold %q to two grants", k.id))
+	}
+	k.hold = h
+	d.holds[k.id] = k
+	lost := d.lost[k.id]
+	delete(d.lost, k.id)
+	d.mu.Unlock()
+	if lost {
+		k.markLost()
+	}
+	return nil
+}
+
+// withdraw releases a hold whose answer came after its client had gone. One with
+// a lease is left to run out: an operation that is in no history would blur what
+// the history says of the lock.
+func (d *Driver) withdraw(client string, r response, endless bool) {
+	if r.Result != resultOK || !endless {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.stopped, withdrawLimit)
+	defer cancel()
+	_, _ = d.ask(ctx, client, request{Op: opRelease, Hold: r.Hold}, nil, nil)
+}
+
+// breaks notes that the driver broke the protocol, and returns the error for it.
+func (d *Driver) breaks(err error) error {
+	d.fail(err)
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}
+
+// unknown is the error of an answer that is not definite.
+func unknown(r response) error {
+	if r.Result == resultUnsupported {
+		return fmt.Errorf("the driver does not support this: %w", errors.ErrUnsupported)
+	}
+	return fmt.Errorf("the driver does not know the outcome%s", because(r.Why))
+}
+
+// ask sends a request and awaits its answer. sent is told when the request is
+// about to be written, late of an answer that came after the caller had gone;
+// both are optional. An error means that the outcome is unknown, or that nothing was sent.
+func (d *Driver) ask(ctx context.Context, client string, q request, sent func(time.Time), late func(response)) (response, error) {
+	leave, err := d.enter(ctx, client)
+	if err != nil {
+		return response{}, err
+	}
+	d.mu.Lock()
+	d.next++
+	q.ID = d.next
+	answer := make(chan response, 1)
+	d.open[q.ID] = answer
+	d.mu.Unlock()
+	line, err := json.Marshal(q)
+	if err != nil {
+		leave()
+		return response{}, err
+	}
+	if sent != nil {
+		sent(time.Now())
+	}
+	select {
+	case d.send <- append(line, '\n'):
+	case <-ctx.Done():
+		d.forget(q.ID)
+		leave()
+		return response{}, ctx.Err()
+	case <-d.stopped.Done():
+		leave()
+		return response{}, d.whyStopped()
+	}
+	select {
+	case r := <-answer:
+		leave()
+		return r, nil
+	case <-ctx.Done():
+		go func() { // it ends when the driver does, at the latest
+			select {
+			case r := <-answer:
+				leave()
+				if late != nil {
+					late(r)
+				}
+			case <-d.stopped.Done():
+				leave()
+			}
+		}()
+		return response{}, ctx.Err()
+	case <-d.stopped.Done():
+		leave()
+		return response{}, d.whyStopped()
+	}
+}
+
+// forget drops a request that was not sent.
+func (d *Driver) forget(id int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, id)
+}
+
+func (d *Driver) whyStopped() error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it was closed", ErrBroken)
+}
+
+// enter waits until the client has no other request open, and until the driver
+// has room for one more client.
+func (d *Driver) enter(ctx context.Context, client string) (leave func(), err error) {
+	d.mu.Lock()
+	turn := d.clients[client]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		d.clients[client] = turn
+	}
+	d.mu.Unlock()
+	for _, gate := range []chan struct{}{turn, d.slots} {
+		select {
+		case gate <- struct{}{}:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-d.stopped.Done():
+			err = d.whyStopped()
+		}
+		if err != nil {
+			if gate != turn {
+				<-turn
+			}
+			return nil, err
+		}
+	}
+	return func() {
+		<-d.slots
+		<-turn
+	}, nil
+}
+
+// measureLag pings the driver again and again. One that serves a single client
+// is asked only while that has no request open, since a library that waits for a
+// server can't answer.
+func (d *Driver) measureLag() {
+	pings := int64(0)
+	for tick := time.NewTicker(pingPause); ; {
+		select {
+		case <-tick.C:
+		case <-d.stopped.Done():
+			tick.Stop()
+			return
+		}
+		if cap(d.slots) == 1 {
+			select {
+			case d.slots <- struct{}{}:
+				<-d.slots
+			default:
+				continue
+			}
+		}
+		d.mu.Lock()
+		d.next++
+		q := request{ID: d.next, Op: opPing}
+		answer := make(chan response, 1)
+		d.open[q.ID] = answer
+		d.mu.Unlock()
+		line, _ := json.Marshal(q)
+		sent := time.Now()
+		select {
+		case d.send <- append(line, '\n'):
+		case <-d.stopped.Done():
+			continue
+		}
+		select {
+		case <-answer:
+			if cap(d.slots) > 1 {
+				pings++
+				d.lag.Add((int64(time.Since(sent)) - d.lag.Load()) / pings)
+			}
+		case <-d.stopped.Done():
+		}
+	}
+}
+
+// A keeper keeps one grant of a driver.
+type keeper struct {
+	driver *Driver
+	id     string
+	client string
+	hold   *lock.Hold
+
+	mu   sync.Mutex
+	gone bool // the library said that the hold is lost
+}
+
+// markLost ends the hold, since its library said that it is lost.
+func (k *keeper) markLost() {
+	k.mu.Lock()
+	k.gone = true
+	k.mu.Unlock()
+	// A refused extension is how a hold learns that it is lost.
+	_ = k.hold.Extend(k.driver.stopped, time.Millisecond)
+}
+
+func (k *keeper) isGone() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.gone
+}
+
+// over forgets the hold.
+func (k *keeper) over() {
+	k.driver.mu.Lock()
+	defer k.driver.mu.Unlock()
+	delete(k.driver.holds, k.id)
+}
+
+// Extend is for [lock.Hold].
+func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (time.Time, error) {
+	if k.isGone() {
+		return time.Time{}, lock.ErrNotHeld
+	}
+	lease, sent := millis(by), time.Time{}
+	r, err := k.driver.ask(ctx, k.client, request{Op: opExtend, Hold: k.id, LeaseMS: &lease}, func(at time.Time) { sent = at }, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	switch r.Result {
+	case resultFail:
+		k.over()
+		return time.Time{}, fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
+	case resultOK:
+		if r.ValidMS != nil {
+			by = time.Duration(min(max(*r.ValidMS, 0), maxMillis)) * time.Millisecond
+		}
+		return sent.Add(by), nil
+	default:
+		return time.Time{}, unknown(r)
+	}
+}
+
+// Release is for [lock.Hold].
+func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
+	r, err := k.driver.ask(ctx, k.client, request{Op: opRelease, Hold: k.id}, nil, nil)
+	if err != nil {
+		return err
+	}
+	switch r.Result {
+	case resultFail:
+		k.over()
+		return fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
+	case resultOK:
+		k.over()
+		if !k.driver.hello.Promises.ReleaseTells && !l.Expires.IsZero() && !time.Now().Before(l.Expires) {
+			return errors.New("the lease is over, and the library does not tell whether there was something to release")
+		}
+		return nil
+	default:
+		return unknown(r)
+	}
+}
+
+// maxMillis is the longest time in milliseconds that a time.Duration can be.
+const maxMillis = int64(lock.Forever / time.Millisecond)
+
+// millis is a time in whole milliseconds, at least 1 unless it is 0.
+func millis(d time.Duration) int64 {
+	if d > 0 && d < time.Millisecond {
+		return 1
+	}
+	return d.Milliseconds()
+}
+
+// clientOf is the client that an owner belongs to.
+func clientOf(owner string) string {
+	if i := strings.LastIndexByte(owner, '#'); i >= 0 {
+		return owner[:i]
+	}
+	return owner
+}

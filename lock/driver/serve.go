@@ -1,0 +1,208 @@
+package driver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// A Session is what lockchaos says to a driver when it starts.
+type Session struct {
+	Zone, Topology, Master string
+	Servers                []Server
+	// Timeout is for how long the driver should wait for a server.
+	Timeout time.Duration
+}
+
+// Serve makes a driver of a Go lock: main calls it and returns. hello says what
+// the lock is; open makes it for a session when the first lock is asked for, and closeIt is
+// called when lockchaos has ended the driver's input. A hold keeps what its [lock.Hold] says: its
+// expiry, its token, and its loss.
+//
+// Serve uses the socket that LOCKCHAOS_SOCKET names, else stdin and stdout. Its
+// error says what was wrong with what it read, or why open failed.
+func Serve(ctx context.Context, hello Hello, open func(context.Context, Session) (l lock.Locker, closeIt func(), err error)) error {
+	in, out := io.ReadCloser(os.Stdin), io.Writer(os.Stdout)
+	if path := os.Getenv("LOCKCHAOS_SOCKET"); path != "" {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+		if err != nil {
+			return fmt.Errorf("connect to lockchaos: %w", err)
+		}
+		defer conn.Close()
+		in, out = conn, conn
+	}
+	return serve(ctx, in, out, hello, open)
+}
+
+func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open func(context.Context, Session) (lock.Locker, func(), error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &server{out: json.NewEncoder(out), holds: map[string]held{}}
+	defer s.wait.Wait()
+	defer cancel()
+	var session *request
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 4096), lineLimit)
+	for lines.Scan() {
+		var q request
+		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		if q.Op == opHello {
+			session, hello.Protocol = &q, Version
+			s.say(struct {
+				Re int64 `json:"re"`
+				Hello
+			}{q.ID, hello})
+			continue
+		}
+		switch {
+		case session == nil:
+			return fmt.Errorf("the request %q came before hello", q.Op)
+		case s.locker == nil && q.Op != opPing: // one that is asked for its promises alone connects to no server
+			l, closeIt, err := open(ctx, Session{
+				Zone: session.Zone, Topology: session.Topology, Master: session.Master, Servers: session.Servers,
+				Timeout: time.Duration(session.TimeoutMS) * time.Millisecond,
+			})
+			if err != nil {
+				return err
+			}
+			defer closeIt()
+			s.locker = l
+		}
+		s.wait.Go(func() { s.say(s.answer(ctx, q)) })
+	}
+	return lines.Err()
+}
+
+// A server answers requests.
+type server struct {
+	locker lock.Locker
+	wait   sync.WaitGroup
+
+	mu    sync.Mutex
+	out   *json.Encoder
+	next  int
+	holds map[string]held
+}
+
+// held is a hold whose loss is told until it is over.
+type held struct {
+	*lock.Hold
+	over context.CancelFunc
+}
+
+// An answer is a response as it is written.
+type answer struct {
+	Re      int64  `json:"re"`
+	Result  string `json:"result"`
+	Why     string `json:"why,omitempty"`
+	Hold    string `json:"hold,omitempty"`
+	ValidMS *int64 `json:"valid_ms,omitempty"`
+	Token   int64  `json:"token,omitempty"`
+	Holds   int    `json:"holds,omitempty"`
+}
+
+func (s *server) say(v any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.out.Encode(v) // lockchaos that is gone is seen by the reader
+}
+
+func (s *server) answer(ctx context.Context, q request) answer {
+	a := answer{Re: q.ID, Result: resultOK}
+	var err error
+	switch q.Op {
+	case opPing:
+		return a
+	case opAcquire:
+		sent := time.Now()
+		var h *lock.Hold
+		if h, err = s.locker.Acquire(ctx, q.Lock, lock.Options{Owner: q.Owner, Lease: span(q.LeaseMS), Wait: span(q.WaitMS)}); err == nil {
+			l := h.Lease()
+			a.Hold, a.Token, a.Holds, a.ValidMS = s.add(ctx, h), l.Token, l.Holds, validity(h, sent)
+		}
+	case opExtend, opRelease:
+		s.mu.Lock()
+		h := s.holds[q.Hold]
+		s.mu.Unlock()
+		switch {
+		case h.Hold == nil:
+			err = lock.ErrNotHeld
+		case q.Op == opRelease:
+			if err = h.Release(ctx); err == nil || errors.Is(err, lock.ErrNotHeld) {
+				s.forget(q.Hold, h)
+			}
+		default:
+			sent := time.Now()
+			if err = h.Extend(ctx, span(q.LeaseMS)); err == nil {
+				a.ValidMS = validity(h.Hold, sent)
+			}
+		}
+	default:
+		return answer{Re: q.ID, Result: resultUnsupported}
+	}
+	switch {
+	case err == nil:
+		return a
+	case errors.Is(err, lock.ErrNotAcquired), errors.Is(err, lock.ErrNotHeld), errors.Is(err, lock.ErrNotReplicated):
+		return answer{Re: q.ID, Result: resultFail, Why: err.Error()}
+	default:
+		return answer{Re: q.ID, Result: resultInfo, Why: err.Error()}
+	}
+}
+
+// add gives a hold an identity, and tells of its loss.
+func (s *server) add(ctx context.Context, h *lock.Hold) string {
+	s.mu.Lock()
+	s.next++
+	id := "h" + strconv.Itoa(s.next)
+	ctx, over := context.WithCancel(ctx)
+	s.holds[id] = held{h, over}
+	s.mu.Unlock()
+	s.wait.Go(func() {
+		select {
+		case <-h.Lost():
+			s.say(struct {
+				Event string `json:"event"`
+				Hold  string `json:"hold"`
+			}{eventLost, id})
+		case <-ctx.Done():
+		}
+	})
+	return id
+}
+
+func (s *server) forget(id string, h held) {
+	h.over()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holds, id)
+}
+
+// validity is how long from then the holder may believe in a hold; nil if it
+// has no end.
+func validity(h *lock.Hold, from time.Time) *int64 {
+	end := h.Lease().Expires
+	if end.IsZero() {
+		return nil
+	}
+	ms := max(end.Sub(from), 0).Milliseconds()
+	return &ms
+}
+
+func span(ms *int64) time.Duration {
+	if ms == nil {
+		return 0
+	}
+	return time.Duration(min(max(*ms, 0), maxMillis)) * time.Millisecond
+}

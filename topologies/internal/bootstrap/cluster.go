@@ -1,0 +1,153 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// cluster is a Redis Cluster, whose masters vote about each other. It has one
+// speed, its node timeout, so that there is nothing to arm.
+type cluster struct {
+	*deployment
+	mu      sync.Mutex
+	elected map[string]time.Time // when a node was seen to have become a master
+}
+
+func (*cluster) who() string { return "the masters" }
+
+// votes asks every server that takes itself for a master who serves the shard.
+// More than half of the shards must agree, and more than half of those who
+// vote: while a master is cut off, it votes for itself, and there is one more.
+func (c *cluster) votes(ctx context.Context, shard string) (votes map[string]int, majority int) {
+	votes = map[string]int{}
+	voters := 0
+	for _, name := range c.topology.Of(topologies.Redis) {
+		if role, err := c.role(ctx, name); err != nil || role != topologies.Master {
+			continue
+		}
+		master, err := c.servedBy(ctx, name, shard)
+		if err != nil {
+			continue
+		}
+		votes[master]++
+		voters++
+	}
+	return votes, max(voters, len(c.topology.Shards()))/2 + 1
+}
+
+// servedBy is the node that a node takes for a shard's master.
+func (c *cluster) servedBy(ctx context.Context, name, shard string) (string, error) {
+	nodes, err := c.observer(name).ClusterNodes(ctx).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for the nodes: %w", name, err)
+	}
+	at := owner(nodes, c.parts.Slots[shard])
+	if at == "" {
+		return "", fmt.Errorf("%s says that no node serves shard %s", name, shard)
+	}
+	return c.NodeAt(at), nil
+}
+
+func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
+	servers := c.topology.Of(topologies.Redis)
+	for _, name := range servers {
+		info, err := c.info(ctx, name)
+		if err != nil {
+			return &lacking{name, name + " to answer", err}
+		}
+		for field, want := range map[string]string{
+			"cluster_state": "ok", "cluster_slots_assigned": strconv.Itoa(slots), "cluster_slots_ok": strconv.Itoa(slots),
+			"cluster_known_nodes": strconv.Itoa(len(servers)),
+		} {
+			if info[field] != want {
+				return &lacking{name, name + " to see the cluster whole", fmt.Errorf("it says %s %s, and not %s", field, info[field], want)}
+			}
+		}
+		for shard, master := range masters {
+			seen, err := c.servedBy(ctx, name, shard)
+			if err == nil && seen != master {
+				err = fmt.Errorf("it takes %s for it", seen)
+			}
+			if err != nil {
+				return &lacking{name, name + " to know that " + master + " is a master", err}
+			}
+		}
+	}
+	return nil
+}
+
+// info is what CLUSTER INFO of a node says.
+func (d *deployment) info(ctx context.Context, name string) (map[string]string, error) {
+	text, err := d.observer(name).ClusterInfo(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for the cluster's state: %w", name, err)
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[field] = value
+		}
+	}
+	return info, nil
+}
+
+// epoch is the configuration epoch of a node's shard, as the node knows it:
+// each promotion has a higher one.
+func (d *deployment) epoch(ctx context.Context, name string) (string, error) {
+	info, err := d.info(ctx, name)
+	return info["cluster_my_epoch"], err
+}
+
+func (*cluster) tune(context.Context) error   { return nil }
+func (*cluster) arm(context.Context) error    { return nil }
+func (*cluster) disarm(context.Context) error { return nil }
+
+func (c *cluster) changed(master string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.elected[master] = time.Now()
+}
+
+// promote asks a replica of the shard to take over.
+func (c *cluster) promote(ctx context.Context, shard string) error {
+	for _, name := range c.topology.Members(shard) {
+		if role, err := c.role(ctx, name); err != nil || role != topologies.Replica {
+			continue
+		}
+		if err := c.forget(ctx, name); err != nil {
+			return err
+		}
+		return ask(ctx, func() error { return c.observer(name).ClusterFailover(ctx).Err() },
+			"ERR You should send CLUSTER FAILOVER to a replica", "ERR Master is down or failed")
+	}
+	return fmt.Errorf("shard %s has no replica that answers", shard)
+}
+
+// forget waits until a node has forgotten the election that it won last. Asked
+// to take over before, Redis 7.0 counts the votes of that election again: the
+// node calls itself a master without any vote, is put right by the
+// others, and the master that it was to replace takes no writes for five
+// seconds.
+func (c *cluster) forget(ctx context.Context, name string) error {
+	c.mu.Lock()
+	forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
+	c.mu.Unlock()
+	timer := time.NewTimer(time.Until(forgotten))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leastMemory is how long a node remembers an election, unless four node
+// timeouts are longer: auth_retry_time in cluster.c of Redis.
+const leastMemory = 4 * time.Second

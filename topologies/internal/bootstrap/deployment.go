@@ -1,0 +1,273 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A deployment is parts put together.
+type deployment struct {
+	parts    Parts
+	topology topologies.Topology
+	voters   voters  // nil where no master can change
+	elector  elector // nil where the servers replace no master
+	name     *name   // nil where clients go by none
+	servers  map[string]topologies.Server
+	proofs   map[string]string // a key of each shard of a cluster
+	close    func() error
+}
+
+func assemble(p Parts) *deployment {
+	p.MasterName = cmp.Or(p.MasterName, defaultMasterName)
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	p.Without = uninstrumented(p)
+	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
+	switch {
+	case len(d.topology.Shards()) > 0 && !d.topology.Elects():
+		d.voters = followers{d}
+	case len(d.topology.Of(topologies.Sentinel)) > 0:
+		d.elector = &sentinels{deployment: d}
+	case d.topology.Name == topologies.Cluster:
+		if d.parts.Slots == nil {
+			d.parts.Slots = firstSlots(d.topology)
+		}
+		for shard, slot := range d.parts.Slots {
+			d.proofs[shard] = KeyIn(proofKey, slot)
+		}
+		d.elector = &cluster{deployment: d, elected: map[string]time.Time{}}
+	}
+	if d.elector != nil {
+		d.voters = d.elector
+	}
+	if p.Name != nil {
+		d.name = &name{Name: *p.Name}
+	}
+	for name, n := range p.Nodes {
+		d.servers[name] = d.manage(name, n.Server)
+	}
+	d.close = sync.OnceValue(d.tearDown)
+	return d
+}
+
+// public is the deployment as its user sees it.
+func (d *deployment) public() topologies.Deployment {
+	_, without := d.parts.Without[topologies.Failovers]
+	switch {
+	case d.voters == nil || len(d.topology.Shards()) == 0:
+		return d
+	case d.elector == nil || without:
+		return &replicated{d}
+	default:
+		return &electing{replicated{d}}
+	}
+}
+
+// bring makes the deployment ready, or closes it.
+func (d *deployment) bring(ctx context.Context, first func(context.Context) error) (topologies.Deployment, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
+	defer cancel()
+	err := first(limited)
+	if err == nil {
+		d.name.begin(d)
+		err = d.AwaitReady(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start topology %s: %w", d.topology.Name, err), d.Close())
+	}
+	return d.public(), nil
+}
+
+// start starts the servers. A replica that finds no master waits a second
+// before it tries again, so the masters come first.
+func (d *deployment) start(ctx context.Context) error {
+	var masters, others []string
+	for _, n := range d.topology.Nodes {
+		switch {
+		case n.Kind == topologies.Zone:
+		case n.Role == topologies.Master:
+			masters = append(masters, n.Name)
+		default:
+			others = append(others, n.Name)
+		}
+	}
+	for _, names := range [][]string{masters, others} {
+		if len(names) == 0 {
+			continue
+		}
+		d.parts.Log.InfoContext(ctx, "starting servers", "servers", names)
+		group, ctx := errgroup.WithContext(ctx)
+		for _, name := range names {
+			group.Go(func() error { return d.parts.Nodes[name].Restart(ctx) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return d.tune(ctx)
+}
+
+// tune makes our own servers as quick as they can be.
+func (d *deployment) tune(ctx context.Context) error {
+	if d.elector == nil || d.parts.Foreign {
+		return nil
+	}
+	return d.elector.tune(ctx)
+}
+
+// Topology is what was started.
+func (d *deployment) Topology() topologies.Topology { return d.topology }
+
+// Version is the version of the Redis servers.
+func (d *deployment) Version() string { return d.parts.Version }
+
+// Server returns a server or sentinel, or nil.
+func (d *deployment) Server(name string) topologies.Server {
+	if s, ok := d.servers[name]; ok {
+		return s
+	}
+	return nil
+}
+
+// NodeAt is the name of the server that announces an address, or of the address
+// that moves; the address itself if it is neither.
+func (d *deployment) NodeAt(address string) string {
+	if d.name != nil && d.name.Address == strings.TrimSpace(address) {
+		return topologies.Primary
+	}
+	for name, n := range d.parts.Nodes {
+		if n.Announced == strings.TrimSpace(address) {
+			return name
+		}
+	}
+	return address
+}
+
+// Wire returns a link, or nil.
+func (d *deployment) Wire(name string) topologies.Wire {
+	if d.parts.Wire == nil {
+		return nil
+	}
+	return d.parts.Wire(name)
+}
+
+// uninstrumented is what parts can't do, clocks and disks included.
+func uninstrumented(p Parts) map[topologies.Control]string {
+	without := map[topologies.Control]string{}
+	maps.Copy(without, p.Without)
+	const why = "the servers see the clock and the disk of their machine; others are shown to local processes alone (--backend process)"
+	if p.Clock == nil {
+		without[topologies.Clocks] = why
+	}
+	if p.Disk == nil {
+		without[topologies.Disks] = why
+	}
+	if p.Foreign {
+		without[topologies.Workers] = "clients that are processes of their own know the way to our own servers only"
+	}
+	return without
+}
+
+// Clock returns a server's clock, or nil.
+func (d *deployment) Clock(server string) topologies.Clock {
+	if d.parts.Clock == nil {
+		return nil
+	}
+	return d.parts.Clock(server)
+}
+
+// Disk returns a server's disk, or nil.
+func (d *deployment) Disk(server string) topologies.Disk {
+	if d.parts.Disk == nil {
+		return nil
+	}
+	return d.parts.Disk(server)
+}
+
+// Without says what can't be done, and why.
+func (d *deployment) Without() map[topologies.Control]string { return maps.Clone(d.parts.Without) }
+
+// ClientOptions connect a zone's clients through its links.
+func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
+	o := clientOptions()
+	if d.parts.Dial != nil {
+		o.Dialer = d.parts.Dial(zone)
+	}
+	var entry []string
+	switch sentinels := d.topology.Of(topologies.Sentinel); {
+	case d.name != nil:
+		o.Addrs = []string{d.name.Address}
+	case len(sentinels) > 0:
+		entry, o.MasterName = sentinels, d.parts.MasterName
+	default:
+		entry = d.topology.Of(topologies.Redis)
+		o.IsClusterMode = d.topology.Name == topologies.Cluster
+	}
+	for _, name := range entry {
+		o.Addrs = append(o.Addrs, d.parts.Nodes[name].Announced)
+	}
+	if d.parts.Client != nil {
+		d.parts.Client(o)
+	}
+	return o
+}
+
+// Adopt has a process group dial as a zone does.
+func (d *deployment) Adopt(group int, zone string) (func(), error) {
+	if d.parts.Adopt == nil {
+		return nil, fmt.Errorf("clients of %s can't be told apart by their process: use backend process or container", zone)
+	}
+	return d.parts.Adopt(group, zone), nil
+}
+
+// observer is the connection to a server past every fault.
+func (d *deployment) observer(name string) *redis.Client { return d.parts.Nodes[name].Observer() }
+
+// masters are the boot masters, those without a replica included.
+func (d *deployment) masters() []string {
+	return slices.DeleteFunc(d.topology.Of(topologies.Redis), func(name string) bool {
+		n, _ := d.topology.Node(name)
+		return n.Role != topologies.Master
+	})
+}
+
+// Close ends every fault, puts back what a failover changed on servers of
+// somebody else, and closes the parts. A second call returns what the first one
+// did.
+func (d *deployment) Close() error { return d.close() }
+
+// tearDown restores before it disarms: the sentinel that was armed may be among
+// those that are killed or paused.
+func (d *deployment) tearDown() error {
+	var errs []error
+	d.name.end()
+	if d.parts.Restore != nil {
+		errs = append(errs, d.parts.Restore())
+	}
+	if d.elector != nil && d.parts.Foreign {
+		ctx, cancel := context.WithTimeout(context.Background(), disarmTimeout)
+		defer cancel()
+		errs = append(errs, d.elector.disarm(ctx))
+	}
+	if d.parts.Close != nil {
+		errs = append(errs, d.parts.Close())
+	}
+	return topologies.Left(errs...)
+}
+
+// disarmTimeout bounds how long Close tries to put things back.
+const disarmTimeout = 5 * time.Second

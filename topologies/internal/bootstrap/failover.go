@@ -1,0 +1,117 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Voters are how the servers of a topology agree on who its masters are.
+type voters interface {
+	// who are those that vote, in words.
+	who() string
+	// votes counts whom the voters take for the master of a shard, and how
+	// many of them make a majority.
+	votes(ctx context.Context, shard string) (votes map[string]int, majority int)
+}
+
+// An elector is voters that replace a master by themselves.
+type elector interface {
+	voters
+	// agree fails unless every voter sees these masters, by shard, and all of
+	// their replicas well.
+	agree(ctx context.Context, masters map[string]string) error
+	tune(ctx context.Context) error
+	arm(ctx context.Context) error
+	disarm(ctx context.Context) error
+	promote(ctx context.Context, shard string) error
+	// changed tells of a new master.
+	changed(master string)
+}
+
+// replicated is a deployment whose masters can change.
+type replicated struct{ *deployment }
+
+// electing is one whose servers see to that.
+type electing struct{ replicated }
+
+func (d *replicated) check(shard string) error {
+	if shards := d.topology.Shards(); !slices.Contains(shards, shard) {
+		return names.Unknown("shard", shard, shards)
+	}
+	return nil
+}
+
+// Master is the server that a majority takes for a shard's master and that
+// takes itself for one.
+func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
+	if err := d.check(shard); err != nil {
+		return "", err
+	}
+	votes, majority := d.voters.votes(ctx, shard)
+	for candidate, n := range votes {
+		if n < majority {
+			continue
+		}
+		if !slices.Contains(d.topology.Members(shard), candidate) {
+			return "", fmt.Errorf("%s agree on %s, which is no server of shard %s", d.voters.who(), candidate, shard)
+		}
+		role, err := d.role(ctx, candidate)
+		if err != nil {
+			return "", err
+		}
+		if role != topologies.Master {
+			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.voters.who(), candidate, role)
+		}
+		return candidate, nil
+	}
+	return "", fmt.Errorf("%s do not agree: %v", d.voters.who(), votes)
+}
+
+// AwaitMaster blocks until a majority agrees on another master than old, and the
+// name leads there.
+func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string, error) {
+	if err := d.check(shard); err != nil {
+		return "", err
+	}
+	var master string
+	err := await.Until(ctx, func() error {
+		var err error
+		if master, err = d.Master(ctx, shard); err == nil && master == old {
+			err = fmt.Errorf("%s is still the master", old)
+		}
+		if err == nil {
+			err = d.name.leadsTo(master)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("await a new master: %w", err)
+	}
+	if d.elector != nil {
+		d.elector.changed(master)
+	}
+	return master, nil
+}
+
+// Arm makes the servers quick to replace a master that is down.
+func (d *electing) Arm(ctx context.Context) error { return d.elector.arm(ctx) }
+
+// Disarm undoes Arm and Promote. After a failover it must come at once: the
+// short limit would soon replace the new master too.
+func (d *electing) Disarm(ctx context.Context) error { return d.elector.disarm(ctx) }
+
+// Promote asks for a failover that nothing forces.
+func (d *electing) Promote(ctx context.Context, shard string) error {
+	if err := d.check(shard); err != nil {
+		return err
+	}
+	if err := d.elector.promote(ctx, shard); err != nil {
+		return fmt.Errorf("ask for a failover: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package bootstrap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+func TestWhatPartsAreWithout(t *testing.T) {
+	given := map[topologies.Control]string{topologies.Wiring: "no proxy"}
+	parts := Parts{Without: given}
+	without := uninstrumented(parts)
+	require.Len(t, without, 3)
+	require.Equal(t, "no proxy", without[topologies.Wiring])
+	require.Contains(t, without[topologies.Clocks], "local processes alone")
+	require.Contains(t, without[topologies.Disks], "local processes alone")
+	require.Len(t, given, 1, "what was given is left alone")
+
+	parts.Clock = func(string) topologies.Clock { return nil }
+	parts.Disk = func(string) topologies.Disk { return nil }
+	require.Equal(t, given, uninstrumented(parts))
+
+	parts.Foreign = true
+	require.Contains(t, uninstrumented(parts), topologies.Workers)
+}

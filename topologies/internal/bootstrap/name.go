@@ -1,0 +1,120 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// nameEvery is how often it is looked whether the master is another one, and so how
+// late, about, a name moves.
+const nameEvery = 10 * time.Millisecond
+
+// name is an address that follows the master, as that of a health check does. A
+// nil name does nothing, and leads wherever it should.
+type name struct {
+	Name
+
+	mu   sync.Mutex
+	to   string // empty before it leads anywhere
+	stop func()
+}
+
+// begin has the name follow the master until end. It goes by what the servers
+// agree on, and stays where it is while they do not.
+func (n *name) begin(d *deployment) {
+	if n == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	n.stop = func() {
+		cancel()
+		<-done
+	}
+	r, shard := &replicated{d}, d.topology.Shards()[0]
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(nameEvery)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			if master, err := r.Master(ctx, shard); err == nil && n.leadsTo(master) != nil {
+				n.Point(master)
+				n.mu.Lock()
+				n.to = master
+				n.mu.Unlock()
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+// end leaves the name where it is.
+func (n *name) end() {
+	if n != nil && n.stop != nil {
+		n.stop()
+	}
+}
+
+// target is the server that new connections are led to.
+func (n *name) target() (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.to == "" {
+		return "", errors.New("the name leads to no server")
+	}
+	return n.to, nil
+}
+
+// leadsTo fails unless new connections are led to that server.
+func (n *name) leadsTo(server string) error {
+	if n == nil {
+		return nil
+	}
+	to, err := n.target()
+	if err == nil && to != server {
+		err = fmt.Errorf("the name leads to %s, and not to %s", to, server)
+	}
+	return err
+}
+
+// followers are servers of which an operator says who follows whom.
+type followers struct{ *deployment }
+
+func (followers) who() string { return "the servers" }
+
+// votes has each server vote for the one that it follows, and a master for itself.
+// Those that do not answer are left out; they count for the majority.
+func (f followers) votes(ctx context.Context, shard string) (votes map[string]int, majority int) {
+	votes = map[string]int{}
+	members := f.topology.Members(shard)
+	for _, server := range members {
+		if master, err := f.follows(ctx, server); err == nil {
+			votes[master]++
+		}
+	}
+	return votes, len(members)/2 + 1
+}
+
+// follows is the server that a server follows; itself, if it is a master.
+func (f followers) follows(ctx context.Context, server string) (string, error) {
+	role, err := f.observer(server).Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its role: %w", server, err)
+	}
+	if len(role) > 2 && role[0] == "slave" {
+		return f.NodeAt(net.JoinHostPort(fmt.Sprint(role[1]), fmt.Sprint(role[2]))), nil
+	}
+	if len(role) > 0 && role[0] == topologies.Master {
+		return server, nil
+	}
+	return "", fmt.Errorf("%s has no role: %v", server, role)
+}

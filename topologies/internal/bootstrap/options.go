@@ -1,0 +1,56 @@
+package bootstrap
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// observerTimeout bounds how long a look at a server may take; a paused one
+// does not answer.
+const observerTimeout = 200 * time.Millisecond
+
+// dialsBeforePause is the size of the connection pools. It is no number of
+// connections: go-redis stops dialling for a second once as many dials have
+// failed, and a server that comes back must be seen at once.
+const dialsBeforePause = 4096
+
+// ObserverOptions are those of a connection past every fault, to the address
+// where a server listens. They know of no credentials.
+func ObserverOptions(address string) *redis.Options {
+	return &redis.Options{
+		Addr:                     address,
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		DialTimeout:              observerTimeout,
+		ReadTimeout:              observerTimeout,
+		WriteTimeout:             observerTimeout,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		PoolSize:                 dialsBeforePause,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// ClientTimeout is how long a client waits for a connection or a reply. It is
+// short, so that one behind a cut link finds out within the run.
+const ClientTimeout = time.Second
+
+// clientOptions are those of a service's client: they answer for what was
+// asked once, because a retry that the caller does not see makes the outcome
+// of a request unknowable. A client of a cluster must follow the slots, and
+// go-redis knows no way to have it do so without retries.
+func clientOptions() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		DialTimeout:              ClientTimeout,
+		ReadTimeout:              ClientTimeout,
+		WriteTimeout:             ClientTimeout,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		PoolSize:                 dialsBeforePause,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}

@@ -1,0 +1,10 @@
+package bootstrap
+
+// Ours fails once another run has the deployment, as one that is attached to
+// can become. It asks no server, and says nothing of whether the deployment is whole.
+func (d *deployment) Ours() error {
+	if d.parts.Check == nil {
+		return nil
+	}
+	return d.parts.Check()
+}

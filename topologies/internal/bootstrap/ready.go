@@ -1,0 +1,220 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// readyTimeout bounds how long a deployment may take to become ready. A
+// cluster needs the most: two seconds, in which it takes no writes, and that
+// twice if a master was away. Much more is needed where the machine is busy.
+const readyTimeout = time.Minute
+
+// lacking is what a deployment still lacks of being ready.
+type lacking struct {
+	node string // whose log may tell why; empty for none
+	what string // "redis-2 to answer"
+	err  error
+}
+
+func (l *lacking) Error() string { return l.what + ": " + l.err.Error() }
+func (l *lacking) Unwrap() error { return l.err }
+
+// AwaitReady blocks until every shard has one master, which all others follow,
+// as a write proves that all of them acknowledged; until all sentinels, or all
+// nodes of the cluster, know of that, and the name leads to the master; and until
+// every zone reaches every server, and writes to every master.
+func (d *deployment) AwaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
+	defer cancel()
+	var last *lacking
+	var refused error
+	err := await.Until(ctx, func() error {
+		err := d.ready(ctx)
+		if d.parts.Foreign && wontPass(err) {
+			refused = err
+			return nil
+		}
+		if l := (*lacking)(nil); errors.As(err, &l) && !await.Over(ctx) {
+			if last == nil || l.what != last.what {
+				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
+			}
+			last = l
+		}
+		return err
+	})
+	switch {
+	case refused != nil:
+		return fmt.Errorf("%w: %w", ErrRefused, refused)
+	case err == nil:
+		return nil
+	case last == nil || last.node == "":
+		return fmt.Errorf("await readiness: %w", err)
+	default:
+		return fmt.Errorf("await readiness: %w\n%s", err, LastWords(d.parts.Nodes[last.node].Log()))
+	}
+}
+
+// ErrRefused says that a server of somebody else answers, and refuses what is
+// needed for a reason that does not pass by itself: rights, a password, memory,
+// a disk.
+var ErrRefused = errors.New("the servers refuse what is needed")
+
+// wontPass reports whether an error is such a refusal.
+func wontPass(err error) bool {
+	return slices.ContainsFunc([]string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM", "MISCONF"}, func(prefix string) bool {
+		return redis.HasErrorPrefix(err, prefix)
+	})
+}
+
+func (d *deployment) ready(ctx context.Context) error {
+	if d.parts.Check != nil {
+		if err := d.parts.Check(); err != nil {
+			return &lacking{"", "the deployment to be ours", err}
+		}
+	}
+	masters := map[string]string{}
+	for _, shard := range d.masters() {
+		master, err := d.onlyMaster(ctx, shard)
+		if err != nil {
+			return err
+		}
+		if err := d.proveReplication(ctx, shard, master); err != nil {
+			return &lacking{master, "the replicas of " + master, err}
+		}
+		masters[shard] = master
+	}
+	if d.elector != nil {
+		if err := d.elector.agree(ctx, masters); err != nil {
+			return err
+		}
+	}
+	if d.name != nil {
+		if err := d.name.leadsTo(masters[d.topology.Shards()[0]]); err != nil {
+			return &lacking{"", "the name to move", err}
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, zone := range d.topology.Of(topologies.Zone) {
+		group.Go(func() error { return d.served(ctx, zone) })
+	}
+	return group.Wait()
+}
+
+// onlyMaster is the one server of a shard that takes itself for the master.
+func (d *deployment) onlyMaster(ctx context.Context, shard string) (string, error) {
+	var masters []string
+	members := d.topology.Members(shard)
+	for _, name := range members {
+		role, err := d.role(ctx, name)
+		if err != nil {
+			return "", &lacking{name, name + " to answer", err}
+		}
+		if role == topologies.Master {
+			masters = append(masters, name)
+		}
+	}
+	if len(masters) != 1 {
+		err := fmt.Errorf("%d take themselves for it: %v", len(masters), masters)
+		return "", &lacking{"", "one master among " + strings.Join(members, ", "), err}
+	}
+	return masters[0], nil
+}
+
+// role is what a Redis server says it is: master or replica.
+func (d *deployment) role(ctx context.Context, name string) (string, error) {
+	r, err := d.observer(name).Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its role: %w", name, err)
+	}
+	if len(r) > 0 && r[0] == "master" {
+		return topologies.Master, nil
+	}
+	return topologies.Replica, nil
+}
+
+// proofKey is written to see whether writes go through.
+const proofKey = "lockchaos:ready"
+
+// proofOf is a proof key that a shard's master serves.
+func (d *deployment) proofOf(shard string) string { return cmp.Or(d.proofs[shard], proofKey) }
+
+// prove writes a proof key, and leaves nothing of it.
+func prove(ctx context.Context, c redis.Cmdable, key string) error {
+	if err := c.Set(ctx, key, time.Now().UnixNano(), time.Minute).Err(); err != nil {
+		return err
+	}
+	return c.Del(ctx, key).Err()
+}
+
+// proveReplication writes a key and waits, on the same connection, until all
+// replicas acknowledged it. That a replica calls itself online proves nothing.
+func (d *deployment) proveReplication(ctx context.Context, shard, master string) error {
+	replicas := len(d.topology.Members(shard)) - 1
+	if replicas == 0 {
+		return nil
+	}
+	conn := d.observer(master).Conn()
+	defer conn.Close()
+	if err := prove(ctx, conn, d.proofOf(shard)); err != nil {
+		return fmt.Errorf("prove replication: %w", err)
+	}
+	acks, err := conn.Do(ctx, "WAIT", replicas, "50").Int()
+	if err != nil {
+		return fmt.Errorf("prove replication: %w", err)
+	}
+	if acks < replicas {
+		return fmt.Errorf("prove replication: %d of %d acknowledged a write", acks, replicas)
+	}
+	return nil
+}
+
+// served checks that clients of a zone reach every server that they have a
+// link to, and that what they write arrives at every master.
+func (d *deployment) served(ctx context.Context, zone string) error {
+	o := d.ClientOptions(zone)
+	for _, l := range d.topology.Links {
+		if l.From != zone {
+			continue
+		}
+		if err := d.reaches(ctx, *o, l.To); err != nil {
+			return &lacking{l.To, zone + " to reach " + l.To, err}
+		}
+	}
+	clients := topologies.Clients(o)
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}()
+	for i, master := range d.masters() {
+		// Servers that know nothing of each other have a client each; for all
+		// others, one client finds the way.
+		if err := prove(ctx, clients[i%len(clients)], d.proofOf(master)); err != nil {
+			return &lacking{"", zone + " to write to the master of " + master, err}
+		}
+	}
+	return nil
+}
+
+// reaches sends a PING to one server with the options of a zone's clients.
+func (d *deployment) reaches(ctx context.Context, o redis.UniversalOptions, name string) error {
+	o.Addrs = []string{d.parts.Nodes[name].Announced}
+	if n, _ := d.topology.Node(name); n.Kind == topologies.Sentinel {
+		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
+	}
+	c := redis.NewClient(o.Simple())
+	defer c.Close()
+	return c.Ping(ctx).Err()
+}

@@ -1,0 +1,227 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// defaultMasterName is how our sentinels call what they watch.
+const defaultMasterName = "mymaster"
+
+// disarmed and armed are the down-after-milliseconds of the sentinels: so slow
+// that nothing fails over by itself, and as quick as is reliable.
+const (
+	disarmed = "60000"
+	armed    = "300"
+)
+
+// sentinels vote about the one master that they watch.
+type sentinels struct {
+	*deployment
+	mu sync.Mutex
+	// before are the leader's settings from before it was armed; nil when it
+	// is not.
+	before map[string]string
+}
+
+func (s *sentinels) names() []string { return s.topology.Of(topologies.Sentinel) }
+
+func (*sentinels) who() string { return "the sentinels" }
+
+// leader is the sentinel that starts every failover: the last one. With three
+// that start at once, one vote in thirty is split and costs four seconds; one
+// that starts alone still needs the votes of a majority.
+func (s *sentinels) leader() *redis.Client {
+	all := s.names()
+	return s.observer(all[len(all)-1])
+}
+
+// votes leaves out sentinels that do not answer; they count for the majority.
+func (s *sentinels) votes(ctx context.Context, _ string) (votes map[string]int, majority int) {
+	votes = map[string]int{}
+	for _, name := range s.names() {
+		if master, err := s.masterOf(ctx, name); err == nil {
+			votes[master]++
+		}
+	}
+	return votes, len(s.names())/2 + 1
+}
+
+// masterOf is the server that a sentinel takes for the master.
+func (d *deployment) masterOf(ctx context.Context, sentinel string) (string, error) {
+	at, err := d.observer(sentinel).Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", d.parts.MasterName).StringSlice()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for the master: %w", sentinel, err)
+	}
+	return d.NodeAt(strings.Join(at, ":")), nil
+}
+
+func (s *sentinels) agree(ctx context.Context, masters map[string]string) error {
+	for shard, master := range masters {
+		replicas := len(s.topology.Members(shard)) - 1
+		for _, name := range s.names() {
+			if err := s.sees(ctx, name, master, replicas); err != nil {
+				return &lacking{name, name + " to see all is well", err}
+			}
+		}
+	}
+	return nil
+}
+
+// sees checks that a sentinel knows the master, all others, and the replicas as
+// up and attached.
+func (s *sentinels) sees(ctx context.Context, name, master string, replicas int) error {
+	c := s.observer(name)
+	m, err := c.Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
+	if err != nil {
+		return err
+	}
+	seen := fields(m)
+	if at := s.NodeAt(net.JoinHostPort(seen["ip"], seen["port"])); at != master {
+		return fmt.Errorf("it takes %s for the master, and not %s", at, master)
+	}
+	if seen["flags"] != "master" || seen["num-slaves"] != strconv.Itoa(replicas) ||
+		seen["num-other-sentinels"] != strconv.Itoa(len(s.names())-1) {
+		return fmt.Errorf("it sees flags %s, %s replicas, %s other sentinels",
+			seen["flags"], seen["num-slaves"], seen["num-other-sentinels"])
+	}
+	all, err := c.Do(ctx, "SENTINEL", "REPLICAS", s.parts.MasterName).Slice()
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		seen := fields(r)
+		if seen["flags"] != "slave" || seen["master-link-status"] != "ok" {
+			return fmt.Errorf("it sees replica %s with flags %s and its link %s",
+				seen["name"], seen["flags"], seen["master-link-status"])
+		}
+	}
+	return nil
+}
+
+// fields reads the flat list, or the map, in which Redis returns named values.
+func fields(reply any) map[string]string {
+	m := map[string]string{}
+	switch r := reply.(type) {
+	case []any:
+		for pair := range slices.Chunk(r, 2) {
+			if len(pair) == 2 {
+				m[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
+			}
+		}
+	case map[any]any:
+		for k, v := range r {
+			m[fmt.Sprint(k)] = fmt.Sprint(v)
+		}
+	}
+	return m
+}
+
+// tune shortens the periods at which the sentinels look at things. Five ping
+// periods and three info periods must exceed the second that a sentinel waits
+// between two INFOs while a master is down, else it finds no replica good
+// enough to promote. A sentinel that was started again has forgotten them.
+func (s *sentinels) tune(ctx context.Context) error { return s.each(ctx, s.tuneOne) }
+
+func (s *sentinels) tuneOne(ctx context.Context, name string) error {
+	return s.tell(ctx, name, "INFO-PERIOD", "400", "PING-PERIOD", "250",
+		"ASK-PERIOD", "50", "PUBLISH-PERIOD", quickHello, "TILT-PERIOD", "500")
+}
+
+// quickHello and slowHello are the milliseconds between two messages in which
+// a sentinel tells the others what it knows. After four of them without news,
+// a sentinel turns a replica that became a master back into a replica. In a
+// failover that nothing forces, the leader sees the promotion after up to a
+// second, and the others must have that much patience.
+const (
+	quickHello = "100"
+	slowHello  = "400"
+)
+
+func (s *sentinels) setHello(ctx context.Context, milliseconds string) error {
+	if s.parts.Foreign {
+		return nil // they have the patience that Redis comes with
+	}
+	return s.each(ctx, func(ctx context.Context, name string) error {
+		return s.tell(ctx, name, "PUBLISH-PERIOD", milliseconds)
+	})
+}
+
+func (s *sentinels) each(ctx context.Context, do func(ctx context.Context, name string) error) error {
+	for _, name := range s.names() {
+		if err := do(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell changes settings of a sentinel that last as long as it runs.
+func (s *sentinels) tell(ctx context.Context, name string, settings ...any) error {
+	command := append([]any{"SENTINEL", "DEBUG"}, settings...)
+	if err := patiently(ctx, func() error { return s.observer(name).Do(ctx, command...).Err() }); err != nil {
+		return fmt.Errorf("tell %s: %w", name, err)
+	}
+	return nil
+}
+
+// arm makes the leader declare the master down after 300 ms without the
+// others' opinion. Electing itself still takes a majority.
+func (s *sentinels) arm(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.before == nil {
+		var m any
+		err := patiently(ctx, func() (err error) {
+			m, err = s.leader().Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("arm the sentinels: %w", err)
+		}
+		s.before = fields(m)
+	}
+	if err := s.set(ctx, armed, "1"); err != nil {
+		return fmt.Errorf("arm the sentinels: %w", err)
+	}
+	return nil
+}
+
+func (s *sentinels) disarm(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.before != nil {
+		if err := s.set(ctx, s.before["down-after-milliseconds"], s.before["quorum"]); err != nil {
+			return fmt.Errorf("disarm the sentinels: %w", err)
+		}
+		s.before = nil
+	}
+	return s.setHello(ctx, quickHello)
+}
+
+// set changes the leader's opinion of when the master is down.
+func (s *sentinels) set(ctx context.Context, downAfter, quorum string) error {
+	return patiently(ctx, func() error {
+		return s.leader().Do(ctx, "SENTINEL", "SET", s.parts.MasterName,
+			"down-after-milliseconds", downAfter, "quorum", quorum).Err()
+	})
+}
+
+func (*sentinels) changed(string) {}
+
+func (s *sentinels) promote(ctx context.Context, _ string) error {
+	if err := s.setHello(ctx, slowHello); err != nil {
+		return err
+	}
+	return ask(ctx, func() error { return s.leader().Do(ctx, "SENTINEL", "FAILOVER", s.parts.MasterName).Err() },
+		"INPROG", "NOGOODSLAVE")
+}

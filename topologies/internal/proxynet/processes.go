@@ -1,0 +1,180 @@
+package proxynet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Adopt has the connections of a process group, and of all processes that it
+// started, pass the links of a party, whatever address they dial from. It is for
+// clients that can't be told to bind one, such as those of another language. The
+// function that it returns ends that; open connections stay.
+func (f *Fabric) Adopt(group int, party string) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.groups[group] = party
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.groups, group)
+	}
+}
+
+// adopted is the party whose process has the other end of a connection; empty if
+// there is none.
+func (f *Fabric) adopted(from, to netip.AddrPort) string {
+	f.mu.Lock()
+	groups := maps.Clone(f.groups)
+	f.mu.Unlock()
+	if len(groups) == 0 {
+		return ""
+	}
+	inode, err := socketInode(from, to)
+	if err != nil {
+		return ""
+	}
+	// Nearly always it is the process itself, or a child: the others of the machine
+	// are looked at last, since a client waits, and they may be many.
+	for group, party := range groups {
+		if familyHasSocket(group, inode) {
+			return party
+		}
+	}
+	processes := processTable()
+	for pid := range processes {
+		if party := belongs(processes, pid, groups); party != "" && hasSocket(pid, inode) {
+			return party
+		}
+	}
+	return ""
+}
+
+// familyHasSocket tells whether a process has a socket open, or one that descends
+// from it. Kernels without lists of children know of the process alone.
+func familyHasSocket(pid int, inode string) bool {
+	if hasSocket(pid, inode) {
+		return true
+	}
+	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	if err != nil {
+		return false
+	}
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for child := range strings.FieldsSeq(string(children)) {
+			if id, err := strconv.Atoi(child); err == nil && familyHasSocket(id, inode) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A process as its table has it.
+type process struct{ parent, group int }
+
+// processTable lists the processes of the machine. One that ends while it is
+// read is left out.
+func processTable() map[int]process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	table := map[int]process{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		// The name of the program may have blanks and brackets: see proc(5).
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 3 {
+			continue
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		group, _ := strconv.Atoi(fields[2])
+		table[pid] = process{parent, group}
+	}
+	return table
+}
+
+// belongs is the party that a process, or one that it descends from, is of.
+func belongs(table map[int]process, pid int, groups map[int]string) string {
+	for range len(table) { // a table that was read while it changed may have a circle
+		p, ok := table[pid]
+		if !ok {
+			return ""
+		}
+		if party := groups[p.group]; party != "" {
+			return party
+		}
+		pid = p.parent
+	}
+	return ""
+}
+
+// hasSocket tells whether a process has a socket open.
+func hasSocket(pid int, inode string) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	want := "socket:[" + inode + "]"
+	for _, e := range entries {
+		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && link == want {
+			return true
+		}
+	}
+	return false
+}
+
+// socketInode finds the socket at the other end of a connection of this machine.
+func socketInode(from, to netip.AddrPort) (string, error) {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			continue // a machine without IPv6 has no such table
+		}
+		local, remote := tableAddress(from, table == "/proc/net/tcp6"), tableAddress(to, table == "/proc/net/tcp6")
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) > 9 && fields[1] == local && fields[2] == remote {
+				return fields[9], nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no socket of this machine is connected from %v to %v", from, to)
+}
+
+// tableAddress writes an address as the kernel's tables do: words of 32 bits in
+// the machine's order, then the port.
+func tableAddress(at netip.AddrPort, six bool) string {
+	raw := at.Addr().Unmap().AsSlice()
+	if six {
+		all := netip.AddrFrom16(at.Addr().As16()).As16()
+		raw = all[:]
+	}
+	var s strings.Builder
+	for ; len(raw) >= 4; raw = raw[4:] {
+		word := make([]byte, 4)
+		binary.BigEndian.PutUint32(word, binary.NativeEndian.Uint32(raw))
+		s.WriteString(strings.ToUpper(hex.EncodeToString(word)))
+	}
+	return fmt.Sprintf("%s:%04X", s.String(), at.Port())
+}

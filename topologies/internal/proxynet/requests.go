@@ -1,0 +1,52 @@
+package proxynet
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lockchaos/lockchaos/internal/traffic"
+)
+
+// requests counts those of a wire.
+type requests struct {
+	begun atomic.Int64
+	open  atomic.Int64 // begun, and not answered
+}
+
+// Requests is how many requests came by the wire so far, and how many of them are
+// not answered: the commands of clients, but for those by which a connection is
+// made, kept or subscribed; and connections that a client tried to open and that were
+// refused. What the harness sends through the wire to look at it does not count.
+func (w *Wire) Requests() (begun, open int64) {
+	return w.requests.begun.Load(), w.requests.open.Load()
+}
+
+// counted has the messages of one connection counted before they are judged, until
+// it has ended.
+func (r *requests) counted(judge func(traffic.Message) traffic.Fate) (counting func(traffic.Message) traffic.Fate, ended func()) {
+	var open atomic.Int64
+	counting = func(m traffic.Message) traffic.Fate {
+		switch {
+		case len(m.Words) == 0 || housekeeping(m.Words[0]):
+		case m.Kind == traffic.Command:
+			r.begun.Add(1)
+			r.open.Add(1)
+			open.Add(1)
+		case m.Kind == traffic.Reply:
+			r.open.Add(-1)
+			open.Add(-1)
+		}
+		return judge(m)
+	}
+	return counting, func() { r.open.Add(-open.Swap(0)) }
+}
+
+// housekeeping reports whether a command is one by which clients make, keep or
+// subscribe a connection, or look who serves what.
+func housekeeping(command string) bool {
+	return slices.Contains([]string{
+		"AUTH", "CLIENT", "CLUSTER", "COMMAND", "HELLO", "INFO", "PING", "QUIT", "READONLY", "RESET", "ROLE", "SELECT",
+		"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE",
+	}, strings.ToUpper(command))
+}
