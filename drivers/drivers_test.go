@@ -1,0 +1,166 @@
+// Package drivers_test plays the drivers of this folder, each as a user would.
+package drivers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// A language is a driver, and what makes it a lock that deletes whatever lock
+// is there when it releases its own.
+type language struct {
+	name, file, needs string
+	right, wrong      string // in the driver's text
+	silent            bool   // a release does not tell whether the lock was held
+}
+
+func languages() []language {
+	return []language{
+		{
+			name: "python", file: "redis-py/driver.py", needs: "import redis",
+			right: "lock.release()", wrong: "client.delete(lock.name)",
+		},
+		{
+			name: "php", file: "symfony/driver.php", needs: "Symfony", silent: true,
+			right: "(new RedisStore($redis))->delete($holds[$q['hold']]);", wrong: "$redis->del((string) $holds[$q['hold']]);",
+		},
+		{
+			name: "shell", file: "shell/driver.sh", needs: "redis-cli",
+			right: `release='if redis.call("GET",KEYS[1]) == ARGV[1] then return redis.call("DEL",KEYS[1]) end return 0'`,
+			wrong: `release='return redis.call("DEL",KEYS[1])'`,
+		},
+	}
+}
+
+// need skips a test whose language is not on this machine, unless all are required.
+func need(t *testing.T, l language) {
+	t.Helper()
+	var err error
+	switch l.name {
+	case "python":
+		err = exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run()
+	case "php":
+		_, err = os.Stat("/usr/share/php/Symfony/Component/Lock/autoload.php")
+		_, missing := exec.LookPath("php")
+		err = errors.Join(err, missing)
+	case "shell":
+		_, err = exec.LookPath("redis-cli")
+	default:
+	}
+	if err == nil {
+		return
+	}
+	if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+		t.Fatalf("%s is missing (make drivers installs it): %v", l.needs, err)
+	}
+	t.Skipf("%s is missing: make drivers installs it", l.needs)
+}
+
+// mutated is a copy of a driver with the planted bug.
+func mutated(t *testing.T, l language) string {
+	t.Helper()
+	text, err := os.ReadFile(l.file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), l.right), "the driver has changed: plant the bug again")
+	path := filepath.Join(t.TempDir(), filepath.Base(l.file))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), l.right, l.wrong, 1)), 0o755)) //nolint:gosec // a program
+	return path
+}
+
+func absolute(t *testing.T, file string) string {
+	t.Helper()
+	path, err := filepath.Abs(file)
+	require.NoError(t, err)
+	return path
+}
+
+// check returns what `lockchaos driver check` finds wrong.
+func check(t *testing.T, command string) (wrong []string) {
+	t.Helper()
+	err := harness.CheckDriver(t.Context(), process.Backend{}, command, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
+		if err != nil {
+			wrong = append(wrong, c.Name+": "+err.Error())
+		}
+	})
+	require.NoError(t, err)
+	return wrong
+}
+
+// run drives a driver's lock with a workload, and judges the record.
+func run(t *testing.T, command, topology, workload, faults string, length time.Duration) (history.Run, checker.Report) {
+	t.Helper()
+	spec, err := harness.Program(command)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	r := scenarios.Random{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
+	r.Workload.Clients, r.Workload.Locks = 6, 1
+	r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
+	r.Options.Watchdog = 2 * time.Second
+	require.NoError(t, r.Run(t.Context(), scenarios.Setup{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: 1}))
+	f, err := os.Open(filepath.Join(dir, history.EventsFile))
+	require.NoError(t, err)
+	defer f.Close()
+	h, err := history.ReadAll(f)
+	require.NoError(t, err)
+	record, err := os.Open(filepath.Join(dir, history.RunFile))
+	require.NoError(t, err)
+	defer record.Close()
+	told, err := history.ReadRun(record)
+	require.NoError(t, err)
+	return told, scenarios.Judge(context.Background(), told, h)
+}
+
+// Each driver keeps the protocol, and its lock is acquitted; a copy that deletes
+// whatever lock is there is caught by the check and convicted by a run.
+func TestDrivers(t *testing.T) {
+	t.Parallel()
+	for _, l := range languages() {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			need(t, l)
+			command, bug := absolute(t, l.file), mutated(t, l)
+			require.Empty(t, check(t, command))
+			require.Contains(t, strings.Join(check(t, bug), "\n"), "late release")
+
+			told, report := run(t, command, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
+			if l.silent {
+				require.Equal(t, checker.Unknown, report.Verdict, "no release is refused, so it is not known that one was late")
+				require.NotContains(t, fmt.Sprint(report.Results), checker.Invalid)
+			} else {
+				require.Equal(t, checker.Valid, report.Verdict, "%+v %+v", told, report)
+			}
+			told, report = run(t, bug, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
+			require.Equal(t, checker.Invalid, report.Verdict, "%+v %+v", told, report)
+		})
+	}
+}
+
+// A lock in Go behind the protocol follows a failover and a cluster's slots.
+func TestDrivers_Go(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "driver")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./go").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Empty(t, check(t, path))
+	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
+		told, report := run(t, path, topology, "contended", "latency", 4*time.Second)
+		require.Equal(t, checker.Valid, report.Verdict, "%s: %+v %+v", topology, told, report)
+	}
+}
