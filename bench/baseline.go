@@ -13,18 +13,18 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-// The floors by name: see [Floors].
+// The baselines by name: see [Baselines].
 const (
-	FloorSet    = "floor"
-	FloorToken  = "token"
-	FloorPush   = "push"
-	FloorFanOut = "fan-out"
+	BaselineSetNX  = "set-nx"
+	BaselineToken  = "token"
+	BaselinePush   = "push"
+	BaselineFanOut = "fan-out"
 )
 
 const (
 	releaseLua = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
-	// floorPause is how long the floor pauses when another worker has the lock.
-	floorPause = time.Millisecond
+	// baselinePause is how long the baseline pauses when another worker has the lock.
+	baselinePause = time.Millisecond
 	// tokenLua puts the token of a lock there, once.
 	tokenLua = `if redis.call('SET', KEYS[2], 1, 'NX') then return redis.call('RPUSH', KEYS[1], 1) end return 0`
 	// tokenWait is how long one BLPOP blocks. A slice may last that much longer.
@@ -32,12 +32,12 @@ const (
 )
 
 // errStolen says that a lock was not its holder's any more.
-var errStolen = fmt.Errorf("floor: %w", lock.ErrNotHeld)
+var errStolen = fmt.Errorf("baseline: %w", lock.ErrNotHeld)
 
-// Floors lists the least that does a job of a lock on Redis, by the same client as
+// Baselines lists the least that does a job of a lock on Redis, by the same client as
 // ours. None of them is a lock that one would use.
 //
-//   - floor: SET NX PX, and a script that deletes the key if it is still ours. Where
+//   - set-nx: SET NX PX, and a script that deletes the key if it is still ours. Where
 //     another worker has it, it asks again every millisecond.
 //   - token: the worker that takes the token off a list with BLPOP has the lock, and puts it
 //     back. Nothing hands a lock over with fewer messages; a holder that dies keeps
@@ -46,35 +46,35 @@ var errStolen = fmt.Errorf("floor: %w", lock.ErrNotHeld)
 //     tells it. A waiter that died, or whose message is lost, keeps it.
 //   - fan-out: the first one on several servers at once, going on with the answers
 //     of a majority.
-func Floors() []System {
+func Baselines() []System {
 	return []System{
 		{
-			Name: FloorSet, About: "SET NX PX and a release script, over go-redis; asks again every 1 ms",
+			Name: BaselineSetNX, About: "SET NX PX and a release script, over go-redis; asks again every 1 ms",
 			Unfit: func(w Workload) string { return only(w.Servers == 0, "is for one deployment") },
 			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
 				return set(servers[0]), func() {}, nil
 			},
 		},
 		{
-			Name: FloorToken, About: "BLPOP and RPUSH of a token, over go-redis; no lease",
+			Name: BaselineToken, About: "BLPOP and RPUSH of a token, over go-redis; no lease",
 			Unfit: func(w Workload) string {
-				return only(w.Servers == 0 && (w.Floor == FloorToken || w.Floor == FloorPush), "is the floor of hand-overs")
+				return only(w.Servers == 0 && (w.Baseline == BaselineToken || w.Baseline == BaselinePush), "is the baseline of hand-overs")
 			},
 			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
 				return token(servers[0]), func() {}, nil
 			},
 		},
 		{
-			Name: FloorPush, About: "a release script that names the next holder, and a message, over go-redis",
+			Name: BaselinePush, About: "a release script that names the next holder, and a message, over go-redis",
 			Unfit: func(w Workload) string {
-				return only(w.Servers == 0 && w.Floor == FloorPush, "is the floor of a hand-over")
+				return only(w.Servers == 0 && w.Baseline == BaselinePush, "is the baseline of a hand-over")
 			},
 			Open: func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
 				return push(ctx, servers[0])
 			},
 		},
 		{
-			Name: FloorFanOut, About: "the floor on several servers at once, going on with a majority",
+			Name: BaselineFanOut, About: "set-nx on several servers at once, going on with a majority",
 			Unfit: func(w Workload) string { return only(w.Servers > 0, "is for independent servers") },
 			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
 				return fanOut(servers), func() {}, nil
@@ -94,7 +94,7 @@ func only(fit bool, why string) string {
 func set(rdb redis.UniversalClient) Acquire {
 	release := redis.NewScript(releaseLua)
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
-		key, token := "floor:"+name, rand.Text()
+		key, token := "baseline:"+name, rand.Text()
 		for {
 			err := rdb.SetArgs(ctx, key, token, redis.SetArgs{Mode: "NX", TTL: Lease}).Err()
 			if err == nil {
@@ -103,7 +103,7 @@ func set(rdb redis.UniversalClient) Acquire {
 			if !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
-			if err := pause(ctx, floorPause); err != nil {
+			if err := pause(ctx, baselinePause); err != nil {
 				return nil, err
 			}
 		}
@@ -205,7 +205,7 @@ func fanOut(servers []redis.UniversalClient) Acquire {
 	}
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
-			release, err := try(ctx, "floor:"+name)
+			release, err := try(ctx, "baseline:"+name)
 			if err == nil {
 				return release, nil
 			}
@@ -213,7 +213,7 @@ func fanOut(servers []redis.UniversalClient) Acquire {
 			if !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
-			if err := pause(ctx, floorPause); err != nil {
+			if err := pause(ctx, baselinePause); err != nil {
 				return nil, err
 			}
 		}

@@ -97,11 +97,11 @@ func TestRun(t *testing.T) {
 	require.False(t, r.Interrupted)
 	require.Len(t, r.Workloads, 5)
 	for _, w := range r.Workloads {
-		floor, ours := find(t, w, w.Floor), find(t, w, "mutex")
-		require.True(t, floor.Floor)
-		require.True(t, w.Systems[0].Floor, "floors come first")
-		require.InDelta(t, 1, floor.Ratio.Median, 1e-9, w.Name)
-		for _, s := range []bench.SystemResult{floor, ours} {
+		baseline, ours := find(t, w, w.Baseline), find(t, w, "mutex")
+		require.True(t, baseline.Baseline)
+		require.True(t, w.Systems[0].Baseline, "baselines come first")
+		require.InDelta(t, 1, baseline.Ratio.Median, 1e-9, w.Name)
+		for _, s := range []bench.SystemResult{baseline, ours} {
 			require.Empty(t, s.Errors, "%s at %s", s.Name, w.Name)
 			require.False(t, s.Broken(), "%s at %s", s.Name, w.Name)
 			require.Len(t, s.Rounds, p.Rounds)
@@ -203,14 +203,14 @@ func TestPlan(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, bench.Plan{Topology: "ring"}.Validate(), "ring")
 	require.ErrorContains(t, bench.Plan{}.Validate(), "no workload")
-	floors := 0
+	baselines := 0
 	for _, w := range all {
-		for _, f := range bench.Floors() {
-			if f.Name == w.Floor {
+		for _, f := range bench.Baselines() {
+			if f.Name == w.Baseline {
 				require.Empty(t, f.Unfit(w), w.Name)
-				floors++
+				baselines++
 			}
 		}
 	}
-	require.Equal(t, len(all), floors, "each workload has its floor")
+	require.Equal(t, len(all), baselines, "each workload has its baseline")
 }

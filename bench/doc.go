@@ -4,7 +4,7 @@
 //
 // The systems of a workload take turns in slices of a fraction of a second, in a
 // random order in every round, so that a drift of the machine hits all alike. Each
-// is compared with a floor of the same round: the least that does the job on Redis
+// is compared with a baseline of the same round: the least that does the job on Redis
 // with the same client. Mutual exclusion is checked all the while, and a lock that
 // violates it is not ranked.
 package bench

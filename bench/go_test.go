@@ -92,7 +92,7 @@ func BenchmarkWorkload(b *testing.B) {
 				b.Error(err)
 			}
 		})
-		for _, s := range append(Floors(), benchmarked()...) {
+		for _, s := range append(Baselines(), benchmarked()...) {
 			if s.unfit(w) == "" {
 				b.Run("workload="+w.Name+"/lock="+s.Name, func(b *testing.B) { benchmarkSystem(b, g, w, s) })
 			}
@@ -109,7 +109,7 @@ func TestTheNextOneIsNotMissed(t *testing.T) {
 	first := x.next()
 	select {
 	case <-first:
-		t.Fatal("nobody was granted it")
+		t.Fatal("no worker was granted the lock")
 	default:
 	}
 	x.enter(1, now, now)
@@ -177,11 +177,11 @@ func TestHandOversFitInATurn(t *testing.T) {
 	require.GreaterOrEqual(t, warmUp, 2*(far.Hold+2*far.Delay))
 	require.GreaterOrEqual(t, length, 8*(far.Hold+2*far.Delay))
 	p.Workloads = workloads[1:]
-	require.Equal(t, time.Duration(p.Rounds)*(warmUp+length+between)*3, p.Estimate(), "of three floors")
+	require.Equal(t, time.Duration(p.Rounds)*(warmUp+length+between)*3, p.Estimate(), "of three baselines")
 }
 
-// What the floor costs is known, and counted to the request.
-func TestCostOfTheFloor(t *testing.T) {
+// What the baseline costs is known, and counted to the request.
+func TestCostOfTheBaseline(t *testing.T) {
 	NeedsRedis(t)
 	at := places{backend: process.Backend{}, open: map[string]topologies.Deployment{}}
 	t.Cleanup(func() { require.NoError(t, at.close()) })
@@ -192,11 +192,11 @@ func TestCostOfTheFloor(t *testing.T) {
 	g, err := prepare(t.Context(), d, workloads[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.heal(context.Background())) })
-	floor := Floors()[0]
-	require.Equal(t, FloorSet, floor.Name)
-	clients := [][]redis.UniversalClient{g.clients(workloads[0], floor.Name, 0)}
+	baseline := Baselines()[0]
+	require.Equal(t, BaselineSetNX, baseline.Name)
+	clients := [][]redis.UniversalClient{g.clients(workloads[0], baseline.Name, 0)}
 	defer clients[0][0].Close()
-	instances, closeAll, err := floor.open(t.Context(), clients)
+	instances, closeAll, err := baseline.open(t.Context(), clients)
 	require.NoError(t, err)
 	defer closeAll()
 	cycles := func(n int64) Slice {
@@ -217,7 +217,7 @@ func TestCostOfTheFloor(t *testing.T) {
 	require.InDelta(t, 4, s.Commands, 1e-9, "SET, EVALSHA, and GET and DEL in it")
 }
 
-func benchmarkSystem(b *testing.B, g *ground, w Workload, s System) {
+func benchmarkSystem(b *testing.B, g *testServers, w Workload, s System) {
 	b.Helper()
 	if err := g.sweep(b.Context()); err != nil {
 		b.Fatal(err)

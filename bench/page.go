@@ -72,13 +72,13 @@ func (w WorkloadResult) page(hues map[string]int) (pageWorkload, error) {
 	for i, r := range w.Systems[:len(rows)-1] { // who did not take part comes last
 		row := pageRow{Cells: rows[i+1]}
 		switch {
-		case r.Floor:
-			row.Class = "floor"
+		case r.Baseline:
+			row.Class = "baseline"
 		case r.Broken():
 			row.Class = "bad"
 		}
 		p.Rows = append(p.Rows, row)
-		c := reports.Curve{Name: r.Name, Base: r.Name == w.Floor, Hue: hues[r.Name]}
+		c := reports.Curve{Name: r.Name, Base: r.Name == w.Baseline, Hue: hues[r.Name]}
 		for _, q := range of(r).Curve {
 			c.Points = append(c.Points, reports.CurvePoint{Share: q.Share, Micros: q.Micros})
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The steps of the floor that is named push. KEYS: the lock, and who waits. A
+// The steps of the baseline that is named push. KEYS: the lock, and who waits. A
 // waiter is the request that names it, and the channel on which it hears.
 const (
 	pushAcquireLua = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then return 1 end

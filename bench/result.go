@@ -37,7 +37,7 @@ type Settings struct {
 }
 
 // A WorkloadResult is what all systems did with one workload, the best one first:
-// floors, then locks by the workload's metric, then those that are not ranked.
+// baselines, then locks by the workload's metric, then those that are not ranked.
 type WorkloadResult struct {
 	Workload
 	Systems []SystemResult `json:"systems"`
@@ -46,12 +46,12 @@ type WorkloadResult struct {
 // A SystemResult is what one system did with one workload.
 type SystemResult struct {
 	Name string `json:"name"`
-	// Floor says that it is one of [Floors].
-	Floor bool `json:"floor,omitempty"`
+	// Baseline says that it is one of [Baselines].
+	Baseline bool `json:"baseline,omitempty"`
 	// Unfit says why it did not take part; all else is zero then.
 	Unfit string `json:"unfit,omitempty"`
 	// Score is the workload's metric over the rounds, and Ratio the same divided
-	// by that of the floor in the same round.
+	// by that of the baseline in the same round.
 	Score Spread `json:"score"`
 	Ratio Spread `json:"ratio"`
 	// Violations is how often a worker was granted a lock that another one held,
@@ -211,9 +211,9 @@ func addCounts(to, from map[string]int64) {
 	}
 }
 
-// summarize fills in what follows from the rounds. The floor's have the same
+// summarize fills in what follows from the rounds. The baseline's have the same
 // indices.
-func (r *SystemResult) summarize(m Metric, floor []Slice) {
+func (r *SystemResult) summarize(m Metric, baseline []Slice) {
 	var scores, ratios []float64
 	var sums [4]*hdrhistogram.Histogram
 	for i := range sums {
@@ -226,8 +226,8 @@ func (r *SystemResult) summarize(m Metric, floor []Slice) {
 			continue // nothing was measured
 		}
 		scores = append(scores, score)
-		if i < len(floor) && floor[i].metric(m) > 0 {
-			ratios = append(ratios, score/floor[i].metric(m))
+		if i < len(baseline) && baseline[i].metric(m) > 0 {
+			ratios = append(ratios, score/baseline[i].metric(m))
 		}
 	}
 	for _, s := range r.Rounds {
@@ -259,7 +259,7 @@ func spreadOf(values []float64) Spread {
 func (w *WorkloadResult) rank() {
 	class := func(s SystemResult) int {
 		switch {
-		case s.Floor:
+		case s.Baseline:
 			return 0
 		case s.Unfit != "":
 			return 4

@@ -18,7 +18,7 @@ func slicesOf(cycles ...int64) []Slice {
 	return rounds
 }
 
-// A ratio is to the floor of the same round, and not to the floor at large.
+// A ratio is to the baseline of the same round, and not to the baseline at large.
 func TestRatioIsOfTheSameRound(t *testing.T) {
 	r := SystemResult{Rounds: slicesOf(50, 500, 100)}
 	r.summarize(OpsPerSecond, slicesOf(100, 1000, 400))
@@ -27,7 +27,7 @@ func TestRatioIsOfTheSameRound(t *testing.T) {
 	require.Equal(t, Spread{Median: 2.5, Min: 1, Max: 4}, spreadOf([]float64{4, 1, 3, 2}))
 }
 
-// What broke is not ranked, whatever its figures, and floors come first.
+// What broke is not ranked, whatever its figures, and baselines come first.
 func TestRank(t *testing.T) {
 	w := WorkloadResult{Workload: Workload{Metric: OpsPerSecond}, Systems: []SystemResult{
 		{Name: "unfit", Unfit: "why"},
@@ -36,11 +36,11 @@ func TestRank(t *testing.T) {
 		{Name: "idle"},
 		{Name: "slow", Score: Spread{Median: 1}},
 		{Name: "fast", Score: Spread{Median: 2}},
-		{Name: "floor", Floor: true, Score: Spread{Median: 3}},
+		{Name: "set-nx", Baseline: true, Score: Spread{Median: 3}},
 	}}
 	for metric, want := range map[Metric][]string{
-		OpsPerSecond: {"floor", "fast", "slow", "idle", "violator", "loser", "unfit"},
-		CycleMedian:  {"floor", "slow", "fast", "idle", "loser", "violator", "unfit"},
+		OpsPerSecond: {"set-nx", "fast", "slow", "idle", "violator", "loser", "unfit"},
+		CycleMedian:  {"set-nx", "slow", "fast", "idle", "loser", "violator", "unfit"},
 	} {
 		w.Metric = metric
 		w.rank()

@@ -21,7 +21,7 @@ type Plan struct {
 	Topology  string
 	Servers   topologies.Options
 	Workloads []Workload
-	// Systems are what is compared. [Floors] take part in any case.
+	// Systems are what is compared. [Baselines] take part in any case.
 	Systems []System
 	// Rounds is how often each system has its turn, Length how long that is, and
 	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms. Where a
@@ -98,7 +98,7 @@ func (p Plan) times(w Workload) (warmUp, length time.Duration) {
 	return max(p.WarmUp, 2*turn), max(p.Length, 8*turn)
 }
 
-func (p Plan) systems() []System { return append(Floors(), p.Systems...) }
+func (p Plan) systems() []System { return append(Baselines(), p.Systems...) }
 
 // Run measures, and returns what was measured when the context ended before its
 // time: whole workloads only.
@@ -182,7 +182,7 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 	defer func() { err = errors.Join(err, g.heal(ctx)) }()
 	all := p.systems()
 	for i, s := range all {
-		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Floor: i < len(Floors()), Unfit: s.unfit(w)})
+		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: s.unfit(w)})
 	}
 	for round := range p.Rounds {
 		for _, i := range rng.Perm(len(all)) {
@@ -203,10 +203,10 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 			r.Rounds = append(r.Rounds, s)
 		}
 	}
-	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Floor && s.Unfit != "" })
+	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" })
 	var base []Slice
 	for _, s := range result.Systems {
-		if s.Name == w.Floor {
+		if s.Name == w.Baseline {
 			base = s.Rounds
 		}
 	}
@@ -218,7 +218,7 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 }
 
 // slice is one turn of one system.
-func (p Plan) slice(ctx context.Context, g *ground, w Workload, s System, seed uint64) (Slice, error) {
+func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, seed uint64) (Slice, error) {
 	if err := g.sweep(ctx); err != nil {
 		return Slice{}, err
 	}

@@ -20,16 +20,16 @@ const (
 	serverLimit = 20 * time.Second
 )
 
-// A ground is where a workload takes place: a deployment, and what lies on it.
-type ground struct {
+// A testServers is the deployment that a workload uses, with the faults that the workload asks for.
+type testServers struct {
 	deployment topologies.Deployment
 	heals      []func(context.Context) error
 	live       []*redis.Client // to ask the servers, past every fault
 }
 
 // prepare puts the workload's conditions on a deployment.
-func prepare(ctx context.Context, d topologies.Deployment, w Workload) (*ground, error) {
-	g := &ground{deployment: d}
+func prepare(ctx context.Context, d topologies.Deployment, w Workload) (*testServers, error) {
+	g := &testServers{deployment: d}
 	victim := ""
 	if w.Dead || w.Silent {
 		victim = d.Topology().Of(topologies.Redis)[0]
@@ -59,7 +59,7 @@ func prepare(ctx context.Context, d topologies.Deployment, w Workload) (*ground,
 }
 
 // delay puts the latency on what the zones send.
-func (g *ground) delay(d time.Duration) error {
+func (g *testServers) delay(d time.Duration) error {
 	for _, l := range g.deployment.Topology().Links {
 		if l.Kind != topologies.Client {
 			continue
@@ -77,7 +77,7 @@ func (g *ground) delay(d time.Duration) error {
 	return nil
 }
 
-func (g *ground) heal(ctx context.Context) error {
+func (g *testServers) heal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverLimit)
 	defer cancel()
 	var errs []error
@@ -98,7 +98,7 @@ func patient(s topologies.Server) *redis.Client {
 }
 
 // sweep removes what the last slice left, so that the next one doesn't pay for it.
-func (g *ground) sweep(ctx context.Context) error {
+func (g *testServers) sweep(ctx context.Context) error {
 	for _, rdb := range g.live {
 		if err := rdb.FlushAll(ctx).Err(); err != nil {
 			return fmt.Errorf("sweep the servers: %w", err)
@@ -110,9 +110,9 @@ func (g *ground) sweep(ctx context.Context) error {
 // clients connects an instance: by the links where there is a delay, else directly
 // to the servers. All clients are alike: no request is repeated, and contexts end
 // them.
-func (g *ground) clients(w Workload, system string, instance int) []redis.UniversalClient {
+func (g *testServers) clients(w Workload, system string, instance int) []redis.UniversalClient {
 	pool := poolSize
-	if system == FloorToken {
+	if system == BaselineToken {
 		pool = tokenPool
 	}
 	d := g.deployment
@@ -146,7 +146,7 @@ func direct(s topologies.Server, pool int) *redis.Options {
 
 // cluster follows the slots past the links: a server that is called by the address
 // that it announces is dialled at its own.
-func (g *ground) cluster(pool int) *redis.ClusterClient {
+func (g *testServers) cluster(pool int) *redis.ClusterClient {
 	d := g.deployment
 	return redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:        d.ClientOptions(d.Topology().Of(topologies.Zone)[0]).Addrs,

@@ -24,7 +24,7 @@ func (w WorkloadResult) columns() []column {
 	cs := []column{
 		{"system", func(r SystemResult) string { return r.Name }},
 		score,
-		{"× " + w.Floor, func(r SystemResult) string { return spread(r.Ratio, times) }},
+		{"× " + w.Baseline, func(r SystemResult) string { return spread(r.Ratio, times) }},
 	}
 	acquire := func(r SystemResult) Latency { return r.Acquire }
 	cycle := func(r SystemResult) Latency { return r.Cycle }

@@ -46,10 +46,10 @@ type Workload struct {
 	// Delay is how much longer a round trip takes. It is put on links of the
 	// topology, whose own work is part of the measurement then.
 	Delay time.Duration `json:"delay_ns,omitempty"`
-	// Floor names the system that all are compared with, and Metric what is
+	// Baseline names the system that all are compared with, and Metric what is
 	// compared.
-	Floor  string `json:"floor"`
-	Metric Metric `json:"metric"`
+	Baseline string `json:"baseline"`
+	Metric   Metric `json:"metric"`
 }
 
 // A Metric is the figure by which systems are compared and ranked.
@@ -70,8 +70,8 @@ func (m Metric) less() bool { return m == HandoverMedian || m == CycleMedian }
 func contended(workers, instances int) Workload {
 	w := Workload{
 		Name: fmt.Sprintf("contended-%d", workers), Workers: workers, Instances: instances, Locks: 1,
-		About: fmt.Sprintf("%d workers of one client want one lock", workers),
-		Floor: FloorToken, Metric: HandoversPerSecond,
+		About:    fmt.Sprintf("%d workers of one client want one lock", workers),
+		Baseline: BaselineToken, Metric: HandoversPerSecond,
 	}
 	if instances > 1 {
 		w.Name += fmt.Sprintf("x%d", instances)
@@ -83,8 +83,8 @@ func contended(workers, instances int) Workload {
 func uncontended(workers int) Workload {
 	w := Workload{
 		Name: fmt.Sprintf("uncontended-%d", workers), Workers: workers, Instances: 1,
-		About: fmt.Sprintf("%d workers of one client, each with a lock of its own", workers),
-		Floor: FloorSet, Metric: OpsPerSecond,
+		About:    fmt.Sprintf("%d workers of one client, each with a lock of its own", workers),
+		Baseline: BaselineSetNX, Metric: OpsPerSecond,
 	}
 	if workers == 1 {
 		w.About = "one worker with a lock of its own"
@@ -97,16 +97,16 @@ func uncontended(workers int) Workload {
 func handover(hold time.Duration) Workload {
 	return Workload{
 		Name: "handover", Workers: 2, Instances: 2, Locks: 1, Turns: true, Hold: hold,
-		About: fmt.Sprintf("two clients take turns, %v each: from the call of release until the other one has the lock", hold),
-		Floor: FloorPush, Metric: HandoverMedian,
+		About:    fmt.Sprintf("two clients take turns, %v each: from the call of release until the other one has the lock", hold),
+		Baseline: BaselinePush, Metric: HandoverMedian,
 	}
 }
 
 func redlock(servers int) Workload {
 	return Workload{
 		Name: fmt.Sprintf("redlock-%d", servers), Workers: 1, Instances: 1, Servers: servers,
-		About: fmt.Sprintf("one worker, on %d independent servers", servers),
-		Floor: FloorFanOut, Metric: CycleMedian,
+		About:    fmt.Sprintf("one worker, on %d independent servers", servers),
+		Baseline: BaselineFanOut, Metric: CycleMedian,
 	}
 }
 
@@ -116,7 +116,7 @@ func Workloads() []Workload {
 	all = append(all, uncontended(1), uncontended(16))
 	many := Workload{
 		Name: "many-keys", Workers: 16, Instances: 1, Locks: 10_000,
-		About: "16 workers of one client, each time on one of 10,000 locks", Floor: FloorSet, Metric: OpsPerSecond,
+		About: "16 workers of one client, each time on one of 10,000 locks", Baseline: BaselineSetNX, Metric: OpsPerSecond,
 	}
 	all = append(all, many)
 	for _, workers := range []int{2, 16, 64, 256} {
@@ -128,11 +128,11 @@ func Workloads() []Workload {
 	all = append(all, handover(shortHold))
 	open := Workload{
 		Name: "open-uncontended", Workers: 64, Instances: 1, Rate: 1000,
-		About: "1,000 operations begin per second, each worker with a lock of its own", Floor: FloorSet, Metric: CycleMedian,
+		About: "1,000 operations begin per second, each worker with a lock of its own", Baseline: BaselineSetNX, Metric: CycleMedian,
 	}
 	all = append(all, open)
 	open.Name, open.About, open.Locks, open.Rate = "open-contended", "200 operations begin per second, all on one lock", 1, 200
-	open.Floor = FloorToken
+	open.Baseline = BaselineToken
 	all = append(all, open)
 	for _, delay := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 		for _, w := range []Workload{uncontended(1), handover(shortHold + roundTrips*delay)} {

@@ -78,7 +78,7 @@ Workloads:
 			}
 			p.Backend = backend
 			about := p.Estimate().Round(time.Second)
-			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the floors: about %v\n", len(p.Workloads), len(p.Systems), about)
+			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the baselines: about %v\n", len(p.Workloads), len(p.Systems), about)
 			progress := newBenchProgress(a.stderr, about)
 			p.Progress = progress.show
 			r, err := p.Run(cmd.Context())
