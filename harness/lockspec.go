@@ -66,8 +66,18 @@ type LockSpec struct {
 	// one slot of a cluster. Nil: the name itself, as the hash tag of its keys.
 	Key func(name string) string
 	// HeldOn reports whether a server says that the owner holds the lock of that
-	// name. Nil: a server can't be asked, and scripts that require it are refused.
+	// name. Nil: scripts that require it learn the keys of the lock in a warm-up, and
+	// a key that is there means that the lock is held.
 	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
+
+	// Foreign says that the lock is of another library: a run learns in a warm-up
+	// which keys and commands it uses, and aims faults at those. See [Learn].
+	Foreign bool
+	// Connects says that the lock connects to the servers by itself, from
+	// [LockOptions.At]: its clients can't be processes of their own.
+	Connects bool
+	// NoExtend says that a hold can't be extended.
+	NoExtend bool
 
 	// Open makes the lock for the clients of one zone.
 	Open Opener

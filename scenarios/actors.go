@@ -55,6 +55,10 @@ func (st *stage) build(s faults.Step) (faults.Fault, error) {
 		s.Params[paramKey] = st.keyOf(key)
 	}
 	at := site(st.deployment)
+	if st.footprint != nil {
+		at.Scripts = maps.Clone(at.Scripts)
+		maps.Copy(at.Scripts, st.footprint.Scripts())
+	}
 	at.Clients = st.apart
 	if target, ok := toResource(s.Target); ok && st.resource != nil {
 		s.Target, at.Deployment = target, st.resource

@@ -84,7 +84,8 @@ func (m Mutant) Run(ctx context.Context, setup Setup, twin bool) (err error) {
 	}
 	defer func() { err = st.close(ctx, err) }()
 	st.acks = m.acks
-	st.declare(harness.LockSpec{Reentrant: m.reentrant}, 0, theLock)
+	st.test(harness.LockSpec{Reentrant: m.reentrant})
+	st.declare(0, theLock)
 	t := &trial{stage: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
 	defer t.busy.Wait()

@@ -172,7 +172,8 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		capacity = r.Workload.Permits
 	}
 	st.acks = r.Options.ReplicaAcks
-	st.declare(r.Lock, capacity, r.Workload.LockNames()...)
+	st.test(r.Lock)
+	st.declare(capacity, r.Workload.LockNames()...)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
 		locker, err := st.locker(r.Options, name)
@@ -183,6 +184,11 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
 			Resources: protected.all(name, r.Workload.LockNames()),
 		})
+	}
+	if r.Lock.Foreign && len(plan) > 0 {
+		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {
+			st.notice(err.Error() + ": faults are aimed at what is usual")
+		}
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()

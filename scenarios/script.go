@@ -101,13 +101,19 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
+	st.test(s.Lock)
+	st.retries = s.Retries
+	if s, err = st.learnFor(ctx, s); err != nil {
+		st.run.Unmet = err.Error()
+		return nil
+	}
 	p := &play{
 		stage: st, scenario: s, clients: map[string]actor{}, protected: protected,
 		attempts: map[string]attempt{}, background: map[string]chan ended{},
 	}
-	st.retries, st.resource = s.Retries, protected.server
+	st.resource = protected.server
 	st.acks = s.ReplicaAcks
-	st.declare(s.Lock, 0, p.lockNames()...)
+	st.declare(0, p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
 		if p.clients[name], err = st.actor(ctx, s, name); err != nil {
 			return err
@@ -397,7 +403,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 			return fmt.Errorf("there is no server %s here", server)
 		}
 		for {
-			held, err := p.lock.HeldOn(ctx, there.Observer(), asked.lock, asked.owner)
+			held, err := p.heldOn(ctx, there.Observer(), asked.lock, asked.owner)
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}

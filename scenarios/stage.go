@@ -79,6 +79,7 @@ type stage struct {
 	keys       map[string]string     // a key in the slot of each
 	lock       harness.LockSpec      // under test
 	open       harness.Opener        // of that lock, in this run
+	footprint  *harness.Footprint    // of that lock, where the run learnt it; else nil
 	acks       int                   // replicas that grants wait for
 	aimed      int                   // faults, each at the server of one of them
 	moved      bool                  // a slot, or some
@@ -183,16 +184,22 @@ func (st *stage) watch(ctx context.Context) {
 	})
 }
 
-// declare puts a lock under test, and records what it promises under these names.
-// A semaphore has so many permits; 0 is not recorded.
-func (st *stage) declare(l harness.LockSpec, capacity int, names ...string) {
-	st.lock, st.open = l, l.Begin()
+// test puts a lock under test.
+func (st *stage) test(l harness.LockSpec) { st.lock, st.open = l, l.Begin() }
+
+// declare records what the lock under test promises under these names. A semaphore
+// has so many permits; 0 is not recorded.
+func (st *stage) declare(capacity int, names ...string) {
+	l := st.lock
 	st.locks = append(st.locks, names...)
 	if st.keys == nil {
 		st.keys = map[string]string{}
 	}
 	for _, name := range names {
 		st.keys[name] = l.KeyOf(name)
+		if st.footprint != nil {
+			st.keys[name] = st.footprint.KeysOf(name)[0]
+		}
 		st.recorder.Record(history.Event{
 			Process: history.Nobody, Op: history.Declare, Type: history.OK,
 			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Fair,
@@ -248,6 +255,10 @@ func (st *stage) inject(ctx context.Context, s faults.Step) error {
 	s, _ = s.Current()
 	spec, err := faults.ByName(s.Fault)
 	if err != nil {
+		st.failInjection(ctx, s, err)
+		return fmt.Errorf("inject %s: %w", s.Fault, err)
+	}
+	if s, err = st.aimAtLock(s); err != nil {
 		st.failInjection(ctx, s, err)
 		return fmt.Errorf("inject %s: %w", s.Fault, err)
 	}

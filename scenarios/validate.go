@@ -224,8 +224,14 @@ func (s Scenario) lockFits() error {
 	if l.InProcess != nil && len(s.apart()) > 0 {
 		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], l.Name)
 	}
-	if l.Name != "" && l.HeldOn == nil && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Require != "" && !step.ofLedger() }) {
-		return fmt.Errorf("%s: require means nothing with lock %s, which keeps its keys elsewhere", s.Name, l.Name)
+	if l.InProcess != nil && slices.ContainsFunc(s.Steps, ScriptStep.ofServers) {
+		return fmt.Errorf("%s: require asks servers, and lock %s has none", s.Name, l.Name)
+	}
+	if l.Connects && len(s.apart()) > 0 {
+		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is a program for all clients of a zone", s.Name, s.apart()[0], l.Name)
+	}
+	if l.NoExtend && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Extend != "" }) {
+		return fmt.Errorf("%s: a client extends its hold, which lock %s can't", s.Name, l.Name)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
@@ -20,15 +22,25 @@ func (a *app) reproduceCommand() *cobra.Command {
 	var all, asJSON bool
 	var servers serverFlags
 	var repeat, parallel int
-	var out string
+	var out, lockName, expect string
 	cmd := &cobra.Command{
 		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all",
 		Short: "Play scripted failures, and check that each gives its expected verdict",
 		Long: `Play scripted failures. Each scenario states the verdict that it must give: the
 failure itself is invalid, its cures and controls are valid. The exit code is 0
-if each scenario gave its verdict in the required share of its runs.`,
+if each scenario gave its verdict in the required share of its runs.
+
+With --lock another lock plays them, such as one of your own. Its verdict need not be
+that of the scenario's own lock: --expect says what it must be, valid unless it is said.
+What can't be asked of the lock is left out.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := a.chooseScenarios(args, all)
+			if err == nil && lockName != "" {
+				chosen, err = a.under(chosen, lockName, cmp.Or(expect, string(checker.Valid)))
+			}
+			if expect != "" && lockName == "" {
+				err = errors.Join(err, errors.New("--expect is for a lock that --lock names: each scenario states the verdict of its own lock"))
+			}
 			if err := errors.Join(err, servers.validate(cmd)); err != nil {
 				return err
 			}
@@ -66,10 +78,43 @@ if each scenario gave its verdict in the required share of its runs.`,
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
 	f.IntVar(&repeat, "repeat", 1, "number of runs of each scenario")
 	f.IntVar(&parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
+	f.StringVar(&lockName, "lock", "", "play them with this lock (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own")
+	f.StringVar(&expect, "expect", "", "with --lock: the verdict that each run must have, valid or invalid (default valid)")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
 	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
 	return cmd
+}
+
+// under has another lock play the scenarios. Those that can't be asked of it are
+// left out, unless none is left.
+func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
+	if verdicts := []string{string(checker.Valid), string(checker.Invalid)}; !slices.Contains(verdicts, expect) {
+		return nil, fmt.Errorf("--expect: %w", names.Unknown("verdict", expect, verdicts))
+	}
+	l, err := a.locks.ByName(name)
+	if err != nil {
+		return nil, err
+	}
+	var left []choice
+	var reasons []error
+	for _, c := range chosen {
+		as, err := c.of.Under(l, c.variant)
+		if err != nil {
+			reasons = append(reasons, err)
+			continue
+		}
+		as.Expect, as.Cures, as.EveryTime = scenarios.Expectation{Verdict: expect}, nil, true
+		c.Scenario = as
+		left = append(left, c)
+	}
+	if len(left) == 0 {
+		return nil, errors.Join(reasons...)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(a.stderr, "left out: %v\n", why)
+	}
+	return left, nil
 }
 
 // chooseScenarios finds what the arguments name.
@@ -89,7 +134,7 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 		for _, s := range catalogue {
 			for _, v := range append([]string{""}, s.VariantNames()...) {
 				as := s.As(v)
-				chosen = append(chosen, choice{Scenario: as, typed: as.Name})
+				chosen = append(chosen, choice{Scenario: as, of: s, variant: v, typed: as.Name})
 			}
 		}
 	}
@@ -107,7 +152,7 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 				return nil, err
 			}
 			for _, v := range append([]string{""}, s.VariantNames()...) {
-				if err := add(choice{Scenario: s.As(v), typed: arg}); err != nil {
+				if err := add(choice{Scenario: s.As(v), of: s, variant: v, typed: arg}); err != nil {
 					return nil, err
 				}
 			}
@@ -118,7 +163,7 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 			return nil, err
 		}
 		as := s.As(variant)
-		if err := add(choice{Scenario: as, typed: as.Name}); err != nil {
+		if err := add(choice{Scenario: as, of: s, variant: variant, typed: as.Name}); err != nil {
 			return nil, err
 		}
 	}
@@ -130,6 +175,8 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 type choice struct {
 	scenarios.Scenario
 
+	of      scenarios.Scenario // with all its variants
+	variant string
 	typed   string
 	servers *serverFlags
 	flags   string

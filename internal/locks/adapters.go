@@ -23,27 +23,27 @@ import (
 func others() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "redislock", Key: redislock.Key,
+			Name: "redislock", Key: redislock.Key, Foreign: true,
 			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
 			Open:  openRedislock,
 		},
 		{
-			Name: "redsync", Everywhere: true, Key: redsync.Key, Commands: keyAndScript(),
+			Name: "redsync", Everywhere: true, Key: redsync.Key, Foreign: true, Commands: keyAndScript(),
 			About: "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms",
 			Open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Commands: keyAndScript(),
+			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Foreign: true, Commands: keyAndScript(),
 			About: "as redsync, but it continues as soon as a majority has answered",
 			Open:  openRedsync(redsync.Config{FailFast: true}),
 		},
 		{
-			Name: "rueidislock", Single: true,
+			Name: "rueidislock", Single: true, Foreign: true,
 			About: "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching",
 			Open:  openRueidislock(false),
 		},
 		{
-			Name: "rueidislock-noloop", Single: true,
+			Name: "rueidislock-noloop", Single: true, Foreign: true,
 			About: "as rueidislock, without notifications of its own changes",
 			Open:  openRueidislock(true),
 		},

@@ -1,0 +1,317 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+const (
+	// warmUpName is the lock of a warm-up, which no history has.
+	warmUpName = "lockchaos-warm-up"
+	// warmUpOwner must not contain the name, so that an argument with the name is
+	// a key or a channel.
+	warmUpOwner = "zone.0#1"
+	// warmUpLease is longer than a warm-up takes.
+	warmUpLease = 30 * time.Second
+	// warmUpLimit bounds a warm-up.
+	warmUpLimit = 20 * time.Second
+	// removedLimit is how long after a release a key may still be removed.
+	removedLimit = time.Second
+	// namePart stands for the name of a lock in the pattern of a key.
+	namePart = "{name}"
+)
+
+// A Footprint is what a lock keeps on the servers and sends to them, as far as a
+// warm-up shows it. See [Learn].
+type Footprint struct {
+	// Keys are those that are there while a lock is held and not after its release,
+	// with {name} for the name of the lock.
+	Keys []string
+	// Acquire, Extend and Release are the commands by which the lock does that once
+	// the servers know its scripts; of one that was not seen, Name is empty.
+	Acquire, Extend, Release SentCommand
+}
+
+// A SentCommand is a command that a lock sends.
+type SentCommand struct {
+	// Name is that of the command, in upper case: SET, EVALSHA.
+	Name string
+	// Script is the SHA-1 of the script that it runs; empty if it runs none.
+	Script string
+}
+
+// KeysOf are the keys of the lock of that name.
+func (f Footprint) KeysOf(name string) []string {
+	keys := make([]string, 0, len(f.Keys))
+	for _, k := range f.Keys {
+		keys = append(keys, strings.ReplaceAll(k, namePart, name))
+	}
+	return keys
+}
+
+// HeldOn reports whether a server has a key of the lock of that name. It can't tell
+// whose grant that is of. It suits [LockSpec.HeldOn] where one client acts.
+func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ string) (bool, error) {
+	there, err := thereOn(ctx, server, f.KeysOf(name))
+	return len(there) > 0, err
+}
+
+// Scripts are the names acquire, extend and release of the scripts of those, by
+// their SHA-1.
+func (f Footprint) Scripts() map[string]string {
+	names := map[string]string{}
+	for name, c := range f.byName() {
+		if c.Script != "" {
+			names[c.Script] = name
+		}
+	}
+	return names
+}
+
+func (f Footprint) byName() map[string]SentCommand {
+	return map[string]SentCommand{"acquire": f.Acquire, "extend": f.Extend, "release": f.Release}
+}
+
+// inFull are the commands by which a catalogue's locks acquire a lock.
+var inFull = []string{"EVAL", "EVALSHA", "SET", "SETNX"} //nolint:gochecknoglobals // a constant
+
+// Aim rewrites the words by which a fault picks a command, so that they pick one
+// that the lock sends. The first word may be acquire, extend or release; a command
+// that the lock does not send is taken for acquire. It reports false where no
+// such command was seen.
+func (f Footprint) Aim(words string) (string, bool) {
+	first, rest, _ := strings.Cut(words, " ")
+	all := f.byName()
+	sent, named := all[first]
+	if !named {
+		for _, c := range all {
+			if c.Name == strings.ToUpper(first) {
+				return words, true
+			}
+		}
+		if !slices.Contains(inFull, strings.ToUpper(first)) && !slices.Contains(programCommands, strings.ToUpper(first)) {
+			return words, true // it is about something else
+		}
+		first, sent = "acquire", f.Acquire
+	}
+	if sent.Name == "" {
+		return words, false
+	}
+	if sent.Script == "" {
+		first = sent.Name
+	}
+	return strings.TrimSpace(first + " " + rest), true
+}
+
+// Learn acquires and releases a lock of its own, twice, and reads from the traffic
+// of the zone's clients which keys and commands the lock uses. The first time the
+// servers may learn scripts. It records nothing.
+//
+// The error says why nothing was learnt: the lock was not granted, or the links
+// do not read what passes them.
+func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker) (Footprint, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
+	defer cancel()
+	ear := &listener{}
+	defer ear.close()
+	for _, link := range d.Topology().Links {
+		if link.Kind == topologies.Client && link.From == zone {
+			if err := ear.on(d.Wire(link.Name())); err != nil {
+				return Footprint{}, fmt.Errorf("learn what the lock sends: %w", err)
+			}
+		}
+	}
+	var f Footprint
+	for range 2 {
+		var err error
+		if f, err = warmUp(ctx, d, l, ear); err != nil {
+			return Footprint{}, fmt.Errorf("learn what the lock keeps: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// warmUp is one acquire, extend and release.
+func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *listener) (f Footprint, err error) {
+	ear.take()
+	var h *lock.Hold
+	err = await.Until(ctx, func() error {
+		h, err = l.Acquire(ctx, warmUpName, lock.Options{Owner: warmUpOwner, Lease: warmUpLease})
+		return err
+	})
+	if err != nil {
+		return f, fmt.Errorf("acquire: %w", err)
+	}
+	acquired := ear.take()
+	held, err := keysThere(ctx, d, keysIn(acquired))
+	if err != nil {
+		return f, errors.Join(err, h.Release(ctx))
+	}
+	if h.Extend(ctx, warmUpLease) == nil { // not every lock can
+		f.Extend = chosen(ear.take(), held)
+	}
+	if err := h.Release(ctx); err != nil {
+		return f, fmt.Errorf("release: %w", err)
+	}
+	f.Release = chosen(ear.take(), held)
+	left, err := remaining(ctx, d, held)
+	if err != nil {
+		return f, err
+	}
+	for _, k := range held {
+		if !slices.Contains(left, k) {
+			f.Keys = append(f.Keys, strings.ReplaceAll(k, warmUpName, namePart))
+		}
+	}
+	if len(f.Keys) == 0 {
+		return f, errors.New("no key with the name of the lock is on a server while it is held, and gone after the release")
+	}
+	f.Acquire = chosen(acquired, held)
+	return f, nil
+}
+
+// remaining are those of the keys that outlast a release: counters, for example. A
+// replica may remove a key late.
+func remaining(ctx context.Context, d topologies.Deployment, held []string) (left []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, removedLimit)
+	defer cancel()
+	_ = await.Until(ctx, func() error { // else some do
+		var now []string
+		if now, err = keysThere(context.WithoutCancel(ctx), d, held); err == nil {
+			left = now
+		}
+		if len(now) > 0 {
+			return errors.New("some are left")
+		}
+		return err
+	})
+	return left, err
+}
+
+// keysIn are the arguments that contain the name of the warm-up's lock.
+func keysIn(sent [][]string) []string {
+	var keys []string
+	for _, words := range sent {
+		for _, w := range words[1:] {
+			if strings.Contains(w, warmUpName) && len(w) < 1<<10 && !slices.Contains(keys, w) {
+				keys = append(keys, w)
+			}
+		}
+	}
+	return keys
+}
+
+// readers are commands that change nothing of a lock.
+var readers = []string{ //nolint:gochecknoglobals // a constant
+	"EXISTS", "GET", "HEXISTS", "HGET", "PTTL", "PUBLISH", "SUBSCRIBE", "SSUBSCRIBE", "TTL", "UNSUBSCRIBE", "SUNSUBSCRIBE", "WATCH", "WAIT",
+}
+
+// chosen is the first of the commands that name a key of the lock and may change it.
+func chosen(sent [][]string, keys []string) SentCommand {
+	for _, words := range sent {
+		name := strings.ToUpper(words[0])
+		if slices.Contains(readers, name) || !slices.ContainsFunc(words[1:], func(w string) bool { return slices.Contains(keys, w) }) {
+			continue
+		}
+		c := SentCommand{Name: name}
+		if name == "EVALSHA" {
+			c.Script = strings.ToLower(words[1])
+		}
+		return c
+	}
+	return SentCommand{}
+}
+
+// keysThere are the keys that some server has.
+func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]string, error) {
+	var there []string
+	for _, name := range d.Topology().Of(topologies.Redis) {
+		some, err := thereOn(ctx, d.Server(name).Observer(), keys)
+		if err != nil {
+			return nil, err
+		}
+		there = append(there, some...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(there))), nil
+}
+
+// thereOn are the keys that a server has. A replica of a cluster says what it
+// knows, instead of naming its master; a master that does not serve a key has none.
+func thereOn(ctx context.Context, server *redis.Client, keys []string) ([]string, error) {
+	o := *server.Options()
+	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+		_ = c.ReadOnly(ctx).Err() // only a cluster's nodes know it
+		return nil
+	}
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	var there []string
+	for _, k := range keys {
+		n, err := rdb.Exists(ctx, k).Result()
+		switch {
+		case err == nil && n > 0:
+			there = append(there, k)
+		case err != nil && !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK"):
+			return nil, fmt.Errorf("look for key %s: %w", k, err)
+		}
+	}
+	return there, nil
+}
+
+// A listener keeps the commands that pass some links, and mention the warm-up's lock.
+type listener struct {
+	stops []func()
+
+	mu   sync.Mutex
+	sent [][]string
+}
+
+// on listens to a link.
+func (e *listener) on(w topologies.Wire) error {
+	r, ok := w.(interface {
+		Judge(judge func(traffic.Message) traffic.Fate) (stop func(), err error)
+	})
+	if !ok {
+		return errors.New("the links of this deployment are not read")
+	}
+	stop, err := r.Judge(func(m traffic.Message) traffic.Fate {
+		mentions := func(word string) bool { return strings.Contains(word, warmUpName) }
+		if m.Kind == traffic.Command && len(m.Words) > 1 && slices.ContainsFunc(m.Words[1:], mentions) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.sent = append(e.sent, slices.Clone(m.Words))
+		}
+		return traffic.Fate{}
+	})
+	if err == nil {
+		e.stops = append(e.stops, stop)
+	}
+	return err
+}
+
+// take returns what was kept since it was called last.
+func (e *listener) take() [][]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sent := e.sent
+	e.sent = nil
+	return sent
+}
+
+func (e *listener) close() {
+	for _, stop := range e.stops {
+		stop()
+	}
+}
