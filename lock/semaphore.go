@@ -176,30 +176,34 @@ func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) 
 	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
 		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
 	}
-	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel)
+	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel, rand.Text())
 }
 
 // Permits returns how many permits the semaphore has, taken or not.
+//
+// It only reads, as AcquiredPermits and AvailablePermits do, so a server that was the master
+// before a failover may answer them: with what it knew then.
 func (p *permits) Permits(ctx context.Context) (int, error) {
 	size, _, err := p.inspect(ctx)
 	return size, err
 }
 
-// AcquiredPermits returns how many permits are taken.
+// AcquiredPermits returns how many permits are taken; see [Semaphore.Permits].
 func (p *permits) AcquiredPermits(ctx context.Context) (int, error) {
 	_, taken, err := p.inspect(ctx)
 	return taken, err
 }
 
 // AvailablePermits returns how many permits are not taken; less than 0 if more
-// are taken than the semaphore has by now.
+// are taken than the semaphore has by now. See [Semaphore.Permits].
 func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
 	size, taken, err := p.inspect(ctx)
 	return size - taken, err
 }
 
-// Delete removes the semaphore, and reports whether there was one. Who waits for
-// it gets [ErrNotSet], and who holds permits [ErrNotHeld] when it releases them.
+// Delete removes the semaphore, and reports whether there was one. A waiter gets
+// [ErrNotSet], and a holder of permits [ErrNotHeld] when it releases them: also where the
+// semaphore was set again since, but for [Semaphore.Release], which knows of no holders.
 func (p *permits) Delete(ctx context.Context) (bool, error) {
 	deleted, err := p.change(ctx, p.client.kinds.semaphore.delete, p.client.repeatLife.Milliseconds(), p.keys.channel)
 	if err != nil {

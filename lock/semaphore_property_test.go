@@ -30,6 +30,9 @@ func semaphoreScript(t *testing.T, step string) *redis.Script {
 	return redis.NewScript(source.String())
 }
 
+// elsewhere marks a request that took permits of a semaphore which was deleted since.
+const elsewhere = -1
+
 // semaphoreModel is what the scripts should do, without a clock: grants end and
 // waiters die when the test says so.
 type semaphoreModel struct {
@@ -38,7 +41,7 @@ type semaphoreModel struct {
 	grants      map[string]int // by request
 	queue       []string
 	dead        map[string]bool
-	marks       map[string]int
+	marks       map[string]int // elsewhere: permits that were taken before a deletion
 	messages    []string
 }
 
@@ -72,8 +75,11 @@ func (m *semaphoreModel) wake() {
 
 func (m *semaphoreModel) acquire(request string, n int, leased, waits bool) string {
 	if done, ok := m.marks[request]; ok {
-		if done == 0 {
+		switch done {
+		case 0:
 			return "refused"
+		case elsewhere:
+			return "NOTSET"
 		}
 		return fmt.Sprint("granted ", done)
 	}
@@ -114,6 +120,7 @@ func (m *semaphoreModel) release(request string, withdraw bool) string {
 	if marked && done == 0 {
 		return "1"
 	}
+	marked = marked && done != elsewhere
 	_, leased := m.grants[request]
 	held := m.set && (marked || leased)
 	if held || withdraw {
@@ -172,6 +179,15 @@ func (m *semaphoreModel) resize(request, how string, n int) string {
 	return "1"
 }
 
+// over ends a round.
+func (m *semaphoreModel) over() {
+	for request, done := range m.marks {
+		if strings.HasPrefix(request, "r") && done > 0 {
+			m.marks[request] = elsewhere
+		}
+	}
+}
+
 func (m *semaphoreModel) remove(request string) string {
 	if _, ok := m.marks[request]; ok {
 		return "1"
@@ -183,6 +199,7 @@ func (m *semaphoreModel) remove(request string) string {
 		grants: map[string]int{}, dead: map[string]bool{}, marks: m.marks,
 		messages: append(m.messages, "all"),
 	}
+	m.over()
 	m.marks[request] = 1
 	return "1"
 }
@@ -233,11 +250,11 @@ func TestSemaphoreIsLikeItsModel(t *testing.T) {
 			i, _ := strconv.Atoi(request[1:])
 			return i % 4, i%4 > 0 && i%3 > 0, i%4 > 0 && i%5 > 0
 		}
-		fresh := 0
+		fresh, rounds := 0, 0
 		known := func(t *rapid.T) string {
 			all := append(slices.Clone(m.queue), slices.Sorted(maps.Keys(m.grants))...)
 			for i := range fresh {
-				if request := "r" + strconv.Itoa(i); m.marks[request] > 0 {
+				if request := "r" + strconv.Itoa(i); m.marks[request] != 0 {
 					all = append(all, request)
 				}
 			}
@@ -256,7 +273,7 @@ func TestSemaphoreIsLikeItsModel(t *testing.T) {
 			return name + strconv.Itoa(rapid.IntRange(0, 30).Draw(t, "request"))
 		}
 		rarely := func(t *rapid.T) bool { return rapid.IntRange(0, 9).Draw(t, "rarely") == 9 }
-		require.Equal(t, m.resize("s", "set", 3), fmt.Sprint(run("size", "s", "set", 3, 6, minute, "c")))
+		require.Equal(t, m.resize("s", "set", 3), fmt.Sprint(run("size", "s", "set", 3, 6, minute, "c", "first")))
 		t.Repeat(map[string]func(*rapid.T){
 			"acquire": func(t *rapid.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "times") {
@@ -297,7 +314,8 @@ func TestSemaphoreIsLikeItsModel(t *testing.T) {
 				if how == "add" {
 					n -= 3
 				}
-				got := run("size", request, how, n, 6, minute, "c")
+				rounds++
+				got := run("size", request, how, n, 6, minute, "c", "round"+strconv.Itoa(rounds))
 				require.Equal(t, m.resize(request, how, n), fmt.Sprint(got))
 			},
 			"delete": func(t *rapid.T) {
@@ -336,6 +354,7 @@ func TestSemaphoreIsLikeItsModel(t *testing.T) {
 				if rarely(t) {
 					require.NoError(t, rdb.Del(ctx, "s").Err())
 					m.set, m.size, m.taken = false, 0, 0
+					m.over()
 				}
 			},
 			"": func(t *rapid.T) {

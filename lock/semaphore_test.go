@@ -174,15 +174,15 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		{"too much with what is there", func() error { return s.AddPermits(ctx, math.MaxInt32) }, "would be 2147483650", nil},
 		{"fewer than none", func() error { return s.AddPermits(ctx, -4) }, "would be -1", nil},
 
-		{"unset: acquire", func() error { return unset.Acquire(ctx, 1, lock.Forever) }, "nobody has said", lock.ErrNotSet},
+		{"unset: acquire", func() error { return unset.Acquire(ctx, 1, lock.Forever) }, "was not set", lock.ErrNotSet},
 		{"unset: acquire for a time", func() error {
 			return permit(c.PermitSemaphore("unset"), 1, lock.Options{Wait: lock.Forever})
-		}, "nobody has said", lock.ErrNotSet},
-		{"unset: release", func() error { return unset.Release(ctx, 1) }, "nobody has said", lock.ErrNotSet},
+		}, "was not set", lock.ErrNotSet},
+		{"unset: release", func() error { return unset.Release(ctx, 1) }, "was not set", lock.ErrNotSet},
 		{"unset: release is not held either", func() error { return unset.Release(ctx, 1) }, "", lock.ErrNotHeld},
-		{"unset: add", func() error { return unset.AddPermits(ctx, 1) }, "nobody has said", lock.ErrNotSet},
-		{"unset: drain", func() error { return drain(unset) }, "nobody has said", lock.ErrNotSet},
-		{"unset: look", func() error { return look(unset) }, "nobody has said", lock.ErrNotSet},
+		{"unset: add", func() error { return unset.AddPermits(ctx, 1) }, "was not set", lock.ErrNotSet},
+		{"unset: drain", func() error { return drain(unset) }, "was not set", lock.ErrNotSet},
+		{"unset: look", func() error { return look(unset) }, "was not set", lock.ErrNotSet},
 
 		{"no name: acquire", func() error { return unnamed.Acquire(ctx, 1, 0) }, "give the lock a name", nil},
 		{"no name: release", func() error { return unnamed.Release(ctx, 1) }, "give the lock a name", nil},
@@ -565,4 +565,56 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(permits))
 	available(t, watch, permits)
 	redistest.Await(t, "the queue to be empty", func() bool { return len(keysLeft(t, server.Client(t, nil))) == 1 })
+}
+
+// A semaphore that is deleted and set again owes nothing to requests of the time before.
+func TestSemaphoreSetAgainWhileAnAcquireIsUndone(t *testing.T) {
+	server := redistest.Start(t)
+	other := semaphore(t, open(t, server, lock.Config{}), 2)
+	again := func(t *testing.T) {
+		t.Helper()
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		require.NoError(t, other.Acquire(t.Context(), 2, 0))
+	}
+	again(t) // so that the digests are known
+	t.Run("by a cancelled call", func(t *testing.T) {
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		c, link := overLink(t, server, lock.Config{})
+		s := c.Semaphore("orders")
+		held, deliver := link.HoldReplies(semaphoreScript(t, "acquire").Hash())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- s.Acquire(ctx, 1, 0) }()
+		happened(t, held)
+		again(t)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		deliver()
+		c.Close() // awaits what is undone
+		available(t, other, 0)
+		require.ErrorIs(t, other.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+	})
+	t.Run("by a repeated request", func(t *testing.T) {
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		rdb, ctx := server.Client(t, nil), t.Context()
+		keys := []string{semaphoreKey, semaphoreKey + ":grants", semaphoreKey + ":queue", semaphoreKey + ":alive", semaphoreKey + ":released:r"}
+		ask := func() error {
+			return semaphoreScript(t, "acquire").Run(ctx, rdb, keys, "r", 1, 0, 0, 5000, 60000, "c").Err()
+		}
+		require.NoError(t, ask())
+		require.NoError(t, ask())
+		again(t)
+		require.ErrorContains(t, ask(), "NOTSET")
+		available(t, other, 0)
+	})
 }

@@ -3,6 +3,7 @@
 --
 -- A semaphore is a hash without an end: "size" is how many permits there are,
 -- "taken" how many of them are taken for good, and "leased" how many for a time.
+-- "round" tells it from one that is set later under the same name.
 -- The latter are also a sorted set: a grant as "permits:request", by the
 -- server's time in ms at which it ends. That key lives as long as its last
 -- grant; when it is gone nothing is leased.
@@ -12,17 +13,20 @@
 -- keys live until the last one in them doesn't.
 --
 -- A mark remembers for a while what a request came to: the permits that it took
--- for good, "0" after it was released or withdrawn, or what it returned.
+-- for good and the round in which it did, as "3 round"; "0" after it was released or
+-- withdrawn; or what it returned.
 --
 -- KEYS: the semaphore, its grants, its queue, who is alive, the mark
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+local notSet = 'NOTSET the number of permits was not set, or the semaphore was deleted since'
+
 local function text(number) return string.format('%.0f', number) end
 local function permits(grant) return tonumber(string.match(grant, '^%d+')) end
 
-local fields = redis.call('HMGET', KEYS[1], 'size', 'taken', 'leased')
-local size, taken, leased = tonumber(fields[1]), tonumber(fields[2]) or 0, tonumber(fields[3])
+local fields = redis.call('HMGET', KEYS[1], 'size', 'taken', 'leased', 'round')
+local size, taken, leased, round = tonumber(fields[1]), tonumber(fields[2]) or 0, tonumber(fields[3]), fields[4] or ''
 local done = redis.call('GET', KEYS[5])
 redis.call('ZCARD', KEYS[3])
 redis.call('HLEN', KEYS[4])
@@ -32,6 +36,13 @@ if not leased or redis.call('EXISTS', KEYS[2]) == 0 then
 end
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', text(now))
 for _, grant in ipairs(over) do leased = leased - permits(grant) end
+
+-- takenThen is how many permits the request took for good, by its mark; nil if none of
+-- this round.
+local function takenThen()
+  local n, when = string.match(done or '', '^(%d+) (.*)$')
+  return when == round and tonumber(n) or nil
+end
 
 -- settle writes down what is taken, without the grants that are over.
 local function settle()

@@ -10,8 +10,8 @@
 local request, n, length = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local grant = ARGV[2] .. ':' .. request
 if done == '0' then return {0, 0} end
-if done then return {1, tonumber(done)} end
-if not size then return redis.error_reply('NOTSET nobody has said how many permits there are') end
+if done and takenThen() then return {1, takenThen()} end
+if not size or done then return redis.error_reply(notSet) end
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], grant)) or 0
 local held = ends > now
 if not held and n > size then return redis.error_reply('TOOMANY there are ' .. text(size)) end
@@ -37,7 +37,7 @@ end
 leave(request)
 if length == 0 then
   taken = taken + n
-  redis.call('SET', KEYS[5], text(n), 'PX', ARGV[6])
+  redis.call('SET', KEYS[5], text(n) .. ' ' .. round, 'PX', ARGV[6])
 else
   if not held then leased = leased + n end
   -- A copy of the request that was late must not take back an extension.

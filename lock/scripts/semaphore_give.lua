@@ -4,7 +4,7 @@
 -- ARGV: permits, life of the mark in ms, channel
 -- Returns 1, or 0 if fewer are taken.
 if done then return tonumber(done) end
-if not size then return redis.error_reply('NOTSET nobody has said how many permits there are') end
+if not size then return redis.error_reply(notSet) end
 if taken < tonumber(ARGV[1]) then return 0 end
 taken = taken - tonumber(ARGV[1])
 settle()

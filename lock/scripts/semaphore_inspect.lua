@@ -2,5 +2,5 @@
 --
 -- KEYS: see semaphore.lua
 -- Returns {permits, taken}.
-if not size then return redis.error_reply('NOTSET nobody has said how many permits there are') end
+if not size then return redis.error_reply(notSet) end
 return {size, taken + leased}

@@ -9,13 +9,13 @@
 if done == '0' then return 1 end
 local grant = ARGV[2] .. ':' .. ARGV[1]
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], grant)) or 0
-local held = size and (done or ends > now)
+local held = size and (takenThen() or ends > now)
 -- A server without memory deletes, and having deleted, sets.
 leave(ARGV[1])
 if held or ARGV[5] == '1' then redis.call('SET', KEYS[5], 0, 'PX', ARGV[3]) end
 if not size then return 0 end
-if done then
-  taken = math.max(taken - tonumber(done), 0)
+if takenThen() then
+  taken = math.max(taken - takenThen(), 0)
 elseif held then
   redis.call('ZREM', KEYS[2], grant)
   leased = leased - permits(grant)
