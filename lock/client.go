@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,7 +35,9 @@ const (
 // Config says how a [Client] works. The zero value is a good start.
 type Config struct {
 	// Prefix begins the name of every key and channel, followed by a colon. It
-	// has no braces, and no colon at its end. Default: "lock".
+	// has no braces, and may consist of several words with a colon between them. After
+	// a colon, these words are reserved: alive, deadlines, election, grants, latch, places,
+	// queue, released, semaphore, tickets, token. Default: "lock".
 	Prefix string
 	// Watchdog is the lease of a hold that asked for none. It is renewed every
 	// third of that time. At least 10ms, and more than Drift takes. Default: 30s.
@@ -84,8 +85,8 @@ func (c Config) Validate() error {
 			break
 		}
 	}
-	if strings.HasSuffix(c.Prefix, ":") {
-		errs = append(errs, fmt.Errorf("prefix %q: leave out the colon at its end, with which some keys would be those of prefix %q", c.Prefix, strings.TrimRight(c.Prefix, ":")))
+	if err := checkSegments(c.Prefix); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog))

@@ -65,11 +65,14 @@ func TestShutdownReleasesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A colon at the end of a prefix would make a lock with a tag share a key with a lock
-// of another prefix.
-func TestPrefixEndsWithoutAColon(t *testing.T) {
-	require.ErrorContains(t, lock.Config{Prefix: "a:"}.Validate(), "leave out the colon")
-	require.NoError(t, lock.Config{Prefix: "a:b"}.Validate())
+// What may not be in a prefix would make a lock share a key with a lock of another prefix.
+func TestPrefixesThatShareNoKeys(t *testing.T) {
+	for _, bad := range []string{"a:", "a::b", "a:token", "a:tickets", "a:semaphore", "a:latch", "a:election:b", "a:b:released:c"} {
+		require.Error(t, lock.Config{Prefix: bad}.Validate(), bad)
+	}
+	for _, good := range []string{"a:b", "token", "semaphore:a", "a:tokens"} {
+		require.NoError(t, lock.Config{Prefix: good}.Validate(), good)
+	}
 }
 
 func TestOwnerOfALock(t *testing.T) {

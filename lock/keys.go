@@ -1,6 +1,10 @@
 package lock
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
@@ -31,6 +35,31 @@ func keysOf(prefix, name string) keys {
 	channel := prefix + ":{" + name + "}:released"
 	part := strings.TrimSuffix(channel, "released")
 	return keys{lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
+}
+
+// parts are what the names of further keys have after the prefix.
+var parts = []string{
+	"alive", "deadlines", "election", "grants", "latch", "places", "queue", "released", "semaphore", "tickets", "token",
+}
+
+// checkSegments says why a lock of that prefix would share a key with one of a shorter
+// prefix: "a:token:{orders}" may be the lock "orders" of prefix "a:token", and the last
+// token of the lock "{orders}" of prefix "a".
+func checkSegments(prefix string) error {
+	for at := strings.IndexByte(prefix, ':'); at >= 0; {
+		shorter := prefix[:at]
+		segment, _, more := strings.Cut(prefix[at+1:], ":")
+		if segment == "" {
+			return fmt.Errorf("prefix %q: leave out a colon at its end, and a second one after another, with which some keys would be those of prefix %q", prefix, shorter)
+		}
+		if slices.Contains(parts, segment) {
+			return fmt.Errorf("prefix %q: use another word than %q, with which some keys would be those of prefix %q", prefix, segment, shorter)
+		}
+		if at += 1 + len(segment); !more {
+			break
+		}
+	}
+	return nil
 }
 
 // of is a further key or channel of the lock.
