@@ -46,8 +46,8 @@ const (
 	// nobody called for: by the watchdog, or because the lock was handed over for a
 	// shorter lease. Renewed always follows it.
 	Renewing
-	// Renewed ends what Renewing began: Err is nil, [ErrNotHeld], or what kept
-	// the answer away.
+	// Renewed ends what Renewing began: Err is nil, [ErrNotHeld], what kept the answer
+	// away, or [ErrLost] where the answer came after the end of the lease.
 	Renewed
 	// Lost says that the holder may no longer believe that it holds.
 	Lost

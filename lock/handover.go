@@ -141,8 +141,8 @@ func (g *grant) settle(h *Hold, first time.Time) {
 			err := g.extend(ctx, g.lease)
 			cancel()
 			switch {
-			case err == nil:
-				h.prolong(c.expires(sent, g.lease), false)
+			case err == nil && !h.prolong(c.expires(sent, g.lease), false):
+				err = errTooLate
 			case errors.Is(err, ErrNotHeld):
 				h.end(true)
 			}

@@ -188,7 +188,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		}
 		h.shorten(expires)
 	case !h.prolong(expires, true):
-		err = fmt.Errorf("the answer came too late: %w", ErrLost)
+		err = errTooLate
 	}
 	if h.minder != nil {
 		h.minder.onMove(h)
@@ -380,12 +380,16 @@ func (h *Hold) expire() {
 	}
 }
 
+// errTooLate says that an extension was confirmed after the lease had ended.
+var errTooLate = fmt.Errorf("the answer came too late: %w", ErrLost)
+
 // prolong notes a confirmed end, sooner or later than the one before, or only
-// later. It reports whether the holder may believe in it.
+// later. It reports whether the holder may believe in it; if not, the hold is lost.
 func (h *Hold) prolong(expires time.Time, shorter bool) bool {
+	h.expire() // perhaps before the timer does
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.isLost || h.armed && !time.Now().Before(h.lease.Expires) { // it is about to be lost
+	if h.isLost {
 		return false
 	}
 	if shorter || expires.After(h.lease.Expires) {

@@ -14,3 +14,15 @@ func TestReleaseAfterOneInTheBackground(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()), "the owner wasn't told yet")
 	require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 }
+
+// Lost is closed by the time that Extend says so, also where the timer is late.
+func TestExtendThatFindsTheHoldLost(t *testing.T) {
+	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(-time.Second)}, willing{})
+	h.armed, h.timer = true, time.AfterFunc(time.Hour, h.expire)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), ErrLost)
+	select {
+	case <-h.Lost():
+	default:
+		t.Error("not lost")
+	}
+}

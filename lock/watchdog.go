@@ -237,8 +237,10 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		w.due = sent.Add(d.period)
 		switch {
 		case err == nil:
-			w.hold.prolong(expires, false)
 			w.pause = 0
+			if !w.hold.prolong(expires, false) {
+				err = errTooLate
+			}
 		case errors.Is(err, ErrNotHeld):
 			w.hold.end(true)
 		default:

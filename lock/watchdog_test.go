@@ -234,3 +234,34 @@ func TestGrantThatArrivesAfterItsLeaseIsUndone(t *testing.T) {
 		require.Zero(t, e.count(lock.Acquired))
 	})
 }
+
+// A renewal whose answer comes after the end of the lease is no success for the observer.
+func TestRenewalThatIsAnsweredTooLate(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		begin := time.Now()
+		f.answers(func(script string) string {
+			switch now := time.Since(begin); {
+			case script != "extend":
+				return allGood(script)
+			case now > 27*time.Second:
+				time.Sleep(3 * time.Second)
+				return yes
+			default:
+				return readOnly
+			}
+		})
+		h := acquire(t, c, "a", 0)
+		<-h.Lost()
+		time.Sleep(time.Minute)
+		var last lock.Event
+		for _, ev := range e.list() {
+			if ev.Kind == lock.Renewed {
+				last = ev
+			}
+		}
+		require.ErrorIs(t, last.Err, lock.ErrLost)
+		require.NotErrorIs(t, last.Err, lock.ErrNotHeld)
+		require.Equal(t, 1, e.count(lock.Lost))
+	})
+}
