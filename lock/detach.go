@@ -85,14 +85,18 @@ func (h *Hold) leave() (l Lease, told []func(), err error) {
 func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	begin := time.Now()
 	g, d, err := c.attached(text)
+	if err == nil && !c.call() {
+		err = ErrClosed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("attach a hold: %w", err)
 	}
+	defer c.calls.Done()
 	sent := time.Now()
 	err = g.extend(ctx, g.lease)
 	expires := c.expires(sent, g.lease)
 	if err == nil && !time.Now().Before(expires) {
-		err = fmt.Errorf("the answer came too late: %w", ErrLost)
+		err = errTooLate
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attach lock %q: %w", g.name, err)
@@ -121,11 +125,6 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	}
 	if d.Key != o.keys.lock {
 		return nil, d, fmt.Errorf("the lock is %s, and that of this client would be %s: use a client with the same Config.Prefix", d.Key, o.keys.lock)
-	}
-	select {
-	case <-c.closing:
-		return nil, d, ErrClosed
-	default:
 	}
 	g := o.grant(Options{Owner: string(d.Holder), Lease: d.Lease})
 	g.request, g.copied, g.id, g.named, g.anonymous = d.Request, d.Copied, d.ID, string(d.Owner), false

@@ -92,7 +92,8 @@ func isLasting(err error) bool {
 }
 
 // Leader returns the candidate that leads as the server knows it; "" if no candidate does.
-// It may have lost or resigned the leadership by the time that the answer arrives.
+// It may have lost or resigned the leadership by the time that the answer arrives, and a
+// server that was the master before a failover may answer with what it knew then.
 func (e *Election) Leader(ctx context.Context) (string, error) {
 	owner, err := e.mutex.Owner(ctx)
 	if err != nil {

@@ -99,7 +99,8 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return v == 1, nil
 }
 
-// Waiters returns how many wait for the lock and are alive.
+// Waiters returns how many wait for the lock and are alive; see [Mutex.IsLocked] for how
+// current the answer is.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
 	v, err := m.number(ctx, on(m.client.kinds.fair.waiters, []string{m.keys.deadlines()}))
 	if err != nil {

@@ -23,9 +23,10 @@ type life struct {
 	mu     sync.Mutex
 	closed bool
 	tasks  sync.WaitGroup
-	idle   []chan func() // where those with nothing to do await work, the last one first
-	least  int           // how many of them had nothing to do since the last look
-	look   *time.Timer   // ends those; nil while there are none
+	calls  sync.WaitGroup // to acquire, which may be about to return a hold
+	idle   []chan func()  // where those with nothing to do await work, the last one first
+	least  int            // how many of them had nothing to do since the last look
+	look   *time.Timer    // ends those; nil while there are none
 
 	clock clock // of the holds, also of those that outlive it
 }
@@ -60,6 +61,16 @@ func (l *life) enter() bool {
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.tasks.Add(1)
+	}
+	return !l.closed
+}
+
+// call begins a call to acquire, until calls.Done; false if it is too late.
+func (l *life) call() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.calls.Add(1)
 	}
 	return !l.closed
 }

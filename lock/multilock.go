@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ type Member struct {
 // Extend extends all members at the same time. If one of them fails, the hold
 // ends when the first of them does. Release releases all, also where one fails;
 // it returns [ErrNotHeld] if all of them are over and one was not held any more.
+// Where the Locker or the Keeper of a member panics, the others are extended or released
+// all the same before the panic goes on.
 //
 // In the hold's lease, Name lists the names of the members, once each and joined
 // by "+"; Holds and Length are the smallest of any member; Token is 0, for each
@@ -123,15 +126,23 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration, o Option
 	return m.Acquire(ctx, o)
 }
 
-// Unlock releases a hold of these locks; see [Hold.Release].
+// Unlock releases a hold of these locks; see [Hold.Release]. A MultiLock with the same
+// members may have made the hold, unless a Locker can't be compared, as a function can't.
 func (m *MultiLock) Unlock(ctx context.Context, h *Hold) error {
 	if h == nil {
 		return noHold(m.name)
 	}
-	if name := h.Lease().Name; name != m.name {
-		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
+	if b, ok := h.keeper.(*bundle); !ok || !m.has(b.members) {
+		return fmt.Errorf("unlock %q with a hold of %q, which is of other locks: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
+}
+
+// has reports whether those are the members.
+func (m *MultiLock) has(members []Member) bool {
+	return &members[0] == &m.members[0] || slices.EqualFunc(members, m.members, func(a, b Member) bool {
+		return compareMembers(a, b) == 0 && reflect.ValueOf(a.Locker).Comparable() && a.Locker == b.Locker
+	})
 }
 
 // Leases returns what each member granted for a hold of a MultiLock, in the order
@@ -159,14 +170,12 @@ func (m *MultiLock) acquire(ctx context.Context, o Options) (*Hold, error) {
 		o.Owner = rand.Text()
 	}
 	for begin := time.Now(); ; {
-		b := &bundle{}
-		err := m.take(ctx, o, begin, b)
+		b := &bundle{members: m.members}
+		err := m.takeOrPanic(ctx, o, begin, b)
 		if err == nil {
 			return b.hold(m.name, o), nil
 		}
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-		stuck := b.release(back)
-		cancel()
+		stuck := b.giveBack(ctx)
 		if stuck != nil && !errors.Is(stuck, ErrNotHeld) {
 			if errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReplicated) {
 				err = opaque{err}
@@ -193,6 +202,19 @@ func remaining(begin time.Time, wait time.Duration) time.Duration {
 		return wait
 	}
 	return max(wait-time.Since(begin), 0)
+}
+
+// takeOrPanic is take, and gives back what was granted where a member panics.
+func (m *MultiLock) takeOrPanic(ctx context.Context, o Options, begin time.Time, b *bundle) error {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = b.giveBack(ctx)
+		}
+	}()
+	err := m.take(ctx, o, begin, b)
+	returned = true
+	return err
 }
 
 // take asks for one member after the other, and adds what is granted to b.
@@ -230,9 +252,10 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 // A bundle is what the members of a MultiLock granted, and the keeper of the
 // hold that stands for them.
 type bundle struct {
-	holds []*Hold
-	over  []error // what became of a release, by hold; nil after a success too
-	known []bool  // that it is over
+	members []Member // of the MultiLock
+	holds   []*Hold  // of the first of them
+	over    []error  // what became of a release, by hold; nil after a success too
+	known   []bool   // that it is over
 }
 
 // ask asks for one more member. A hold that a watchdog keeps has no end by which
@@ -286,12 +309,37 @@ func (b *bundle) hold(name string, o Options) *Hold {
 // Extend is for the hold.
 func (b *bundle) Extend(ctx context.Context, _ Lease, d time.Duration) (time.Time, error) {
 	errs := make([]error, len(b.holds))
+	b.each(func(i int) { errs[i] = b.holds[i].Extend(ctx, d) })
+	return b.ends(), errors.Join(errs...)
+}
+
+// each calls f for every hold at once. Where a call panics, so does each, after the others
+// have returned.
+func (b *bundle) each(f func(i int)) {
 	var calls sync.WaitGroup
-	for i, h := range b.holds {
-		calls.Go(func() { errs[i] = h.Extend(ctx, d) })
+	var first sync.Once
+	var panicked any
+	for i := range b.holds {
+		calls.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					first.Do(func() { panicked = v })
+				}
+			}()
+			f(i)
+		})
 	}
 	calls.Wait()
-	return b.ends(), errors.Join(errs...)
+	if panicked != nil {
+		panic(panicked)
+	}
+}
+
+// giveBack releases all also where the context has ended.
+func (b *bundle) giveBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+	defer cancel()
+	return b.release(ctx)
 }
 
 // Release is for the hold.
@@ -303,16 +351,12 @@ func (b *bundle) release(ctx context.Context) error {
 	if b.over == nil {
 		b.over, b.known = make([]error, len(b.holds)), make([]bool, len(b.holds))
 	}
-	var calls sync.WaitGroup
-	for i, h := range b.holds {
+	b.each(func(i int) {
 		if !b.known[i] {
-			calls.Go(func() {
-				b.over[i] = h.Release(ctx)
-				b.known[i] = b.over[i] == nil || errors.Is(b.over[i], ErrNotHeld)
-			})
+			b.over[i] = b.holds[i].Release(ctx)
+			b.known[i] = b.over[i] == nil || errors.Is(b.over[i], ErrNotHeld)
 		}
-	}
-	calls.Wait()
+	})
 	if !slices.Contains(b.known, false) {
 		return errors.Join(b.over...)
 	}

@@ -533,3 +533,75 @@ func ExampleMultiLock() {
 	// account 3+account 7
 	// <nil>
 }
+
+func TestMultiLockUnlockOfAnotherHold(t *testing.T) {
+	a, b := memory.New(), memory.New()
+	m := multi(t, named(a, "orders")...)
+	f := lock.LockerFunc(a.Acquire) // which can't be compared
+	byFunc := multi(t, named(f, "orders")...)
+	for name, other := range map[string]lock.Locker{
+		"members elsewhere": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			return multi(t, named(b, "orders")...).Acquire(ctx, o)
+		}),
+		"members of a function": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			return byFunc.Acquire(ctx, o)
+		}),
+		"no MultiLock": b,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, other, "x", long)
+			require.ErrorIs(t, m.Unlock(t.Context(), h), lock.ErrNotHeld)
+			require.NoError(t, h.Release(t.Context()), "it is still held")
+		})
+	}
+	for name, same := range map[string][2]*lock.MultiLock{
+		"the same":         {m, m},
+		"the same members": {m, multi(t, named(a, "orders")...)},
+		"of a function":    {byFunc, byFunc},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := same[0].TryLock(t.Context(), lock.Options{Lease: long})
+			require.NoError(t, err)
+			require.NoError(t, same[1].Unlock(t.Context(), h))
+		})
+	}
+}
+
+// The other members are given back where one panics, whichever call it is.
+func TestMultiLockWithAMemberThatPanics(t *testing.T) {
+	in := memory.New()
+	panics := func(h *lock.Hold, when string) *lock.Hold {
+		return lock.NewHold(h.Lease(), &keeper{
+			extend: func(time.Duration) (time.Time, error) { panic(when) },
+			release: func() error {
+				if when == "release" {
+					panic(when)
+				}
+				return h.Release(context.Background())
+			},
+		})
+	}
+	for _, when := range []string{"acquire", "extend", "release"} {
+		t.Run(when, func(t *testing.T) {
+			bad := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				if when == "acquire" {
+					panic(when)
+				}
+				h, err := in.Acquire(ctx, name, o)
+				return panics(h, when), err
+			})
+			m := multi(t, lock.Member{Locker: in, Name: "a"}, lock.Member{Locker: bad, Name: "b"}, lock.Member{Locker: in, Name: "c"})
+			require.PanicsWithValue(t, when, func() {
+				h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+				require.NoError(t, err)
+				defer func() { _ = h.Release(t.Context()) }()
+				_ = h.Extend(t.Context(), long)
+			})
+			for _, name := range []string{"a", "c"} {
+				h, err := in.Acquire(t.Context(), name, lock.Options{Lease: long})
+				require.NoError(t, err, name)
+				require.NoError(t, h.Release(t.Context()))
+			}
+		})
+	}
+}

@@ -154,10 +154,16 @@ func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
 	if h == nil {
 		return noHold(m.name)
 	}
-	if g, ok := h.keeper.(*grant); !ok || g.keys != m.keys {
+	if !h.isOf(&m.object) {
 		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
+}
+
+// isOf reports whether the hold was granted by that lock: by its client, under its keys.
+func (h *Hold) isOf(o *object) bool {
+	g, ok := h.keeper.(*grant)
+	return ok && g.client == o.client && g.keys == o.keys
 }
 
 // noHold is what comes of unlocking without a hold.
@@ -179,26 +185,31 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return v == int64(1), nil
 }
 
-// IsLocked reports whether anybody holds the lock.
+// IsLocked reports whether any owner holds the lock.
+//
+// It only reads, as IsHeldBy, Owner, HoldCount and TTL do, so a server that was the master
+// before a failover may answer them: with what it knew then. They are for people and
+// metrics. Whether a hold is still good, [Hold.Extend] says.
 func (m *Mutex) IsLocked(ctx context.Context) (bool, error) {
 	s, err := m.inspect(ctx)
 	return s.grants > 0, err
 }
 
-// IsHeldBy reports whether the owner holds the lock.
+// IsHeldBy reports whether the owner holds the lock; see [Mutex.IsLocked].
 func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 	n, err := m.HoldCount(ctx, owner)
 	return n > 0, err
 }
 
 // Owner returns who holds the lock, as [Options.Owner] said; "" if no client does. A grant
-// without an owner has a random one.
+// without an owner has a random one. See [Mutex.IsLocked].
 func (m *Mutex) Owner(ctx context.Context) (string, error) {
 	s, err := m.inspect(ctx)
 	return s.owner, err
 }
 
-// HoldCount returns how many grants the owner holds: 0 if it is not the holder.
+// HoldCount returns how many grants the owner holds: 0 if it is not the holder. See
+// [Mutex.IsLocked].
 func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
 	s, err := m.inspect(ctx)
 	if s.owner != owner {
@@ -208,7 +219,7 @@ func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
 }
 
 // TTL returns how long the lock is held unless it is extended or released; 0
-// if nobody holds it.
+// if no owner holds it. See [Mutex.IsLocked].
 func (m *Mutex) TTL(ctx context.Context) (time.Duration, error) {
 	s, err := m.inspect(ctx)
 	return s.ttl, err

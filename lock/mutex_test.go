@@ -477,3 +477,15 @@ func TestTTLOfAnEndlessLease(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, lock.Forever, ttl)
 }
+
+// A hold of another client is not one of this mutex: its server may be another one.
+func TestUnlockOfAHoldOfAnotherClient(t *testing.T) {
+	a, b := open(t, redistest.Start(t), lock.Config{}), open(t, redistest.Start(t), lock.Config{})
+	h := acquire(t, b, "x", long)
+	require.ErrorIs(t, a.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
+	require.NoError(t, h.Release(t.Context()), "it is still held")
+	r, err := b.RWMutex("orders", lock.RWOptions{}).Read().TryLock(t.Context(), lock.Options{Lease: long})
+	require.NoError(t, err)
+	require.ErrorIs(t, a.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), r), lock.ErrNotHeld)
+	require.NoError(t, r.Release(t.Context()), "it is still held")
+}

@@ -87,6 +87,10 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	if err := o.check(opt); err != nil {
 		return nil, err
 	}
+	if !c.call() {
+		return nil, ErrClosed
+	}
+	defer c.calls.Done()
 	begin := time.Now()
 	g, a, waited, err := o.ask(ctx, opt, begin)
 	for errors.Is(err, errLate) {

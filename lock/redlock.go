@@ -295,8 +295,8 @@ func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
 	if h == nil {
 		return noHold(m.name)
 	}
-	if name := h.Lease().Name; name != m.name {
-		return fmt.Errorf("unlock %q with a hold of %q: %w", m.name, name, ErrNotHeld)
+	if b, ok := h.keeper.(*ballot); !ok || b.redlock != m.redlock || b.grant.name != m.name {
+		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
 }
@@ -307,6 +307,10 @@ func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, e
 	if err := here.check(o); err != nil {
 		return nil, err
 	}
+	if !r.call() {
+		return nil, ErrClosed
+	}
+	defer r.calls.Done()
 	begin := time.Now()
 	var doubt error // why an earlier round may have left something
 	for waited := false; ; {

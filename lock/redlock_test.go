@@ -628,3 +628,27 @@ func TestRedlockClose(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrClosed)
 	r.Close()
 }
+
+// The hold of another Redlock is not one of this mutex, though both have the same name.
+func TestRedlockUnlockOfAnotherHold(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	single := open(t, q[0], lock.Config{Prefix: "other"})
+	others := map[string]lock.Locker{
+		"another Redlock": q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Prefix: "another"}),
+		"a Mutex":         single,
+		"a MultiLock": lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return multi(t, named(single, name)...).Acquire(ctx, o)
+		}),
+	}
+	for name, other := range others {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, other, "a", long)
+			require.ErrorIs(t, r.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
+			require.NoError(t, h.Release(t.Context()), "it is still held")
+		})
+	}
+	require.ErrorIs(t, r.Mutex("other").Unlock(t.Context(), acquire(t, r, "a", long)), lock.ErrNotHeld)
+	require.NoError(t, r.Mutex("orders").Unlock(t.Context(), acquire(t, r, "a", long)))
+}

@@ -122,19 +122,20 @@ func (s *RWSide) Unlock(ctx context.Context, h *Hold) error {
 	if h == nil {
 		return noHold(s.name)
 	}
-	if g, ok := h.keeper.(*grant); !ok || g.keys != s.keys {
+	if !h.isOf(&s.object) {
 		return fmt.Errorf("unlock %q with a hold of another lock or side: %w", s.name, ErrNotHeld)
 	}
 	return h.Release(ctx)
 }
 
-// IsHeldBy reports whether the owner holds this side.
+// IsHeldBy reports whether the owner holds this side; see [Mutex.IsLocked] for how current
+// the answer is.
 func (s *RWSide) IsHeldBy(ctx context.Context, owner string) (bool, error) {
 	n, err := s.HoldCount(ctx, owner)
 	return n > 0, err
 }
 
-// HoldCount returns how many grants of this side the owner holds.
+// HoldCount returns how many grants of this side the owner holds; see [Mutex.IsLocked].
 func (s *RWSide) HoldCount(ctx context.Context, owner string) (int, error) {
 	st, err := s.inspectRW(ctx, owner)
 	if s.keys.channel == s.keys.writers() {
@@ -144,26 +145,26 @@ func (s *RWSide) HoldCount(ctx context.Context, owner string) (int, error) {
 }
 
 // Readers returns how many owners hold the read side; among them may be the one
-// that writes.
+// that writes. See [Mutex.IsLocked] for how current the answer is.
 func (m *RWMutex) Readers(ctx context.Context) (int, error) {
 	s, err := m.read.inspectRW(ctx, "")
 	return s.readers, err
 }
 
-// IsReadLocked reports whether anybody holds the read side.
+// IsReadLocked reports whether any owner holds the read side; see [Mutex.IsLocked].
 func (m *RWMutex) IsReadLocked(ctx context.Context) (bool, error) {
 	n, err := m.Readers(ctx)
 	return n > 0, err
 }
 
-// IsWriteLocked reports whether anybody holds the write side.
+// IsWriteLocked reports whether an owner holds the write side; see [Mutex.IsLocked].
 func (m *RWMutex) IsWriteLocked(ctx context.Context) (bool, error) {
 	s, err := m.read.inspectRW(ctx, "")
 	return s.writes > 0, err
 }
 
 // TTL returns how long either side is held unless it is extended or released; 0
-// if nobody holds one.
+// if no owner holds one. See [Mutex.IsLocked].
 func (m *RWMutex) TTL(ctx context.Context) (time.Duration, error) {
 	s, err := m.read.inspectRW(ctx, "")
 	return s.ttl, err

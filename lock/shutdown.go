@@ -8,7 +8,8 @@ import (
 )
 
 // Shutdown closes the client, as [Client.Close] does, and then releases all that is still
-// held of it, so that others needn't wait for the ends of leases. It returns what kept a
+// held of it, so that others needn't wait for the ends of leases: also the hold of an
+// Acquire that is just returning. It returns what kept a
 // release from being confirmed. If ctx ends before all requests are answered, it returns
 // the context's error then, and they go on in the background.
 func (c *Client) Shutdown(ctx context.Context) error { return c.shutdown(ctx) }
@@ -28,6 +29,7 @@ func (l *life) shutdown(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		l.tasks.Wait()
+		l.calls.Wait() // after which every hold is among those of the clock
 	}()
 	select {
 	case <-ended:

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -55,6 +56,62 @@ func TestContextEndsCallsOfAClosedClient(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Error("the call outlives its context")
 			}
+		})
+	}
+}
+
+// stops is an observer at which a call stops that was just granted a lock.
+type stops struct{ reached, goOn chan struct{} }
+
+func (s stops) Observe(e lock.Event) {
+	if e.Kind == lock.Acquired && e.Lease.Name == "orders" {
+		close(s.reached)
+		<-s.goOn
+	}
+}
+
+// A hold is released also where its call returns only after Shutdown was called.
+func TestShutdownAwaitsCallsThatAreReturning(t *testing.T) {
+	q := startQuorum(t, 3)
+	type client interface {
+		lock.Locker
+		Shutdown(ctx context.Context) error
+	}
+	for name, open := range map[string]func(o lock.Observer) client{
+		"Client": func(o lock.Observer) client { return open(t, q[0], lock.Config{Observer: o}) },
+		"Redlock": func(o lock.Observer) client {
+			return q.redlock(t, lock.RedlockConfig{Observer: o, NodeTimeout: patient})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := stops{make(chan struct{}), make(chan struct{})}
+			c := open(at)
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+				done <- err
+			}()
+			<-at.reached
+			shut := make(chan error, 1)
+			go func() { shut <- c.Shutdown(t.Context()) }()
+			redistest.Await(t, "the client to be closed", func() bool {
+				h, err := c.Acquire(t.Context(), "other", lock.Options{Lease: long})
+				if err == nil {
+					err = h.Release(t.Context())
+				}
+				return errors.Is(err, lock.ErrClosed)
+			})
+			select {
+			case <-shut:
+				t.Error("Shutdown returned before the call did")
+			case <-time.After(50 * time.Millisecond): // about as long as a release takes
+			}
+			close(at.goOn)
+			require.NoError(t, <-done)
+			if !t.Failed() {
+				require.NoError(t, <-shut)
+			}
+			require.Empty(t, q.on(t), "the hold was released")
 		})
 	}
 }
