@@ -2,7 +2,6 @@ package lock
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -37,9 +36,14 @@ func keysOf(prefix, name string) keys {
 	return keys{lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
 }
 
-// parts are what the names of further keys have after the prefix.
-var parts = []string{
-	"alive", "deadlines", "election", "grants", "latch", "places", "queue", "released", "semaphore", "tickets", "token",
+// isPart reports whether names of further keys have that word after the prefix.
+func isPart(word string) bool {
+	switch word {
+	case "alive", "deadlines", "election", "grants", "latch", "places", "queue", "released", "semaphore", "tickets", "token":
+		return true
+	default:
+		return false
+	}
 }
 
 // checkSegments says why a lock of that prefix would share a key with one of a shorter
@@ -52,7 +56,7 @@ func checkSegments(prefix string) error {
 		if segment == "" {
 			return fmt.Errorf("prefix %q: leave out a colon at its end, and a second one after another, with which some keys would be those of prefix %q", prefix, shorter)
 		}
-		if slices.Contains(parts, segment) {
+		if isPart(segment) {
 			return fmt.Errorf("prefix %q: use another word than %q, with which some keys would be those of prefix %q", prefix, segment, shorter)
 		}
 		if at += 1 + len(segment); !more {

@@ -102,8 +102,8 @@ func TestShutdownAwaitsCallsThatAreReturning(t *testing.T) {
 				return errors.Is(err, lock.ErrClosed)
 			})
 			select {
-			case <-shut:
-				t.Error("Shutdown returned before the call did")
+			case err := <-shut:
+				t.Error("Shutdown returned before the call did:", err)
 			case <-time.After(50 * time.Millisecond): // about as long as a release takes
 			}
 			close(at.goOn)
