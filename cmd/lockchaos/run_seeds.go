@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,43 +17,19 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// mostSeeds bounds how many runs one command makes.
-const mostSeeds = 1_000_000
-
-// parseSeeds reads "1-200" or "3,7,20-29".
+// parseSeeds reads the list of --seeds.
 func parseSeeds(list string) ([]uint64, error) {
-	var seeds []uint64
-	named := map[uint64]bool{}
-	for part := range strings.SplitSeq(list, ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		first, err := strconv.ParseUint(from, 10, 64)
-		last := first
-		if err == nil && ranged {
-			last, err = strconv.ParseUint(to, 10, 64)
-		}
-		if err != nil || last < first {
-			return nil, fmt.Errorf("--seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not %q", part)
-		}
-		if last-first >= uint64(mostSeeds-len(seeds)) {
-			return nil, fmt.Errorf("--seeds: %q are too many; want at most %d", list, mostSeeds)
-		}
-		for seed := first; ; seed++ {
-			if named[seed] {
-				return nil, fmt.Errorf("--seeds: %d is named twice", seed)
-			}
-			named[seed] = true
-			seeds = append(seeds, seed)
-			if seed == last {
-				break
-			}
-		}
+	all, err := seeds.Parse(list)
+	if err != nil {
+		return nil, fmt.Errorf("--seeds: %w", err)
 	}
-	return seeds, nil
+	return all, nil
 }
 
 // checkSeeds joins what is wrong with the flags for many runs.
