@@ -183,7 +183,8 @@ func Catalogue(locks harness.Locks) ([]Scenario, error) {
 }
 
 // Parse reads a scenario whose locks are among locks, and checks it. Its errors
-// name the file, and show the line where there is one.
+// name the file, and show the line where there is one. Where locks is nil none is
+// looked up: the caller sets the lock.
 func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 	var s Scenario
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
@@ -194,8 +195,11 @@ func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
 }
 
-// findLocks sets the locks that are named.
+// findLocks sets the locks that are named, if there are any to choose from.
 func (s *Scenario) findLocks(locks harness.Locks) []error {
+	if locks == nil {
+		return nil
+	}
 	var errs []error
 	find := func(name string) harness.LockSpec {
 		l, err := locks.ByName(name)

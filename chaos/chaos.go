@@ -1,0 +1,215 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/seeds"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// RequireVariable is the environment variable that, set to 1, makes a missing
+// redis-server a failure instead of a skipped test.
+const RequireVariable = "LOCKCHAOS_TEST_REQUIRE"
+
+// A Plan says what [Run] runs. Its zero value is one run of 5s on one server, under
+// the faults that a correct lock survives there.
+type Plan struct {
+	// Topology is single, sentinel, cluster or independent, or a comma list of
+	// them. Default: single; for a lock that needs them, independent servers.
+	Topology string
+	// Faults are the faults to draw from: none, safe (those that a correct lock
+	// survives on the topology), all, or a comma list of the mixes network, process,
+	// redis, failover, cluster, clock, disk and of names of faults. Default: safe.
+	Faults string
+	// Workload is what the clients do, or a comma list. Default: what the lock is
+	// made for, contended for a plain mutex.
+	Workload string
+	// Seeds are the seeds of the runs, such as 1-5 or 3,7,20-29. A seed fixes the
+	// plan of faults and the choices of the clients. Default: 1.
+	Seeds string
+	// Length is how long the clients work in each run. Default: 5s.
+	Length time.Duration
+}
+
+// defaultLength is how long the clients of a run work.
+const defaultLength = 5 * time.Second
+
+// runs are those of the plan, without their seeds.
+func (p Plan) runs(l harness.LockSpec) ([]scenarios.Random, error) {
+	topology := topologies.Single
+	if l.Independent {
+		topology = topologies.Independent
+	}
+	var all []scenarios.Random
+	var errs []error
+	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
+		r := scenarios.Random{
+			Topology: name, Lock: l, Kind: p.Workload, Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
+		}
+		all, errs = append(all, r), append(errs, r.Validate())
+	}
+	return all, errors.Join(errs...)
+}
+
+// Run has clients use a lock on the topologies of a plan while its faults pass: a
+// run for each topology and seed, one after the other, and each a subtest, which
+// fails unless the run is valid. A run that is unknown is repeated once, with twice
+// its length.
+func Run(t *testing.T, l harness.LockSpec, p Plan) {
+	t.Helper()
+	begin(t)
+	g := &guard{}
+	runs, err := p.runs(g.of(l))
+	list, wrong := seeds.Parse(cmp.Or(p.Seeds, "1"))
+	if wrong != nil {
+		wrong = fmt.Errorf("seeds: %w", wrong)
+	}
+	if err := errors.Join(l.Validate(), err, wrong); err != nil {
+		t.Fatalf("chaos.Run: %v", err)
+	}
+	for _, r := range runs {
+		for _, seed := range list {
+			t.Run(fmt.Sprintf("%s-seed-%d", r.Topology, seed), func(t *testing.T) {
+				g := &guard{}
+				r.Lock = g.of(l)
+				report(t, playTwice(t, "", g, random(r), longer(r), seed))
+			})
+		}
+	}
+}
+
+// longer is the same run with twice the length.
+func longer(r scenarios.Random) playable {
+	r.Length *= 2
+	return random(r)
+}
+
+// silence silences the log of go-redis once.
+var silence = sync.OnceFunc(logging.Disable) //nolint:gochecknoglobals // it is once for the whole process
+
+// begin skips the test if there is no redis-server, or fails it if that is required.
+func begin(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts servers; -short leaves them out")
+	}
+	silence()
+	_, err := process.FindBinary(t.Context())
+	switch {
+	case err == nil:
+	case os.Getenv(RequireVariable) == "1":
+		t.Fatalf("%s is 1, and %v", RequireVariable, err)
+	case errors.Is(err, topologies.ErrMissing), errors.Is(err, topologies.ErrTooOld):
+		t.Skipf("%v (set %s=1 to have this fail)", err, RequireVariable)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// A played is what came of a run, and of its repetition if it was unknown.
+type played struct {
+	in       reports.Input
+	dir      string
+	met      error    // nil: the verdict is the expected one
+	failed   error    // what the harness could not do
+	problems []string // what the lock did not do
+	twice    bool
+	cut      bool // the test ended before the run
+}
+
+// playTwice runs it, and if the verdict is unknown runs the second. The test may have
+// subtests: part is the name of one of them, which reports it.
+func playTwice(t *testing.T, part string, g *guard, first, second playable, seed uint64) played {
+	t.Helper()
+	name := path.Join(t.Name(), part)
+	ctx := t.Context()
+	if deadline, ok := t.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-beforeDeadline))
+		defer cancel()
+	}
+	command := fmt.Sprintf("go test -run '%s'", pattern(name))
+	p := played{}
+	for _, next := range []playable{first, second} {
+		var err error
+		if p.dir, err = newDir(t, name); err != nil {
+			p.failed = err
+			return p
+		}
+		p.in, p.failed = next.play(ctx, setup(p.dir, command, seed))
+		p.problems, p.cut = g.noted(), ctx.Err() != nil
+		p.met = nil
+		if p.failed == nil {
+			p.met = next.met(p.in)
+		}
+		if p.failed != nil || p.cut || p.met == nil || p.in.Report.Verdict != checker.Unknown || p.twice {
+			break
+		}
+		p.twice = true
+	}
+	return p
+}
+
+// beforeDeadline is how long before the test must end a run is ended.
+const beforeDeadline = 5 * time.Second
+
+// pattern is that of -run for one test.
+func pattern(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// report fails the test unless the verdict is the expected one.
+func report(t *testing.T, p played) {
+	t.Helper()
+	for _, problem := range p.problems {
+		t.Error(problem)
+	}
+	if p.cut {
+		t.Errorf("the test was ended before the run (-timeout)")
+	}
+	if p.failed != nil {
+		t.Errorf("the run failed: %v", p.failed)
+	}
+	if p.in.History == nil {
+		keep(t, p.dir)
+		return
+	}
+	results := reports.Summarize(p.in)
+	if p.met == nil && p.failed == nil {
+		t.Logf("%s: %s", p.in.Report.Verdict, results.Story.Headline)
+	}
+	if p.met != nil {
+		var text strings.Builder
+		if err := reports.WriteText(&text, results, reports.TextOptions{Dir: p.dir}); err != nil {
+			t.Error(err)
+		}
+		often := ""
+		if p.twice && p.in.Report.Verdict == checker.Unknown {
+			often = ", twice"
+		}
+		t.Errorf("%v%s\n%s", p.met, often, text.String())
+	}
+	keep(t, p.dir)
+}

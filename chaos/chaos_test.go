@@ -1,0 +1,391 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/chaos"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// The scripts of the locks under test.
+const (
+	extendOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
+	deleteOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
+	deleteAny = `return redis.call('DEL', KEYS[1])` // the bug of many
+)
+
+// oneKey is a lock of one key that expires, with a script that releases it.
+func oneKey(name, release string) harness.LockSpec {
+	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
+		return locker(s.Redis, release), nil, nil
+	})
+}
+
+func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
+
+func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
+
+func locker(rdb redis.UniversalClient, release string) lock.Locker {
+	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
+		token := rand.Text()
+		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
+		if errors.Is(err, redis.Nil) {
+			err = lock.ErrNotAcquired
+		}
+		run := func(ctx context.Context, script string, args ...any) error {
+			done, err := rdb.Eval(ctx, script, []string{name}, append([]any{token}, args...)...).Int()
+			if err == nil && done == 0 {
+				err = lock.ErrNotHeld
+			}
+			return err
+		}
+		return chaos.Grant{
+			Release: func(ctx context.Context) error { return run(ctx, release) },
+			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, d.Milliseconds()) },
+		}, err
+	})
+}
+
+// short is a plan that ends soon.
+func short() chaos.Plan { return chaos.Plan{Length: time.Second} }
+
+// caseVariable names the case that a sub-process of these tests is.
+const caseVariable = "LOCKCHAOS_CHAOS_CASE"
+
+// returns is a lock whose Open returns this.
+func returns(l lock.Locker, closeLock func() error, err error) harness.LockSpec {
+	return chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { return l, closeLock, err })
+}
+
+// acquires is a lock with such an Acquire.
+func acquires(f lock.LockerFunc) harness.LockSpec { return returns(f, nil, nil) }
+
+// tries is a lock with such a Try.
+func tries(g chaos.Grant, err error) harness.LockSpec {
+	return returns(chaos.Tries(func(context.Context, string, time.Duration) (chaos.Grant, error) { return g, err }), nil, nil)
+}
+
+var errDown = errors.New("link down")
+
+func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy()) }
+
+// TestCase is what a sub-process runs: what a test of a lock may do.
+func TestCase(t *testing.T) {
+	switch name := os.Getenv(caseVariable); name {
+	case "":
+		t.Skip("it is for the sub-processes of the other tests")
+	case "buggy smoke":
+		chaos.Smoke(t, buggy())
+	case "buggy run":
+		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
+	case "buggy reproduce":
+		chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid)
+	case "unexpectedly valid":
+		chaos.Reproduce(t, correct(), "late-release-double-grant/owner-checked", chaos.Invalid)
+	case "never granted":
+		chaos.Run(t, tries(chaos.Grant{}, errDown), short())
+	case "open fails":
+		chaos.Run(t, returns(nil, nil, errDown), short())
+	case "open fails in smoke":
+		chaos.Smoke(t, returns(nil, nil, errDown))
+	case "opens nothing":
+		chaos.Run(t, returns(nil, nil, nil), short())
+	case "returns nothing":
+		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) {
+			return nil, nil //nolint:nilnil // that is what it is for
+		}), short())
+	case "no release":
+		chaos.Run(t, tries(chaos.Grant{}, nil), short())
+	case "close blocks":
+		chaos.Run(t, chaos.New("slow-to-close", func(s chaos.Servers) (lock.Locker, func() error, error) {
+			return locker(s.Redis, deleteOwn), func() error { select {} }, nil
+		}), chaos.Plan{Length: 2 * time.Second})
+	case "acquire ignores its context":
+		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), short())
+	case "panics":
+		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }), short())
+	case "no lock":
+		chaos.Run(t, harness.LockSpec{}, short())
+	case "no open":
+		chaos.Smoke(t, chaos.New("mine", nil))
+	case "no name":
+		chaos.Smoke(t, oneKey("", deleteOwn))
+	case "unknown topology":
+		chaos.Run(t, correct(), chaos.Plan{Topology: "single,sentinels"})
+	case "unknown fault":
+		chaos.Run(t, correct(), chaos.Plan{Faults: "netwrk"})
+	case "unknown workload":
+		chaos.Run(t, correct(), chaos.Plan{Workload: "contented"})
+	case "bad seeds":
+		chaos.Run(t, correct(), chaos.Plan{Seeds: "1..5"})
+	case "bad length":
+		chaos.Run(t, correct(), chaos.Plan{Length: -time.Second})
+	case "unknown scenario":
+		chaos.Reproduce(t, correct(), "failover-doublegrant", chaos.Invalid)
+	case "unknown verdict":
+		chaos.Reproduce(t, correct(), "late-release-double-grant", "invald")
+	case "no file":
+		chaos.Reproduce(t, correct(), "mine.yaml", chaos.Valid)
+	case "not served":
+		chaos.Reproduce(t, oneKey("other", deleteOwn), "paused-holder", chaos.Invalid)
+	case "smoke":
+		chaos.Smoke(t, correct())
+	case "long":
+		chaos.Run(t, correct(), chaos.Plan{Topology: "sentinel", Length: time.Minute})
+	case "bad history":
+		chaos.Judge(t, twice(t))
+	case "no history":
+		chaos.Judge(t, nil)
+	default:
+		t.Fatalf("there is no case %q", name)
+	}
+}
+
+// A finished is a sub-process that has ended.
+type finished struct {
+	out string
+	err error
+	dir string // in which it worked
+}
+
+// sub runs a case in a sub-process with these flags and variables, and makes sure
+// that it leaves no process.
+func sub(t *testing.T, name string, flags, env []string) finished {
+	t.Helper()
+	return subUntil(t.Context(), t, name, flags, env, func(string) {})
+}
+
+// subUntil kills the sub-process when the context ends. Beside it goes on what is
+// given the folder of its servers.
+func subUntil(ctx context.Context, t *testing.T, name string, flags, env []string, beside func(temp string)) finished {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	temp, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	f := finished{dir: t.TempDir()}
+	cmd := exec.CommandContext(ctx, self, append([]string{"-test.run=^TestCase$", "-test.v"}, flags...)...)
+	cmd.Dir = f.dir
+	cmd.Env = slices.Concat(os.Environ(), []string{caseVariable + "=" + name, "TMPDIR=" + temp}, env)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	beside(temp)
+	f.err = cmd.Wait()
+	f.out = out.String()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	require.NoError(t, await.Until(limited, func() error { return quiet(temp) }), "processes of the test go on")
+	return f
+}
+
+// quiet fails while a process works in a folder.
+func quiet(dir string) error {
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && strings.HasPrefix(at, dir) {
+			return fmt.Errorf("%s works in %s", link, at)
+		}
+	}
+	return err
+}
+
+// A test fails with a message that says why, and what is right.
+func TestFailures(t *testing.T) {
+	for name, want := range map[string][]string{
+		"buggy smoke": {
+			"a late release leaves the next holder alone: c was granted a lock that is held", "--- FAIL: TestCase/late-release",
+			"✗ INVALID  Two clients held the lock lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
+		},
+		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  Two clients held the lock lock-1 at the same time"},
+		"buggy reproduce":             {"expected valid, got invalid", "✗ INVALID  Two clients held the lock orders at the same time", "go test -run '^TestCase$/^late-release-double-grant$'"},
+		"unexpectedly valid":          {"expected invalid, got valid"},
+		"never granted":               {"expected valid, got unknown, twice", "? UNKNOWN", "link down"},
+		"open fails":                  {"the run failed: open lock odd for zone-a: link down"},
+		"open fails in smoke":         {"open lock odd: link down", "open lock odd for zone-a: link down"},
+		"opens nothing":               {"open lock odd for zone-a: Open returned neither a lock nor an error"},
+		"returns nothing":             {"expected valid, got unknown, twice", "neither a hold nor an error"},
+		"no release":                  {"expected valid, got unknown, twice", "set Grant.Release"},
+		"close blocks":                {"closing the lock takes longer than 5s"},
+		"acquire ignores its context": {"Acquire ignores its context", "got unknown"},
+		"panics":                      {"panic: out of order", "chaos_test.go"},
+		"no lock":                     {"chaos.Run: a lock under test needs a name"},
+		"no open":                     {"lock mine can't be opened: set Open"},
+		"no name":                     {"chaos.Smoke: a lock under test needs a name"},
+		"unknown topology":            {`unknown topology "sentinels" (did you mean sentinel?`},
+		"unknown fault":               {`"netwrk" (did you mean network?`},
+		"unknown workload":            {`unknown workload "contented" (did you mean contended?`},
+		"bad seeds":                   {`chaos.Run: seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "1..5"`},
+		"bad length":                  {"chaos.Run: duration must be above 0, not -1s"},
+		"unknown scenario":            {`unknown scenario "failover-doublegrant" (did you mean failover-double-grant?`},
+		"unknown verdict":             {`chaos.Reproduce: unknown verdict "invald" (did you mean invalid?`},
+		"no file":                     {"read scenario: open mine.yaml: no such file"},
+		"not served":                  {"chaos.Main", "with lock other"},
+		"bad history":                 {"expected valid, got invalid", "Two clients held the lock k at the same time"},
+		"no history":                  {"chaos.Judge: there is no history"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := sub(t, name, nil, nil)
+			require.Error(t, f.err, f.out)
+			for _, w := range want {
+				require.Contains(t, f.out, w)
+			}
+			if at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out); at != nil {
+				require.FileExists(t, at[1])
+				require.Contains(t, at[1], filepath.Join(f.dir, chaos.ReportsDir))
+				require.FileExists(t, filepath.Join(f.dir, chaos.ReportsDir, ".gitignore"))
+			} else {
+				require.NotContains(t, f.out, "INVALID")
+			}
+		})
+	}
+}
+
+// A correct lock passes, and leaves nothing behind.
+func TestSmoke(t *testing.T) {
+	t.Parallel()
+	f := sub(t, "smoke", nil, nil)
+	require.NoError(t, f.err, f.out)
+	require.NotContains(t, f.out, "SKIP")
+	left, err := os.ReadDir(f.dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Tests that run at once have servers of their own.
+func TestRun(t *testing.T) {
+	for _, topology := range []string{"single", "sentinel", "cluster"} {
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			chaos.Run(t, correct(), chaos.Plan{Topology: topology, Seeds: "1-2", Length: 2 * time.Second})
+		})
+	}
+}
+
+func TestReproduce(t *testing.T) {
+	for scenario, l := range map[string]harness.LockSpec{"late-release-double-grant": buggy(), "paused-holder": correct()} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			chaos.Reproduce(t, l, scenario, chaos.Invalid)
+		})
+	}
+	chaos.Reproduce(t, correct(), "late-release-double-grant/owner-checked", chaos.Valid)
+}
+
+// Without a redis-server a test is skipped, and says why; if it is required, it fails.
+func TestWithoutAServer(t *testing.T) {
+	t.Parallel()
+	f := sub(t, "smoke", nil, []string{"PATH=" + t.TempDir(), chaos.RequireVariable + "="})
+	require.NoError(t, f.err, f.out)
+	require.Contains(t, f.out, "no redis-server (install it")
+	require.Contains(t, f.out, "--- SKIP: TestCase")
+	f = sub(t, "smoke", nil, []string{"PATH=" + t.TempDir(), chaos.RequireVariable + "=1"})
+	require.Error(t, f.err, f.out)
+	require.Contains(t, f.out, "LOCKCHAOS_TEST_REQUIRE is 1, and")
+	f = sub(t, "smoke", []string{"-test.short"}, nil)
+	require.NoError(t, f.err, f.out)
+	require.Contains(t, f.out, "-short leaves them out")
+}
+
+// A run that the time of the tests cuts short is no pass, and is told of before the
+// binary is ended.
+func TestTheTimeOfTheTestsEndsARun(t *testing.T) {
+	t.Parallel()
+	f := sub(t, "long", []string{"-test.timeout=15s"}, nil)
+	require.Error(t, f.err, f.out)
+	require.Contains(t, f.out, "the test was ended before the run (-timeout)")
+	require.NotContains(t, f.out, "panic: test timed out")
+}
+
+// A binary that is killed leaves no server.
+func TestAKilledTestLeavesNoServer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := subUntil(ctx, t, "long", nil, nil, func(temp string) {
+		limited, end := context.WithTimeout(ctx, 20*time.Second)
+		defer end()
+		assert.NoError(t, await.Until(limited, func() error {
+			if quiet(temp) == nil {
+				return errors.New("no server has started")
+			}
+			return nil
+		}))
+		cancel()
+	})
+	require.ErrorContains(t, f.err, "killed")
+}
+
+// Artifacts go where go test wants them.
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	f := sub(t, "buggy reproduce", []string{"-test.artifacts", "-test.outputdir=" + out}, nil)
+	require.Error(t, f.err, f.out)
+	at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out)
+	require.NotNil(t, at, f.out)
+	require.FileExists(t, at[1])
+	require.Contains(t, at[1], out)
+}
+
+// twice is a history in which a lock was granted twice.
+func twice(t *testing.T) *history.History {
+	t.Helper()
+	h, err := history.ReadAll(strings.NewReader(`
+{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
+{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
+{"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
+{"time":2900000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
+`))
+	require.NoError(t, err)
+	return h
+}
+
+func TestJudge(t *testing.T) {
+	h, err := history.ReadAll(strings.NewReader(`
+{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
+{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
+{"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
+{"time":3100000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
+`))
+	require.NoError(t, err)
+	chaos.Judge(t, h)
+}
+
+// A test of one's own lock compiles no other locks, no etcd, no Docker and no command line.
+func TestWhatItImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}}", ".").Output()
+	require.NoError(t, err)
+	packages := strings.Fields(string(out))
+	require.Contains(t, packages, "github.com/lockchaos/lockchaos/checker")
+	for _, p := range packages {
+		for _, not := range []string{
+			"github.com/lockchaos/lockchaos/lock/adapters", "github.com/lockchaos/lockchaos/internal/locks",
+			"github.com/lockchaos/lockchaos/topologies/container", "github.com/lockchaos/lockchaos/topologies/attach",
+			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "google.golang.org/grpc",
+			"github.com/docker", "github.com/moby", "github.com/testcontainers", "github.com/spf13", "github.com/stretchr",
+		} {
+			require.False(t, strings.HasPrefix(p, not), p)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// workerArgument is what a test binary is called with that is to be a client.
+const workerArgument = scenarios.WorkerCommand
+
+// A playable is something that can be run, and judged afterwards.
+type playable struct {
+	// run leaves its record in the folder of the setup.
+	run func(ctx context.Context, s scenarios.Setup) error
+	// met says in what the verdict is not the one that is expected; nil if it is.
+	met func(reports.Input) error
+	// limit is how long it may take at most.
+	limit time.Duration
+}
+
+// patience is how long a run may take beyond its length, to start servers, and to
+// inject and heal faults.
+const patience = 2 * time.Minute
+
+// random is a run of a workload under faults.
+func random(r scenarios.Random) playable {
+	r.Workload.Wait = r.Wait()
+	return playable{
+		run:   r.Run,
+		met:   mustBeValid,
+		limit: 2*r.Length + patience,
+	}
+}
+
+// mustBeValid says in what a verdict is not valid; nil if it is.
+func mustBeValid(in reports.Input) error {
+	if in.Report.Verdict == checker.Valid {
+		return nil
+	}
+	return fmt.Errorf("expected %s, got %s", checker.Valid, in.Report.Verdict)
+}
+
+// underLock is a scenario, or a variant of one, that a lock plays.
+func underLock(name string, l harness.LockSpec, expect checker.Verdict) (scenarios.Scenario, error) {
+	var s scenarios.Scenario
+	var variant string
+	var err error
+	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
+		s, err = scenarios.Load(name, nil)
+	} else {
+		s, variant, err = scenarios.Find(name, nil)
+	}
+	if err != nil {
+		return s, err
+	}
+	s = s.As(variant)
+	s.Lock, s.LockName = l, l.Name
+	s.Expect = scenarios.Expectation{Verdict: string(expect)}
+	s.Cures = nil
+	return s, s.Validate()
+}
+
+// scripted is a scenario.
+func scripted(s scenarios.Scenario) playable {
+	return playable{
+		run:   s.Run,
+		met:   func(in reports.Input) error { return s.Expect.Met(in.Run, in.Report) },
+		limit: patience,
+	}
+}
+
+// apart reports whether a scenario needs clients that are processes of their own.
+func apart(s scenarios.Scenario) bool {
+	return slices.ContainsFunc(s.Steps, func(step scenarios.ScriptStep) bool {
+		spec, err := faults.ByName(step.Inject)
+		return err == nil && spec.Target == faults.AtClient
+	})
+}
+
+// setup is that of a run that leaves its record in a folder.
+func setup(dir, command string, seed uint64) scenarios.Setup {
+	return scenarios.Setup{
+		Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed, Program: "package chaos", Command: command,
+	}
+}
+
+// serveWorker is a client of a scenario.
+func serveWorker(ctx context.Context, in io.Reader, out io.Writer, known harness.Locks) error {
+	return scenarios.ServeWorker(ctx, in, out, known)
+}
+
+// judgeBudget bounds how long the judging of one run may take.
+const judgeBudget = time.Minute
+
+// judgeRun judges the run in a folder, and writes its reports there.
+func judgeRun(ctx context.Context, dir string) (in reports.Input, err error) {
+	if in.Run, err = history.Dir(dir).Run(); err != nil {
+		return in, err
+	}
+	if in.History, err = history.Dir(dir).History(); err != nil {
+		return in, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, judgeBudget)
+	defer cancel()
+	in.Report = scenarios.Judge(ctx, in.Run, in.History)
+	return in, reports.WriteDir(dir, in)
+}
+
+// play runs it and judges the record. There may be a record in spite of an error.
+func (p playable) play(ctx context.Context, s scenarios.Setup) (in reports.Input, err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx, s) }()
+	timer := time.NewTimer(p.limit)
+	defer timer.Stop()
+	select {
+	case err = <-ended:
+	case <-timer.C:
+		where := filepath.Join(s.Dir, "goroutines.txt")
+		return in, errors.Join(
+			fmt.Errorf("the run did not end within %v: a call of the lock does not return, and ignores its context; %s shows all goroutines", p.limit, where),
+			history.WriteFile(where, func(w io.Writer) error { return pprof.Lookup("goroutine").WriteTo(w, 2) }))
+	}
+	if !history.Dir(s.Dir).Exists() {
+		return in, cmp.Or(err, errors.New("nothing was recorded"))
+	}
+	in, judged := judgeRun(context.WithoutCancel(ctx), s.Dir)
+	return in, errors.Join(err, judged)
+}

@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// grace is how long a call of a lock may go on after the end of its context, and
+// how long it may take to close a lock.
+const grace = 5 * time.Second
+
+// A guard keeps a run going where a lock does not do what a [lock.Locker] must, and
+// remembers it.
+type guard struct {
+	mu       sync.Mutex
+	problems []string
+}
+
+func (g *guard) note(problem string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Contains(g.problems, problem) {
+		g.problems = append(g.problems, problem)
+	}
+}
+
+// noted are the problems so far.
+func (g *guard) noted() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.problems
+}
+
+// of is the lock with its calls guarded.
+func (g *guard) of(l harness.LockSpec) harness.LockSpec {
+	open := l.Open
+	if open == nil {
+		return l
+	}
+	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		locker, closeLock, err := open(servers, o)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case locker == nil:
+			return nil, nil, errors.New("Open returned neither a lock nor an error")
+		}
+		return guarded{locker, g}, func() {
+			if closeLock == nil {
+				return
+			}
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				closeLock()
+			}()
+			select {
+			case <-closed:
+			case <-time.After(grace):
+				g.note(fmt.Sprintf("closing the lock takes longer than %v", grace))
+			}
+		}, nil
+	}
+	return l
+}
+
+// A guarded locker returns from each request soon after the end of its context.
+type guarded struct {
+	lock.Locker
+
+	guard *guard
+}
+
+// Acquire asks for one lock.
+func (l guarded) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
+}
+
+// Ask asks for what the request says.
+func (l guarded) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	return l.ask(ctx, func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
+}
+
+func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*lock.Hold, error) {
+	type answer struct {
+		hold *lock.Hold
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		hold, err := request()
+		answered <- answer{hold, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.hold, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answered:
+		return a.hold, a.err
+	case <-time.After(grace):
+		l.guard.note(fmt.Sprintf("Acquire ignores its context: it had not returned %v after the end of that", grace))
+		return nil, ctx.Err() // it may be granted yet
+	}
+}

@@ -1,0 +1,44 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/names"
+)
+
+// The verdicts that [Reproduce] can expect.
+const (
+	Valid   = checker.Valid
+	Invalid = checker.Invalid
+)
+
+// Reproduce has a lock play a known failure as one subtest, which fails unless the
+// verdict is the expected one: [Valid] of a lock that prevents the failure, [Invalid]
+// of one that does not. A scenario that does not come about is played once more.
+//
+// The scenario is one of the catalogue ("failover-double-grant"), a variant of it
+// ("late-release-double-grant/owner-checked"), or a YAML file. What its steps require
+// of the servers is asked of the keys that the lock was seen to use.
+func Reproduce(t *testing.T, l harness.LockSpec, scenario string, expect checker.Verdict) {
+	t.Helper()
+	begin(t)
+	g := &guard{}
+	if expect != Valid && expect != Invalid {
+		t.Fatalf("chaos.Reproduce: %v", names.Unknown("verdict", string(expect), []string{string(Valid), string(Invalid)}))
+	}
+	s, err := underLock(scenario, g.of(l), expect)
+	if err == nil && apart(s) && !servedByMain(l.Name) {
+		err = fmt.Errorf("scenario %s pauses or kills a client, which must be a process of its own: add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock %s", s.Name, l.Name)
+	}
+	if err := errors.Join(l.Validate(), err); err != nil {
+		t.Fatalf("chaos.Reproduce: %v", err)
+	}
+	t.Run(strings.ReplaceAll(s.Name, "/", ","), func(t *testing.T) {
+		report(t, playTwice(t, "", g, scripted(s), scripted(s), 0))
+	})
+}

@@ -1,0 +1,170 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// smokeLength is how long the clients of each run of Smoke work.
+const smokeLength = 3 * time.Second
+
+// Smoke tests what every lock must do, on one server, in about ten seconds: the
+// contract of package locktest, a subtest for each sentence; clients that release
+// twice; clients that release after their lease has ended; and the faults that a
+// correct lock survives. It fails like [Run].
+func Smoke(t *testing.T, l harness.LockSpec) {
+	t.Helper()
+	begin(t)
+	parts := []struct {
+		name string
+		plan Plan
+	}{
+		{"release-twice", Plan{Workload: "release-twice", Faults: faults.MixNone, Length: smokeLength}},
+		{"late-release", Plan{Workload: "late-release", Faults: faults.MixNone, Length: smokeLength}},
+		{"safe-faults", Plan{Length: smokeLength}},
+	}
+	if err := l.Validate(); err != nil {
+		t.Fatalf("chaos.Smoke: %v", err)
+	}
+	came := make([]played, len(parts))
+	unfit := make([]error, len(parts))
+	var verdicts []verdict
+	var all sync.WaitGroup
+	all.Go(func() { verdicts = contract(t.Context(), l) })
+	for i, part := range parts {
+		g := &guard{}
+		runs, err := part.plan.runs(g.of(l))
+		if err != nil {
+			unfit[i] = err
+			continue
+		}
+		all.Go(func() { came[i] = playTwice(t, part.name, g, random(runs[0]), longer(runs[0]), 1) })
+	}
+	all.Wait()
+	t.Run("contract", func(t *testing.T) {
+		for _, v := range verdicts {
+			t.Run(strings.ReplaceAll(v.name, " ", "-"), func(t *testing.T) {
+				switch {
+				case v.skipped != "":
+					t.Skip(v.skipped)
+				case v.err != nil:
+					t.Errorf("%s: %v", v.name, v.err)
+				}
+			})
+		}
+	})
+	for i, part := range parts {
+		t.Run(part.name, func(t *testing.T) {
+			if unfit[i] != nil {
+				t.Skip(unfit[i])
+			}
+			report(t, came[i])
+		})
+	}
+}
+
+// A verdict is what came of one sentence of the contract.
+type verdict struct {
+	name    string
+	err     error
+	skipped string // why it was not checked
+}
+
+// checkLimit is how long the check of one sentence may take.
+const checkLimit = 30 * time.Second
+
+// contract checks the contract of a lock on servers without faults.
+func contract(ctx context.Context, l harness.LockSpec) (verdicts []verdict) {
+	if l.Endless || l.Kind == history.KindSemaphore {
+		return []verdict{{name: "a lock with leases and one holder", skipped: "the contract is that of a lock with leases and one holder"}}
+	}
+	failed := func(err error) []verdict { return append(verdicts, verdict{name: "the servers", err: err}) }
+	name := topologies.Single
+	if l.Independent {
+		name = topologies.Independent
+	}
+	t, err := topologies.New(name, topologies.Options{})
+	if err != nil {
+		return failed(err)
+	}
+	d, err := process.Backend{}.Start(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	f := locktest.Features{
+		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.Independent || l.Everywhere, Callers: 100,
+	}
+	for _, c := range locktest.Checks(f) {
+		v := verdict{name: c.Name, err: checkOne(ctx, l, d, c)}
+		if errors.Is(v.err, errors.ErrUnsupported) {
+			v.err, v.skipped = nil, v.err.Error()
+		}
+		verdicts = append(verdicts, v)
+	}
+	if err := d.Close(); err != nil {
+		return failed(err)
+	}
+	return verdicts
+}
+
+// checkOne checks one sentence with servers that are empty.
+func checkOne(ctx context.Context, l harness.LockSpec, d topologies.Deployment, c locktest.Check) error {
+	for _, server := range d.Topology().Of(topologies.Redis) {
+		if err := d.Server(server).Observer().FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	g := &guard{}
+	servers := topologies.Clients(d.ClientOptions(d.Topology().Of(topologies.Zone)[0]))
+	defer func() {
+		for _, rdb := range servers {
+			_ = rdb.Close()
+		}
+	}()
+	locker, closeLock, err := g.of(l).Begin()(servers, harness.LockOptions{})
+	if err != nil {
+		return fmt.Errorf("open lock %s: %w", l.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	checked := make(chan error, 1)
+	go func() { checked <- c.Run(ctx, cancelled{locker}) }()
+	select {
+	case err = <-checked:
+	case <-time.After(checkLimit + 2*grace):
+		err = errors.New("a call of the lock does not return, and ignores its context")
+	}
+	closeLock()
+	for _, problem := range g.noted() {
+		err = errors.Join(err, errors.New(problem))
+	}
+	return err
+}
+
+// A cancelled locker says that a request failed because its context ended, however
+// the lock says that.
+type cancelled struct{ lock.Locker }
+
+// Acquire asks the lock.
+func (c cancelled) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := c.Locker.Acquire(ctx, name, o)
+	if err != nil && await.Over(ctx) {
+		err = errors.Join(err, cmp.Or(ctx.Err(), context.DeadlineExceeded))
+	}
+	return h, err
+}
