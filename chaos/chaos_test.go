@@ -283,7 +283,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestReproduce(t *testing.T) {
-	for scenario, l := range map[string]harness.LockSpec{"late-release-double-grant": buggy(), "paused-holder": correct()} {
+	for scenario, l := range map[string]harness.LockSpec{"late-release-double-grant": buggy(), "paused-holder": correct(), "failover-double-grant": correct()} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			chaos.Reproduce(t, l, scenario, chaos.Invalid)

@@ -69,11 +69,11 @@ func underLock(name string, l harness.LockSpec, expect checker.Verdict) (scenari
 	if err != nil {
 		return s, err
 	}
-	s = s.As(variant)
-	s.Lock, s.LockName = l, l.Name
-	s.Expect = scenarios.Expectation{Verdict: string(expect)}
-	s.Cures = nil
-	return s, s.Validate()
+	if s, err = s.Under(l, variant); err != nil {
+		return s, err
+	}
+	s.Expect, s.Cures = scenarios.Expectation{Verdict: string(expect)}, nil
+	return s, nil
 }
 
 // scripted is a scenario.

@@ -34,7 +34,7 @@ type Open func(s Servers) (l lock.Locker, closeLock func() error, err error)
 // by what it promises.
 func New(name string, open Open) harness.LockSpec {
 	l := harness.LockSpec{
-		Name: name, About: "a lock under test",
+		Name: name, About: "a lock under test", Foreign: true,
 		Commands: []string{"SET", "SETNX", "EVALSHA", "EVAL", "HSET", "ZADD", "DEL", "FCALL"},
 	}
 	if open == nil {

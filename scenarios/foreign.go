@@ -18,15 +18,19 @@ import (
 // paramCommand is the parameter that names a command of a lock.
 const paramCommand = "command"
 
+// plainMutex is the lock of variants that any correct mutex can play.
+const plainMutex = "mutex"
+
 // Under is the variant of the scenario with another lock under test; the empty
 // variant is the scenario itself. The verdict that it expects is that of its own
 // lock, and need not be that of the other.
 //
 // The error says what the scenario asks for that the lock can't do, or that the
-// variant is about a lock of its own.
+// variant is about a lock of its own. One about the plain mutex is about every
+// correct mutex: it is the control of a planted bug.
 func (s Scenario) Under(l harness.LockSpec, variant string) (Scenario, error) {
 	as := s.As(variant)
-	if as.LockName != s.LockName {
+	if as.LockName != s.LockName && as.LockName != plainMutex {
 		return as, fmt.Errorf("%s: it is about the lock %s", as.Name, as.LockName)
 	}
 	as.Lock, as.LockName = l, l.Name

@@ -41,6 +41,7 @@ func TestUnder_ForeignLock(t *testing.T) {
 		{"slot-migration", "redislock", checker.Valid},
 		{"cluster-failover-double-grant", "redislock", checker.Invalid},
 		{"late-extend", "redislock", checker.Valid},
+		{"late-release-double-grant/owner-checked", "redislock", checker.Valid},
 		{"restart-double-grant", "rueidislock", checker.Invalid},
 	} {
 		t.Run(strings.ReplaceAll(tc.scenario, "/", "-")+"-"+tc.lock, func(t *testing.T) {
@@ -74,12 +75,12 @@ func TestUnder_WhatALockCannot(t *testing.T) {
 	t.Parallel()
 	l := lockNamed("redislock")
 	for name, want := range map[string]string{
-		"failover-double-grant/replica-acks":    "asks no replicas for an acknowledgement",
-		"late-retry-double-grant/first-request": "it is about the lock mutex",
-		"failover-double-grant/fencing":         "it is about the lock mutex-fenced",
-		"paused-holder":                         "can't be paused or killed",
-		"late-extend":                           "which lock redislock can't",
-		"late-request":                          "would be on one of the servers",
+		"failover-double-grant/replica-acks": "asks no replicas for an acknowledgement",
+		"abandoned-wait/withdrawn":           "it is about the lock mutex-fair",
+		"failover-double-grant/fencing":      "it is about the lock mutex-fenced",
+		"paused-holder":                      "can't be paused or killed",
+		"late-extend":                        "which lock redislock can't",
+		"late-request":                       "would be on one of the servers",
 	} {
 		l.Connects, l.NoExtend = true, true
 		_, err := under(t, name, l)
