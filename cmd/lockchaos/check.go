@@ -35,6 +35,7 @@ type judging struct {
 	json, explain bool
 	properties    []string
 	from, minimal string
+	out, html     string // where reports of a history go
 
 	checkers []checker.Checker
 }
@@ -52,7 +53,7 @@ history without a run.json is judged in windows while it is read.
 docs/history-format.md defines a history, docs/what-is-checked.md the properties.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := j.validate(); err != nil {
+			if err := errors.Join(j.validate(), j.validOut(args)); err != nil {
 				return err
 			}
 			var result error
@@ -78,6 +79,8 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the least part of the history that shows it; with --json, add that part")
 	f.StringVar(&j.minimal, "minimal", "", "write the least part of the history that shows the first violation to this file, as a history")
 	f.StringSliceVar(&j.properties, "properties", nil, "judge only these ("+strings.Join(propertyNames(), ", ")+")")
+	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
+	f.StringVar(&j.html, "html", "", "write the report as one HTML file")
 	f.StringVar(&j.from, "from", "", "the format: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
 	return cmd
 }
@@ -159,7 +162,7 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.show(in.Report, ""); err != nil {
+	if err := errors.Join(j.keep(in, arg), j.show(in.Report, "")); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)
@@ -235,7 +238,7 @@ func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside stri
 	if err := j.print(in, shown, j.json); err != nil {
 		return err
 	}
-	if err := j.show(in.Report, beside); err != nil {
+	if err := errors.Join(j.keep(in, shown), j.show(in.Report, beside)); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)
@@ -280,6 +283,9 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 
 // stream judges a history of which some events were read already.
 func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
+	if err := j.tooLong(); err != nil {
+		return in, nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
 	in.Report, err = checker.CheckReader(ctx, &resumed{first: first, Reader: rest}, j.checkers...)
