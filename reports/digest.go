@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,6 +36,8 @@ type digest struct {
 	maxDetail int // how many operations the page's timeline has one by one
 
 	granters map[int]string // who granted what did not say so, by the ordinal of the acquire
+
+	distincts []*checker.Violation // found when the first report asks
 
 	searched bool
 	gravest  *checker.Violation // once it was searched for
@@ -163,6 +166,43 @@ func (d *digest) violation() *checker.Violation {
 		d.searched, d.gravest = true, d.findViolation()
 	}
 	return d.gravest
+}
+
+// distinct are all violations that are listed, in order of time. What two engines found
+// in the same events, or of one lock in the very same time, is one of them: that which
+// explains most.
+func (d *digest) distinct() []*checker.Violation {
+	if d.distincts != nil {
+		return d.distincts
+	}
+	type place struct {
+		lock        string
+		from, until time.Duration
+	}
+	all := []*checker.Violation{}
+	for i := range d.Report.Results {
+		for j := range d.Report.Results[i].Violations {
+			if v := &d.Report.Results[i].Violations[j]; !d.repeats(v) {
+				all = append(all, v)
+			}
+		}
+	}
+	told := d.violation()
+	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
+		return cmp.Or(b2i(b == told)-b2i(a == told), cmp.Compare(severity(a.Kind), severity(b.Kind)))
+	})
+	seen := map[place]bool{}
+	all = slices.DeleteFunc(all, func(v *checker.Violation) bool {
+		at := place{v.Lock, v.From, v.Until}
+		again := seen[at]
+		seen[at] = true
+		return again
+	})
+	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Until, b.Until))
+	})
+	d.distincts = all
+	return all
 }
 
 // findViolation finds of the worst property the one

@@ -58,7 +58,7 @@ const maxDetail = 500_000
 // are too many.
 const aroundViolation = 10 * time.Second
 
-// maxMarks bounds the violations, and for each lane the rarer marks.
+// maxMarks bounds the rarer marks of each lane.
 const maxMarks = 1000
 
 // A timelineData is the header of the block.
@@ -413,39 +413,23 @@ func (d *digest) locksOfResources() map[string][]string {
 	return locks
 }
 
-// addViolations lists the violations with the lanes that each is about.
+// addViolations lists the violations in order of time, with the lanes that each is
+// about.
 func (d *digest) addViolations(t *timelineData, told *checker.Violation, lanes []*lane) {
-	type finding struct {
-		lock     string
-		from, to time.Duration
-	}
-	seen := map[finding]bool{}
-	for i := range d.Report.Results {
-		for j := range d.Report.Results[i].Violations {
-			v := &d.Report.Results[i].Violations[j]
-			if len(t.Violations) == maxMarks {
-				return
-			}
-			// Another engine's finding at the same place is the same finding.
-			found := finding{v.Lock, v.From, v.Until}
-			if v != told && (seen[found] || d.repeats(v)) {
-				continue
-			}
-			seen[found] = true
-			data := violationData{
-				Words: d.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
-				From: micros(v.From), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
-			}
-			for k, h := range d.holdsOf(v) {
-				if k == 2 && v.Kind == checker.DoubleGrant {
-					break
-				}
-				at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == h.Lock && l.client == client(h.Owner) })
-				if at >= 0 && !slices.Contains(data.Lanes, at) {
-					data.Lanes = append(data.Lanes, at)
-				}
-			}
-			t.Violations = append(t.Violations, data)
+	for _, v := range d.distinct() {
+		data := violationData{
+			Words: d.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
+			From: micros(v.From), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
 		}
+		for k, h := range d.holdsOf(v) {
+			if k == 2 && v.Kind == checker.DoubleGrant {
+				break
+			}
+			at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == h.Lock && l.client == client(h.Owner) })
+			if at >= 0 && !slices.Contains(data.Lanes, at) {
+				data.Lanes = append(data.Lanes, at)
+			}
+		}
+		t.Violations = append(t.Violations, data)
 	}
 }

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type chart struct {
 	y         float64
 	used      map[string]bool // what the legend has to explain
 	top       map[*lane]float64
+	many      bool // all lanes are drawn as shares: one has too much to draw one by one
 }
 
 // A figure is a finished drawing with its size and time axis.
@@ -106,6 +108,10 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		c.y += 4
 	}
 	lanesTop := c.y
+	c.many = slices.ContainsFunc(lanes, func(l *lane) bool {
+		waits, holds := c.shown(l)
+		return len(waits)+len(holds) > dense
+	})
 	lock := ""
 	for i, l := range lanes {
 		if l.lock != lock {
@@ -165,19 +171,8 @@ func (c *chart) lane(l *lane) {
 	c.top[l] = c.y
 	c.laneLabel(l.client)
 	c.base(laneHeight)
-	var waits []*history.Operation
-	for _, op := range l.waits {
-		if c.win.meets(op.Invoke.Time, op.Complete.Time) {
-			waits = append(waits, op)
-		}
-	}
-	var holds []*holding.Hold
-	for _, h := range l.holds {
-		if c.win.meets(h.Start, h.End) && h.End > h.Start {
-			holds = append(holds, h)
-		}
-	}
-	if len(waits)+len(holds) > dense {
+	waits, holds := c.shown(l)
+	if c.many {
 		c.denseLane(waits, holds)
 	} else {
 		for _, op := range waits {
@@ -191,6 +186,21 @@ func (c *chart) lane(l *lane) {
 		c.late(l, op)
 	}
 	c.y += laneHeight + laneGap
+}
+
+// shown are the requests and the holds of a lane that lie in the window.
+func (c *chart) shown(l *lane) (waits []*history.Operation, holds []*holding.Hold) {
+	for _, op := range l.waits {
+		if c.win.meets(op.Invoke.Time, op.Complete.Time) {
+			waits = append(waits, op)
+		}
+	}
+	for _, h := range l.holds {
+		if c.win.meets(h.Start, h.End) && h.End > h.Start {
+			holds = append(holds, h)
+		}
+	}
+	return waits, holds
 }
 
 // wait draws a request from its invocation to its answer.
@@ -298,8 +308,10 @@ func (c *chart) late(l *lane, op *history.Operation) {
 	c.out.rect("t-late", from, c.y+2, math.Max(to-from, 2), laneHeight-4, 0, title)
 }
 
-// denseLane draws how much of each pixel the holds cover.
+// denseLane draws how much of each pixel the holds cover, with what was refused, what has
+// no known outcome, and the waits that are long enough to be seen.
 func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
+	c.denseWaits(waits)
 	const columns = int(chartWidth - chartLeft - chartRight)
 	var covered [columns + 1]float64
 	for _, h := range holds {
@@ -323,13 +335,37 @@ func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
 	for level := 1; level <= levels; level++ {
 		c.out.path(fmt.Sprintf("t-hold t-d%d", level), paths[level].String(), "")
 	}
-	// Refusals are the daily bread of a busy lock; unknown outcomes are not.
-	last := -9.0
+	mid, last, lastRefused := c.y+laneHeight/2, -9.0, -9.0
+	var refused strings.Builder
 	for _, op := range waits {
-		if x := c.x(op.Complete.Time); op.Unknown() && x-last > 4 {
+		x := c.x(op.Complete.Time)
+		switch {
+		case op.Complete.Time > c.win.to:
+		case op.Unknown() && x-last > 4:
 			c.used["info"] = true
-			c.out.ring(x, c.y+laneHeight/2, 3, "no known outcome: "+op.Complete.Error)
+			c.out.ring(x, mid, 3, "no known outcome: "+op.Complete.Error)
 			last = x
+		case op.Failed() && x-lastRefused > 6:
+			c.used["fail"] = true
+			refused.WriteString(cross(x, mid, 3))
+			lastRefused = x
 		}
 	}
+	c.out.path("t-fail", refused.String(), "")
+}
+
+// denseWaits draws the waits of a lane as one shape.
+func (c *chart) denseWaits(waits []*history.Operation) {
+	var shape strings.Builder
+	mid, drawn := c.y+laneHeight/2, chartLeft
+	for _, op := range waits {
+		from, to := math.Max(c.x(op.Invoke.Time), drawn), c.x(op.Complete.Time)
+		if to-from <= 1.5 {
+			continue
+		}
+		fmt.Fprintf(&shape, "M%s %sh%sv6h%sz", num(from), num(mid-3), num(to-from), num(from-to))
+		drawn = to
+		c.used["wait"] = true
+	}
+	c.out.path("t-wait", shape.String(), "")
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -78,23 +79,52 @@ func (d *digest) markWords(v *checker.Violation) string {
 	}
 }
 
-// violations draws a mark for each violation above the lanes of a whole run,
-// and reports whether there is any.
+// violations marks every violation above the lanes of a whole run: those that lie too
+// close to be told apart share a mark, with their number. It reports whether there is
+// any.
 func (c *chart) violations() bool {
-	last, found := -99.0, false
-	for _, r := range c.Report.Results {
-		for i := range r.Violations {
-			v := &r.Violations[i]
-			if x := c.x(v.From); math.Abs(x-last) > 8 && !c.repeats(v) {
-				c.out.path("t-bad-mark", cross(x, 7, 4), v.Kind+" at "+instant(v.From)+": "+v.Explanation)
-				last, found = x, true
-			}
+	clusters := markClusters(c.distinct(), func(v *checker.Violation) float64 { return c.x(v.From) })
+	for _, m := range clusters {
+		first, last := m.of[0], m.of[len(m.of)-1]
+		title := first.Kind + " at " + instant(first.From) + ": " + first.Explanation
+		if len(m.of) > 1 {
+			title = fmt.Sprintf("%s from %s to %s, the first: %s", count(len(m.of), "violation"), instant(first.From), instant(last.From), first.Explanation)
+			c.out.text("t-small t-bad-text", m.x+7, 11, thousands(int64(len(m.of))))
 		}
+		c.out.path("t-bad-mark", cross(m.x, 7, 4), title)
 	}
-	if found {
+	if len(clusters) > 0 {
 		c.used["violation-mark"] = true
 	}
-	return found
+	return len(clusters) > 0
+}
+
+// A cluster is a mark for violations that lie close to each other.
+type cluster struct {
+	x  float64
+	of []*checker.Violation
+}
+
+// markClusters puts violations, in order of time, into as many marks as have room
+// beside each other.
+func markClusters(all []*checker.Violation, at func(*checker.Violation) float64) []cluster {
+	var clusters []cluster
+	for _, v := range all {
+		x := at(v)
+		if n := len(clusters); n > 0 {
+			last := &clusters[n-1]
+			room := 9.0
+			if len(last.of) > 1 {
+				room += 5 + wide(thousands(int64(len(last.of))), smallSize)
+			}
+			if x < last.x+room {
+				last.of = append(last.of, v)
+				continue
+			}
+		}
+		clusters = append(clusters, cluster{x, []*checker.Violation{v}})
+	}
+	return clusters
 }
 
 // repeats reports whether a violation is the search's finding in the very events

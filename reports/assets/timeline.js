@@ -105,11 +105,15 @@
     return `<text class="t-label end" x="${left - 8}" y="${n1(y + h / 2 + 4)}">${esc(short(name, Math.floor((left - 12) / 7)))}${title(name)}</text>`;
   }
 
-  function drawLane(lane, y) {
+  const inView = (lane) => [first(lane.reach, view.a), first(lane.ask, view.b + 1)];
+
+  // drawLane draws one client at one lock; many is the same for all lanes of a view, so
+  // that they can be compared.
+  function drawLane(lane, y, many) {
     let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight);
-    const low = first(lane.reach, view.a), high = first(lane.ask, view.b + 1);
+    const [low, high] = inView(lane);
     if (sparse() && lane.cover) out += drawCover(lane, y);
-    else if (high - low > dense) out += drawDense(lane, y, low, high);
+    else if (many) out += drawDense(lane, y, low, high);
     else for (let i = low; i < high; i++) out += drawOne(lane, y, i);
     for (const [a, b] of lane.beyond || []) {
       if (meets(a, b)) out += rect("t-beyond", x(a), y + 3, Math.max(x(b) - x(a), 1), laneHeight - 6, 3, "held beyond its lease, as a later answer shows");
@@ -146,20 +150,25 @@
     return out;
   }
 
-  // drawDense draws how much of each pixel the holds cover.
+  // drawDense draws how much of each pixel the holds cover, with what was refused, what
+  // has no known outcome, and the waits that are long enough to be seen.
   function drawDense(lane, y, low, high) {
     const columns = Math.ceil(right - left), covered = new Float32Array(columns + 1), scale = (right - left) / (view.b - view.a);
-    let unknown = "", last = -9;
+    const mid = y + laneHeight / 2;
+    let unknown = "", refused = "", waits = "", last = -9, lastRefused = -9, waited = -9;
     for (let i = low; i < high; i++) {
+      const from = Math.max(x(lane.ask[i]), waited), to = x(lane.answer[i]);
+      if (to - from > 1.5) { waits += `M${n1(from)} ${n1(mid - 3)}h${n1(to - from)}v6h${n1(from - to)}z`; waited = to; }
+      if (lane.kind[i] === 0 && lane.answer[i] >= view.a && lane.answer[i] <= view.b && to - lastRefused > 6) { refused += cross(to, mid, 3); lastRefused = to; }
       if (lane.kind[i] >= 3) {
         const a = Math.max((lane.from[i] - view.a) * scale, 0), b = Math.min((lane.to[i] - view.a) * scale, columns);
         for (let c = a | 0; c < b; c++) covered[c] += Math.min(b, c + 1) - Math.max(a, c);
       } else if (lane.kind[i] === 1) {
         const at = x(lane.answer[i]);
-        if (at - last > 6 && lane.answer[i] <= view.b) { unknown += ring(at, y + laneHeight / 2, 3, "no known outcome"); last = at; }
+        if (at - last > 6 && lane.answer[i] <= view.b) { unknown += ring(at, mid, 3, "no known outcome"); last = at; }
       }
     }
-    return levels(covered, columns, (c) => left + c, y) + unknown;
+    return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", refused) + unknown;
   }
 
   // drawCover is what there is of a lane whose operations are not in the page.
@@ -249,7 +258,8 @@
   }
 
   function drawViolations(tops) {
-    let out = "", last = -99, flagged = null;
+    let out = "", flagged = null;
+    const clusters = []; // in order of time: those without room of their own share a mark
     for (const v of data.violations) {
       if (!meets(v.from, v.to) || (view.lock && v.lock && v.lock !== view.lock)) continue;
       const ys = v.lanes.map((i) => tops.get(data.lanes[i])).filter((y) => y !== undefined);
@@ -258,10 +268,16 @@
       if (ys.length && (v.told || b - a > 12)) {
         const top = Math.min(...ys) - 3, bottom = Math.max(...ys) + laneHeight + 3;
         out += rect("t-violation", a, top, b - a, bottom - top, 2, v.title);
-      } else if (a - last > 8 && v.from >= view.a) {
-        out += `<g class="t-hit">${rect("t-none", a - 8, 0, 16, 30, 0)}${path("t-bad-mark", cross(a, 17, 4))}${title(`${v.words} at ${instant(v.from)}: ${v.title}`)}</g>`;
-        last = a;
+      } else if (v.from >= view.a) {
+        const last = clusters.at(-1);
+        if (last && a < last.a + 9 + (last.of.length > 1 ? 5 + wide(thousands(last.of.length)) : 0)) last.of.push(v);
+        else clusters.push({ a, of: [v] });
       }
+    }
+    for (const { a, of } of clusters) {
+      const v = of[0], more = of.length > 1;
+      const words = more ? `${thousands(of.length)} violations from ${instant(v.from)} to ${instant(of.at(-1).from)}, the first: ${v.title}` : `${v.words} at ${instant(v.from)}: ${v.title}`;
+      out += `<g class="t-hit">${rect("t-none", a - 8, 0, 16, 30, 0)}${path("t-bad-mark", cross(a, 17, 4))}${more ? text("t-small t-bad-text", a + 7, 21, thousands(of.length)) : ""}${title(words)}</g>`;
     }
     if (flagged) {
       const words = "✗ " + flagged.v.words, w = wide(words) * 1.1 + 14, at = Math.min(Math.max(flagged.a, left), right - w);
@@ -295,11 +311,12 @@
     const heading = (s) => { body += text("t-group", 4, y + 11, short(s, Math.floor(width / 7))); y += 18; };
     const group = () => { if (body) y += 8; };
     const note = (s) => { body += text("t-note", left, y + 10, s); y += 18; };
-    for (const lane of data.lanes) {
-      if (view.lock && lane.lock !== view.lock) continue;
+    const lanes = data.lanes.filter((lane) => !view.lock || lane.lock === view.lock);
+    const many = lanes.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
+    for (const lane of lanes) {
       if (lane.lock !== lock) { group(); heading("lock " + lane.lock); lock = lane.lock; }
       tops.set(lane, y);
-      body += drawLane(lane, y);
+      body += drawLane(lane, y, many);
       y += laneHeight + gap;
     }
     if (!tops.size) note("no client used a lock");

@@ -1,0 +1,62 @@
+package reports_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// marksOf are the titles of the marks above a drawing of a whole run.
+func marksOf(page string) []string {
+	var titles []string
+	for _, m := range regexp.MustCompile(`class="t-bad-mark" d="[^"]*"><title>([^<]*)`).FindAllStringSubmatch(page, -1) {
+		titles = append(titles, m[1])
+	}
+	return titles
+}
+
+// The violations of a property come after all those of another, and are marked all the
+// same. Those too close to be told apart share a mark with their number.
+func TestEveryViolationIsMarked(t *testing.T) {
+	marks := marksOf(htmlOf(t, twoCauses()))
+	require.NotEmpty(t, marks)
+	require.Regexp(t, `[Pp]remature.loss(es)? at 0\.62|violations from 0\.62`, marks[0], "the failover comes first")
+	shared := 0
+	for _, m := range marks {
+		if n, _, several := strings.Cut(m, " violations from "); several {
+			number, err := strconv.Atoi(n)
+			require.NoError(t, err)
+			shared = max(shared, number)
+		}
+	}
+	require.Greater(t, shared, 1, marks)
+}
+
+// A busy lane shows its refusals as others do, and all lanes are drawn by one rule.
+func TestBusyLanesShowRefusals(t *testing.T) {
+	s := &script{}
+	for i := range 200 {
+		at := 10 * float64(i)
+		s.acquire(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at, at+4, 300)
+		s.release(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at+7, at+8)
+		if i%10 == 0 {
+			s.attempt(2, history.Acquire, "orders", fmt.Sprintf("zone-b.1#%d", i), at+4.5, at+6, history.Fail, "lock: not acquired")
+			s.attempt(1, history.Acquire, "orders", fmt.Sprintf("zone-a.1#r%d", i), at+8.5, at+9, history.Fail, "lock: not acquired")
+		}
+	}
+	s.acquire(2, "orders", "zone-b.1#h", "redis-1", 2100, 2104, 300)
+	s.release(2, "orders", "zone-b.1#h", "redis-1", 2200, 2201)
+	_, drawing, found := strings.Cut(withoutCode(htmlOf(t, judged(run(), s.history()))), "Timeline of the whole run")
+	require.True(t, found)
+	drawing, _, _ = strings.Cut(drawing, "</svg>")
+	require.True(t, strings.Contains(drawing, "t-hold t-d4"), "shares are drawn")
+	require.Equal(t, 2, strings.Count(drawing, `class="t-fail"`), "both lanes show their refusals")
+	require.Equal(t, 2, strings.Count(drawing, `class="t-wait"`), "and how long they waited")
+	require.False(t, strings.Contains(drawing, `class="t-hold" x=`), "no lane is drawn hold by hold beside one that is not")
+}
