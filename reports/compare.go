@@ -202,23 +202,19 @@ func (c *Comparison) latencies(a, b *Results) {
 		if la.Count == 0 || lb.Count == 0 {
 			continue
 		}
-		for _, figure := range []struct {
-			name string
-			a, b time.Duration
-			said bool
-		}{
-			{"avg", la.Mean, lb.Mean, false},
-			{"min", la.Min, lb.Min, false},
-			{"p50", la.P50, lb.P50, true},
-			{"p95", la.P95, lb.P95, false},
-			{"p99", la.P99, lb.P99, true},
-			{"p99.9", la.P999, lb.P999, false},
-			{"max", la.Max, lb.Max, false},
-		} {
-			r := ratio(float64(figure.a), float64(figure.b))
-			c.row(op+" "+figure.name, span(figure.a), span(figure.b), r)
-			if figure.said && op == "acquire" && min(la.Count, lb.Count) >= leastSample && differs(r) {
-				c.say("The %s of acquire is %s in A and %s in B: %s.", figure.name, span(figure.a), span(figure.b), times(r))
+		as, bs := la.figures(), lb.figures()
+		for i, name := range latencyNames() {
+			in, other := la.cells()[i], lb.cells()[i]
+			if in == none && other == none {
+				continue
+			}
+			r := 0.0
+			if in != none && other != none {
+				r = ratio(float64(as[i]), float64(bs[i]))
+			}
+			c.row(op+" "+name, in, other, r)
+			if (name == "p50" || name == "p99") && op == "acquire" && min(la.Count, lb.Count) >= leastSample && differs(r) {
+				c.say("The %s of acquire is %s in A and %s in B: %s.", name, in, other, times(r))
 			}
 		}
 	}
@@ -232,7 +228,7 @@ func (c *Comparison) recoveries(a, b *Results) {
 		for i := range r.Faults {
 			if f := &r.Faults[i]; f.OK {
 				took[f.Name] = max(took[f.Name], f.Recovery)
-				never[f.Name] = never[f.Name] || f.Recovery == 0
+				never[f.Name] = never[f.Name] || f.Interrupts && f.Recovery == 0
 			}
 		}
 		return took, never
@@ -241,10 +237,13 @@ func (c *Comparison) recoveries(a, b *Results) {
 	tb, nb := worst(b)
 	words := func(name string, took map[string]time.Duration, never map[string]bool) string {
 		if _, had := took[name]; !had {
-			return "–"
+			return none
 		}
-		if never[name] {
+		switch {
+		case never[name]:
 			return "no grant after it"
+		case took[name] == 0:
+			return none
 		}
 		return span(took[name])
 	}
@@ -268,11 +267,13 @@ func (c *Comparison) recoveries(a, b *Results) {
 			r = ratio(float64(ta[name]), float64(tb[name]))
 		}
 		in, other := words(name, ta, na), words(name, tb, nb)
-		c.row("slowest recovery from "+name, in, other, r)
+		if in != none || other != none {
+			c.row("slowest recovery from "+name, in, other, r)
+		}
 		switch {
 		case r != 0 && max(ta[name], tb[name]) >= 100*time.Millisecond && differs(r):
 			c.say("After %s the slowest first grant took %s in A and %s in B: %s.", name, in, other, times(r))
-		case inA && inB && r == 0 && in != other:
+		case inA && inB && r == 0 && in != other && in != none && other != none:
 			c.say("After %s: %s in A, %s in B.", name, in, other)
 		}
 	}

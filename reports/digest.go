@@ -199,7 +199,7 @@ func (d *digest) distinct() []*checker.Violation {
 		return again
 	})
 	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Until, b.Until))
+		return cmp.Or(cmp.Compare(d.since(a), d.since(b)), cmp.Compare(a.Until, b.Until))
 	})
 	d.distincts = all
 	return all
@@ -249,6 +249,15 @@ func (d *digest) toldName(told *checker.Violation) string {
 	default:
 		return "The violation"
 	}
+}
+
+// since is when a violation was there: a lost update when both writes were answered,
+// any other as soon as it began.
+func (d *digest) since(v *checker.Violation) time.Duration {
+	if v.Kind == checker.LostUpdate {
+		return max(v.From, min(v.Until, d.end))
+	}
+	return v.From
 }
 
 // lasted is how long a violation lasted within the record.

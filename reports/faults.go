@@ -32,7 +32,10 @@ type Fault struct {
 	// Recovery is how long it took, from the instant at which the fault hit,
 	// until somebody whose request had to pass where it was, and was sent
 	// after it, was granted a lock: of a fault that makes a new master, by that
-	// one. HealRecovery is the same from the heal. 0 is none in the record.
+	// one. HealRecovery is the same from the heal. 0 is none in the record. They are
+	// measured in random runs, after faults that Interrupt: that can keep a lock from
+	// being granted for a while.
+	Interrupts   bool          `json:"interrupts,omitempty"` // a recovery from it was measured
 	Recovery     time.Duration `json:"recovery,omitempty"`
 	HealRecovery time.Duration `json:"heal_recovery,omitempty"`
 	// Met is how many requests of clients met the fault; nil where they were not

@@ -21,15 +21,17 @@ func (o Outcomes) Total() int { return o.OK + o.Fail + o.Info }
 
 // A Latency is the distribution of the time from the invocation to the ok, of
 // the operations of one kind that were answered ok. The percentiles are exact:
-// the nearest rank, not interpolated.
+// the nearest rank, not interpolated. One that lies above all but a single sample, so that
+// it would be no more than the maximum, is 0: p95 of fewer than 20, p99 of fewer than 100,
+// p99.9 of fewer than 1,000.
 type Latency struct {
 	Count int           `json:"count"`
 	Mean  time.Duration `json:"mean_ns"`
 	Min   time.Duration `json:"min_ns"`
 	P50   time.Duration `json:"p50_ns"`
-	P95   time.Duration `json:"p95_ns"`
-	P99   time.Duration `json:"p99_ns"`
-	P999  time.Duration `json:"p99_9_ns"`
+	P95   time.Duration `json:"p95_ns,omitempty"`
+	P99   time.Duration `json:"p99_ns,omitempty"`
+	P999  time.Duration `json:"p99_9_ns,omitempty"`
 	Max   time.Duration `json:"max_ns"`
 }
 
@@ -80,8 +82,44 @@ func latencyOf(sample []time.Duration) Latency {
 	}
 }
 
-// rank is the nearest-rank percentile of a sorted sample, in permille.
+// none stands in a table where there is no figure.
+const none = "–"
+
+// latencyNames are the names of the figures of a latency, in the order of its cells.
+func latencyNames() []string { return []string{"avg", "min", "p50", "p95", "p99", "p99.9", "max"} }
+
+// figures are in the order of their names.
+func (l Latency) figures() []time.Duration {
+	return []time.Duration{l.Mean, l.Min, l.P50, l.P95, l.P99, l.P999, l.Max}
+}
+
+// cells are the figures of a latency as they are shown: of a single sample there is only
+// that one.
+func (l Latency) cells() []string {
+	cells := make([]string, len(latencyNames()))
+	for i, figure := range l.figures() {
+		carried := l.Count > 1 || l.Count == 1 && i == len(cells)-1
+		if i >= 3 && i <= 5 {
+			carried = figure > 0
+		}
+		cells[i] = none
+		if carried {
+			cells[i] = span(figure)
+		}
+	}
+	return cells
+}
+
+// carries reports whether a sample of this size has anything above a percentile, in
+// permille. The median needs no more than itself.
+func carries(n, permille int) bool { return permille <= 500 || n*(1000-permille) >= 1000 }
+
+// rank is the nearest-rank percentile of a sorted sample, in permille; 0 if the sample is
+// too small for it.
 func rank(sorted []time.Duration, permille int) time.Duration {
+	if !carries(len(sorted), permille) {
+		return 0
+	}
 	return sorted[max(0, (len(sorted)*permille+999)/1000-1)]
 }
 

@@ -45,6 +45,9 @@ type latencyRow struct {
 	Latency
 }
 
+// Cells are the figures of the latency as the table shows them.
+func (r latencyRow) Cells() []string { return r.cells() }
+
 // A property is a result with its evidence.
 type property struct {
 	checker.Result

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -11,17 +12,15 @@ import (
 )
 
 type junitSuites struct {
-	XMLName  xml.Name     `xml:"testsuites"`
-	Name     string       `xml:"name,attr"`
-	Tests    int          `xml:"tests,attr"`
-	Failures int          `xml:"failures,attr"`
-	Errors   int          `xml:"errors,attr"`
-	Time     string       `xml:"time,attr"`
-	Suites   []junitSuite `xml:"testsuite"`
+	XMLName xml.Name     `xml:"testsuites"`
+	Suites  []junitSuite `xml:"testsuite"`
 }
 
 type junitSuite struct {
+	ID         int             `xml:"id,attr"`
 	Name       string          `xml:"name,attr"`
+	Package    string          `xml:"package,attr"`
+	Hostname   string          `xml:"hostname,attr"`
 	Tests      int             `xml:"tests,attr"`
 	Failures   int             `xml:"failures,attr"`
 	Errors     int             `xml:"errors,attr"`
@@ -30,7 +29,8 @@ type junitSuite struct {
 	Timestamp  string          `xml:"timestamp,attr,omitempty"`
 	Properties []junitProperty `xml:"properties>property"`
 	Cases      []junitCase     `xml:"testcase"`
-	Out        string          `xml:"system-out,omitempty"`
+	Out        string          `xml:"system-out"`
+	Err        string          `xml:"system-err"`
 }
 
 type junitProperty struct {
@@ -44,6 +44,7 @@ type junitCase struct {
 	Time    string       `xml:"time,attr"`
 	Failure *junitResult `xml:"failure,omitempty"`
 	Error   *junitResult `xml:"error,omitempty"`
+	Skipped *struct{}    `xml:"skipped"`
 }
 
 type junitResult struct {
@@ -54,47 +55,58 @@ type junitResult struct {
 
 // WriteJUnit writes one test case a property. Invalid is a failure. Unknown is
 // an error, not a skip: most readers of JUnit files colour a skip green, and
-// what could not be decided must never pass for valid.
+// what could not be decided must never pass for valid. A scenario has a case for its
+// verdict too, which passes if it is the one that it expects: then what it violates
+// on purpose passes as well, so that the file says what the exit code says.
 func WriteJUnit(w io.Writer, r Results) error {
-	name := r.Scenario
-	if name == "" {
-		name = "run"
-	}
+	met := r.Expect != "" && r.Expect == string(r.Verdict) && r.Unmet == ""
 	suite := junitSuite{
-		Name: "lockchaos " + name, Properties: junitProperties(&r), Out: r.Story.String() + "\n",
+		Name: "lockchaos " + strings.Join(junitNames(&r), " "), Package: "lockchaos", Hostname: "localhost",
+		Properties: junitProperties(&r), Out: junitOut(&r, met),
 	}
+	class := "lockchaos." + strings.Join(junitNames(&r), ".")
 	if !r.Started.IsZero() {
 		suite.Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")
 	}
-	var total time.Duration
+	total := r.Duration
+	if r.Expect != "" {
+		c := junitCase{Class: class, Name: "verdict", Time: seconds(r.Duration)}
+		switch message := fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, r.Story.Headline); {
+		case met:
+		case r.Verdict == checker.Unknown || r.Unmet != "":
+			c.Error = &junitResult{Type: "unknown", Message: message}
+		default:
+			c.Failure = &junitResult{Type: "verdict", Message: message}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
 	for i := range r.Properties {
 		p := &r.Properties[i]
-		c := junitCase{Class: "lockchaos." + name, Name: p.Name, Time: seconds(p.Took)}
-		switch p.Verdict {
-		case checker.Valid:
-		case checker.Invalid:
-			suite.Failures++
+		c := junitCase{Class: class, Name: p.Name, Time: seconds(p.Took)}
+		switch {
+		case met && p.Verdict == checker.Unknown:
+			c.Skipped = &struct{}{}
+		case p.Verdict == checker.Valid, met:
+		case p.Verdict == checker.Invalid:
 			c.Failure = &junitResult{Type: failureType(p), Message: p.Summary, Text: explanations(p)}
 		default:
-			suite.Errors++
 			c.Error = &junitResult{Type: "unknown", Message: p.Summary}
 		}
 		total += p.Took
 		suite.Cases = append(suite.Cases, c)
 	}
-	if len(suite.Cases) == 0 {
-		suite.Errors++
+	if len(r.Properties) == 0 && r.Expect == "" {
 		suite.Cases = []junitCase{{
-			Class: "lockchaos." + name, Name: "verdict", Time: seconds(0),
+			Class: class, Name: "verdict", Time: seconds(0),
 			Error: &junitResult{Type: "unknown", Message: "nothing was checked"},
 		}}
 	}
-	suite.Tests, suite.Time = len(suite.Cases), seconds(total)
-	doc := junitSuites{
-		Name: "lockchaos", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors,
-		Time: suite.Time, Suites: []junitSuite{suite},
+	for i := range suite.Cases {
+		c := &suite.Cases[i]
+		suite.Failures, suite.Errors, suite.Skipped = suite.Failures+b2i(c.Failure != nil), suite.Errors+b2i(c.Error != nil), suite.Skipped+b2i(c.Skipped != nil)
 	}
-	out, err := xml.MarshalIndent(doc, "", "  ")
+	suite.Tests, suite.Time = len(suite.Cases), seconds(total)
+	out, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write junit: %w", err)
 	}
@@ -102,6 +114,31 @@ func WriteJUnit(w io.Writer, r Results) error {
 		return fmt.Errorf("write junit: %w", err)
 	}
 	return nil
+}
+
+// junitNames tell this run from others in one report of many.
+func junitNames(r *Results) []string {
+	names := []string{cmp.Or(r.Scenario, "run")}
+	for _, name := range []string{r.Topology, r.Lock} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	if r.recorded() {
+		names = append(names, fmt.Sprintf("seed-%d", r.Seed))
+	}
+	return names
+}
+
+// junitOut is the story, a moment a line, with what a scenario violates as it must.
+func junitOut(r *Results, met bool) string {
+	lines := append([]string{r.Story.Headline}, r.Story.lines()...)
+	for i := range r.Properties {
+		if p := &r.Properties[i]; p.Verdict == checker.Invalid && met {
+			lines = append(lines, "as expected, "+p.Name+" is violated: "+p.Summary)
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 func junitProperties(r *Results) []junitProperty {

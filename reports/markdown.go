@@ -106,18 +106,15 @@ func (m *markdown) figures() {
 	if len(m.Operations) == 0 {
 		return
 	}
-	m.printf("| operation | ok | fail | unknown | avg | min | p50 | p95 | p99 | p99.9 | max |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	m.printf("| operation | ok | fail | unknown | %s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", strings.Join(latencyNames(), " | "))
 	for _, op := range opNames() {
 		o, ok := m.Operations[op]
 		if !ok {
 			continue
 		}
 		m.printf("| %s | %s | %s | %s |", op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info)))
-		if l := m.Latency[op]; l.Count > 0 {
-			m.printf(" %s | %s | %s | %s | %s | %s | %s |\n", span(l.Mean), span(l.Min), span(l.P50), span(l.P95), span(l.P99), span(l.P999), span(l.Max))
-		} else {
-			m.printf(" – | – | – | – | – | – | – |\n")
-		}
+		l := m.Latency[op]
+		m.printf(" %s |\n", strings.Join(l.cells(), " | "))
 	}
 	m.printf("\n")
 }
@@ -147,7 +144,7 @@ func (m *markdown) faults() {
 			effect += "; not healed: " + f.HealError
 		}
 		m.printf("| %s | %s | %s | %s | %s | %s |\n", md(f.detail()), instant(f.Start), instant(f.End), md(shorten(effect, 300)),
-			recoveryCell(f.OK, f.Recovery), recoveryCell(f.Healed, f.HealRecovery))
+			recoveryCell(f.Interrupts, f.Recovery), recoveryCell(f.Interrupts && f.Healed, f.HealRecovery))
 	}
 	m.printf("\n")
 }

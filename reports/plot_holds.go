@@ -19,8 +19,8 @@ func (d *digest) holdDurations() (scale, durations) {
 	dd := durations{words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
 	for i := range d.holds {
 		h := &d.holds[i]
-		if h.End > d.end {
-			continue // a lease that had time left
+		if h.End > d.end || h.Ended == holding.EndUnknown && h.End == d.end {
+			continue // a lease that had time left, or a hold that the end of the record cut
 		}
 		pt := point{h.End.Seconds(), max(h.End-h.Start, leastLatency).Seconds()}
 		switch h.Ended {

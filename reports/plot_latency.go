@@ -106,8 +106,8 @@ func (d *digest) durationPlot(title, label string, s scale, dd durations) (figur
 	}
 	if len(dd.most) >= minQuantile {
 		p.Add(
-			polyline{quantile(dd.most, w, 500), tintInk.stroke(1.6)},
-			polyline{quantile(dd.most, w, 990), tintInk.stroke(1.2, 4, 3)},
+			polyline{quantile(dd.most, w, 500, 20), tintInk.stroke(1.6)},
+			polyline{quantile(dd.most, w, 990, 200), tintInk.stroke(1.2, 4, 3)},
 		)
 		keys = append(keys,
 			key{"p50", func(s *drawing, x, y float64) { s.line("t-axis t-p50", x, y, x+20, y) }},
@@ -146,10 +146,11 @@ func lasting(seconds float64) time.Duration {
 	return math.MaxInt64
 }
 
-// quantile is a percentile over time, in bins of a hundredth of the window.
-func quantile(points []point, w window, permille int) []point {
-	const bins = 100
-	width := w.length().Seconds() / bins
+// quantile is a percentile over time, in as many bins as have so many samples each on
+// average: at most 100. A bin with too few samples for the percentile has none.
+func quantile(points []point, w window, permille, each int) []point {
+	bins := min(max(len(points)/each, 1), 100)
+	width := w.length().Seconds() / float64(bins)
 	samples := make([][]float64, bins)
 	for _, pt := range points {
 		at := min(max(int((pt.x-w.from.Seconds())/width), 0), bins-1)
@@ -158,7 +159,7 @@ func quantile(points []point, w window, permille int) []point {
 	var line []point
 	for i, s := range samples {
 		x := w.from.Seconds() + (float64(i)+0.5)*width
-		if len(s) == 0 {
+		if len(s) == 0 || !carries(len(s), permille) {
 			line = append(line, point{x, math.NaN()})
 			continue
 		}

@@ -57,8 +57,8 @@ func (d *digest) throughputPlot(title string, s scale) (figure, error) {
 	for t, c := range d.answers(w) {
 		for i, n := range c {
 			from := float64(i) * step.Seconds()
-			if from > d.end.Seconds() {
-				break // it is no drop to nothing: the record ends
+			if i > 0 && from+step.Seconds() > d.end.Seconds()+1e-9 {
+				break // a part of a step is no drop to nothing: the record ends
 			}
 			rate := n / step.Seconds()
 			total[t] += n

@@ -16,15 +16,25 @@ func (d *digest) measureRecovery() {
 	grants := d.grantedBy()
 	for i := range d.faults {
 		f := &d.faults[i]
-		if !f.OK {
+		if !f.OK || !d.interrupts(f) {
 			continue
 		}
+		f.Interrupts = true
 		concerned := d.concernedBy(f, grants)
 		f.Recovery = d.nextGrant(f.at(), d.promotionIn(f), concerned)
 		if f.Healed {
 			f.HealRecovery = d.nextGrant(f.End, f.End, concerned)
 		}
 	}
+}
+
+// interrupts reports whether a fault can keep locks from being granted for a while, so
+// that there is a recovery from it to measure. A script's steps wait for each other: the
+// time until its next grant is the script's.
+func (d *digest) interrupts(f *Fault) bool {
+	return d.Run.Scenario == "" && slices.ContainsFunc([]history.Effect{
+		history.Cuts, history.Stalls, history.Isolates, history.Stops, history.Suspends, history.Promotes, history.Restarts, history.Refuses, history.Withholds,
+	}, f.has)
 }
 
 // promotionIn is when a master took over in a fault that makes one: what was

@@ -44,7 +44,7 @@ type Results struct {
 
 	Story      Story               `json:"story"`
 	Properties []checker.Result    `json:"properties"`
-	Operations map[string]Outcomes `json:"operations"`
+	Operations map[string]Outcomes `json:"operations"` // nil where they were not counted
 	Latency    map[string]Latency  `json:"latency"`
 	Faults     []Fault             `json:"faults"`
 }

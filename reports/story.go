@@ -46,6 +46,15 @@ const (
 
 // String is the whole story as one paragraph.
 func (s Story) String() string {
+	parts := s.lines()
+	if len(parts) == 0 {
+		return stop(s.Headline)
+	}
+	return strings.Join(parts, " ")
+}
+
+// lines are the story without its headline, a sentence or more each.
+func (s Story) lines() []string {
 	var parts []string
 	if s.Notice != "" {
 		parts = append(parts, stop(s.Notice))
@@ -57,10 +66,7 @@ func (s Story) String() string {
 	if cure := s.cure(); cure != "" {
 		parts = append(parts, cure)
 	}
-	if len(parts) == 0 {
-		return stop(s.Headline)
-	}
-	return strings.Join(parts, " ")
+	return parts
 }
 
 // cure is the sentence that says what would have helped.
@@ -288,8 +294,8 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 			text += ", so that nothing " + d.granter(holders[0]) + " granted from then on could reach another server"
 		}
 		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
-		if f.Healed && f.End <= to {
-			moments = append(moments, Moment{At: f.End, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
+		if back := d.back(f); f.Healed && back <= to {
+			moments = append(moments, Moment{At: back, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
 		}
 	}
 	moments = append(moments, d.serverMoments(begin, to, holders)...)

@@ -112,6 +112,8 @@ func (d *digest) unknownStory() Story {
 		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(OneLine(d.Run.Unmet), ". "), maxUnmet)
 	case d.Run.Unclaimed != "":
 		s.Headline = "Not decided: another run took the servers over"
+	case len(d.Missing) == 1 && d.Missing[0] == ResultsFile+" is missing":
+		s.Headline = "Not decided yet: there are no results, as of a run that is under way or was stopped"
 	case len(d.Missing) > 0:
 		s.Headline = "Not decided: parts of the run are missing"
 	case len(d.History.Events) == 0:

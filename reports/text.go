@@ -162,12 +162,20 @@ func (t *textReport) figures() []string {
 		}
 	}
 	lines := t.wrap("operations", strings.Join(parts, " · "))
-	if len(parts) == 0 {
+	switch {
+	case len(parts) == 0 && t.Events > 0 && t.Operations == nil:
+		lines = t.wrap("operations", "not counted, as the history was read in parts")
+	case len(parts) == 0:
 		lines = t.wrap("operations", "none recorded")
 	}
 	if l, ok := t.Latency["acquire"]; ok {
-		lines = append(lines, pad("acquire")+t.clip(fmt.Sprintf("avg %s  min %s  p50 %s  p95 %s  p99 %s  p99.9 %s  max %s",
-			span(l.Mean), span(l.Min), span(l.P50), span(l.P95), span(l.P99), span(l.P999), span(l.Max))))
+		var figures []string
+		for i, figure := range l.cells() {
+			if figure != none {
+				figures = append(figures, latencyNames()[i]+" "+figure)
+			}
+		}
+		lines = append(lines, pad("acquire")+t.clip(strings.Join(figures, "  ")))
 	}
 	return lines
 }
@@ -208,7 +216,7 @@ func (t *textReport) injected() []string {
 func (t *textReport) recovery() []string {
 	var took []*Fault
 	for i := range t.Faults {
-		if t.Faults[i].OK {
+		if t.Faults[i].Interrupts {
 			took = append(took, &t.Faults[i])
 		}
 	}

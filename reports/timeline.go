@@ -225,9 +225,28 @@ func (d *digest) server(node string) []stretch {
 		if f.has(history.Suspends) {
 			state = "paused"
 		}
-		life = interrupt(life, stretch{from: f.at(), to: f.End, state: state})
+		life = interrupt(life, stretch{from: f.at(), to: d.back(f), state: state})
 	}
 	return life
+}
+
+// back is when what a fault had stopped was there again: when its heal was answered, or
+// had shown its role before that.
+func (d *digest) back(f *Fault) time.Duration {
+	if f.has(history.Stops) && f.Healed {
+		healing := f.End // when its heal was asked for
+		for _, e := range d.notes {
+			if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
+				healing = e.Time
+			}
+		}
+		for _, c := range d.roles {
+			if f.hits(c.node) && c.at > healing && c.at < f.End {
+				return c.at
+			}
+		}
+	}
+	return f.End
 }
 
 // interrupt lays a stretch over a life.

@@ -362,6 +362,12 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 	const most = 8
 	locks := d.locksOfResources()
 	names := d.resources()
+	if told := d.violation(); told != nil { // what it damaged comes first
+		slices.SortStableFunc(names, func(a, b string) int {
+			concerns := func(name string) int { return b2i(name == told.Resource || slices.Contains(locks[name], told.Lock)) }
+			return concerns(b) - concerns(a)
+		})
+	}
 	t.More["resources"] = max(0, len(names)-most)
 	for _, name := range names[:min(len(names), most)] {
 		var ops []*history.Operation
@@ -419,7 +425,7 @@ func (d *digest) addViolations(t *timelineData, told *checker.Violation, lanes [
 	for _, v := range d.distinct() {
 		data := violationData{
 			Words: d.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
-			From: micros(v.From), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
+			From: micros(d.since(v)), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
 		}
 		for k, h := range d.holdsOf(v) {
 			if k == 2 && v.Kind == checker.DoubleGrant {

@@ -83,12 +83,12 @@ func (d *digest) markWords(v *checker.Violation) string {
 // close to be told apart share a mark, with their number. It reports whether there is
 // any.
 func (c *chart) violations() bool {
-	clusters := markClusters(c.distinct(), func(v *checker.Violation) float64 { return c.x(v.From) })
+	clusters := markClusters(c.distinct(), func(v *checker.Violation) float64 { return c.x(c.since(v)) })
 	for _, m := range clusters {
 		first, last := m.of[0], m.of[len(m.of)-1]
-		title := first.Kind + " at " + instant(first.From) + ": " + first.Explanation
+		title := first.Kind + " at " + instant(c.since(first)) + ": " + first.Explanation
 		if len(m.of) > 1 {
-			title = fmt.Sprintf("%s from %s to %s, the first: %s", count(len(m.of), "violation"), instant(first.From), instant(last.From), first.Explanation)
+			title = fmt.Sprintf("%s from %s to %s, the first: %s", count(len(m.of), "violation"), instant(c.since(first)), instant(c.since(last)), first.Explanation)
 			c.out.text("t-small t-bad-text", m.x+7, 11, thousands(int64(len(m.of))))
 		}
 		c.out.path("t-bad-mark", cross(m.x, 7, 4), title)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// instant writes a point in time: "1.716 s".
+// instant writes a point in time, rounded down as in the words of the checker: "1.716 s".
 func instant(t time.Duration) string {
-	return strconv.FormatFloat(t.Seconds(), 'f', 3, 64) + " s"
+	return strconv.FormatFloat(t.Truncate(time.Millisecond).Seconds(), 'f', 3, 64) + " s"
 }
 
-// span writes a length of time in the unit that reads best: "840 µs",
+// span writes a length of time in the unit that reads best, rounded down: "840 µs",
 // "1,240 ms", "28.698 s".
 func span(d time.Duration) string {
 	switch {
@@ -26,11 +26,11 @@ func span(d time.Duration) string {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < 10*time.Millisecond:
-		return trimZeros(strconv.FormatFloat(float64(d)/1e6, 'f', 1, 64)) + " ms"
+		return trimZeros(strconv.FormatFloat(float64(d.Truncate(100*time.Microsecond))/1e6, 'f', 1, 64)) + " ms"
 	case d < 10*time.Second:
-		return thousands(d.Round(time.Millisecond).Milliseconds()) + " ms"
+		return thousands(d.Milliseconds()) + " ms"
 	default:
-		return trimZeros(strconv.FormatFloat(d.Seconds(), 'f', 3, 64)) + " s"
+		return trimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
 	}
 }
 
@@ -39,7 +39,7 @@ func runLength(d time.Duration) string {
 	if d < time.Second {
 		return span(d)
 	}
-	return trimZeros(strconv.FormatFloat(d.Seconds(), 'f', 3, 64)) + " s"
+	return trimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
 }
 
 func trimZeros(s string) string {

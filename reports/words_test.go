@@ -21,18 +21,20 @@ func TestSpan(t *testing.T) {
 		{740, "740 ns"},
 		{840 * time.Microsecond, "840 µs"},
 		{3140 * time.Microsecond, "3.1 ms"},
-		{9960 * time.Microsecond, "10 ms"},
+		{9960 * time.Microsecond, "9.9 ms"},
 		{415 * time.Millisecond, "415 ms"},
 		{1240 * time.Millisecond, "1,240 ms"},
 		{28698 * time.Millisecond, "28.698 s"},
 		{30 * time.Second, "30 s"},
 		{-5 * time.Millisecond, "-5 ms"},
-		{math.MinInt64, "-9223372036.855 s"},
+		{math.MinInt64, "-9223372036.854 s"},
 	} {
 		require.Equal(t, tt.want, span(tt.give))
 	}
 	require.Equal(t, "2 s", runLength(2*time.Second))
 	require.Equal(t, "1.716 s", instant(1716*time.Millisecond))
+	require.Equal(t, "22.629 s", instant(22_629_800*time.Microsecond), "rounded down, as by the checker")
+	require.Equal(t, "1,453 ms", span(1_453_900*time.Microsecond))
 }
 
 func TestCount(t *testing.T) {

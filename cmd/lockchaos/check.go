@@ -301,7 +301,7 @@ func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *his
 	}
 	results := reports.Summarize(in)
 	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, rest.Truncated()
-	results.Story = verdictStory(in.Report)
+	results.Story, results.Operations = verdictStory(in.Report), nil
 	return in, &results, nil
 }
 

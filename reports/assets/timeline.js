@@ -79,13 +79,13 @@
   const esc = (s) => String(s).replace(/[&<>"']/g, (c) => escapes[c]);
   const short = (s, n) => { const r = [...s]; return r.length > n ? r.slice(0, Math.max(1, n - 1)).join("") + "…" : s; };
   const wide = (s) => [...s].length * 6.6;
-  const instant = (us) => (us / 1e6).toFixed(3) + " s";
+  const instant = (us) => (Math.floor(us / 1e3) / 1e3).toFixed(3) + " s";
   const seconds = (us) => String(Math.round(us) / 1e6);
   const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
   function span(us) {
     if (us < 1e3) return Math.round(us) + " µs";
-    if (us < 1e4) return (us / 1e3).toFixed(1).replace(".0", "") + " ms";
-    return us < 1e7 ? thousands(Math.round(us / 1e3)) + " ms" : instant(us);
+    if (us < 1e4) return (Math.floor(us / 100) / 10).toFixed(1).replace(".0", "") + " ms";
+    return us < 1e7 ? thousands(Math.floor(us / 1e3)) + " ms" : instant(us);
   }
 
   // ---- drawing
@@ -319,7 +319,7 @@
       body += drawLane(lane, y, many);
       y += laneHeight + gap;
     }
-    if (!tops.size) note("no client used a lock");
+    if (!tops.size) note(view.lock && data.more.lanes ? `the lanes of ${view.lock} are left out here` : "no client used a lock");
     if (data.more.lanes) note(`${thousands(data.more.lanes)} more lanes are left out here`);
     const resources = data.resources.filter((r) => !view.lock || r.locks.includes(view.lock));
     if (resources.length) { group(); heading("protected resource"); }
@@ -328,6 +328,7 @@
     for (const s of data.servers) { body += drawServer(s, y, 18); y += 22; }
     if (rows.length) { group(); heading("faults"); }
     for (const row of rows) { body += drawFaults(row, y, 18); y += 22; }
+    if (data.more.resources) note(`${thousands(data.more.resources)} more resources are left out here`);
     if (rows.left) note(`${rows.left} more faults are in the table below`);
     const axis = drawAxis(top, y + 4);
     let moment = "";
