@@ -17,7 +17,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
@@ -53,7 +52,7 @@ type Plan struct {
 const defaultLength = 5 * time.Second
 
 // runs are those of the plan, without their seeds.
-func (p Plan) runs(l harness.LockSpec) ([]scenarios.Random, error) {
+func (p Plan) runs(l Lock) ([]scenarios.Random, error) {
 	topology := topologies.Single
 	if l.Independent {
 		topology = topologies.Independent
@@ -73,7 +72,7 @@ func (p Plan) runs(l harness.LockSpec) ([]scenarios.Random, error) {
 // run for each topology and seed, one after the other, and each a subtest, which
 // fails unless the run is valid. A run that is unknown is repeated once, with twice
 // its length.
-func Run(t *testing.T, l harness.LockSpec, p Plan) {
+func Run(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	begin(t)
 	g := &guard{}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -388,4 +389,21 @@ func TestWhatItImports(t *testing.T) {
 			require.False(t, strings.HasPrefix(p, not), p)
 		}
 	}
+}
+
+// The example module compiles, and its tests pass.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts servers; -short leaves them out")
+	}
+	args := []string{"test", "-count=1"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race") // what is compiled is that of the other tests
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
+	cmd.Dir = filepath.Join("..", "examples")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "ok  \texample.com/orders")
 }

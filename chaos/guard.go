@@ -42,7 +42,7 @@ func (g *guard) noted() []string {
 }
 
 // of is the lock with its calls guarded.
-func (g *guard) of(l harness.LockSpec) harness.LockSpec {
+func (g *guard) of(l Lock) Lock {
 	open := l.Open
 	if open == nil {
 		return l

@@ -14,6 +14,9 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
+// A Lock is a lock under test: [New] makes one of a function that opens it.
+type Lock = harness.LockSpec
+
 // Servers are what a lock under test connects to.
 type Servers struct {
 	// Redis is a client of the servers, which follows the master or the slots; of
@@ -32,8 +35,8 @@ type Open func(s Servers) (l lock.Locker, closeLock func() error, err error)
 // New describes a lock under test that promises a mutex with a lease and nothing
 // else. What it promises beyond that, set in the fields of the spec: it is judged
 // by what it promises.
-func New(name string, open Open) harness.LockSpec {
-	l := harness.LockSpec{
+func New(name string, open Open) Lock {
+	l := Lock{
 		Name: name, About: "a lock under test", Foreign: true,
 		Commands: []string{"SET", "SETNX", "EVALSHA", "EVAL", "HSET", "ZADD", "DEL", "FCALL"},
 	}
@@ -119,6 +122,17 @@ func Tries(try Try) lock.Locker {
 			}
 		}
 	})
+}
+
+// Means says in the words of package lock what an error of another lock means: it is
+// ours, with the text of err, if err is theirs, and else err itself.
+//
+//	chaos.Means(err, redislock.ErrNotObtained, lock.ErrNotAcquired)
+func Means(err, theirs, ours error) error {
+	if err == nil || !errors.Is(err, theirs) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ours, err)
 }
 
 // A keeper keeps a grant.

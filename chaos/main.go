@@ -24,7 +24,7 @@ func servedByMain(name string) bool {
 // their own, is such a client of one of the locks. It is for TestMain:
 //
 //	func TestMain(m *testing.M) { chaos.Main(m, orders) }
-func Main(m *testing.M, locks ...harness.LockSpec) {
+func Main(m *testing.M, locks ...Lock) {
 	if len(os.Args) == 2 && os.Args[1] == workerArgument {
 		silence()
 		if err := serveWorker(context.Background(), os.Stdin, os.Stdout, locks); err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 )
 
@@ -24,7 +23,7 @@ const (
 // The scenario is one of the catalogue ("failover-double-grant"), a variant of it
 // ("late-release-double-grant/owner-checked"), or a YAML file. What its steps require
 // of the servers is asked of the keys that the lock was seen to use.
-func Reproduce(t *testing.T, l harness.LockSpec, scenario string, expect checker.Verdict) {
+func Reproduce(t *testing.T, l Lock, scenario string, expect checker.Verdict) {
 	t.Helper()
 	begin(t)
 	g := &guard{}
