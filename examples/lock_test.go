@@ -21,7 +21,4 @@ var ordersLock = chaos.New("orders", func(s chaos.Servers) (lock.Locker, func() 
 	}), nil, nil
 })
 
-func TestLock(t *testing.T) {
-	t.Parallel()
-	chaos.Smoke(t, ordersLock)
-}
+func TestLock(t *testing.T) { chaos.Smoke(t, ordersLock) }

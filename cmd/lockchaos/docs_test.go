@@ -357,13 +357,34 @@ func TestGoOfTheDocumentsIsGo(t *testing.T) {
 	for name, doc := range documents(t) {
 		for _, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(doc, -1) {
 			source := m[1]
-			if !strings.HasPrefix(source, "package ") {
+			switch {
+			case strings.HasPrefix(source, "package "):
+			case strings.Contains(source, "\nfunc "):
+				source = "package p\n" + source
+			default:
 				source = "package p\nfunc f() error {\n" + source + "\n}"
 			}
 			_, err := parser.ParseFile(token.NewFileSet(), name, source, 0)
 			require.NoError(t, err, name)
 		}
 	}
+}
+
+// The tests of a lock that the documents show are that of the example module.
+func TestTestsOfTheDocumentsAreThoseOfTheExample(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile(filepath.Join(root, "examples", "lock_test.go"))
+	require.NoError(t, err)
+	shown := 0
+	for name, doc := range documents(t) {
+		for _, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(doc, -1) {
+			if strings.Contains(m[1], "chaos.New(") {
+				require.Contains(t, string(example), m[1], name)
+				shown++
+			}
+		}
+	}
+	require.Equal(t, 2, shown)
 }
 
 // The table of packages in CONTRIBUTING.md has every package, and no other.
