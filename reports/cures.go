@@ -33,6 +33,93 @@ const (
 	stopCure  = "stop when the hold ends: Hold.Lost says so, and the work's context under Hold.Context"
 )
 
+// A Cure is something that helps against a cause.
+type Cure struct {
+	Text string `json:"text"`
+	// Config sets it, in package lock or on the servers. Empty: it is in the text, or no
+	// setting does it.
+	Config string `json:"config,omitempty"`
+	// Try is the command that tries it. Empty: there is none.
+	Try string `json:"try,omitempty"`
+	// Cost says what it costs.
+	Cost string `json:"cost,omitempty"`
+	// Prevents is set where it is known that this would have been prevented: by the variant
+	// of a scenario that shows it.
+	Prevents bool `json:"prevents,omitempty"`
+}
+
+// curesOf are the cures of a story with what is known of them.
+func (d *digest) curesOf(texts []string) []Cure {
+	var cures []Cure
+	for _, text := range texts {
+		c := Cure{Text: text}
+		flag := ""
+		says := func(words string) bool { return strings.Contains(text, words) }
+		switch {
+		case says("acknowledged"):
+			c.Config, flag = "lock.Config{ReplicaAcks: 1}", "--replica-acks 1"
+			c.Cost = "each grant waits for a replica, and none is made while too few replicas answer"
+		case says("confirm a grant before it counts"):
+			n := d.replicas()
+			c.Config, flag = fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), fmt.Sprintf("--replica-acks %d", n)
+			c.Cost = "each grant waits for the slowest replica, and none is made while one is away"
+		case says("min-replicas-to-write"):
+			c.Config, flag = "min-replicas-to-write 1", "--min-replicas 1"
+			c.Cost = "a master without replicas refuses all writes"
+		case says("append-only file"):
+			c.Config, flag = "appendonly yes, appendfsync always", "--persistence always"
+			c.Cost = "each write waits for the disk"
+		case says("fencing") || says("refuse tokens"):
+			c.Config = "a lock with tokens (FencedMutex), and lock/fence before the resource"
+			switch d.Run.Lock {
+			case "mutex-fenced":
+				flag = "--fencing"
+			case "mutex", "":
+				flag = "--lock mutex-fenced --fencing"
+			}
+			c.Cost = "the resource must store and compare a token; it stops the damage, not the double grant"
+		case says("Hold.Lost"):
+			c.Config, c.Cost = "the context under Hold.Context for all work", "work ends in the middle: it must be safe to repeat"
+		case says("slew"):
+			c.Cost = "leases get longer, and so does the wait for a crashed holder"
+		case says("noeviction"):
+			c.Config, c.Cost = "maxmemory-policy noeviction", "another server to run"
+		}
+		if strings.Contains(text, c.Config) {
+			c.Config = ""
+		}
+		_, rest, found := strings.Cut(text, "(see ")
+		if variant, _, closed := strings.Cut(rest, ")"); found && closed {
+			c.Try, c.Prevents = fmt.Sprintf("lockchaos reproduce %s --seed %d", variant, d.Run.Seed), true
+		} else if flag != "" {
+			c.Try = d.with(flag)
+		}
+		cures = append(cures, c)
+	}
+	return cures
+}
+
+// with is the command of a random run with more flags, which replace those it has; empty
+// for any other.
+func (d *digest) with(flags string) string {
+	words := strings.Fields(d.Run.Command)
+	if len(words) < 2 || words[0] != "lockchaos" || words[1] != "run" || strings.ContainsAny(d.Run.Command, `"'\`) {
+		return ""
+	}
+	more := strings.Fields(flags)
+	for _, flag := range more {
+		if at := slices.Index(words, flag); strings.HasPrefix(flag, "--") && at > 0 {
+			end := at + 1
+			if end < len(words) && !strings.HasPrefix(words[end], "--") {
+				end++
+			}
+			words = slices.Delete(words, at, end)
+		}
+		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, flag+"=") })
+	}
+	return strings.Join(append(words, more...), " ")
+}
+
 // option is how the run set something: by the topology that was drawn, else by
 // a flag of the command that repeats the run. It is empty if it set nothing.
 func (d *digest) option(name string) string {

@@ -38,6 +38,7 @@ type digest struct {
 	granters map[int]string // who granted what did not say so, by the ordinal of the acquire
 
 	distincts []*checker.Violation // found when the first report asks
+	grouped   []*group             // the same
 
 	searched bool
 	gravest  *checker.Violation // once it was searched for
@@ -182,15 +183,15 @@ func (d *digest) distinct() []*checker.Violation {
 	all := []*checker.Violation{}
 	for i := range d.Report.Results {
 		for j := range d.Report.Results[i].Violations {
+			if d.Report.Results[i].Verdict != checker.Invalid {
+				break
+			}
 			if v := &d.Report.Results[i].Violations[j]; !d.repeats(v) {
 				all = append(all, v)
 			}
 		}
 	}
-	told := d.violation()
-	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
-		return cmp.Or(b2i(b == told)-b2i(a == told), cmp.Compare(severity(a.Kind), severity(b.Kind)))
-	})
+	slices.SortStableFunc(all, func(a, b *checker.Violation) int { return cmp.Compare(severity(a.Kind), severity(b.Kind)) })
 	seen := map[place]bool{}
 	all = slices.DeleteFunc(all, func(v *checker.Violation) bool {
 		at := place{v.Lock, v.From, v.Until}
@@ -205,25 +206,12 @@ func (d *digest) distinct() []*checker.Violation {
 	return all
 }
 
-// findViolation finds of the worst property the one
-// that lasted longest within the record, and the first of those. It is nil if
-// there is none.
+// findViolation finds the gravest of the first cause; nil if there is none.
 func (d *digest) findViolation() *checker.Violation {
-	var first *checker.Violation
-	for i := range d.Report.Results {
-		r := &d.Report.Results[i]
-		if r.Verdict != checker.Invalid || len(r.Violations) == 0 {
-			continue
-		}
-		for j := range r.Violations {
-			v := &r.Violations[j]
-			if first == nil || severity(v.Kind) < severity(first.Kind) ||
-				severity(v.Kind) == severity(first.Kind) && d.lasted(v) > d.lasted(first) {
-				first = v
-			}
-		}
+	if causes := d.causesOf(); len(causes) > 0 {
+		return d.gravestOf(causes[0].found)
 	}
-	return first
+	return nil
 }
 
 // toldName says which of the violations the story tells.

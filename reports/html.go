@@ -36,6 +36,8 @@ type page struct {
 	Throughput template.HTML
 	Rows       []latencyRow
 	Proof      []property
+	Told       []toldCause // what the story tells, cause by cause
+	MoreCauses int
 	Pictures   []picture
 }
 
@@ -60,6 +62,54 @@ type shownViolation struct {
 	Lines []string // the events, as they stand in the history
 }
 
+// A toldCause is a cause with its number, from 1.
+type toldCause struct {
+	Cause
+
+	Number int
+}
+
+// Helps is the heading of its cures.
+func (c toldCause) Helps() string { return c.Story.helps() }
+
+// Helps is the heading of the cures of the story.
+func (p *page) Helps() string { return p.Story.helps() }
+
+// maxToldCauses bounds the causes that the page and the summaries tell.
+const maxToldCauses = 12
+
+// tellCauses numbers the causes whose stories the page tells: none if the story is that
+// of a run without an answer.
+func (p *page) tellCauses() {
+	if len(p.Causes) == 0 || p.Story.Headline != p.Causes[0].Story.Headline {
+		return
+	}
+	for i, c := range p.Causes {
+		if i == maxToldCauses {
+			p.MoreCauses = len(p.Causes) - i
+			break
+		}
+		p.Told = append(p.Told, toldCause{c, i + 1})
+	}
+}
+
+// Several says how many causes there are, if there are more than one.
+func (p *page) Several() string { return several(p.Causes) }
+
+// several says how many causes there are; empty for one.
+func several(causes []Cause) string {
+	if len(causes) < 2 {
+		return ""
+	}
+	n := 0
+	for i := range causes {
+		for _, of := range causes[i].Violations {
+			n += of
+		}
+	}
+	return fmt.Sprintf("%s with %d causes.", count(n, "violation"), len(causes))
+}
+
 // maxEvidence is how many violations of a property the page shows in full;
 // results.json has more.
 const maxEvidence = 5
@@ -75,6 +125,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		Hatch: template.HTML(`<svg width="0" height="0" aria-hidden="true" style="position:absolute">` + hatchPattern + `</svg>`),
 		Proof: d.properties(),
 	}
+	p.tellCauses()
 	var err error
 	if p.Pictures, err = d.drawPictures(); err != nil {
 		return fmt.Errorf("write html: %w", err)
@@ -115,8 +166,8 @@ func (d *digest) writeHTML(w io.Writer) error {
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"at": at, "count": count, "covered": covered, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
-		"recovery": recoveryCell,
-		"wall":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"recovery": recoveryCell, "list": list,
+		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
 			return string(b), err

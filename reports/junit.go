@@ -133,6 +133,11 @@ func junitNames(r *Results) []string {
 // junitOut is the story, a moment a line, with what a scenario violates as it must.
 func junitOut(r *Results, met bool) string {
 	lines := append([]string{r.Story.Headline}, r.Story.lines()...)
+	if several(r.Causes) != "" {
+		for i := range r.Causes {
+			lines = append(lines, fmt.Sprintf("cause %d: %s", i+1, r.Causes[i].Title))
+		}
+	}
 	for i := range r.Properties {
 		if p := &r.Properties[i]; p.Verdict == checker.Invalid && met {
 			lines = append(lines, "as expected, "+p.Name+" is violated: "+p.Summary)

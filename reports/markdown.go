@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -16,7 +17,7 @@ const maxRows = 30
 // checked, the figures, the faults, and the command that repeats the run.
 func WriteMarkdown(w io.Writer, r Results) error {
 	m := markdown{Results: r}
-	for _, part := range []func(){m.head, m.story, m.properties, m.figures, m.faults, m.again} {
+	for _, part := range []func(){m.head, m.stories, m.properties, m.figures, m.faults, m.again} {
 		part()
 	}
 	if _, err := io.WriteString(w, m.String()); err != nil {
@@ -68,21 +69,62 @@ func (m *markdown) head() {
 	}
 }
 
-func (m *markdown) story() {
-	for _, moment := range m.Story.Moments {
+// stories are those of all causes, the first as that of the run.
+func (m *markdown) stories() {
+	told := len(m.Causes) > 0 && m.Causes[0].Story.Headline == m.Story.Headline
+	if words := several(m.Causes); told && words != "" {
+		m.printf("%s\n\n", md(words))
+		for i := range min(len(m.Causes), maxToldCauses) {
+			m.printf("%d. %s\n", i+1, md(m.Causes[i].Title))
+		}
+		m.printf("\n")
+	}
+	if !told {
+		m.story(m.Story)
+		return
+	}
+	for i := range min(len(m.Causes), maxToldCauses) {
+		c := &m.Causes[i]
+		if len(m.Causes) > 1 {
+			m.printf("### Cause %d: %s\n\n", i+1, md(c.Title))
+			if i > 0 {
+				m.printf("**%s**\n\n", md(stop(c.Story.Headline)))
+			}
+		}
+		m.printf("Impact: %s\n\n", md(c.Impact))
+		m.story(c.Story)
+		m.cures(c.Cures)
+	}
+}
+
+// cures are what sets and what tries them, and what they cost, as far as it is known.
+func (m *markdown) cures(cures []Cure) {
+	cures = slices.DeleteFunc(slices.Clone(cures), func(c Cure) bool { return c.Config+c.Try+c.Cost == "" })
+	if len(cures) == 0 {
+		return
+	}
+	m.printf("| cure | set | try | costs |\n|---|---|---|---|\n")
+	for _, c := range cures {
+		m.printf("| %s | %s | %s | %s |\n", md(c.Text), md(c.Config), md(c.Try), md(c.Cost))
+	}
+	m.printf("\n")
+}
+
+func (m *markdown) story(s Story) {
+	for _, moment := range s.Moments {
 		text := md(moment.Text)
 		if moment.Kind == MomentViolation {
 			text = "**" + sign(checker.Invalid) + " " + text + "**"
 		}
 		m.printf("- `%s` %s\n", instant(moment.At), text)
 	}
-	if len(m.Story.Moments) > 0 {
+	if len(s.Moments) > 0 {
 		m.printf("\n")
 	}
-	for _, s := range m.Story.Outcome {
-		m.printf("%s\n\n", md(s))
+	for _, words := range s.Outcome {
+		m.printf("%s\n\n", md(words))
 	}
-	if cure := m.Story.cure(); cure != "" {
+	if cure := s.cure(); cure != "" {
 		m.printf("> %s\n\n", md(cure))
 	}
 }

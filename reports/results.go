@@ -42,7 +42,9 @@ type Results struct {
 	// Missing says what could not be read of the run that this was made of.
 	Missing []string `json:"missing,omitempty"`
 
-	Story      Story               `json:"story"`
+	Story Story `json:"story"`
+	// Causes group the violations by what caused them; the story tells the first.
+	Causes     []Cause             `json:"causes,omitempty"`
 	Properties []checker.Result    `json:"properties"`
 	Operations map[string]Outcomes `json:"operations"` // nil where they were not counted
 	Latency    map[string]Latency  `json:"latency"`
@@ -60,7 +62,7 @@ func (d *digest) results() Results {
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
 		Unmet: d.Run.Unmet, LeftOut: d.Run.LeftOut, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
-		Story: d.story(), Properties: d.Report.Results,
+		Story: d.story(), Causes: d.causes(), Properties: d.Report.Results,
 		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
 	}
 	if r.Verdict == "" {

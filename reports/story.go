@@ -23,8 +23,9 @@ type Story struct {
 	Moments []Moment `json:"moments,omitempty"`
 	// Outcome are the sentences that follow from the moments.
 	Outcome []string `json:"outcome,omitempty"`
-	// Cures are what would have prevented it.
-	Cures []string `json:"cures,omitempty"`
+	// Cures are what would have prevented it, or if they are Untried what fits the events.
+	Cures   []string `json:"cures,omitempty"`
+	Untried bool     `json:"untried,omitempty"`
 }
 
 // A Moment is one thing that happened, as a clause that follows its time.
@@ -78,7 +79,16 @@ func (s Story) cure() string {
 	for i, c := range s.Cures {
 		cures[i] = strings.TrimRight(c, ". ")
 	}
-	return "What would have prevented it: " + strings.Join(cures, "; or ") + "."
+	return s.helps() + ": " + strings.Join(cures, "; or ") + "."
+}
+
+// helps says what is known of the cures: the variants of a scenario show that its cures
+// prevent it; what fits the events of a random run was not tried.
+func (s Story) helps() string {
+	if s.Untried {
+		return "What may prevent it"
+	}
+	return "What would have prevented it"
 }
 
 // story tells the violation that explains most, or why there is none. Of a
@@ -162,11 +172,20 @@ func (d *digest) tell(v *checker.Violation) Story {
 		s.Outcome = append(s.Outcome, more)
 	}
 	s.Cures = d.cures(s.Cures)
+	s.Untried = len(s.Cures) > 0 && len(d.Run.Cures) == 0
 	return s
 }
 
 // moreViolations says how many there are beside the one that is told.
 func (d *digest) moreViolations(told *checker.Violation) string {
+	if causes := d.causesOf(); len(causes) > 1 {
+		for _, c := range causes {
+			if slices.Contains(c.found, told) && len(c.found) > 1 {
+				return "In all it is the cause of " + kindCounts(c.Violations) + "."
+			}
+		}
+		return ""
+	}
 	alike, kinds, others := 0, []string{}, 0
 	var seen [][]int64
 	for _, r := range d.Report.Results {

@@ -26,7 +26,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.grant(first, false))
 	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
-	causes := d.causes(v.Lock, first.Acquire.Invoke.Time, second.Start)
+	causes := d.wrongAnswers(v.Lock, first.Acquire.Invoke.Time, second.Start)
 	s.Moments = append(s.Moments, causes...)
 	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
@@ -42,9 +42,9 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 // maxCauses bounds the wrong answers that a story lists.
 const maxCauses = 2
 
-// causes are the wrong answers of the service that made a second grant
+// wrongAnswers are the answers of the service that made a second grant
 // possible: it let an owner end a hold of another owner, or forgot one.
-func (d *digest) causes(lock string, from, to time.Duration) []Moment {
+func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 	var moments []Moment
 	for _, r := range d.Report.Results {
 		for i := range r.Violations {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -34,6 +35,9 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 	rest = append(rest, t.faults()...)
 	rest = append(rest, t.recovery()...)
 	rest = append(rest, t.again()...)
+	if try := t.try(); len(head)+len(t.story(math.MaxInt))+len(try)+len(rest) <= maxTextLines {
+		rest = slices.Insert(rest, len(rest)-len(t.again()), try...)
+	}
 	lines := append(head, t.story(maxTextLines-len(head)-len(rest))...)
 	lines = append(lines, rest...)
 	if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n"); err != nil {
@@ -85,7 +89,26 @@ func (t *textReport) head() []string {
 	if about != "" {
 		lines = append(lines, "  "+t.dim(about))
 	}
-	return append(lines, incomplete...)
+	return append(append(lines, incomplete...), t.causes()...)
+}
+
+// maxTextCauses bounds the causes that the summary names.
+const maxTextCauses = 4
+
+// causes names them, if there are more than one.
+func (t *textReport) causes() []string {
+	if several(t.Causes) == "" {
+		return nil
+	}
+	var lines []string
+	for i := range t.Causes {
+		if i == maxTextCauses {
+			lines = append(lines, pad("")+t.clip(fmt.Sprintf("and %s more: see the report", count(len(t.Causes)-i, "cause"))))
+			break
+		}
+		lines = append(lines, t.property(checker.Invalid, fmt.Sprintf("cause %d", i+1), t.Causes[i].Title))
+	}
+	return lines
 }
 
 // recorded reports whether there is a record of the run beside its history.
@@ -229,6 +252,19 @@ func (t *textReport) recovery() []string {
 		parts = append(parts, OneLine(f.label())+" "+f.recoveryWords())
 	}
 	return []string{pad("recovery") + t.clip(strings.Join(parts, "; "))}
+}
+
+// try is the command that tries the first of the cures that has one; there may be no
+// room for it.
+func (t *textReport) try() []string {
+	for i := range t.Causes {
+		for _, c := range t.Causes[i].Cures {
+			if c.Try != "" && !c.Prevents {
+				return []string{pad("try") + OneLine(c.Try)}
+			}
+		}
+	}
+	return nil
 }
 
 func (t *textReport) again() []string {

@@ -1,0 +1,269 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Cause is what several violations have in common as far as the record shows: the
+// fault that was in effect while they arose and can explain them, or that there was none.
+type Cause struct {
+	// Title says it in a line: "split-brain, 19.100 s to 23.600 s: 87 double grants".
+	Title string `json:"title"`
+	// Fault and Target name the fault; empty without any.
+	Fault  string `json:"fault,omitempty"`
+	Target string `json:"target,omitempty"`
+	// From and Until are when the first of the violations began and the last ended,
+	// within the record.
+	From  time.Duration `json:"from"`
+	Until time.Duration `json:"until"`
+	// Violations counts those that are listed, by kind.
+	Violations map[string]int `json:"violations"`
+	// Servers granted the holds that the violations are about, as far as it is known.
+	Servers []string `json:"servers,omitempty"`
+	// Impact says how long, how many, and how many requests had no known outcome.
+	Impact string `json:"impact"`
+	// Story is that of the gravest and longest violation, with its cures.
+	Story Story  `json:"story"`
+	Cures []Cure `json:"cures,omitempty"`
+}
+
+// A group are the violations of a cause.
+type group struct {
+	Cause
+
+	fault int // the index of the fault; -1 for none
+	found []*checker.Violation
+}
+
+// causesOf groups the violations by what caused them: those that no fault explains
+// first, then by how grave they are and how long they lasted.
+func (d *digest) causesOf() []*group {
+	if d.grouped != nil {
+		return d.grouped
+	}
+	byFault := map[int]*group{}
+	causes := []*group{}
+	origin := d.origins()
+	for _, v := range d.distinct() {
+		c := byFault[origin[v]]
+		if c == nil {
+			c = &group{fault: origin[v], Cause: Cause{Violations: map[string]int{}, From: d.since(v)}}
+			byFault[c.fault] = c
+			causes = append(causes, c)
+		}
+		c.found = append(c.found, v)
+		c.Violations[v.Kind]++
+		c.From, c.Until = min(c.From, d.since(v)), max(c.Until, d.since(v), min(v.Until, d.end))
+	}
+	for _, c := range causes {
+		if c.fault >= 0 {
+			c.Fault, c.Target = d.faults[c.fault].Name, d.faults[c.fault].Target
+		}
+	}
+	slices.SortStableFunc(causes, func(a, b *group) int {
+		x, y := d.gravestOf(a.found), d.gravestOf(b.found)
+		return cmp.Or(b2i(b.fault < 0)-b2i(a.fault < 0), cmp.Compare(severity(x.Kind), severity(y.Kind)),
+			cmp.Compare(d.lasted(y), d.lasted(x)), cmp.Compare(a.From, b.From))
+	})
+	d.grouped = causes
+	return causes
+}
+
+// gravestOf is of the gravest kind the violation that lasted longest within the record,
+// and the first of those.
+func (d *digest) gravestOf(found []*checker.Violation) *checker.Violation {
+	first := found[0]
+	for _, v := range found[1:] {
+		if c := cmp.Compare(severity(v.Kind), severity(first.Kind)); c < 0 || c == 0 && d.lasted(v) > d.lasted(first) {
+			first = v
+		}
+	}
+	return first
+}
+
+// consequence reports whether violations of a kind may follow from others: they belong to
+// the cause of those, if they were there.
+func consequence(kind string) bool { return severity(kind) >= severity(checker.FenceRegress) }
+
+// origins are the faults that caused the violations: their indices, or -1 for none.
+func (d *digest) origins() map[*checker.Violation]int {
+	origin := map[*checker.Violation]int{}
+	roots := map[string][]*checker.Violation{} // by lock, in order of time
+	for _, v := range d.distinct() {
+		if !consequence(v.Kind) {
+			origin[v] = d.origin(v)
+			roots[v.Lock] = append(roots[v.Lock], v)
+		}
+	}
+	for _, v := range d.distinct() {
+		if !consequence(v.Kind) {
+			continue
+		}
+		origin[v] = d.origin(v)
+		for _, root := range roots[v.Lock] {
+			if root.From <= v.Until && root.Until >= v.From {
+				origin[v] = origin[root] // of several the last that began before it
+			}
+		}
+	}
+	return origin
+}
+
+// origin is the fault that explains a violation best, of those that were in effect while
+// it arose: -1 if there is none.
+func (d *digest) origin(v *checker.Violation) int {
+	from, to := v.From, d.since(v)
+	granters := map[string]bool{}
+	for i, h := range d.evidence(v) {
+		from = min(from, h.Acquire.Invoke.Time)
+		if i < 2 {
+			granters[d.granter(h)] = true
+		}
+	}
+	best, explains := -1, len(explaining())
+	for i := range d.faults {
+		f := &d.faults[i]
+		hit := f.during(from, to)
+		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
+			hit = f.OK && f.End <= v.From
+		}
+		if !hit || v.Kind == checker.DoubleGrant && len(granters) == 1 && !granters[""] && f.replacesOnly() {
+			continue
+		}
+		rank := slices.IndexFunc(explaining(), func(e history.Effect) bool { return f.has(e) })
+		if rank >= 0 && (rank < explains || rank == explains && f.Start >= d.faults[best].Start) {
+			best, explains = i, rank
+		}
+	}
+	return best
+}
+
+// replacesOnly reports whether all that a fault does to grants is that another server
+// makes them: it does not explain two grants by the same server.
+func (f *Fault) replacesOnly() bool {
+	return (f.has(history.Promotes) || f.has(history.Isolates)) &&
+		!f.has(history.Restarts) && !f.has(history.Forgets) && !f.has(history.Moves)
+}
+
+// explaining are the effects of faults by how much of a violation they explain.
+func explaining() []history.Effect {
+	return []history.Effect{
+		history.Promotes, history.Isolates, history.Forgets, history.Restarts, history.ShiftsClock, history.Moves,
+		history.StopsClient, history.Suspends, history.Stops, history.Cuts, history.Stalls, history.Loses,
+		history.Withholds, history.Disconnects, history.Delays, history.Refuses,
+	}
+}
+
+// causes are those of the violations, each with its story; nil if there are none.
+func (d *digest) causes() []Cause {
+	var all []Cause
+	for _, c := range d.causesOf() {
+		done := c.Cause
+		told := d.gravestOf(c.found)
+		done.Title, done.Impact = d.causeTitle(c), d.impact(c)
+		done.Servers = d.serversOf(c)
+		done.Story = d.violationStory(told)
+		done.Cures = d.curesOf(done.Story.Cures)
+		all = append(all, done)
+	}
+	return all
+}
+
+// causeTitle says what caused how much, and when.
+func (d *digest) causeTitle(c *group) string {
+	if c.fault < 0 {
+		return fmt.Sprintf("without any fault, %s to %s: %s", instant(c.From), instant(c.Until), kindCounts(c.Violations))
+	}
+	f := &d.faults[c.fault]
+	return fmt.Sprintf("%s, %s to %s: %s", f.label(), instant(f.Start), instant(f.End), kindCounts(c.Violations))
+}
+
+// kindCounts are numbers of violations, the gravest kinds first: "87 double grants and 33
+// lost updates".
+func kindCounts(counts map[string]int) string {
+	var kinds []string
+	for kind := range counts {
+		kinds = append(kinds, kind)
+	}
+	slices.SortFunc(kinds, func(a, b string) int {
+		return cmp.Or(cmp.Compare(severity(a), severity(b)), strings.Compare(a, b))
+	})
+	for i, kind := range kinds {
+		kinds[i] = count(counts[kind], kindNoun(kind))
+	}
+	return list(kinds)
+}
+
+// kindNoun names a violation of a kind so that it can be counted.
+func kindNoun(kind string) string {
+	switch kind {
+	case checker.Stuck:
+		return "stuck lock"
+	case checker.Overtaken:
+		return "overtaken request"
+	case checker.OverCapacity:
+		return "excess permit"
+	case checker.Reentrancy:
+		return "wrong re-entry"
+	case checker.FenceRegress:
+		return "smaller token"
+	case checker.FenceDuplicate:
+		return "duplicate token"
+	case checker.UseAfterLease:
+		return "use after the lease"
+	case checker.NotLinearizable:
+		return "unexplained answer"
+	default:
+		return cmp.Or(strings.ReplaceAll(kind, "-", " "), "violation")
+	}
+}
+
+// serversOf are the servers that granted what a cause's violations are about.
+func (d *digest) serversOf(c *group) []string {
+	var servers []string
+	for _, v := range c.found {
+		for _, h := range d.holdsOf(v) {
+			if node := d.granter(h); node != "" && !slices.Contains(servers, node) {
+				servers = append(servers, node)
+			}
+		}
+	}
+	slices.SortFunc(servers, natural)
+	return servers
+}
+
+// impact says how bad a cause was.
+func (d *digest) impact(c *group) string {
+	from, until := c.From, c.Until
+	if c.fault >= 0 {
+		from, until = min(from, d.faults[c.fault].Start), max(until, d.faults[c.fault].End)
+	}
+	asked, unknown := 0, 0
+	for i := range d.ops {
+		if op := &d.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Time <= until && op.Complete.Time >= from {
+			asked++
+			unknown += b2i(op.Unknown())
+		}
+	}
+	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), span(c.Until-c.From), runLength(d.end))
+	if c.Until == c.From {
+		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), instant(c.From), runLength(d.end))
+	}
+	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
+		words += ", with damage to what the lock protects"
+	}
+	switch {
+	case asked < 2 && unknown == 0:
+		return words + "."
+	case unknown == 0:
+		return fmt.Sprintf("%s; all %s in that time had a known outcome.", words, count(asked, "request for a lock"))
+	}
+	return fmt.Sprintf("%s; %d of %s in that time had no known outcome.", words, unknown, count(asked, "request for a lock"))
+}

@@ -1,0 +1,133 @@
+package reports_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// The failover comes first in time, the split brain is graver; each has a story.
+func TestTwoCauses(t *testing.T) {
+	r := reports.Summarize(twoCauses())
+	require.Len(t, r.Causes, 2)
+	split, failover := r.Causes[0], r.Causes[1]
+	require.Equal(t, "split-brain", split.Fault)
+	require.Equal(t, []string{"redis-1", "redis-2"}, split.Servers)
+	require.Positive(t, split.Violations[checker.DoubleGrant])
+	require.Positive(t, split.Violations[checker.LostUpdate])
+	require.Equal(t, "failover", failover.Fault)
+	require.Zero(t, failover.Violations[checker.DoubleGrant])
+	require.Regexp(t, `^failover, 0\.500 s to 0\.600 s: \d+ premature loss`, failover.Title)
+	require.Contains(t, failover.Story.Headline, "before its lease could run out")
+	require.Contains(t, split.Impact, "had a known outcome")
+	require.Equal(t, r.Story, split.Story)
+
+	// A cure of one does not help against the other, and it is not known that it helps.
+	require.True(t, split.Story.Untried)
+	var tried []string
+	for _, c := range split.Cures {
+		require.False(t, c.Prevents)
+		require.NotEmpty(t, c.Cost, c.Text)
+		tried = append(tried, c.Try)
+	}
+	require.Contains(t, tried, "lockchaos run --topology sentinel --seed 42 --replica-acks 1")
+	require.Contains(t, tried, "lockchaos run --topology sentinel --seed 42 --min-replicas 1")
+
+	for name, write := range map[string]func(io.Writer) error{
+		"text":     func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{Width: 200}) },
+		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
+		"html":     func(w io.Writer) error { return reports.WriteHTML(w, twoCauses()) },
+		"json":     func(w io.Writer) error { return reports.WriteJSON(w, r) },
+		"junit":    func(w io.Writer) error { return reports.WriteJUnit(w, r) },
+	} {
+		out := strings.ReplaceAll(string(written(t, write)), `\`, "")
+		for _, c := range r.Causes {
+			require.True(t, strings.Contains(out, c.Title), "%s does not tell %s", name, c.Title)
+		}
+		require.False(t, strings.Contains(out, "What would have prevented it"), "%s claims what nobody tried", name)
+	}
+}
+
+// Two grants by one server are not the work of a failover, and come first: no cure of a
+// fault helps against them.
+func TestWithoutAnyFaultComesFirst(t *testing.T) {
+	all := injectable()
+	r := reports.Summarize(withCauses(3, all[0], all[2]))
+	require.Len(t, r.Causes, 2)
+	require.Empty(t, r.Causes[0].Fault)
+	require.Contains(t, r.Causes[0].Title, "without any fault, ")
+	require.Empty(t, r.Causes[0].Cures)
+	require.Equal(t, "split-brain", r.Causes[1].Fault)
+	require.Equal(t, r.Story, r.Causes[0].Story)
+
+	// Also while such a fault is in effect.
+	s := &script{}
+	s.declare("orders")
+	s.fault(history.Inject, "split-brain", "{redis-1 zone-a}", 10, 20, history.OK, "redis-2 is the master", "")
+	s.acquire(1, "orders", "zone-a.1#1", "redis-1", 30, 31, 300)
+	s.acquire(2, "orders", "zone-a.2#1", "redis-1", 32, 33, 300)
+	s.fault(history.Heal, "split-brain", "{redis-1 zone-a}", 400, 410, history.OK, "", "")
+	r = reports.Summarize(judged(run(), s.history()))
+	require.Len(t, r.Causes, 1)
+	require.Empty(t, r.Causes[0].Fault)
+}
+
+// A cure that a variant shows is known to prevent it.
+func TestACureOfAScenarioIsKnown(t *testing.T) {
+	in := failover()
+	in.Run.Cures = []string{"count a grant only after replicas acknowledged it: lock.Config{ReplicaAcks: 1} (see failover-double-grant/replica-acks)"}
+	r := reports.Summarize(in)
+	require.Len(t, r.Causes, 1)
+	require.Equal(t, "lockchaos reproduce failover-double-grant/replica-acks --seed 42", r.Causes[0].Cures[0].Try)
+	require.True(t, r.Causes[0].Cures[0].Prevents)
+	require.Empty(t, r.Causes[0].Cures[0].Config, "the text has it")
+	require.Contains(t, htmlOf(t, in), "What would have prevented it")
+}
+
+// Whatever causes a history has: each that has a finding is told, its marks are on the
+// chart of the whole run, and the events that prove its story are on the page.
+func TestEachCauseIsTold(t *testing.T) {
+	all := injectable()
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var causes []cause
+		for _, i := range rng.Perm(len(all))[:2+rng.IntN(2)] {
+			causes = append(causes, all[i])
+		}
+		in := withCauses(seed, causes...)
+		r := reports.Summarize(in)
+		page := htmlOf(t, in)
+		require.Len(t, r.Causes, len(causes), "seed %d", seed)
+		marks := 0
+		for _, m := range marksOf(page) {
+			n := 1
+			if _, err := fmt.Sscanf(m, "%d violations from", &n); err != nil {
+				n = 1
+			}
+			marks += n
+		}
+		found := 0
+		for _, c := range r.Causes {
+			for _, n := range c.Violations {
+				found += n
+			}
+			require.True(t, strings.Contains(page, "Cause ") && strings.Contains(page, c.Title), "seed %d: %s", seed, c.Title)
+		}
+		require.Equal(t, found, marks, "seed %d", seed)
+		for _, c := range causes {
+			told := false
+			for _, of := range r.Causes {
+				told = told || of.Fault == c.name && of.Violations[c.kind] > 0
+			}
+			require.True(t, told, "seed %d: %q is not told as a cause of a %s", seed, c.name, c.kind)
+		}
+	}
+}
