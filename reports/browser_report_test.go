@@ -154,11 +154,15 @@ func TestBrowserKeyboard(t *testing.T) {
 	tab.keys("0")
 	tab.shows(shown, "the whole run")
 
-	// The evidence unfolds by keyboard, and leads to the timeline.
+	// The evidence of what is told is open; it folds by keyboard, and leads to the
+	// timeline.
+	require.True(t, eval[bool](tab, `document.querySelector(".property.invalid details").open`))
 	for presses := 0; !eval[bool](tab, `document.activeElement?.matches(".property.invalid summary") ?? false`); presses++ {
 		require.Less(t, presses, 40, "Tab does not lead to the evidence")
 		tab.do(chromedp.KeyEvent(kb.Tab))
 	}
+	tab.keys(kb.Enter)
+	tab.until(`!document.querySelector(".property.invalid details").open`)
 	tab.keys(kb.Enter)
 	tab.until(`document.querySelector(".property.invalid details").open`)
 	tab.keys(kb.Tab)
@@ -257,11 +261,13 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	require.Zero(t, eval[int](tab, `[...document.querySelectorAll("button")].filter((n) => n.checkVisibility()).length`), "no button that does nothing")
 	require.Equal(t, map[string]string{"redis-1": "down: granted to a", "redis-2": "master: granted to b", "redis-3": "replica: "}, tab.servers())
 
-	// What is folded unfolds.
-	x, y := tab.spot(".property.invalid summary", 0.2)
-	tab.do(chromedp.MouseClickXY(x, y))
-	require.Empty(t, eval[[]string](tab, hidden+`(".property.invalid details[open] pre")`))
+	// What is told is open, and what is folded unfolds.
+	require.Empty(t, eval[[]string](tab, hidden+`(".property.invalid details[open] > pre")`))
 	require.True(t, eval[bool](tab, `document.querySelector(".property.invalid details").open`))
+	x, y := tab.spot(".property.invalid details details summary", 0.2)
+	tab.do(chromedp.MouseClickXY(x, y))
+	require.Empty(t, eval[[]string](tab, hidden+`(".property.invalid details details[open] pre")`))
+	require.True(t, eval[bool](tab, `document.querySelector(".property.invalid details details").open`))
 }
 
 // On paper nothing is cut off, nothing stays folded, and the theme is light.

@@ -122,6 +122,7 @@ func TestEachCauseIsTold(t *testing.T) {
 			require.True(t, strings.Contains(page, "Cause ") && strings.Contains(page, c.Title), "seed %d: %s", seed, c.Title)
 		}
 		require.Equal(t, found, marks, "seed %d", seed)
+		require.Equal(t, len(causes), strings.Count(page, "as told above: the evidence"), "seed %d", seed)
 		for _, c := range causes {
 			told := false
 			for _, of := range r.Causes {

@@ -36,6 +36,8 @@ type page struct {
 	Throughput template.HTML
 	Rows       []latencyRow
 	Proof      []property
+	Violations []violationRow
+	Unlisted   string
 	Told       []toldCause // what the story tells, cause by cause
 	MoreCauses int
 	Pictures   []picture
@@ -49,18 +51,6 @@ type latencyRow struct {
 
 // Cells are the figures of the latency as the table shows them.
 func (r latencyRow) Cells() []string { return r.cells() }
-
-// A property is a result with its evidence.
-type property struct {
-	checker.Result
-	Shown []shownViolation
-	More  int
-}
-
-type shownViolation struct {
-	checker.Violation
-	Lines []string // the events, as they stand in the history
-}
 
 // A toldCause is a cause with its number, from 1.
 type toldCause struct {
@@ -110,10 +100,6 @@ func several(causes []Cause) string {
 	return fmt.Sprintf("%s with %d causes.", count(n, "violation"), len(causes))
 }
 
-// maxEvidence is how many violations of a property the page shows in full;
-// results.json has more.
-const maxEvidence = 5
-
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
 func WriteHTML(w io.Writer, in Input) error { return newDigest(in).writeHTML(w) }
@@ -126,6 +112,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		Proof: d.properties(),
 	}
 	p.tellCauses()
+	p.Violations, p.Unlisted = d.violationRows(), d.unlisted()
 	var err error
 	if p.Pictures, err = d.drawPictures(); err != nil {
 		return fmt.Errorf("write html: %w", err)
@@ -165,7 +152,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
-		"at": at, "count": count, "covered": covered, "around": func(v checker.Violation) template.URL { return template.URL(d.around(&v)) },
+		"at": at, "count": count, "covered": covered,
 		"recovery": recoveryCell, "list": list,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
@@ -229,41 +216,6 @@ func (d *digest) around(v *checker.Violation) string {
 // html marks the figure as safe: [drawing] has escaped every text in it.
 func (f *figure) html() template.HTML {
 	return template.HTML(f.inline())
-}
-
-// properties are those that were checked, with the events that prove their
-// violations.
-func (d *digest) properties() []property {
-	properties := make([]property, 0, len(d.Report.Results))
-	for _, r := range d.Report.Results {
-		p := property{Result: r}
-		for i, v := range r.Violations {
-			if i == maxEvidence {
-				break
-			}
-			shown := shownViolation{Violation: v}
-			for _, index := range v.Events {
-				if e, ok := d.event(index); ok {
-					shown.Lines = append(shown.Lines, line(e))
-				}
-			}
-			p.Shown = append(p.Shown, shown)
-		}
-		p.More = max(r.Total, len(r.Violations)) - len(p.Shown)
-		properties = append(properties, p)
-	}
-	return properties
-}
-
-// line is an event as a history has it.
-func line(e *history.Event) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		return fmt.Sprintf("event %d: %v", e.Index, err)
-	}
-	return string(bytes.TrimSpace(b.Bytes()))
 }
 
 // Servers are the versions of the servers as "redis 7.0.15".

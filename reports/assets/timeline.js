@@ -410,11 +410,47 @@
 
   const zoom = (factor, t = (view.a + view.b) / 2) => show(t - (t - view.a) * factor, t + (view.b - t) * factor);
   const pan = (share) => { const by = (view.b - view.a) * share; show(view.a + by, view.b + by); };
+  // The table has a row for each violation, in the same order.
+  const lines = [...document.querySelectorAll("#violations tbody tr")];
+  let current = data.violations.indexOf(told);
+  // step goes to the next violation whose row the filter shows, or to the one before.
+  function step(by) {
+    let i = current + by;
+    while (i >= 0 && i < data.violations.length && lines[i]?.hidden) i += by;
+    const v = data.violations[i];
+    if (!v) return;
+    current = i;
+    const margin = Math.max((v.to - v.from) / 2, 20000);
+    view.lock = v.lock;
+    view.at = v.from;
+    show(v.from - margin, v.to + margin);
+    choose(v.from);
+    count();
+  }
+  function count() {
+    const left = lines.filter((line) => !line.hidden);
+    for (const [i, line] of lines.entries()) line.classList.toggle("now", i === current);
+    const line = lines[current];
+    if (line) { const box = line.closest(".all"); if (line.offsetTop < box.scrollTop + 40 || line.offsetTop > box.scrollTop + box.clientHeight - 40) box.scrollTop = line.offsetTop - box.clientHeight / 2; }
+    for (const node of document.querySelectorAll("[data-count]")) node.textContent = `${left.includes(line) ? thousands(left.indexOf(line) + 1) + " of " : ""}${thousands(left.length)}`;
+  }
+  document.getElementById("filter")?.addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const line of lines) { const text = line.textContent.toLowerCase(); line.hidden = !words.every((w) => text.includes(w)); }
+    count();
+  });
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+    if (event.key === "n" || event.key === "p") step(event.key === "n" ? 1 : -1);
+  });
   const actions = {
+    before() { step(-1); },
+    after() { step(1); },
     whole() { view.lock = ""; show(0, data.end); },
     violation() {
       if (!told) return;
       view.lock = initial.lock; view.at = initial.at; show(initial.a, initial.b);
+      current = data.violations.indexOf(told); count();
     },
     in() { zoom(0.5, view.at > view.a && view.at < view.b ? view.at : undefined); },
     out() { zoom(2); },
@@ -490,6 +526,7 @@
   svg.addEventListener("dblclick", () => actions.whole());
 
   document.documentElement.classList.add("has-chart");
+  count();
   const come = () => { known = location.hash; if (load()) { queue(); document.getElementById("timeline").scrollIntoView(); } };
   addEventListener("hashchange", come);
   new ResizeObserver(() => { if (chart.clientWidth !== width) queue(); }).observe(chart);
