@@ -99,6 +99,9 @@ func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*
 	answered := make(chan answer, 1)
 	go func() {
 		hold, err := request()
+		if hold == nil && err == nil {
+			err = errors.New("Acquire returned neither a hold nor an error")
+		}
 		answered <- answer{hold, err}
 	}()
 	select {
