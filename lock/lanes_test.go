@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -396,6 +395,7 @@ func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
 // The answers of one connection stay away. Callers that ask by another one get theirs.
 // The one that waits is gone at once when it gives up, and so is its grant.
 func TestConnectionThatIsSilent(t *testing.T) {
+	t.Parallel()
 	c, link, rdb := linked(t)
 	held, deliver := link.HoldReply(acquireDigest(c))
 	t.Cleanup(deliver)
@@ -463,70 +463,4 @@ func TestCloseWhileNothingComesBack(t *testing.T) {
 	}
 	taken := len(redistest.Fields(t.Context(), t, rdb, "lock:{orders}")) > 0
 	require.Equal(t, granted > 0, taken, "what nobody was told of is withdrawn")
-}
-
-func TestGoroutinesAreFew(t *testing.T) {
-	s := redistest.Start(t)
-	c, err := New(s.Client(t, nil), Config{})
-	require.NoError(t, err)
-	defer c.Close()
-	before := runtime.NumGoroutine()
-	all := func(ctx context.Context, check func(error)) {
-		var callers sync.WaitGroup
-		for i := range 1000 {
-			callers.Go(func() {
-				h, err := c.Acquire(ctx, strconv.Itoa(i), Options{Lease: time.Minute})
-				check(err)
-				if err == nil {
-					check(h.Release(ctx))
-				}
-			})
-		}
-		callers.Wait()
-		redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+maxIdle+10 })
-	}
-	all(t.Context(), func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	s.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	all(ctx, func(err error) {
-		if err == nil {
-			t.Error("a dead server answered")
-		}
-	})
-}
-
-func TestIdleGoroutinesEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // which waits for them
-		l := newLife()
-		var together sync.WaitGroup
-		together.Add(2 * maxIdle)
-		for range 2 * maxIdle {
-			require.True(t, l.spawn(func() { together.Done(); together.Wait() }))
-		}
-		synctest.Wait()
-		require.Equal(t, maxIdle, l.resting())
-		for range 10 { // one of them is busy now and then
-			time.Sleep(idleLimit / 2)
-			require.True(t, l.spawn(func() {}))
-			synctest.Wait()
-		}
-		require.Equal(t, 1, l.resting())
-		time.Sleep(2 * idleLimit)
-		synctest.Wait()
-		require.Zero(t, l.resting())
-		require.True(t, l.spawn(func() {}))
-		l.end()
-		require.False(t, l.spawn(func() {}))
-	})
-}
-
-func (l *life) resting() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.idle)
 }
