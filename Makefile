@@ -175,7 +175,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) campaigns
 	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
 	LOCKCHAOS_CASES=1500 go test -run '^TestPiecesKeepTheVerdict$$' -timeout 60m ./checker
-	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 20m -run Adversary ./lock
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 30m ./lock
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean

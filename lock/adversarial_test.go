@@ -26,6 +26,15 @@ import (
 // attacks, as a duration.
 const adversaryTime = "LOCKCHAOS_TEST_ADVERSARY"
 
+// often is how many times a test repeats what costs much time: more often where the
+// adversary is told to attack for long, as every night.
+func often(normally, nightly int) int {
+	if os.Getenv(adversaryTime) != "" {
+		return nightly
+	}
+	return normally
+}
+
 func attackTime(t *testing.T, byDefault time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv(adversaryTime)
@@ -616,7 +625,7 @@ func TestAdversary(t *testing.T) {
 	a.strikes = slices.Concat(network, network, network, server, []func(*testing.T, *rand.Rand){
 		a.moveMaster, a.moveMaster, a.closeClient(t, rdbs, config),
 	})
-	a.run(t, 60, attackTime(t, 20*time.Second))
+	a.run(t, 60, attackTime(t, 10*time.Second))
 	a.require(t)
 	a.requireFree(t)
 }
@@ -631,7 +640,7 @@ func TestAdversaryOfAcknowledgedGrants(t *testing.T) {
 		pause(t, r, a.deploy.servers[1])
 	}
 	a.strikes = slices.Concat(a.breakNetworks(), a.disturbServers(), []func(*testing.T, *rand.Rand){a.moveMaster, pause, pause})
-	a.run(t, 30, attackTime(t, 6*time.Second))
+	a.run(t, 30, attackTime(t, 5*time.Second))
 	a.require(t)
 	a.requireFree(t)
 }
@@ -656,7 +665,7 @@ func TestAdversaryOfAQuorum(t *testing.T) {
 		one = r
 		return r
 	})
-	a.run(t, 20, attackTime(t, 6*time.Second))
+	a.run(t, 20, attackTime(t, 5*time.Second))
 	a.require(t)
 	redistest.Await(t, "the lock to be free", func() bool {
 		h, err := one.Acquire(t.Context(), "orders", lock.Options{Lease: long})
@@ -734,7 +743,7 @@ func TestAdversaryConvicts(t *testing.T) {
 	t.Run("no grant by message", func(t *testing.T) {
 		t.Parallel()
 		a := attackOn(t, planted.CorrectHandOver)
-		a.run(t, 20, 8*time.Second)
+		a.run(t, 20, attackTime(t, 5*time.Second))
 		a.require(t)
 	})
 }

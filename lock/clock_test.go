@@ -33,6 +33,7 @@ func timed(c *clock, lease time.Duration, w willing) *Hold {
 // Of many holds with one clock, each is lost at its own end, neither before nor
 // later, whatever became of the others.
 func TestHoldsShareAClock(t *testing.T) {
+	t.Parallel()
 	const n = 1000
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

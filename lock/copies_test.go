@@ -121,6 +121,7 @@ func door(t *testing.T, s *redistest.Server) (change func(*redis.Options), shut 
 
 // A request that found no server has left no copy, and so its release leaves no mark.
 func TestRequestThatFoundNoServerLeavesNoMark(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	use, shut := door(t, s)
 	shut.Store(true)
@@ -130,6 +131,7 @@ func TestRequestThatFoundNoServerLeavesNoMark(t *testing.T) {
 
 // Nor has one that found all connections taken.
 func TestRequestThatFoundNoConnectionLeavesNoMark(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	other := s.Client(t, nil)
 	popped := make(chan error, 1)
@@ -156,6 +158,7 @@ func TestRequestThatFoundNoConnectionLeavesNoMark(t *testing.T) {
 // A request whose answer didn't come may have arrived, whatever its repetitions come
 // to: a copy of it may be on its way, and the release leaves a mark.
 func TestRequestWithoutAnAnswerLeavesAMark(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		acks int
@@ -202,6 +205,7 @@ func TestRequestWithoutAnAnswerLeavesAMark(t *testing.T) {
 // A release that found no server was not carried out: the next one ends the hold, and
 // doesn't believe in the first where the lock was lost meanwhile.
 func TestReleaseThatFoundNoServer(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		s := redistest.Start(t)
 		rdb := s.Client(t, nil)
@@ -224,6 +228,7 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 // A release that was given up in the queue was never sent, so it can't be why the
 // lock is gone.
 func TestReleaseThatNobodyTook(t *testing.T) {
+	t.Parallel()
 	c, link, rdb := linked(t)
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
@@ -266,6 +271,7 @@ func (moved) RedisError()   {}
 // A request that may have arrived at the server that had the lock, and is granted by
 // the one to which that has moved, may have a copy on its way all the same.
 func TestRequestThatMovedLeavesAMark(t *testing.T) {
+	t.Parallel()
 	s, link := redistest.Start(t), &redistest.Link{}
 	s.Replica(t)
 	teach(t, s)

@@ -110,6 +110,7 @@ func TestDetachedHoldRunsOut(t *testing.T) {
 
 // An attach that the server doesn't answer is an error, and may be repeated.
 func TestAttachWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	network := &redistest.Network{}
 	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
@@ -158,6 +159,7 @@ func TestAttachRefusesWhatIsNoHold(t *testing.T) {
 
 // What can't be detached says so, and stays held.
 func TestLocksThatCannotBeDetached(t *testing.T) {
+	t.Parallel()
 	kinds, held := everyLock(t)
 	delete(kinds, "mutex")
 	delete(kinds, "fenced")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})
@@ -46,6 +47,7 @@ func TestDo(t *testing.T) {
 
 // Shutdown releases what is held, and ends waits.
 func TestShutdownReleasesWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	kinds, held := everyLock(t)
 	for _, name := range []string{"mutex", "redlock"} {
 		l, ok := kinds[name].(interface {
@@ -67,6 +69,7 @@ func TestShutdownReleasesWhatIsHeld(t *testing.T) {
 
 // What may not be in a prefix would make a lock share a key with a lock of another prefix.
 func TestPrefixesThatShareNoKeys(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"a:", "a::b", "a:token", "a:tickets", "a:semaphore", "a:latch", "a:election:b", "a:b:released:c"} {
 		require.Error(t, lock.Config{Prefix: bad}.Validate(), bad)
 	}

@@ -60,6 +60,7 @@ func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // copy is that of a hold that is over. And a copy of its acquire that arrives after the
 // release is a grant without a holder, until its lease ends; all other kinds refuse it.
 func TestRequestsThatAreDoubledUnseen(t *testing.T) {
+	t.Parallel()
 	type asker func(ctx context.Context, c *lock.Client) (*lock.Hold, error)
 	o := lock.Options{Lease: long}
 	kinds := []struct {

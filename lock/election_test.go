@@ -57,6 +57,7 @@ func ended(t *testing.T, l *lock.Leadership) {
 }
 
 func TestElectionHasOneLeaderAtATime(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var mu sync.Mutex
 	leading, tokens := 0, []int64(nil)
@@ -96,6 +97,7 @@ func TestElectionHasOneLeaderAtATime(t *testing.T) {
 }
 
 func TestResignedLeadershipGoesToTheNext(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, b := open(t, s, lock.Config{}), open(t, s, lock.Config{})
 	leads(t, a, "")
@@ -183,6 +185,7 @@ func TestCampaignOutlivesAServerThatIsAway(t *testing.T) {
 }
 
 func TestCampaignThatCannotSucceedEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})

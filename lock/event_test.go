@@ -17,6 +17,7 @@ type caller struct{}
 // An observer is told of every call that asked for a lock, whatever became of it, and
 // of extensions, each with the context of its caller.
 func TestObserverSeesEveryCall(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := &events{}
 	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries, o.DialerRetries = -1, 1 }), lock.Config{Observer: e})

@@ -36,6 +36,7 @@ func happened(t *testing.T, fault <-chan struct{}) {
 }
 
 func TestLostReplyToAcquire(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, link := overLink(t, s, lock.Config{})
 	warm := acquire(t, c, "warm", long) // so that the digest is known
@@ -125,6 +126,7 @@ func TestLateCopyOfExtendLeavesTheNewerOne(t *testing.T) {
 // A forced unlock whose reply was lost is repeated, and leaves the one who was
 // granted the lock meanwhile alone.
 func TestLostReplyToForceUnlock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, link := overLink(t, s, lock.Config{})
 	other := open(t, s, lock.Config{})
@@ -264,6 +266,7 @@ func TestLostReplyToExtend(t *testing.T) {
 }
 
 func TestScriptsThatTheServerForgot(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	_, detach := s.Replica(t)
 	defer detach()
@@ -460,6 +463,7 @@ func TestReleaseOfALostLockByAnyClient(t *testing.T) {
 // A server that stands still while it extends a lease, until that is over, leaves no key
 // without an end.
 func TestSlowExtensionLeavesAnEnd(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()

@@ -180,6 +180,7 @@ func (q *queue) ask(t *testing.T, a fairAsk) []int64 {
 }
 
 func TestFairMutexServesInOrderOfArrival(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
 	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{}), open(t, s, lock.Config{})}
@@ -199,6 +200,7 @@ func TestFairMutexServesInOrderOfArrival(t *testing.T) {
 // Redisson #1104, #2099: waiters with other times than their neighbours lose
 // their places. Here each has its own deadline.
 func TestFairMutexWithMixedHeartbeats(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
 	var clients []*lock.Client
@@ -301,6 +303,7 @@ func calls(t *testing.T, rdb *redis.Client, command string) int {
 }
 
 func TestFairMutexWakesTheFirstAlone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
 	e := &events{}
@@ -359,6 +362,7 @@ func TestFairMutexWaiterThatGivesUpLeavesNothing(t *testing.T) {
 
 // The first gives up at the moment in which it is told that the lock is free.
 func TestFairMutexPassesTheTurnOn(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, holder := open(t, s, lock.Config{Heartbeat: long}), open(t, s, lock.Config{}) // polls are rare
 	for i := range 50 {
@@ -567,6 +571,7 @@ func TestFairMutexServerRestarts(t *testing.T) {
 
 // Redisson #2278: a fair lock with many waiters stalls.
 func TestFairMutexWith500Waiters(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
 	var clients []*lock.Client
@@ -601,6 +606,7 @@ func TestFairMutexWith500Waiters(t *testing.T) {
 // The reply that is lost is that to each request of a wait in turn: the first,
 // which takes the place; the one that is granted; and the release.
 func TestFairMutexLostReplies(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, link := overLink(t, s, lock.Config{Heartbeat: 3 * time.Second})
 	holder := open(t, s, lock.Config{})
@@ -634,6 +640,7 @@ func TestFairMutexLostReplies(t *testing.T) {
 }
 
 func TestFairMutexLostReplyWhenAWaiterGivesUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, link := overLink(t, s, lock.Config{})
 	q := newQueue(t, s)
@@ -649,6 +656,7 @@ func TestFairMutexLostReplyWhenAWaiterGivesUp(t *testing.T) {
 // A call is cancelled, or its client closed, when the server has given it a
 // place and the reply isn't here yet.
 func TestFairMutexGivesUpInFlight(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
 	holder := open(t, s, lock.Config{})
@@ -922,6 +930,7 @@ return 1`)
 // Random requests, repetitions, releases, losses and time, against the model:
 // every reply, every message and the whole state must be the same.
 func TestFairScriptsDoWhatTheModelDoes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	sub := rdb.Subscribe(t.Context(), fairChannel)

@@ -109,6 +109,7 @@ func TestReentryKeepsItsToken(t *testing.T) {
 }
 
 func TestRepeatedRequestHasItsToken(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c, link := overLink(t, s, lock.Config{})

@@ -95,6 +95,7 @@ func handOver(t *testing.T, s *redistest.Server, holder, c *lock.Client, o lock.
 // A lock that goes from one waiter to the next costs one request to draw a
 // ticket and one to release, in the order of the tickets.
 func TestHandOverCostsTwoRequests(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -139,6 +140,7 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 // A lock that is handed over has a short lease, which becomes the one that was
 // asked for if the holder lives, with or without a watchdog.
 func TestHandedLockGetsItsLease(t *testing.T) {
+	t.Parallel()
 	for name, lease := range map[string]time.Duration{"lease": time.Minute, "watchdog": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
@@ -181,6 +183,7 @@ func TestHandedLockThatItsOwnerExtends(t *testing.T) {
 // the clock says of the server that sent it: it may have been under way for long, or
 // come from a former master.
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	for name, apart := range map[string]time.Duration{"sent before": -time.Minute, "by a clock that is ahead": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
@@ -226,6 +229,7 @@ func TestHandedLockThatCannotBeExtended(t *testing.T) {
 
 // Waiters whom no message reaches are passed by at once.
 func TestHandOverPassesTheDeadBy(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -315,6 +319,7 @@ func TestHandOverWhoseMessageIsLost(t *testing.T) {
 // Waiters whose subscription breaks, while the lock is released again and again,
 // all get it, and sooner than by polling alone.
 func TestHandOverSurvivesBrokenSubscriptions(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -366,6 +371,7 @@ func TestHandOverSurvivesBrokenSubscriptions(t *testing.T) {
 
 // Who gives up at the very moment at which it is handed the lock leaves it free.
 func TestGivingUpCrossesAHandOver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -451,6 +457,7 @@ func TestForceUnlockHandsOver(t *testing.T) {
 // Tokens grow from grant to grant, also where the lock is handed over by holders
 // whose own grants have none.
 func TestHandedTokensGrow(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -498,6 +505,7 @@ func TestCloseTakesTheTicketsBack(t *testing.T) {
 
 // Owners may have any name.
 func TestHandOverToStrangeNames(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := open(t, s, lock.Config{Prefix: "a b 3 %"})
 	c := open(t, s, lock.Config{Prefix: "a b 3 %"})

@@ -17,6 +17,7 @@ func TestReleaseAfterOneInTheBackground(t *testing.T) {
 
 // Lost is closed by the time that Extend says so, also where the timer is late.
 func TestExtendThatFindsTheHoldLost(t *testing.T) {
+	t.Parallel()
 	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(-time.Second)}, willing{})
 	h.armed, h.timer = true, time.AfterFunc(time.Hour, h.expire)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), ErrLost)

@@ -62,6 +62,7 @@ func (w *witness) forget() {
 // The hooks of a Redis client see each request once, one behind the other, also those
 // that are added after the lock client was made.
 func TestHooksSeeEachRequest(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb, other := s.Client(t, nil), s.Client(t, nil)
 	first, second := &witness{}, &witness{}
@@ -147,6 +148,7 @@ func TestHooksMayChangeRequests(t *testing.T) {
 // A hook sees each pipeline with the values of one of its callers, also where several
 // share it.
 func TestHooksSeeTheContextOfACaller(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	var orphans atomic.Int64

@@ -129,6 +129,7 @@ func closedClient(t *testing.T) *Client {
 }
 
 func TestNothingIsWatchedAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, err := New(s.Client(t, nil), Config{Watchdog: time.Second})
 	require.NoError(t, err)

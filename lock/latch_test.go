@@ -103,6 +103,7 @@ func TestLatchCountsDown(t *testing.T) {
 // Only the first of several waiters was told (redisson #5349), and some were
 // blocked (redisson #2304).
 func TestLatchLetsAllGo(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	c, other := open(t, server, lock.Config{}), open(t, server, lock.Config{})
@@ -202,6 +203,7 @@ func TestLatchThatIsNotThere(t *testing.T) {
 // Redisson doesn't repeat a count-down whose reply was lost, and has nothing to
 // tell a repetition by.
 func TestLostReplyCountsOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, link := overLink(t, server, lock.Config{})
 	ctx := t.Context()
@@ -230,6 +232,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 }
 
 func TestLatchWaitThatEnds(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	c := open(t, server, lock.Config{})
@@ -322,6 +325,7 @@ func TestKeysOfALatch(t *testing.T) {
 // A client that is at a replica, as after a failover behind a name, learns so: what a replica
 // has is late, so that its waiter would be told that a latch is not set, or wait for ever.
 func TestLatchOfAReplica(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	replica, detach := server.Replica(t)
 	defer detach()
@@ -347,6 +351,7 @@ func TestLatchNeedsTheAcksToo(t *testing.T) {
 // TestLatchIsLikeItsModel drives the scripts with random requests, each also more
 // than once.
 func TestLatchIsLikeItsModel(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()

@@ -113,6 +113,7 @@ func TestForeignStrings(t *testing.T) {
 // A server that stands still while it makes a lock a hash doesn't make it end
 // sooner.
 func TestPauseWhileALockBecomesAHash(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})

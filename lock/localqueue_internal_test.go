@@ -90,6 +90,7 @@ func contended(t *testing.T, c *Client, o Options) *Hold {
 // A lock that is passed on right after it was handed over has the short lease of
 // that still, however close to it the one is that was asked for. It becomes that.
 func TestLockPassedOnAfterAHandOverGetsItsLease(t *testing.T) {
+	t.Parallel()
 	c, _, rdb := linked(t)
 	o := Options{Lease: handedLease * 8 / 5, Wait: time.Minute}
 	h := contended(t, c, Options{Lease: time.Minute, Wait: time.Minute}) // the client listens
@@ -148,6 +149,7 @@ func onlyGrant(t *testing.T, c *Client) string {
 // A process that stands still in a release, for longer than the lease lasts, passes
 // nothing on: the lock is another one's by then.
 func TestReleaseThatStandsStillPassesNothingOn(t *testing.T) {
+	t.Parallel()
 	c, _, rdb := linked(t)
 	other, err := New(rdb, Config{})
 	require.NoError(t, err)
@@ -228,6 +230,7 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 
 // A queue that no caller needs is forgotten, also where a holder never released.
 func TestQueuesAreForgotten(t *testing.T) {
+	t.Parallel()
 	c, _, _ := linked(t)
 	forgotten := func() bool {
 		c.queues.mu.Lock()

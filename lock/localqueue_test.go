@@ -57,6 +57,7 @@ func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers,
 // Many goroutines of one client take turns with few requests, and two clients
 // take turns too.
 func TestLockIsPassedOnInMemory(t *testing.T) {
+	t.Parallel()
 	for _, clients := range []int{1, 2} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
 			s := redistest.Start(t)
@@ -94,6 +95,7 @@ func scriptsRunFrom(t *testing.T, s *redistest.Server) int {
 
 // A batch is no longer than it may be: the other client's ticket comes next.
 func TestBatchIsBounded(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder := open(t, s, lock.Config{})
@@ -190,6 +192,7 @@ func TestPassedGrantIsAnotherOne(t *testing.T) {
 
 // A lock that the server has lost is not passed on for long.
 func TestLostLockIsNotPassedOnForLong(t *testing.T) {
+	t.Parallel()
 	for _, batch := range []int{0, 4, 1 << 20} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) { lostLock(t, batch) })
 	}
@@ -244,6 +247,7 @@ func lostLock(t *testing.T, batch int) {
 // Calls that give up, holders that let their lease run out, and a client that is
 // closed in between: the lock is never held twice, and free in the end.
 func TestLineInTrouble(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 3}), open(t, s, lock.Config{})}
@@ -299,6 +303,7 @@ func TestLineInTrouble(t *testing.T) {
 
 // Clients that all pass it on in memory have equal shares.
 func TestLinesTakeTurns(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var clients []*lock.Client
 	for range 4 {
@@ -322,6 +327,7 @@ func TestLinesTakeTurns(t *testing.T) {
 // Connections that break, and locks that are taken away by force: whoever asks
 // gets it in the end. While nobody uses force there is never more than one holder.
 func TestLinesUnderFire(t *testing.T) {
+	t.Parallel()
 	for _, force := range []bool{false, true} {
 		t.Run(fmt.Sprint("force ", force), func(t *testing.T) {
 			s := redistest.Start(t)

@@ -120,6 +120,7 @@ func TestMultiLockTellsWhatItGranted(t *testing.T) {
 // Whoever lists the same locks in another order doesn't wait in a circle
 // (redisson #467, #1160: its MultiLock takes them in the order given).
 func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}, {"c", "a"}, {"b", "a"}}
 	var mu sync.Mutex
@@ -159,6 +160,7 @@ func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
 }
 
 func TestMultiLockGivesBackWhatItTook(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	link := &redistest.Link{}
@@ -444,6 +446,7 @@ func TestMultiLockInTime(t *testing.T) {
 // Random sets of locks by a few owners: all of a set are granted if and only if
 // nobody else has any of them, and a refusal changes nothing.
 func TestMultiLockAgainstAModel(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})
@@ -535,6 +538,7 @@ func ExampleMultiLock() {
 }
 
 func TestMultiLockUnlockOfAnotherHold(t *testing.T) {
+	t.Parallel()
 	a, b := memory.New(), memory.New()
 	m := multi(t, named(a, "orders")...)
 	f := lock.LockerFunc(a.Acquire) // which can't be compared
@@ -569,6 +573,7 @@ func TestMultiLockUnlockOfAnotherHold(t *testing.T) {
 
 // The other members are given back where one panics, whichever call it is.
 func TestMultiLockWithAMemberThatPanics(t *testing.T) {
+	t.Parallel()
 	in := memory.New()
 	panics := func(h *lock.Hold, when string) *lock.Hold {
 		return lock.NewHold(h.Lease(), &keeper{

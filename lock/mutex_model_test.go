@@ -152,6 +152,7 @@ return 1`)
 // the model: every reply and the grants on the server must be the same, and
 // tokens grow.
 func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	script := func(name string) *redis.Script {

@@ -162,6 +162,7 @@ func TestWatchdogOutlivesTheWork(t *testing.T) {
 }
 
 func TestWakeUpIsPassedOnByAWaiterThatGivesUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -258,6 +259,7 @@ func TestEventsOfAWait(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	replica, _ := s.Replica(t)
 	rdb := s.Client(t, nil)
@@ -296,6 +298,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // What a server in trouble answers is an error that says what to do, and leaves
 // the lock as it was.
 func TestServerInTrouble(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		// trouble makes it, and ends it.
@@ -384,6 +387,7 @@ func TestConfig(t *testing.T) {
 // no time do two owners believe that they hold one, and at the end nothing is
 // left.
 func TestMutexUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	type key struct{ name, owner string }
 	var mu sync.Mutex
@@ -480,6 +484,7 @@ func TestTTLOfAnEndlessLease(t *testing.T) {
 
 // A hold of another client is not one of this mutex: its server may be another one.
 func TestUnlockOfAHoldOfAnotherClient(t *testing.T) {
+	t.Parallel()
 	a, b := open(t, redistest.Start(t), lock.Config{}), open(t, redistest.Start(t), lock.Config{})
 	h := acquire(t, b, "x", long)
 	require.ErrorIs(t, a.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)

@@ -13,6 +13,7 @@ import (
 // The scripts tell names, requests and owners apart whatever is in them, and a
 // release tells those who have no ticket.
 func TestStrangeNamesAndOwners(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c, err := New(rdb, Config{})

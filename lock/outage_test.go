@@ -15,6 +15,7 @@ import (
 
 // A server that can't do anything at the moment ends no wait, and no release.
 func TestBusyServerIsAwaited(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	busy := func(replicas string) {

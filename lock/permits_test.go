@@ -103,6 +103,7 @@ func TestPermitIsGivenBackOnce(t *testing.T) {
 }
 
 func TestLostReplyToTheReleaseOfAPermit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, link := overLink(t, server, lock.Config{})
 	ctx := t.Context()

@@ -30,6 +30,7 @@ func (c *endsAfter) Err() error {
 // A context that ends just as the last server answers leaves nothing on those that
 // granted the lock.
 func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
+	t.Parallel()
 	var servers []redis.UniversalClient
 	var deliver []func()
 	granting := redistest.Start(t).Client(t, nil)

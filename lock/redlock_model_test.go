@@ -54,6 +54,7 @@ func (m *redlockModel) drop(request string) (from int) {
 // else: the outcome is what the votes make it, and once all is quiet the servers
 // have what they should, and nothing else.
 func TestRedlockAgainstAModel(t *testing.T) {
+	t.Parallel()
 	var clients []redis.UniversalClient
 	var others []*Client
 	for range 3 {

@@ -124,6 +124,7 @@ func TestRedlockKeepsTheContract(t *testing.T) {
 }
 
 func TestRedlockTellsWhatItGranted(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	e := &events{}
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e})
@@ -210,6 +211,7 @@ func TestRedlockOfServersThatDoNotSuit(t *testing.T) {
 }
 
 func TestRedlockCheck(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	require.NoError(t, q.redlock(t, lock.RedlockConfig{}).Check(t.Context()))
 
@@ -235,6 +237,7 @@ func TestRedlockCheck(t *testing.T) {
 }
 
 func TestRedlockOptionsThatCannotBeMeant(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	for name, tt := range map[string]struct {
@@ -271,6 +274,7 @@ func TestRedlockOptionsThatCannotBeMeant(t *testing.T) {
 }
 
 func TestRedlockWithAMajorityDead(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	warm(t, q, r)
@@ -302,6 +306,7 @@ func TestRedlockWithAMajorityDead(t *testing.T) {
 
 // The servers were asked before the wait for one that comes back.
 func TestRedlockWaitsForServersToComeBack(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	r := q.redlock(t, lock.RedlockConfig{RetryDelay: 10 * time.Millisecond, NodeTimeout: patient})
 	q[0].Kill()
@@ -321,6 +326,7 @@ func TestRedlockWaitsForServersToComeBack(t *testing.T) {
 }
 
 func TestRedlockIsNotHeldUpByAStuckServer(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 5)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	warm(t, q, r)
@@ -361,6 +367,7 @@ func TestRedlockWithAMajorityStuck(t *testing.T) {
 // others, though nobody knew of it. Redisson's RedLock releases what it believes
 // that it acquired (redisson #1606).
 func TestRedlockReleasesWhatItDidNotKnowOf(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	var link redistest.Link
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient}, func(i int, o *redis.Options) {
@@ -423,6 +430,7 @@ func TestRedlockIsNotBlockedByItself(t *testing.T) {
 // Everybody may release what is held on a majority: redisson fails to, if one of
 // the servers has forgotten it (redisson PR #4031).
 func TestRedlockReleaseNeedsAMajorityOnly(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 5)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	for forgot := range q {
@@ -443,6 +451,7 @@ func TestRedlockReleaseNeedsAMajorityOnly(t *testing.T) {
 // Two clients that always ask at the same time split the votes again and again;
 // the random pauses let both through.
 func TestRedlockContendersMakeProgress(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	var inside, turns atomic.Int64
 	var clients sync.WaitGroup
@@ -535,6 +544,7 @@ func isOver(h *lock.Hold) bool {
 // A server that was slow may carry out an old extension after a newer one, so no
 // server takes a later end back.
 func TestRedlockExtendedToASoonerEnd(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	h := acquire(t, r, "a", 10*long)
@@ -551,6 +561,7 @@ func TestRedlockExtendedToASoonerEnd(t *testing.T) {
 // Where a majority says that it is not held, the hold is lost at once, and what
 // is left of it goes.
 func TestRedlockThatAMajorityForgot(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
 	h := acquire(t, r, "a", long)
@@ -562,6 +573,7 @@ func TestRedlockThatAMajorityForgot(t *testing.T) {
 }
 
 func TestRedlockCancelInFlightLeavesNothing(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	e := &events{}
 	links := make([]redistest.Link, 3)
@@ -591,6 +603,7 @@ func TestRedlockCancelInFlightLeavesNothing(t *testing.T) {
 }
 
 func TestRedlockClose(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	links := make([]redistest.Link, 3)
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient}, func(i int, o *redis.Options) { links[i].Use(o) })

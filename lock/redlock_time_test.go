@@ -121,6 +121,7 @@ func TestRedlockThatIsSlowerThanItsLease(t *testing.T) {
 }
 
 func TestRedlockGivesBackBeforeItWaits(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, e *events) {
 		t.Helper()
 		f[1].answers(after(10*time.Millisecond, refuseAll))
@@ -160,6 +161,7 @@ func instants(t *testing.T, log []string) []time.Duration {
 
 // What can be said of a round that failed depends on who said what.
 func TestRedlockSaysWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	grantsOnly := func(script string) string { // and doesn't take it back
 		if script == "acquire" {
 			return granted
@@ -207,6 +209,7 @@ func TestRedlockSaysWhatIsKnown(t *testing.T) {
 // A round after which it isn't known whether something is left makes the refusal
 // of a later one indefinite, unless that one is by a majority.
 func TestRedlockRemembersItsDoubts(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		last []func(string) string
@@ -239,6 +242,7 @@ func TestRedlockRemembersItsDoubts(t *testing.T) {
 }
 
 func TestRedlockWatchdogInTime(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		answers []func(string) string // of three servers, after the grant

@@ -59,6 +59,7 @@ func everyLock(t *testing.T) (kinds map[string]lock.Locker, held func() bool) {
 // A release whose caller is being cancelled is carried out all the same, and its
 // repetition says so.
 func TestReleaseWithACancelledContext(t *testing.T) {
+	t.Parallel()
 	kinds, held := everyLock(t)
 	for name, l := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +89,7 @@ func TestCloseAwaitsReleases(t *testing.T) {
 
 // The context of a hold ends when its release begins, and may be that of the release.
 func TestHoldContextEndsAtTheRelease(t *testing.T) {
+	t.Parallel()
 	kinds, held := everyLock(t)
 	for name, l := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -72,6 +72,7 @@ func TestHowLongCountedRequestsAreRemembered(t *testing.T) {
 // What is counted is repeated within a window, and counted once: the repetition finds the
 // mark. After the window it isn't repeated, since the mark may be gone.
 func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	link := &redistest.Link{}
@@ -111,6 +112,7 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 // Permits whose answer came too late are given back. Where the server has forgotten the
 // request by then, they may still be taken: the call doesn't say that they are not.
 func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
@@ -142,6 +144,7 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 // Permits that a request may have taken are given back also by a server that refuses to do
 // so for a moment, as in a failover.
 func TestWithdrawalOutlivesARefusalThatPasses(t *testing.T) {
+	t.Parallel()
 	s, link := redistest.Start(t), &redistest.Link{}
 	rdb := s.Client(t, nil)
 	ctx := t.Context()

@@ -49,6 +49,7 @@ func exists(t *testing.T, rdb *redis.Client) bool {
 
 // A caller that gives a request up is gone at once, and so is its grant.
 func TestRequestIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"cancelled", "closed"} {
 		t.Run(how, func(t *testing.T) {
 			c, link, rdb := linked(t)
@@ -76,6 +77,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 
 // A request whose answer is slow is sent once, and awaited.
 func TestSlowAnswerIsAwaited(t *testing.T) {
+	t.Parallel()
 	c, link, rdb := linked(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -132,6 +134,7 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 // What is known of copies: a request that was answered has none, whatever the
 // answer; one whose reply was lost, and one that was repeated, may have.
 func TestCopiesOfARequest(t *testing.T) {
+	t.Parallel()
 	s, link := redistest.Start(t), &redistest.Link{}
 	rdb := s.Client(t, nil)
 	ask := func(retries int) reply[any] {
@@ -171,6 +174,7 @@ func TestCopiesOfARequest(t *testing.T) {
 // Requests are repeated as often as the options of the Redis client say, and only
 // for errors that pass.
 func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
@@ -229,6 +233,7 @@ func (c *counter) reset() {
 // Too few replicas are awaited once, also by the first request, for which the
 // server may not know the script.
 func TestReplicasAreAwaitedOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c, err := New(s.Client(t, nil), Config{ReplicaAcks: 1, AckTimeout: 10 * time.Millisecond})
@@ -250,8 +255,10 @@ func TestReplicasAreAwaitedOnce(t *testing.T) {
 // A server that was quick and is gone: whoever gives up doesn't wait until there
 // is a connection to it.
 func TestRequestToAServerThatIsGone(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"cancelled", "closed"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Start(t)
 			dialled := make(chan struct{}, 100)
 			var silent atomic.Bool

@@ -89,6 +89,7 @@ func (m rwModel) release(side, request, owner string, withdraw bool) int {
 // random: each is answered as the model says, changes no end but its own, and
 // wakes those who could go on after it and couldn't before.
 func TestReadWriteLockIsLikeItsModel(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()

@@ -146,6 +146,7 @@ func TestReadersShareAndWritersExclude(t *testing.T) {
 // An owner gets in again on the side that it holds, and on the read side while
 // it writes. What it gives back counts for itself alone.
 func TestOwnerReentersAReadWriteLock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
@@ -209,6 +210,7 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 // A waiting writer whose owner begins to read meanwhile is told so too, and
 // keeps nobody out any longer.
 func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{Heartbeat: time.Second})
 	h := acquire(t, readSide(c), "a", long)
@@ -224,6 +226,7 @@ func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
 // A writer that goes on as a reader lets the others in at once. In Redisson they
 // sleep until the lock runs out, because nothing is published.
 func TestDowngradeWakesReaders(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	m, c := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{})
@@ -249,6 +252,7 @@ func TestDowngradeWakesReaders(t *testing.T) {
 // between their request and their wait (redisson #4744: those that aren't parked
 // yet are missed). And the end of the last read lets a writer in.
 func TestReleaseWakesAllReadersAndThenAWriter(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
@@ -289,6 +293,7 @@ func TestReleaseWakesAllReadersAndThenAWriter(t *testing.T) {
 
 // The message is lost with the connection: all readers ask when it is back.
 func TestReadersSurviveABrokenSubscription(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	m, c := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{})
@@ -462,6 +467,7 @@ func TestPreferredWriterKeepsNewReadersOut(t *testing.T) {
 // With ever new readers, a preferred writer still gets in, as no writer in
 // Redisson is sure to (redisson #5379).
 func TestReadersDoNotStarveAPreferredWriter(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var stop atomic.Bool
 	var work sync.WaitGroup
@@ -495,6 +501,7 @@ func TestReadersDoNotStarveAPreferredWriter(t *testing.T) {
 // A preferred writer that gives up leaves nothing behind, and lets the readers
 // in that it kept out.
 func TestPreferredWriterThatGivesUpWakesReaders(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder, others := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{})
@@ -543,6 +550,7 @@ func TestPreferredWriterCancelledInFlightLeavesNothing(t *testing.T) {
 
 // One that died keeps readers out until its heartbeat is over, and leaves no key.
 func TestPreferredWriterThatDiedKeepsReadersOutForAHeartbeat(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	rdb := s.Client(t, nil)
@@ -595,6 +603,7 @@ func TestPreferredWriterKeepsItsPlace(t *testing.T) {
 }
 
 func TestReadWriteLockSurvivesLostReplies(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	c, link := overLink(t, s, lock.Config{})
@@ -620,6 +629,7 @@ func TestReadWriteLockSurvivesLostReplies(t *testing.T) {
 }
 
 func TestReadWriteLockIsLeftAsItWasByACancelledCall(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c, link := overLink(t, s, lock.Config{})
@@ -740,6 +750,7 @@ func TestForceUnlockOfBothSides(t *testing.T) {
 }
 
 func TestReadWriteLockOfAnyOwner(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
@@ -758,6 +769,7 @@ func TestReadWriteLockOfAnyOwner(t *testing.T) {
 }
 
 func TestReadWriteLockLeavesOtherThingsAlone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	rdb := s.Client(t, nil)
@@ -837,6 +849,7 @@ func (b *rwHolds) leave(h *lock.Hold) {
 // short leases and cancelled calls: nobody believes in a write together with
 // another owner, and at the end nothing is left.
 func TestReadersAndWritersUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	b := &rwHolds{holds: map[*lock.Hold]string{}}
 	var clients []*lock.RWMutex

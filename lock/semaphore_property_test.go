@@ -207,6 +207,7 @@ func (m *semaphoreModel) remove(request string) string {
 // TestSemaphoreIsLikeItsModel drives the scripts with random requests, each also
 // more than once, and compares all that they return, keep and publish.
 func TestSemaphoreIsLikeItsModel(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()

@@ -124,6 +124,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 }
 
 func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
@@ -215,6 +216,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 // Redisson counts a request twice whose reply was lost (redisson #7367, #6025),
 // and has no request ids but for unlock.
 func TestLostReplyTakesAndGivesOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, link := overLink(t, server, lock.Config{})
 	ctx := t.Context()
@@ -314,6 +316,7 @@ func TestOneReleaseServesManyWaiters(t *testing.T) {
 
 // A waiter that gives up leaves the queue, and its place goes to the next.
 func TestWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	c := open(t, server, lock.Config{})
@@ -357,6 +360,7 @@ func TestDeadWaiterIsPassedOver(t *testing.T) {
 
 // Redisson's acquire waits for a message without any bound (redisson #5761).
 func TestSemaphoreWaiterIsServedWithoutAnyMessage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	s := semaphore(t, open(t, server, lock.Config{}), 1)
@@ -401,6 +405,7 @@ func TestCloseWakesThoseWhoWaitForPermits(t *testing.T) {
 }
 
 func TestCancelInFlightLeaksNoPermit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, link := overLink(t, server, lock.Config{})
 	s := semaphore(t, c, 1)
@@ -435,6 +440,7 @@ func TestCancelInFlightLeaksNoPermit(t *testing.T) {
 }
 
 func TestChangesOfTheSizeReachThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
@@ -480,6 +486,7 @@ func TestPermitOfADeadProcess(t *testing.T) {
 }
 
 func TestKeysOfASemaphore(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
@@ -517,6 +524,7 @@ func TestKeysOfASemaphore(t *testing.T) {
 // calls that are cancelled: never more are inside than there are permits, and at
 // the end all permits are there.
 func TestSemaphoreUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	const permits = 5
 	watch := semaphore(t, open(t, server, lock.Config{}), permits)
@@ -569,6 +577,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 
 // A semaphore that is deleted and set again owes nothing to requests of the time before.
 func TestSemaphoreSetAgainWhileAnAcquireIsUndone(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	other := semaphore(t, open(t, server, lock.Config{}), 2)
 	again := func(t *testing.T) {

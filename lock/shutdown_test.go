@@ -72,6 +72,7 @@ func (s stops) Observe(e lock.Event) {
 
 // A hold is released also where its call returns only after Shutdown was called.
 func TestShutdownAwaitsCallsThatAreReturning(t *testing.T) {
+	t.Parallel()
 	q := startQuorum(t, 3)
 	type client interface {
 		lock.Locker

@@ -44,6 +44,7 @@ func scripted(t *testing.T, rdb *redis.Client) string {
 }
 
 func TestSpinMutexSubscribesToNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	require.NoError(t, rdb.ACLSetUser(t.Context(), "mute", "on", "nopass", "~*", "allchannels", "+@all", "-subscribe", "-psubscribe", "-ssubscribe").Err())
@@ -63,16 +64,18 @@ func TestSpinMutexSubscribesToNothing(t *testing.T) {
 }
 
 func TestSpinMutexPauses(t *testing.T) {
+	t.Parallel()
 	const ms = time.Millisecond
 	tests := []struct {
 		name    string
 		give    lock.Backoff
 		longest []time.Duration // of the first pauses, and of all that follow
+		wait    time.Duration
 	}{
-		{"default", lock.Backoff{}, []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms, 64 * ms, 128 * ms}},
-		{"own", lock.Backoff{Min: 10 * ms, Max: 35 * ms}, []time.Duration{10 * ms, 20 * ms, 35 * ms}},
-		{"no less than Min", lock.Backoff{Min: time.Second}, []time.Duration{time.Second}},
-		{"no more than Max", lock.Backoff{Max: 500 * time.Microsecond}, []time.Duration{500 * time.Microsecond}},
+		{"default", lock.Backoff{}, []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms, 64 * ms, 128 * ms}, 2 * time.Second},
+		{"own", lock.Backoff{Min: 10 * ms, Max: 35 * ms}, []time.Duration{10 * ms, 20 * ms, 35 * ms}, 2 * time.Second},
+		{"no less than Min", lock.Backoff{Min: time.Second}, []time.Duration{time.Second}, 2 * time.Second},
+		{"no more than Max", lock.Backoff{Max: 500 * time.Microsecond}, []time.Duration{500 * time.Microsecond}, 100 * ms},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,9 +90,9 @@ func TestSpinMutexPauses(t *testing.T) {
 				c, err := lock.New(rdb, lock.Config{})
 				require.NoError(t, err)
 				begin := time.Now()
-				_, err = c.SpinMutex("orders", tt.give).TryLockFor(t.Context(), 2*time.Second, lock.Options{Lease: long})
+				_, err = c.SpinMutex("orders", tt.give).TryLockFor(t.Context(), tt.wait, lock.Options{Lease: long})
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
-				require.Equal(t, 2*time.Second, time.Since(begin))
+				require.Equal(t, tt.wait, time.Since(begin))
 				var at []time.Duration
 				for _, when := range f.log("acquire") {
 					d, err := time.ParseDuration(when)
@@ -116,6 +119,7 @@ func TestSpinMutexPauses(t *testing.T) {
 }
 
 func TestSpinMutexWaitThatEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	holder, c := open(t, s, lock.Config{}), open(t, s, lock.Config{})
@@ -135,6 +139,7 @@ func TestSpinMutexWaitThatEnds(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		give lock.Backoff
 		want string

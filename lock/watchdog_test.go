@@ -54,6 +54,7 @@ func TestWatchdogRenewsEveryThird(t *testing.T) {
 }
 
 func TestWatchdogRenewsUntilTheClientCloses(t *testing.T) {
+	t.Parallel()
 	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
 		t.Helper()
 		h := acquire(t, c, "a", 0)
@@ -158,6 +159,7 @@ func TestWatchdogRenewsManyInOnePipeline(t *testing.T) {
 }
 
 func TestExtendOfAWatchedHoldNeverShortensIt(t *testing.T) {
+	t.Parallel()
 	watched(t, func(t *testing.T, _ *fake, c *lock.Client, _ *events) {
 		t.Helper()
 		h := acquire(t, c, "a", 0)
@@ -237,6 +239,7 @@ func TestGrantThatArrivesAfterItsLeaseIsUndone(t *testing.T) {
 
 // A renewal whose answer comes after the end of the lease is no success for the observer.
 func TestRenewalThatIsAnsweredTooLate(t *testing.T) {
+	t.Parallel()
 	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
 		t.Helper()
 		begin := time.Now()
