@@ -31,7 +31,7 @@ type standing int
 
 const (
 	unasked standing = iota
-	asked            // whoever awaits the answer takes it back if it was dropped
+	asked            // the goroutine that awaits the answer takes it back if it was dropped
 	absent           // nothing is there
 	doubted          // the answer was lost
 	present
@@ -139,7 +139,7 @@ func (b *ballot) begin(i int, s standing) bool {
 }
 
 // note notes what is known of a server, and reports whether it may have granted
-// what nobody wants any more.
+// what is no longer wanted.
 func (b *ballot) note(i int, s standing) (unwanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

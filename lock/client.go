@@ -28,7 +28,7 @@ const (
 	driftFloor = 2 * time.Millisecond
 	// markLife is how long a released request is remembered, for repetitions.
 	markLife = 15 * time.Second
-	// withdrawLimit bounds the undoing of a grant that nobody waits for.
+	// withdrawLimit bounds the undoing of a grant for which no call waits.
 	withdrawLimit = 5 * time.Second
 )
 
@@ -72,7 +72,7 @@ type Config struct {
 	// Callers that name an [Options.Owner] have no part in that. -1: never. Default:
 	// 128.
 	Batch int
-	// Observer is told what happens. Default: nobody.
+	// Observer is told what happens. Default: none.
 	Observer Observer
 }
 
@@ -176,7 +176,7 @@ var _ Locker = (*Client)(nil)
 // Each request is sent once, and repeated as the options of rdb say. The hooks of rdb
 // see each request, also those that are added later. A hook that itself sends a request
 // once more is one that the library doesn't know of: the copy may be granted the lock,
-// to nobody, until its lease ends.
+// without a hold, until its lease ends.
 func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)

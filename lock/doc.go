@@ -14,12 +14,11 @@
 // # Which lock when
 //
 //   - [Mutex]: one owner at a time. Re-entrant, kept alive by a watchdog or held
-//     for a lease; whoever releases it hands it to one who waits. The plain choice.
+//     for a lease; a release hands it to a waiter. The plain choice.
 //   - [FencedMutex]: the same, and every grant has a growing token, which a
 //     resource can check: see package fence. The choice where work that goes on
 //     after the lease would do harm.
-//   - [Election]: one leader among several candidates, by a FencedMutex of its own. A
-//     campaign goes on through requests that fail.
+//   - [Election]: one leader among several candidates, by a FencedMutex of its own.
 //   - [FairMutex]: as a Mutex, and waiters are served in the order in which they
 //     arrived at the server. Each of them costs a request every third of
 //     [Config.Heartbeat].
@@ -58,7 +57,7 @@
 // serving, then refuses; without it, both sides of the cut may grant. A server's
 // clock that is set forward, or that of a promoted replica which is ahead, ends
 // leases that much sooner, and so does a holder's machine that is suspended: its
-// monotonic clock stands still meanwhile.
+// monotonic clock stands still during that time.
 //
 // A [Redlock] keeps its promise while each server that takes part keeps its data
 // or stays away, after it lost them, for the longest lease.

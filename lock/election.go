@@ -3,11 +3,8 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // An Election chooses one leader among the candidates of a name. It is made of a
@@ -27,10 +24,8 @@ func (c *Client) Election(name string) *Election {
 // Name returns the election's name.
 func (e *Election) Name() string { return e.mutex.name }
 
-// Campaign waits until the candidate leads, or ctx ends. Any request that fails is
-// repeated after a pause, of 10ms at first and of 640ms at most, so a campaign outlives a
-// server that is away or out of memory. It ends at once where that is no use: the client is closed, or the
-// server refuses the user or holds something else under the key.
+// Campaign waits until the candidate leads, or ctx ends. A server that is away is asked
+// again, as [Options.Wait] says. Any other error ends the campaign.
 //
 // The candidate is what [Election.Leader] returns, and must not be empty. Each call is a
 // campaign of its own, also where two have the same candidate. The values of ctx are those
@@ -42,54 +37,16 @@ func (e *Election) Campaign(ctx context.Context, candidate string) (*Leadership,
 	if candidate == "" {
 		return nil, fmt.Errorf("campaign in election %q: empty candidate: give it a name", e.Name())
 	}
-	if err := e.mutex.check(Options{}); err != nil {
+	// An owner of its own, so that the campaign enters no leadership of the same candidate again.
+	h, err := e.mutex.acquireOr(ctx, Options{Owner: candidate + campaignMark + rand.Text(), Wait: Forever})
+	if err != nil {
 		return nil, fmt.Errorf("campaign in election %q: %w", e.Name(), err)
 	}
-	// An owner of its own, so that the campaign enters no leadership of the same candidate
-	// again; of all its requests, so that it is not kept out by one whose answer was lost.
-	owner := candidate + campaignMark + rand.Text()
-	for tries := 0; ; tries++ {
-		h, err := e.mutex.acquireOr(ctx, Options{Owner: owner, Wait: Forever})
-		if err == nil {
-			return newLeadership(ctx, h), nil
-		}
-		if ctx.Err() != nil || isLasting(err) || !e.mutex.client.pause(ctx, tries, Forever) {
-			if end := e.ended(ctx); end != nil && !errors.Is(err, end) {
-				err = fmt.Errorf("%w: %w", end, err)
-			}
-			return nil, fmt.Errorf("campaign in election %q: %w", e.Name(), err)
-		}
-	}
+	return newLeadership(ctx, h), nil
 }
 
 // campaignMark is between a candidate and what tells its campaigns apart.
 const campaignMark = "#"
-
-// ended is why a campaign can't go on, whatever its last request came to.
-func (e *Election) ended(ctx context.Context) error {
-	select {
-	case <-e.mutex.client.closing:
-		return ErrClosed
-	default:
-		return ctx.Err() //nolint:wrapcheck // the caller says of what
-	}
-}
-
-// isLasting reports whether a request that came to that error will do so again.
-func isLasting(err error) bool {
-	if errors.Is(err, ErrClosed) || errors.Is(err, redis.ErrClosed) {
-		return true
-	}
-	if !isRefusal(err) {
-		return false
-	}
-	for _, code := range []string{"WRONGTYPE", "NOPERM", "The user executing the script", "NOAUTH", "WRONGPASS"} {
-		if strings.Contains(err.Error(), code) {
-			return true
-		}
-	}
-	return false
-}
 
 // Leader returns the candidate that leads as the server knows it; "" if no candidate does.
 // It may have lost or resigned the leadership by the time that the answer arrives, and a

@@ -43,7 +43,7 @@ const (
 	// it was granted.
 	Waited
 	// Renewing comes right before a request to extend the lease is sent that
-	// nobody called for: by the watchdog, or because the lock was handed over for a
+	// no caller asked for: by the watchdog, or because the lock was handed over for a
 	// shorter lease. Renewed always follows it.
 	Renewing
 	// Renewed ends what Renewing began: Err is nil, [ErrNotHeld], what kept the answer

@@ -65,15 +65,15 @@ func (k keys) deadlines() string { return k.of("deadlines") }
 //
 // A waiter asks again every third of [Config.Heartbeat], and is alive for the
 // others for a heartbeat from its last request. Its turn comes when the lock is
-// free and nobody alive arrived before it. A waiter that was silent for longer
+// free and no live waiter arrived before it. A waiter that was silent for longer
 // may be passed by; once it is heard of again, it goes before all who arrived
 // later, as it does when the server has lost the queue. One that gives up leaves
 // the queue at once. So those who died cost the others a heartbeat, however many
 // of them died together. Waiters may have different heartbeats.
 //
-// A call that doesn't wait is granted a free lock only if nobody alive waits for
+// A call that doesn't wait is granted a free lock only if no live waiter waits for
 // it, and takes no place in the queue. An owner that holds the lock is granted it
-// again at once, whoever waits.
+// again at once, whichever clients wait.
 //
 // A FairMutex and a Mutex of one name exclude each other, but the latter knows
 // nothing of the queue: it may go before those who wait, and its release is found
@@ -87,7 +87,7 @@ func (c *Client) FairMutex(name string) *FairMutex {
 	return &FairMutex{Mutex{c.object(name, &k)}}
 }
 
-// ForceUnlock ends all grants of the lock, whoever holds it, and reports whether
+// ForceUnlock ends all grants of the lock, of any owner, and reports whether
 // there were any. Holders learn of it at their next extension or release; those
 // who wait keep their places.
 func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {

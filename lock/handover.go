@@ -12,18 +12,18 @@ import (
 
 // A lock is handed over where it is released: the script that releases it grants
 // it to the first of those who wait, and tells that client, which needs no
-// request of its own. So a lock that changes hands costs two requests, whoever
-// and however many wait: one to draw a ticket, and one to release.
+// request of its own. So a lock that changes hands costs two requests, whichever
+// clients wait, and however many: one to draw a ticket, and one to release.
 //
 // What a waiter must not rely on is the message. It may be lost, be late, or
-// reach a connection behind which nobody listens any more. Therefore
+// reach a connection behind which no client listens any more. Therefore
 //   - the waiter asks again every few seconds, and whenever its subscription is
 //     made anew: if it holds the lock, or its ticket is gone, the server says so;
 //   - a lock that is handed over has a short lease, which who gets it extends to
 //     the one that was asked for, unless it has released it by then. So one that
 //     never comes leaves the lock to the next after that; and all tickets of its
 //     client are void then, so that only one such lease is lost to a client;
-//   - who gives up takes its ticket back, and whatever was handed to it meanwhile.
+//   - a waiter that gives up takes its ticket back, and what was handed to it since.
 
 // handedLease is for how long a lock is handed over; see tickets.lua.
 const handedLease = 5 * time.Second

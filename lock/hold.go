@@ -21,7 +21,7 @@ type Keeper interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// A Hold is the handle on a grant. Whoever has it holds the lock until it is
+// A Hold is the handle on a grant. Its owner holds the lock until it is
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
@@ -39,7 +39,7 @@ type Hold struct {
 	lease    Lease
 	armed    bool          // it is lost at lease.Expires
 	timer    *time.Timer   // which sees to that; nil if the clock does
-	lost     chan struct{} // nil until somebody asks for it
+	lost     chan struct{} // nil until a caller asks for it
 	isLost   bool
 	ending   bool // a release was asked for
 	gone     bool // the service said that the grant is over
@@ -62,7 +62,7 @@ type minder interface {
 	life() *life
 	// onLost is called once, after lost was closed.
 	onLost(h *Hold, l Lease)
-	// onEnd is called when the hold needs nobody to keep it alive any more, perhaps
+	// onEnd is called when the hold need not be kept alive any more, perhaps
 	// more than once.
 	onEnd(h *Hold)
 	// onMove is called when an extension of the caller may have moved the end.

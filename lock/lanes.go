@@ -32,7 +32,7 @@ const (
 	mostYields = 4
 	yieldLimit = 50 * time.Microsecond
 	// crowded is how long that takes where other work keeps the processors: a
-	// caller that yields there waits for a time slice of each. After that nobody
+	// caller that yields there waits for a time slice of each. After that none
 	// does for the next yieldRest lanes that are entered.
 	crowded   = time.Millisecond
 	yieldRest = 64
@@ -82,7 +82,7 @@ func (r *road) runTaken(ctx context.Context, s call, taken *atomic.Bool) reply[a
 	return r.lanes(ctx, s.key()).run(ctx, s, taken)
 }
 
-// lanes are those to the server of a key. A server that nobody knows fails the
+// lanes are those to the server of a key. A server that is not known fails the
 // call, which may take long and holds up none for the others.
 func (r *road) lanes(ctx context.Context, key string) *lanes {
 	if r.cluster == nil {
@@ -110,10 +110,10 @@ func (r *road) lanes(ctx context.Context, key string) *lanes {
 //
 // Calls that came back together have callers who are about to ask again, most
 // likely. So who enters a lane after that lets them run first, until as many are
-// there, and nobody enters another lane meanwhile.
+// there, and no other lane is entered until then.
 //
 // There are more lanes the longer a server takes to answer at best, since one
-// that is far away has nothing to do meanwhile. Lanes from which nothing comes
+// that is far away has nothing to do in between. Lanes from which nothing comes
 // back for a while don't count: a connection that is silent doesn't hold up those
 // who wait. But half of the connections of the Redis client are left to others.
 type lanes struct {
@@ -246,7 +246,7 @@ func (l *lanes) gather(first *posted) []*posted {
 	if first.waits && time.Since(begin) > crowded {
 		l.rests = yieldRest
 	}
-	if first.waits && first.era == l.era { // else somebody else may gather
+	if first.waits && first.era == l.era { // else another call may gather
 		l.gathers = false
 		l.next()
 	}
@@ -305,7 +305,7 @@ func together(calls []*posted) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(calls[0].ctx), last)
 }
 
-// ended reports whether nobody waits for a call any more, and tells it so.
+// ended reports whether no caller waits for a call any more, and tells it so.
 func ended(p *posted) bool {
 	err := p.ctx.Err()
 	if err != nil {
@@ -348,7 +348,7 @@ func (l *lanes) next() {
 	l.lookSoon()
 }
 
-// lookSoon looks at the queue after a while. If nothing came back meanwhile, it
+// lookSoon looks at the queue after a while. If nothing came back by then, it
 // gives up the lanes that are under way and opens others.
 func (l *lanes) lookSoon() {
 	if l.due || len(l.queue) == 0 || l.stuck == l.max {

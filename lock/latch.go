@@ -37,7 +37,7 @@ func newLatchScripts() latchScripts {
 // is used once: it stays at 0, so that who comes late goes on at once.
 //
 // Where it begins has to be said first, with TrySetCount. Until then everything
-// else returns [ErrNotSet]: a latch that nobody has set yet, that was deleted, or
+// else returns [ErrNotSet]: a latch that was not set yet, that was deleted, or
 // that the server lost, is not taken for one that was counted down. A latch stays
 // on the server until a day after it reached 0, or until Delete.
 type CountDownLatch struct{ object }
@@ -52,7 +52,7 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 
 // TrySetCount says where the latch begins, 1 or more, unless that was said
 // already: then it changes nothing and returns false, also if the latch is at 0
-// by now. So whoever uses the latch may call it first.
+// by now. So each user of the latch may call it first.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	var set int64
 	var err error
@@ -89,7 +89,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 
 // Await waits until the latch is at 0, for at most that long: 0 looks once, and
 // see [Forever]. It returns true if it is, and false when the wait is over. A
-// latch that is deleted meanwhile ends the wait with [ErrNotSet], even if it was
+// latch that is deleted during the wait ends the wait with [ErrNotSet], even if it was
 // set again. A server that fails is asked again, as [Options.Wait] says.
 func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
 	zero, err := l.await(ctx, wait)

@@ -170,7 +170,7 @@ func TestLatchThatIsNotThere(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrNotSet)
 	_, err = l.CountDown(ctx)
 	require.ErrorIs(t, err, lock.ErrNotSet)
-	require.ErrorContains(t, err, "nobody has said")
+	require.ErrorContains(t, err, "was not set")
 
 	remove := map[string]func(){
 		"deleted": func() {

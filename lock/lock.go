@@ -13,7 +13,7 @@ import (
 // what was asked for did not happen and left nothing behind. After any other
 // error, those of a context included, it may have happened.
 var (
-	// ErrNotAcquired says that somebody else holds the lock, and that the wait
+	// ErrNotAcquired says that another owner holds the lock, and that the wait
 	// that was allowed, if any, is over.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrNotHeld says that the caller does not hold the lock (any longer).
@@ -32,7 +32,7 @@ var (
 const Forever time.Duration = math.MaxInt64
 
 // A Locker grants locks by name. It is the smallest thing that a workload can
-// drive: whoever implements it can be tested by lockchaos.
+// drive: all that implement it can be tested by lockchaos.
 //
 // Acquire blocks for at most o.Wait, and returns a [Hold] or an error.
 // [ErrNotAcquired] and [ErrNotReplicated] are definite refusals; after any

@@ -95,7 +95,7 @@ func compareMembers(a, b Member) int {
 func (m *MultiLock) Name() string { return m.name }
 
 // Acquire asks for all members. [Options.Wait] bounds the wait for all of them
-// together. [ErrNotAcquired] says that one of them is held by somebody else, or
+// together. [ErrNotAcquired] says that one of them is held by another owner, or
 // that the lease ran out on the way, and that all are confirmed not to be held.
 func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.acquire(ctx, o)
@@ -112,7 +112,7 @@ func (m *MultiLock) Lock(ctx context.Context, o Options) (*Hold, error) {
 	return m.Acquire(ctx, o)
 }
 
-// TryLock asks once, and returns [ErrNotAcquired] if somebody else holds one of
+// TryLock asks once, and returns [ErrNotAcquired] if another owner holds one of
 // the locks. [Options.Wait] is ignored.
 func (m *MultiLock) TryLock(ctx context.Context, o Options) (*Hold, error) {
 	o.Wait = 0

@@ -99,7 +99,7 @@ func flag(yes bool) int {
 	return 0
 }
 
-// A Mutex is a re-entrant mutual exclusion lock on Redis. Whoever owns it is
+// A Mutex is a re-entrant mutual exclusion lock on Redis. Its owner is
 // said in the options: there is no hidden owner such as a goroutine. It is a
 // name and a client, so two Mutexes of one name are the same lock.
 //
@@ -134,7 +134,7 @@ func (m *Mutex) Lock(ctx context.Context, o Options) (*Hold, error) {
 	return m.acquire(ctx, o)
 }
 
-// TryLock asks once, and returns [ErrNotAcquired] if somebody else holds the
+// TryLock asks once, and returns [ErrNotAcquired] if another owner holds the
 // lock. [Options.Wait] is ignored.
 func (m *Mutex) TryLock(ctx context.Context, o Options) (*Hold, error) {
 	o.Wait = 0
@@ -169,7 +169,7 @@ func (h *Hold) isOf(o *object) bool {
 // noHold is what comes of unlocking without a hold.
 func noHold(name string) error { return fmt.Errorf("unlock %q without a hold: %w", name, ErrNotHeld) }
 
-// ForceUnlock ends all grants of the lock, whoever holds it, and reports whether
+// ForceUnlock ends all grants of the lock, of any owner, and reports whether
 // there were any. Holders learn of it at their next extension or release; a client
 // that passes the lock on in memory may do so until its batch ends: see
 // [Config.Batch].

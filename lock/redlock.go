@@ -33,7 +33,7 @@ type RedlockConfig struct {
 	// pause is drawn from between half and one and a half of it, so that those
 	// who split the servers' votes don't meet again. At least 1ms. Default: 100ms.
 	RetryDelay time.Duration
-	// Observer is told what happens. Default: nobody.
+	// Observer is told what happens. Default: none.
 	Observer Observer
 }
 
@@ -276,7 +276,7 @@ func (m *RedlockMutex) Lock(ctx context.Context, o Options) (*Hold, error) {
 	return m.Acquire(ctx, o)
 }
 
-// TryLock asks once, and returns [ErrNotAcquired] if somebody else holds the
+// TryLock asks once, and returns [ErrNotAcquired] if another owner holds the
 // lock. [Options.Wait] is ignored.
 func (m *RedlockMutex) TryLock(ctx context.Context, o Options) (*Hold, error) {
 	o.Wait = 0

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +24,7 @@ type reply[T any] struct {
 // abort is closed: go-redis itself lets go of a request only at its own timeouts. So f
 // has a goroutine of its own, unless the caller would wait for it in any case.
 //
-// An error, and the outcome that nobody waits for any more, are handed to late, if
+// An error, and the outcome for which the caller no longer waits, are handed to late, if
 // there is one, in a goroutine that Close awaits.
 func await[T any](
 	ctx context.Context, c *Client, abort <-chan struct{},
@@ -53,13 +52,14 @@ func awaitIn[T any](
 ) (T, error) {
 	var none T
 	replies := make(chan reply[T]) // unbuffered: either we get it or late does
-	left := make(chan struct{})
+	asking, leave := context.WithCancel(ctx)
+	defer leave()
 	run := func() {
-		value, err := f(awaited{ctx, left}) //nolint:contextcheck // it has the caller's
+		value, err := f(asking)
 		lost := err != nil
 		select {
 		case replies <- reply[T]{value: value, err: err}:
-		case <-left:
+		case <-asking.Done():
 			lost = true
 		}
 		if lost && late != nil {
@@ -85,27 +85,7 @@ func awaitIn[T any](
 	case r := <-replies:
 		return r.value, overdue(ctx, r.err)
 	default:
-		close(left)
 		return none, gaveUp
-	}
-}
-
-// awaited is the context of a request: the caller's, and it also ends when nobody
-// waits for the request any more.
-type awaited struct {
-	context.Context //nolint:containedctx // it is one
-
-	left <-chan struct{}
-}
-
-func (a awaited) Done() <-chan struct{} { return a.left }
-
-func (a awaited) Err() error {
-	select {
-	case <-a.left:
-		return cmp.Or(a.Context.Err(), context.Canceled)
-	default:
-		return nil
 	}
 }
 
@@ -129,7 +109,7 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 	return r.value, r.err
 }
 
-// post sends calls, each of which somebody else waits for, in one pipeline, and
+// post sends calls, for each of which a caller waits, in one pipeline, and
 // what is worth repeating once more: in full if the server doesn't know the script.
 // One alone goes in a pipeline as well, because go-redis has connections of their
 // own for pipelines: what is known of a server would differ between the two.

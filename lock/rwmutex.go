@@ -29,7 +29,7 @@ var (
 var ErrUpgrade = errors.New("upgrade from reading to writing: release the read side first")
 
 // RWOptions say how a [RWMutex] treats those who wait. The zero value prefers
-// nobody: whoever comes first when the lock is free enough gets in, so that a
+// neither side: the first request when the lock is free enough is granted, so that a
 // stream of readers may starve the writers.
 type RWOptions struct {
 	// PreferWriters makes new readers wait while a writer of this RWMutex waits;
@@ -51,7 +51,7 @@ type RWOptions struct {
 // because two readers that did it would wait for each other for ever.
 //
 // Every grant has an end of its own, on either side: a reader that died is in
-// nobody's way after its lease, and neither another hold nor its release changes
+// no writer's way after its lease, and neither another hold nor its release changes
 // that. A request takes the server a time in proportion to the number of holds,
 // about a millisecond for a thousand; a renewal doesn't.
 //
@@ -102,7 +102,7 @@ func (s *RWSide) Lock(ctx context.Context, o Options) (*Hold, error) {
 	return s.acquire(ctx, o)
 }
 
-// TryLock asks once, and returns [ErrNotAcquired] if somebody else is in the
+// TryLock asks once, and returns [ErrNotAcquired] if another owner is in the
 // way. [Options.Wait] is ignored.
 func (s *RWSide) TryLock(ctx context.Context, o Options) (*Hold, error) {
 	o.Wait = 0
@@ -170,7 +170,7 @@ func (m *RWMutex) TTL(ctx context.Context) (time.Duration, error) {
 	return s.ttl, err
 }
 
-// ForceUnlock ends all grants of both sides, whoever holds them, and reports
+// ForceUnlock ends all grants of both sides, of any owner, and reports
 // whether there were any. Holders learn of it at their next extension or
 // release.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {

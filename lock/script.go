@@ -109,7 +109,7 @@ func advice(err error, key string) string {
 	case strings.Contains(text, "TRYAGAIN"), strings.HasPrefix(text, "ASK "):
 		return "the slot of this lock is moving to another server: ask again when it has"
 	case strings.Contains(text, "CLUSTERDOWN"):
-		return "nobody serves the slot of this lock: look at CLUSTER INFO"
+		return "no server serves the slot of this lock: look at CLUSTER INFO"
 	case strings.Contains(text, "MASTERDOWN"):
 		return "the server is a replica without its master: connect to the master, or with a failover or cluster client, which find it"
 	default:

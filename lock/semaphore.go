@@ -34,7 +34,7 @@ var (
 
 // Definite refusals of semaphores and latches: what was asked for did not happen.
 var (
-	// ErrNotSet says that nobody has said how many permits a semaphore has, or
+	// ErrNotSet says that it was not set how many permits a semaphore has, or
 	// how far a latch counts, or that it was deleted or lost since.
 	ErrNotSet = errors.New("semaphore or latch not set")
 	// ErrTooMany says that a semaphore has fewer permits than were asked for, so
@@ -143,7 +143,7 @@ func (p *permits) request(k *kind) *object {
 }
 
 // TrySetPermits says how many permits the semaphore has, 0 or more, unless that
-// was said already: then it changes nothing and returns false. Whoever uses the
+// was said already: then it changes nothing and returns false. Each user of the
 // semaphore may call it first.
 func (p *permits) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	set, err := p.resize(ctx, "try", n)
@@ -275,8 +275,8 @@ func refusal(err error) error {
 // waiting without saying so, because its process or its network broke, holds the
 // others up for five seconds.
 //
-// A permit belongs to nobody and has no end: if a process dies, its permits stay
-// taken until somebody else gives them back. [PermitSemaphore] is the cure. For
+// A permit has no owner and no end: if a process dies, its permits stay
+// taken until another process gives them back. [PermitSemaphore] is the cure. For
 // the same reason there are no events.
 //
 // How many permits there are has to be said first, with TrySetPermits, and stays
@@ -307,7 +307,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) erro
 	return nil
 }
 
-// TryAcquire takes n permits if they are there and nobody waits; otherwise it
+// TryAcquire takes n permits if they are there and no client waits; otherwise it
 // returns [ErrNotAcquired].
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) error { return s.Acquire(ctx, n, 0) }
 

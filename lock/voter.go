@@ -38,7 +38,7 @@ func (v *voter) hear(err error) {
 	}
 }
 
-// silent reports whether so many requests wait in vain that one more would only
+// silent reports whether so many requests wait without an answer that one more would only
 // join them: whatever goes to a server that is stuck lasts until the timeouts of
 // go-redis.
 func (v *voter) silent(limit time.Duration) bool {
@@ -59,7 +59,7 @@ func (r *Redlock) each(f func(i int)) {
 // poll asks every server at once, with a context that ends after the limit or when
 // all have answered, and hands what they say to hear, one after the other, until that has
 // enough. A server that says nothing for that long is heard with an error. The
-// requests that nobody waits for any more go on.
+// requests for which the caller no longer waits go on.
 //
 // poll returns the context's error as soon as that ends, and [ErrClosed] as soon
 // as abort is closed.
@@ -92,7 +92,7 @@ func poll[T any](
 			close(enough)
 		}
 	}
-	// Whoever has an answer says so itself, so that nobody is woken for one that
+	// The goroutine that has an answer says so itself, so that none is woken for one that
 	// doesn't decide.
 	r.each(func(i int) {
 		said, err := ask(asked, i)

@@ -354,7 +354,7 @@ func (u *wakeups) receive(message any) {
 	}
 }
 
-// reconcile subscribes to the channels that somebody waits for, and
+// reconcile subscribes to the channels with waiters, and
 // unsubscribes from the others. An error is for go-redis to mend: it subscribes
 // anew on its next connection, and until then the waiters poll.
 func (u *wakeups) reconcile(ctx context.Context, pubsub *redis.PubSub) {

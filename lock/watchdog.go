@@ -178,7 +178,7 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 			soon = now.Add(d.period / 10)
 		}
 	}
-	d.looks = now.Add(d.period) // no hold that is added meanwhile is due before that
+	d.looks = now.Add(d.period) // no hold that is added until then is due before that
 	if len(d.queue) > 0 {
 		d.looks = d.queue[0].due
 	}

@@ -14,7 +14,7 @@ import (
 
 // A wire sends pipelines through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
-// cluster client, which looks for the server meanwhile, repeats on its own.
+// cluster client, which looks for the server in between, repeats on its own.
 type wire struct {
 	rdb         interface{ Pipeline() redis.Pipeliner }
 	one         *redis.Client // nil if there are several servers

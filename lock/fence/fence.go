@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrStale says that a greater token was seen: somebody else was granted the
+	// ErrStale says that a greater token was seen: another owner was granted the
 	// lock since.
 	ErrStale = errors.New("stale fencing token")
 	// ErrNotFenced says that a token is not positive: it comes from a lock that

@@ -1,5 +1,5 @@
 // Package locktest is the contract of [lock.Locker] as a test suite, in the
-// manner of testing/fstest: whoever implements a Locker runs [Run] in a test.
+// manner of testing/fstest: a package that implements a Locker runs [Run] in a test.
 package locktest
 
 import (
@@ -31,8 +31,8 @@ type Features struct {
 	// Lease is the lease that is let run out. A grant has to arrive within it.
 	// Default: 1s.
 	Lease time.Duration
-	// Patience is how long a check waits for what must not happen: that somebody
-	// is let in beside the holder. A lock that excludes nobody is found out if it
+	// Patience is how long a check waits for what must not happen: that another owner
+	// is let in beside the holder. A lock that excludes no owner is found out if it
 	// grants within it. Default: 20ms.
 	Patience time.Duration
 	// Apart: no locker sees the locks of another, be it because each has a service
@@ -177,7 +177,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// refuse checks that somebody else doesn't get the lock.
+// refuse checks that another owner doesn't get the lock.
 func refuse(ctx context.Context, l lock.Locker, owner string) error {
 	h, err := l.Acquire(ctx, name, try(owner, long))
 	if err == nil {
@@ -505,7 +505,7 @@ func (f Features) oneOfMany(ctx context.Context, l lock.Locker) error {
 	return errors.Join(errs...)
 }
 
-// turns has each holder stay until somebody else is inside, or its time is up. So who
+// turns has each holder stay until another is inside, or its time is up. So who
 // is let in beside it meets it, however late it comes in.
 func (f Features) turns(ctx context.Context, l lock.Locker) error {
 	n := max(f.Callers/10, 2)

@@ -26,13 +26,13 @@ type Locker struct {
 
 var _ lock.Locker = (*Locker)(nil)
 
-// state is a lock that somebody holds or waits for.
+// state is a lock with a holder or a waiter.
 type state struct {
 	owner  string
 	token  int64
 	grants map[string]time.Time // by request: the end, zero for none
 	queue  []*waiter
-	timer  *time.Timer // for the end of the last grant, while somebody waits
+	timer  *time.Timer // for the end of the last grant, while an owner waits
 }
 
 type waiter struct {

@@ -54,7 +54,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
   if not held then
     token, over = nil, {}
     if #fields > 0 then redis.call('DEL', KEYS[1]) end
-    if inbox and (not draws or inbox ~= inboxOf(ARGV[3])) then -- nobody came for the lock
+    if inbox and (not draws or inbox ~= inboxOf(ARGV[3])) then -- no client came for the lock
       for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
         if #ticket > 1 and inboxOf(ticket) == inbox then redis.call('ZREM', KEYS[3], ticket) end
       end

@@ -32,7 +32,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then return {0, 0, 0} end
 
 local held = last > 0
 local head, place = first()
-local before = not head or (mine > 0 and mine <= place) -- nobody is before us
+local before = not head or (mine > 0 and mine <= place) -- no other is before us
 if held and holder == ARGV[1] or not held and before then
   leave(ARGV[2])
   if not held then redis.call('DEL', KEYS[1]) end
@@ -40,7 +40,7 @@ if held and holder == ARGV[1] or not held and before then
   ends = math.max(ends, now + tonumber(ARGV[3])) -- a late copy doesn't undo an extension
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], ARGV[2], string.format('%.0f', ends))
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, ends)))
-  -- Whoever is first now learns of a longer lease by its next poll.
+  -- The first in the queue now learns of a longer lease by its next poll.
   head = first()
   if head and tonumber(ARGV[3]) < tonumber(ARGV[4]) then redis.pcall('PUBLISH', ARGV[7], '=' .. head) end
   return {1, others + 1}

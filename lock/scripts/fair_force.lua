@@ -1,4 +1,4 @@
--- Ends all grants of the lock, whoever holds it, and tells the first in the
+-- Ends all grants of the lock, of any owner, and tells the first in the
 -- queue, which stays as it is.
 --
 -- The mark makes a repetition, whose reply was lost, leave the next holder alone.

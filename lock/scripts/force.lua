@@ -1,4 +1,4 @@
--- Ends all grants of the lock, whoever holds it, and hands it to the first in the
+-- Ends all grants of the lock, of any owner, and hands it to the first in the
 -- queue.
 --
 -- The mark makes a repetition, whose reply was lost, leave the next holder alone.

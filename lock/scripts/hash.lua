@@ -10,7 +10,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if redis.call('TYPE', KEYS[1]).ok == 'string' then
   local request, owner = string.match(redis.call('GET', KEYS[1]), '^held (%S+) (.*)$')
-  if request then -- else it is somebody else's key, and using it as a hash fails
+  if request then -- else it is the key of another program, and using it as a hash fails
     -- In this order, so that a pause in between makes the end no sooner.
     local left, since = redis.call('PTTL', KEYS[1]), redis.call('TIME')
     local ends = string.format('%.0f', since[1] * 1000 + math.floor(since[2] / 1000) + left)

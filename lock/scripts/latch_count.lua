@@ -5,5 +5,5 @@
 -- Returns {what is left, round}.
 redis.call('HDEL', KEYS[1], '')
 local latch = redis.call('HMGET', KEYS[1], 'count', 'round')
-if not latch[1] then return redis.error_reply('NOTSET nobody has said where the latch begins') end
+if not latch[1] then return redis.error_reply('NOTSET the count was not set, or the latch was deleted since') end
 return {tonumber(latch[1]), latch[2]}

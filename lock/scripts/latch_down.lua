@@ -7,7 +7,7 @@
 local done = redis.call('GET', KEYS[2])
 local count = tonumber(redis.call('HGET', KEYS[1], 'count'))
 if done then return tonumber(done) end
-if not count then return redis.error_reply('NOTSET nobody has said where the latch begins') end
+if not count then return redis.error_reply('NOTSET the count was not set, or the latch was deleted since') end
 if count == 0 then return 0 end
 redis.call('HSET', KEYS[1], 'count', string.format('%.0f', count - 1))
 redis.call('SET', KEYS[2], string.format('%.0f', count - 1), 'PX', ARGV[1])

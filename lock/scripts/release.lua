@@ -6,7 +6,7 @@
 --
 -- KEYS: the lock, the mark, the tickets, the last token
 -- ARGV: "held REQUEST OWNER", 0 to leave no mark, or 2 to do so if it was held, or 1
--- to withdraw: leave it in any case; a ticket that nobody needs any more, or "";
+-- to withdraw: leave it in any case; a ticket that is not needed any more, or "";
 -- channel for those without a ticket
 -- Returns 1 if the grant is released, 0 if it was not held (any longer).
 local request = string.match(ARGV[1], '^held (%S+) ')

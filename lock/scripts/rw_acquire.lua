@@ -4,7 +4,7 @@
 -- KEYS: the lock, the mark of this request being withdrawn or released
 -- ARGV: read or write, request, owner, lease in ms, ms for which a refused
 -- writer keeps new readers out, or 0
--- Returns {1, the owner's grants of that side}, {0, ms until nobody is in the
+-- Returns {1, the owner's grants of that side}, {0, ms until no grant is in the
 -- way}, or {-1, 0} to a writer that holds the read side only.
 local side, me = ARGV[1], ':' .. ARGV[2] .. ':' .. ARGV[3]
 local grant, place = side .. me, 'wait' .. me

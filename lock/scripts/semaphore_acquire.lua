@@ -1,4 +1,4 @@
--- Takes permits, all or none: for a time, or for good. Nobody overtakes those who
+-- Takes permits, all or none: for a time, or for good. No request overtakes those that
 -- wait, so that a request for many permits isn't starved by those for few.
 --
 -- KEYS: see semaphore.lua

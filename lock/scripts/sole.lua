@@ -1,4 +1,4 @@
--- Ends the grant of a lock that is a string: nobody else holds it or waits for it.
+-- Ends the grant of a lock that is a string: no other request holds it, and none waits for it.
 -- The lines that follow deal with all other releases.
 if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])

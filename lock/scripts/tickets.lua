@@ -10,7 +10,7 @@
 --
 -- A lock that is handed over for less than was asked for has a field "inbox" too:
 -- who gets it extends the lease in time. The lock is there for a while after that
--- lease, so that whoever comes then learns that nobody hears on that channel.
+-- lease, so that the next request learns that no client hears on that channel.
 --
 -- A request without a ticket, which is refused, draws one for all of them: "-", which
 -- gets its turn noTicket ms later. When that comes, the lock is free for a moment for
