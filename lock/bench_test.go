@@ -73,7 +73,7 @@ func serverCommands(b *testing.B, rdb *redis.Client) int64 {
 	return sum
 }
 
-// BenchmarkUncontended is an acquire and a release of a lock that nobody else
+// BenchmarkUncontended is an acquire and a release of a lock that no other client
 // wants: two round trips.
 func BenchmarkUncontended(b *testing.B) {
 	for _, lease := range []time.Duration{time.Minute, 0} {

@@ -203,7 +203,7 @@ func TestRequestWithoutAnAnswerLeavesAMark(t *testing.T) {
 }
 
 // A release that found no server was not carried out: the next one ends the hold, and
-// doesn't believe in the first where the lock was lost meanwhile.
+// doesn't believe in the first where the lock was lost in between.
 func TestReleaseThatFoundNoServer(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {

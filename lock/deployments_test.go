@@ -64,7 +64,7 @@ const (
 
 var prefixes atomic.Int64
 
-// apart is a prefix that nobody else has.
+// apart is a prefix that no other client has.
 func apart() string { return fmt.Sprintf("p%d", prefixes.Add(1)) }
 
 // A family is a kind of lock that keeps the contract.
@@ -211,7 +211,7 @@ func TestHoldOutlivesAGracefulFailover(t *testing.T) {
 	}
 }
 
-// After a crash of the master the lock can be had again, by whoever asks: a
+// After a crash of the master the lock can be had again, by any client that asks: a
 // failover leaves no orphan behind (redisson #4822).
 func TestLockIsThereAfterACrashOfTheMaster(t *testing.T) {
 	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {

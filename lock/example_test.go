@@ -22,7 +22,7 @@ func Example() { //nolint:testableexamples // needs a server
 
 	h, err := locks.Mutex("orders").TryLockFor(ctx, 5*time.Second, lock.Options{})
 	if errors.Is(err, lock.ErrNotAcquired) {
-		return // somebody else is at it
+		return // another client is at it
 	}
 	if err != nil {
 		return // it is not known whether the lock was granted
@@ -58,7 +58,7 @@ func ExampleMutex_Lock_leaseTooShort() { //nolint:testableexamples // needs a se
 	_ = second.Release(ctx)
 }
 
-// With the watchdog the work may take as long as it takes: nobody else gets in,
+// With the watchdog the work may take as long as it takes: no other client gets in,
 // and the release succeeds; TestWatchdogOutlivesTheWork does this for real.
 func ExampleMutex_Lock_watchdog() { //nolint:testableexamples // needs a server
 	ctx := context.Background()

@@ -144,7 +144,7 @@ func TestListenerToAllChannelsIsNoWaiter(t *testing.T) {
 	require.NoError(t, err)
 	c := open(t, s, lock.Config{})
 	h := acquire(t, c, "a", long)
-	draw(t, rdb, ticket("gone", "nobody", "x", 60_000, 0), true)
+	draw(t, rdb, ticket("gone", "gone", "x", 60_000, 0), true)
 	require.NoError(t, h.Release(t.Context()))
 	again, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
 	require.NoError(t, err)

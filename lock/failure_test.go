@@ -124,7 +124,7 @@ func TestLateCopyOfExtendLeavesTheNewerOne(t *testing.T) {
 }
 
 // A forced unlock whose reply was lost is repeated, and leaves the one who was
-// granted the lock meanwhile alone.
+// granted the lock in between alone.
 func TestLostReplyToForceUnlock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -204,7 +204,7 @@ func TestLostReplyToRelease(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
-// Between a release whose reply is lost and its repetition somebody else gets
+// Between a release whose reply is lost and its repetition another client gets
 // the lock.
 func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
 	start := func(t *testing.T) (c, other *lock.Client, link *redistest.Link) {
@@ -315,7 +315,7 @@ func TestWaiterSurvivesABrokenSubscription(t *testing.T) {
 	killed, err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, killed)
-	require.NoError(t, h.Release(t.Context())) // its message may reach nobody
+	require.NoError(t, h.Release(t.Context())) // its message may reach no client
 	require.NoError(t, <-waiter)
 
 	// The subscription works again: a waiter is woken by it, and not by a poll.

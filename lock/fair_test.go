@@ -134,7 +134,7 @@ func (q *queue) places(t *testing.T) []string {
 	return places
 }
 
-// order returns who were served, when nobody waits any more.
+// order returns who were served, when no client waits any more.
 func (q *queue) order(t *testing.T) []string {
 	t.Helper()
 	q.waiters.Wait()
@@ -329,7 +329,7 @@ func TestFairMutexWakesTheFirstAlone(t *testing.T) {
 		}
 		told = append(told, strings.TrimPrefix(m.Payload, "="))
 	}
-	require.Equal(t, want, slices.Compact(told), "each was told when it was its turn, and nobody else")
+	require.Equal(t, want, slices.Compact(told), "each was told when it was its turn, and no other client")
 }
 
 // What is left when waiters give up, in each way that there is.
@@ -389,7 +389,7 @@ func TestFairMutexTryLockDoesNotJumpTheQueue(t *testing.T) {
 	q.dies(t, "next")
 	require.NoError(t, h.Release(t.Context()))
 	_, err = m.TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "somebody waits for it")
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "a client waits for it")
 	_, err = m.TryLock(t.Context(), lock.Options{Owner: "next", Lease: long})
 	require.ErrorIs(t, err, lock.ErrNotAcquired, "who waits for it is told by its request, not by its owner")
 	require.Equal(t, []string{"next"}, q.places(t))
@@ -428,7 +428,7 @@ func TestFairMutexIsReenteredWhileOthersWait(t *testing.T) {
 	require.Equal(t, []string{"0"}, q.order(t))
 }
 
-// In Redisson the unlock of a fair lock that nobody holds succeeds, whoever asks.
+// In Redisson the unlock of a fair lock that no client holds succeeds for any client.
 func TestFairMutexIsNotReleasedByAStranger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -439,10 +439,10 @@ func TestFairMutexIsNotReleasedByAStranger(t *testing.T) {
 	require.NoError(t, err)
 	<-old.Lost()
 	redistest.Await(t, "the lease to end", func() bool { return len(keysLeft(t, q.rdb)) == 0 })
-	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "nobody holds it")
+	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "no client holds it")
 	h := acquire(t, fairly(c), "b", long)
 	q.waitsLong(t, c, "0")
-	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "somebody else does")
+	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "another client does")
 	require.ErrorIs(t, c.FairMutex("other").Unlock(t.Context(), h), lock.ErrNotHeld)
 	require.NoError(t, h.Release(t.Context()))
 	require.Equal(t, []string{"0"}, q.order(t))
@@ -467,7 +467,7 @@ func TestFairMutexForceUnlock(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// A lease that ends sends no message: whoever is first asks when it does, also
+// A lease that ends sends no message: the first waiter asks when it does, also
 // when it became the first only a moment ago.
 func TestFairMutexIsHandedOnWhenLeasesEnd(t *testing.T) {
 	t.Parallel()
@@ -505,7 +505,7 @@ func TestFairMutexSurvivesTheLossOfItsQueue(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		require.Equal(t, []string{"0", "1", "2"}, q.order(t))
 	}
-	q := newQueue(t, s) // and when nobody comes back for its place
+	q := newQueue(t, s) // and when no client comes back for its place
 	q.ask(t, fairAsk{request: "holder", owner: "a", lease: long, heartbeat: long})
 	q.dies(t, "dead")
 	require.Len(t, q.places(t), 1)
@@ -576,7 +576,7 @@ func TestFairMutexWith500Waiters(t *testing.T) {
 	q := newQueue(t, s)
 	var clients []*lock.Client
 	for range 4 {
-		clients = append(clients, open(t, s, lock.Config{Heartbeat: long})) // nobody is passed by
+		clients = append(clients, open(t, s, lock.Config{Heartbeat: long})) // no client is passed by
 	}
 	h := acquire(t, fairly(clients[0]), "a", long)
 	const n = 500
@@ -1020,7 +1020,7 @@ func TestFairScriptsDoWhatTheModelDoes(t *testing.T) {
 				got := number(rt, release.Run(ctx, rdb, append(slices.Clone(keys), mark(request)), request, 1000*unit, fairChannel, withdraw))
 				require.Equal(rt, m.release(request, withdraw == 1), got)
 				if m.marks[request] && requests < 20 {
-					requests++ // somebody else comes
+					requests++ // another client comes
 				}
 			},
 			"extend": func(rt *rapid.T) {

@@ -228,7 +228,7 @@ func ExampleFencedMutex() { //nolint:testableexamples // needs a server
 		return
 	}
 	defer func() { _ = h.Release(ctx) }()
-	// Here the process may be paused for a minute, and somebody else work on the
+	// Here the process may be paused for a minute, and another client work on the
 	// stock. Its token is greater than ours.
 	err = guard.Set(ctx, "stock", 42, h.Lease().Token)
 	if errors.Is(err, fence.ErrStale) {

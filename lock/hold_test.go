@@ -229,7 +229,7 @@ func TestHoldReleaseThatWaitsInVain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, h.Release(ctx), context.DeadlineExceeded)
-		require.True(t, isLost(h), "whoever asked for a release is done")
+		require.True(t, isLost(h), "the caller asked for a release and is done")
 		require.ErrorIs(t, <-extended, lock.ErrLost)
 		require.NoError(t, h.Release(t.Context()), "a second try is sent")
 	})

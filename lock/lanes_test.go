@@ -90,7 +90,7 @@ func TestLanesGatherWhatWaits(t *testing.T) {
 }
 
 // Where other work keeps the processors, yielding costs a time slice: for a while
-// nobody does.
+// no client does.
 func TestLanesDontGatherInACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, yields := yielding(2)
@@ -320,7 +320,7 @@ func TestLanesToAServerThatIsFarAway(t *testing.T) {
 		for _, done := range all {
 			require.NoError(t, (<-done).err)
 		}
-		require.Equal(t, time.Millisecond, time.Since(begin), "nobody waited for another")
+		require.Equal(t, time.Millisecond, time.Since(begin), "no call waited for another")
 	})
 }
 
@@ -462,5 +462,5 @@ func TestCloseWhileNothingComesBack(t *testing.T) {
 		}
 	}
 	taken := len(redistest.Fields(t.Context(), t, rdb, "lock:{orders}")) > 0
-	require.Equal(t, granted > 0, taken, "what nobody was told of is withdrawn")
+	require.Equal(t, granted > 0, taken, "what no caller was told of is withdrawn")
 }

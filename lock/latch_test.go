@@ -157,7 +157,7 @@ func TestLatchWithoutAnyMessage(t *testing.T) {
 }
 
 // Redisson's delete leaves those who wait parked, and its count is 0 for a latch
-// that isn't there: who waits for one that nobody has set yet, or that the server
+// that isn't there: who waits for one that no client has set yet, or that the server
 // lost, goes on too soon.
 func TestLatchThatIsNotThere(t *testing.T) {
 	server := redistest.Start(t)

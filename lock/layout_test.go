@@ -41,7 +41,7 @@ func TestWhatMakesALockAHash(t *testing.T) {
 			require.Equal(t, 2, again.Lease().Holds)
 			require.NoError(t, again.Release(t.Context()))
 		},
-		"a release by somebody else": func(t *testing.T, h *lock.Hold) {
+		"a release by another client": func(t *testing.T, h *lock.Hold) {
 			t.Helper()
 			n, err := rdb.Eval(t.Context(), lock.Scripts()["release"], plainKeys(key, "other"), held("other", "owner"), 1, "", "channel").Int()
 			require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestForeignStrings(t *testing.T) {
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})
 	const key = "lock:{orders}"
-	for _, text := range []string{"", "held", "held by", "somebody else", "HELD r o"} {
+	for _, text := range []string{"", "held", "held by", "another client", "HELD r o"} {
 		require.NoError(t, rdb.Set(t.Context(), key, text, time.Hour).Err())
 		_, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
 		require.ErrorContains(t, err, "holds something else", text)

@@ -239,7 +239,7 @@ func TestQueuesAreForgotten(t *testing.T) {
 	}
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute, Wait: time.Minute})
 	require.NoError(t, err)
-	require.True(t, forgotten(), "nobody else came")
+	require.True(t, forgotten(), "no other client came")
 	require.NoError(t, h.Release(t.Context()))
 	o := Options{Lease: time.Second, Wait: time.Minute}
 	h = contended(t, c, o)

@@ -234,7 +234,7 @@ func lostLock(t *testing.T, batch int) {
 	select {
 	case <-lost:
 	case <-time.After(time.Minute):
-		t.Error("nobody was told")
+		t.Error("no caller was told")
 	}
 	cancel()
 	all.Wait()
@@ -324,8 +324,8 @@ func TestLinesTakeTurns(t *testing.T) {
 	}
 }
 
-// Connections that break, and locks that are taken away by force: whoever asks
-// gets it in the end. While nobody uses force there is never more than one holder.
+// Connections that break, and locks that are taken away by force: each client that asks
+// gets it in the end. While no client uses force there is never more than one holder.
 func TestLinesUnderFire(t *testing.T) {
 	t.Parallel()
 	for _, force := range []bool{false, true} {

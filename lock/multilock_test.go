@@ -117,7 +117,7 @@ func TestMultiLockTellsWhatItGranted(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
-// Whoever lists the same locks in another order doesn't wait in a circle
+// A caller that lists the same locks in another order doesn't wait in a circle
 // (redisson #467, #1160: its MultiLock takes them in the order given).
 func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
 	t.Parallel()
@@ -242,7 +242,7 @@ func TestMultiLockReleasesAllAlsoWhenOneFails(t *testing.T) {
 	require.Empty(t, keysLeft(t, rdb))
 }
 
-// Redisson sets the expiry of every key once more when all are taken, whoever
+// Redisson sets the expiry of every key once more when all are taken, whichever client
 // holds it by then, after it took them for longer than was asked (§7).
 func TestMultiLockNeverTouchesTheLeaseOfAnother(t *testing.T) {
 	t.Parallel()
@@ -444,7 +444,7 @@ func TestMultiLockInTime(t *testing.T) {
 }
 
 // Random sets of locks by a few owners: all of a set are granted if and only if
-// nobody else has any of them, and a refusal changes nothing.
+// no other client has any of them, and a refusal changes nothing.
 func TestMultiLockAgainstAModel(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

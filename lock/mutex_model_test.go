@@ -124,7 +124,7 @@ func (m *mutexModel) release(t modelTicket, mode int) bool {
 	return is
 }
 
-// handOver grants a free lock to whoever is first, for a minute.
+// handOver grants a free lock to the first ticket, for a minute.
 func (m *mutexModel) handOver() {
 	if len(m.queue) == 0 {
 		return
@@ -195,7 +195,7 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 				require.NoError(rt, reply.Err())
 				got, err := reply.Int64Slice()
 				_, number := reply.Val().(int64)
-				require.Equal(rt, free && extra == "", number, "what nobody holds, waits for or has marked is granted at once")
+				require.Equal(rt, free && extra == "", number, "what no client holds, waits for or has marked is granted at once")
 				if number {
 					got, err = []int64{reply.Val().(int64), 1, 0}, nil
 				}

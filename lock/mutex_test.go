@@ -111,7 +111,7 @@ func TestForceUnlock(t *testing.T) {
 	<-h.Lost()
 }
 
-// Without a lease the lock is kept until the client closes: nobody else gets
+// Without a lease the lock is kept until the client closes: no other client gets
 // in, however long the work takes.
 func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
-// With a lease that is shorter than the work somebody else gets in, and the
+// With a lease that is shorter than the work another client gets in, and the
 // first holder is told when it releases.
 func TestLeaseShorterThanTheWork(t *testing.T) {
 	t.Parallel()
@@ -352,7 +352,7 @@ func TestServerInTrouble(t *testing.T) {
 			_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
 			require.ErrorIs(t, err, lock.ErrNotAcquired, "the lock is as it was")
 			require.NoError(t, h.Release(t.Context()))
-			redistest.Await(t, "the lock that was asked for in vain", func() bool {
+			redistest.Await(t, "the lock that was refused", func() bool {
 				locked, err := c.Mutex("other").IsLocked(t.Context())
 				return err == nil && !locked
 			})

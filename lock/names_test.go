@@ -34,7 +34,7 @@ func TestStrangeNamesAndOwners(t *testing.T) {
 				for _, m := range []*Mutex{c.Mutex(name), &c.FencedMutex(name).Mutex} {
 					h, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
 					require.NoError(t, err)
-					_, err = m.TryLock(ctx, Options{Owner: "somebody else", Lease: time.Minute})
+					_, err = m.TryLock(ctx, Options{Owner: "another client", Lease: time.Minute})
 					require.ErrorIs(t, err, ErrNotAcquired)
 					again, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
 					require.NoError(t, err)

@@ -93,7 +93,7 @@ func TestPermitIsGivenBackOnce(t *testing.T) {
 	require.NoError(t, other.Release(ctx))
 	available(t, all, 3)
 
-	// Nobody reclaimed it before its release.
+	// No client reclaimed it before its release.
 	ended, err = s.Acquire(ctx, 2, lock.Options{Lease: long})
 	require.NoError(t, err)
 	passed(t, rdb)

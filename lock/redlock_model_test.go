@@ -18,7 +18,7 @@ import (
 // redlockModel is what three servers have of one lock, and what the Redlock knows
 // of it.
 type redlockModel struct {
-	owner  [3]string          // who has it there; "" for nobody
+	owner  [3]string          // who has it there; "" for none
 	grants [3]map[string]bool // by request
 	holds  map[string]*modelHold
 }
@@ -50,7 +50,7 @@ func (m *redlockModel) drop(request string) (from int) {
 	return from
 }
 
-// Random requests, and servers that lose their data or are taken by somebody
+// Random requests, and servers that lose their data or are taken by a client
 // else: the outcome is what the votes make it, and once all is quiet the servers
 // have what they should, and nothing else.
 func TestRedlockAgainstAModel(t *testing.T) {

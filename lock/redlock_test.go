@@ -364,7 +364,7 @@ func TestRedlockWithAMajorityStuck(t *testing.T) {
 }
 
 // The reply of one server is lost: the grant is there, and is released with the
-// others, though nobody knew of it. Redisson's RedLock releases what it believes
+// others, though no client knew of it. Redisson's RedLock releases what it believes
 // that it acquired (redisson #1606).
 func TestRedlockReleasesWhatItDidNotKnowOf(t *testing.T) {
 	t.Parallel()
@@ -403,7 +403,7 @@ func TestRedlockTakesBackWhatItDidNotKnowOf(t *testing.T) {
 	q.await(t, 0)
 }
 
-// A round whose grants nobody knows of doesn't stand in the way of the next one of
+// A round whose grants no client knows of doesn't stand in the way of the next one of
 // the same caller.
 func TestRedlockIsNotBlockedByItself(t *testing.T) {
 	t.Parallel()

@@ -299,7 +299,7 @@ func TestRedlockServerMakesUpForWhatItMissed(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		require.Equal(t, []string{"0s", "10s"}, f[2].log("acquire"))
 		require.Equal(t, []string{"20s"}, f[2].log("extend"))
-		f[2].answers(refuseAll) // it forgot it, and somebody else has it there
+		f[2].answers(refuseAll) // it forgot it, and another client has it there
 		time.Sleep(20 * time.Second)
 		require.Equal(t, []string{"20s", "30s"}, f[2].log("extend"))
 		require.Equal(t, []string{"0s", "10s", "40s"}, f[2].log("acquire"))
@@ -371,7 +371,7 @@ func TestRedlockSparesAServerThatIsStuck(t *testing.T) {
 	})
 }
 
-// A wait is for others to release, and for servers to come back; not for somebody
+// A wait is for others to release, and for servers to come back; not for a client
 // to set the servers right.
 func TestRedlockDoesNotWaitForErrorsToGo(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, e *events) {

@@ -252,7 +252,7 @@ func TestReplicasAreAwaitedOnce(t *testing.T) {
 	require.NotContains(t, stats, "cmdstat_eval:", "the second goes by digest")
 }
 
-// A server that was quick and is gone: whoever gives up doesn't wait until there
+// A server that was quick and is gone: a caller that gives up doesn't wait until there
 // is a connection to it.
 func TestRequestToAServerThatIsGone(t *testing.T) {
 	t.Parallel()

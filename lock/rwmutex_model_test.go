@@ -178,7 +178,7 @@ func TestReadWriteLockIsLikeItsModel(t *testing.T) {
 					t.Fatalf("the answer to %v is %v; want %d, %d", r, reply, code, holds)
 				}
 				if code == 0 && !m.marks[r.request] && (reply[1] <= 0 || reply[1] > 2*minute) {
-					t.Fatalf("somebody is in the way of %v for %d ms", r, reply[1])
+					t.Fatalf("a client is in the way of %v for %d ms", r, reply[1])
 				}
 			}, r.side+":"+r.request+":"+r.owner, "wait:"+r.request+":"+r.owner)
 		}

@@ -60,7 +60,7 @@ func loadRW(t *testing.T, c *lock.Client) {
 	require.NoError(t, h.Release(t.Context()))
 }
 
-// keptOut requires that somebody is in the way.
+// keptOut requires that a client is in the way.
 func keptOut(t *testing.T, side *lock.RWSide, owner string) {
 	t.Helper()
 	_, err := side.TryLock(t.Context(), lock.Options{Owner: owner, Lease: long})
@@ -68,7 +68,7 @@ func keptOut(t *testing.T, side *lock.RWSide, owner string) {
 	require.NotErrorIs(t, err, lock.ErrUpgrade)
 }
 
-// letIn requires that nobody is in the way.
+// letIn requires that no client is in the way.
 func letIn(t *testing.T, side *lock.RWSide, owner string) *lock.Hold {
 	t.Helper()
 	h, err := side.TryLock(t.Context(), lock.Options{Owner: owner, Lease: long})
@@ -207,8 +207,8 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, mine.Release(ctx))
 }
 
-// A waiting writer whose owner begins to read meanwhile is told so too, and
-// keeps nobody out any longer.
+// A waiting writer whose owner begins to read in between is told so too, and
+// keeps no client out any longer.
 func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -364,7 +364,7 @@ func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
 	require.NoError(t, extended.Release(ctx))
 	require.NoError(t, letIn(t, m.Write(), "w").Release(ctx))
 
-	// A writer waits for no longer than the lease, though nobody tells it.
+	// A writer waits for no longer than the lease, though no client tells it.
 	dead, err = m.Read().TryLock(ctx, lock.Options{Lease: soonOver})
 	require.NoError(t, err)
 	w, err := m.Write().Lock(ctx, lock.Options{Lease: long})
@@ -454,7 +454,7 @@ func TestPreferredWriterKeepsNewReadersOut(t *testing.T) {
 			keptOut(t, m.Read(), "b")
 			keptOut(t, c.RWMutex("orders", plainRW).Read(), "b")
 		}
-		keptOut(t, m.Write(), "v") // and a call that doesn't wait keeps nobody out
+		keptOut(t, m.Write(), "v") // and a call that doesn't wait keeps no client out
 		require.LessOrEqual(t, len(waitingWriters(t, rdb)), 1)
 		require.NoError(t, first.Release(ctx))
 		require.NoError(t, again.Release(ctx))
@@ -528,7 +528,7 @@ func TestPreferredWriterThatGivesUpWakesReaders(t *testing.T) {
 	quit(func(*lock.Client, func()) {}, lock.Options{Owner: "w", Lease: long, Wait: 2 * time.Second}, lock.ErrNotAcquired)
 }
 
-// A request whose answer nobody waits for leaves no place either.
+// A request whose answer no client waits for leaves no place either.
 func TestPreferredWriterCancelledInFlightLeavesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
@@ -819,7 +819,7 @@ func TestReadWriteLockLeavesOtherThingsAlone(t *testing.T) {
 	require.Empty(t, keysLeft(t, rdb))
 }
 
-// rwHolds are the holds of a lock in which somebody believes.
+// rwHolds are the holds of a lock in which a client believes.
 type rwHolds struct {
 	mu    sync.Mutex
 	holds map[*lock.Hold]string // "read" or "write"
@@ -846,7 +846,7 @@ func (b *rwHolds) leave(h *lock.Hold) {
 }
 
 // A hundred readers and writers of several clients, with re-entries, downgrades,
-// short leases and cancelled calls: nobody believes in a write together with
+// short leases and cancelled calls: no client believes in a write together with
 // another owner, and at the end nothing is left.
 func TestReadersAndWritersUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -273,7 +273,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	few := takes(ctx, other.Semaphore("orders"), 1, lock.Forever)
 	lined(t, rdb, 2)
 	require.NoError(t, s.Release(ctx, 2))
-	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired, "nobody overtakes")
+	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired, "no request overtakes")
 	n, err := s.Drain(ctx)
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -399,7 +399,7 @@ func TestCloseWakesThoseWhoWaitForPermits(t *testing.T) {
 	for _, done := range all {
 		require.ErrorIs(t, <-done, lock.ErrClosed)
 	}
-	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nobody is left in the queue")
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "no request is left in the queue")
 	parked(t, rdb, 0)
 	require.ErrorIs(t, c.Semaphore("orders").Acquire(t.Context(), 1, 0), lock.ErrClosed)
 }
@@ -482,7 +482,7 @@ func TestPermitOfADeadProcess(t *testing.T) {
 	require.NoError(t, s.Acquire(ctx, 1, lock.Forever), "the other kind's was given back")
 	<-h.Lost()
 	require.ErrorIs(t, s.Acquire(ctx, 1, 300*time.Millisecond), lock.ErrNotAcquired)
-	require.NoError(t, s.Release(ctx, 1), "somebody else gives it back")
+	require.NoError(t, s.Release(ctx, 1), "another client gives it back")
 }
 
 func TestKeysOfASemaphore(t *testing.T) {

@@ -10,7 +10,7 @@ func plainKeys(key, request string) []string {
 // held is how a request and its owner are told to the scripts of a plain lock.
 func held(request, owner string) string { return "held " + request + " " + owner }
 
-// ticket is what a request draws. Nobody counts who hears of it.
+// ticket is what a request draws. No client counts who hears of it.
 func ticket(request, inbox, owner string, lease, tokenLife int) string {
 	return fmt.Sprintf("%s %d %d 0 %d %s%s", request, lease, tokenLife, len(inbox), inbox, owner)
 }

@@ -188,7 +188,7 @@ type renewals struct {
 	failed  int
 	lost    int
 	left    time.Duration // of a lease when it was renewed, at least
-	longest time.Duration // that an answer took, or was awaited in vain
+	longest time.Duration // that an answer took, or was awaited without an answer
 	begin   func()        // called before each renewal; optional
 }
 
@@ -266,7 +266,7 @@ func TestWatchdogKeepsManyHolds(t *testing.T) {
 	allHeld(t, s.Client(t, nil), holds)
 }
 
-// A server that answers nobody for a second, while renewals are on their way to
+// A server that answers no client for a second, while renewals are on their way to
 // it, costs no hold.
 func TestWatchdogOutlivesAStall(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func (n *renewalCount) Observe(e Event) {
 // lease. An operation is a period, in which each is renewed once. %client and
 // %server are of one processor; the client is this process. Then all become due
 // at once: burst-ms is how long their renewal takes, and others-ms how long the
-// server lets somebody else wait meanwhile, who asks every millisecond, at most
+// server lets another client wait in between, who asks every millisecond, at most
 // (max) and for 99 of 100 answers.
 func BenchmarkWatchdog(b *testing.B) {
 	for _, n := range []int{10_000, many} {
