@@ -300,7 +300,9 @@ func TestRedlockWithAMajorityDead(t *testing.T) {
 	require.ErrorContains(t, err, "no majority")
 	require.NotErrorIs(t, err, lock.ErrNotHeld)
 	q[1].Start(t)
-	require.NoError(t, h.Release(t.Context()), "one has released it, and one forgot it")
+	redistest.Await(t, "a release that one server carried out, and that one forgot", func() bool {
+		return h.Release(t.Context()) == nil // a Redis client that failed often dials once a second
+	})
 	require.Empty(t, q[:2].on(t))
 }
 
