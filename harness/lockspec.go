@@ -76,8 +76,10 @@ type LockSpec struct {
 	// Connects says that the lock connects to the servers by itself, from
 	// [LockOptions.At]: its clients can't be processes of their own.
 	Connects bool
-	// NoExtend says that a hold can't be extended.
-	NoExtend bool
+	// NoExtend says that a hold can't be extended, NoNotice that a holder is not
+	// told of a loss, and SilentRelease that a release of a lock that is not held need
+	// not fail.
+	NoExtend, NoNotice, SilentRelease bool
 
 	// Open makes the lock for the clients of one zone.
 	Open Opener
@@ -157,6 +159,26 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, replicas))
 	}
 	return errors.Join(append(errs, lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks}.Validate())...)
+}
+
+// Unpromised are what the lock does not promise, by the names in package history. Of
+// locks that are not [LockSpec.Foreign] there are none to tell.
+func (l LockSpec) Unpromised() []string {
+	var none []string
+	for _, p := range []struct {
+		name    string
+		missing bool
+	}{
+		{history.UnpromisedExtend, l.NoExtend},
+		{history.UnpromisedLost, l.NoNotice},
+		{history.UnpromisedRelease, l.SilentRelease},
+		{history.UnpromisedToken, !l.Tokens},
+	} {
+		if l.Foreign && p.missing {
+			none = append(none, p.name)
+		}
+	}
+	return none
 }
 
 // Exclusive reports whether one owner at a time holds the lock, in whatever way it

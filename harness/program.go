@@ -73,6 +73,7 @@ func Program(command string) (LockSpec, error) {
 		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
 		Reentrant: hello.Promises.Reentrant, Tokens: hello.Promises.Token, Commands: programCommands,
 		Foreign: true, Connects: true, NoExtend: !hello.Promises.Extend,
+		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")

@@ -41,9 +41,12 @@ type Run struct {
 	Backend  string   `json:"backend,omitempty"`
 	Topology Topology `json:"topology"`
 	// Servers are the server versions, by what they run: "redis": "7.0.15".
-	Servers  map[string]string `json:"servers,omitempty"`
-	Lock     string            `json:"lock"`
-	Workload string            `json:"workload,omitempty"`
+	Servers map[string]string `json:"servers,omitempty"`
+	Lock    string            `json:"lock"`
+	// Unpromised are what the lock does not promise, and is not judged by or asked for:
+	// names such as [UnpromisedRelease].
+	Unpromised []string `json:"unpromised,omitempty"`
+	Workload   string   `json:"workload,omitempty"`
 	// Resource is what the locks protected: register, ledger, redis. Fencing says
 	// that it refused stale tokens.
 	Resource string `json:"resource,omitempty"`
@@ -58,10 +61,30 @@ type Run struct {
 	// Plan is what a random run followed, and Settings is what else it was told.
 	Plan     []PlannedStep `json:"plan,omitempty"`
 	Settings *Settings     `json:"settings,omitempty"`
+	// Control is what came of the same plan with the control lock; nil: it was not run.
+	Control *Control `json:"control,omitempty"`
 
 	Started     time.Time     `json:"started"` // wall clock, for people
 	Duration    time.Duration `json:"duration"`
 	Interrupted bool          `json:"interrupted,omitempty"`
+}
+
+// What a lock may leave unpromised.
+const (
+	UnpromisedExtend  = "extend"        // a hold can be extended
+	UnpromisedLost    = "lost"          // the holder is notified of a loss
+	UnpromisedRelease = "release-tells" // a release of a lock that is not held fails
+	UnpromisedToken   = "token"         // each grant has a fencing token
+)
+
+// A Control is a run with the same seed and plan of a lock that does the least that
+// is correct on these servers: what it can't withstand is a limit of the deployment.
+type Control struct {
+	// Lock is the control lock, and Dir its run directory, in that of the run.
+	Lock string `json:"lock"`
+	Dir  string `json:"dir"`
+	// Verdict is valid, invalid or unknown.
+	Verdict string `json:"verdict"`
 }
 
 // Settings are what a random run was told, beside its seed and its plan: enough

@@ -121,7 +121,7 @@ func (m *markdown) story(s Story) {
 	if len(s.Moments) > 0 {
 		m.printf("\n")
 	}
-	for _, words := range s.Outcome {
+	for _, words := range slices.Concat(s.Outcome, s.Weight) {
 		m.printf("%s\n\n", md(words))
 	}
 	if cure := s.cure(); cure != "" {

@@ -23,6 +23,9 @@ type Story struct {
 	Moments []Moment `json:"moments,omitempty"`
 	// Outcome are the sentences that follow from the moments.
 	Outcome []string `json:"outcome,omitempty"`
+	// Weight is what a reader has to know of the lock to weigh the verdict: what it
+	// does not promise, and what came of the control.
+	Weight []string `json:"weight,omitempty"`
 	// Cures are what would have prevented it, or if they are Untried what fits the events.
 	Cures   []string `json:"cures,omitempty"`
 	Untried bool     `json:"untried,omitempty"`
@@ -63,7 +66,7 @@ func (s Story) lines() []string {
 	for _, m := range s.Moments {
 		parts = append(parts, "At "+instant(m.At)+" "+stop(m.Text))
 	}
-	parts = append(parts, s.Outcome...)
+	parts = append(append(parts, s.Outcome...), s.Weight...)
 	if cure := s.cure(); cure != "" {
 		parts = append(parts, cure)
 	}
@@ -119,6 +122,7 @@ func (d *digest) story() Story {
 			s.Headline = "Not decided: " + complaint
 		}
 	}
+	s.Weight = d.aboutLock()
 	d.told = &s
 	return s
 }

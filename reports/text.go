@@ -136,6 +136,9 @@ func (t *textReport) story(room int) []string {
 			cures = append(cures[:maxCureLines-1], t.wrap("", "… and more: see the report")[0])
 		}
 	}
+	for _, s := range t.Story.Weight {
+		cures = append(cures, t.wrap("weigh", s)...)
+	}
 	room = max(room-len(cures), 3)
 	if len(lines) > room {
 		lines = append(lines[:room-1], t.wrap("", "… and more: the report tells the whole story")[0])

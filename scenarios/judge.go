@@ -25,7 +25,12 @@ func meets(run history.Run) []string {
 	kinds, _ := parseWorkload(run.Workload) // one that another version knew asks for nothing here
 	var all []string
 	for _, k := range kinds {
-		all = append(all, k.Meets...)
+		for _, m := range k.Meets {
+			// A lock that never says that it is not held can't meet a refused release.
+			if m != history.MetNotHeld || !slices.Contains(run.Unpromised, history.UnpromisedRelease) {
+				all = append(all, m)
+			}
+		}
 	}
 	return all
 }

@@ -127,7 +127,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	r.Options.Permits = r.Workload.Permits
 	var plan faults.Schedule
 	run := history.Run{
-		Lock: r.Lock.Name, Workload: r.kind(),
+		Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind(),
 		Resource: cmp.Or(r.Protected.Resource, ResourceRegister), Fencing: r.Protected.Fencing,
 	}
 	for name := range strings.SplitSeq(r.Faults, ",") {

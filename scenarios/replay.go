@@ -36,17 +36,32 @@ func Replay(run history.Run, locks harness.Locks) (Random, error) {
 			Clients: s.Clients, Locks: s.Locks, Hold: s.Hold, Think: s.Think, Lease: s.Lease, Wait: s.Wait,
 			Permits: s.Permits, Rate: s.Rate, Careless: s.Careless,
 		},
-		Given:   faults.Schedule{},
+		Given:   steps(run.Plan),
 		foreign: run.Backend == attached,
-	}
-	for _, p := range run.Plan {
-		step, _ := faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params}.Current() // the record may be older
-		r.Given = append(r.Given, step)
 	}
 	if unknown != nil {
 		return r, unknown
 	}
 	return r, r.Validate()
+}
+
+// Control is the run again with the control lock: with the plan that was recorded, the
+// same workload and the same servers. Its error says why that lock can't have it.
+func (r Random) Control(run history.Run, control harness.LockSpec) (Random, error) {
+	control.Foreign = true // faults of commands are aimed at what it sends
+	r.Kind = r.kind()
+	r.Lock, r.Given = control, steps(run.Plan)
+	return r, r.Validate()
+}
+
+// steps are the schedule of a plan that was recorded.
+func steps(plan []history.PlannedStep) faults.Schedule {
+	s := faults.Schedule{}
+	for _, p := range plan {
+		step, _ := faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params}.Current() // the record may be older
+		s = append(s, step)
+	}
+	return s
 }
 
 // settings are what Replay needs of the run beside what its record has anyway. The

@@ -80,7 +80,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	setup.merges = len(s.apart()) > 0
 	st, err := open(ctx, setup, history.Run{
 		Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
-		Progress: s.Progress, Lock: s.Lock.Name, Workload: "script", Faults: "script",
+		Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		Resource: s.protected().Resource, Fencing: s.protected().Fencing,
 	}, t, func(d topologies.Deployment, _ *history.Run) error {
 		if err := impossible(s.protected().startable(setup.BackendName)); err != nil {

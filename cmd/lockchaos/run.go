@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
 
@@ -47,6 +51,7 @@ type runOptions struct {
 	replay  string
 	out     string
 	asJSON  bool
+	control bool
 
 	seeds    string
 	parallel int
@@ -73,7 +78,14 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 		return errors.Join(wrong, unknown)
 	}
 	byKind(cmd, &o.Random)
-	return errors.Join(wrong, o.Validate())
+	if wrong = errors.Join(wrong, o.Validate()); wrong != nil || !o.control {
+		return wrong
+	}
+	if o.seeds != "" {
+		return errors.New("--control is for one run: leave out --seeds, and repeat the seed that is invalid")
+	}
+	_, err := o.controlRun(known, history.Run{})
+	return err
 }
 
 // runOnce runs one seed, and shows its report.
@@ -107,7 +119,56 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	if err != nil && !history.Dir(dir).Exists() {
 		return harnessError{errors.Join(err, removeEmpty(dir, before))}
 	}
+	if err == nil && o.control {
+		err = a.runControl(cmd.Context(), o, dir, backend, backendName)
+	}
 	return worst(a.conclude(dir, o.asJSON), asHarness(errors.Join(err, pointLatest(dir))))
+}
+
+// controlDir is the run directory of the control, in that of the run.
+const controlDir = "control"
+
+// runControl repeats a run that is invalid with the control lock, and notes in its
+// record what came of that.
+func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend topologies.Backend, backendName string) error {
+	in, err := judge(ctx, dir)
+	if err != nil || in.Report.Verdict != checker.Invalid {
+		return err
+	}
+	r, err := o.controlRun(a.locks, in.Run)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "invalid: the same plan again with %s\n", r.Lock.Name)
+	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, o.seed))
+	at := filepath.Join(dir, controlDir)
+	err = r.Run(ctx, scenarios.Setup{
+		Dir: at, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(),
+		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: progress.show,
+	})
+	progress.end()
+	if err != nil {
+		return fmt.Errorf("run the control: %w", err)
+	}
+	control, err := judge(ctx, at)
+	if err != nil {
+		return err
+	}
+	in.Run.Control = &history.Control{Lock: r.Lock.Name, Dir: controlDir, Verdict: string(control.Report.Verdict)}
+	return history.Dir(dir).WriteRun(in.Run)
+}
+
+// controlRun is the run with the control lock.
+func (o *runOptions) controlRun(known harness.Locks, run history.Run) (scenarios.Random, error) {
+	l, err := known.ByName(locks.Control(o.Topology))
+	if err != nil {
+		return scenarios.Random{}, err
+	}
+	r, err := o.Control(run, l)
+	if err != nil {
+		return r, fmt.Errorf("--control: %w", err)
+	}
+	return r, nil
 }
 
 func (o *runOptions) register(cmd *cobra.Command) {
@@ -138,6 +199,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
 	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
+	f.BoolVar(&o.control, "control", false, "if the run is invalid, repeat its plan with the least lock that is correct on these servers (correct-key, redlock), to tell a defect of the lock from a limit of the servers")
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")

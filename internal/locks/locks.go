@@ -21,6 +21,14 @@ func All() harness.Locks {
 	return all
 }
 
+// Control is the name of the lock that does the least that is correct on a topology.
+func Control(topology string) string {
+	if topology == topologies.Independent {
+		return "redlock"
+	}
+	return "correct-key"
+}
+
 // Default is the name of the lock that is put under test on a topology when none is
 // named.
 func Default(topology string) string {
