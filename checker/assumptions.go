@@ -106,31 +106,22 @@ func leases(ev *evidence, f *findings) {
 
 // contended counts the requests that overlap a hold of another process.
 func contended(ev *evidence) int {
-	asks := map[string][]*history.Operation{}
-	ops := ev.operations()
-	for i := range ops {
-		op := &ops[i]
-		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
-		if op.Invoke.Op == history.Acquire && (waits || ev.fresh(op)) {
-			asks[op.Invoke.Lock] = append(asks[op.Invoke.Lock], op)
-		}
-	}
-	holds := map[string][]*holding.Hold{}
 	book := ev.book()
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		holds[h.Lock] = append(holds[h.Lock], h)
-	}
-	for i := range book.LeftOut {
-		h := &book.LeftOut[i]
-		holds[h.Lock] = append(holds[h.Lock], h)
-	}
-	n := 0
-	for lock, asked := range asks {
-		if len(book.LeftOut) > 0 {
-			slices.SortStableFunc(holds[lock], func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
+	asks := grouped(book.Operations, len(book.Locks), func(op *history.Operation) int32 {
+		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
+		if op.Invoke.Op != history.Acquire || !waits && !ev.fresh(op) {
+			return -1
 		}
-		n += contendedFor(asked, holds[lock])
+		return book.Place(op)
+	})
+	leftOut := grouped(book.LeftOut, len(book.Locks), book.PlaceOf)
+	n := 0
+	for place, holds := range ev.held() {
+		if more := leftOut[place]; len(more) > 0 {
+			holds = slices.Concat(holds, more)
+			slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
+		}
+		n += contendedFor(asks[place], holds)
 	}
 	return n
 }

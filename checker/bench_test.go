@@ -300,6 +300,20 @@ func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 	}
 }
 
+// Locks that nobody holds or may still have to do with are forgotten: what is kept
+// does not grow with how many there were.
+func TestMemoryForgetsLocksThatAreDone(t *testing.T) {
+	t.Parallel()
+	const locks = 40_000
+	h := together(locks, history.Event{}, "")
+	kept, err := checker.Kept(t.Context(), list(&history.History{Events: h.Events[:2*locks]}))
+	require.NoError(t, err)
+	require.Equal(t, 2*locks, kept, "while all are held")
+	kept, err = checker.Kept(t.Context(), list(h))
+	require.NoError(t, err)
+	require.Less(t, kept, locks, "until all are released")
+}
+
 // What a history costs grows with its length, and what the judge keeps does not.
 func TestCostIsLinearInTheLength(t *testing.T) {
 	cost := func(operations int) (allocates, keeps uint64) {

@@ -55,7 +55,7 @@ const forgetEvery = 4096
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	book := ev.book()
-	latest := map[string]*holding.Hold{} // by lock: of those that began, the one that lasts longest
+	latest := make([]*holding.Hold, len(book.Locks)) // of each lock: of those that began, the one that lasts longest
 	owners := map[string][]*holding.Hold{}
 	since := time.Duration(-1)
 	if ev.from > 0 && len(ev.history.Events) > 0 {
@@ -68,6 +68,7 @@ func coverHolds(ev *evidence, counts map[string]int) {
 	}
 	for i := range book.Holds {
 		h := &book.Holds[i]
+		latest := &latest[book.PlaceOf(h)]
 		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
 		if over && h.End >= since && h.End < ev.history.End() {
 			counts[history.MetExpiries]++
@@ -76,7 +77,7 @@ func coverHolds(ev *evidence, counts map[string]int) {
 			if n := ev.aside[h.Owner]; n > 0 {
 				counts[history.MetSeveral] += n
 			}
-			if other := latest[h.Lock]; other != nil && other.Owner != h.Owner {
+			if other := *latest; other != nil && other.Owner != h.Owner {
 				switch {
 				case other.End > h.Start:
 					counts[history.MetShared]++
@@ -101,8 +102,8 @@ func coverHolds(ev *evidence, counts map[string]int) {
 				counts[history.MetReentries]++
 			}
 		}
-		if other := latest[h.Lock]; other == nil || h.End >= other.End {
-			latest[h.Lock] = h
+		if other := *latest; other == nil || h.End >= other.End {
+			*latest = h
 		}
 		gone := func(mine *holding.Hold) bool { return mine.End <= h.Start }
 		owners[h.Owner] = append(slices.DeleteFunc(owners[h.Owner], gone), h)

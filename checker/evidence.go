@@ -20,11 +20,13 @@ type evidence struct {
 	derived  *holding.Book
 	ordered  []string
 	sweep    *swept
-	sweeping time.Duration // how long it took
-	byLock   map[string][]history.Operation
+	sweeping time.Duration          // how long it took
+	byLock   [][]*history.Operation // by place of the lock in the book
+	heldBy   [][]*holding.Hold
+	places   map[string]int32 // of the locks
 	proofs   proof
 	proving  []bool             // by operation: whether it alone proves a grant
-	held     []bool             // by account: whether it was ever granted something
+	granted  []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
 
 	undecided []*holding.Hold // holds that a later window has to compare again
@@ -34,10 +36,18 @@ func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
 
 func (ev *evidence) book() *holding.Book {
 	if ev.derived == nil {
-		ev.derived = holding.Derive(ev.history)
+		book := holding.Derive(ev.history)
+		ev.derived = book
+		ev.places = make(map[string]int32, len(book.Locks))
+		for i, name := range book.Locks {
+			ev.places[name] = int32(i) //nolint:gosec // fewer than operations, which fit into memory
+		}
+		ev.byLock = grouped(book.Operations, len(book.Locks), book.Place)
+		ev.heldBy = grouped(book.Holds, len(book.Locks), book.PlaceOf)
 		if ev.known == nil {
 			ev.known = map[string]struct{}{}
 		}
+		ev.ordered = make([]string, 0, len(ev.derived.Promises))
 		for name := range ev.derived.Promises {
 			ev.known[name] = struct{}{}
 			ev.ordered = append(ev.ordered, name)
@@ -49,21 +59,51 @@ func (ev *evidence) book() *holding.Book {
 
 func (ev *evidence) operations() []history.Operation { return ev.book().Operations }
 
-// onLock are the operations of each lock.
-func (ev *evidence) onLock(lock string) []history.Operation {
-	if ev.byLock == nil {
-		ev.byLock = map[string][]history.Operation{}
-		if len(ev.locks()) == 1 {
-			ev.byLock[ev.locks()[0]] = ev.operations()
-			return ev.byLock[lock]
-		}
-		for _, op := range ev.operations() {
-			if op.Invoke.Lock != "" {
-				ev.byLock[op.Invoke.Lock] = append(ev.byLock[op.Invoke.Lock], op)
-			}
+// onLock are the acquires, releases and extends of a lock.
+func (ev *evidence) onLock(lock string) []*history.Operation {
+	ev.book()
+	place, known := ev.places[lock]
+	if !known {
+		return nil
+	}
+	return ev.byLock[place]
+}
+
+// held are the holds of each lock, in order of their Start, by its place in the
+// book.
+func (ev *evidence) held() [][]*holding.Hold {
+	ev.book()
+	return ev.heldBy
+}
+
+// grouped are the elements of a list by their places, of which there are so many,
+// in their order. Those with a negative place are left out.
+func grouped[T any](list []T, places int, place func(*T) int32) [][]*T {
+	ends := make([]int32, places)
+	for i := range list {
+		if at := place(&list[i]); at >= 0 {
+			ends[at]++
 		}
 	}
-	return ev.byLock[lock]
+	sum := int32(0)
+	for i, n := range ends {
+		ends[i] = sum
+		sum += n
+	}
+	all := make([]*T, sum)
+	for i := range list {
+		if at := place(&list[i]); at >= 0 {
+			all[ends[at]] = &list[i]
+			ends[at]++
+		}
+	}
+	groups := make([][]*T, places)
+	from := int32(0)
+	for i, end := range ends {
+		groups[i] = all[from:end:end]
+		from = end
+	}
+	return groups
 }
 
 // locks are the names of all locks, in order.

@@ -88,6 +88,20 @@ func CheckPieces(ctx context.Context, r Source, least int, forget bool, checkers
 	return checkRemembering(ctx, r, m, checkers)
 }
 
+// Kept is how many events [CheckReader] keeps at the end of a history.
+func Kept(ctx context.Context, r Source) (int, error) {
+	s := stream{session: newSession(nil), memory: usual()}
+	err := s.judge(ctx, r)
+	n := len(s.window)
+	for _, lock := range s.idle {
+		n += len(lock.events)
+	}
+	for _, list := range s.shelf {
+		n += len(list)
+	}
+	return n, err
+}
+
 func checkRemembering(ctx context.Context, r Source, m memory, checkers []Checker) (Report, error) {
 	s := stream{session: newSession(checkers), memory: m}
 	err := s.judge(ctx, r)

@@ -22,16 +22,16 @@ type proof []time.Duration
 func (ev *evidence) proven() (proof, []bool) {
 	if ev.proofs == nil {
 		book := ev.book()
-		ev.proofs, ev.held = make(proof, len(book.Operations)), make([]bool, len(book.Accounts))
+		ev.proofs, ev.granted = make(proof, len(book.Operations)), make([]bool, len(book.Accounts))
 		ev.proving = make([]bool, len(book.Operations))
 		for i := range book.Holds {
 			h := &book.Holds[i]
 			ev.proofs[h.Acquire.Ordinal()] = h.Proof.Complete.Time
 			ev.proving[h.Proof.Ordinal()] = h.Proof.Ordinal() != h.Acquire.Ordinal()
-			ev.held[h.Account] = true
+			ev.granted[h.Account] = true
 		}
 	}
-	return ev.proofs, ev.held
+	return ev.proofs, ev.granted
 }
 
 // reduce makes requests of what can matter to the order of one lock, in order of
@@ -72,9 +72,8 @@ func reduce(ev *evidence, lock string) []*request {
 		}
 		store = append(store, r)
 	}
-	for i := range ops {
-		op := &ops[i]
-		if e := op.Invoke; e.Op != history.Acquire && e.Op != history.Release && e.Op != history.Extend || doubtful[e.Owner] != "" {
+	for _, op := range ops {
+		if doubtful[op.Invoke.Owner] != "" {
 			continue
 		}
 		one, more := book.AccountsOf(op)

@@ -15,6 +15,32 @@ type resting struct {
 	held   bool          // there are holds that go on
 }
 
+// drop forgets the locks that are as good as new, because each of their owners is
+// settled: what was held is over before all that follows, and no later operation can
+// belong to it. But tokens and places in the queue are compared with those of later
+// grants, and accesses may belong to the holds that are kept for their processes.
+func (s *stream) drop(c *carry) {
+	matters := make([]bool, len(c.book.Locks))
+	for i := range c.book.Accounts {
+		if a := &c.book.Accounts[i]; !a.Settled {
+			matters[a.Place] = true
+		}
+	}
+	for i := range c.book.Holds {
+		if h := &c.book.Holds[i]; h.Token != 0 || queued(h) >= 0 {
+			matters[c.book.PlaceOf(h)] = true
+		}
+	}
+	for place, lock := range c.book.Locks {
+		matters[place] = matters[place] || c.used[lock] || c.later[lock] || s.shelves[lock] > 0 || !c.ev.clear(lock)
+	}
+	for i := range c.keep {
+		if e := &s.window[i]; c.keep[i] && e.Op.OfHolder() {
+			c.keep[i] = matters[c.ev.places[e.Lock]]
+		}
+	}
+}
+
 // rest puts an event of a lock aside. Where it asked for a hold that goes on, ends
 // is when that ends by itself.
 func (s *stream) rest(e *history.Event, ends time.Duration, holds bool) {
@@ -38,7 +64,7 @@ func (s *stream) heldAtRest(c *carry) map[int]time.Duration {
 	held := map[int]time.Duration{}
 	for i := range c.book.Holds {
 		h := &c.book.Holds[i]
-		if _, open := c.free[h.Lock]; open && !c.busy[h.Lock] && h.End > s.last {
+		if _, open := c.free[h.Lock]; open && !c.busy[c.book.PlaceOf(h)] && h.End > s.last {
 			held[c.at(h.Acquire.Invoke.Index)] = h.End
 		}
 	}
@@ -89,8 +115,38 @@ func (s *stream) rouse() {
 	}
 }
 
-// rests reports whether a lock that is held can be put aside without a loss.
-func (c *carry) rests(lock string) bool {
+// crowded reports whether so many events are kept that locks must be put aside. One
+// of which there are many events stays if a client asked for it of late: it would
+// come back soon.
+func (c *carry) crowded() bool {
+	const many = 16
+	all, kept, fresh := 0, make([]int, len(c.book.Locks)), make([]bool, len(c.book.Locks))
+	for i, keep := range c.keep {
+		if keep {
+			all++
+		}
+		if e := &c.ev.history.Events[i]; e.Op.OfHolder() {
+			place := c.ev.places[e.Lock]
+			fresh[place] = fresh[place] || e.Index >= c.ev.from
+			if keep {
+				kept[place]++
+			}
+		}
+	}
+	crowded := all > c.crowd
+	for place := range c.busy {
+		c.busy[place] = c.busy[place] || !crowded || fresh[place] && kept[place] > many
+	}
+	return crowded
+}
+
+// rests reports whether an event is of a lock that is put aside.
+func (c *carry) rests(e *history.Event) bool {
+	return e.Op.OfHolder() && !c.busy[c.ev.places[e.Lock]]
+}
+
+// mayRest reports whether a lock that is held can be put aside without a loss.
+func (c *carry) mayRest(lock string) bool {
 	_, broken := c.broken[lock]
 	return !broken && c.ev.clear(lock) && !c.book.Promises[lock].Fair // the places in its queue are not put aside
 }

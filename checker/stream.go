@@ -21,8 +21,8 @@ type memory struct {
 	// times as many as the last one left; where that left more than many, it takes in
 	// so many, or a quarter as many.
 	least, growth, many int
-	// crowd is how many events may be kept of locks that no client asks for,
-	// before they are put aside.
+	// crowd is how many events may be kept before the locks that no client asks
+	// for are put aside.
 	crowd int
 	// The last hold is kept of so many processes, of the last so many holds;
 	// and so many updates of each resource.
@@ -32,7 +32,7 @@ type memory struct {
 // usual is the memory of [CheckReader].
 func usual() memory {
 	const least = 1 << 13
-	return memory{least: least, growth: 2, many: 8 * least, crowd: 2 * least, processes: 256, holds: 2048, updates: 256}
+	return memory{least: least, growth: 2, many: 8 * least, crowd: least / 2, processes: 256, holds: 2048, updates: 256}
 }
 
 // A Source is what a history is read from: a [history.Reader].
@@ -61,8 +61,8 @@ func (m *memory) limit(left int) int {
 //
 // A window has, besides what was read since the last one, the whole account of
 // every owner that may still act (see [history.Account]); the holds that began
-// before one that is still open has ended; of each lock the two holds that
-// reached farthest, and those with the greatest token and the last places of the
+// before one that is still open has ended; of each lock with an owner that is not
+// done the two holds that reached farthest; of each lock those with the greatest token and the last places of the
 // queue, and those whose order turns on what later events say of their ends; and
 // faults and a little of each resource. The crashes of its
 // processes and the declarations of its locks are part of it, however long ago
@@ -78,7 +78,7 @@ func (m *memory) limit(left int) int {
 //
 //   - An access belongs to no hold that is known, which is Unknown, where its process
 //     was granted that lock with another owner since, or was granted nothing since some
-//     2,000 holds. A lost update is told from the last 256 updates of its resource.
+//     2,000 holds, or was retired by an unknown outcome. A lost update is told from the last 256 updates of its resource.
 //   - An owner of a semaphore that returns after its lease meets some of the holds of
 //     the meantime only, which is Unknown too.
 //   - A request that came after the lease of a hold is no contention for it where only a
@@ -110,6 +110,7 @@ type stream struct {
 	idle    map[string]*resting      // locks that no client asked for, where there are many
 	aside   map[string]int           // how many holds of idle locks go on, by owner
 	soonest time.Duration            // when the first of them ends by itself
+	shelves map[string]int           // how many owners of a lock are on the shelf
 	doubts  map[owner]string         // why the account of an owner on the shelf is unclear
 	dubious map[string]struct{}      // idle locks with an owner whose account is unclear so far
 	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
@@ -235,7 +236,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}, Joined: map[history.Asker]int64{}}
 	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
 	s.before.Asked = s.asked.before
-	s.shelf, s.doubts, s.missing = map[owner][]shelved{}, map[owner]string{}, map[string]time.Duration{}
+	s.shelf, s.shelves, s.doubts, s.missing = map[owner][]shelved{}, map[string]int{}, map[owner]string{}, map[string]time.Duration{}
 	limit := s.least
 	s.window = make([]history.Event, 0, limit+room)
 	for b := range full {
@@ -288,6 +289,9 @@ func (s *stream) take(e *history.Event) {
 			}
 			delete(s.shelf, key)
 			delete(s.doubts, key)
+			if s.shelves[key.lock]--; s.shelves[key.lock] == 0 {
+				delete(s.shelves, key.lock)
+			}
 		}
 	}
 	s.window = append(s.window, *e)
@@ -429,7 +433,7 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 	s.recall()
 	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
 	if !slices.IsSortedFunc(s.window, byIndex) {
-		slices.SortStableFunc(s.window, byIndex)
+		slices.SortFunc(s.window, byIndex)
 		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
 	}
 	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished, Before: s.before})
@@ -456,23 +460,17 @@ func (s *stream) forget(ev *evidence) {
 	c.entangled()
 	c.accesses()
 	shelved := c.operations()
-	s.miss(c)
-	kept := 0
-	for _, keep := range c.keep {
-		if keep {
-			kept++
-		}
-	}
-	crowded := kept > s.crowd
+	s.drop(c)
 	var held map[int]time.Duration
-	if crowded {
+	if c.crowded() {
 		held = s.heldAtRest(c)
 	}
+	s.miss(c)
 	n := 0
 	for i := range s.window {
 		e := &s.window[i]
 		switch {
-		case c.keep[i] && crowded && e.Op.OfHolder() && !c.busy[e.Lock]:
+		case c.keep[i] && c.rests(e):
 			ends, holds := held[i]
 			s.rest(e, ends, holds)
 			if c.book.Pending[e.Lock] != "" || c.later[e.Lock] {
@@ -483,6 +481,9 @@ func (s *stream) forget(ev *evidence) {
 			n++
 		case shelved[i]:
 			key := ownerOf(e)
+			if s.shelf[key] == nil {
+				s.shelves[key.lock]++
+			}
 			s.shelf[key] = append(s.shelf[key], shelve(e))
 			if why := ev.book().Doubtful(e.Lock)[key.name]; why != "" {
 				s.doubts[key] = why
@@ -513,16 +514,18 @@ type carry struct {
 	memory
 	ev   *evidence
 	book *holding.Book
-	keep []bool // by event of the window
+	keep []bool  // by event of the window
+	old  []int64 // the indices of the events that an earlier window had
 
 	owners map[owner]*standing
 	taken  map[*holding.Hold]bool   // holds that are kept
 	chosen map[int][]stretchOf      // by account: where they are
 	proof  map[int][]stretchOf      // and those that prove an acquire with an unknown outcome
 	free   map[string]time.Duration // when the oldest hold that is open began
-	busy   map[string]bool          // locks that something happened to
+	busy   []bool                   // by place of the lock: it can't be put aside
 	broken map[string]struct{}      // locks with a violation
 	later  map[string]bool          // locks with holds that a later window has to compare
+	used   map[string]bool          // locks with holds that are kept for their processes
 	whole  bool                     // some owner is kept as a whole
 }
 
@@ -539,13 +542,12 @@ func (c *carry) reset(ev *evidence, m memory) {
 	*c = carry{
 		memory: m, ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
 		owners: map[owner]*standing{}, taken: map[*holding.Hold]bool{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
-		busy: map[string]bool{}, later: map[string]bool{},
+		old:  make([]int64, 0, max(0, len(ev.history.Events)-int(ev.end()-ev.from))),
+		busy: make([]bool, len(ev.book().Locks)), later: map[string]bool{}, used: map[string]bool{},
 	}
-	lock := ""
-	for i := len(ev.history.Events) - 1; i >= 0 && ev.history.Events[i].Index >= ev.from; i-- {
-		if e := &ev.history.Events[i]; e.Lock != lock {
-			lock = e.Lock
-			c.busy[lock] = true
+	for i := range ev.history.Events {
+		if e := &ev.history.Events[i]; e.Index < ev.from {
+			c.old = append(c.old, e.Index)
 		}
 	}
 }
@@ -569,7 +571,7 @@ func (c *carry) standing() {
 		o.busy = o.busy || a.Busy
 		if a.Open {
 			o.open = true
-			c.busy[a.Lock] = c.busy[a.Lock] || a.Busy || !c.rests(a.Lock)
+			c.busy[a.Place] = c.busy[a.Place] || a.Busy || !c.mayRest(a.Lock)
 		}
 		if since, ok := c.free[a.Lock]; a.Open && a.Since != history.Never && (!ok || a.Since < since) {
 			c.free[a.Lock] = a.Since
@@ -583,7 +585,7 @@ func (c *carry) at(index int64) int {
 	if last := events[len(events)-1].Index; index >= c.ev.from && index <= last {
 		return len(events) - 1 - int(last-index) // none of the new ones is missing
 	}
-	at, found := slices.BinarySearchFunc(events, index, func(e history.Event, index int64) int { return cmp.Compare(e.Index, index) })
+	at, found := slices.BinarySearch(c.old, index)
 	if !found {
 		return -1
 	}
@@ -680,15 +682,8 @@ type reached struct {
 // of each lock those that a late confirmation must meet, and those that may have
 // kept a request waiting.
 func (c *carry) reaching() {
-	locks := map[string]*reached{}
-	of := func(h *holding.Hold) *reached {
-		r := locks[h.Lock]
-		if r == nil {
-			r = &reached{}
-			locks[h.Lock] = r
-		}
-		return r
-	}
+	locks := make([]reached, len(c.book.Locks))
+	of := func(h *holding.Hold) *reached { return &locks[c.book.PlaceOf(h)] }
 	for i := range c.book.Holds {
 		h := &c.book.Holds[i]
 		if since, open := c.free[h.Lock]; open && max(h.End, h.Start) > since {
@@ -710,7 +705,8 @@ func (c *carry) reaching() {
 	for i := range c.book.LeftOut {
 		of(&c.book.LeftOut[i]).waited.add(&c.book.LeftOut[i])
 	}
-	for _, r := range locks {
+	for i := range locks {
+		r := &locks[i]
 		for _, h := range [...]*holding.Hold{r.far[0][0], r.far[0][1], r.far[1][0], r.far[1][1], r.waited[0].hold, r.waited[1].hold} {
 			if h != nil {
 				c.hold(h)
@@ -824,10 +820,12 @@ func (c *carry) processes() {
 		h := &c.book.Holds[i]
 		if n := len(h.Belief); n > 0 && h.Belief[n-1].Until >= now {
 			c.hold(h)
+			c.used[h.Lock] = true
 		}
 		if by := (user{h.Process, h.Lock}); i >= len(c.book.Holds)-c.holds && len(seen) < c.memory.processes && !seen[by] && !retired[h.Process] {
 			seen[by] = true
 			c.hold(h)
+			c.used[h.Lock] = true
 		}
 	}
 }

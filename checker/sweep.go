@@ -41,28 +41,22 @@ func (ev *evidence) swept() *swept {
 	for i := range book.Denied {
 		s.own(denied(&book.Denied[i]))
 	}
-	byLock := map[string][]*holding.Hold{}
-	var names []string
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		if h.Token != 0 && len(h.Extensions) > 0 && h.Mode != history.Read {
 			s.sameToken(h)
 		}
-		if byLock[h.Lock] == nil {
-			names = append(names, h.Lock)
-		}
-		byLock[h.Lock] = append(byLock[h.Lock], h)
 	}
-	for _, name := range names {
-		promise := book.Promises[name]
-		if isSemaphore(promise.Kind) && promise.Capacity == 0 {
+	for place, holds := range ev.held() {
+		promise := book.Promises[book.Locks[place]]
+		if len(holds) == 0 || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 			continue
 		}
 		l := lane{
 			swept: s, book: book, until: end,
 			rw: promise.Kind == history.KindRW, semaphore: isSemaphore(promise.Kind), capacity: promise.Capacity,
 		}
-		l.run(byLock[name])
+		l.run(holds)
 	}
 	return s
 }

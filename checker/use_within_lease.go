@@ -70,10 +70,8 @@ type belief struct {
 func useWithinLease(ev *evidence, f *findings) {
 	book := ev.book()
 	beliefs := map[believer][]belief{}
-	locks := map[string][]*holding.Hold{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		locks[h.Lock] = append(locks[h.Lock], h)
 		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.Nobody}
 		byProcess := believer{lock: h.Lock, process: h.Process}
 		for _, span := range h.Belief {
@@ -116,7 +114,7 @@ func useWithinLease(ev *evidence, f *findings) {
 		case e.Time > last.Until && key.process != history.Nobody && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
 			f.counts["untold"]++
 		case e.Time > last.Until:
-			f.add(useAfterLease(op, &last, locks[e.Lock]))
+			f.add(useAfterLease(op, &last, ev.held()[book.PlaceOf(last.hold)]))
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
 		}
@@ -132,9 +130,8 @@ func untold(ev *evidence) map[believer]bool {
 		if doubtful == nil {
 			continue
 		}
-		ops := ev.onLock(lock)
-		for i := range ops {
-			if e := ops[i].Invoke; e.Op == history.Acquire && !ops[i].Failed() && doubtful[e.Owner] != "" {
+		for _, op := range ev.onLock(lock) {
+			if e := op.Invoke; e.Op == history.Acquire && !op.Failed() && doubtful[e.Owner] != "" {
 				processes[believer{lock: lock, process: e.Process}] = true
 			}
 		}

@@ -23,22 +23,26 @@ type Promise struct {
 func (h *History) Promises() map[string]Promise {
 	type kept struct {
 		Promise
+		lock string
 		told bool // whether it is fenced
 	}
-	found := map[string]*kept{}
-	name, p := "", (*kept)(nil) // of the event before
+	var found []kept
+	places := map[string]int32{}
+	p := (*kept)(nil) // of the event before
 	for i := range h.Events {
 		e := &h.Events[i]
 		if e.Lock == "" {
 			continue
 		}
-		if p == nil || e.Lock != name {
-			name, p = e.Lock, found[e.Lock]
-			if p == nil {
+		if p == nil || e.Lock != p.lock {
+			at, known := places[e.Lock]
+			if !known {
+				at = int32(len(found)) //nolint:gosec // fewer than events, which fit into memory
+				places[e.Lock] = at
 				before := h.Before.Promises[e.Lock]
-				p = &kept{Promise: Promise{Kind: before.Kind, Fenced: before.Fenced}}
-				found[name] = p
+				found = append(found, kept{lock: e.Lock, Promise: Promise{Kind: before.Kind, Fenced: before.Fenced}})
 			}
+			p = &found[at]
 		}
 		if e.Op == Declare {
 			p.Promise = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: h.Before.Promises[e.Lock].Fenced}
@@ -61,11 +65,12 @@ func (h *History) Promises() map[string]Promise {
 		}
 	}
 	promises := make(map[string]Promise, len(found))
-	for name, p := range found {
+	for i := range found {
+		p := &found[i]
 		if p.Kind == "" {
 			p.Kind = KindMutex
 		}
-		promises[name] = p.Promise
+		promises[p.lock] = p.Promise
 	}
 	return promises
 }

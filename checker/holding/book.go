@@ -34,10 +34,14 @@ type Book struct {
 	Promises map[string]history.Promise
 	// Operations are those of the history, in order of their invokes.
 	Operations []history.Operation
+	// Locks are the names of the locks that operations or a lost are about. An
+	// account names its lock by its place there, see also [Book.Place].
+	Locks []string
 
 	held       []Hold                  // the holds while they are derived
 	leases     []lease                 // of each acquire and extend that was not refused
 	accountOf  []int32                 // the account of each operation; -1 for none
+	placeOf    []int32                 // the place of its lock among Locks; -1 for none
 	also       map[int][]int32         // and more of them
 	beliefs    []Span                  // where those of the holds begin their life
 	doubts     []doubt                 // what Unclear is made of
@@ -60,6 +64,7 @@ type Denial struct {
 // their own, and of a semaphore each of the grants that it has at a time.
 type Account struct {
 	Lock, Owner string
+	Place       int32 // of the lock among [Book.Locks]
 	// Read says that it is the account of reads.
 	Read bool
 	// From is the index of the first event of what is not settled yet, and for
@@ -120,6 +125,13 @@ func (b *Book) Lease(op *history.Operation) time.Duration {
 func (b *Book) AccountsOf(op *history.Operation) (one int, more []int32) {
 	return int(b.accountOf[op.Ordinal()]), b.also[op.Ordinal()]
 }
+
+// Place is where among Locks the lock of an acquire, release or extend is; -1 for
+// other operations.
+func (b *Book) Place(op *history.Operation) int32 { return b.placeOf[op.Ordinal()] }
+
+// PlaceOf is where among Locks the lock of a hold is.
+func (b *Book) PlaceOf(h *Hold) int32 { return b.Accounts[h.Account].Place }
 
 // Doubtful are the owners of the lock whose accounts make it Unclear, or
 // Pending, and why.
@@ -185,9 +197,11 @@ func Derive(h *history.History) *Book {
 	b.held, b.beliefs = make([]Hold, 0, grants), make([]Span, 0, grants)
 	b.Accounts = make([]Account, 0, len(r.accounts))
 	b.accountOf, b.also = r.of, r.also
+	var a account // in its place for each: it is large
 	for id, first := 0, 0; id < len(r.accounts); id++ {
 		last := first + int(r.sizes[id])
-		b.account(r.accounts[id], entries[first:last], r.crashed, h.End())
+		b.account(&a, r.accounts[id], entries[first:last], r.crashed, h.End())
+		b.Accounts[id].Place = r.places[id]
 		first = last
 	}
 	b.order()
@@ -201,14 +215,14 @@ func Derive(h *history.History) *Book {
 }
 
 // account goes through what happened between one owner and one lock.
-func (b *Book) account(key owned, entries []entry, crashed map[int]*history.Event, now time.Duration) {
+func (b *Book) account(a *account, key owned, entries []entry, crashed map[int]*history.Event, now time.Duration) {
 	if !slices.IsSortedFunc(entries, byPlace) {
 		slices.SortFunc(entries, byPlace)
 	}
 	promise := b.Promises[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
 	b.lend(entries, promise, crashed)
-	a := account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, crashed: crashed}
+	*a = account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, crashed: crashed}
 	a.joined = -1
 	if at, ok := b.joined[history.Asker{Owner: history.Owner{Lock: key.lock, Name: key.owner}, Read: key.read}]; ok {
 		a.joined = at

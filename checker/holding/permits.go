@@ -141,7 +141,7 @@ func (r *register) inOrder(l *ledger, p *party, op *history.Operation) {
 // slot is the account of what an owner without any permits did.
 func (r *register) slot(l *ledger, p *party, owner string) int32 {
 	if len(p.slots) == 0 {
-		p.slots = append(p.slots, slot{account: r.open(owned{lock: l.lock, owner: owner})})
+		p.slots = append(p.slots, slot{account: r.open(l, owned{owner: owner})})
 	}
 	if p.latest > 0 {
 		return p.latest - 1
@@ -155,7 +155,7 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 	e := en.op.Invoke
 	if en.op.Unknown() {
 		if p.spare == 0 {
-			p.spare = r.open(owned{lock: l.lock, owner: e.Owner, slot: -1}) + 1
+			p.spare = r.open(l, owned{owner: e.Owner, slot: -1}) + 1
 		}
 		p.unknown = append(p.unknown, e.Amount())
 		r.add(p.spare-1, en)
@@ -164,7 +164,7 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 	i := slices.IndexFunc(p.slots, func(s slot) bool { return !s.busy })
 	if i < 0 {
 		i = len(p.slots)
-		p.slots = append(p.slots, slot{account: r.open(owned{lock: l.lock, owner: e.Owner, slot: i})})
+		p.slots = append(p.slots, slot{account: r.open(l, owned{owner: e.Owner, slot: i})})
 	}
 	s := &p.slots[i]
 	if en.op.OK() {
@@ -177,7 +177,7 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 // tooMany is the confirmed release of more permits than the owner can have. It
 // belongs to no grant, and ends all of them.
 func (r *register) tooMany(l *ledger, p *party, busy []int, en entry) {
-	r.add(r.open(owned{lock: l.lock, owner: en.op.Invoke.Owner, slot: -2}), en)
+	r.add(r.open(l, owned{owner: en.op.Invoke.Owner, slot: -2}), en)
 	for _, i := range busy {
 		p.slots[i].busy = false
 		r.add(p.slots[i].account, en)

@@ -14,6 +14,7 @@ type register struct {
 	book     *Book
 	entries  []entry
 	accounts []owned
+	places   []int32 // of the lock of each account among those of the book
 	sizes    []int32 // entries of each account
 	of       []int32 // the account of each operation
 	also     map[int][]int32
@@ -29,6 +30,7 @@ type register struct {
 // A ledger knows the owners of one lock.
 type ledger struct {
 	lock    string
+	place   int32 // among the locks of the book
 	kind    string
 	list    []party
 	parties map[string]int32 // index into list; nil while it is short
@@ -47,11 +49,12 @@ func (r *register) read(h *history.History) {
 	ops := r.book.Operations
 	r.entries = make([]entry, 0, len(ops))
 	r.single(h)
-	r.books = map[string]*ledger{}
+	r.books = make(map[string]*ledger, len(r.book.Promises))
 	var ofPermits []*history.Operation // in the order of their accounts, which is not that of their invokes
 	r.of = make([]int32, len(ops))
+	r.book.placeOf = make([]int32, len(ops))
 	for i := range r.of {
-		r.of[i] = -1
+		r.of[i], r.book.placeOf[i] = -1, -1
 	}
 	r.modes(ops)
 	for i := range ops {
@@ -61,6 +64,7 @@ func (r *register) read(h *history.History) {
 			continue
 		}
 		l := r.ledger(e.Lock)
+		r.book.placeOf[i] = l.place
 		if l.kind == history.KindSemaphore {
 			ofPermits = append(ofPermits, op)
 			continue
@@ -114,8 +118,9 @@ func (r *register) ledger(lock string) *ledger {
 	}
 	l := r.books[lock]
 	if l == nil {
-		l = &ledger{lock: lock, kind: r.book.Promises[lock].Kind}
+		l = &ledger{lock: lock, place: int32(len(r.book.Locks)), kind: r.book.Promises[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
 		r.books[lock] = l
+		r.book.Locks = append(r.book.Locks, lock)
 	}
 	r.last = l
 	return l
@@ -168,8 +173,10 @@ func (r *register) add(account int32, e entry) {
 	r.entries = append(r.entries, e)
 }
 
-func (r *register) open(key owned) int32 {
+func (r *register) open(l *ledger, key owned) int32 {
+	key.lock = l.lock
 	r.accounts = append(r.accounts, key)
+	r.places = append(r.places, l.place)
 	r.sizes = append(r.sizes, 0)
 	return int32(len(r.accounts) - 1) //nolint:gosec // fewer than operations, which fit into memory
 }
@@ -180,7 +187,7 @@ func (r *register) account(l *ledger, p *party, owner string, read bool) int32 {
 		at = &p.reads
 	}
 	if *at < 0 {
-		*at = r.open(owned{lock: l.lock, owner: owner, read: read})
+		*at = r.open(l, owned{owner: owner, read: read})
 	}
 	return *at
 }
