@@ -114,6 +114,7 @@ func (s *queueServer) observe(kind EventKind, l Lease, _ time.Duration, err erro
 // However many holds are due at one time (BenchmarkWatchdog has more), and whatever the server is like, each
 // renewal is sent soon, and no hold is lost.
 func TestManyHoldsAreDueAtOnce(t *testing.T) {
+	t.Parallel()
 	const lease = 30 * time.Second
 	for _, test := range []struct {
 		name   string
