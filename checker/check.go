@@ -10,7 +10,7 @@ import (
 
 // MaxListed is the most violations that a [Result] lists; its Total counts
 // them all.
-const MaxListed = 100
+const MaxListed = 1000
 
 // Standard is every checker, the assumptions first.
 func Standard() []Checker {

@@ -153,7 +153,7 @@ func TestBeyondTheBudgetIsUnknown(t *testing.T) {
 func TestListsTheFirstAndCountsAll(t *testing.T) {
 	t.Parallel()
 	h := &history.History{}
-	for i := range 300 {
+	for i := range checker.MaxListed + 200 {
 		for _, typ := range []history.Type{history.Invoke, history.OK} {
 			h.Events = append(h.Events, history.Event{
 				Index: int64(len(h.Events)), Time: time.Duration(len(h.Events)), Process: i, Type: typ,
@@ -162,7 +162,7 @@ func TestListsTheFirstAndCountsAll(t *testing.T) {
 		}
 	}
 	r := checker.MutualExclusion().Check(t.Context(), h)
-	require.Equal(t, 299, r.Total)
+	require.Equal(t, checker.MaxListed+199, r.Total)
 	require.Len(t, r.Violations, checker.MaxListed)
 	checkProofs(t, h, r)
 }

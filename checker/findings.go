@@ -56,7 +56,7 @@ func (f *findings) add(v Violation) {
 	}
 	f.total++
 	at = -1
-	if len(f.violations) < 10*MaxListed {
+	if len(f.violations) < 2*MaxListed {
 		at = len(f.violations)
 		f.violations = append(f.violations, v)
 	}
