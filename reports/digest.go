@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ type digest struct {
 	tellings map[*checker.Violation]Story
 	refused  []*history.Operation            // for their tokens; found when a cure asks
 	named    *proof                          // found when the first violation is told
+	indexed  *holdIndex                      // found when a violation is told
 	accessed map[string][]*history.Operation // by resource, once it was asked for
 	allLanes []*lane                         // found when the first timeline asks
 	figures  map[string]figure               // by name, once they were drawn
@@ -335,14 +337,37 @@ func (d *digest) holdsOf(v *checker.Violation) []*holding.Hold {
 
 // holdBefore is the last hold of an owner that began before an instant.
 func (d *digest) holdBefore(lock, owner string, at time.Duration) *holding.Hold {
-	var found *holding.Hold
-	for i := range d.holds {
-		h := &d.holds[i]
-		if h.Start <= at && h.Owner == owner && (lock == "" || h.Lock == lock) {
-			found = h
+	return last(d.holdIndex().owner[owner], lock, at)
+}
+
+// A holdIndex finds holds by who made them, in order of their start.
+type holdIndex struct {
+	owner   map[string][]*holding.Hold
+	process map[int][]*holding.Hold
+}
+
+func (d *digest) holdIndex() *holdIndex {
+	if d.indexed == nil {
+		d.indexed = &holdIndex{map[string][]*holding.Hold{}, map[int][]*holding.Hold{}}
+		for i := range d.holds {
+			h := &d.holds[i]
+			d.indexed.owner[h.Owner] = append(d.indexed.owner[h.Owner], h)
+			d.indexed.process[h.Process] = append(d.indexed.process[h.Process], h)
 		}
 	}
-	return found
+	return d.indexed
+}
+
+// last is of some holds, in order of their start, the last of a lock that began before an
+// instant; of any lock if none is named.
+func last(holds []*holding.Hold, lock string, at time.Duration) *holding.Hold {
+	i := sort.Search(len(holds), func(i int) bool { return holds[i].Start > at })
+	for i--; i >= 0; i-- {
+		if lock == "" || holds[i].Lock == lock {
+			return holds[i]
+		}
+	}
+	return nil
 }
 
 // operation is the operation that an event of the evidence is one end of.

@@ -282,10 +282,8 @@ func (d *digest) whoOf(e *history.Event) string {
 	if e.Owner != "" {
 		return "client " + client(e.Owner)
 	}
-	for i := range d.holds {
-		if h := &d.holds[i]; h.Process == e.Process {
-			return "client " + client(h.Owner)
-		}
+	if holds := d.holdIndex().process[e.Process]; len(holds) > 0 {
+		return "client " + client(holds[0].Owner)
 	}
 	return fmt.Sprintf("process %d", e.Process)
 }

@@ -547,14 +547,7 @@ func (d *digest) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {
 			return h
 		}
 	}
-	var found *holding.Hold
-	for i := range d.holds {
-		h := &d.holds[i]
-		if h.Process == e.Process && h.Start <= e.Time && (v.Lock == "" || h.Lock == v.Lock) {
-			found = h
-		}
-	}
-	return found
+	return last(d.holdIndex().process[e.Process], v.Lock, e.Time)
 }
 
 // holderAt is a hold of another owner that touches a window.
