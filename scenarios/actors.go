@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,54 +35,13 @@ type actor interface {
 	Owner() string
 }
 
-// faults are those that the script injects.
-func (s Scenario) faults() []string {
-	var asked []string
-	for _, step := range s.Steps {
-		if step.Inject != "" {
-			asked = append(asked, step.Inject)
-		}
+// actor opens a client of a script in a zone, in a process of its own if it is to be
+// apart.
+func (st *stage) actor(ctx context.Context, name, zone string, apart bool) (actor, error) {
+	if apart {
+		return st.worker(ctx, name, zone)
 	}
-	return asked
-}
-
-// build makes a fault of its name, target and parameters.
-func (st *stage) build(s faults.Step) (faults.Fault, error) {
-	if key := s.Params[paramKey]; key != "" {
-		s.Params = maps.Clone(s.Params)
-		s.Params[paramKey] = st.keyOf(key)
-	}
-	at := site(st.deployment)
-	if st.footprint != nil {
-		at.Scripts = maps.Clone(at.Scripts)
-		maps.Copy(at.Scripts, st.footprint.Scripts())
-	}
-	at.Clients = st.apart
-	if target, ok := toResource(s.Target); ok && st.resource != nil {
-		s.Target, at.Deployment = target, st.resource
-	}
-	return faults.New(at, s)
-}
-
-// apart are the clients that are processes of their own: those that a fault is
-// aimed at.
-func (s Scenario) apart() []string {
-	var names []string
-	for _, step := range s.Steps {
-		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
-			names = append(names, step.Target)
-		}
-	}
-	return names
-}
-
-// actor opens a client of the script.
-func (st *stage) actor(ctx context.Context, s Scenario, name string) (actor, error) {
-	o := harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog}
-	if slices.Contains(s.apart(), name) {
-		return st.worker(ctx, o, name, s.Clients[name])
-	}
-	locker, err := st.locker(o, s.Clients[name])
+	locker, err := st.locker(zone)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +57,7 @@ func (st *stage) actor(ctx context.Context, s Scenario, name string) (actor, err
 const WorkerCommand = "worker"
 
 // worker starts a client as a process of its own.
-func (st *stage) worker(ctx context.Context, o harness.LockOptions, name, zone string) (actor, error) {
+func (st *stage) worker(ctx context.Context, name, zone string) (actor, error) {
 	options := st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
@@ -121,7 +78,7 @@ func (st *stage) worker(ctx context.Context, o harness.LockOptions, name, zone s
 	w, err := worker.Start(ctx, worker.Config{
 		Name: name, Path: path, Args: []string{WorkerCommand},
 		Setup: workerSetup{
-			Lock: st.lock.Name, ReplicaAcks: o.ReplicaAcks, Watchdog: o.Watchdog,
+			Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog,
 			Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
 			Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
 		},

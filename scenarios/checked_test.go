@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -35,9 +36,9 @@ steps:
   - {client: a, write: stock, until: done}
 `), locks.All())
 			require.NoError(t, err)
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			require.NoError(t, s.Run(t.Context(), setup))
-			run, _, report := judged(t, setup.Dir)
+			run, _, report := runtest.Judged(t, setup.Dir)
 			require.Empty(t, run.Unmet)
 			require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 		})

@@ -1,56 +1,20 @@
 package scenarios_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
-
-// needCompiler skips the test where clocks can't be changed.
-func needCompiler(t *testing.T) {
-	t.Helper()
-	if _, err := process.FindCompiler(); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
-func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
-	setup := setup(t)
-	needCompiler(t)
-	r := scenarios.Random{
-		Topology: "single", Lock: lockNamed("mutex"), Faults: string(faults.Clock), Length: 9 * time.Second,
-		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond},
-	}
-	require.NoError(t, r.Run(t.Context(), setup))
-	run, h, report := judged(t, setup.Dir)
-	require.Empty(t, failedFaults(h))
-	require.NotEqual(t, checker.Unknown, report.Verdict, "%+v", report)
-	require.Equal(t, "clock", run.Faults)
-	landed := 0
-	for _, e := range h.Events {
-		if e.Op == history.Inject && e.Type == history.OK {
-			require.Regexp(t, "^clock-", e.Fault)
-			require.Equal(t, "redis-1", e.Target)
-			landed++
-		}
-	}
-	require.Positive(t, landed)
-}
 
 // A plain backend is one that can interfere with nothing.
 type plain struct{ topologies.Backend }
@@ -64,7 +28,7 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	require.ErrorIs(t, err, scenarios.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: string(faults.Clock), Length: time.Second}
+	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
 	require.ErrorIs(t, r.Run(t.Context(), setup), scenarios.ErrImpossible)
 }
 
@@ -91,7 +55,7 @@ func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {
 // What a client that is a process of its own recorded stands in the history
 // where it was stamped, and its complaints are kept.
 func TestAClientThatStandsStillIsAProcessOfItsOwn(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	s, err := scenarios.Parse("x.yaml", []byte(`
 name: x
 title: a client that stands still for a moment changes nothing
@@ -113,7 +77,7 @@ expect: {verdict: valid}
 `), locks.All())
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
-	run, h, report := judged(t, setup.Dir)
+	run, h, report := runtest.Judged(t, setup.Dir)
 	require.Empty(t, run.Unmet)
 	require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 	require.FileExists(t, filepath.Join(setup.Dir, "logs", "client-a.log"))

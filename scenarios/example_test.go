@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -123,11 +124,11 @@ func TestAHomeMadeLock(t *testing.T) {
 			// A run that meets too little to tell, or to show the bug, is followed by one of
 			// twice its length.
 			for length := 3 * time.Second; ; length *= 2 {
-				setup := setup(t)
+				setup := runtest.Setup(t)
 				r := scenarios.Random{Topology: topologies.Single, Lock: spec(tt.release), Kind: tt.kind, Faults: tt.faults, Length: length}
 				r.Workload.Wait = r.Wait()
 				require.NoError(t, r.Run(t.Context(), setup))
-				run, h, report := judged(t, setup.Dir)
+				run, h, report := runtest.Judged(t, setup.Dir)
 				require.Equal(t, "home-made", run.Lock)
 				require.Equal(t, history.KindMutex, h.Promises()["lock-1"].Kind)
 				if report.Verdict == tt.want || length > 20*time.Second {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -62,23 +63,22 @@ func possible(d topologies.Deployment, asked []string) error {
 	return errors.Join(errs...)
 }
 
-// instrumented is the setup for a run with these faults: where they interfere
-// with clocks or disks, its backend starts servers that let them. All other
-// runs are spared that.
-func (s Setup) instrumented(asked []string) (Setup, error) {
+// instrumented is the backend for a run with these faults: where they interfere
+// with clocks or disks, it starts servers that let them. All other runs are spared
+// that.
+func instrumented(backend topologies.Backend, asked []string) (topologies.Backend, error) {
 	for _, name := range asked {
 		spec, err := faults.ByName(name)
 		if err != nil || !slices.Contains(spec.Needs, topologies.Clocks) && !slices.Contains(spec.Needs, topologies.Disks) {
 			continue
 		}
-		b, ok := s.Backend.(topologies.Instrumenter)
+		b, ok := backend.(topologies.Instrumenter)
 		if !ok {
-			return s, fmt.Errorf("%s %w: it takes servers that are local processes (--backend process)", name, ErrImpossible)
+			return nil, fmt.Errorf("%s %w: it takes servers that are local processes (--backend process)", name, ErrImpossible)
 		}
-		s.Backend = b.Instrumented()
-		return s, nil
+		return b.Instrumented(), nil
 	}
-	return s, nil
+	return backend, nil
 }
 
 // toResource is what a target means in the topology of the protected resource,
@@ -88,20 +88,37 @@ func toResource(target string) (inner string, ok bool) {
 	return from + ">redis-1", ok
 }
 
+// build makes a fault of its name, target and parameters.
+func (st *stage) build(s faults.Step) (faults.Fault, error) {
+	if key := s.Params[paramKey]; key != "" {
+		s.Params = maps.Clone(s.Params)
+		s.Params[paramKey] = st.keyOf(key)
+	}
+	at := site(st.deployment)
+	if st.footprint != nil {
+		at.Scripts = maps.Clone(at.Scripts)
+		maps.Copy(at.Scripts, st.footprint.Scripts())
+	}
+	at.Clients = st.apart
+	if target, ok := toResource(s.Target); ok && st.resource != nil {
+		s.Target, at.Deployment = target, st.resource
+	}
+	return faults.New(at, s)
+}
+
 // checkStep checks that the topology can have the fault where it is aimed.
-func checkStep(t topologies.Topology, step ScriptStep) error {
-	spec, err := faults.ByName(step.Inject)
+func checkStep(t topologies.Topology, step faults.Step) error {
+	spec, err := faults.ByName(step.Fault)
 	if err != nil {
 		return err
 	}
-	target := step.Target
-	if inner, ok := toResource(target); ok && spec.OnLinks() {
+	if inner, ok := toResource(step.Target); ok && spec.OnLinks() {
 		if t, err = topologies.ByName(topologies.Single); err != nil {
 			return err
 		}
-		target = inner
+		step.Target = inner
 	}
-	return spec.Validate(t, faults.Step{Fault: step.Inject, Target: target, Params: step.Params})
+	return spec.Validate(t, step)
 }
 
 // concerned are the links that a step's fault is put on.

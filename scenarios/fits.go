@@ -3,46 +3,11 @@ package scenarios
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
-
-// fits refuses a deployment on which the script can't be played to its end. One
-// that was started for it is as the script was validated for; that of somebody
-// else has other servers, links and settings.
-func (s Scenario) fits(d topologies.Deployment) error {
-	var asked []string
-	for _, step := range s.Steps {
-		if step.Inject != "" {
-			asked = append(asked, step.Inject)
-		}
-	}
-	if err := possible(d, asked); err != nil {
-		return err
-	}
-	t := d.Topology()
-	errs := []error{acksFit(s.ReplicaAcks, t), optionsFit(s.Servers, t), s.forgets(t)}
-	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
-		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
-			errs = append(errs, fmt.Errorf("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones)))
-		}
-	}
-	for i, step := range s.Steps {
-		err := step.validate(s, t)
-		if err == nil && step.Inject != "" {
-			err = wired(d, step)
-		}
-		if err != nil {
-			errs = append(errs, stepError{i, err})
-		}
-	}
-	return impossible(errs...)
-}
 
 // impossible joins reasons; nil if there are none.
 func impossible(reasons ...error) error {
@@ -61,14 +26,14 @@ func (p Protected) startable(backend string) error {
 }
 
 // wired refuses a fault of links of which none can be broken.
-func wired(d topologies.Deployment, step ScriptStep) error {
-	spec, err := faults.ByName(step.Inject)
+func wired(d topologies.Deployment, step faults.Step) error {
+	spec, err := faults.ByName(step.Fault)
 	if err != nil || !spec.OnLinks() {
 		return err
 	}
-	links, err := concerned(d.Topology(), spec, faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params})
+	links, err := concerned(d.Topology(), spec, step)
 	if err == nil && !slices.ContainsFunc(links, func(l topologies.Link) bool { return d.Wire(l.Name()) != nil }) {
-		err = fmt.Errorf("%s: nothing can be done to %s here", step.Inject, step.Target)
+		err = fmt.Errorf("%s: nothing can be done to %s here", step.Fault, step.Target)
 	}
 	return err
 }
@@ -113,20 +78,4 @@ func optionsFit(want topologies.Options, t topologies.Topology) error {
 		note("node-timeout", want.NodeTimeout, have.NodeTimeout)
 	}
 	return errors.Join(errs...)
-}
-
-// forgets refuses servers that keep their data, where the script kills some that
-// are to forget it.
-func (s Scenario) forgets(t topologies.Topology) error {
-	have := t.Options.Persistence
-	if s.Servers.Persistence != "" || have == "" || have == topologies.PersistNone {
-		return nil
-	}
-	for _, step := range s.Steps {
-		spec, err := faults.ByName(step.Inject)
-		if err == nil && spec.Family == faults.Process && spec.Has(history.Restarts) && !spec.Has(history.Forgets) {
-			return fmt.Errorf("%s is to make a server forget what it held, and the servers have persistence %s", step.Inject, have)
-		}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -35,14 +36,14 @@ func (d stubbornDeployment) Close() error {
 
 // What the harness could not do is in the record, for whoever judges it again.
 func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	setup.Backend = stubborn{process.Backend{}}
 	r := scenarios.Random{
-		Topology: "single", Lock: lockNamed("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
+		Topology: "single", Lock: runtest.Lock("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
 		Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond},
 	}
 	require.ErrorContains(t, r.Run(t.Context(), setup), "redis-1 goes on")
-	run, h, report := judged(t, setup.Dir)
+	run, h, report := runtest.Judged(t, setup.Dir)
 	require.Equal(t, "redis-1 goes on; so does redis-2", run.Failed)
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Equal(t, "the harness failed: redis-1 goes on; so does redis-2", report.Results[len(report.Results)-1].Summary)
@@ -50,7 +51,7 @@ func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	report = scenarios.Judge(t.Context(), run, h, "mutual-exclusion")
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Len(t, report.Results, 2)
-	require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
+	require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, "mutual-exclusion"))
 	run.Failed = ""
 	require.Equal(t, checker.Valid, scenarios.Judge(t.Context(), run, h).Verdict)
 	require.Equal(t, checker.Valid, scenarios.Judge(t.Context(), run, h, "mutual-exclusion").Verdict)

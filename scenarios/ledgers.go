@@ -1,11 +1,46 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
-	"github.com/lockchaos/lockchaos/workload"
+	"github.com/lockchaos/lockchaos/internal/names"
 )
+
+// Where a scenario names a resource, fencedPrefix begins the names of those that
+// refuse stale tokens, and checkedPrefix of those that a write is compared and
+// set in.
+const (
+	fencedPrefix  = "fenced"
+	checkedPrefix = "checked"
+)
+
+// protected is the resource of a scenario.
+func (s Scenario) protected() Protected {
+	p := Protected{Resource: s.Resource}
+	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
+		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
+	}
+	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
+		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Checked: true}
+	}
+	p.Resource = cmp.Or(p.Resource, ResourceRegister)
+	return p
+}
+
+// resourceFits says what is wrong with the resource of a scenario.
+func (s Scenario) resourceFits() error {
+	known := append(ResourceNames(), fencedPrefix, checkedPrefix)
+	for _, name := range ResourceNames() {
+		known = append(known, fencedPrefix+"-"+name, checkedPrefix+"-"+name)
+	}
+	if s.Resource != "" && !slices.Contains(known, s.Resource) {
+		return names.Unknown("resource", s.Resource, known)
+	}
+	return s.protected().validate(s.Lock)
+}
 
 // ofLedger reports whether the step requires something of a ledger, and not of
 // servers.
@@ -39,21 +74,4 @@ func (s Scenario) ledgerFits() error {
 // uses reports whether the step uses a resource of that name.
 func (step ScriptStep) uses(resource string) bool {
 	return resource != "" && slices.Contains([]string{step.Read, step.Write, step.Access}, resource)
-}
-
-// require demands of a ledger that it has a change by the owner, or none. It does
-// not wait: what was written is there, and what was not written never will be
-// without a step that writes it.
-func (r *resources) require(step ScriptStep, owner string) error {
-	if owner == "" {
-		return fmt.Errorf("client %s has asked for no lock", step.Of)
-	}
-	r.mu.Lock()
-	l := r.ledgers[step.In]
-	r.mu.Unlock()
-	written := l != nil && slices.ContainsFunc(l.Changes(), func(c workload.Change) bool { return c.Owner == owner })
-	if written != (step.Require == requireWritten) {
-		return fmt.Errorf("%s has a change by %s: %t", step.In, owner, written)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -36,9 +37,9 @@ steps:
 			t.Parallel()
 			s, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
 			require.NoError(t, err)
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			require.NoError(t, s.Run(t.Context(), setup))
-			run, _, report := judged(t, setup.Dir)
+			run, _, report := runtest.Judged(t, setup.Dir)
 			if tt.unmet == "" {
 				require.Empty(t, run.Unmet)
 				return
@@ -73,4 +74,18 @@ func TestParseSaysWhatIsWrongWithARequirementOfALedger(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestAScenarioHasAResource(t *testing.T) {
+	const head = "name: x\ntitle: y\ntopology: single\nclients: {a: zone-a}\nsteps: [{client: a, acquire: l}]\n"
+	for _, tt := range []struct{ name, give, want string }{
+		{"unknown", "lock: mutex\nresource: fencd\nexpect: {verdict: valid}\n", `unknown resource "fencd" (did you mean fenced?`},
+		{"no tokens", "lock: mutex\nresource: fenced-redis\nexpect: {verdict: valid}\n", "gives no fencing tokens"},
+		{"property", "lock: mutex\nexpect: {verdict: valid, holds: [fencing]}\n", `unknown property "fencing" (did you mean fencing-order?`},
+	} {
+		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
+		require.ErrorContains(t, err, tt.want, tt.name)
+	}
+	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"), locks.All())
+	require.NoError(t, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -31,16 +32,16 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 	} {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
-			setup := setup(t)
-			r := scenarios.Random{Topology: "single", Lock: lockNamed(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
+			setup := runtest.Setup(t)
+			r := scenarios.Random{Topology: "single", Lock: runtest.Lock(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
 			r.Workload.Wait = r.Wait()
 			require.NoError(t, r.Run(t.Context(), setup))
-			run, h, _ := judged(t, setup.Dir)
+			run, h, _ := runtest.Judged(t, setup.Dir)
 			require.NotEmpty(t, run.Plan)
-			require.Empty(t, failedFaults(h))
+			require.Empty(t, runtest.FailedFaults(h))
 		})
 	}
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("broken-queue-jumping"), Faults: "drop-message", Length: time.Second}
+	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("broken-queue-jumping"), Faults: "drop-message", Length: time.Second}
 	require.ErrorContains(t, r.Validate(), "no client subscribes to a channel", "its waiters poll")
 }
 
@@ -50,7 +51,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 	t.Parallel()
 	const name = "lock-2"
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
 	d, err := setup.Backend.Start(t.Context(), topology)

@@ -100,7 +100,7 @@ func (st *stage) concerns(ctx context.Context, s faults.Step) (d topologies.Depl
 		servers = t.Members(shard)
 	default:
 		servers = []string{s.Target}
-		if n, _ := t.Node(s.Target); st.acks > 0 && n.Kind == topologies.Redis {
+		if n, _ := t.Node(s.Target); st.options.ReplicaAcks > 0 && n.Kind == topologies.Redis {
 			servers = t.Members(cmp.Or(n.Of, n.Name))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -64,14 +65,14 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			r := scenarios.Random{
-				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lockNamed("mutex-fair"),
+				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock("mutex-fair"),
 				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Wait: 300 * time.Millisecond},
 				Given: faults.Schedule{tt.step}, Length: 1500 * time.Millisecond,
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
-			_, h, report := judged(t, setup.Dir)
+			_, h, report := runtest.Judged(t, setup.Dir)
 			counts := met(t, h)
 			require.Len(t, counts, 1, "%v", counts)
 			for _, n := range counts {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -86,7 +87,7 @@ func lostAnswer(ctx context.Context, t *trial) error {
 		return err
 	}
 	asked := t.behind(func() history.Type { return a.ask(ctx, long) })
-	if err := t.strike(ctx, "drop-reply"); err != nil {
+	if err := t.strike(ctx, "drop-reply", ""); err != nil {
 		return err
 	}
 	got, err := outcome(ctx, asked)
@@ -114,7 +115,7 @@ func lateRetry(ctx context.Context, t *trial) error {
 	}
 	a.gate.shut()
 	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
-	if err := errors.Join(t.strike(ctx, "drop-reply"), a.gate.reached(ctx, asked)); err != nil {
+	if err := errors.Join(t.strike(ctx, "drop-reply", ""), a.gate.reached(ctx, asked)); err != nil {
 		return err
 	}
 	workload.Pause(ctx, delay)
@@ -345,7 +346,7 @@ func lateAnswer(ctx context.Context, t *trial) error {
 func lateAnswerByASteppedClock(ctx context.Context, t *trial) error {
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
 	_, err := overdue(ctx, t, a, b, func() {
-		t.disturb(ctx, a, clientClock, "its wall clock was set back by 1h",
+		t.disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set back by 1h",
 			func() { a.clock.Step(-time.Hour) }, func() { a.clock.Step(time.Hour) })
 	})
 	return err
@@ -385,7 +386,7 @@ func slowAnswer(ctx context.Context, t *trial) error {
 func slowClock(ctx context.Context, t *trial) error {
 	const lease, part = 6 * time.Second, 0.09
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
-	t.disturb(ctx, a, clientClock, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
+	t.disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
 	return errors.Join(a.get(ctx, lease), b.get(ctx, long))
 }
 
@@ -573,7 +574,7 @@ func lostCount(ctx context.Context, t *trial) error {
 // fastClock: a's wall clock is an hour ahead. It holds the lock, and then b does.
 func fastClock(ctx context.Context, t *trial) error {
 	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
-	t.disturb(ctx, a, clientClock, "its wall clock was set forward by 1h",
+	t.disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set forward by 1h",
 		func() { a.clock.Step(time.Hour) }, func() { a.clock.Step(-time.Hour) })
 	if err := errors.Join(a.warm(ctx), b.get(ctx, long)); err != nil {
 		return err

@@ -75,23 +75,22 @@ func (m Mutant) Run(ctx context.Context, setup Setup, twin bool) (err error) {
 	if twin {
 		name, expect, under, locks = name+"/twin", checker.Valid, "the correct twin of "+under, m.twin
 	}
-	st, err := open(ctx, setup, history.Run{
+	st, err := open(ctx, setup, start{topology: topology, run: history.Run{
 		Scenario: name, Title: m.title(twin), Expect: string(expect), Progress: mutantBound,
 		Lock: under, Workload: "script", Faults: "script",
-	}, topology, func(topologies.Deployment, *history.Run) error { return nil })
+	}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	st.acks = m.acks
-	st.test(harness.LockSpec{Reentrant: m.reentrant})
-	st.declare(0, theLock)
+	st.test(harness.LockSpec{Reentrant: m.reentrant}, harness.LockOptions{ReplicaAcks: m.acks})
+	st.declare(theLock)
 	t := &trial{stage: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
 	defer t.busy.Wait()
 	defer cancel()
 	if err := m.script(playing, t); err != nil {
-		st.run.Unmet = err.Error()
+		st.abort(err)
 	}
 	return nil
 }

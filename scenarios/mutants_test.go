@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -19,21 +20,21 @@ func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			require.NoError(t, m.Run(t.Context(), setup, false))
-			run, h, report := judged(t, setup.Dir)
+			run, h, report := runtest.Judged(t, setup.Dir)
 			require.Empty(t, run.Unmet)
-			require.Empty(t, failedFaults(h))
+			require.Empty(t, runtest.FailedFaults(h))
 			require.True(t, m.Caught(report), "%+v", report)
 			require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: m.Violation}.Met(run, report))
 		})
 		t.Run(name+" without the bug", func(t *testing.T) {
 			t.Parallel()
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			require.NoError(t, m.Run(t.Context(), setup, true))
-			run, h, report := judged(t, setup.Dir)
+			run, h, report := runtest.Judged(t, setup.Dir)
 			require.Empty(t, run.Unmet)
-			require.Empty(t, failedFaults(h))
+			require.Empty(t, runtest.FailedFaults(h))
 			require.False(t, m.Caught(report))
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 		})

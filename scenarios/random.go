@@ -126,10 +126,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	r.Workload = withLock(r.Workload, r.Lock, kinds)
 	r.Options.Permits = r.Workload.Permits
 	var plan faults.Schedule
-	run := history.Run{
-		Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind(),
-		Resource: cmp.Or(r.Protected.Resource, ResourceRegister), Fencing: r.Protected.Fencing,
-	}
+	r.Protected.Resource = cmp.Or(r.Protected.Resource, ResourceRegister)
 	for name := range strings.SplitSeq(r.Faults, ",") {
 		if _, note := faults.CurrentName(name); note != "" {
 			s.notice(note)
@@ -139,13 +136,10 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	if s, err = s.instrumented(asked); err != nil {
-		return err
-	}
 	// Somebody else's deployment may be of another size than ours would be, so
 	// the plan is for the one that is there.
-	st, err := open(ctx, s, run, t, func(d topologies.Deployment, run *history.Run) error {
-		if err := impossible(r.Protected.startable(s.BackendName), acksFit(r.Options.ReplicaAcks, d.Topology()), optionsFit(r.Servers, d.Topology())); err != nil {
+	prepare := func(d topologies.Deployment, run *history.Run) error {
+		if err := impossible(acksFit(r.Options.ReplicaAcks, d.Topology()), optionsFit(r.Servers, d.Topology())); err != nil {
 			return err
 		}
 		var err error
@@ -157,32 +151,26 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		}
 		run.Plan, run.Settings = planned(plan), r.settings()
 		return nil
+	}
+	st, err := open(ctx, s, start{
+		run:      history.Run{Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind()},
+		topology: t, faults: asked, protected: r.Protected, prepare: prepare,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	protected, err := openResources(ctx, r.Protected, s.Backend)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
-	capacity := 0
-	if r.Lock.Kind == history.KindSemaphore {
-		capacity = r.Workload.Permits
-	}
-	st.acks = r.Options.ReplicaAcks
-	st.test(r.Lock)
-	st.declare(capacity, r.Workload.LockNames()...)
+	st.test(r.Lock, r.Options)
+	st.declare(r.Workload.LockNames()...)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
-		locker, err := st.locker(r.Options, name)
+		locker, err := st.locker(name)
 		if err != nil {
 			return err
 		}
 		zones = append(zones, workload.Zone{
 			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
-			Resources: protected.all(name, r.Workload.LockNames()),
+			Resources: st.protected.all(name, r.Workload.LockNames()),
 		})
 	}
 	if r.Lock.Foreign && len(plan) > 0 {
@@ -246,7 +234,7 @@ func (st *stage) last(ctx context.Context, step faults.Step) {
 	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
 		waiting, cancel := context.WithTimeout(ctx, faultPatience)
 		defer cancel()
-		if err := st.strike(waiting, step.Fault); err != nil {
+		if err := st.strike(waiting, step.Fault, ""); err != nil {
 			_ = st.heal(ctx, step.Fault) // and with that it is recorded why it never struck
 			return
 		}

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -36,7 +36,7 @@ func grounds(t *testing.T) []scenarios.Random {
 		for _, servers := range options {
 			for _, mix := range append(faults.Mixes(), "", "network,process", "cut,kill,network") {
 				r := scenarios.Random{
-					Topology: topology, Servers: servers, Lock: lockNamed(locks.Default(topology)), Faults: mix, Length: time.Minute,
+					Topology: topology, Servers: servers, Lock: runtest.Lock(locks.Default(topology)), Faults: mix, Length: time.Minute,
 				}
 				if err := r.Validate(); err != nil {
 					require.Regexp(t, "nothing to fail over to|has no slots", err.Error(), "%s %s", topology, mix)
@@ -134,7 +134,7 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 func TestWeightsCount(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(300) {
-		plan, err := scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Length: 10 * time.Second}.Plan(seed)
+		plan, err := scenarios.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Plan(seed)
 		require.NoError(t, err)
 		first[plan[0].Fault]++
 	}
@@ -150,15 +150,15 @@ func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
 		safe   string
 		unsafe string
 	}{
-		{"single", scenarios.Random{Topology: "single", Lock: lockNamed("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
-		{"append-only file", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Servers: scenarios.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
-		{"replicas", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
-		{"acks of some", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
-		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
-		{"cluster", scenarios.Random{Topology: "cluster", Lock: lockNamed("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
-		{"independent", scenarios.Random{Topology: "independent", Lock: lockNamed("redlock")}, "partition-halves pause", "restart flush clock-back"},
-		{"no server is replaced by itself", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
-		{"sentinels replace one behind a name", scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Servers: byName}, "cut", "failover pause"},
+		{"single", scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: scenarios.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
+		{"replicas", scenarios.Random{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"acks of some", scenarios.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
+		{"acks of all", scenarios.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
+		{"cluster", scenarios.Random{Topology: "cluster", Lock: runtest.Lock("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
+		{"independent", scenarios.Random{Topology: "independent", Lock: runtest.Lock("redlock")}, "partition-halves pause", "restart flush clock-back"},
+		{"no server is replaced by itself", scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
+		{"sentinels replace one behind a name", scenarios.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Servers: byName}, "cut", "failover pause"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
 		{"single", "mutex", "netwrk", "did you mean network?"},
 		{"single", "mutex", "", ""},
 	} {
-		err := scenarios.Random{Topology: tt.topology, Lock: lockNamed(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
+		err := scenarios.Random{Topology: tt.topology, Lock: runtest.Lock(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -214,7 +214,7 @@ func TestEveryMixIsDocumented(t *testing.T) {
 	}
 	where := map[string]map[string]bool{} // fault, topology
 	for _, topology := range topologies.Names() {
-		all, err := scenarios.Picks(scenarios.Random{Topology: topology, Servers: scenarios.Persistent(), Lock: lockNamed(locks.Default(topology)), Length: 1})
+		all, err := scenarios.Picks(scenarios.Random{Topology: topology, Servers: scenarios.Persistent(), Lock: runtest.Lock(locks.Default(topology)), Length: 1})
 		require.NoError(t, err)
 		for _, p := range all {
 			if where[p.Fault] == nil {
@@ -228,7 +228,7 @@ func TestEveryMixIsDocumented(t *testing.T) {
 	byName := map[string]bool{} // drawn on single, where clients go by a name
 	named := scenarios.Persistent()
 	named.Access = topologies.AccessName
-	all, err := scenarios.Picks(scenarios.Random{Topology: topologies.Single, Servers: named, Lock: lockNamed("mutex"), Length: 1})
+	all, err := scenarios.Picks(scenarios.Random{Topology: topologies.Single, Servers: named, Lock: runtest.Lock("mutex"), Length: 1})
 	require.NoError(t, err)
 	for _, p := range all {
 		byName[p.Fault] = byName[p.Fault] || p.Cant == ""
@@ -266,7 +266,7 @@ func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
 		{"single", byName, "split-brain", "replace no master by themselves"},
 		{"single", byName, "failover,planned-failover", ""},
 	} {
-		err := scenarios.Random{Topology: tt.topology, Servers: tt.servers, Lock: lockNamed("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
+		err := scenarios.Random{Topology: tt.topology, Servers: tt.servers, Lock: runtest.Lock("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -284,9 +284,9 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 			lock := fourLocks[2*i+j]
 			t.Run(how+" "+pubsub+" "+lock, func(t *testing.T) {
 				t.Parallel()
-				setup := setup(t)
+				setup := runtest.Setup(t)
 				r := scenarios.Random{
-					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: lockNamed(lock), Length: 3 * time.Second,
+					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock(lock), Length: 3 * time.Second,
 					Given: faults.Schedule{
 						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
@@ -294,7 +294,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 				}
 				r.Workload.Wait = r.Wait() // those who wait subscribe
 				require.NoError(t, r.Run(t.Context(), setup))
-				run, h, report := judged(t, setup.Dir)
+				run, h, report := runtest.Judged(t, setup.Dir)
 				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 				given, err := scenarios.Replay(run, locks.All())
 				require.NoError(t, err)
@@ -324,16 +324,16 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 
 // A record is enough to run a run again, with the plan that it followed.
 func TestARunIsReplayedFromItsRecord(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	r := scenarios.Random{
-		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: lockNamed("redlock"),
+		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: runtest.Lock("redlock"),
 		Faults: "network,pause", Length: 2 * time.Second, Options: harness.LockOptions{Watchdog: 900 * time.Millisecond},
 		Protected: scenarios.Protected{Resource: scenarios.ResourceLedger},
 		Workload:  workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
 	}
 	setup.Seed = 11
 	require.NoError(t, r.Run(t.Context(), setup))
-	run, _, _ := judged(t, setup.Dir)
+	run, _, _ := runtest.Judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
 	given, err := scenarios.Replay(run, locks.All())
 	require.NoError(t, err)
@@ -353,7 +353,7 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 
 	setup.Dir = t.TempDir()
 	require.NoError(t, given.Run(t.Context(), setup))
-	again, h, _ := judged(t, setup.Dir)
+	again, h, _ := runtest.Judged(t, setup.Dir)
 	require.Equal(t, run.Plan, again.Plan)
 	require.Equal(t, run.Settings, again.Settings)
 	require.Equal(t, run.Topology, again.Topology)
@@ -420,15 +420,15 @@ func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies
 // A deployment goes on to the next run without anything of the one before. One
 // whose master has changed does not.
 func TestRunsReuseADeployment(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	boots := &counting{Backend: process.Backend{}}
 	backend, closeAll := scenarios.Reuse(boots)
 	setup.Backend = backend
 	play := func(topology, faults string) (history.Run, *history.History) {
 		setup.Dir = t.TempDir()
-		r := scenarios.Random{Topology: topology, Lock: lockNamed("mutex"), Faults: faults, Length: time.Second}
+		r := scenarios.Random{Topology: topology, Lock: runtest.Lock("mutex"), Faults: faults, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), setup))
-		run, h, _ := judged(t, setup.Dir)
+		run, h, _ := runtest.Judged(t, setup.Dir)
 		return run, h
 	}
 	play("sentinel", "cut")
@@ -445,92 +445,13 @@ func TestRunsReuseADeployment(t *testing.T) {
 	require.Implements(t, (*topologies.Failover)(nil), d)
 	require.NoError(t, d.Close())
 	_, h := play("sentinel", "crash-failover")
-	require.Empty(t, failedFaults(h))
+	require.Empty(t, runtest.FailedFaults(h))
 	require.EqualValues(t, 1, boots.boots.Load())
 	play("sentinel", "none")
 	require.EqualValues(t, 2, boots.boots.Load(), "redis-1 was no master any more")
 	require.NoError(t, closeAll())
 	_, err = d.Server("redis-1").Observer().Ping(t.Context()).Result()
 	require.Error(t, err, "it is closed")
-}
-
-// A stolen backend's deployments are somebody else's after a number of questions.
-type stolen struct {
-	topologies.Backend
-
-	after int64
-}
-
-func (b stolen) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	d, err := b.Backend.Start(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return &stolenDeployment{Deployment: d, left: b.after}, nil
-}
-
-type stolenDeployment struct {
-	topologies.Deployment
-
-	left int64
-}
-
-func (d *stolenDeployment) Ours() error {
-	if d.left--; d.left < 0 {
-		return errors.New("another run drives it now: somebody else")
-	}
-	return nil
-}
-
-// A script stops before the next fault when somebody else has the deployment, and
-// what it saw is no answer; nor is it if that is seen at the end.
-func TestAScriptWithoutItsClaimIsUnknown(t *testing.T) {
-	s, err := scenarios.Parse("x.yaml", []byte(`
-name: x
-title: two faults, and somebody takes the deployment
-topology: single
-lock: mutex
-clients: {a: zone-a, b: zone-b}
-steps:
-  - {inject: script-flush, target: redis-1}
-  - {client: a, acquire: orders, lease: 30s, until: granted}
-  - {client: b, acquire: orders, lease: 30s, until: refused}
-  - {inject: script-flush, target: redis-1}
-  - {client: a, release: orders}
-expect: {verdict: valid}
-`), locks.All())
-	require.NoError(t, err)
-	const taken = "what was seen may be the work of another run: another run drives it now: somebody else"
-	for after, want := range map[int64]string{
-		0: "step 1 (inject script-flush): inject script-flush: another run drives it now: somebody else",
-		1: "step 4 (inject script-flush): inject script-flush: another run drives it now: somebody else",
-		2: "",
-		3: "",
-	} {
-		setup := setup(t)
-		setup.Backend = stolen{process.Backend{}, after}
-		require.NoError(t, s.Run(t.Context(), setup))
-		run, _, report := judged(t, setup.Dir)
-		require.Equal(t, want, run.Unmet)
-		require.Equal(t, after == 3, report.Verdict == checker.Valid, "%+v", report)
-		require.Equal(t, after < 3, slices.ContainsFunc(report.Results, func(r checker.Result) bool { return r.Summary == taken }))
-		if after == 2 {
-			require.EqualError(t, s.Expect.Met(run, report), taken)
-		}
-	}
-}
-
-// A random run has no script that could be cut short.
-func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
-	setup := setup(t)
-	setup.Backend = stolen{process.Backend{}, 0}
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: "none", Length: 300 * time.Millisecond}
-	require.NoError(t, r.Run(t.Context(), setup))
-	run, _, report := judged(t, setup.Dir)
-	require.Empty(t, run.Unmet)
-	require.Equal(t, "another run drives it now: somebody else", run.Unclaimed)
-	require.Equal(t, checker.Unknown, report.Verdict)
-	require.Equal(t, "what was seen may be the work of another run: "+run.Unclaimed, report.Results[len(report.Results)-1].Summary)
 }
 
 // A partial backend's deployments have no wires of zone-a, or none at all once
@@ -570,30 +491,30 @@ func (d *partialDeployment) AwaitReady(ctx context.Context) error {
 
 // Where one zone's links can be broken and the other's can't, faults hit the one.
 func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	setup.Backend = partial{Backend: process.Backend{}}
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Faults: "cut", Length: 2 * time.Second}
+	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
-	run, h, _ := judged(t, setup.Dir)
+	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
 	for _, step := range run.Plan {
 		require.Equal(t, "zone-b>redis", step.Target)
 	}
 	require.Contains(t, run.LeftOut[0], "cut: nothing can be done to zone-a>redis here")
-	require.Empty(t, failedFaults(h))
+	require.Empty(t, runtest.FailedFaults(h))
 }
 
 // A planned fault that can't be made when its time has come is in the record.
 func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	setup.Backend = partial{Backend: process.Backend{}, gone: true}
 	r := scenarios.Random{
-		Topology: "single", Lock: lockNamed("mutex"), Length: time.Second,
+		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
 		Given: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
-	_, h, report := judged(t, setup.Dir)
-	require.Len(t, failedFaults(h), 1)
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.Len(t, runtest.FailedFaults(h), 1)
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
 
@@ -612,7 +533,7 @@ func (b sized) Start(ctx context.Context, _ topologies.Topology) (topologies.Dep
 // The plan of a record of somebody else's servers is checked against those that
 // there are.
 func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	record := history.Run{
 		Backend: "attach", Topology: history.Topology{Name: "independent"}, Lock: "redlock", Workload: "contended",
 		Settings: &history.Settings{
@@ -625,9 +546,9 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
 	setup.Backend = sized{process.Backend{}}
 	require.NoError(t, r.Run(t.Context(), setup))
-	run, h, _ := judged(t, setup.Dir)
+	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.Equal(t, record.Plan, run.Plan)
-	require.Empty(t, failedFaults(h))
+	require.Empty(t, runtest.FailedFaults(h))
 	record.Backend = "process"
 	_, err = scenarios.Replay(record, locks.All())
 	require.ErrorContains(t, err, `unknown server "redis-7"`)
@@ -638,15 +559,15 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 func TestWhatIsSafeIsSurvived(t *testing.T) {
 	for _, topology := range topologies.Names() {
 		t.Run(topology, func(t *testing.T) {
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			r := scenarios.Random{
-				Topology: topology, Lock: lockNamed(locks.Default(topology)), Faults: faults.MixSafe, Length: 4 * time.Second,
+				Topology: topology, Lock: runtest.Lock(locks.Default(topology)), Faults: faults.MixSafe, Length: 4 * time.Second,
 			}
 			if topology == topologies.Cluster {
 				r.Servers = steady
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
-			run, h, report := judged(t, setup.Dir)
+			run, h, report := runtest.Judged(t, setup.Dir)
 			require.NotEmpty(t, run.Plan)
 			require.Equal(t, "safe", run.Faults)
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -49,7 +48,9 @@ type Protected struct {
 	// saw. It takes a lock that gives tokens.
 	Fencing bool
 
-	checking bool // a write is refused whose owner was not the last to begin one
+	// Checked has the resource refuse a write whose owner was not the last to begin
+	// one.
+	Checked bool
 }
 
 func (p Protected) validate(l harness.LockSpec) error {
@@ -63,47 +64,49 @@ func (p Protected) validate(l harness.LockSpec) error {
 	return errors.Join(errs...)
 }
 
+// resourceTimeout is how long a client of a resource's server waits for a reply.
+const resourceTimeout = 10 * time.Second
+
 // attached is what the record calls the backend that starts nothing.
 const attached = "attach"
 
-// Where a scenario names a resource, fencedPrefix begins the names of those that
-// refuse stale tokens, and checkedPrefix of those that a write is compared and
-// set in.
-const (
-	fencedPrefix  = "fenced"
-	checkedPrefix = "checked"
-)
-
-// protected is the resource of a scenario.
-func (s Scenario) protected() Protected {
-	p := Protected{Resource: s.Resource}
-	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
-		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
+// protect opens what the locks of the run protect.
+func (st *stage) protect(ctx context.Context, p Protected) error {
+	r, err := openResources(ctx, p, st.Backend)
+	if err != nil {
+		return err
 	}
-	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
-		p = Protected{Resource: strings.TrimPrefix(rest, "-"), checking: true}
-	}
-	p.Resource = cmp.Or(p.Resource, ResourceRegister)
-	return p
-}
-
-// resourceFits says what is wrong with the resource of a scenario.
-func (s Scenario) resourceFits() error {
-	known := append(ResourceNames(), fencedPrefix, checkedPrefix)
-	for _, name := range ResourceNames() {
-		known = append(known, fencedPrefix+"-"+name, checkedPrefix+"-"+name)
-	}
-	if s.Resource != "" && !slices.Contains(known, s.Resource) {
-		return names.Unknown("resource", s.Resource, known)
-	}
-	return s.protected().validate(s.Lock)
+	st.protected, st.resource = r, r.server
+	return nil
 }
 
 // keep records what the resources of a run saw, and ends them.
-func (st *stage) keep(ctx context.Context, r *resources) error {
+func (st *stage) keep(ctx context.Context) error {
+	r := st.protected
+	if r == nil {
+		return nil
+	}
 	healed := st.healAll(ctx) // of the resource's own links, while it is there
 	st.run.Ledger = r.audit()
 	return errors.Join(healed, r.keep(st.Dir), r.close())
+}
+
+// resourceOf is the resource of that name, as an owner in a zone reaches it.
+func (st *stage) resourceOf(zone, name, owner string) workload.Resource {
+	r := st.protected.of(zone, name)
+	if m, ok := r.(marked); ok {
+		return &checked{m, owner}
+	}
+	return r
+}
+
+// written reports whether the ledger of that name has a change by the owner.
+func (st *stage) written(name, owner string) bool {
+	r := st.protected
+	r.mu.Lock()
+	l := r.ledgers[name]
+	r.mu.Unlock()
+	return l != nil && slices.ContainsFunc(l.Changes(), func(c workload.Change) bool { return c.Owner == owner })
 }
 
 // resources are what the locks of a run protect. Make them with openResources.
@@ -137,7 +140,7 @@ func openResources(ctx context.Context, p Protected, b topologies.Backend) (*res
 	r.byZone, r.guards = map[string]*redis.Client{}, map[string]*fence.RedisGuard{}
 	for _, zone := range t.Of(topologies.Zone) {
 		o := r.server.ClientOptions(zone).Simple()
-		o.ReadTimeout = patience // a script may hold a write up for as long as a lease lasts
+		o.ReadTimeout = resourceTimeout // a script may hold a write up for as long as a lease lasts
 		c := redis.NewClient(o)
 		r.byZone[zone] = c
 		if r.guards[zone], err = fence.NewRedis(c, fence.Config{}); err != nil {
@@ -154,7 +157,7 @@ func (r *resources) of(zone, name string) workload.Resource {
 		if r.Fencing {
 			return &fencedRedis{on, r.guards[zone]}
 		}
-		if r.checking {
+		if r.Checked {
 			return &markedRedis{on}
 		}
 		return &on
@@ -171,7 +174,7 @@ func (r *resources) of(zone, name string) workload.Resource {
 		if r.Fencing {
 			found = &fenced{found, &r.guard, name}
 		}
-		if r.checking {
+		if r.Checked {
 			found = &markedInside{Resource: found}
 		}
 		r.inside[name] = found

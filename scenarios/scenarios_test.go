@@ -1,100 +1,20 @@
 package scenarios_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
-	"github.com/lockchaos/lockchaos/workload"
 )
-
-func TestMain(m *testing.M) {
-	logging.Disable()
-	if len(os.Args) == 2 && os.Args[1] == scenarios.WorkerCommand { // a client that is a process of its own
-		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
-			panic(err)
-		}
-		return
-	}
-	goleak.VerifyTestMain(settled{m}, threads)
-}
-
-// threads is where processes are started from, for as long as there are tests.
-var threads = goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1")
-
-// settled gives what ends behind the tests the time to do so, which on a busy
-// machine is more than goleak gives it.
-type settled struct{ *testing.M }
-
-func (m settled) Run() int {
-	code := m.M.Run()
-	end := time.Now().Add(time.Minute)
-	for left := goleak.Find(threads); left != nil && time.Now().Before(end); {
-		left = goleak.Find(threads)
-	}
-	return code
-}
-
-// setup prepares a run, or skips the test where servers can't be run.
-func setup(t *testing.T) scenarios.Setup {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	return scenarios.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
-}
-
-// lockNamed is one of the locks of the program; a name that none has gives none.
-func lockNamed(name string) harness.LockSpec {
-	l, _ := locks.All().ByName(name)
-	return l
-}
-
-// judged reads a run directory back and judges it.
-func judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
-	t.Helper()
-	var run history.Run
-	b, err := os.ReadFile(filepath.Join(dir, "run.json"))
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &run))
-	f, err := os.Open(filepath.Join(dir, "history.jsonl"))
-	require.NoError(t, err)
-	defer f.Close()
-	h, err := history.ReadAll(f)
-	require.NoError(t, err)
-	return run, h, scenarios.Judge(t.Context(), run, h)
-}
-
-// faultEvents are the injections and heals of a history that did not work out.
-func failedFaults(h *history.History) []history.Event {
-	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool {
-		return e.Op != history.Inject && e.Op != history.Heal || e.Type != history.Fail
-	})
-}
 
 func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	all, err := scenarios.Catalogue(locks.All())
@@ -108,106 +28,19 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 				t.Parallel()
 				few <- struct{}{} // they are about time, and share the machine
 				defer func() { <-few }()
-				setup := setup(t)
+				setup := runtest.Setup(t)
 				err := as.Run(t.Context(), setup)
 				if errors.Is(err, topologies.ErrMissing) { // a compiler
-					needCompiler(t)
+					runtest.NeedCompiler(t)
 				}
 				require.NoError(t, err)
-				run, h, report := judged(t, setup.Dir)
+				run, h, report := runtest.Judged(t, setup.Dir)
 				require.Empty(t, run.Unmet)
-				require.Empty(t, failedFaults(h))
+				require.Empty(t, runtest.FailedFaults(h))
 				require.NoError(t, as.Expect.Met(run, report), "%+v", report)
 				require.FileExists(t, filepath.Join(setup.Dir, "logs", "redis-1.log"))
 			})
 		}
-	}
-}
-
-func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
-	setup := setup(t)
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
-	require.NoError(t, r.Run(t.Context(), setup))
-	_, h, report := judged(t, setup.Dir)
-	require.Empty(t, failedFaults(h))
-	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
-}
-
-func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
-	setup := setup(t)
-	r := scenarios.Random{Topology: "sentinel", Lock: lockNamed("mutex"), Faults: "split-brain", Length: 12 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
-	require.NoError(t, r.Run(t.Context(), setup))
-	run, h, report := judged(t, setup.Dir)
-	require.Empty(t, failedFaults(h))
-	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
-}
-
-func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
-	tests := []struct {
-		lock string
-		// late clients hold for longer than their lease, and do not care:
-		// then most releases come when the lock is somebody else's.
-		late bool
-		want checker.Verdict
-	}{
-		{"memory", false, checker.Valid},
-		{"mutex", false, checker.Valid},
-		{"broken-plain-delete", true, checker.Invalid},
-		{"broken-constant-token", false, checker.Invalid},
-	}
-	for _, tt := range tests {
-		t.Run(tt.lock, func(t *testing.T) {
-			setup := setup(t)
-			r := scenarios.Random{
-				Topology: "single", Lock: lockNamed(tt.lock), Faults: faults.MixNone, Length: 3 * time.Second,
-				Workload: workload.Config{Lease: 100 * time.Millisecond, Wait: 500 * time.Millisecond, Locks: 1, Careless: tt.late},
-			}
-			if tt.late {
-				r.Workload.Hold = 150 * time.Millisecond
-			}
-			require.NoError(t, r.Run(t.Context(), setup))
-			run, _, report := judged(t, setup.Dir)
-			require.Equal(t, tt.want, report.Verdict, "%+v", report)
-			if tt.want == checker.Invalid {
-				require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
-			}
-		})
-	}
-}
-
-func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
-	setup := setup(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	setup.Progress = func(p scenarios.Progress) {
-		if p.Grants > 20 {
-			interrupt()
-		}
-	}
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: time.Minute}
-	require.NoError(t, r.Run(ctx, setup))
-	run, h, report := judged(t, setup.Dir)
-	require.True(t, run.Interrupted)
-	require.NotEmpty(t, h.Events)
-	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
-}
-
-func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
-	tests := []struct {
-		name string
-		run  scenarios.Random
-		want string
-	}{
-		{"topology", scenarios.Random{Topology: "sentinal", Lock: lockNamed("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
-		{"no lock", scenarios.Random{Topology: "single", Length: 1}, "a lock under test needs a name"},
-		{"faults", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
-		{"no failover", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
-		{"duration", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: -1}, "duration must be above 0"},
-		{"clients", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
-		{"lease", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
-		{"acks", scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
 	}
 }
 
@@ -251,14 +84,14 @@ func TestTheScenarioInTheDocumentsGivesItsVerdict(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	s, err := scenarios.Parse("scenarios.md", []byte(block), locks.All())
 	require.NoError(t, err)
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	require.NoError(t, s.Run(t.Context(), setup))
-	run, _, report := judged(t, setup.Dir)
+	run, _, report := runtest.Judged(t, setup.Dir)
 	require.NoError(t, s.Expect.Met(run, report))
 }
 
 func TestAScenarioThatCannotBePlayedIsUnknown(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	s, err := scenarios.Parse("x.yaml", []byte(`
 name: x
 title: no key can be lost that is not there
@@ -272,8 +105,10 @@ expect: {verdict: valid}
 `), locks.All())
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
-	run, _, report := judged(t, setup.Dir)
+	run, _, report := runtest.Judged(t, setup.Dir)
 	require.Contains(t, run.Unmet, "step 2 (inject drop-key)")
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Error(t, s.Expect.Met(run, report))
 }
+
+func TestMain(m *testing.M) { runtest.Main(m) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -74,19 +75,13 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	if setup, err = setup.instrumented(s.faults()); err != nil {
-		return err
-	}
-	setup.merges = len(s.apart()) > 0
-	st, err := open(ctx, setup, history.Run{
-		Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
-		Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
-		Resource: s.protected().Resource, Fencing: s.protected().Fencing,
-	}, t, func(d topologies.Deployment, _ *history.Run) error {
-		if err := impossible(s.protected().startable(setup.BackendName)); err != nil {
-			return err
-		}
-		return s.fits(d)
+	st, err := open(ctx, setup, start{
+		run: history.Run{
+			Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
+			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
+		},
+		topology: t, faults: s.faults(), protected: s.protected(), retries: s.Retries, merges: len(s.apart()) > 0,
+		prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
 	})
 	if err != nil {
 		return err
@@ -96,26 +91,18 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 		st.notice(note)
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
-	protected, err := openResources(ctx, s.protected(), setup.Backend)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.keep(ctx, protected)) }()
-	st.test(s.Lock)
-	st.retries = s.Retries
-	if s, err = st.learnFor(ctx, s); err != nil {
-		st.run.Unmet = err.Error()
+	st.test(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
+	if s, err = s.learned(ctx, st); err != nil {
+		st.abort(err)
 		return nil
 	}
 	p := &play{
-		stage: st, scenario: s, clients: map[string]actor{}, protected: protected,
+		stage: st, scenario: s, clients: map[string]actor{},
 		attempts: map[string]attempt{}, background: map[string]chan ended{},
 	}
-	st.resource = protected.server
-	st.acks = s.ReplicaAcks
-	st.declare(0, p.lockNames()...)
+	st.declare(p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		if p.clients[name], err = st.actor(ctx, s, name); err != nil {
+		if p.clients[name], err = st.actor(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
 			return err
 		}
 	}
@@ -124,12 +111,40 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	defer cancel()
 	for i, step := range s.Steps {
 		if err := p.do(ctx, behind, step); err != nil {
-			st.run.Unmet = fmt.Sprintf("step %d (%s): %v", i+1, step, err)
-			st.Log.WarnContext(ctx, "the scenario ends early", "unmet", st.run.Unmet)
+			st.abort(fmt.Errorf("step %d (%s): %w", i+1, step, err))
+			st.Log.WarnContext(ctx, "the scenario ends early", "step", i+1, "error", err)
 			break
 		}
 	}
 	return nil
+}
+
+// fault is the fault that the step injects.
+func (step ScriptStep) fault() faults.Step {
+	return faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params}
+}
+
+// faults are those that the script injects.
+func (s Scenario) faults() []string {
+	var asked []string
+	for _, step := range s.Steps {
+		if step.Inject != "" {
+			asked = append(asked, step.Inject)
+		}
+	}
+	return asked
+}
+
+// apart are the clients that are processes of their own: those that a fault is
+// aimed at.
+func (s Scenario) apart() []string {
+	var names []string
+	for _, step := range s.Steps {
+		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
+			names = append(names, step.Target)
+		}
+	}
+	return names
 }
 
 // String is the step in words, for messages.
@@ -159,10 +174,9 @@ func (step ScriptStep) String() string {
 // A play is a scenario on its stage.
 type play struct {
 	*stage
-	scenario  Scenario
-	clients   map[string]actor
-	protected *resources
-	attempts  map[string]attempt // the latest of each client
+	scenario Scenario
+	clients  map[string]actor
+	attempts map[string]attempt // the latest of each client
 	// background is where the end of what each client does there is told.
 	background map[string]chan ended
 	busy       sync.WaitGroup
@@ -192,11 +206,7 @@ func (p *play) lockNames() []string {
 
 // resource is one that a client uses.
 func (p *play) resource(client, name string) workload.Resource {
-	r := p.protected.of(p.scenario.Clients[client], name)
-	if m, ok := r.(marked); ok {
-		return &checked{m, p.clients[client].Owner()}
-	}
-	return r
+	return p.resourceOf(p.scenario.Clients[client], name, p.clients[client].Owner())
 }
 
 // do plays a step. What it leaves in the background ends with the context
@@ -220,7 +230,7 @@ func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
 	case step.Await != "":
 		return p.await(ctx, step)
 	case step.Inject != "":
-		return p.inject(ctx, faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params})
+		return p.inject(ctx, step.fault())
 	case step.Heal != "":
 		return p.heal(ctx, step.Heal)
 	case step.Require != "":
@@ -354,7 +364,7 @@ func (e ended) differs(until string) error {
 func (p *play) await(ctx context.Context, step ScriptStep) error {
 	done, ok := p.background[step.Await]
 	if !ok {
-		return p.strikeAt(ctx, trapName{step.Await, step.Target})
+		return p.strike(ctx, step.Await, step.Target)
 	}
 	delete(p.background, step.Await)
 	select {
@@ -371,11 +381,11 @@ func (p *play) await(ctx context.Context, step ScriptStep) error {
 // lookForKey records which servers say that the owner holds the lock. Those
 // that do not answer say nothing.
 func (p *play) lookForKey(ctx context.Context, name, owner string) {
-	if p.lock.HeldOn == nil {
+	if p.scenario.Lock.HeldOn == nil {
 		return
 	}
 	for _, server := range p.deployment.Topology().Of(topologies.Redis) {
-		held, err := p.lock.HeldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
+		held, err := p.scenario.Lock.HeldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
 		if err != nil {
 			continue
 		}
@@ -395,7 +405,7 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) {
 func (p *play) require(ctx context.Context, step ScriptStep) error {
 	asked := p.attempts[step.Of]
 	if step.In != "" {
-		return p.protected.require(step, asked.owner)
+		return p.requireLedger(step, asked.owner)
 	}
 	for _, server := range step.On {
 		there := p.deployment.Server(server)
@@ -411,6 +421,19 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 				return fmt.Errorf("%s says held: %t (%w)", server, held, cmp.Or(err, context.Cause(ctx)))
 			}
 		}
+	}
+	return nil
+}
+
+// requireLedger demands of a ledger that it has a change by the owner, or none. It
+// does not wait: what was written is there, and what was not written never will be
+// without a step that writes it.
+func (p *play) requireLedger(step ScriptStep, owner string) error {
+	if owner == "" {
+		return fmt.Errorf("client %s has asked for no lock", step.Of)
+	}
+	if written := p.written(step.In, owner); written != (step.Require == requireWritten) {
+		return fmt.Errorf("%s has a change by %s: %t", step.In, owner, written)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -23,10 +24,10 @@ var steady = topologies.Options{NodeTimeout: 5 * time.Second}
 // serves two, redis-3 one, and redis-1 none.
 func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	t.Parallel()
-	setup := setup(t)
-	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: lockNamed("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
+	setup := runtest.Setup(t)
+	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
-	run, h, _ := judged(t, setup.Dir)
+	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.Greater(t, len(run.Plan), 2)
 	want := []string{"redis-2", "redis-2", "redis-3"}
 	var hit []string
@@ -39,7 +40,7 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	for i, target := range hit {
 		require.Equal(t, want[i%len(want)], target, "%q", hit)
 	}
-	for _, e := range failedFaults(h) {
+	for _, e := range runtest.FailedFaults(h) {
 		require.False(t, strings.Contains(e.Error, "MOVED") || strings.Contains(e.Error, "CROSSSLOT"), e.Error)
 	}
 }
@@ -49,11 +50,11 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 // and 3010.
 func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
 	t.Parallel()
-	setup := setup(t)
-	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: lockNamed("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
+	setup := runtest.Setup(t)
+	r := scenarios.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
-	_, h, _ := judged(t, setup.Dir)
-	require.Empty(t, failedFaults(h))
+	_, h, _ := runtest.Judged(t, setup.Dir)
+	require.Empty(t, runtest.FailedFaults(h))
 	moved := 0
 	for _, e := range h.Events {
 		if e.Op != history.Inject || e.Type != history.OK {

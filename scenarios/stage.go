@@ -48,8 +48,6 @@ type Setup struct {
 	// Notice receives what the user ought to know of the faults: which of a random run
 	// are left out, and which were called by an older name. Nil: it is dropped.
 	Notice func(what string)
-
-	merges bool // clients that are processes of their own record as well
 }
 
 func (s Setup) notice(what string) {
@@ -73,17 +71,19 @@ type stage struct {
 	recorder   *history.Recorder
 	processes  workload.Processes
 	deployment topologies.Deployment
+	protected  *resources
 	resource   topologies.Deployment // of the protected resource; nil if it has none
+	merges     bool                  // clients that are processes of their own record as well
 	retries    int                   // by which a Redis client sends a request again; 0: its own
 	locks      []string              // those that were declared
 	keys       map[string]string     // a key in the slot of each
 	lock       harness.LockSpec      // under test
-	open       harness.Opener        // of that lock, in this run
-	footprint  *harness.Footprint    // of that lock, where the run learnt it; else nil
-	acks       int                   // replicas that grants wait for
-	aimed      int                   // faults, each at the server of one of them
-	moved      bool                  // a slot, or some
-	patience   time.Duration         // of a fault that is of effect only at some moments
+	options    harness.LockOptions
+	open       harness.Opener     // of that lock, in this run
+	footprint  *harness.Footprint // of that lock, where the run learnt it; else nil
+	aimed      int                // faults, each at the server of one of them
+	moved      bool               // a slot, or some
+	patience   time.Duration      // of a fault that is of effect only at some moments
 	stopWatch  func()
 	closers    []func()
 	apart      map[string]faults.ClientProcess // clients that are processes of their own
@@ -116,26 +116,50 @@ type activeFault struct {
 	ended  bool
 }
 
-// open starts the topology, has prepare complete the run for it, and starts the
-// recording. What it started, close ends.
-func open(
-	ctx context.Context, s Setup, run history.Run, t topologies.Topology,
-	prepare func(d topologies.Deployment, run *history.Run) error,
-) (*stage, error) {
+// A start is what a run begins with.
+type start struct {
+	// run is what the record says from the beginning.
+	run      history.Run
+	topology topologies.Topology
+	// faults are the names of those that the run may inject.
+	faults []string
+	// protected says what the locks protect; without a resource, nothing.
+	protected Protected
+	// retries is how often a Redis client sends a request again by itself; 0: as often
+	// as its options say.
+	retries int
+	// merges says that clients that are processes of their own record as well.
+	merges bool
+	// prepare completes the run for the deployment, or refuses that. Nil: it is as it
+	// should be.
+	prepare func(d topologies.Deployment, run *history.Run) error
+}
+
+// open starts the topology, and the recording. What it started, close ends.
+func open(ctx context.Context, s Setup, begin start) (*stage, error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	st := &stage{Setup: s, stopWatch: func() {}, traps: map[trapName]*activeFault{}}
+	t, run := begin.topology, begin.run
+	var err error
+	if s.Backend, err = instrumented(s.Backend, begin.faults); err != nil {
+		return nil, err
+	}
+	st := &stage{Setup: s, retries: begin.retries, merges: begin.merges, stopWatch: func() {}, traps: map[trapName]*activeFault{}}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
-	var err error
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
 		return nil, err
 	}
 	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, "redis", st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
-	if err := prepare(st.deployment, &run); err != nil {
+	err = impossible(begin.protected.startable(s.BackendName))
+	if err == nil && begin.prepare != nil {
+		err = begin.prepare(st.deployment, &run)
+	}
+	if err != nil {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
+	run.Resource, run.Fencing = begin.protected.Resource, begin.protected.Fencing
 	run.Version = history.RunVersion
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
 	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
@@ -145,8 +169,17 @@ func open(
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
+	if begin.protected.Resource != "" {
+		if err := st.protect(ctx, begin.protected); err != nil {
+			return nil, st.close(ctx, err)
+		}
+	}
 	return st, nil
 }
+
+// abort records why the run was not brought to its end, so that its verdict is no
+// answer.
+func (st *stage) abort(why error) { st.run.Unmet = why.Error() }
 
 func (st *stage) openRecord() error {
 	var err error
@@ -184,13 +217,17 @@ func (st *stage) watch(ctx context.Context) {
 	})
 }
 
-// test puts a lock under test.
-func (st *stage) test(l harness.LockSpec) { st.lock, st.open = l, l.Begin() }
+// test puts a lock with its options under test.
+func (st *stage) test(l harness.LockSpec, o harness.LockOptions) {
+	st.lock, st.options, st.open = l, o, l.Begin()
+}
 
-// declare records what the lock under test promises under these names. A semaphore
-// has so many permits; 0 is not recorded.
-func (st *stage) declare(capacity int, names ...string) {
-	l := st.lock
+// declare records what the lock under test promises under these names.
+func (st *stage) declare(names ...string) {
+	l, capacity := st.lock, 0
+	if l.Kind == history.KindSemaphore {
+		capacity = st.options.Permits
+	}
 	st.locks = append(st.locks, names...)
 	if st.keys == nil {
 		st.keys = map[string]string{}
@@ -208,8 +245,8 @@ func (st *stage) declare(capacity int, names ...string) {
 }
 
 // locker opens the lock under test for clients of a zone.
-func (st *stage) locker(o harness.LockOptions, zone string) (lock.Locker, error) {
-	options := st.deployment.ClientOptions(zone)
+func (st *stage) locker(zone string) (lock.Locker, error) {
+	o, options := st.options, st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
@@ -366,25 +403,35 @@ func (st *stage) lieInWait(ctx context.Context, a *activeFault, e history.Event,
 	close(a.struck)
 }
 
-// strike blocks until the newest fault of that name struck.
-func (st *stage) strike(ctx context.Context, fault string) error {
-	return st.strikeAt(ctx, trapName{fault: fault})
-}
-
-// strikeAt blocks until the newest fault of that name and target struck.
-func (st *stage) strikeAt(ctx context.Context, name trapName) error {
+// strike blocks until the newest fault of that name and target struck. An empty
+// target is any.
+func (st *stage) strike(ctx context.Context, fault, target string) error {
 	st.mu.Lock()
-	a := st.traps[name]
+	a := st.traps[trapName{fault, target}]
 	st.mu.Unlock()
 	if a == nil {
-		return fmt.Errorf("await %s: it was not injected", name.fault)
+		return fmt.Errorf("await %s: it was not injected", fault)
 	}
 	select {
 	case <-a.struck:
 		return a.missed
 	case <-ctx.Done():
-		return fmt.Errorf("%s has not struck: %w", name.fault, context.Cause(ctx))
+		return fmt.Errorf("%s has not struck: %w", fault, context.Cause(ctx))
 	}
+}
+
+// disturb does something to a client that no fault of the catalogue does, and records
+// it as one. It lasts until the end of the run.
+func (st *stage) disturb(ctx context.Context, s faults.Step, effect string, do, undo func()) {
+	e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: s.Fault, Target: s.Target}
+	st.recorder.Record(e)
+	do()
+	st.landed(ctx, e, effect)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.active = append(st.active, &activeFault{
+		step: s, heal: func(context.Context) (string, error) { undo(); return "right again", nil },
+	})
 }
 
 // failInjection records a fault that could not even be tried.
@@ -497,6 +544,7 @@ func (st *stage) activeFault() string {
 // stops the servers. It returns what could not be done, then or before, which the
 // record says as well.
 func (st *stage) close(ctx context.Context, before error) error {
+	before = errors.Join(before, st.keep(ctx))
 	healed := st.healAll(ctx)
 	st.metToTheEnd()
 	if d, ok := st.deployment.(interface{ spoil() }); ok && (healed != nil || st.moved) {

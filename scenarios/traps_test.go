@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -65,9 +66,9 @@ func play(t *testing.T, steps string) (history.Run, checker.Report) {
 	t.Helper()
 	s, err := scenarios.Parse("x.yaml", []byte(headOfScript+steps), locks.All())
 	require.NoError(t, err)
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	require.NoError(t, s.Run(t.Context(), setup))
-	run, _, report := judged(t, setup.Dir)
+	run, _, report := runtest.Judged(t, setup.Dir)
 	return run, report
 }
 
@@ -126,12 +127,12 @@ func TestOlderNamesOfFaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Notes, 1)
 	require.Contains(t, s.Notes[0], "the fault hold is called stall now")
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	var notices []string
 	setup.Notice = func(what string) { notices = append(notices, what) }
 	require.NoError(t, s.Run(t.Context(), setup))
 	require.Equal(t, s.Notes, notices)
-	run, h, _ := judged(t, setup.Dir)
+	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.Empty(t, run.Unmet)
 	injected := 0
 	for _, e := range h.Events {
@@ -231,7 +232,7 @@ func TestWhatLinksCannotDoIsSaidBeforeAnythingBegins(t *testing.T) {
 	} {
 		s, err := scenarios.Parse("x.yaml", []byte(headOfScript+"  - "+fault+"\n"), locks.All())
 		require.NoError(t, err)
-		setup := setup(t)
+		setup := runtest.Setup(t)
 		setup.Backend = simple{setup.Backend}
 		err = s.Run(t.Context(), setup)
 		require.ErrorIs(t, err, scenarios.ErrImpossible)

@@ -257,21 +257,6 @@ func (t *trial) hold(ctx context.Context, stream string, targets ...string) erro
 	return nil
 }
 
-// disturb does something to a party that is no fault of servers or links, and
-// records it as one. It lasts until the end of the trial.
-func (t *trial) disturb(ctx context.Context, p *party, fault, effect string, do, undo func()) {
-	e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: fault, Target: p.Name}
-	t.recorder.Record(e)
-	do()
-	t.landed(ctx, e, effect)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.active = append(t.active, &activeFault{
-		step: faults.Step{Fault: fault, Target: p.Name},
-		heal: func(context.Context) (string, error) { undo(); return "right again", nil },
-	})
-}
-
 // await waits for a condition.
 func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
 	for !condition() {

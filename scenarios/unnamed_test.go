@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -75,14 +76,14 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
 			var scripts atomic.Int64
-			setup := setup(t)
+			setup := runtest.Setup(t)
 			setup.Backend = metered{process.Backend{}, &scripts}
 			r := scenarios.Random{
-				Topology: "single", Lock: lockNamed(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
+				Topology: "single", Lock: runtest.Lock(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
 				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
-			_, h, report := judged(t, setup.Dir)
+			_, h, report := runtest.Judged(t, setup.Dir)
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 			grants := float64(len(accepted(h, history.Acquire)))
 			require.Greater(t, grants, 50.0)
@@ -96,14 +97,14 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 
 // Renewals of unnamed callers are recorded as those of the owners that they claim.
 func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
-	setup := setup(t)
+	setup := runtest.Setup(t)
 	r := scenarios.Random{
-		Topology: "single", Lock: lockNamed("mutex-unnamed"), Kind: "bursts", Faults: faults.MixNone, Length: 2 * time.Second,
+		Topology: "single", Lock: runtest.Lock("mutex-unnamed"), Kind: "bursts", Faults: faults.MixNone, Length: 2 * time.Second,
 		Options:  harness.LockOptions{Watchdog: 450 * time.Millisecond},
 		Workload: workload.Config{Wait: time.Second, Hold: 8 * time.Second}, // of which a burst takes a twentieth
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
-	_, h, report := judged(t, setup.Dir)
+	_, h, report := runtest.Judged(t, setup.Dir)
 	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 	granted := map[string]bool{}
 	renewals := 0

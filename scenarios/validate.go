@@ -174,7 +174,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if _, ok := toResource(step.Target); ok && s.protected().Resource != ResourceRedis {
 			return fmt.Errorf("%s: %s is a link only with resource: %s", step.Inject, step.Target, ResourceRedis)
 		}
-		return checkStep(t, step)
+		return checkStep(t, step.fault())
 	case step.Heal != "":
 		spec, err := faults.ByName(step.Heal)
 		if err == nil && spec.Spent() {
@@ -244,7 +244,7 @@ func (s Scenario) walk(variant string) []error {
 	reading := map[string]string{}  // which resource a client has read, and not yet written
 	asked := map[string]string{}    // which lock it asked for last
 	injected := map[string]int{}
-	aimed := map[trapName]bool{}
+	aimed := map[[2]string]bool{} // fault and target
 	for i, step := range s.Steps {
 		if !step.takenBy(variant) {
 			continue
@@ -267,13 +267,13 @@ func (s Scenario) walk(variant string) []error {
 				problem("%w", names.Unknown("until", step.Until, doing.untils()))
 			case !ok && s.Clients[step.Await] != "":
 				problem("client %s does nothing in the background", step.Await)
-			case !ok && (injected[step.Await] == 0 || step.Target != "" && !aimed[trapName{step.Await, step.Target}]):
+			case !ok && (injected[step.Await] == 0 || step.Target != "" && !aimed[[2]string{step.Await, step.Target}]):
 				problem("await %s: nothing has injected it", strings.TrimSpace(step.Await+" "+step.Target))
 			}
 			delete(busy, step.Await)
 		case step.Inject != "":
 			injected[step.Inject]++
-			aimed[trapName{step.Inject, step.Target}] = true
+			aimed[[2]string{step.Inject, step.Target}] = true
 		case step.Heal != "":
 			if injected[step.Heal]--; injected[step.Heal] < 0 {
 				problem("heal %s: nothing has injected it", step.Heal)

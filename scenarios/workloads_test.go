@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -28,17 +29,6 @@ func violations(report checker.Report) map[string]bool {
 		}
 	}
 	return kinds
-}
-
-func verdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
-	t.Helper()
-	for _, r := range report.Results {
-		if r.Name == property {
-			return r.Verdict
-		}
-	}
-	t.Fatalf("%s was not judged: %+v", property, report)
-	return ""
 }
 
 // Each kind of lock is recorded so that its own property judges it: it holds, and
@@ -68,13 +58,13 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 		run := func(t *testing.T, lock string, told func(checker.Report) bool) checker.Report {
 			t.Helper()
 			for length := 3 * time.Second; ; length *= 2 {
-				setup := setup(t)
+				setup := runtest.Setup(t)
 				r := scenarios.Random{
-					Topology: "single", Lock: lockNamed(lock), Kind: tt.workload, Faults: faults.MixNone, Length: length,
+					Topology: "single", Lock: runtest.Lock(lock), Kind: tt.workload, Faults: faults.MixNone, Length: length,
 					Workload: workload.Config{Clients: tt.clients, Wait: 500 * time.Millisecond},
 				}
 				require.NoError(t, r.Run(t.Context(), setup))
-				_, _, report := judged(t, setup.Dir)
+				_, _, report := runtest.Judged(t, setup.Dir)
 				if told(report) || length > 20*time.Second {
 					return report
 				}
@@ -84,7 +74,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 			t.Parallel()
 			report := run(t, tt.lock, func(r checker.Report) bool { return r.Verdict != checker.Unknown })
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
-			require.Equal(t, checker.Valid, verdictOf(t, report, tt.property))
+			require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, tt.property))
 		})
 		if tt.broken == "" {
 			continue
@@ -92,7 +82,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 		t.Run(tt.broken+" "+tt.workload, func(t *testing.T) {
 			t.Parallel()
 			report := run(t, tt.broken, func(r checker.Report) bool { return violations(r)[tt.violation] })
-			require.Equal(t, checker.Invalid, verdictOf(t, report, tt.property), "%+v", report)
+			require.Equal(t, checker.Invalid, runtest.VerdictOf(t, report, tt.property), "%+v", report)
 			require.True(t, violations(report)[tt.violation], "%v", violations(report))
 		})
 	}
@@ -108,7 +98,7 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 		{"mutex", "fair-queue", "use mutex-fair"},
 		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
 	} {
-		r := scenarios.Random{Topology: "single", Lock: lockNamed(tt.lock), Kind: tt.workload, Length: 1}
+		r := scenarios.Random{Topology: "single", Lock: runtest.Lock(tt.lock), Kind: tt.workload, Length: 1}
 		require.ErrorContains(t, r.Validate(), tt.want)
 	}
 }
@@ -116,7 +106,7 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 func TestEveryLockHasAWorkload(t *testing.T) {
 	for _, name := range locks.All().Names() {
 		topology := "single"
-		r := scenarios.Random{Topology: topology, Lock: lockNamed(name), Faults: faults.MixNone, Length: 1}
+		r := scenarios.Random{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
 		if err := r.Validate(); err != nil {
 			require.ErrorContains(t, err, "know nothing of each other", name)
 		}
@@ -124,9 +114,9 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 }
 
 func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
-	r := scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Protected: scenarios.Protected{Fencing: true}}
+	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: scenarios.Protected{Fencing: true}}
 	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
-	r = scenarios.Random{Topology: "single", Lock: lockNamed("mutex"), Length: 1, Protected: scenarios.Protected{Resource: "leger"}}
+	r = scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: scenarios.Protected{Resource: "leger"}}
 	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
 }
 
@@ -162,23 +152,23 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			var dir string
 			// As long as no client was late at the resource, the run is repeated longer.
 			for length := 3 * time.Second; length < 20*time.Second; length *= 2 {
-				setup := setup(t)
+				setup := runtest.Setup(t)
 				r := scenarios.Random{
-					Topology: "single", Lock: lockNamed("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
+					Topology: "single", Lock: runtest.Lock("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
 					Protected: tt.Protected,
 					Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
 				}
 				require.NoError(t, r.Run(t.Context(), setup))
-				run, h, report = judged(t, setup.Dir)
+				run, h, report = runtest.Judged(t, setup.Dir)
 				dir = setup.Dir
-				if tt.Fencing && refusedAccesses(h) > 0 || !tt.Fencing && verdictOf(t, report, "protected-resource") == checker.Invalid {
+				if tt.Fencing && refusedAccesses(h) > 0 || !tt.Fencing && runtest.VerdictOf(t, report, "protected-resource") == checker.Invalid {
 					break
 				}
 			}
-			require.Equal(t, tt.want, verdictOf(t, report, "protected-resource"), "%+v", report)
-			require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
+			require.Equal(t, tt.want, runtest.VerdictOf(t, report, "protected-resource"), "%+v", report)
+			require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, "mutual-exclusion"))
 			if !tt.Fencing { // which refuses some of it
-				require.Equal(t, checker.Invalid, verdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
+				require.Equal(t, checker.Invalid, runtest.VerdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
 			}
 			require.Equal(t, tt.Fencing, refusedAccesses(h) > 0)
 			require.Equal(t, tt.Fencing, run.Fencing)
@@ -255,33 +245,6 @@ func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
 			require.Equal(t, tt.want, report.Results[0].Summary)
 		}
 	}
-}
-
-func TestAPropertyThatIsToHoldIsLookedAt(t *testing.T) {
-	report := checker.Report{Verdict: checker.Invalid, Results: []checker.Result{
-		{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{Kind: checker.DoubleGrant}}},
-		{Name: "protected-resource", Verdict: checker.Valid},
-	}}
-	e := scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant, Holds: []string{"protected-resource"}}
-	require.NoError(t, e.Met(history.Run{}, report))
-	report.Results[1].Verdict = checker.Unknown
-	require.ErrorContains(t, e.Met(history.Run{}, report), "expected protected-resource to hold, and it is unknown")
-	e.Holds = []string{"capacity"}
-	require.ErrorContains(t, e.Met(history.Run{}, report), "expected capacity to hold, and it was not judged")
-}
-
-func TestAScenarioHasAResource(t *testing.T) {
-	const head = "name: x\ntitle: y\ntopology: single\nclients: {a: zone-a}\nsteps: [{client: a, acquire: l}]\n"
-	for _, tt := range []struct{ name, give, want string }{
-		{"unknown", "lock: mutex\nresource: fencd\nexpect: {verdict: valid}\n", `unknown resource "fencd" (did you mean fenced?`},
-		{"no tokens", "lock: mutex\nresource: fenced-redis\nexpect: {verdict: valid}\n", "gives no fencing tokens"},
-		{"property", "lock: mutex\nexpect: {verdict: valid, holds: [fencing]}\n", `unknown property "fencing" (did you mean fencing-order?`},
-	} {
-		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
-		require.ErrorContains(t, err, tt.want, tt.name)
-	}
-	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"), locks.All())
-	require.NoError(t, err)
 }
 
 func TestEveryWorkloadIsDocumented(t *testing.T) {

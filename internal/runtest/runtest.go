@@ -1,0 +1,123 @@
+// Package runtest has what the tests of runs share: what starts a run, and what reads
+// it back.
+package runtest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// Main runs the tests of a package whose runs are on real servers, and fails if they
+// leave anything behind. In a process that a test started as a client of its own, it
+// serves that instead.
+func Main(m *testing.M) {
+	logging.Disable()
+	if len(os.Args) == 2 && os.Args[1] == scenarios.WorkerCommand {
+		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
+			panic(err)
+		}
+		return
+	}
+	// Processes are started from threads, for as long as there are tests.
+	threads := goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1")
+	goleak.VerifyTestMain(settled{m, threads}, threads)
+}
+
+// settled gives what ends behind the tests the time to do so, which on a busy
+// machine is more than goleak gives it.
+type settled struct {
+	*testing.M
+
+	threads goleak.Option
+}
+
+// Run runs the tests.
+func (m settled) Run() int {
+	code := m.M.Run()
+	end := time.Now().Add(time.Minute)
+	for left := goleak.Find(m.threads); left != nil && time.Now().Before(end); {
+		left = goleak.Find(m.threads)
+	}
+	return code
+}
+
+// Setup prepares a run, or skips the test where servers can't be run.
+func Setup(t *testing.T) scenarios.Setup {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	if _, err := process.FindBinary(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return scenarios.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+}
+
+// Lock is one of the locks of the program; a name that none has gives none.
+func Lock(name string) harness.LockSpec {
+	l, _ := locks.All().ByName(name)
+	return l
+}
+
+// Judged reads a run directory back and judges it.
+func Judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
+	t.Helper()
+	var run history.Run
+	b, err := os.ReadFile(filepath.Join(dir, "run.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &run))
+	f, err := os.Open(filepath.Join(dir, "history.jsonl"))
+	require.NoError(t, err)
+	defer f.Close()
+	h, err := history.ReadAll(f)
+	require.NoError(t, err)
+	return run, h, scenarios.Judge(t.Context(), run, h)
+}
+
+// FailedFaults are the injections and heals of a history that did not work out.
+func FailedFaults(h *history.History) []history.Event {
+	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool {
+		return e.Op != history.Inject && e.Op != history.Heal || e.Type != history.Fail
+	})
+}
+
+// NeedCompiler skips the test where clocks can't be changed.
+func NeedCompiler(t *testing.T) {
+	t.Helper()
+	if _, err := process.FindCompiler(); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+func VerdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
+	t.Helper()
+	for _, r := range report.Results {
+		if r.Name == property {
+			return r.Verdict
+		}
+	}
+	t.Fatalf("%s was not judged: %+v", property, report)
+	return ""
+}
