@@ -45,11 +45,8 @@ func (st *stage) actor(ctx context.Context, name, zone string, apart bool) (acto
 	if err != nil {
 		return nil, err
 	}
-	return &workload.Client{
-		Name: name, Locker: locker, Recorder: st.recorder, Processes: &st.processes,
-		Careless: true, // what it does when is the script's business
-		NodeName: st.deployment.NodeAt,
-	}, nil
+	c := st.NewClient(name, locker) // what it does when is the script's business
+	return &c, nil
 }
 
 // WorkerCommand is the subcommand by which the program that runs a scenario

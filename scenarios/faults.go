@@ -106,13 +106,18 @@ func (st *stage) build(s faults.Step) (faults.Fault, error) {
 	return faults.New(at, s)
 }
 
-// checkStep checks that the topology can have the fault where it is aimed.
-func checkStep(t topologies.Topology, step faults.Step) error {
+// checkStep checks that the topology, and what the locks of the run protect, can have
+// the fault where it is aimed.
+func checkStep(t topologies.Topology, p Protected, step faults.Step) error {
 	spec, err := faults.ByName(step.Fault)
 	if err != nil {
 		return err
 	}
-	if inner, ok := toResource(step.Target); ok && spec.OnLinks() {
+	inner, ok := toResource(step.Target)
+	if ok && p.Resource != ResourceRedis {
+		return fmt.Errorf("%s: %s is a link only with resource: %s", step.Fault, step.Target, ResourceRedis)
+	}
+	if ok && spec.OnLinks() {
 		if t, err = topologies.ByName(topologies.Single); err != nil {
 			return err
 		}
@@ -147,12 +152,15 @@ func retryUntilEffective(f faults.Fault, limit time.Duration) faults.Fault {
 	return retried{f, limit}
 }
 
+// retryEvery is how long such a fault waits before it is tried again.
+const retryEvery = 5 * time.Millisecond
+
 // Inject tries until it is of effect or the time is over, and returns what came
 // of it last.
 func (r retried) Inject(ctx context.Context) (faults.Injection, error) {
 	for end := time.Now().Add(r.limit); ; {
 		injection, err := r.Fault.Inject(ctx)
-		if err == nil || time.Now().After(end) || !workload.Pause(ctx, askAgain) {
+		if err == nil || time.Now().After(end) || !workload.Pause(ctx, retryEvery) {
 			return injection, err
 		}
 	}

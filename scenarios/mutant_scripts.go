@@ -138,7 +138,7 @@ func longWait(ctx context.Context, t *trial) error {
 	if err := a.get(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
-	if b.Acquire(ctx, theLock, 200*time.Millisecond, stepTimeout) != history.OK {
+	if b.Acquire(ctx, theLock, 200*time.Millisecond, requestTimeout) != history.OK {
 		return nil
 	}
 	return b.use(ctx, &stock)
@@ -204,7 +204,7 @@ func lateInLine(ctx context.Context, t *trial) error {
 	if err := a.get(ctx, lease); err != nil {
 		return err
 	}
-	asked := t.behind(func() history.Type { return c.Acquire(ctx, theLock, lease, stepTimeout) })
+	asked := t.behind(func() history.Type { return c.Acquire(ctx, theLock, lease, requestTimeout) })
 	if err := a.lined(ctx, 1); err != nil {
 		return err
 	}
@@ -231,8 +231,8 @@ func movedBehindAName(ctx context.Context, t *trial) error {
 		return err
 	}
 	asked := t.behind(func() history.Type { return b.Acquire(ctx, theLock, long, wait) })
-	for _, server := range t.deployment.Topology().Of(topologies.Redis) {
-		rdb := t.deployment.Server(server).Observer()
+	for _, server := range t.Deployment().Topology().Of(topologies.Redis) {
+		rdb := t.Deployment().Server(server).Observer()
 		err := t.await(ctx, "b to wait, as "+server+" knows", func() bool { return rdb.ZCard(ctx, broken.WaitersKey(theLock)).Val() == 1 })
 		if err != nil {
 			return err
@@ -435,7 +435,7 @@ func lostRelease(ctx context.Context, t *trial) error {
 	if err := t.heal(ctx, "cut"); err != nil {
 		return err
 	}
-	if t.deployment.Server("redis-1").Observer().Exists(ctx, broken.Key(theLock)).Val() == 0 {
+	if t.Deployment().Server("redis-1").Observer().Exists(ctx, broken.Key(theLock)).Val() == 0 {
 		return fmt.Errorf("the lease ended before the release was lost: %w", errNotShown)
 	}
 	b.tryFor(ctx, stuckFor(outlived), long)
@@ -534,7 +534,7 @@ func replicasComeBack(ctx context.Context, t *trial) error {
 	if got := a.ask(ctx, long); got != history.Fail {
 		return fmt.Errorf("a was not refused: %w", errNotShown)
 	}
-	if err := errors.Join(t.heal(ctx, "cut"), t.deployment.AwaitReady(ctx)); err != nil {
+	if err := errors.Join(t.heal(ctx, "cut"), t.Deployment().AwaitReady(ctx)); err != nil {
 		return err
 	}
 	b.tryFor(ctx, stuckFor(0), long)

@@ -88,7 +88,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	}
 	defer func() { err = st.close(ctx, err) }()
 	for _, note := range s.Notes {
-		st.notice(note)
+		st.Note(note)
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
 	st.test(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
@@ -384,8 +384,8 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) {
 	if p.scenario.Lock.HeldOn == nil {
 		return
 	}
-	for _, server := range p.deployment.Topology().Of(topologies.Redis) {
-		held, err := p.scenario.Lock.HeldOn(ctx, p.deployment.Server(server).Observer(), name, owner)
+	for _, server := range p.Deployment().Topology().Of(topologies.Redis) {
+		held, err := p.scenario.Lock.HeldOn(ctx, p.Deployment().Server(server).Observer(), name, owner)
 		if err != nil {
 			continue
 		}
@@ -396,7 +396,7 @@ func (p *play) lookForKey(ctx context.Context, name, owner string) {
 		if held {
 			e.Value += " " + owner
 		}
-		p.recorder.Record(e)
+		p.Record(e)
 	}
 }
 
@@ -408,7 +408,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 		return p.requireLedger(step, asked.owner)
 	}
 	for _, server := range step.On {
-		there := p.deployment.Server(server)
+		there := p.Deployment().Server(server)
 		if there == nil { // somebody else's deployment may be smaller
 			return fmt.Errorf("there is no server %s here", server)
 		}

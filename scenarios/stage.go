@@ -177,6 +177,30 @@ func open(ctx context.Context, s Setup, begin start) (*stage, error) {
 	return st, nil
 }
 
+// Deployment is what the run's servers are.
+func (st *stage) Deployment() topologies.Deployment { return st.deployment }
+
+// Record adds an event to the history.
+func (st *stage) Record(e history.Event) { st.recorder.Record(e) }
+
+// Renewals records what watchdogs do.
+func (st *stage) Renewals() lock.Observer { return workload.NewRenewals(st.recorder, &st.processes) }
+
+// NewClient is a client with a lock of its own, which does as it is told also after its
+// lease.
+func (st *stage) NewClient(name string, l lock.Locker) workload.Client {
+	return workload.Client{
+		Name: name, Locker: l, Recorder: st.recorder, Processes: &st.processes,
+		Careless: true, NodeName: st.deployment.NodeAt,
+	}
+}
+
+// OnClose has something done when the run ends, before its servers stop.
+func (st *stage) OnClose(do func()) { st.closers = append(st.closers, do) }
+
+// Note tells the user something that is good to know of the run.
+func (st *stage) Note(what string) { st.notice(what) }
+
 // abort records why the run was not brought to its end, so that its verdict is no
 // answer.
 func (st *stage) abort(why error) { st.run.Unmet = why.Error() }
@@ -254,7 +278,7 @@ func (st *stage) locker(zone string) (lock.Locker, error) {
 	for _, rdb := range servers {
 		st.closers = append(st.closers, func() { _ = rdb.Close() })
 	}
-	o.Observer = workload.NewRenewals(st.recorder, &st.processes)
+	o.Observer = st.Renewals()
 	o.At = st.place(zone, options)
 	locker, closeLocker, err := st.open(servers, o)
 	if err != nil {

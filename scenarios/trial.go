@@ -38,6 +38,14 @@ const long = 30 * time.Second
 // the faults last, so that it is the lock that gives up and not its client.
 const patience = 10 * time.Second
 
+const (
+	// requestTimeout bounds how long a client asks for a lock that it must be granted.
+	requestTimeout = 30 * time.Second
+	// poll is how long a client waits before it asks again, and a trial before it looks
+	// again.
+	poll = 5 * time.Millisecond
+)
+
 // A party is a client of a trial, on a machine of its own.
 type party struct {
 	workload.Client
@@ -52,10 +60,10 @@ type party struct {
 
 // party opens a client in a zone.
 func (t *trial) party(name, zone string) *party {
-	o := t.deployment.ClientOptions(zone)
+	o := t.Deployment().ClientOptions(zone)
 	o.ReadTimeout = patience
 	servers := topologies.Clients(o)
-	p := &party{trial: t, rdb: servers[0], record: workload.NewRenewals(t.recorder, &t.processes)}
+	p := &party{trial: t, rdb: servers[0], record: t.Renewals()}
 	s := broken.Setup{
 		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
 		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
@@ -66,23 +74,17 @@ func (t *trial) party(name, zone string) *party {
 		servers = append(servers, s.Other)
 	}
 	for _, rdb := range servers {
-		t.closers = append(t.closers, func() { _ = rdb.Close() })
+		t.OnClose(func() { _ = rdb.Close() })
 	}
 	l := t.locks(s)
-	t.closers = append(t.closers, l.Close)
-	p.Client = workload.Client{
-		Name: name, Locker: l, Recorder: t.recorder, Processes: &t.processes,
-		Careless: true, // it trusts what the lock told it
-		NodeName: t.deployment.NodeAt,
-	}
+	t.OnClose(l.Close)
+	p.Client = t.NewClient(name, l) // which trusts what the lock told it
 	return p
 }
 
 // beside opens another client in the process of a party, which has the same lock.
 func (t *trial) beside(p *party, name string) *party {
-	return &party{trial: t, rdb: p.rdb, record: p.record, Client: workload.Client{
-		Name: name, Locker: p.Locker, Recorder: t.recorder, Processes: &t.processes, Careless: true, NodeName: t.deployment.NodeAt,
-	}}
+	return &party{trial: t, rdb: p.rdb, record: p.record, Client: t.NewClient(name, p.Locker)}
 }
 
 // lined waits until so many clients stand in line for the lock in the process of a
@@ -115,7 +117,7 @@ func (p *party) again(ctx context.Context, lease time.Duration) history.Type {
 
 // get asks until it is granted the lock; that it is not is an error.
 func (p *party) get(ctx context.Context, lease time.Duration) error {
-	if !p.tryFor(ctx, stepTimeout, lease) {
+	if !p.tryFor(ctx, requestTimeout, lease) {
 		return fmt.Errorf("%s was not granted the lock", p.Name)
 	}
 	return nil
@@ -128,7 +130,7 @@ func (p *party) tryFor(ctx context.Context, d, lease time.Duration) bool {
 		if p.ask(ctx, lease) == history.OK {
 			return true
 		}
-		if time.Now().After(end) || !workload.Pause(ctx, askAgain) {
+		if time.Now().After(end) || !workload.Pause(ctx, poll) {
 			return false
 		}
 	}
@@ -260,7 +262,7 @@ func (t *trial) hold(ctx context.Context, stream string, targets ...string) erro
 // await waits for a condition.
 func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
 	for !condition() {
-		if !workload.Pause(ctx, askAgain) {
+		if !workload.Pause(ctx, poll) {
 			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
 		}
 	}
@@ -271,7 +273,7 @@ func (t *trial) await(ctx context.Context, what string, condition func() bool) e
 // given.
 func (t *trial) arrived(ctx context.Context, token string, servers ...string) error {
 	for _, server := range servers {
-		there := t.deployment.Server(server)
+		there := t.Deployment().Server(server)
 		if there == nil {
 			return fmt.Errorf("there is no server %s here", server)
 		}

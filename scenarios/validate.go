@@ -171,10 +171,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			}
 			return nil
 		}
-		if _, ok := toResource(step.Target); ok && s.protected().Resource != ResourceRedis {
-			return fmt.Errorf("%s: %s is a link only with resource: %s", step.Inject, step.Target, ResourceRedis)
-		}
-		return checkStep(t, step.fault())
+		return checkStep(t, s.protected(), step.fault())
 	case step.Heal != "":
 		spec, err := faults.ByName(step.Heal)
 		if err == nil && spec.Spent() {
