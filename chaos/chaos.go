@@ -17,9 +17,9 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -52,15 +52,15 @@ type Plan struct {
 const defaultLength = 5 * time.Second
 
 // runs are those of the plan, without their seeds.
-func (p Plan) runs(l Lock) ([]scenarios.Random, error) {
+func (p Plan) runs(l Lock) ([]harness.Random, error) {
 	topology := topologies.Single
 	if l.Independent {
 		topology = topologies.Independent
 	}
-	var all []scenarios.Random
+	var all []harness.Random
 	var errs []error
 	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
-		r := scenarios.Random{
+		r := harness.Random{
 			Topology: name, Lock: l, Kind: p.Workload, Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
 		}
 		all, errs = append(all, r), append(errs, r.Validate())
@@ -96,7 +96,7 @@ func Run(t *testing.T, l Lock, p Plan) {
 }
 
 // longer is the same run with twice the length.
-func longer(r scenarios.Random) playable {
+func longer(r harness.Random) playable {
 	r.Length *= 2
 	return random(r)
 }

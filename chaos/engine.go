@@ -22,12 +22,12 @@ import (
 )
 
 // workerArgument is what a test binary is called with that is to be a client.
-const workerArgument = scenarios.WorkerCommand
+const workerArgument = harness.WorkerCommand
 
 // A playable is something that can be run, and judged afterwards.
 type playable struct {
 	// run leaves its record in the folder of the setup.
-	run func(ctx context.Context, s scenarios.Setup) error
+	run func(ctx context.Context, s harness.Setup) error
 	// met says in what the verdict is not the one that is expected; nil if it is.
 	met func(reports.Input) error
 	// limit is how long it may take at most.
@@ -39,7 +39,7 @@ type playable struct {
 const patience = 2 * time.Minute
 
 // random is a run of a workload under faults.
-func random(r scenarios.Random) playable {
+func random(r harness.Random) playable {
 	r.Workload.Wait = r.Wait()
 	return playable{
 		run:   r.Run,
@@ -94,15 +94,15 @@ func apart(s scenarios.Scenario) bool {
 }
 
 // setup is that of a run that leaves its record in a folder.
-func setup(dir, command string, seed uint64) scenarios.Setup {
-	return scenarios.Setup{
+func setup(dir, command string, seed uint64) harness.Setup {
+	return harness.Setup{
 		Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed, Program: "package chaos", Command: command,
 	}
 }
 
 // serveWorker is a client of a scenario.
 func serveWorker(ctx context.Context, in io.Reader, out io.Writer, known harness.Locks) error {
-	return scenarios.ServeWorker(ctx, in, out, known)
+	return harness.ServeWorker(ctx, in, out, known)
 }
 
 // judgeBudget bounds how long the judging of one run may take.
@@ -118,12 +118,12 @@ func judgeRun(ctx context.Context, dir string) (in reports.Input, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeBudget)
 	defer cancel()
-	in.Report = scenarios.Judge(ctx, in.Run, in.History)
+	in.Report = harness.Judge(ctx, in.Run, in.History)
 	return in, reports.WriteDir(dir, in)
 }
 
 // play runs it and judges the record. There may be a record in spite of an error.
-func (p playable) play(ctx context.Context, s scenarios.Setup) (in reports.Input, err error) {
+func (p playable) play(ctx context.Context, s harness.Setup) (in reports.Input, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(ctx, s) }()
 	timer := time.NewTimer(p.limit)

@@ -17,7 +17,6 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -108,13 +107,13 @@ func run(t *testing.T, command, topology, workload, faults string, length time.D
 	spec, err := harness.Program(command)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	r := scenarios.Random{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
+	r := harness.Random{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
 	r.Workload.Clients, r.Workload.Locks = 6, 1
 	if workload == "late-release" {
 		r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
 	}
 	r.Options.Watchdog = 2 * time.Second
-	require.NoError(t, r.Run(t.Context(), scenarios.Setup{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: 1}))
+	require.NoError(t, r.Run(t.Context(), harness.Setup{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: 1}))
 	f, err := os.Open(filepath.Join(dir, history.EventsFile))
 	require.NoError(t, err)
 	defer f.Close()
@@ -125,7 +124,7 @@ func run(t *testing.T, command, topology, workload, faults string, length time.D
 	defer record.Close()
 	told, err := history.ReadRun(record)
 	require.NoError(t, err)
-	return told, scenarios.Judge(context.Background(), told, h)
+	return told, harness.Judge(context.Background(), told, h)
 }
 
 // Each driver keeps the protocol, and its lock is acquitted; a copy that deletes

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
@@ -87,7 +88,7 @@ expect: {verdict: valid}
 func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
 	setup := runtest.Setup(t)
 	setup.Backend = stolen{process.Backend{}, 0}
-	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "none", Length: 300 * time.Millisecond}
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "none", Length: 300 * time.Millisecond}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, report := runtest.Judged(t, setup.Dir)
 	require.Empty(t, run.Unmet)

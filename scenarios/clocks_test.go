@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
@@ -23,13 +24,13 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	t.Parallel()
 	s, _, err := scenarios.Find("clock-jump-double-grant", locks.All())
 	require.NoError(t, err)
-	setup := scenarios.Setup{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
+	setup := harness.Setup{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
 	err = s.As("").Run(t.Context(), setup)
-	require.ErrorIs(t, err, scenarios.ErrImpossible)
+	require.ErrorIs(t, err, harness.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
-	r := scenarios.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
-	require.ErrorIs(t, r.Run(t.Context(), setup), scenarios.ErrImpossible)
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
+	require.ErrorIs(t, r.Run(t.Context(), setup), harness.ErrImpossible)
 }
 
 func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {

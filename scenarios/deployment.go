@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -15,11 +16,11 @@ import (
 // that was started for it is as the script was validated for; that of somebody
 // else has other servers, links and settings.
 func (s Scenario) fits(d topologies.Deployment) error {
-	if err := possible(d, s.faults()); err != nil {
+	if err := harness.Possible(d, s.faults()); err != nil {
 		return err
 	}
 	t := d.Topology()
-	errs := []error{acksFit(s.ReplicaAcks, t), optionsFit(s.Servers, t), s.forgets(t)}
+	errs := []error{harness.CheckAcks(s.ReplicaAcks, t), harness.CheckOptions(s.Servers, t), s.forgets(t)}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
 			errs = append(errs, fmt.Errorf("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones)))
@@ -28,13 +29,13 @@ func (s Scenario) fits(d topologies.Deployment) error {
 	for i, step := range s.Steps {
 		err := step.validate(s, t)
 		if err == nil && step.Inject != "" {
-			err = wired(d, step.fault())
+			err = harness.CheckLinks(d, step.fault())
 		}
 		if err != nil {
 			errs = append(errs, stepError{i, err})
 		}
 	}
-	return impossible(errs...)
+	return harness.Impossible(errs...)
 }
 
 // forgets refuses servers that keep their data, where the script kills some that

@@ -1,9 +1,7 @@
-// Package scenarios makes a topology, a lock, a workload and faults into one
-// run, and keeps the catalogue of known ways in which locks break.
+// Package scenarios has the language of scripts, and the catalogue of known ways in which
+// locks break.
 //
-// A random run drives a workload while a seeded schedule of faults passes. A
-// [Scenario] is a script: named clients and faults take turns, each step
-// waiting for the one before to have taken effect. Both leave a run directory
-// with run.json, history.jsonl and the servers' logs, for the checker and the
-// reports.
+// A [Scenario] is a script in YAML: named clients and faults take turns, each step
+// waiting for the one before to have taken effect. It is played in a session of
+// package harness, and leaves a run directory as every run does.
 package scenarios

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 )
 
@@ -18,28 +19,28 @@ const (
 )
 
 // protected is the resource of a scenario.
-func (s Scenario) protected() Protected {
-	p := Protected{Resource: s.Resource}
+func (s Scenario) protected() harness.Protected {
+	p := harness.Protected{Resource: s.Resource}
 	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
-		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
+		p = harness.Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
 	}
 	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
-		p = Protected{Resource: strings.TrimPrefix(rest, "-"), Checked: true}
+		p = harness.Protected{Resource: strings.TrimPrefix(rest, "-"), Checked: true}
 	}
-	p.Resource = cmp.Or(p.Resource, ResourceRegister)
+	p.Resource = cmp.Or(p.Resource, harness.ResourceRegister)
 	return p
 }
 
 // resourceFits says what is wrong with the resource of a scenario.
 func (s Scenario) resourceFits() error {
-	known := append(ResourceNames(), fencedPrefix, checkedPrefix)
-	for _, name := range ResourceNames() {
+	known := append(harness.ResourceNames(), fencedPrefix, checkedPrefix)
+	for _, name := range harness.ResourceNames() {
 		known = append(known, fencedPrefix+"-"+name, checkedPrefix+"-"+name)
 	}
 	if s.Resource != "" && !slices.Contains(known, s.Resource) {
 		return names.Unknown("resource", s.Resource, known)
 	}
-	return s.protected().validate(s.Lock)
+	return s.protected().Validate(s.Lock)
 }
 
 // ofLedger reports whether the step requires something of a ledger, and not of
@@ -59,9 +60,9 @@ func (step ScriptStep) fitsLedger() error {
 // ledgerFits refuses steps that ask a ledger where there is none, of a scenario
 // as one variant has it.
 func (s Scenario) ledgerFits() error {
-	if s.protected().Resource != ResourceLedger && slices.ContainsFunc(s.Steps, ScriptStep.ofLedger) {
+	if s.protected().Resource != harness.ResourceLedger && slices.ContainsFunc(s.Steps, ScriptStep.ofLedger) {
 		return fmt.Errorf("%s: require %s and %s need resource: %s, or one of its kind, which keeps every change",
-			s.Name, requireWritten, requireUnwritten, ResourceLedger)
+			s.Name, requireWritten, requireUnwritten, harness.ResourceLedger)
 	}
 	for _, step := range s.Steps {
 		if step.ofLedger() && !slices.ContainsFunc(s.Steps, func(other ScriptStep) bool { return other.uses(step.In) }) {

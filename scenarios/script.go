@@ -67,7 +67,7 @@ const (
 // be done as the script needs it ends the scenario; it is recorded as unmet,
 // so that nobody takes the verdict for an answer. Only a failure of the
 // harness is an error.
-func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
+func (s Scenario) Run(ctx context.Context, setup harness.Setup) (err error) {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -75,34 +75,34 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	st, err := open(ctx, setup, start{
-		run: history.Run{
+	st, err := harness.Open(ctx, setup, harness.Start{
+		Run: history.Run{
 			Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
 			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		},
-		topology: t, faults: s.faults(), protected: s.protected(), retries: s.Retries, merges: len(s.apart()) > 0,
-		prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
+		Topology: t, Faults: s.faults(), Protected: s.protected(), Retries: s.Retries, OwnProcesses: len(s.apart()) > 0,
+		Prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = st.close(ctx, err) }()
+	defer func() { err = st.Close(ctx, err) }()
 	for _, note := range s.Notes {
 		st.Note(note)
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
-	st.test(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
+	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
 	if s, err = s.learned(ctx, st); err != nil {
-		st.abort(err)
+		st.Abort(err)
 		return nil
 	}
 	p := &play{
-		stage: st, scenario: s, clients: map[string]actor{},
+		Session: st, scenario: s, clients: map[string]harness.Client{},
 		attempts: map[string]attempt{}, background: map[string]chan ended{},
 	}
-	st.declare(p.lockNames()...)
+	st.Declare(p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		if p.clients[name], err = st.actor(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
+		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (s Scenario) Run(ctx context.Context, setup Setup) (err error) {
 	defer cancel()
 	for i, step := range s.Steps {
 		if err := p.do(ctx, behind, step); err != nil {
-			st.abort(fmt.Errorf("step %d (%s): %w", i+1, step, err))
+			st.Abort(fmt.Errorf("step %d (%s): %w", i+1, step, err))
 			st.Log.WarnContext(ctx, "the scenario ends early", "step", i+1, "error", err)
 			break
 		}
@@ -173,9 +173,9 @@ func (step ScriptStep) String() string {
 
 // A play is a scenario on its stage.
 type play struct {
-	*stage
+	*harness.Session
 	scenario Scenario
-	clients  map[string]actor
+	clients  map[string]harness.Client
 	attempts map[string]attempt // the latest of each client
 	// background is where the end of what each client does there is told.
 	background map[string]chan ended
@@ -206,7 +206,7 @@ func (p *play) lockNames() []string {
 
 // resource is one that a client uses.
 func (p *play) resource(client, name string) workload.Resource {
-	return p.resourceOf(p.scenario.Clients[client], name, p.clients[client].Owner())
+	return p.Resource(p.scenario.Clients[client], name, p.clients[client].Owner())
 }
 
 // do plays a step. What it leaves in the background ends with the context
@@ -230,9 +230,9 @@ func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
 	case step.Await != "":
 		return p.await(ctx, step)
 	case step.Inject != "":
-		return p.inject(ctx, step.fault())
+		return p.Inject(ctx, step.fault())
 	case step.Heal != "":
-		return p.heal(ctx, step.Heal)
+		return p.Heal(ctx, step.Heal)
 	case step.Require != "":
 		return p.require(ctx, step)
 	default:
@@ -240,7 +240,7 @@ func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
 	}
 }
 
-func (p *play) act(ctx context.Context, c actor, step ScriptStep) error {
+func (p *play) act(ctx context.Context, c harness.Client, step ScriptStep) error {
 	switch {
 	case step.requests():
 		return p.insist(ctx, c, step)
@@ -275,7 +275,7 @@ func (p *play) asks(step ScriptStep) {
 }
 
 // once makes one request, and looks at the servers when an acquire was answered.
-func (p *play) once(ctx context.Context, c actor, step ScriptStep) history.Type {
+func (p *play) once(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
 	switch {
 	case step.Acquire != "":
 		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
@@ -294,7 +294,7 @@ func (p *play) once(ctx context.Context, c actor, step ScriptStep) history.Type 
 
 // insist makes a request until it ends as the step wants, as far as asking
 // again can help.
-func (p *play) insist(ctx context.Context, c actor, step ScriptStep) error {
+func (p *play) insist(ctx context.Context, c harness.Client, step ScriptStep) error {
 	if step.Acquire == "" && !c.Holding() {
 		return errors.New("it was granted nothing that it could extend or release")
 	}
@@ -364,7 +364,7 @@ func (e ended) differs(until string) error {
 func (p *play) await(ctx context.Context, step ScriptStep) error {
 	done, ok := p.background[step.Await]
 	if !ok {
-		return p.strike(ctx, step.Await, step.Target)
+		return p.AwaitFault(ctx, step.Await, step.Target)
 	}
 	delete(p.background, step.Await)
 	select {
@@ -413,7 +413,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 			return fmt.Errorf("there is no server %s here", server)
 		}
 		for {
-			held, err := p.heldOn(ctx, there.Observer(), asked.lock, asked.owner)
+			held, err := p.HeldOn(ctx, there.Observer(), asked.lock, asked.owner)
 			if err == nil && held == (step.Require == requireHeld) {
 				break
 			}
@@ -432,7 +432,7 @@ func (p *play) requireLedger(step ScriptStep, owner string) error {
 	if owner == "" {
 		return fmt.Errorf("client %s has asked for no lock", step.Of)
 	}
-	if written := p.written(step.In, owner); written != (step.Require == requireWritten) {
+	if written := p.Written(step.In, owner); written != (step.Require == requireWritten) {
 		return fmt.Errorf("%s has a change by %s: %t", step.In, owner, written)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -171,7 +172,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			}
 			return nil
 		}
-		return checkStep(t, s.protected(), step.fault())
+		return harness.CheckStep(t, s.protected(), step.fault())
 	case step.Heal != "":
 		spec, err := faults.ByName(step.Heal)
 		if err == nil && spec.Spent() {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/importers"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 const (
@@ -225,7 +225,7 @@ func (j *judging) readRun(ctx context.Context, dir string) (reports.Input, error
 	}
 	budget, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	in.Report = scenarios.Judge(budget, in.Run, in.History, j.properties...)
+	in.Report = harness.Judge(budget, in.Run, in.History, j.properties...)
 	return in, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -206,10 +207,10 @@ func checkCommand(t *testing.T, where string, words []string) {
 		}
 	}
 	in("backend", []string{"auto", "process", "container", "attach"}, value("backend")...)
-	in("resource", scenarios.ResourceNames(), value("resource")...)
+	in("resource", harness.ResourceNames(), value("resource")...)
 	if cmd.Name() != "bench" {
 		var kinds []string
-		for _, k := range scenarios.Workloads() {
+		for _, k := range harness.Workloads() {
 			kinds = append(kinds, k.Name)
 		}
 		in("workload", kinds, value("workload")...)
@@ -330,7 +331,7 @@ func TestCountsOfTheDocumentsAreRight(t *testing.T) {
 	t.Parallel()
 	catalogue, err := scenarios.Catalogue(locks.All())
 	require.NoError(t, err)
-	counts := map[string]int{"scenarios": len(catalogue), "planted bugs": 0, "bugs": len(scenarios.Mutants())}
+	counts := map[string]int{"scenarios": len(catalogue), "planted bugs": 0, "bugs": len(mutants.Mutants())}
 	for _, s := range catalogue {
 		counts["variants"] += len(s.VariantNames())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -163,7 +164,7 @@ func (a *app) listWorkloads() (listing, error) {
 		}
 	}
 	defaults[workload.Contended] = []string{"all others"}
-	for _, w := range scenarios.Workloads() {
+	for _, w := range harness.Workloads() {
 		l.rows = append(l.rows, []string{w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About})
 	}
 	return l, nil

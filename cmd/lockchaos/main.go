@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
@@ -87,15 +87,15 @@ func (e harnessError) Unwrap() error { return e.error }
 
 func exitCode(err error) int {
 	var finding verdictError
-	var harness harnessError
+	var failed harnessError
 	switch {
 	case err == nil:
 		return exitValid
 	case errors.As(err, &finding):
 		return int(finding)
-	case errors.Is(err, topologies.ErrUnusable), errors.Is(err, attach.ErrUsage), errors.Is(err, scenarios.ErrImpossible):
+	case errors.Is(err, topologies.ErrUnusable), errors.Is(err, attach.ErrUsage), errors.Is(err, harness.ErrImpossible):
 		return exitUsage
-	case errors.As(err, &harness), errors.Is(err, topologies.ErrMissing), errors.Is(err, topologies.ErrTooOld):
+	case errors.As(err, &failed), errors.Is(err, topologies.ErrMissing), errors.Is(err, topologies.ErrTooOld):
 		return exitHarness
 	default:
 		return exitUsage

@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -31,12 +32,12 @@ the bug must be valid under the same script. The exit code is 0 if all are as th
 must be, 1 if a bug was not found or a correct lock was convicted, and 2 if a script
 could not be played to its end.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen := scenarios.Mutants()
+			chosen := mutants.Mutants()
 			if len(args) > 0 {
 				chosen = nil
 			}
 			for _, name := range args {
-				m, err := scenarios.FindMutant(name)
+				m, err := mutants.FindMutant(name)
 				if err != nil {
 					return err
 				}
@@ -79,11 +80,11 @@ const (
 
 // playMutants plays mutants and their twins, one after the other, and prints the
 // score.
-func (a *app) playMutants(ctx context.Context, chosen []scenarios.Mutant, out string, asJSON bool) error {
+func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out string, asJSON bool) error {
 	scores := make([]score, 0, len(chosen))
 	began := time.Now()
 	var result error
-	err := batch(ctx, 1, chosen, alike(func(ctx context.Context, m scenarios.Mutant) error {
+	err := batch(ctx, 1, chosen, alike(func(ctx context.Context, m mutants.Mutant) error {
 		fmt.Fprintf(a.stderr, "%d of %d: %s\n", len(scores)+1, len(chosen), m.Name)
 		s, err := a.playMutant(ctx, m, out)
 		if err == nil && ctx.Err() == nil { // what was cut short counts for nothing
@@ -102,7 +103,7 @@ func (a *app) playMutants(ctx context.Context, chosen []scenarios.Mutant, out st
 	return result
 }
 
-func (a *app) playMutant(ctx context.Context, m scenarios.Mutant, out string) (score, error) {
+func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (score, error) {
 	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
 	bug, took, err := a.trial(ctx, m, false, filepath.Join(out, m.Name))
 	if err != nil {
@@ -143,7 +144,7 @@ func complaint(in reports.Input) string {
 }
 
 // trial plays a mutant or its twin once and judges it.
-func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir string) (reports.Input, time.Duration, error) {
+func (a *app) trial(ctx context.Context, m mutants.Mutant, twin bool, dir string) (reports.Input, time.Duration, error) {
 	if err := emptyDir(dir); err != nil {
 		return reports.Input{}, 0, err
 	}
@@ -153,7 +154,7 @@ func (a *app) trial(ctx context.Context, m scenarios.Mutant, twin bool, dir stri
 	}
 	defer log.Close()
 	began := time.Now()
-	err = m.Run(ctx, scenarios.Setup{
+	err = m.Run(ctx, harness.Setup{
 		Dir: dir, Backend: process.Backend{Log: a.log(log)}, BackendName: processBackend, Program: version(),
 		Command: "lockchaos mutants " + m.Name, Log: a.log(log),
 	}, twin)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/harness"
 )
 
 // sayEvery is how often progress is printed where no line can be rewritten.
@@ -28,7 +28,7 @@ func newProgress(w io.Writer, title string) *progress {
 	return &progress{w: w, title: title, live: live, width: width}
 }
 
-func (p *progress) show(now scenarios.Progress) {
+func (p *progress) show(now harness.Progress) {
 	fault := now.Fault
 	if fault == "" {
 		fault = "none"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
@@ -213,7 +214,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		return played{}, errors.Join(err, removeEmpty(dir, before))
 	}
 	start := time.Now()
-	err = s.Run(ctx, scenarios.Setup{
+	err = s.Run(ctx, harness.Setup{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
 		Command: s.again(), Log: a.log(log),
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/harness"
 )
 
 // A round plays several scenarios, each several times.
@@ -80,7 +80,7 @@ func (r *round) take(ctx context.Context, t turn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, scenarios.ErrImpossible): // others may be possible
+	case errors.Is(err, harness.ErrImpossible): // others may be possible
 		if t.of.impossible == nil {
 			t.of.impossible = err
 			fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)

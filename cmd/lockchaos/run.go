@@ -16,7 +16,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
@@ -43,7 +42,7 @@ func (a *app) runCommand() *cobra.Command {
 
 // runOptions are what a user can say of random runs.
 type runOptions struct {
-	scenarios.Random
+	harness.Random
 
 	lock    string // its name
 	servers serverFlags
@@ -107,7 +106,7 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	}
 	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
 	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed))
-	err = o.Run(cmd.Context(), scenarios.Setup{
+	err = o.Run(cmd.Context(), harness.Setup{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(), Command: again,
 		Log: a.log(log), Progress: progress.show,
 		Notice: func(what string) {
@@ -142,7 +141,7 @@ func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend
 	fmt.Fprintf(a.stderr, "invalid: the same plan again with %s\n", r.Lock.Name)
 	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, o.seed))
 	at := filepath.Join(dir, controlDir)
-	err = r.Run(ctx, scenarios.Setup{
+	err = r.Run(ctx, harness.Setup{
 		Dir: at, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(),
 		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: progress.show,
 	})
@@ -159,10 +158,10 @@ func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend
 }
 
 // controlRun is the run with the control lock.
-func (o *runOptions) controlRun(known harness.Locks, run history.Run) (scenarios.Random, error) {
+func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.Random, error) {
 	l, err := known.ByName(locks.Control(o.Topology))
 	if err != nil {
-		return scenarios.Random{}, err
+		return harness.Random{}, err
 	}
 	r, err := o.Control(run, l)
 	if err != nil {
@@ -182,7 +181,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	o.servers.register(f)
 	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock)")
 	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock)")
-	f.StringVar(&o.Protected.Resource, "resource", scenarios.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
+	f.StringVar(&o.Protected.Resource, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Protected.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
 	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, clock, disk and of names of faults (default: network; on sentinel and cluster network,failover)")
 	f.DurationVar(&o.Length, "duration", 40*time.Second, "how long the clients work")
@@ -194,7 +193,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.Workload.Hold, "hold", 20*time.Millisecond, "mean time of a hold; one hold in twenty is twenty times as long")
 	f.DurationVar(&o.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
 	f.DurationVar(&o.Workload.Lease, "lease", 0, "the lease that clients ask for; 0: what the workload needs, else the lock's watchdog")
-	f.DurationVar(&o.Workload.Wait, "wait", scenarios.DefaultWait, "how long a client waits for a lock (default: what the workload needs)")
+	f.DurationVar(&o.Workload.Wait, "wait", harness.DefaultWait, "how long a client waits for a lock (default: what the workload needs)")
 	f.IntVar(&o.Workload.Permits, "permits", 3, "number of permits of a semaphore")
 	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
@@ -208,7 +207,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 }
 
 // byKind leaves to the workload what the user did not say.
-func byKind(cmd *cobra.Command, r *scenarios.Random) {
+func byKind(cmd *cobra.Command, r *harness.Random) {
 	if !cmd.Flags().Changed("locks") {
 		r.Workload.Locks = 0
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // besideReplay are the flags that mean something beside --replay: where the
@@ -36,7 +35,7 @@ func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
 	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
-	if o.Random, err = scenarios.Replay(run, locks); err != nil {
+	if o.Random, err = harness.Replay(run, locks); err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
 	o.seed = run.Seed

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -129,7 +129,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		w := worker[uint64]{}
 		if name != attachBackend {
 			var closeAll func() error
-			backend, closeAll = scenarios.Reuse(backend)
+			backend, closeAll = harness.Reuse(backend)
 			w.end = func() error { return asHarness(closeAll()) }
 		}
 		w.do = func(ctx context.Context, seed uint64) error {
@@ -188,7 +188,7 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 		return s, err
 	}
 	defer log.Close()
-	err = o.Run(ctx, scenarios.Setup{
+	err = o.Run(ctx, harness.Setup{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: s.Command, Log: a.log(log),
 	})
 	if err != nil {
@@ -208,7 +208,7 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 		in.Run.Failed = cmp.Or(in.Run.Failed, s.failure.Error())
 		s.Found = s.failure.Error()
 	}
-	in.Report = scenarios.Judge(judging, in.Run, in.History)
+	in.Report = harness.Judge(judging, in.Run, in.History)
 	s.note(in)
 	if s.Verdict == checker.Valid && !o.keep {
 		s.Dir = ""

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // runsDir is the folder of run directories by default.
@@ -125,7 +125,7 @@ func judge(ctx context.Context, dir string) (reports.Input, error) {
 	}
 	budget, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	in.Report = scenarios.Judge(budget, in.Run, in.History)
+	in.Report = harness.Judge(budget, in.Run, in.History)
 	if cause := context.Cause(ctx); cause != nil && !errors.As(cause, new(easeError)) {
 		return in, cause
 	}

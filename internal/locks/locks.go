@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // All lists what can be put under test, in order of name.
 func All() harness.Locks {
 	all := slices.Concat(own(), others(), planted())
-	for _, m := range scenarios.Mutants() {
+	for _, m := range mutants.Mutants() {
 		all = append(all, m.Spec())
 	}
 	slices.SortFunc(all, func(a, b harness.LockSpec) int { return cmp.Compare(a.Name, b.Name) })

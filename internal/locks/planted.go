@@ -7,7 +7,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
-	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/mutants"
 )
 
 // planted are locks with a planted bug, and correct twins of some, beside those of
@@ -58,17 +58,17 @@ func planted() harness.Locks {
 		{
 			Name: "correct-hand-over", Commands: inFull(), Subscribes: true,
 			About: "the correct twin of broken-granted-by-message: a release hands the lock to a waiter that is subscribed on the granting server",
-			Open:  scenarios.OpenBroken(broken.CorrectHandOver),
+			Open:  mutants.OpenBroken(broken.CorrectHandOver),
 		},
 		{
 			Name: "correct-key", ReplicaAcks: true, Commands: inFull(),
 			About: "the correct twin of most planted bugs: one key with a lease and a watchdog, with waiters that poll; what a lock must at least do",
-			Open:  scenarios.OpenBroken(broken.Correct),
+			Open:  mutants.OpenBroken(broken.Correct),
 		},
 		{
 			Name: "correct-queue", Commands: inFull(),
 			About: "the correct twin of broken-stale-waiter and broken-abandoned-wait: clients queue, and the lease of each begins when it joins the queue",
-			Open:  scenarios.OpenBroken(broken.CorrectQueue),
+			Open:  mutants.OpenBroken(broken.CorrectQueue),
 		},
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -28,8 +27,8 @@ import (
 // serves that instead.
 func Main(m *testing.M) {
 	logging.Disable()
-	if len(os.Args) == 2 && os.Args[1] == scenarios.WorkerCommand {
-		if err := scenarios.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == harness.WorkerCommand {
+		if err := harness.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
 			panic(err)
 		}
 		return
@@ -58,7 +57,7 @@ func (m settled) Run() int {
 }
 
 // Setup prepares a run, or skips the test where servers can't be run.
-func Setup(t *testing.T) scenarios.Setup {
+func Setup(t *testing.T) harness.Setup {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs real servers; -short leaves them out")
@@ -69,7 +68,7 @@ func Setup(t *testing.T) scenarios.Setup {
 		}
 		t.Skip(err)
 	}
-	return scenarios.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+	return harness.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
 // Lock is one of the locks of the program; a name that none has gives none.
@@ -90,7 +89,7 @@ func Judged(t *testing.T, dir string) (history.Run, *history.History, checker.Re
 	defer f.Close()
 	h, err := history.ReadAll(f)
 	require.NoError(t, err)
-	return run, h, scenarios.Judge(t.Context(), run, h)
+	return run, h, harness.Judge(t.Context(), run, h)
 }
 
 // FailedFaults are the injections and heals of a history that did not work out.

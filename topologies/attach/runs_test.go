@@ -30,8 +30,8 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	i := install(t, topologies.Sentinels)
 	var notices []string
 	dir := t.TempDir()
-	setup := scenarios.Setup{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
-	r := scenarios.Random{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
+	setup := harness.Setup{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
+	r := harness.Random{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 
 	var run history.Run
@@ -55,20 +55,20 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `"type":"ok","op":"inject".*"fault":"failover"`, injections(b))
 
-	for name, r := range map[string]scenarios.Random{
+	for name, r := range map[string]harness.Random{
 		"by name": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: string(faults.Failover)},
 		"all":     {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixAll},
 		"servers": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixNone, Servers: topologies.Options{MinReplicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := r.Run(t.Context(), scenarios.Setup{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
-			require.ErrorIs(t, err, scenarios.ErrImpossible)
+			err := r.Run(t.Context(), harness.Setup{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
+			require.ErrorIs(t, err, harness.ErrImpossible)
 		})
 	}
 	b2 := i.backend()
 	b2.Yes = false
 	r.Length = time.Second
-	require.ErrorContains(t, r.Run(t.Context(), scenarios.Setup{Dir: t.TempDir(), Backend: b2}),
+	require.ErrorContains(t, r.Run(t.Context(), harness.Setup{Dir: t.TempDir(), Backend: b2}),
 		"no fault of this topology is possible, and --faults none was not said")
 }
 
@@ -90,9 +90,9 @@ func play(t *testing.T, b attach.Backend, script string) error {
 	s, err := scenarios.Parse("x.yaml", []byte(script), locks.All())
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "run")
-	err = s.Run(t.Context(), scenarios.Setup{Dir: dir, Backend: b})
+	err = s.Run(t.Context(), harness.Setup{Dir: dir, Backend: b})
 	if err != nil {
-		require.ErrorIs(t, err, scenarios.ErrImpossible)
+		require.ErrorIs(t, err, harness.ErrImpossible)
 		require.NoDirExists(t, dir, "nothing was recorded, so nothing was done")
 	}
 	return err

@@ -1,0 +1,38 @@
+package harness
+
+import (
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Drawn is a fault that a random run can be drawn from, as tests see it.
+type Drawn struct {
+	Mix, Fault, Cant, Breaks string
+	Weight                   int
+}
+
+// Picks lists the faults that a random run knows, on a topology as it is made by
+// default but for its options.
+func Picks(r Random) ([]Drawn, error) {
+	e, err := r.environment()
+	if err != nil {
+		return nil, err
+	}
+	var all []Drawn
+	for _, p := range e.Candidates() {
+		all = append(all, Drawn{p.Mix, p.Fault, p.Cant, p.Breaks, p.Weight})
+	}
+	return all, nil
+}
+
+// Persistent is the option of servers that keep what they granted.
+func Persistent() topologies.Options {
+	return topologies.Options{Persistence: topologies.PersistAlways}
+}
+
+// QuietEnd is how long a plan for a run of that length is quiet at its end.
+var QuietEnd = func(r Random) int64 { return int64(faults.PaceOf(r.Length).End) }
+
+// SettingsOf are what the record of a run has of its settings.
+func SettingsOf(r Random) *history.Settings { return r.settings() }

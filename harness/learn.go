@@ -1,0 +1,98 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// paramCommand is the parameter that names a command of a lock.
+const ParamCommand = "command"
+
+// mostNames is how many names of a lock are tried.
+const mostNames = 1000
+
+// nameOnServerOf is a name that begins with the name of a lock, and whose key is on
+// the server that has the slot of that name.
+func (st *Session) NameOnServerOf(ctx context.Context, name string) (string, error) {
+	want, err := servedBy(ctx, st.deployment, name)
+	if err != nil {
+		return "", err
+	}
+	for n := range mostNames {
+		other := name
+		if n > 0 {
+			other = fmt.Sprintf("%s-%d", name, n+1)
+		}
+		server, err := servedBy(ctx, st.deployment, st.footprint.KeysOf(other)[0])
+		if err != nil {
+			return "", err
+		}
+		if server == want {
+			return other, nil
+		}
+	}
+	return "", fmt.Errorf("no name was found of which the lock keeps its key on %s: all its keys may be in one slot", want)
+}
+
+// learnIn learns what the lock keeps on the servers and sends to them, from the traffic
+// of a client that it opens in a zone.
+func (st *Session) Learn(ctx context.Context, zone string) error {
+	l, err := st.locker(zone)
+	if err != nil {
+		return err
+	}
+	return st.learn(ctx, zone, l)
+}
+
+// learn learns what the lock keeps on the servers and sends to them, from the
+// traffic of a zone.
+func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error {
+	f, err := Learn(ctx, st.deployment, zone, l)
+	if err != nil {
+		return err
+	}
+	st.footprint = &f
+	for _, name := range st.locks {
+		st.keys[name] = f.KeysOf(name)[0]
+	}
+	st.Log.InfoContext(ctx, "learnt what the lock uses", "keys", f.Keys, "acquire", f.Acquire, "extend", f.Extend, "release", f.Release)
+	return nil
+}
+
+// heldOn reports whether a server says that the owner holds the lock, as far as it
+// can be asked.
+func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
+	switch {
+	case st.lock.HeldOn != nil:
+		return st.lock.HeldOn(ctx, server, name, owner)
+	case st.footprint != nil:
+		return st.footprint.HeldOn(ctx, server, name, owner)
+	default:
+		return false, errors.New("the keys of the lock are not known")
+	}
+}
+
+// aimAtLock has a fault of commands wait for one that the lock sends, as far as
+// that was learnt.
+func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
+	words := s.Params[ParamCommand]
+	if _, other := toResource(s.Target); other || words == "" || st.footprint == nil || !st.lock.Foreign {
+		return s, nil
+	}
+	aimed, ok := st.footprint.Aim(words)
+	if !ok {
+		return s, fmt.Errorf("it waits for %q, and lock %s sends no such command", words, st.lock.Name)
+	}
+	if aimed != words {
+		s.Params = maps.Clone(s.Params)
+		s.Params[ParamCommand] = aimed
+	}
+	return s, nil
+}

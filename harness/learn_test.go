@@ -1,0 +1,60 @@
+package harness_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+)
+
+// Faults of slots and commands in a random run meet the keys and commands that a
+// foreign lock really uses.
+func TestRandom_AimsAtAForeignLock(t *testing.T) {
+	setup := runtest.Setup(t)
+	l := runtest.Lock("redislock")
+	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
+	r := harness.Random{
+		Topology: "cluster", Lock: l, Length: 12 * time.Second,
+		Given: faults.Schedule{
+			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
+			{At: 3 * time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SETNX", "nth": "1", "then": "reset"}},
+		},
+		Options: harness.LockOptions{Watchdog: time.Second},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+	landed := map[string]bool{}
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.OK {
+			landed[e.Fault] = true
+		}
+		if e.Fault == "migrate-slot" && e.Op == history.Inject && e.Type == history.OK {
+			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", slotOf("redislock:"+e.Params["key"])))
+		}
+	}
+	require.Len(t, landed, 2, "%v", landed)
+}
+
+// slotOf is the slot of a key without a hash tag: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+func slotOf(key string) uint16 {
+	crc := uint16(0) // CRC-16/XMODEM
+	for _, b := range []byte(key) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}

@@ -1,0 +1,288 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// A Random is a run in which a workload goes on while a seeded schedule of
+// faults passes.
+type Random struct {
+	Topology string
+	// Servers size and tune the topology.
+	Servers topologies.Options
+	// Lock is the lock under test.
+	Lock    LockSpec
+	Options LockOptions
+	// Kind names the workload, or several in a comma list, of which each client
+	// draws one a time; empty is [DefaultWorkload].
+	Kind     string
+	Workload workload.Config
+	// Protected says what the locks protect.
+	Protected Protected
+	// Faults is the mix to draw from: one of [faults.Mixes], or several mixes and faults
+	// in a comma list; empty is [faults.DefaultMix].
+	Faults string
+	// Given is a plan to follow instead of one that is drawn from Faults; nil: it
+	// is drawn. An empty one has no faults.
+	Given faults.Schedule
+	// Length is how long the workload goes on.
+	Length time.Duration
+
+	// foreign says that Given was for somebody else's deployment: whether it suits
+	// one is known when that is there.
+	foreign bool
+}
+
+// Plan draws the run's schedule: the same seed gives the same one.
+func (r Random) Plan(seed uint64) (faults.Schedule, error) {
+	if r.Given != nil {
+		return r.Given, nil
+	}
+	e, err := r.environment()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := e.Choose(cmp.Or(r.Faults, faults.DefaultMix(e.Topology)))
+	if err != nil {
+		return nil, err
+	}
+	return r.draw(chosen, seed), nil
+}
+
+// environment is what the run's faults are drawn for, in the topology's usual form.
+func (r Random) environment() (faults.Environment, error) {
+	t, err := topologies.New(r.Topology, r.Servers)
+	if err != nil {
+		return faults.Environment{}, err
+	}
+	kinds, err := parseWorkload(r.kind())
+	return faults.Environment{
+		Topology: t, Acks: r.Options.ReplicaAcks, Locks: withLock(r.Workload, r.Lock, kinds).LockNames(),
+		Lock: faults.LockTraits{
+			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
+		},
+	}, err
+}
+
+func (r Random) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
+	return faults.Generate(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
+}
+
+// planStream keeps the plan's choices apart from those of the workload.
+const planStream = 1 << 32
+
+// Validate joins everything that is wrong with the run.
+func (r Random) Validate() error {
+	errs := []error{r.Workload.Validate()}
+	_, err := topologies.New(r.Topology, r.Servers)
+	errs = append(errs, err, r.Lock.Validate())
+	if e, wrong := r.environment(); wrong == nil {
+		_, wrong = r.Plan(0)
+		errs = append(errs, wrong)
+		if !r.foreign {
+			errs = append(errs, checkPlan(e, r.Given))
+		}
+	}
+	kinds, unknown := parseWorkload(r.kind())
+	errs = append(errs, unknown, r.Protected.Validate(r.Lock))
+	for _, k := range kinds {
+		errs = append(errs, r.Lock.Suits(k))
+	}
+	if r.Length <= 0 {
+		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
+	}
+	return errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
+}
+
+func (r Random) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) }
+
+// Run runs it and leaves the record in s.Dir. When ctx ends before its time,
+// the faults are healed and what was recorded is kept; that is no error.
+func (r Random) Run(ctx context.Context, s Setup) (err error) {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	t, err := topologies.New(r.Topology, r.Servers)
+	if err != nil {
+		return err
+	}
+	kinds, err := parseWorkload(r.kind())
+	if err != nil {
+		return err
+	}
+	r.Workload.Seed = s.Seed
+	r.Workload = withLock(r.Workload, r.Lock, kinds)
+	r.Options.Permits = r.Workload.Permits
+	var plan faults.Schedule
+	r.Protected.Resource = cmp.Or(r.Protected.Resource, ResourceRegister)
+	for name := range strings.SplitSeq(r.Faults, ",") {
+		if _, note := faults.CurrentName(name); note != "" {
+			s.notice(note)
+		}
+	}
+	asked, err := r.asked()
+	if err != nil {
+		return err
+	}
+	// Somebody else's deployment may be of another size than ours would be, so
+	// the plan is for the one that is there.
+	prepare := func(d topologies.Deployment, run *history.Run) error {
+		if err := Impossible(CheckAcks(r.Options.ReplicaAcks, d.Topology()), CheckOptions(r.Servers, d.Topology())); err != nil {
+			return err
+		}
+		var err error
+		if plan, err = r.planFor(d, s.Seed, run); err != nil {
+			return err
+		}
+		for _, why := range run.LeftOut {
+			s.notice("left out: " + why)
+		}
+		run.Plan, run.Settings = planned(plan), r.settings()
+		return nil
+	}
+	st, err := Open(ctx, s, Start{
+		Run:      history.Run{Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind()},
+		Topology: t, Faults: asked, Protected: r.Protected, Prepare: prepare,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = st.Close(ctx, err) }()
+	st.SetLock(r.Lock, r.Options)
+	st.Declare(r.Workload.LockNames()...)
+	var zones []workload.Zone
+	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
+		locker, err := st.locker(name)
+		if err != nil {
+			return err
+		}
+		zones = append(zones, workload.Zone{
+			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
+			Resources: st.protected.all(name, r.Workload.LockNames()),
+		})
+	}
+	if r.Lock.Foreign && len(plan) > 0 {
+		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {
+			st.notice(err.Error() + ": faults are aimed at what is usual")
+		}
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	st.report(working, r.Length)
+	st.patience = faultPatience
+	followed := make(chan struct{})
+	defer func() { <-followed }()
+	go func() {
+		defer close(followed)
+		defer stop()
+		start := time.Now()
+		healed := st.follow(ctx, plan, r.Length)
+		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
+	}()
+	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// follow injects and heals the faults of a plan, and returns when the last one
+// was healed. One that takes no effect is recorded as such, and the plan goes on.
+// Each begins with the deployment whole and quiet, so that the plan falls behind
+// its times where that takes long, and its last steps may be left out; the record
+// says so. The first is never left out.
+func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time.Duration) (healed time.Time) {
+	start, pace := time.Now(), faults.PaceOf(length)
+	quiet := start
+	for i, step := range plan {
+		if !workload.Pause(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
+			return time.Now()
+		}
+		if i > 0 && time.Since(start)+step.For > length-pace.End {
+			why := fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", len(plan)-i, len(plan))
+			st.run.LeftOut = append(st.run.LeftOut, why)
+			st.notice("left out: " + why)
+			break
+		}
+		if err := st.injectWhole(ctx, step); err == nil {
+			st.last(ctx, step)
+		}
+		quiet = time.Now().Add(pace.Least)
+	}
+	return quiet.Add(-pace.Least)
+}
+
+// last lets a fault go on for as long as planned, and heals it. One that lies in
+// wait goes on from when it struck.
+func (st *Session) last(ctx context.Context, step faults.Step) {
+	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
+		waiting, cancel := context.WithTimeout(ctx, faultPatience)
+		defer cancel()
+		if err := st.AwaitFault(waiting, step.Fault, ""); err != nil {
+			_ = st.Heal(ctx, step.Fault) // and with that it is recorded why it never struck
+			return
+		}
+	}
+	if step.For > 0 {
+		workload.Pause(ctx, step.For) // the heal comes in any case
+	}
+	if st.newest(step.Fault) != nil {
+		_ = st.Heal(ctx, step.Fault)
+	}
+}
+
+// faultPatience is how long a fault of a random run waits for what it takes: a key to
+// lose, or a message that it is aimed at.
+const faultPatience = 5 * time.Second
+
+// injectWhole injects once the deployment is whole.
+func (st *Session) injectWhole(ctx context.Context, step faults.Step) error {
+	if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
+		st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
+		return err
+	}
+	return st.Inject(ctx, step)
+}
+
+// progressEvery is how often a run's progress is told.
+const progressEvery = 200 * time.Millisecond
+
+func (st *Session) report(ctx context.Context, length time.Duration) {
+	if st.Progress == nil {
+		return
+	}
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				st.Progress(Progress{
+					Elapsed: time.Since(start), Length: length,
+					Grants: st.grants.Load(), Fault: st.activeFault(),
+				})
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	st.closers = append(st.closers, func() { <-done })
+}

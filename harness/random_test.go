@@ -1,0 +1,578 @@
+package harness_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// grounds are runs on all topologies, with all mixes that they can have.
+func grounds(t *testing.T) []harness.Random {
+	t.Helper()
+	var all []harness.Random
+	for _, topology := range topologies.Names() {
+		options := []topologies.Options{{}, harness.Persistent()}
+		if topology == topologies.Single || topology == topologies.Sentinels {
+			options = append(options, topologies.Options{Access: topologies.AccessName})
+		}
+		for _, servers := range options {
+			for _, mix := range append(faults.Mixes(), "", "network,process", "cut,kill,network") {
+				r := harness.Random{
+					Topology: topology, Servers: servers, Lock: runtest.Lock(locks.Default(topology)), Faults: mix, Length: time.Minute,
+				}
+				if err := r.Validate(); err != nil {
+					require.Regexp(t, "nothing to fail over to|has no slots", err.Error(), "%s %s", topology, mix)
+					continue
+				}
+				all = append(all, r)
+			}
+		}
+	}
+	require.Greater(t, len(all), 60)
+	return all
+}
+
+func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
+	for _, r := range grounds(t) {
+		differ := false
+		for seed := range uint64(5) {
+			plan, err := r.Plan(seed)
+			require.NoError(t, err)
+			again, err := r.Plan(seed)
+			require.NoError(t, err)
+			require.Equal(t, plan, again, "%s %s", r.Topology, r.Faults)
+			other, err := r.Plan(seed + 1)
+			require.NoError(t, err)
+			differ = differ || !slices.EqualFunc(plan, other, func(a, b faults.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+			require.Equal(t, r.Faults == faults.MixNone, len(plan) == 0)
+		}
+		require.Equal(t, r.Faults != faults.MixNone, differ, "%s %s", r.Topology, r.Faults)
+	}
+}
+
+// Plans of all lengths leave quiet phases, and begin with a fault as long as there
+// is room for one.
+func TestPlansHaveQuietPhases(t *testing.T) {
+	for _, r := range grounds(t) {
+		if r.Faults == faults.MixNone {
+			continue
+		}
+		for _, r.Length = range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
+			for seed := range uint64(5) {
+				plan, err := r.Plan(seed)
+				require.NoError(t, err)
+				require.NotEmpty(t, plan, "%s %s %v", r.Topology, r.Faults, r.Length)
+				end := time.Duration(0)
+				for _, step := range plan {
+					require.Greater(t, step.At, end, "a pause comes before each")
+					end = step.At + step.For
+				}
+				require.LessOrEqual(t, end, r.Length-time.Duration(harness.QuietEnd(r)))
+				r.Given = plan
+				require.NoError(t, r.Validate(), "what is drawn can be given")
+				r.Given = nil
+			}
+		}
+	}
+}
+
+// Like a deck of cards: none comes again before all have come.
+func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
+	drawn := map[string]bool{}
+	for _, r := range grounds(t) {
+		all, err := harness.Picks(r)
+		require.NoError(t, err)
+		for seed := range uint64(5) {
+			r.Length = 10 * time.Minute
+			plan, err := r.Plan(seed)
+			require.NoError(t, err)
+			seen := map[string]int{}
+			for _, step := range plan {
+				seen[step.Fault]++
+				drawn[step.Fault] = true
+			}
+			for _, p := range all {
+				switch r.Faults {
+				case faults.MixAll:
+					if p.Cant == "" && p.Mix != string(faults.Clock) && p.Mix != string(faults.Disk) {
+						require.NotZero(t, seen[p.Fault], "%s on %s", p.Fault, r.Topology)
+					}
+				case p.Mix:
+					require.Equal(t, p.Cant == "", seen[p.Fault] > 0, "%s on %s: %s", p.Fault, r.Topology, p.Cant)
+				case faults.MixSafe:
+					if !slices.ContainsFunc(all, func(o harness.Drawn) bool { return o.Fault == p.Fault && o.Cant == "" && o.Breaks == "" }) {
+						require.Zero(t, seen[p.Fault], "%s on %s breaks a promise: %s", p.Fault, r.Topology, p.Breaks)
+					}
+				}
+			}
+		}
+	}
+	for _, spec := range faults.All() {
+		require.Equal(t, spec.Candidates != nil, drawn[spec.Name], spec.Name)
+	}
+}
+
+// With more weight, a fault tends to come sooner.
+func TestWeightsCount(t *testing.T) {
+	first := map[string]int{}
+	for seed := range uint64(300) {
+		plan, err := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Plan(seed)
+		require.NoError(t, err)
+		first[plan[0].Fault]++
+	}
+	require.Greater(t, first["split-brain"], 3*first["flap"], "%v", first)
+	require.Greater(t, first["crash-failover"], 3*first["bandwidth"], "%v", first)
+}
+
+func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
+	byName := topologies.Options{Access: topologies.AccessName}
+	tests := []struct {
+		name   string
+		run    harness.Random
+		safe   string
+		unsafe string
+	}{
+		{"single", harness.Random{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: harness.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
+		{"replicas", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"acks of some", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
+		{"acks of all", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
+		{"cluster", harness.Random{Topology: "cluster", Lock: runtest.Lock("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
+		{"independent", harness.Random{Topology: "independent", Lock: runtest.Lock("redlock")}, "partition-halves pause", "restart flush clock-back"},
+		{"no server is replaced by itself", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
+		{"sentinels replace one behind a name", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Servers: byName}, "cut", "failover pause"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			all, err := harness.Picks(tt.run)
+			require.NoError(t, err)
+			breaks := map[string]string{}
+			for _, p := range all {
+				breaks[p.Fault] = p.Breaks
+			}
+			for name := range strings.FieldsSeq(tt.safe) {
+				require.Empty(t, breaks[name], name)
+			}
+			for name := range strings.FieldsSeq(tt.unsafe) {
+				require.NotEmpty(t, breaks[name], name)
+			}
+		})
+	}
+}
+
+// What is asked for by name and can't be is refused with the reason.
+func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
+	for _, tt := range []struct{ topology, lock, faults, want string }{
+		{"single", "mutex", "crash-failover", "crash-failover: topology single has nothing to fail over to"},
+		{"single", "mutex", "failover", "topology single has nothing to fail over to"},
+		{"single", "mutex", "cut,migrate-slot", "migrate-slot: topology single has no slots"},
+		{"sentinel", "mutex", "cluster", "topology sentinel has no slots"},
+		{"single", "mutex", "kill-client", "kill-client: the clients of a random run are no processes of their own"},
+		{"single", "mutex", "client", "faults of clients are for scenarios only"},
+		{"single", "mutex", "power-cut", "power-cut: the servers have no append-only file (say --persistence always, everysec or no)"},
+		{"single", "mutex-spin", "drop-message", "drop-message: no client subscribes to a channel with lock mutex-spin"},
+		{"single", "memory", "hold-reply", "hold-reply: lock memory says nothing to any server"},
+		{"independent", "redlock", "partition-rings", "did you mean partition-ring?"},
+		{"single", "mutex", "partition-bridge", "topology single has no links between those"},
+		{"single", "mutex", "network,all", `"all" stands alone`},
+		{"single", "mutex", "netwrk", "did you mean network?"},
+		{"single", "mutex", "", ""},
+	} {
+		err := harness.Random{Topology: tt.topology, Lock: runtest.Lock(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
+		if tt.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+func TestEveryMixIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/faults.md")
+	require.NoError(t, err)
+	doc := string(b)
+	for _, mix := range faults.Mixes() {
+		require.Contains(t, doc, "\n| `"+mix+"` |")
+	}
+	where := map[string]map[string]bool{} // fault, topology
+	for _, topology := range topologies.Names() {
+		all, err := harness.Picks(harness.Random{Topology: topology, Servers: harness.Persistent(), Lock: runtest.Lock(locks.Default(topology)), Length: 1})
+		require.NoError(t, err)
+		for _, p := range all {
+			if where[p.Fault] == nil {
+				where[p.Fault] = map[string]bool{}
+			}
+			if p.Cant == "" {
+				where[p.Fault][topology] = true
+			}
+		}
+	}
+	byName := map[string]bool{} // drawn on single, where clients go by a name
+	named := harness.Persistent()
+	named.Access = topologies.AccessName
+	all, err := harness.Picks(harness.Random{Topology: topologies.Single, Servers: named, Lock: runtest.Lock("mutex"), Length: 1})
+	require.NoError(t, err)
+	for _, p := range all {
+		byName[p.Fault] = byName[p.Fault] || p.Cant == ""
+	}
+	for fault, on := range where {
+		var names []string
+		for _, name := range topologies.Names() {
+			if on[name] {
+				names = append(names, name)
+			}
+		}
+		at := strings.Join(names, ", ")
+		switch {
+		case len(names) == len(topologies.Names()):
+			at = "all"
+		case len(names) == 0 && byName[fault]:
+			at = "single by name"
+		}
+		require.Regexp(t, `\n\| .*`+"`"+fault+"`"+`.* \| `+at+` \|`, doc, "%s is drawn on %s", fault, at)
+	}
+}
+
+// A planned failover needs servers whose operator makes it.
+func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
+	byName := topologies.Options{Access: topologies.AccessName}
+	for _, tt := range []struct {
+		topology string
+		servers  topologies.Options
+		faults   string
+		want     string
+	}{
+		{"single", topologies.Options{}, "planned-failover", "planned-failover: needs servers that replace no master by themselves, and clients that find it by a name"},
+		{"sentinel", byName, "planned-failover", "planned-failover: needs servers that replace no master by themselves"},
+		{"single", byName, "crash-failover", "crash-failover: the servers of topology single replace no master by themselves; planned-failover makes"},
+		{"single", byName, "split-brain", "replace no master by themselves"},
+		{"single", byName, "failover,planned-failover", ""},
+	} {
+		err := harness.Random{Topology: tt.topology, Servers: tt.servers, Lock: runtest.Lock("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
+		if tt.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+// The master's role moves as planned, in each of the ways that there are, and the
+// name follows it. No kind of lock is blamed.
+func TestANameFollowsPlannedFailovers(t *testing.T) {
+	fourLocks := []string{"mutex-fair", "mutex", "mutex-fenced", "rwmutex-write"}
+	for i, how := range []string{"failover", "replicaof"} {
+		for j, pubsub := range []string{"keep", "close"} {
+			lock := fourLocks[2*i+j]
+			t.Run(how+" "+pubsub+" "+lock, func(t *testing.T) {
+				t.Parallel()
+				setup := runtest.Setup(t)
+				r := harness.Random{
+					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock(lock), Length: 3 * time.Second,
+					Given: faults.Schedule{
+						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
+						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
+					},
+				}
+				r.Workload.Wait = r.Wait() // those who wait subscribe
+				require.NoError(t, r.Run(t.Context(), setup))
+				run, h, report := runtest.Judged(t, setup.Dir)
+				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+				given, err := harness.Replay(run, locks.All())
+				require.NoError(t, err)
+				require.Equal(t, r.Servers, given.Servers, "the record says how clients find the master")
+				var effects, leads []string
+				for _, e := range h.Events {
+					switch {
+					case e.Op == history.Inject && e.Type == history.OK:
+						effects = append(effects, e.Target+": "+e.Value)
+					case e.Op == history.Observe && e.Node == topologies.Primary:
+						leads = append(leads, e.What+" "+e.Value)
+					}
+				}
+				require.NotEmpty(t, effects) // a slow machine has no time for the second
+				require.Len(t, leads, len(effects)+1, "%v", leads)
+				fate := map[string]string{"keep": "left open", "close": "closed"}[pubsub]
+				require.Regexp(t, `^redis-1: redis-[23] took over from redis-1, [1-9][0-9]* connections of subscribers `+fate+`$`, effects[0])
+				require.Equal(t, "master redis-1", leads[0])
+				for i, effect := range effects {
+					require.NotEqual(t, leads[i], leads[i+1])
+					require.Contains(t, effect, strings.TrimPrefix(leads[i+1], "master ")+" took over")
+				}
+			})
+		}
+	}
+}
+
+// A record is enough to run a run again, with the plan that it followed.
+func TestARunIsReplayedFromItsRecord(t *testing.T) {
+	setup := runtest.Setup(t)
+	r := harness.Random{
+		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: runtest.Lock("redlock"),
+		Faults: "network,pause", Length: 2 * time.Second, Options: harness.LockOptions{Watchdog: 900 * time.Millisecond},
+		Protected: harness.Protected{Resource: harness.ResourceLedger},
+		Workload:  workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
+	}
+	setup.Seed = 11
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, _, _ := runtest.Judged(t, setup.Dir)
+	require.NotEmpty(t, run.Plan)
+	given, err := harness.Replay(run, locks.All())
+	require.NoError(t, err)
+	plan, err := r.Plan(setup.Seed)
+	require.NoError(t, err)
+	require.Equal(t, plan, given.Given)
+	drawn, err := given.Plan(99)
+	require.NoError(t, err)
+	require.Equal(t, plan, drawn, "nothing is drawn again, whatever the seed")
+	want := r
+	want.Given, want.Kind = plan, "contended"
+	want.Workload.Permits = 3 // a default, which may be another one day
+	require.Equal(t, want.Lock.Name, given.Lock.Name)
+	compared := given
+	want.Lock, compared.Lock = harness.LockSpec{}, harness.LockSpec{} // functions can't be compared
+	require.Equal(t, want, compared)
+
+	setup.Dir = t.TempDir()
+	require.NoError(t, given.Run(t.Context(), setup))
+	again, h, _ := runtest.Judged(t, setup.Dir)
+	require.Equal(t, run.Plan, again.Plan)
+	require.Equal(t, run.Settings, again.Settings)
+	require.Equal(t, run.Topology, again.Topology)
+	require.Equal(t, run.Faults, again.Faults)
+	landed := 0
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.OK {
+			landed++
+		}
+	}
+	require.Positive(t, landed)
+}
+
+func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
+	good := history.Run{
+		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: &history.Settings{Length: time.Second},
+	}
+	r, err := harness.Replay(good, locks.All())
+	require.NoError(t, err)
+	plan, err := r.Plan(1)
+	require.NoError(t, err)
+	require.Empty(t, plan, "a record without faults is replayed without")
+	step := func(s history.PlannedStep) func(*history.Run) {
+		return func(r *history.Run) { r.Plan = append(r.Plan, s) }
+	}
+	for _, tt := range []struct {
+		want   string
+		change func(*history.Run)
+	}{
+		{"it has no settings", func(r *history.Run) { r.Settings = nil }},
+		{"lockchaos reproduce ghost-lock", func(r *history.Run) { r.Scenario = "ghost-lock" }},
+		{`unknown topology "sngle"`, func(r *history.Run) { r.Topology.Name = "sngle" }},
+		{`unknown lock "mutx"`, func(r *history.Run) { r.Lock = "mutx" }},
+		{"duration must be above 0", func(r *history.Run) { r.Settings = &history.Settings{} }},
+		{`step 1 of the plan: unknown fault "cutt" (did you mean cut?`, step(history.PlannedStep{Fault: "cutt"})},
+		{"step 1 of the plan: no link of topology single", step(history.PlannedStep{Fault: "cut", Target: "redis-9"})},
+		{`step 1 of the plan: unknown server "redis-9"`, step(history.PlannedStep{Fault: "kill", Target: "redis-9"})},
+		{"step 1 of the plan: kill-client: the clients", step(history.PlannedStep{Fault: "kill-client", Target: "a"})},
+		{"step 1 of the plan: cut begins at -1s", step(history.PlannedStep{Fault: "cut", Target: "client", At: -time.Second})},
+		{"step 2 of the plan: cut begins at 1ms", func(r *history.Run) {
+			step(history.PlannedStep{Fault: "cut", Target: "client", For: time.Second})(r)
+			step(history.PlannedStep{Fault: "cut", Target: "client", At: time.Millisecond})(r)
+		}},
+	} {
+		bad := good
+		tt.change(&bad)
+		_, err := harness.Replay(bad, locks.All())
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+// counting counts what a backend boots.
+type counting struct {
+	topologies.Backend
+
+	boots atomic.Int64
+}
+
+func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	c.boots.Add(1)
+	return c.Backend.Start(ctx, t)
+}
+
+// A deployment goes on to the next run without anything of the one before. One
+// whose master has changed does not.
+func TestRunsReuseADeployment(t *testing.T) {
+	setup := runtest.Setup(t)
+	boots := &counting{Backend: process.Backend{}}
+	backend, closeAll := harness.Reuse(boots)
+	setup.Backend = backend
+	play := func(topology, faults string) (history.Run, *history.History) {
+		setup.Dir = t.TempDir()
+		r := harness.Random{Topology: topology, Lock: runtest.Lock("mutex"), Faults: faults, Length: time.Second}
+		require.NoError(t, r.Run(t.Context(), setup))
+		run, h, _ := runtest.Judged(t, setup.Dir)
+		return run, h
+	}
+	play("sentinel", "cut")
+	play("sentinel", "full,busy")
+	require.EqualValues(t, 1, boots.boots.Load())
+	topology, err := topologies.ByName("sentinel")
+	require.NoError(t, err)
+	d, err := backend.Start(t.Context(), topology)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, boots.boots.Load())
+	keys, err := d.Server("redis-1").Observer().Keys(t.Context(), "*lock-*").Result()
+	require.NoError(t, err)
+	require.Empty(t, keys)
+	require.Implements(t, (*topologies.Failover)(nil), d)
+	require.NoError(t, d.Close())
+	_, h := play("sentinel", "crash-failover")
+	require.Empty(t, runtest.FailedFaults(h))
+	require.EqualValues(t, 1, boots.boots.Load())
+	play("sentinel", "none")
+	require.EqualValues(t, 2, boots.boots.Load(), "redis-1 was no master any more")
+	require.NoError(t, closeAll())
+	_, err = d.Server("redis-1").Observer().Ping(t.Context()).Result()
+	require.Error(t, err, "it is closed")
+}
+
+// A partial backend's deployments have no wires of zone-a, or none at all once
+// they were asked whether they are whole.
+type partial struct {
+	topologies.Backend
+
+	gone bool
+}
+
+func (b partial) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	d, err := b.Backend.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &partialDeployment{Deployment: d, gone: b.gone}, nil
+}
+
+type partialDeployment struct {
+	topologies.Deployment
+
+	gone  bool
+	asked atomic.Bool
+}
+
+func (d *partialDeployment) Wire(name string) topologies.Wire {
+	if d.asked.Load() || !d.gone && strings.HasPrefix(name, "zone-a>") {
+		return nil
+	}
+	return d.Deployment.Wire(name)
+}
+
+func (d *partialDeployment) AwaitReady(ctx context.Context) error {
+	d.asked.Store(d.gone)
+	return d.Deployment.AwaitReady(ctx)
+}
+
+// Where one zone's links can be broken and the other's can't, faults hit the one.
+func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
+	setup := runtest.Setup(t)
+	setup.Backend = partial{Backend: process.Backend{}}
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := runtest.Judged(t, setup.Dir)
+	require.NotEmpty(t, run.Plan)
+	for _, step := range run.Plan {
+		require.Equal(t, "zone-b>redis", step.Target)
+	}
+	require.Contains(t, run.LeftOut[0], "cut: nothing can be done to zone-a>redis here")
+	require.Empty(t, runtest.FailedFaults(h))
+}
+
+// A planned fault that can't be made when its time has come is in the record.
+func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
+	setup := runtest.Setup(t)
+	setup.Backend = partial{Backend: process.Backend{}, gone: true}
+	r := harness.Random{
+		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
+		Given: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.Len(t, runtest.FailedFaults(h), 1)
+	require.Equal(t, checker.Unknown, report.Verdict)
+}
+
+// A sized backend starts more servers than it is asked for, as those may be many
+// that somebody runs.
+type sized struct{ topologies.Backend }
+
+func (b sized) Start(ctx context.Context, _ topologies.Topology) (topologies.Deployment, error) {
+	t, err := topologies.New(topologies.Independent, topologies.Options{Nodes: 7})
+	if err != nil {
+		return nil, err
+	}
+	return b.Backend.Start(ctx, t)
+}
+
+// The plan of a record of somebody else's servers is checked against those that
+// there are.
+func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
+	setup := runtest.Setup(t)
+	record := history.Run{
+		Backend: "attach", Topology: history.Topology{Name: "independent"}, Lock: "redlock", Workload: "contended",
+		Settings: &history.Settings{
+			Length: time.Second, Clients: 2, Locks: 1, Hold: time.Millisecond, Think: time.Millisecond, Wait: 100 * time.Millisecond, Watchdog: time.Second,
+		},
+		Plan: []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
+	}
+	r, err := harness.Replay(record, locks.All())
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
+	setup.Backend = sized{process.Backend{}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := runtest.Judged(t, setup.Dir)
+	require.Equal(t, record.Plan, run.Plan)
+	require.Empty(t, runtest.FailedFaults(h))
+	record.Backend = "process"
+	_, err = harness.Replay(record, locks.All())
+	require.ErrorContains(t, err, `unknown server "redis-7"`)
+}
+
+// What a correct lock survives leaves it valid, on each topology, and some of it is
+// of effect also in a short run.
+func TestWhatIsSafeIsSurvived(t *testing.T) {
+	for _, topology := range topologies.Names() {
+		t.Run(topology, func(t *testing.T) {
+			setup := runtest.Setup(t)
+			r := harness.Random{
+				Topology: topology, Lock: runtest.Lock(locks.Default(topology)), Faults: faults.MixSafe, Length: 4 * time.Second,
+			}
+			if topology == topologies.Cluster {
+				r.Servers = steady
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			run, h, report := runtest.Judged(t, setup.Dir)
+			require.NotEmpty(t, run.Plan)
+			require.Equal(t, "safe", run.Faults)
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			require.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool {
+				return e.Op == history.Inject && e.Type == history.OK
+			}))
+		})
+	}
+}

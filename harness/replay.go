@@ -1,0 +1,195 @@
+package harness
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// Replay is the run that a record is of, with the plan that it followed; its
+// seed is the record's, and its lock is one of locks. It fails for a record without [history.Settings], which
+// that of a script is.
+func Replay(run history.Run, locks Locks) (Random, error) {
+	s := run.Settings
+	switch {
+	case run.Scenario != "":
+		return Random{}, fmt.Errorf("it is the record of a scenario, which lockchaos reproduce %s plays again", run.Scenario)
+	case s == nil:
+		return Random{}, errors.New("it has no settings: an older lockchaos wrote it, or it is no record of a random run")
+	}
+	l, unknown := locks.ByName(run.Lock)
+	r := Random{
+		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults, Length: s.Length,
+		Servers:   topologies.Options{Nodes: s.Nodes, Persistence: s.Persistence, MinReplicas: s.MinReplicas, NodeTimeout: s.NodeTimeout, Access: s.Access},
+		Options:   LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog},
+		Protected: Protected{Resource: run.Resource, Fencing: run.Fencing},
+		Workload: workload.Config{
+			Clients: s.Clients, Locks: s.Locks, Hold: s.Hold, Think: s.Think, Lease: s.Lease, Wait: s.Wait,
+			Permits: s.Permits, Rate: s.Rate, Careless: s.Careless,
+		},
+		Given:   steps(run.Plan),
+		foreign: run.Backend == attached,
+	}
+	if unknown != nil {
+		return r, unknown
+	}
+	return r, r.Validate()
+}
+
+// Control is the run again with the control lock: with the plan that was recorded, the
+// same workload and the same servers. Its error says why that lock can't have it.
+func (r Random) Control(run history.Run, control LockSpec) (Random, error) {
+	control.Foreign = true // faults of commands are aimed at what it sends
+	r.Kind = r.kind()
+	r.Lock, r.Given = control, steps(run.Plan)
+	return r, r.Validate()
+}
+
+// steps are the schedule of a plan that was recorded.
+func steps(plan []history.PlannedStep) faults.Schedule {
+	s := faults.Schedule{}
+	for _, p := range plan {
+		step, _ := faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params}.Current() // the record may be older
+		s = append(s, step)
+	}
+	return s
+}
+
+// settings are what Replay needs of the run beside what its record has anyway. The
+// defaults of the workload are filled in by then: they may change.
+func (r Random) settings() *history.Settings {
+	return &history.Settings{
+		Length: r.Length,
+		Nodes:  r.Servers.Nodes, Persistence: r.Servers.Persistence, MinReplicas: r.Servers.MinReplicas, NodeTimeout: r.Servers.NodeTimeout, Access: r.Servers.Access,
+		ReplicaAcks: r.Options.ReplicaAcks, Watchdog: r.Options.Watchdog,
+		Clients: r.Workload.Clients, Locks: r.Workload.Locks, Hold: r.Workload.Hold, Think: r.Workload.Think,
+		Lease: r.Workload.Lease, Wait: r.Workload.Wait, Permits: r.Workload.Permits, Rate: r.Workload.Rate, Careless: r.Workload.Careless,
+	}
+}
+
+func planned(s faults.Schedule) []history.PlannedStep {
+	var steps []history.PlannedStep
+	for _, p := range s {
+		steps = append(steps, history.PlannedStep{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
+	}
+	return steps
+}
+
+// checkPlan joins what is wrong with a plan that was given.
+func checkPlan(e faults.Environment, plan faults.Schedule) error {
+	var errs []error
+	end := time.Duration(0)
+	for i, step := range plan {
+		problem := func(err error) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("step %d of the plan: %w", i+1, err))
+			}
+		}
+		if step.At < end || step.For < 0 {
+			problem(fmt.Errorf("%s begins at %v and lasts %v, and the one before lasts until %v", step.Fault, step.At, step.For, end))
+		}
+		end = step.At + step.For
+		problem(e.Validate(step))
+	}
+	return errors.Join(errs...)
+}
+
+// asked are the faults that the run may have.
+func (r Random) asked() ([]string, error) {
+	var names []string
+	for _, step := range r.Given {
+		names = append(names, step.Fault)
+	}
+	if r.Given != nil || r.Faults == "" { // which has nothing that needs more than servers
+		return names, nil
+	}
+	e, err := r.environment()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := e.Choose(r.Faults)
+	for _, c := range chosen {
+		names = append(names, c.Fault)
+	}
+	return names, err
+}
+
+// planFor is the plan for a deployment, which may be of another size and with
+// other settings than ours would be, and writes into the record what it is drawn
+// from. What was asked for by name, the deployment must be able to have. Of the
+// default mix and of [faults.MixSafe] it gets what it can have. The record says what is
+// left out, and why; so it does of targets of a fault that can have others. A run that is left with none shows nothing, and is
+// refused: who wants none says so.
+func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) (faults.Schedule, error) {
+	e, err := r.environment()
+	if err != nil {
+		return nil, err
+	}
+	e.Topology = d.Topology()
+	run.Faults = cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
+	if r.Given != nil {
+		return r.Given, Impossible(checkPlan(e, r.Given), cant(d, r.Given))
+	}
+	all, err := e.Choose(run.Faults)
+	if err != nil {
+		return nil, Impossible(err)
+	}
+	var chosen []faults.Candidate
+	var missing, narrowed faults.Schedule
+	for _, c := range all {
+		var targets []string
+		var without faults.Schedule
+		for target := range strings.SplitSeq(c.Target, "|") {
+			step := faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}
+			if cant(d, faults.Schedule{step}) == nil {
+				targets = append(targets, target)
+			} else {
+				without = append(without, step)
+			}
+		}
+		if len(targets) == 0 {
+			missing = append(missing, without[0])
+			continue
+		}
+		c.Target = strings.Join(targets, "|")
+		chosen, narrowed = append(chosen, c), append(narrowed, without...)
+	}
+	switch why := cant(d, missing); {
+	case why == nil:
+	case r.Faults != "" && r.Faults != faults.MixSafe:
+		return nil, why
+	case len(chosen) == 0:
+		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
+	}
+	if why := cant(d, slices.Concat(missing, narrowed)); why != nil {
+		run.LeftOut = strings.Split(why.Error(), "\n")
+	}
+	return r.draw(chosen, seed), nil
+}
+
+// cant says which steps a deployment can't have, and why; nil if it can have all.
+func cant(d topologies.Deployment, plan faults.Schedule) error {
+	var names []string
+	var errs []error
+	for _, step := range plan {
+		names = append(names, step.Fault)
+		if Possible(d, []string{step.Fault}) != nil {
+			continue
+		}
+		if step.Target == faults.TargetOfLock {
+			step.Target = d.Topology().Of(topologies.Redis)[0]
+		}
+		if _, err := faults.New(site(d), step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(Possible(d, names), Impossible(errs...))
+}

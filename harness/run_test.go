@@ -1,0 +1,127 @@
+package harness_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
+	setup := runtest.Setup(t)
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.Empty(t, runtest.FailedFaults(h))
+	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+}
+
+func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
+	setup := runtest.Setup(t)
+	r := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Faults: "split-brain", Length: 12 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, report := runtest.Judged(t, setup.Dir)
+	require.Empty(t, runtest.FailedFaults(h))
+	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
+}
+
+func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
+	tests := []struct {
+		lock string
+		// late clients hold for longer than their lease, and do not care:
+		// then most releases come when the lock is somebody else's.
+		late bool
+		want checker.Verdict
+	}{
+		{"memory", false, checker.Valid},
+		{"mutex", false, checker.Valid},
+		{"broken-plain-delete", true, checker.Invalid},
+		{"broken-constant-token", false, checker.Invalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.lock, func(t *testing.T) {
+			setup := runtest.Setup(t)
+			r := harness.Random{
+				Topology: "single", Lock: runtest.Lock(tt.lock), Faults: faults.MixNone, Length: 3 * time.Second,
+				Workload: workload.Config{Lease: 100 * time.Millisecond, Wait: 500 * time.Millisecond, Locks: 1, Careless: tt.late},
+			}
+			if tt.late {
+				r.Workload.Hold = 150 * time.Millisecond
+			}
+			require.NoError(t, r.Run(t.Context(), setup))
+			run, _, report := runtest.Judged(t, setup.Dir)
+			require.Equal(t, tt.want, report.Verdict, "%+v", report)
+			if tt.want == checker.Invalid {
+				require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
+			}
+		})
+	}
+}
+
+func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
+	setup := runtest.Setup(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	setup.Progress = func(p harness.Progress) {
+		if p.Grants > 20 {
+			interrupt()
+		}
+	}
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Minute}
+	require.NoError(t, r.Run(ctx, setup))
+	run, h, report := runtest.Judged(t, setup.Dir)
+	require.True(t, run.Interrupted)
+	require.NotEmpty(t, h.Events)
+	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
+}
+
+func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
+	tests := []struct {
+		name string
+		run  harness.Random
+		want string
+	}{
+		{"topology", harness.Random{Topology: "sentinal", Lock: runtest.Lock("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
+		{"no lock", harness.Random{Topology: "single", Length: 1}, "a lock under test needs a name"},
+		{"faults", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
+		{"no failover", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
+		{"duration", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: -1}, "duration must be above 0"},
+		{"clients", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
+		{"lease", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
+		{"acks", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
+	}
+}
+
+func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
+	setup := runtest.Setup(t)
+	runtest.NeedCompiler(t)
+	r := harness.Random{
+		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 9 * time.Second,
+		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, report := runtest.Judged(t, setup.Dir)
+	require.Empty(t, runtest.FailedFaults(h))
+	require.NotEqual(t, checker.Unknown, report.Verdict, "%+v", report)
+	require.Equal(t, "clock", run.Faults)
+	landed := 0
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.OK {
+			require.Regexp(t, "^clock-", e.Fault)
+			require.Equal(t, "redis-1", e.Target)
+			landed++
+		}
+	}
+	require.Positive(t, landed)
+}

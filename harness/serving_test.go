@@ -1,0 +1,70 @@
+package harness_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// steady is a cluster in which nobody is replaced who is a little late, as all are on
+// a busy machine.
+var steady = topologies.Options{NodeTimeout: 5 * time.Second}
+
+// On a cluster, faults of a server are aimed at those on which the locks are.
+// lock-1, lock-2 and lock-3 have the slots 6018, 10209 and 14272, of which redis-2
+// serves two, redis-3 one, and redis-1 none.
+func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	r := harness.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := runtest.Judged(t, setup.Dir)
+	require.Greater(t, len(run.Plan), 2)
+	want := []string{"redis-2", "redis-2", "redis-3"}
+	var hit []string
+	for _, e := range h.Events {
+		if e.Op == history.Inject && e.Type == history.Invoke {
+			hit = append(hit, e.Target)
+		}
+	}
+	require.Greater(t, len(hit), 2)
+	for i, target := range hit {
+		require.Equal(t, want[i%len(want)], target, "%q", hit)
+	}
+	for _, e := range runtest.FailedFaults(h) {
+		require.False(t, strings.Contains(e.Error, "MOVED") || strings.Contains(e.Error, "CROSSSLOT"), e.Error)
+	}
+}
+
+// A slot that moves is that of the key which the lock under test uses, whose name need
+// not be the lock's. redislock:lock-1 to redislock:lock-3 have the slots 11136, 7139
+// and 3010.
+func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	r := harness.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, _ := runtest.Judged(t, setup.Dir)
+	require.Empty(t, runtest.FailedFaults(h))
+	moved := 0
+	for _, e := range h.Events {
+		if e.Op != history.Inject || e.Type != history.OK {
+			continue
+		}
+		moved++
+		var slot int
+		_, err := fmt.Sscanf(e.Value, "slot %d", &slot)
+		require.NoError(t, err, e.Value)
+		require.Contains(t, []int{11136, 7139, 3010}, slot, e.Value)
+	}
+	require.NotZero(t, moved)
+}

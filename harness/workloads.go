@@ -1,0 +1,61 @@
+package harness
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// DefaultWait is how long clients wait for a lock where the kind of workload does
+// not say it.
+const DefaultWait = 500 * time.Millisecond
+
+// Wait is how long clients wait for a lock in a run whose user does not say it.
+func (r Random) Wait() time.Duration {
+	kinds, err := parseWorkload(r.kind())
+	if err != nil {
+		return DefaultWait
+	}
+	return cmp.Or(withLock(workload.Config{}, LockSpec{}, kinds).Wait, DefaultWait)
+}
+
+// Workloads lists what clients can do with a lock.
+func Workloads() []workload.Kind { return workload.Kinds() }
+
+// parseWorkload finds the kinds of a comma list.
+func parseWorkload(list string) ([]workload.Kind, error) {
+	var known []string
+	for _, k := range Workloads() {
+		known = append(known, k.Name)
+	}
+	var kinds []workload.Kind
+	var errs []error
+	for name := range strings.SplitSeq(list, ",") {
+		at := slices.Index(known, name)
+		if at < 0 {
+			errs = append(errs, names.Unknown("workload", name, known))
+			continue
+		}
+		kinds = append(kinds, Workloads()[at])
+	}
+	return kinds, errors.Join(errs...)
+}
+
+// withLock completes a workload for a lock.
+func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Config {
+	c.Kinds = nil
+	for _, k := range kinds {
+		c.Kinds = append(c.Kinds, k.Name)
+	}
+	if l.Kind == history.KindSemaphore {
+		c.Mode = history.Permit
+	}
+	c.Together, c.Endless = l.Together, l.Endless
+	return c.WithDefaults()
+}

@@ -1,0 +1,263 @@
+package harness_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// violations are the kinds that a report found.
+func violations(report checker.Report) map[string]bool {
+	kinds := map[string]bool{}
+	for _, r := range report.Results {
+		for _, v := range r.Violations {
+			kinds[v.Kind] = true
+		}
+	}
+	return kinds
+}
+
+// Each kind of lock is recorded so that its own property judges it: it holds, and
+// that of the same lock with a bug does not.
+func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
+	for _, tt := range []struct {
+		lock, broken, property, violation string
+		workload                          string
+		clients                           int
+	}{
+		{"rwmutex", "broken-unseen-readers", "mutual-exclusion", checker.DoubleGrant, "readers-writers", 4}, // so that readers leave gaps
+		{"semaphore-permit", "broken-one-more-permit", "capacity", checker.OverCapacity, "permits", 8},
+		{"semaphore", "", "capacity", "", "permits", 8},
+		{"multilock", "broken-first-member", "mutual-exclusion", checker.DoubleGrant, "several-locks", 8},
+		{"mutex-fair", "broken-queue-jumping", "fairness", checker.Overtaken, "fair-queue", 8},
+		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant", 8},
+		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "release-twice", 8},
+		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "late-release", 8},
+		{"mutex-fair", "", "mutual-exclusion", "", "late-release", 8},
+		{"redislock", "", "mutual-exclusion", "", "late-release", 8},
+		{"redsync", "", "mutual-exclusion", "", "late-release", 8},
+		{"correct-queue", "", "mutual-exclusion", "", "late-release", 8},
+		{"correct-hand-over", "", "mutual-exclusion", "", "late-release", 8},
+	} {
+		// A run that met too little to tell is followed by one of twice its length:
+		// how much a second holds depends on the machine.
+		run := func(t *testing.T, lock string, told func(checker.Report) bool) checker.Report {
+			t.Helper()
+			for length := 3 * time.Second; ; length *= 2 {
+				setup := runtest.Setup(t)
+				r := harness.Random{
+					Topology: "single", Lock: runtest.Lock(lock), Kind: tt.workload, Faults: faults.MixNone, Length: length,
+					Workload: workload.Config{Clients: tt.clients, Wait: 500 * time.Millisecond},
+				}
+				require.NoError(t, r.Run(t.Context(), setup))
+				_, _, report := runtest.Judged(t, setup.Dir)
+				if told(report) || length > 20*time.Second {
+					return report
+				}
+			}
+		}
+		t.Run(tt.lock+" "+tt.workload, func(t *testing.T) {
+			t.Parallel()
+			report := run(t, tt.lock, func(r checker.Report) bool { return r.Verdict != checker.Unknown })
+			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
+			require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, tt.property))
+		})
+		if tt.broken == "" {
+			continue
+		}
+		t.Run(tt.broken+" "+tt.workload, func(t *testing.T) {
+			t.Parallel()
+			report := run(t, tt.broken, func(r checker.Report) bool { return violations(r)[tt.violation] })
+			require.Equal(t, checker.Invalid, runtest.VerdictOf(t, report, tt.property), "%+v", report)
+			require.True(t, violations(report)[tt.violation], "%v", violations(report))
+		})
+	}
+}
+
+func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
+	for _, tt := range []struct{ lock, workload, want string }{
+		{"mutex", "readers-writers", "lock mutex can't have workload readers-writers: it does not tell readers from writers: use rwmutex"},
+		{"mutex", "contended,permits", "it has no permits: use semaphore or semaphore-permit"},
+		{"semaphore-permit", "several-locks", "as many as it has permits"},
+		{"semaphore", "crash", "its grants have no end"},
+		{"broken-plain-delete", "re-entrant", "it is not re-entrant"},
+		{"mutex", "fair-queue", "use mutex-fair"},
+		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
+	} {
+		r := harness.Random{Topology: "single", Lock: runtest.Lock(tt.lock), Kind: tt.workload, Length: 1}
+		require.ErrorContains(t, r.Validate(), tt.want)
+	}
+}
+
+func TestEveryLockHasAWorkload(t *testing.T) {
+	for _, name := range locks.All().Names() {
+		topology := "single"
+		r := harness.Random{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
+		if err := r.Validate(); err != nil {
+			require.ErrorContains(t, err, "know nothing of each other", name)
+		}
+	}
+}
+
+func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: harness.Protected{Fencing: true}}
+	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
+	r = harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: harness.Protected{Resource: "leger"}}
+	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
+}
+
+// refusedAccesses counts the accesses that the resource refused.
+func refusedAccesses(h *history.History) int {
+	refused := 0
+	for _, op := range h.Operations() {
+		if op.Invoke.Op == history.Access && op.Failed() {
+			refused++
+		}
+	}
+	return refused
+}
+
+// Careless clients that outlive their lease lose updates, unless the resource
+// refuses their stale tokens.
+func TestFencingIsTheCureOfCarelessness(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		harness.Protected
+		want checker.Verdict
+	}{
+		{"ledger", harness.Protected{Resource: harness.ResourceLedger}, checker.Invalid},
+		{"fenced ledger", harness.Protected{Resource: harness.ResourceLedger, Fencing: true}, checker.Valid},
+		{"redis", harness.Protected{Resource: harness.ResourceRedis}, checker.Invalid},
+		{"fenced redis", harness.Protected{Resource: harness.ResourceRedis, Fencing: true}, checker.Valid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var run history.Run
+			var h *history.History
+			var report checker.Report
+			var dir string
+			// As long as no client was late at the resource, the run is repeated longer.
+			for length := 3 * time.Second; length < 20*time.Second; length *= 2 {
+				setup := runtest.Setup(t)
+				r := harness.Random{
+					Topology: "single", Lock: runtest.Lock("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
+					Protected: tt.Protected,
+					Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
+				}
+				require.NoError(t, r.Run(t.Context(), setup))
+				run, h, report = runtest.Judged(t, setup.Dir)
+				dir = setup.Dir
+				if tt.Fencing && refusedAccesses(h) > 0 || !tt.Fencing && runtest.VerdictOf(t, report, "protected-resource") == checker.Invalid {
+					break
+				}
+			}
+			require.Equal(t, tt.want, runtest.VerdictOf(t, report, "protected-resource"), "%+v", report)
+			require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, "mutual-exclusion"))
+			if !tt.Fencing { // which refuses some of it
+				require.Equal(t, checker.Invalid, runtest.VerdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
+			}
+			require.Equal(t, tt.Fencing, refusedAccesses(h) > 0)
+			require.Equal(t, tt.Fencing, run.Fencing)
+			if tt.Resource == harness.ResourceLedger {
+				audited(t, dir, run, h, tt.Fencing)
+			}
+		})
+	}
+}
+
+// audited compares a ledger with the record of the accesses.
+func audited(t *testing.T, dir string, run history.Run, h *history.History, fencing bool) {
+	t.Helper()
+	done := map[string]int{} // by owner
+	changes := 0
+	for _, op := range h.Operations() {
+		if op.Invoke.Op == history.Access && op.OK() {
+			done[op.Invoke.Owner]++
+			changes++
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, harness.LedgerFile))
+	require.NoError(t, err)
+	defer f.Close()
+	newest := int64(0)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var e struct {
+			Resource, Owner string
+			Value, Token    int64
+		}
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		require.Equal(t, "lock-1", e.Resource)
+		done[e.Owner]--
+		if fencing {
+			require.GreaterOrEqual(t, e.Token, newest)
+			newest = e.Token
+		}
+	}
+	for owner, n := range done {
+		require.Zero(t, n, "%s changed it as often as it was told", owner)
+	}
+	require.NotNil(t, run.Ledger)
+	require.Equal(t, changes, run.Ledger.Changes)
+	require.Equal(t, !fencing, run.Ledger.Forks > 0 && run.Ledger.Stale > 0, "%+v", run.Ledger)
+}
+
+func TestALedgerThatTheRecordCannotExplainIsADoubt(t *testing.T) {
+	run := history.Run{Duration: time.Second, Ledger: &history.Ledger{Changes: 9, Forks: 1}}
+	report := harness.Judge(t.Context(), run, &history.History{})
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Contains(t, report.Results[len(report.Results)-1].Summary, "the ledger has a version twice 1 times")
+}
+
+func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
+	const contended = `
+{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":1000000000}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a"}
+{"time":3,"process":2,"type":"invoke","op":"acquire","lock":"l","owner":"b"}
+{"time":4,"process":2,"type":"fail","op":"acquire","lock":"l","owner":"b"}
+`
+	h, err := history.ReadAll(strings.NewReader(contended))
+	require.NoError(t, err)
+	for _, tt := range []struct{ workload, want string }{
+		{"contended", ""},
+		{"re-entrant", "the workload is there for re-entries, and there were none"},
+		{"contended,crash", "the workload is there for crashes, and there were none"},
+		{"fair-queue", "the workload is there for queued, and there were none (and 1 reason more)"},
+		{"of-the-future", ""},
+	} {
+		report := harness.Judge(t.Context(), history.Run{Duration: time.Second, Workload: tt.workload}, h)
+		require.Equal(t, "assumptions", report.Results[0].Name)
+		require.Equal(t, tt.want != "", report.Results[0].Verdict == checker.Unknown, tt.workload)
+		if tt.want != "" {
+			require.Equal(t, tt.want, report.Results[0].Summary)
+		}
+	}
+}
+
+func TestEveryWorkloadIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/workloads.md")
+	require.NoError(t, err)
+	doc := string(b)
+	for _, k := range harness.Workloads() {
+		require.Contains(t, doc, "\n| `"+k.Name+"` |")
+		for _, name := range k.Meets {
+			require.Contains(t, doc, "\n| `"+name+"` |")
+		}
+	}
+	for _, name := range harness.ResourceNames() {
+		require.Contains(t, doc, "\n| `"+name+"` |")
+	}
+}

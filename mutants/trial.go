@@ -1,0 +1,308 @@
+package mutants
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// A trial is a lock with a planted bug, or its twin, on its stage.
+type trial struct {
+	*harness.Session
+	mutant Mutant
+	locks  func(broken.Setup) *broken.Lock
+	busy   sync.WaitGroup // for what the parties do in the background
+}
+
+// The lock and the resource of a trial.
+const (
+	theLock     = "orders"
+	theResource = "stock"
+)
+
+// long is a lease that does not end during a trial.
+const long = 30 * time.Second
+
+// patience is how long a client of a trial waits for a reply: for longer than
+// the faults last, so that it is the lock that gives up and not its client.
+const patience = 10 * time.Second
+
+const (
+	// requestTimeout bounds how long a client asks for a lock that it must be granted.
+	requestTimeout = 30 * time.Second
+	// poll is how long a client waits before it asks again, and a trial before it looks
+	// again.
+	poll = 5 * time.Millisecond
+)
+
+// A party is a client of a trial, on a machine of its own.
+type party struct {
+	workload.Client
+	trial *trial
+	rdb   redis.UniversalClient // its way to the deployment
+	clock broken.Clock
+	gate  gate
+	// renewed counts the answers to its watchdogs.
+	renewed atomic.Int64
+	record  lock.Observer
+}
+
+// party opens a client in a zone.
+func (t *trial) party(name, zone string) *party {
+	o := t.Deployment().ClientOptions(zone)
+	o.ReadTimeout = patience
+	servers := topologies.Clients(o)
+	p := &party{trial: t, rdb: servers[0], record: t.Renewals()}
+	s := broken.Setup{
+		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
+		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
+	}
+	if t.mutant.other != nil {
+		t.mutant.other(o)
+		s.Other = topologies.Clients(o)[0]
+		servers = append(servers, s.Other)
+	}
+	for _, rdb := range servers {
+		t.OnClose(func() { _ = rdb.Close() })
+	}
+	l := t.locks(s)
+	t.OnClose(l.Close)
+	p.Client = t.NewClient(name, l) // which trusts what the lock told it
+	return p
+}
+
+// beside opens another client in the process of a party, which has the same lock.
+func (t *trial) beside(p *party, name string) *party {
+	return &party{trial: t, rdb: p.rdb, record: p.record, Client: t.NewClient(name, p.Locker)}
+}
+
+// lined waits until so many clients stand in line for the lock in the process of a
+// party.
+func (p *party) lined(ctx context.Context, n int) error {
+	l, ok := p.Locker.(interface{ Waiting(name string) int })
+	if !ok {
+		return fmt.Errorf("nobody stands in line for a %T", p.Locker)
+	}
+	return p.trial.await(ctx, fmt.Sprintf("%d in line", n), func() bool { return l.Waiting(theLock) == n })
+}
+
+// Observe records what a watchdog does, and counts its answers.
+func (p *party) Observe(e lock.Event) {
+	p.record.Observe(e)
+	if e.Kind == lock.Renewed {
+		p.renewed.Add(1)
+	}
+}
+
+// ask asks once.
+func (p *party) ask(ctx context.Context, lease time.Duration) history.Type {
+	return p.Acquire(ctx, theLock, lease, 0)
+}
+
+// again asks once under the owner of the latest attempt, beside what it holds.
+func (p *party) again(ctx context.Context, lease time.Duration) history.Type {
+	return p.Ask(ctx, workload.Request{Locks: []string{theLock}, Lease: lease, Again: true})
+}
+
+// get asks until it is granted the lock; that it is not is an error.
+func (p *party) get(ctx context.Context, lease time.Duration) error {
+	if !p.tryFor(ctx, requestTimeout, lease) {
+		return fmt.Errorf("%s was not granted the lock", p.Name)
+	}
+	return nil
+}
+
+// tryFor asks until it is granted the lock, for so long, and reports whether it
+// was.
+func (p *party) tryFor(ctx context.Context, d, lease time.Duration) bool {
+	for end := time.Now().Add(d); ; {
+		if p.ask(ctx, lease) == history.OK {
+			return true
+		}
+		if time.Now().After(end) || !workload.Pause(ctx, poll) {
+			return false
+		}
+	}
+}
+
+// use reads and writes the resource.
+func (p *party) use(ctx context.Context, r workload.Resource) error {
+	if err := p.Read(ctx, theResource, r); err != nil {
+		return err
+	}
+	p.Write(ctx, theResource, r)
+	return nil
+}
+
+// warm has a connection of the party ready, so that what is done to the link next
+// meets a request and not the greeting before it.
+func (p *party) warm(ctx context.Context) error {
+	if err := p.get(ctx, long); err != nil {
+		return err
+	}
+	if p.Release(ctx) != history.OK {
+		return fmt.Errorf("%s could not release a lock without any fault", p.Name)
+	}
+	return nil
+}
+
+// behind does something in the background, and returns where its outcome will be.
+func (t *trial) behind(do func() history.Type) chan history.Type {
+	done := make(chan history.Type, 1)
+	t.busy.Go(func() { done <- do() })
+	return done
+}
+
+// outcome waits for what is in the background.
+func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error) {
+	select {
+	case o := <-done:
+		return o, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("no end of what was begun: %w", context.Cause(ctx))
+	}
+}
+
+// A gate stops a client between two steps. Its zero value lets everything pass.
+type gate struct {
+	mu     sync.Mutex
+	closed chan struct{} // closed when somebody stands there; nil for an open gate
+	opened chan struct{}
+}
+
+// shut makes the next one who comes stop.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed, g.opened = make(chan struct{}), make(chan struct{})
+}
+
+// open lets whoever stands there go on, and everybody after that.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+	}
+	g.closed, g.opened = nil, nil
+}
+
+// pass stops at a gate that is shut.
+func (g *gate) pass(ctx context.Context) {
+	g.mu.Lock()
+	closed, opened := g.closed, g.opened
+	g.mu.Unlock()
+	if closed == nil {
+		return
+	}
+	select {
+	case <-closed: // somebody was here before
+	default:
+		close(closed)
+	}
+	select {
+	case <-opened:
+	case <-ctx.Done():
+	}
+}
+
+// reached waits until somebody stands at the gate, or has done what it began
+// without coming by: where a bug takes two steps, its twin takes one. The outcome
+// stays in done.
+func (g *gate) reached(ctx context.Context, done chan history.Type) error {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	select {
+	case <-closed:
+		return nil
+	case o := <-done:
+		done <- o
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nobody came to the gate: %w", context.Cause(ctx))
+	}
+}
+
+// fault injects a fault.
+func (t *trial) fault(ctx context.Context, fault, target string, params map[string]string) error {
+	return t.Inject(ctx, faults.Step{Fault: fault, Target: target, Params: params})
+}
+
+// cut cuts links, and hold stops one stream of them.
+func (t *trial) cut(ctx context.Context, targets ...string) error {
+	for _, target := range targets {
+		if err := t.fault(ctx, "cut", target, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trial) hold(ctx context.Context, stream string, targets ...string) error {
+	for _, target := range targets {
+		if err := t.fault(ctx, "stall", target, map[string]string{"stream": stream}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for a condition.
+func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
+	for !condition() {
+		if !workload.Pause(ctx, poll) {
+			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// arrived waits until servers have the key of the lock, or its token if one is
+// given.
+func (t *trial) arrived(ctx context.Context, token string, servers ...string) error {
+	for _, server := range servers {
+		there := t.Deployment().Server(server)
+		if there == nil {
+			return fmt.Errorf("there is no server %s here", server)
+		}
+		err := t.await(ctx, "the lock to arrive at "+server, func() bool {
+			if token != "" {
+				return there.Observer().Get(ctx, broken.TokenKey(theLock)).Val() == token
+			}
+			return there.Observer().Exists(ctx, broken.Key(theLock)).Val() == 1
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writes waits until the party's client writes to the master: a connection on which
+// that is refused is closed.
+func (p *party) writes(ctx context.Context) error {
+	return p.trial.await(ctx, p.Name+" to write to the master", func() bool {
+		return p.rdb.Set(ctx, "written:"+p.Name, 1, time.Minute).Err() == nil
+	})
+}
+
+// follows waits until the party's client talks to the master.
+func (p *party) follows(ctx context.Context) error {
+	return p.trial.await(ctx, p.Name+" to find the master", func() bool {
+		role, err := p.rdb.Do(ctx, "ROLE").Slice()
+		return err == nil && len(role) > 0 && role[0] == "master"
+	})
+}
