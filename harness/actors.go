@@ -22,7 +22,7 @@ import (
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
 
-// An actor is a client of a script: a [workload.Client], or a process of its own
+// A Client is a client of a script: a [workload.Client], or a process of its own
 // that has one.
 type Client interface {
 	Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type
@@ -34,7 +34,7 @@ type Client interface {
 	Owner() string
 }
 
-// actor opens a client of a script in a zone, in a process of its own if it is to be
+// Client opens a client of a script in a zone, in a process of its own if it is to be
 // apart.
 func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (Client, error) {
 	if apart {

@@ -38,7 +38,7 @@ func site(d topologies.Deployment) faults.Site {
 // ErrImpossible says that a run wants faults that its deployment can't have.
 var ErrImpossible = errors.New("can't be done here")
 
-// possible refuses faults that a deployment can't have, before anything is
+// Possible refuses faults that a deployment can't have, before anything is
 // done to it.
 func Possible(d topologies.Deployment, asked []string) error {
 	var reasons []string
@@ -106,7 +106,7 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 	return faults.New(at, s)
 }
 
-// checkStep checks that the topology, and what the locks of the run protect, can have
+// CheckStep checks that the topology, and what the locks of the run protect, can have
 // the fault where it is aimed.
 func CheckStep(t topologies.Topology, p Protected, step faults.Step) error {
 	spec, err := faults.ByName(step.Fault)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// impossible joins reasons; nil if there are none.
+// Impossible joins reasons; nil if there are none.
 func Impossible(reasons ...error) error {
 	if err := errors.Join(reasons...); err != nil {
 		return fmt.Errorf("it %w: %w", ErrImpossible, err)
@@ -25,7 +25,7 @@ func (p Protected) startable(backend string) error {
 	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
 }
 
-// wired refuses a fault of links of which none can be broken.
+// CheckLinks refuses a fault of links of which none can be broken.
 func CheckLinks(d topologies.Deployment, step faults.Step) error {
 	spec, err := faults.ByName(step.Fault)
 	if err != nil || !spec.OnLinks() {
@@ -38,7 +38,7 @@ func CheckLinks(d topologies.Deployment, step faults.Step) error {
 	return err
 }
 
-// acksFit refuses more acknowledgements than a master has replicas.
+// CheckAcks refuses more acknowledgements than a master has replicas.
 func CheckAcks(acks int, t topologies.Topology) error {
 	for _, name := range t.Of(topologies.Redis) {
 		if n, _ := t.Node(name); n.Role != topologies.Master {
@@ -51,7 +51,7 @@ func CheckAcks(acks int, t topologies.Topology) error {
 	return nil
 }
 
-// optionsFit refuses servers that are not as was asked for. What nobody asked
+// CheckOptions refuses servers that are not as was asked for. What nobody asked
 // for may be as it is.
 func CheckOptions(want topologies.Options, t topologies.Topology) error {
 	have := t.Options

@@ -18,7 +18,7 @@ const ParamCommand = "command"
 // mostNames is how many names of a lock are tried.
 const mostNames = 1000
 
-// nameOnServerOf is a name that begins with the name of a lock, and whose key is on
+// NameOnServerOf is a name that begins with the name of a lock, and whose key is on
 // the server that has the slot of that name.
 func (st *Session) NameOnServerOf(ctx context.Context, name string) (string, error) {
 	want, err := servedBy(ctx, st.deployment, name)
@@ -41,7 +41,7 @@ func (st *Session) NameOnServerOf(ctx context.Context, name string) (string, err
 	return "", fmt.Errorf("no name was found of which the lock keeps its key on %s: all its keys may be in one slot", want)
 }
 
-// learnIn learns what the lock keeps on the servers and sends to them, from the traffic
+// Learn learns what the lock keeps on the servers and sends to them, from the traffic
 // of a client that it opens in a zone.
 func (st *Session) Learn(ctx context.Context, zone string) error {
 	l, err := st.locker(zone)
@@ -66,7 +66,7 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 	return nil
 }
 
-// heldOn reports whether a server says that the owner holds the lock, as far as it
+// HeldOn reports whether a server says that the owner holds the lock, as far as it
 // can be asked.
 func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
 	switch {

@@ -52,6 +52,7 @@ type Protected struct {
 	Checked bool
 }
 
+// Validate joins what is wrong with the resource for a lock.
 func (p Protected) Validate(l LockSpec) error {
 	var errs []error
 	if p.Resource != "" && !slices.Contains(ResourceNames(), p.Resource) {
@@ -90,7 +91,7 @@ func (st *Session) keep(ctx context.Context) error {
 	return errors.Join(healed, r.keep(st.Dir), r.close())
 }
 
-// resourceOf is the resource of that name, as an owner in a zone reaches it.
+// Resource is the resource of that name, as an owner in a zone reaches it.
 func (st *Session) Resource(zone, name, owner string) workload.Resource {
 	r := st.protected.of(zone, name)
 	if m, ok := r.(marked); ok {
@@ -99,7 +100,7 @@ func (st *Session) Resource(zone, name, owner string) workload.Resource {
 	return r
 }
 
-// written reports whether the ledger of that name has a change by the owner.
+// Written reports whether the ledger of that name has a change by the owner.
 func (st *Session) Written(name, owner string) bool {
 	r := st.protected
 	r.mu.Lock()

@@ -112,8 +112,12 @@ type reusedReplicated struct {
 	of *reused
 }
 
-func (d *reusedReplicated) spoil()       { d.of.spoil() }
-func (d *reusedReplicated) Ours() error  { return d.of.Ours() }
+func (d *reusedReplicated) spoil() { d.of.spoil() }
+
+// Ours fails once it is of another run.
+func (d *reusedReplicated) Ours() error { return d.of.Ours() }
+
+// Close keeps the deployment for the next run, or ends it.
 func (d *reusedReplicated) Close() error { return d.of.Close() }
 
 // A reusedFailover is one whose servers replace their masters.
@@ -123,8 +127,12 @@ type reusedFailover struct {
 	of *reused
 }
 
-func (d *reusedFailover) spoil()       { d.of.spoil() }
-func (d *reusedFailover) Ours() error  { return d.of.Ours() }
+func (d *reusedFailover) spoil() { d.of.spoil() }
+
+// Ours fails once it is of another run.
+func (d *reusedFailover) Ours() error { return d.of.Ours() }
+
+// Close keeps the deployment for the next run, or ends it.
 func (d *reusedFailover) Close() error { return d.of.Close() }
 
 // renewTimeout bounds how long it may take to make a deployment as new.

@@ -62,7 +62,7 @@ type Progress struct {
 	Fault           string // active now; empty for none
 }
 
-// A stage is a deployment with a recorder and the faults that lie on it.
+// A Session is a deployment with a recorder and the faults that lie on it.
 type Session struct {
 	Setup
 	run        history.Run
@@ -115,26 +115,27 @@ type activeFault struct {
 	ended  bool
 }
 
-// A start is what a run begins with.
+// A Start is what a run begins with.
 type Start struct {
-	// run is what the record says from the beginning.
-	Run      history.Run
+	// Run is what the record says from the beginning.
+	Run history.Run
+	// Topology is what is started.
 	Topology topologies.Topology
-	// faults are the names of those that the run may inject.
+	// Faults are the names of those that the run may inject.
 	Faults []string
-	// protected says what the locks protect; without a resource, nothing.
+	// Protected says what the locks protect; without a resource, nothing.
 	Protected Protected
-	// retries is how often a Redis client sends a request again by itself; 0: as often
+	// Retries is how often a Redis client sends a request again by itself; 0: as often
 	// as its options say.
 	Retries int
-	// merges says that clients that are processes of their own record as well.
+	// OwnProcesses says that clients that are processes of their own record as well.
 	OwnProcesses bool
-	// prepare completes the run for the deployment, or refuses that. Nil: it is as it
+	// Prepare completes the run for the deployment, or refuses that. Nil: it is as it
 	// should be.
 	Prepare func(d topologies.Deployment, Run *history.Run) error
 }
 
-// open starts the topology, and the recording. What it started, close ends.
+// Open starts the topology, and the recording. What it started, Close ends.
 func Open(ctx context.Context, s Setup, begin Start) (*Session, error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
@@ -200,7 +201,7 @@ func (st *Session) OnClose(do func()) { st.closers = append(st.closers, do) }
 // Note tells the user something that is good to know of the run.
 func (st *Session) Note(what string) { st.notice(what) }
 
-// abort records why the run was not brought to its end, so that its verdict is no
+// Abort records why the run was not brought to its end, so that its verdict is no
 // answer.
 func (st *Session) Abort(why error) { st.run.Unmet = why.Error() }
 
@@ -240,12 +241,12 @@ func (st *Session) watch(ctx context.Context) {
 	})
 }
 
-// test puts a lock with its options under test.
+// SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
 }
 
-// declare records what the lock under test promises under these names.
+// Declare records what the lock under test promises under these names.
 func (st *Session) Declare(names ...string) {
 	l, capacity := st.lock, 0
 	if l.Kind == history.KindSemaphore {
@@ -293,6 +294,7 @@ type counted struct {
 	grants *atomic.Int64
 }
 
+// Acquire counts a grant.
 func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	h, err := c.Locker.Acquire(ctx, name, o)
 	if err == nil {
@@ -310,7 +312,7 @@ func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*
 	return h, err
 }
 
-// inject makes a fault happen and records it, whether or not it took effect.
+// Inject makes a fault happen and records it, whether or not it took effect.
 func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	s, _ = s.Current()
 	spec, err := faults.ByName(s.Fault)
@@ -426,7 +428,7 @@ func (st *Session) lieInWait(ctx context.Context, a *activeFault, e history.Even
 	close(a.struck)
 }
 
-// strike blocks until the newest fault of that name and target struck. An empty
+// AwaitFault blocks until the newest fault of that name and target struck. An empty
 // target is any.
 func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
 	st.mu.Lock()
@@ -443,7 +445,7 @@ func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
 	}
 }
 
-// disturb does something to a client that no fault of the catalogue does, and records
+// Disturb does something to a client that no fault of the catalogue does, and records
 // it as one. It lasts until the end of the run.
 func (st *Session) Disturb(ctx context.Context, s faults.Step, effect string, do, undo func()) {
 	e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: s.Fault, Target: s.Target}
@@ -474,7 +476,7 @@ func (st *Session) failed(ctx context.Context, e history.Event, why error) {
 	st.Log.WarnContext(ctx, "fault did not do as told", "op", e.Op, "fault", e.Fault, "target", e.Target, "error", why)
 }
 
-// heal ends the newest active fault with that name. One that does not heal
+// Heal ends the newest active fault with that name. One that does not heal
 // stays active.
 func (st *Session) Heal(ctx context.Context, name string) error {
 	a := st.newest(name)
@@ -537,7 +539,7 @@ func (st *Session) end(ctx context.Context, a *activeFault) error {
 	return nil
 }
 
-// healAll ends all active faults, the newest first. Each is tried once, which
+// HealAll ends all active faults, the newest first. Each is tried once, which
 // for one that did not heal before is once more.
 func (st *Session) HealAll(ctx context.Context) error {
 	st.mu.Lock()
@@ -563,7 +565,7 @@ func (st *Session) activeFault() string {
 	return st.active[len(st.active)-1].step.Fault
 }
 
-// close heals what is broken, ends the recording, keeps the servers' logs and
+// Close heals what is broken, ends the recording, keeps the servers' logs and
 // stops the servers. It returns what could not be done, then or before, which the
 // record says as well.
 func (st *Session) Close(ctx context.Context, before error) error {

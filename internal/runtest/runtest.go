@@ -110,6 +110,7 @@ func NeedCompiler(t *testing.T) {
 	}
 }
 
+// VerdictOf is what a report says of a property.
 func VerdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
 	t.Helper()
 	for _, r := range report.Results {
