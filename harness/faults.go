@@ -17,7 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// paramKey is the parameter that names a key, or a lock, of a slot.
+// ParamKey is the parameter that names a key, or a lock, of a slot.
 const ParamKey = "key"
 
 // scriptNames are the names of our locks' scripts, by their digests, which are

@@ -12,7 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-// paramCommand is the parameter that names a command of a lock.
+// ParamCommand is the parameter that names a command of a lock.
 const ParamCommand = "command"
 
 // mostNames is how many names of a lock are tried.

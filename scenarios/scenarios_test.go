@@ -65,7 +65,7 @@ func TestParseSaysWhatIsWrongWithAScenario(t *testing.T) {
 		{"unknown variant", head + "steps: [{client: a, acquire: l, only: [z]}]", `unknown variant "z"`},
 		{"unknown zone", "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-q}\nexpect: {verdict: valid}\n", `unknown zone "zone-q"`},
 		{"memory apart", strings.Replace(head, "lock: mutex", "lock: memory", 1) + "steps: [{client: a, acquire: l}, {inject: pause-client, target: a}, {heal: pause-client}]", "the harness's own memory"},
-		{"nothing to ask", strings.Replace(head, "lock: mutex", "lock: mutex-fair", 1) + "steps: [{client: a, acquire: l}, {require: held, of: a, on: [redis-1]}]", "require means nothing with lock mutex-fair"},
+		{"nothing to ask", strings.Replace(head, "lock: mutex", "lock: memory", 1) + "steps: [{client: a, acquire: l}, {require: held, of: a, on: [redis-1]}]", "require asks servers, and lock memory has none"},
 		{"verdict", "name: x\ntitle: y\ntopology: single\nlock: mutex\nexpect: {verdict: maybe}\n", `not "maybe"`},
 	}
 	for _, tt := range tests {
