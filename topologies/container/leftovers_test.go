@@ -156,10 +156,25 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 				_, err := os.Stat(folder)
 				return os.IsNotExist(err)
 			}, 3*time.Minute, 10*time.Millisecond)
-			require.Empty(t, leftOf(t, c, o))
+			require.Empty(t, slices.DeleteFunc(leftOf(t, c, o), func(l leftover) bool { return l.kind == "network" && lostCount(t, c, l.name) }))
 			require.Eventually(t, func() bool { return len(reapersOf(t, folder)) == 0 }, time.Minute, 10*time.Millisecond)
 		})
 	}
+}
+
+// lostCount reports whether the engine keeps a network for an endpoint that it does
+// not have. Docker 20.10 does so, until it is restarted, where a container is removed
+// while it is connected to the network on a busy machine: its count of endpoints stays.
+func lostCount(t *testing.T, c *client.Client, name string) bool {
+	t.Helper()
+	_, err := c.NetworkRemove(t.Context(), name, client.NetworkRemoveOptions{})
+	if err == nil || !strings.Contains(err.Error(), "has active endpoints") {
+		return false
+	}
+	seen, inspected := c.NetworkInspect(t.Context(), name, client.NetworkInspectOptions{Verbose: true})
+	require.NoError(t, inspected)
+	t.Logf("%v; its containers: %v", err, seen.Network.Containers)
+	return len(seen.Network.Containers) == 0
 }
 
 func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
