@@ -25,7 +25,7 @@ type account struct {
 	renew    time.Duration        // the earliest end that an extend with an unknown outcome may have set
 	renewBy  int64                // its invoke
 	endless  time.Duration        // the first invoke of those that may have left a hold without a lease
-	crashed  map[int]*history.Event
+	crashed  crashes
 	carried  bool       // pending or renew were there before the hold began
 	joined   int64      // since which entry it is cut; -1 if it is not
 	cut      bool       // an acquire with an unknown outcome may be why a hold was over
@@ -349,7 +349,8 @@ func (a *account) continued() {
 	}
 }
 
-// believe ends the last span of the holder's belief.
+// believe ends the holder's belief. An answer that came later was believed at its
+// instant.
 func (a *account) believe(until time.Duration) {
 	h := a.hold
 	if len(h.Belief) == 0 {
@@ -358,8 +359,12 @@ func (a *account) believe(until time.Duration) {
 		b.beliefs = append(b.beliefs, Span{From: h.Start, Until: history.Never})
 		h.Belief = b.beliefs[len(b.beliefs)-1 : len(b.beliefs) : len(b.beliefs)]
 	}
-	at := len(h.Belief) - 1
-	h.Belief[at].Until = max(min(h.Belief[at].Until, until), h.Belief[at].From)
+	for i := len(h.Belief) - 1; i >= 0; i-- {
+		s := &h.Belief[i]
+		if s.Until = max(min(s.Until, until), s.From); s.From <= until {
+			return // what was believed before ended before it
+		}
+	}
 }
 
 // earliest is when the hold can first have ended, as far as is known, why, and
@@ -446,9 +451,12 @@ func (a *account) release(op *history.Operation) {
 	}
 	h := a.hold
 	if op.Failed() {
-		if op.Invoke.Time > h.Start { // else it may have been answered before the hold began
+		switch {
+		case op.Invoke.Time > h.Start: // else it may have been answered before the hold began
 			h.Release = op
 			a.denied(op, op.Invoke.Time, op.Invoke.Index)
+		case h.Acquire.Invoke.Index < op.Invoke.Index: // its owner had given the lock up
+			a.believe(op.Invoke.Time)
 		}
 		return
 	}
@@ -587,7 +595,7 @@ func (a *account) mayShorten(op *history.Operation) {
 // an operation with an unknown outcome left that without a lease, whatever lease
 // the acquire asked for, then the crash of the process may have ended it.
 func (a *account) joins(acquire *history.Operation) {
-	if e := a.crashed[acquire.Invoke.Process]; e != nil && e.Time >= a.endless && e.Time < a.renew {
+	if e := a.crashed.from(acquire.Invoke.Process, a.endless); e != nil && e.Time < a.renew {
 		a.renew, a.carried = e.Time, true
 	}
 }

@@ -215,7 +215,7 @@ func Derive(h *history.History) *Book {
 }
 
 // account goes through what happened between one owner and one lock.
-func (b *Book) account(a *account, key owned, entries []entry, crashed map[int]*history.Event, now time.Duration) {
+func (b *Book) account(a *account, key owned, entries []entry, crashed crashes, now time.Duration) {
 	if !slices.IsSortedFunc(entries, byPlace) {
 		slices.SortFunc(entries, byPlace)
 	}
@@ -358,15 +358,16 @@ func place(op *history.Operation) int64 {
 
 // lend notes how long each acquire and extend of one owner is good that was
 // answered ok, or may have been done.
-func (b *Book) lend(entries []entry, promise history.Promise, crashed map[int]*history.Event) {
+func (b *Book) lend(entries []entry, promise history.Promise, crashed crashes) {
 	var latest *lease
 	c := crew{crashed: crashed, reentrant: promise.Reentrant}
-	for _, e := range entries {
+	for i, e := range entries {
 		if e.lost != nil {
 			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.belief {
 				l.belief, l.lost = e.lost.Time, e.lost.Index
 				l.certain = min(l.certain, e.lost.Time)
 			}
+			b.disillusion(entries[:i], e.lost)
 			continue
 		}
 		if len(crashed) > 0 {
@@ -390,11 +391,38 @@ func (b *Book) lend(entries []entry, promise history.Promise, crashed map[int]*h
 	}
 }
 
+// disillusion ends, with a notice, what the holder believed by the last answer
+// before it: an extend that is under way was not heard of yet.
+func (b *Book) disillusion(entries []entry, lost *history.Event) {
+	for _, e := range slices.Backward(entries) {
+		op := e.op
+		if op == nil || !op.OK() || op.Invoke.Op == history.Release || op.Complete.Index > lost.Index {
+			continue
+		}
+		l := &b.leases[op.Ordinal()]
+		l.belief = min(l.belief, lost.Time)
+		return
+	}
+}
+
+// crashes are those of each process, in order. One that is used again may crash again.
+type crashes map[int][]*history.Event
+
+// from is the first crash of a process from an instant on; nil if there is none.
+func (c crashes) from(process int, t time.Duration) *history.Event {
+	for _, e := range c[process] {
+		if e.Time >= t {
+			return e
+		}
+	}
+	return nil
+}
+
 // A crew are the processes that may have part in the hold of an owner: those
 // that sent an acquire that belongs to it, and was not refused. Where nobody
 // knows which of them renews it, the first that crashes may end it.
 type crew struct {
-	crashed   map[int]*history.Event
+	crashed   crashes
 	reentrant bool
 	granted   []int // of the acquires that were answered ok since the hold began
 	perhaps   []int // of those with an unknown outcome, at any time
@@ -449,7 +477,7 @@ func (c *crew) crash(from time.Duration) time.Duration {
 	}
 	for _, list := range [...][]int{c.granted, perhaps} {
 		for _, process := range list {
-			if e := c.crashed[process]; e != nil && e.Time >= from {
+			if e := c.crashed.from(process, from); e != nil {
 				first = min(first, e.Time)
 			}
 		}

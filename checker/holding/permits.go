@@ -55,8 +55,10 @@ func (r *register) ends(s *slot, op *history.Operation) time.Duration {
 			end = min(end, e.Time)
 		}
 	}
-	if c := r.crashed[s.process]; c != nil && s.expires == history.Never && c.Index > s.since {
-		end = min(end, c.Time)
+	for _, c := range r.crashed[s.process] {
+		if s.expires == history.Never && c.Index > s.since {
+			end = min(end, c.Time)
+		}
 	}
 	return max(end, s.alive)
 }

@@ -19,7 +19,7 @@ type register struct {
 	of       []int32 // the account of each operation
 	also     map[int][]int32
 	before   history.Before
-	crashed  map[int]*history.Event
+	crashed  crashes
 	losts    []*history.Event
 	lostTo   map[owned][]*history.Event // of semaphores, by owner
 
@@ -104,9 +104,9 @@ func (r *register) single(h *history.History) {
 			}
 		case history.Crash:
 			if r.crashed == nil {
-				r.crashed = map[int]*history.Event{}
+				r.crashed = crashes{}
 			}
-			r.crashed[e.Process] = e
+			r.crashed[e.Process] = append(r.crashed[e.Process], e)
 		default:
 		}
 	}
