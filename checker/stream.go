@@ -119,7 +119,7 @@ type stream struct {
 
 	// Of what is kept for good: in a window are those of its processes and
 	// locks only, so that none is judged again with every window.
-	crashes  map[int]crash            // the last one of each process
+	crashes  map[int][]crash          // of each process
 	declared map[string]history.Event // of each lock that was declared
 	before   history.Before           // of locks and owners that are unclear
 }
@@ -232,7 +232,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	reader.Go(func() { read(reading, r, full, empty) })
 	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
 	s.dubious = map[string]struct{}{}
-	s.crashes, s.declared = map[int]crash{}, map[string]history.Event{}
+	s.crashes, s.declared = map[int][]crash{}, map[string]history.Event{}
 	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}, Joined: map[history.Asker]int64{}}
 	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
 	s.before.Asked = s.asked.before
@@ -335,7 +335,7 @@ func (s *stream) recall() {
 		}
 	}
 	for process := range processes {
-		if c, gone := s.crashes[process]; gone {
+		for _, c := range s.crashes[process] {
 			s.window = append(s.window, history.Event{Index: c.index, Time: c.time, Process: process, Type: history.Info, Op: history.Crash})
 		}
 	}
@@ -369,11 +369,14 @@ func (s *stream) suspect(c *carry) {
 // retain puts aside the crashes and declarations of a window, what it tells of
 // locks that are not declared, and whose unknown acquires may be part of a hold
 // that is forgotten.
-func (s *stream) retain(book *holding.Book) {
+func (s *stream) retain(ev *evidence) {
+	book := ev.book()
 	for i := range s.window {
 		switch e := &s.window[i]; e.Op {
 		case history.Crash:
-			s.crashes[e.Process] = crash{e.Index, e.Time}
+			if e.Index >= ev.from {
+				s.crashes[e.Process] = append(s.crashes[e.Process], crash{e.Index, e.Time})
+			}
 		case history.Declare:
 			s.declared[e.Lock] = *e
 		default:
@@ -446,7 +449,7 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 // forget leaves in the window what later events may have to do with, and puts
 // on the shelf what belongs to owners that may never return.
 func (s *stream) forget(ev *evidence) {
-	s.retain(ev.book())
+	s.retain(ev)
 	c := &s.carry
 	c.reset(ev, s.memory)
 	c.broken = s.session.broken()
@@ -457,6 +460,7 @@ func (s *stream) forget(ev *evidence) {
 	c.undecided()
 	c.proofs()
 	c.processes()
+	c.uses()
 	c.entangled()
 	c.accesses()
 	shelved := c.operations()
@@ -826,6 +830,24 @@ func (c *carry) processes() {
 			seen[by] = true
 			c.hold(h)
 			c.used[h.Lock] = true
+		}
+	}
+}
+
+// uses keeps the holds to which the accesses that are under way belong: they are
+// judged when they are answered.
+func (c *carry) uses() {
+	var beliefs believers
+	for i := range c.book.Operations {
+		op := &c.book.Operations[i]
+		if e := op.Invoke; e.Op == history.Access && e.Lock != "" && op.Complete.Index < 0 {
+			if beliefs == nil {
+				beliefs = beliefsOf(c.book)
+			}
+			if _, last := beliefs.of(e); last != nil {
+				c.hold(last.hold)
+				c.used[e.Lock] = true
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,8 +18,8 @@ import (
 // under a lock is still entitled to believe that it holds the lock.
 //
 // It judges the accesses that name a lock. An access belongs to the holds of
-// the owner that it names (by default p<process>), or if that owner has none,
-// and none was named, to the holds of its process. It is a violation,
+// the owner that it names, or if it names none, to those of its process and of
+// the owner p<process>. It is a violation,
 // use-after-lease, if it was answered ok and was invoked after the belief of
 // those holds had ended: after the expiry that the holder was told, after the
 // invoke of its own last release, or after it was told that the lock was lost.
@@ -64,12 +65,43 @@ type believer struct {
 // A belief is a span of belief with its hold.
 type belief struct {
 	holding.Span
-	hold *holding.Hold
+	hold     *holding.Hold
+	farthest int // of it and those before it in a list, the one that lasts longest
 }
+
+// believers are the beliefs of all to whom an access may belong.
+type believers map[believer][]belief
 
 func useWithinLease(ev *evidence, f *findings) {
 	book := ev.book()
-	beliefs := map[believer][]belief{}
+	beliefs := beliefsOf(book)
+	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
+	ops, untold := ev.operations(), untold(ev)
+	for i := range ops {
+		op := &ops[i]
+		e := op.Invoke
+		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) {
+			continue
+		}
+		f.counts["uses"]++
+		key, last := beliefs.of(e)
+		switch {
+		case last == nil:
+			f.counts["unowned"]++
+		case e.Time > last.Until && key.process != history.Nobody && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
+			f.counts["untold"]++
+		case e.Time > last.Until:
+			f.add(useAfterLease(op, last, ev.held()[book.PlaceOf(last.hold)]))
+		case op.Complete.Time > last.Until:
+			f.counts["outlived"]++
+		}
+	}
+}
+
+// beliefsOf are the beliefs of each owner and of each process, in order of their
+// beginnings.
+func beliefsOf(book *holding.Book) believers {
+	beliefs := believers{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
 		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.Nobody}
@@ -80,45 +112,39 @@ func useWithinLease(ev *evidence, f *findings) {
 		}
 	}
 	for _, list := range beliefs {
-		slices.SortFunc(list, func(a, b belief) int { return int(min(max(a.From-b.From, -1), 1)) })
-	}
-	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
-	ops, untold := ev.operations(), untold(ev)
-	for i := range ops {
-		op := &ops[i]
-		e := op.Invoke
-		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) {
-			continue
+		slices.SortStableFunc(list, func(a, b belief) int { return cmp.Compare(a.From, b.From) })
+		for i := range list {
+			if list[i].farthest = i; i > 0 && list[list[i-1].farthest].Until > list[i].Until {
+				list[i].farthest = list[i-1].farthest
+			}
 		}
-		f.counts["uses"]++
+	}
+	return beliefs
+}
+
+// of is who an access belongs to, and of the beliefs that had begun when it was sent
+// the one that lasts longest; nil if there is none.
+func (b believers) of(e *history.Event) (believer, *belief) {
+	if e.Owner != "" {
 		key := believer{lock: e.Lock, owner: e.Owner, process: history.Nobody}
-		if e.Owner == "" {
-			key.owner = "p" + strconv.Itoa(e.Process)
-			if beliefs[key] == nil {
-				key = believer{lock: e.Lock, process: e.Process}
-			}
-		}
-		list := beliefs[key]
-		at := sort.Search(len(list), func(i int) bool { return list[i].From > e.Time })
-		if at == 0 {
-			f.counts["unowned"]++
-			continue
-		}
-		last := list[0]
-		for _, b := range list[max(0, at-8):at] { // holds of one owner hardly overlap
-			if b.Until >= last.Until {
-				last = b
-			}
-		}
-		switch {
-		case e.Time > last.Until && key.process != history.Nobody && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
-			f.counts["untold"]++
-		case e.Time > last.Until:
-			f.add(useAfterLease(op, &last, ev.held()[book.PlaceOf(last.hold)]))
-		case op.Complete.Time > last.Until:
-			f.counts["outlived"]++
-		}
+		return key, b.at(key, e.Time)
 	}
+	key := believer{lock: e.Lock, process: e.Process}
+	last := b.at(key, e.Time)
+	named := b.at(believer{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.Nobody}, e.Time)
+	if last == nil || named != nil && named.Until > last.Until {
+		last = named
+	}
+	return key, last
+}
+
+func (b believers) at(key believer, t time.Duration) *belief {
+	list := b[key]
+	at := sort.Search(len(list), func(i int) bool { return list[i].From > t })
+	if at == 0 {
+		return nil
+	}
+	return &list[list[at-1].farthest]
 }
 
 // untold are the processes that may hold a lock for an owner whose account can't be

@@ -20,6 +20,7 @@ type operation struct {
 	process  int
 	lock     string
 	owner    string
+	unnamed  bool // it names no owner
 	mode     history.Mode
 	permits  int // 0: not named
 	lease    time.Duration
@@ -55,7 +56,7 @@ func operations(h *history.History) []operation {
 				resource: e.Resource, value: e.Value, invoke: e.Time, complete: never, first: i, last: len(h.Events),
 			}
 			if op.owner == "" {
-				op.owner = "p" + strconv.Itoa(e.Process)
+				op.owner, op.unnamed = "p"+strconv.Itoa(e.Process), true
 			}
 			if single {
 				op.kind, op.complete, op.last = e.Type, e.Time, i

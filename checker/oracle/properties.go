@@ -279,6 +279,8 @@ func (o *Opinion) use(a *operation) (within, late bool) {
 			if g.kind == history.OK && g.last < a.first {
 				grant = g
 			}
+		} else if a.unnamed && g.op == history.Acquire && g.lock == a.lock && g.process == a.process {
+			acquires++ // it may belong to that hold of its process
 		}
 	}
 	if grant == nil {
