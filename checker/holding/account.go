@@ -26,14 +26,15 @@ type account struct {
 	renewBy  int64                // its invoke
 	endless  time.Duration        // the first invoke of those that may have left a hold without a lease
 	crashed  crashes
-	carried  bool       // pending or renew were there before the hold began
-	joined   int64      // since which entry it is cut; -1 if it is not
-	cut      bool       // an acquire with an unknown outcome may be why a hold was over
-	busy     int64      // index of the latest completion of an acquire or release
-	asked    []granting // its acquires that were not refused, in order of their invokes
-	open     bool       // one of its operations is under way
-	from     int64      // the first event since it was settled
-	space    open       // for the hold
+	carried  bool          // pending or renew were there before the hold began
+	joined   int64         // since which entry it is cut; -1 if it is not
+	cut      bool          // an acquire with an unknown outcome may be why a hold was over
+	busy     int64         // index of the latest completion of an acquire or release
+	asked    []granting    // its acquires that were not refused, in order of their invokes
+	open     bool          // one of its operations is under way
+	from     int64         // the first event since it was settled
+	movable  time.Duration // when the first of the holds began that are over, and whose end turns on what is under way
+	space    open          // for the hold
 }
 
 // open is a hold under construction.
@@ -160,6 +161,7 @@ func (a *account) stands(now time.Duration) Account {
 			s.Since = a.hold.Start
 		}
 	}
+	s.Since = min(s.Since, a.movable)
 	return s
 }
 
@@ -388,8 +390,9 @@ func (a *account) earliest() (end time.Duration, why string, by int64) {
 }
 
 // end closes the hold at the earliest instant at which it can have ended.
-func (a *account) end() {
-	end, why, by := a.earliest()
+func (a *account) end() { a.endAt(a.earliest()) }
+
+func (a *account) endAt(end time.Duration, why string, by int64) {
 	if a.carried && why == EndUnknown {
 		a.hold.Weak = true
 		a.usedAgain()
@@ -486,12 +489,17 @@ func (a *account) releasedBy(op *history.Operation) {
 	a.last, a.gone = len(a.book.held), op.Complete.Time
 }
 
-// denied judges the answer "not held", after which there is no hold.
+// denied judges the answer "not held", after which there is no hold. What is under
+// way may explain it, or turn out not to: then the hold was lost as early as at.
 func (a *account) denied(op *history.Operation, at time.Duration, by int64) {
-	good, _, _ := a.earliest()
+	good, why, ender := a.earliest()
 	if good <= op.Complete.Time {
 		a.believe(at)
-		a.end()
+		if lost := max(at, a.hold.alive); why == EndUnknown && lost < good && a.open && a.book.unfinished {
+			a.movable = min(a.movable, a.hold.Start)
+			good = lost
+		}
+		a.endAt(good, why, ender)
 		return
 	}
 	a.believe(at)

@@ -87,7 +87,9 @@ type Account struct {
 	// Open says that an operation is under way, or that the owner holds the
 	// lock for certain at the end of the history, since Since.
 	Open bool
-	// Since is the Start of the hold that is open; [history.Never] if there is none.
+	// Since is the Start of the hold that is open, or of one that is over and whose
+	// End an operation that is under way may still move, if that began before;
+	// [history.Never] if there is neither.
 	Since time.Duration
 }
 
@@ -222,7 +224,7 @@ func (b *Book) account(a *account, key owned, entries []entry, crashed crashes, 
 	promise := b.Promises[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
 	b.lend(entries, promise, crashed)
-	*a = account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, crashed: crashed}
+	*a = account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, movable: history.Never, crashed: crashed}
 	a.joined = -1
 	if at, ok := b.joined[history.Asker{Owner: history.Owner{Lock: key.lock, Name: key.owner}, Read: key.read}]; ok {
 		a.joined = at

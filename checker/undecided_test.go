@@ -1,0 +1,66 @@
+package checker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// requireInWindows requires that windows of any size, and of any memory, give a
+// property the verdict of the whole.
+func requireInWindows(t *testing.T, want checker.Verdict, property checker.Checker, events ...history.Event) {
+	t.Helper()
+	h := &history.History{Events: events}
+	for i := range h.Events {
+		h.Events[i].Index = int64(i)
+	}
+	require.Equal(t, want, verdictOf(checker.Check(t.Context(), h, property), property.Name()))
+	for least := range len(h.Events) {
+		for _, forget := range []bool{false, true} {
+			parts, err := checker.CheckPieces(t.Context(), list(h), 1+least, forget, property)
+			require.NoError(t, err)
+			require.Equal(t, want, verdictOf(parts, property.Name()), "windows of %d, forgetful: %v: %+v", 1+least, forget, parts.Results)
+		}
+	}
+}
+
+// A refusal that an extend under way may explain ends the hold at the earliest
+// instant that it can in the end: the extend may turn out to explain nothing.
+func TestRefusalBesideAnExtendUnderWay(t *testing.T) {
+	t.Parallel()
+	permits := func(at time.Duration, process int, typ history.Type, op history.Op, lease, expires time.Duration) history.Event {
+		owner := "a"
+		if process == 3 {
+			owner = "b"
+		}
+		return history.Event{
+			Time: at, Process: process, Type: typ, Op: op, Lock: "k", Owner: owner, Mode: history.Permit, Permits: 2, Lease: lease, Expires: expires,
+		}
+	}
+	for _, c := range []struct {
+		typ     history.Type
+		expires time.Duration
+		want    checker.Verdict
+	}{
+		{history.Info, 0, checker.Valid},
+		{history.OK, 120, checker.Invalid},
+	} {
+		requireInWindows(t, c.want, checker.Capacity(),
+			history.Event{Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindSemaphore, Capacity: 3},
+			permits(0, 1, history.Invoke, history.Acquire, 64, 0),
+			permits(24, 3, history.Invoke, history.Acquire, 24, 0),
+			permits(32, 1, history.OK, history.Acquire, 64, 104),
+			permits(56, 1, history.Invoke, history.Release, 0, 0),
+			permits(57, 3, history.OK, history.Acquire, 24, 0),
+			permits(80, 2, history.Invoke, history.Extend, 40, 0),
+			permits(88, 1, history.Fail, history.Release, 0, 0),
+			permits(96, 2, c.typ, history.Extend, 40, c.expires),
+			history.Event{Time: 100, Process: 9, Type: history.Invoke, Op: history.Acquire, Lock: "z", Owner: "z"},
+			history.Event{Time: 101, Process: 9, Type: history.OK, Op: history.Acquire, Lock: "z", Owner: "z"},
+		)
+	}
+}
