@@ -108,7 +108,7 @@ func (l *lane) permits(holds []*holding.Hold, pieces []piece) {
 	if len(kept) > 0 {
 		u := newUse(entire(holds))
 		for _, q := range kept {
-			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) {
+			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) && l.decided(q, holds) {
 				l.own(l.notKept(q.hold, pieces))
 			}
 		}

@@ -53,7 +53,7 @@ func (ev *evidence) swept() *swept {
 			continue
 		}
 		l := lane{
-			swept: s, book: book, until: end,
+			swept: s, ev: ev, book: book, until: end,
 			rw: promise.Kind == history.KindRW, semaphore: isSemaphore(promise.Kind), capacity: promise.Capacity,
 		}
 		l.run(holds)
@@ -106,6 +106,7 @@ type piece struct {
 // A lane sweeps the holds of one lock.
 type lane struct {
 	*swept
+	ev        *evidence
 	book      *holding.Book
 	rw        bool
 	semaphore bool
@@ -351,10 +352,27 @@ func (l *lane) room(holds []*holding.Hold, pieces []piece) {
 	}
 	all := l.blocks(entire(holds))
 	for _, q := range kept {
-		if u := all.around(q); u != nil && !found[q.hold] {
+		if u := all.around(q); u != nil && !found[q.hold] && l.decided(q, holds) {
 			l.own(l.notHeld(u, q.hold))
 		}
 	}
+}
+
+// decided reports whether nothing that comes later can show that a hold which was
+// kept for no certain time lasted. If it did it overlaps another, and that is another
+// violation: a later window tells which of the two it is.
+func (l *lane) decided(q query, holds []*holding.Hold) bool {
+	if l.ev.latest(q.hold) <= q.hold.Start {
+		return true
+	}
+	l.invalid[q.hold.Lock] = struct{}{}
+	l.ev.undecided = append(l.ev.undecided, q.hold)
+	for _, h := range holds {
+		if h.Start <= q.span.Until && h.End >= q.span.From {
+			l.ev.undecided = append(l.ev.undecided, h)
+		}
+	}
+	return false
 }
 
 // blocks are when somebody held the lock.

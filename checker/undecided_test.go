@@ -64,3 +64,37 @@ func TestRefusalBesideAnExtendUnderWay(t *testing.T) {
 		)
 	}
 }
+
+// A hold that is known for no certain time may still turn out to have lasted, which
+// breaks another property.
+func TestHoldThatMayHaveLasted(t *testing.T) {
+	t.Parallel()
+	event := func(at time.Duration, process int, typ history.Type, op history.Op, mode history.Mode, lease time.Duration) history.Event {
+		owner := "reader"
+		if process > 4 {
+			owner = "writer"
+		}
+		return history.Event{Time: at, Process: process, Type: typ, Op: op, Lock: "k", Owner: owner, Mode: mode, Lease: lease}
+	}
+	events := []history.Event{
+		event(0, 1, history.Invoke, history.Acquire, history.Read, 96),
+		event(0, 5, history.Invoke, history.Acquire, history.Write, 32),
+		event(16, 5, history.OK, history.Acquire, history.Write, 32),
+		event(16, 1, history.Info, history.Acquire, history.Read, 96),
+		event(24, 6, history.Invoke, history.Extend, history.Write, 80),
+		event(24, 3, history.Invoke, history.Extend, "", 72),
+		event(32, 2, history.Invoke, history.Release, history.Read, 0),
+		event(40, 6, history.OK, history.Extend, history.Write, 80),
+		event(40, 3, history.OK, history.Extend, "", 72),
+		event(56, 2, history.Info, history.Release, history.Read, 0),
+		event(80, 4, history.Invoke, history.Release, history.Read, 0),
+		event(88, 4, history.OK, history.Release, history.Read, 0),
+	}
+	for _, property := range []checker.Checker{checker.Ownership(), checker.MutualExclusion()} {
+		want := checker.Valid
+		if property.Name() == checker.MutualExclusion().Name() {
+			want = checker.Invalid
+		}
+		requireInWindows(t, want, property, events...)
+	}
+}
