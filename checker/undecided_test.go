@@ -98,3 +98,32 @@ func TestHoldThatMayHaveLasted(t *testing.T) {
 		requireInWindows(t, want, property, events...)
 	}
 }
+
+// An extend that was sent before a release was answered may prolong the hold, though
+// it is answered long after: the hold meets what it overlaps then.
+func TestExtendThatIsAnsweredAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	event := func(at time.Duration, process int, typ history.Type, op history.Op, lease time.Duration) history.Event {
+		owner := "a"
+		if process > 4 {
+			owner = "b"
+		}
+		return history.Event{Time: at, Process: process, Type: typ, Op: op, Lock: "k", Owner: owner, Lease: lease}
+	}
+	for answer, want := range map[history.Type]checker.Verdict{history.OK: checker.Invalid, history.Info: checker.Valid} {
+		requireInWindows(t, want, checker.Ownership(),
+			event(0, 5, history.Invoke, history.Acquire, 0),
+			event(0, 1, history.Invoke, history.Acquire, 240),
+			event(16, 5, history.Info, history.Acquire, 0),
+			event(17, 1, history.OK, history.Acquire, 240),
+			event(23, 6, history.Invoke, history.Release, 0),
+			event(24, 1, history.Invoke, history.Release, 0),
+			event(80, 6, history.OK, history.Release, 0),
+			event(88, 2, history.Invoke, history.Extend, 24),
+			event(96, 1, history.OK, history.Release, 0),
+			event(152, 6, history.Invoke, history.Acquire, 8),
+			event(160, 6, history.OK, history.Acquire, 8),
+			event(168, 2, answer, history.Extend, 24),
+		)
+	}
+}

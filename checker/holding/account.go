@@ -536,8 +536,11 @@ func (a *account) extend(op *history.Operation) {
 	switch {
 	case op.Unknown():
 		a.mayShorten(op)
-		if a.hold != nil {
+		switch {
+		case a.hold != nil:
 			a.hold.Extensions = append(a.hold.Extensions, *op)
+		case op.Complete.Index < 0 && a.last > 0 && op.Invoke.Time <= a.gone: // it may be confirmed
+			a.movable = min(a.movable, a.book.held[a.last-1].Start)
 		}
 	case op.Failed():
 		switch {
