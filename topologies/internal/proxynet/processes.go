@@ -38,6 +38,9 @@ func (f *Fabric) adopted(from, to netip.AddrPort) string {
 		return ""
 	}
 	inode, err := socketInode(from, to)
+	for tries := 1; err != nil && tries < tableTries; tries++ {
+		inode, err = socketInode(from, to)
+	}
 	if err != nil {
 		return ""
 	}
@@ -144,6 +147,14 @@ func hasSocket(pid int, inode string) bool {
 	return false
 }
 
+// tableTries is how often the kernel's tables are read: a socket may be left out of
+// a table where others come and go while it is read.
+const tableTries = 3
+
+// inodeField is the place of the inode in a line of the kernel's tables, counted from
+// the local address.
+const inodeField = 8
+
 // socketInode finds the socket at the other end of a connection of this machine.
 func socketInode(from, to netip.AddrPort) (string, error) {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -151,11 +162,14 @@ func socketInode(from, to netip.AddrPort) (string, error) {
 		if err != nil {
 			continue // a machine without IPv6 has no such table
 		}
-		local, remote := tableAddress(from, table == "/proc/net/tcp6"), tableAddress(to, table == "/proc/net/tcp6")
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line)
-			if len(fields) > 9 && fields[1] == local && fields[2] == remote {
-				return fields[9], nil
+		six := table == "/proc/net/tcp6"
+		ends := []byte(" " + tableAddress(from, six) + " " + tableAddress(to, six) + " ")
+		// A machine has thousands of sockets, most of them closed already. Taking each
+		// line apart would keep the client waiting beyond its own timeout.
+		if at := bytes.Index(text, ends); at >= 0 {
+			line, _, _ := bytes.Cut(text[at:], []byte("\n"))
+			if fields := strings.Fields(string(line)); len(fields) > inodeField {
+				return fields[inodeField], nil
 			}
 		}
 	}
