@@ -300,7 +300,7 @@ func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 	}
 }
 
-// Locks that nobody holds or may still have to do with are forgotten: what is kept
+// Locks that no owner holds or may still release are forgotten: what is kept
 // does not grow with how many there were.
 func TestMemoryForgetsLocksThatAreDone(t *testing.T) {
 	t.Parallel()

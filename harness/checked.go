@@ -9,7 +9,7 @@ import (
 )
 
 // A marked resource keeps the mark of the owner who was the last to begin a
-// change, and takes a write from nobody else. The mark has no order: whoever
+// change, and takes a write from no other owner. The mark has no order: whoever
 // comes last, however late, has it. It is the check-and-set of Sanfilippo, "Is
 // Redlock safe?", 2016.
 type marked interface {
@@ -25,7 +25,7 @@ type checked struct {
 	owner string
 }
 
-// Read leaves the mark before it reads, so that a change that somebody else
+// Read leaves the mark before it reads, so that a change that another owner
 // began before can't be written any more.
 func (c *checked) Read(ctx context.Context) (int64, error) {
 	if err := c.mark(ctx, c.owner); err != nil {
@@ -36,7 +36,7 @@ func (c *checked) Read(ctx context.Context) (int64, error) {
 
 // notMarked is the refusal of a write whose owner was not the last to begin one.
 func notMarked(owner string) error {
-	return fmt.Errorf("%w: somebody else began a change after %s", workload.ErrRefused, owner)
+	return fmt.Errorf("%w: another owner began a change after %s", workload.ErrRefused, owner)
 }
 
 // markedInside is one in the harness's memory.

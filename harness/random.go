@@ -39,7 +39,7 @@ type Random struct {
 	// Length is how long the workload goes on.
 	Length time.Duration
 
-	// foreign says that Given was for somebody else's deployment: whether it suits
+	// foreign says that Given was for another deployment: whether it suits
 	// one is known when that is there.
 	foreign bool
 }

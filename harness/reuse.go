@@ -87,7 +87,7 @@ type reused struct {
 	spoilt bool
 }
 
-// Ours fails once it is somebody else's.
+// Ours fails once another run has claimed it.
 func (d *reused) Ours() error { return lostClaim(d.Deployment) }
 
 // spoil says that no other run may have it.

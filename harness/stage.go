@@ -40,9 +40,9 @@ type Setup struct {
 	// Program is the version of lockchaos, and Command repeats the run; both
 	// are for the record.
 	Program, Command string
-	// Log is told of each step. Nil: nobody is.
+	// Log is told of each step. Nil: steps are not logged.
 	Log *slog.Logger
-	// Progress is told, now and then, how a random run goes. Nil: nobody is.
+	// Progress is told, now and then, how a random run goes. Nil: nothing is reported.
 	Progress func(Progress)
 	// Notice receives what the user ought to know of the faults: which of a random run
 	// are left out, and which were called by an older name. Nil: it is dropped.
@@ -383,7 +383,7 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	return nil
 }
 
-// lostClaim fails once a deployment is somebody else's, of those that can become that.
+// lostClaim fails once another run has claimed the deployment, where that can happen.
 func lostClaim(d topologies.Deployment) error {
 	if o, ok := d.(interface{ Ours() error }); ok {
 		return o.Ours()

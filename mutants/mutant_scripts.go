@@ -16,10 +16,10 @@ import (
 // These are the scripts of the mutants. Each is played with the bug and with its
 // twin, and says nothing of what either is to answer: the history does. The last
 // request of most is there for the twin, whose history shows nothing unless
-// somebody contended.
+// another client contended.
 
 // renewals is the lease of the watchdogs whose renewal is late. What is renewed
-// at a third of it must end well after somebody else was granted the lock.
+// at a third of it must end well after another client was granted the lock.
 const renewals = 4500 * time.Millisecond
 
 // outlived is that of the watchdog whose holder is gone: the release must be lost
@@ -32,7 +32,7 @@ const toA = "zone-a>redis-1"
 // toReplicas is what the replicas get from the first master.
 const toReplicas = "redis>redis-1"
 
-// stuckFor is how long somebody asks for a lock that must be free after the lease.
+// stuckFor is how long a client asks for a lock that must be free after the lease.
 func stuckFor(lease time.Duration) time.Duration { return lease + mutantBound + time.Second }
 
 // twoAsk: a holds, and b asks.
@@ -190,7 +190,7 @@ func twoInLine(ctx context.Context, t *trial) error {
 		}
 	}
 	if granted == 0 {
-		return fmt.Errorf("nobody in line was granted the lock: %w", errNotShown)
+		return fmt.Errorf("no client in the queue was granted the lock: %w", errNotShown)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (t *trial) beside(p *party, name string) *party {
 func (p *party) lined(ctx context.Context, n int) error {
 	l, ok := p.Locker.(interface{ Waiting(name string) int })
 	if !ok {
-		return fmt.Errorf("nobody stands in line for a %T", p.Locker)
+		return fmt.Errorf("no client waits in the queue of a %T", p.Locker)
 	}
 	return p.trial.await(ctx, fmt.Sprintf("%d in line", n), func() bool { return l.Waiting(theLock) == n })
 }
@@ -178,7 +178,7 @@ func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error
 // A gate stops a client between two steps. Its zero value lets everything pass.
 type gate struct {
 	mu     sync.Mutex
-	closed chan struct{} // closed when somebody stands there; nil for an open gate
+	closed chan struct{} // closed when a client waits there; nil for an open gate
 	opened chan struct{}
 }
 
@@ -189,7 +189,7 @@ func (g *gate) shut() {
 	g.closed, g.opened = make(chan struct{}), make(chan struct{})
 }
 
-// open lets whoever stands there go on, and everybody after that.
+// open lets the client that waits there go on, and every one after it.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -208,7 +208,7 @@ func (g *gate) pass(ctx context.Context) {
 		return
 	}
 	select {
-	case <-closed: // somebody was here before
+	case <-closed: // a client was here before
 	default:
 		close(closed)
 	}
@@ -218,7 +218,7 @@ func (g *gate) pass(ctx context.Context) {
 	}
 }
 
-// reached waits until somebody stands at the gate, or has done what it began
+// reached waits until a client waits at the gate, or has done what it began
 // without coming by: where a bug takes two steps, its twin takes one. The outcome
 // stays in done.
 func (g *gate) reached(ctx context.Context, done chan history.Type) error {
@@ -232,7 +232,7 @@ func (g *gate) reached(ctx context.Context, done chan history.Type) error {
 		done <- o
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("nobody came to the gate: %w", context.Cause(ctx))
+		return fmt.Errorf("no client came to the gate: %w", context.Cause(ctx))
 	}
 }
 
@@ -264,7 +264,7 @@ func (t *trial) hold(ctx context.Context, stream string, targets ...string) erro
 func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
 	for !condition() {
 		if !workload.Pause(ctx, poll) {
-			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
+			return fmt.Errorf("%s did not come: %w", what, context.Cause(ctx))
 		}
 	}
 	return nil

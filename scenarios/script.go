@@ -65,7 +65,7 @@ const (
 
 // Run plays the scenario and leaves the record in setup.Dir. A step that can't
 // be done as the script needs it ends the scenario; it is recorded as unmet,
-// so that nobody takes the verdict for an answer. Only a failure of the
+// so that no reader takes the verdict for an answer. Only a failure of the
 // harness is an error.
 func (s Scenario) Run(ctx context.Context, setup harness.Setup) (err error) {
 	if err := s.Validate(); err != nil {
@@ -409,7 +409,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 	}
 	for _, server := range step.On {
 		there := p.Deployment().Server(server)
-		if there == nil { // somebody else's deployment may be smaller
+		if there == nil { // an attached deployment may be smaller
 			return fmt.Errorf("there is no server %s here", server)
 		}
 		for {

@@ -140,8 +140,8 @@ func (f *Folder) Close() error {
 	return nil
 }
 
-// Reaper starts a shell script that outlives us for a moment: it is in a
-// session of its own, and its input ends when we do.
+// Reaper starts a shell script that outlives us for a moment: setsid(2)
+// detaches it from our terminal, and its input ends when this process does.
 func Reaper(script string, args ...string) (*exec.Cmd, io.WriteCloser, error) {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", script, "lockchaos-reaper"}, args...)...)
 	cmd.Dir = os.TempDir()
