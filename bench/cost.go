@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,11 +38,10 @@ func spent(ctx context.Context, servers []*redis.Client) (cost, error) {
 		}
 		c.add(info)
 	}
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	var err error
+	if c.client, err = processorTime(); err != nil {
 		return c, fmt.Errorf("ask for the processor time: %w", err)
 	}
-	c.client = time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	c.at = time.Now()
 	return c, nil
 }

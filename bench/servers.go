@@ -64,7 +64,7 @@ func (g *testServers) delay(d time.Duration) error {
 		if l.Kind != topologies.Client {
 			continue
 		}
-		wire := g.deployment.Wire(l.Name())
+		wire := g.deployment.Proxy(l.Name())
 		if wire == nil {
 			return fmt.Errorf("link %s can't be delayed on this backend", l.Name())
 		}

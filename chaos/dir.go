@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
+
+	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
 // ReportsDir is the folder, beside the test, in which the runs of tests that failed
@@ -73,7 +74,7 @@ var dirs sync.Mutex //nolint:gochecknoglobals // the folder is one for the whole
 func gone(number string) bool {
 	number, _, _ = strings.Cut(number, "-")
 	pid, err := strconv.Atoi(number)
-	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	return err == nil && pid > 0 && spawn.Gone(pid)
 }
 
 // fileName is a test's name as that of a file.

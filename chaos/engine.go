@@ -27,7 +27,7 @@ const workerArgument = harness.WorkerCommand
 // A playable is something that can be run, and judged afterwards.
 type playable struct {
 	// run leaves its record in the folder of the setup.
-	run func(ctx context.Context, s harness.Setup) error
+	run func(ctx context.Context, s harness.Config) error
 	// met says in what the verdict is not the one that is expected; nil if it is.
 	met func(reports.Input) error
 	// limit is how long it may take at most.
@@ -94,8 +94,8 @@ func apart(s scenarios.Scenario) bool {
 }
 
 // setup is that of a run that leaves its record in a folder.
-func setup(dir, command string, seed uint64) harness.Setup {
-	return harness.Setup{
+func setup(dir, command string, seed uint64) harness.Config {
+	return harness.Config{
 		Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed, Program: "package chaos", Command: command,
 	}
 }
@@ -123,7 +123,7 @@ func judgeRun(ctx context.Context, dir string) (in reports.Input, err error) {
 }
 
 // play runs it and judges the record. There may be a record in spite of an error.
-func (p playable) play(ctx context.Context, s harness.Setup) (in reports.Input, err error) {
+func (p playable) play(ctx context.Context, s harness.Config) (in reports.Input, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(ctx, s) }()
 	timer := time.NewTimer(p.limit)

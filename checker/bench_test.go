@@ -254,7 +254,7 @@ func together(n int, declare history.Event, mode history.Mode) *history.History 
 	if declare.Kind == "" {
 		lock = func(i int) string { return "k" + strconv.Itoa(i) }
 	} else {
-		declare.Process, declare.Type, declare.Op, declare.Lock = history.Nobody, history.OK, history.Declare, "k"
+		declare.Process, declare.Type, declare.Op, declare.Lock = history.NoProcess, history.OK, history.Declare, "k"
 		h.Events = append(h.Events, declare)
 	}
 	for _, op := range []history.Op{history.Acquire, history.Release} {

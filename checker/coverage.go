@@ -55,8 +55,8 @@ const forgetEvery = 4096
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	book := ev.book()
-	latest := make([]*holding.Hold, len(book.Locks)) // of each lock: of those that began, the one that lasts longest
-	owners := map[string][]*holding.Hold{}
+	latest := make([]*holding.Hold, len(book.Locks))                         // of each lock: of those that began, the one that lasts longest
+	owners, more := map[string]*holding.Hold{}, map[string][]*holding.Hold{} // what each holds, and more of it
 	since := time.Duration(-1)
 	if ev.from > 0 && len(ev.history.Events) > 0 {
 		at, _ := slices.BinarySearchFunc(ev.history.Events, ev.from, func(e history.Event, index int64) int {
@@ -85,7 +85,7 @@ func coverHolds(ev *evidence, counts map[string]int) {
 					counts[history.MetHandOvers]++
 				}
 			}
-			for _, mine := range owners[h.Owner] {
+			count := func(mine *holding.Hold) {
 				switch {
 				case mine.End <= h.Start:
 				case mine.Lock != h.Lock:
@@ -95,6 +95,12 @@ func coverHolds(ev *evidence, counts map[string]int) {
 				default:
 					counts[history.MetReentries]++
 				}
+			}
+			if one := owners[h.Owner]; one != nil {
+				count(one)
+			}
+			for _, mine := range more[h.Owner] {
+				count(mine)
 			}
 		}
 		for j := range h.Extensions {
@@ -106,10 +112,15 @@ func coverHolds(ev *evidence, counts map[string]int) {
 			*latest = h
 		}
 		gone := func(mine *holding.Hold) bool { return mine.End <= h.Start }
-		owners[h.Owner] = append(slices.DeleteFunc(owners[h.Owner], gone), h)
+		if one := owners[h.Owner]; one == nil || gone(one) {
+			owners[h.Owner] = h
+		} else {
+			more[h.Owner] = append(slices.DeleteFunc(more[h.Owner], gone), h)
+		}
 		if i%forgetEvery == 0 {
-			maps.DeleteFunc(owners, func(_ string, list []*holding.Hold) bool {
-				return !slices.ContainsFunc(list, func(mine *holding.Hold) bool { return !gone(mine) })
+			maps.DeleteFunc(owners, func(_ string, one *holding.Hold) bool { return gone(one) })
+			maps.DeleteFunc(more, func(_ string, list []*holding.Hold) bool {
+				return !slices.ContainsFunc(list, func(h *holding.Hold) bool { return !gone(h) })
 			})
 		}
 	}

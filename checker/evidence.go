@@ -29,7 +29,8 @@ type evidence struct {
 	granted  []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
 
-	undecided []*holding.Hold // holds that a later window has to compare again
+	undecided []*holding.Hold      // holds that a later window has to compare again
+	waiting   []*history.Operation // uses that a later window has to judge
 }
 
 func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
@@ -139,6 +140,12 @@ func (ev *evidence) latest(h *holding.Hold) time.Duration {
 		return history.Never
 	}
 	return h.End
+}
+
+// perhapsInner reports whether what is under way decides if a grant began a hold, or
+// was an inner grant of the one before.
+func (ev *evidence) perhapsInner(h *holding.Hold) bool {
+	return ev.history.Unfinished && h.Again && ev.book().Accounts[h.Account].Busy
 }
 
 // holds are the holds that were proven in this window, of locks of that kind.

@@ -94,7 +94,9 @@ func Kept(ctx context.Context, r Source) (int, error) {
 	err := s.judge(ctx, r)
 	n := len(s.window)
 	for _, lock := range s.idle {
-		n += len(lock.events)
+		for range lock.all() {
+			n++
+		}
 	}
 	for _, list := range s.shelf {
 		n += len(list)
@@ -140,4 +142,14 @@ func (p *Prepared) Sweep() Verdict {
 func (p *Prepared) Search(ctx context.Context) Verdict {
 	v, _, _ := explore(ctx, part{requests: p.requests})
 	return v
+}
+
+// PutAside puts the events of a client on a lock aside and takes them back.
+func PutAside(events []history.Event) []history.Event {
+	s := stream{idle: map[string]*resting{}, aside: map[string]int{}, dubious: map[string]struct{}{}}
+	for i := range events {
+		s.rest(&events[i], history.Never, i%2 == 0)
+	}
+	s.wake(events[0].Lock)
+	return s.window
 }

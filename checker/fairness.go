@@ -95,39 +95,45 @@ func fairness(ev *evidence, f *findings) {
 		}
 		found := map[*holding.Hold]bool{}
 		if !isSemaphore(book.Promises[lock].Kind) {
-			byExtent(f, holds, found)
+			byExtent(ev, f, holds, found)
 		}
-		byAnswer(f, holds, found)
+		byAnswer(ev, f, holds, found)
 	}
 }
 
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
-func byExtent(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+func byExtent(ev *evidence, f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
 	var all, writes last
+	began := 0 // how many began before the one that is looked at
 	for _, h := range holds {
+		for ; holds[began].Start < h.Start; began++ {
+			b := holds[began]
+			if b.End <= b.Start {
+				continue
+			}
+			all.add(b)
+			if b.Mode != history.Read {
+				writes.add(b)
+			}
+		}
 		if h.End <= h.Start {
 			continue
 		}
-		read := h.Mode == history.Read
 		before := all.but(h.Owner)
-		if read {
+		if h.Mode == history.Read {
 			before = writes.but(h.Owner)
 		}
 		if before != nil && queued(before) > queued(h) {
 			found[h] = true
-			f.add(overtaken(before, h))
-		}
-		all.add(h)
-		if !read {
-			writes.add(h)
+			suspicion(ev, f, overtaken(before, h), before, h)
 		}
 	}
 }
 
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
-func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+func byAnswer(ev *evidence, f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
 	answered, returned := slices.Clone(holds), []*holding.Hold(nil)
 	for _, h := range holds {
 		if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
@@ -158,7 +164,7 @@ func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) 
 		for _, before := range [...]*holding.Hold{all.but(h.Owner), own[h.Owner]} {
 			if before != nil && queued(before) > queued(h) && !found[h] {
 				found[h] = true
-				f.add(overtaken(before, h))
+				suspicion(ev, f, overtaken(before, h), before, h)
 			}
 		}
 	}

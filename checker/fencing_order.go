@@ -84,7 +84,7 @@ func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
 		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
 			h := holds[to]
 			if !mayShare(placed, h) {
-				f.add(duplicate(holds[to-1], h))
+				suspicion(ev, f, duplicate(holds[to-1], h), holds[to-1], h)
 				continue
 			}
 			if slices.ContainsFunc(placed, func(b *holding.Hold) bool { return mayGoOn(b, h) }) {
@@ -97,7 +97,7 @@ func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
-				f.add(regress(h, invoked))
+				suspicion(ev, f, regress(h, invoked), h, invoked)
 			case exclusive:
 				before.compare(ev, f, h)
 			}
@@ -150,11 +150,21 @@ func (r *rivals) compare(ev *evidence, f *findings, h *holding.Hold) {
 		case together(h, before, ev.latest(h), ev.latest(before)):
 			later = append(later, h, before)
 		default:
-			f.add(regress(h, before))
+			suspicion(ev, f, regress(h, before), h, before)
 			return
 		}
 	}
 	ev.undecided = append(ev.undecided, later...)
+}
+
+// suspicion adds a violation by two grants, unless one of them may turn out to be
+// an inner grant: then a later window compares them again.
+func suspicion(ev *evidence, f *findings, v Violation, a, b *holding.Hold) {
+	if ev.perhapsInner(a) || ev.perhapsInner(b) {
+		ev.undecided = append(ev.undecided, a, b)
+		return
+	}
+	f.add(v)
 }
 
 // mayShare reports whether a grant may have the token of the grants before it: of

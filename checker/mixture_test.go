@@ -7,25 +7,35 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// mixture is a history of one to three locks of any kind, each used for a while
-// by owners that may come back, under the noise of another lock that is used
-// legally. Processes crash, and operations stay open. Most are illegal; with
+// mixture is a history of one to four locks of any kind, each used for a while
+// by owners that may come back, with all that a history may have: processes that
+// crash or fall silent, notices of loss, extends of a watchdog, tokens, places in a
+// queue, uses of a resource, faults, a lock that is not declared, and the noise of
+// another lock that is used legally. It may end on the way. Most are illegal; with
 // legal, none is.
 func mixture(rnd *rand.Rand, legal bool) *history.History {
 	m := &mixing{rnd: rnd}
 	for i := range 1 + rnd.IntN(3) {
 		name := "k" + strconv.Itoa(i)
-		if legal {
+		switch {
+		case legal:
 			h := simulate(rnd, 2+rnd.IntN(4), 20+rnd.IntN(60))
 			m.add(h.Events, name, "", 0)
-			continue
+		case rnd.IntN(3) == 0:
+			m.small(name)
+		default:
+			m.lock(name)
 		}
-		m.lock(name)
 	}
 	m.noise(rnd.IntN(40))
+	if !legal {
+		m.uses()
+		m.faults()
+	}
 	return m.history()
 }
 
@@ -39,11 +49,16 @@ type mixing struct {
 // scale is how many instants of the mixture are one of its parts.
 const scale = 8
 
-// add adds the events of a history of one lock, from an instant on.
+// add adds the events of a history, from an instant on.
 func (m *mixing) add(events []history.Event, lock, prefix string, from time.Duration) {
 	processes := 0
 	for _, e := range events {
-		e.Lock = lock
+		if e.Lock != "" {
+			e.Lock = lock
+		}
+		if e.Resource != "" {
+			e.Resource = lock
+		}
 		e.Time = scale * (from + e.Time)
 		e.Lease *= scale
 		e.Drift *= scale
@@ -63,6 +78,42 @@ func (m *mixing) add(events []history.Event, lock, prefix string, from time.Dura
 	m.processes += processes
 }
 
+// small adds a lock of histories that are made for the oracle.
+func (m *mixing) small(name string) {
+	g := oracle.NewGenerator(m.rnd.Uint64())
+	var declared *history.Event
+	from := time.Duration(0)
+	for block := range 1 + m.rnd.IntN(4) {
+		var h *history.History
+		for {
+			if h = g.Next(); h.Events[0].Op == history.Declare && h.Events[1].Op != history.Declare &&
+				(declared == nil || h.Events[0].Kind == declared.Kind) {
+				break
+			}
+		}
+		const unit = 10 * time.Millisecond
+		for i := range h.Events {
+			e := &h.Events[i]
+			for _, t := range []*time.Duration{&e.Time, &e.Lease, &e.Expires, &e.Drift} {
+				*t /= unit
+			}
+		}
+		events := h.Events
+		if declared == nil {
+			declared = &events[0]
+		} else {
+			events = events[1:]
+		}
+		prefix := ""
+		if m.rnd.IntN(2) == 0 {
+			prefix = strconv.Itoa(block)
+		}
+		last := h.Events[len(h.Events)-1].Time
+		m.add(m.crash(events), name, prefix, from)
+		from += last + 1 + time.Duration(m.rnd.IntN(20))
+	}
+}
+
 // lock adds a lock that no service kept.
 func (m *mixing) lock(name string) {
 	var declared *history.Event
@@ -74,6 +125,9 @@ func (m *mixing) lock(name string) {
 		if declared == nil {
 			h.Events[0].Fair = fair
 			declared = &h.Events[0]
+			if d := declared; !fair && d.Kind == history.KindMutex && !d.Reentrant && d.Drift == 0 && m.rnd.IntN(4) == 0 {
+				h.Events = h.Events[1:]
+			}
 		} else {
 			for h.Events[0].Kind != declared.Kind {
 				h = randomHistory(m.rnd)
@@ -166,6 +220,117 @@ func (m *mixing) noise(holds int) {
 	m.processes += 2
 }
 
+// uses adds accesses of processes that were granted a lock, between what they did
+// with it or by other processes, which name their owner or do not.
+func (m *mixing) uses() {
+	if m.rnd.IntN(3) == 0 {
+		return
+	}
+	type granted struct {
+		owner, lock string
+		process     int
+		at          time.Duration
+		token       int64
+	}
+	var grants []granted
+	times := map[int][]time.Duration{} // of each process
+	for i := range m.events {
+		e := &m.events[i]
+		times[e.Process] = append(times[e.Process], e.Time)
+		if e.Op == history.Acquire && e.Type == history.OK {
+			grants = append(grants, granted{e.Owner, e.Lock, e.Process, e.Time, e.Token})
+		}
+	}
+	version := 0
+	for _, g := range grants {
+		for range m.rnd.IntN(3) {
+			e := history.Event{Process: g.process, Op: history.Access, Type: history.Invoke, Lock: g.lock, Resource: "r" + strconv.Itoa(m.rnd.IntN(2))}
+			if m.rnd.IntN(3) > 0 {
+				e.Owner = g.owner
+			}
+			var at, until time.Duration
+			if m.rnd.IntN(3) == 0 { // by another process
+				e.Process = m.processes
+				m.processes++
+				at = g.at + scale*time.Duration(m.rnd.IntN(30))
+				until = at + time.Duration(m.rnd.IntN(10*scale))
+			} else { // between two events of its own
+				at = g.at + 1 + time.Duration(m.rnd.IntN(scale/2-1))
+				for m.rnd.IntN(2) == 0 {
+					at += scale
+				}
+				until = at + time.Duration(m.rnd.IntN(scale/2))
+				// What it asks for has an answer in a later instant of the grid.
+				list := times[g.process]
+				before := len(slices.DeleteFunc(slices.Clone(list), func(t time.Duration) bool { return t > at }))
+				if m.busy(g.process, at) || before < len(list) && list[before] <= until || slices.Contains(list, at) {
+					continue
+				}
+				times[g.process] = append(list, at, until)
+				slices.Sort(times[g.process])
+			}
+			if m.rnd.IntN(2) == 0 {
+				e.Token = g.token
+			}
+			if m.rnd.IntN(2) == 0 {
+				version++
+				e.Value = strconv.Itoa(max(0, version-1-m.rnd.IntN(5)/4)) + ">" + strconv.Itoa(version)
+			}
+			e.Time = at
+			m.events = append(m.events, e)
+			e.Time = until
+			e.Type = []history.Type{history.OK, history.OK, history.OK, history.OK, history.Fail, history.Info}[m.rnd.IntN(6)]
+			if e.Type == history.Info || m.rnd.IntN(20) == 0 {
+				if e.Process == g.process { // it would be retired
+					e.Type = history.Fail
+				} else if e.Type != history.Info {
+					continue // never answered
+				}
+			}
+			m.events = append(m.events, e)
+		}
+	}
+}
+
+// busy reports whether an operation of a process is under way, or none can follow.
+func (m *mixing) busy(process int, at time.Duration) bool {
+	busy := false
+	last := history.Type("")
+	latest := time.Duration(-1)
+	for i := range m.events {
+		e := &m.events[i]
+		if e.Process == process && e.Op != history.Lost && e.Time <= at && e.Time >= latest {
+			latest, last = e.Time, e.Type
+		}
+		if e.Process == process && e.Op == history.Crash && e.Time <= at {
+			busy = true
+		}
+	}
+	return busy || last == history.Invoke || last == history.Info
+}
+
+// faults adds some faults.
+func (m *mixing) faults() {
+	if m.rnd.IntN(3) > 0 {
+		return
+	}
+	for i := range 1 + m.rnd.IntN(2) {
+		e := history.Event{Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "n" + strconv.Itoa(i)}
+		e.Time = time.Duration(m.rnd.Int64N(int64(m.last) + 1))
+		m.events = append(m.events, e)
+		e.Type = history.OK
+		e.Time++
+		m.events = append(m.events, e)
+		if m.rnd.IntN(4) > 0 {
+			e.Op, e.Type = history.Heal, history.Invoke
+			e.Time += time.Duration(m.rnd.Int64N(int64(m.last) + 1))
+			m.events = append(m.events, e)
+			e.Type = history.OK
+			m.events = append(m.events, e)
+		}
+	}
+}
+
 func (m *mixing) history() *history.History {
 	slices.SortStableFunc(m.events, func(a, b history.Event) int {
 		if c := cmp.Compare(a.Time, b.Time); c != 0 || (a.Op == history.Declare) == (b.Op == history.Declare) {
@@ -176,8 +341,18 @@ func (m *mixing) history() *history.History {
 		}
 		return 1
 	})
+	if m.rnd.IntN(4) == 0 {
+		m.events = m.events[:1+m.rnd.IntN(len(m.events))]
+	}
+	// An instant is a nanosecond, or so long that a lock may be stuck and a lease
+	// is one.
+	unit := []time.Duration{1, time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond}[m.rnd.IntN(4)]
 	for i := range m.events {
-		m.events[i].Index = int64(i)
+		e := &m.events[i]
+		e.Index = int64(i)
+		for _, t := range []*time.Duration{&e.Time, &e.Lease, &e.Expires, &e.Drift} {
+			*t *= unit
+		}
 	}
 	return &history.History{Events: m.events}
 }

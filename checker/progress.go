@@ -23,7 +23,7 @@ const ProgressBound = 10 * time.Second
 // fault is in effect. A hold can last until its release or refusal was
 // answered, else until its lease has run out, with any drift added; one without
 // a lease until it is released. A grant with an unknown outcome can last for
-// its lease from its end on. (It may take effect later still; this property
+// its lease from its end on, or from the crash of its process. (It may take effect later still; this property
 // takes it that requests do not travel for longer than their lease.) A renewal
 // that was sent after the owner had asked to release, and without an inner grant
 // left, prolongs nothing: nobody wants that hold any more. A request
@@ -44,19 +44,20 @@ func Progress(bound time.Duration) Checker {
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool { return e.Op == history.Acquire })
 		},
+		eager: true, // faults go on
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			w, ok := f.memo.(*watch)
 			if !ok {
 				w = newWatch(bound)
 				f.memo = w
 			}
-			w.findings = f
+			w.findings, w.promises = f, ev.book().Promises
 			all, most := ev.history.Events, 0
 			for i := range all {
 				if all[i].Index < ev.from {
 					continue
 				}
-				w.see(&all[i], ev.book().Promises)
+				w.see(&all[i])
 				if l := w.last; l != nil {
 					most = max(most, l.asks.len()*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
 				}
@@ -83,9 +84,10 @@ func Progress(bound time.Duration) Checker {
 // A watch follows the locks event by event.
 type watch struct {
 	*findings
-	bound   time.Duration
-	granted bool
-	longest time.Duration // that a lock was free and asked for in vain
+	bound    time.Duration
+	promises map[string]history.Promise
+	granted  bool
+	longest  time.Duration // that a lock was free and asked for in vain
 
 	faults    map[[2]string]int // in effect, by name and target
 	active    int
@@ -93,8 +95,9 @@ type watch struct {
 	healed    int
 	recovered time.Duration // from then to the next grant; negative until there is one
 
-	open  map[string]int  // how many requests of an owner are not answered
-	joint map[string]bool // owners of several that were open at once
+	gone  map[int]time.Duration // when a process crashed last
+	open  map[string]int        // how many requests of an owner are not answered
+	joint map[string]bool       // owners of several that were open at once
 
 	pruned int    // how many locks there were when those at rest were last forgotten
 	name   string // of the lock that was seen last
@@ -201,13 +204,16 @@ type lasting struct {
 }
 
 func newWatch(bound time.Duration) *watch {
-	return &watch{bound: bound, faults: map[[2]string]int{}, open: map[string]int{}, joint: map[string]bool{}, locks: map[string]*watched{}, recovered: -1}
+	return &watch{bound: bound, faults: map[[2]string]int{}, gone: map[int]time.Duration{}, open: map[string]int{}, joint: map[string]bool{}, locks: map[string]*watched{}, recovered: -1}
 }
 
-func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
+func (w *watch) see(e *history.Event) {
 	switch e.Op {
 	case history.Inject, history.Heal:
 		w.fault(e)
+		return
+	case history.Crash:
+		w.gone[e.Process] = e.Time
 		return
 	case history.Acquire, history.Release, history.Extend:
 	default:
@@ -223,7 +229,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 	}
 	l := w.last
 	if e.Op == history.Acquire {
-		w.acquire(l, e, promises[e.Lock])
+		w.acquire(l, e, w.promises[e.Lock])
 		return
 	}
 	h := l.holder(e.Owner)
@@ -242,7 +248,7 @@ func (w *watch) see(e *history.Event, promises map[string]history.Promise) {
 	case h == nil:
 	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.index > h.given:
 	case e.Op == history.Extend && e.Type != history.Fail:
-		h.until = max(h.until, ends(asked, e, promises[e.Lock].Drift))
+		h.until = max(h.until, ends(asked, e, w.promises[e.Lock].Drift))
 	case e.Type == history.Info:
 	case e.Type == history.OK && h.count > 1:
 		h.count--
@@ -435,6 +441,10 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 	f.heard = now
 	f.refuse += refused
 	waited := now - f.asked
+	if waited >= w.bound && !f.told && w.bury(lock, l) {
+		w.askedFor(lock, l, asked, now, 0)
+		return
+	}
 	w.longest = max(w.longest, waited)
 	if waited < w.bound || f.told {
 		return
@@ -453,6 +463,24 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s nobody was granted it, %s",
 			lock, seconds(since), seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
 	})
+}
+
+// bury takes note of the requests for a lock that are not answered any more because
+// their processes have crashed, as if they had been done at that time. It reports
+// whether there were any.
+func (w *watch) bury(lock string, l *watched) bool {
+	buried := false
+	for process, asked := range l.asks.all() {
+		if at, crashed := w.gone[process]; crashed && at >= asked.time {
+			l.until = max(l.until, ends(asked, &history.Event{Time: at}, w.promises[lock].Drift))
+			l.asks.remove(process)
+			if asked.acquires {
+				w.answered(asked.owner)
+			}
+			buried = true
+		}
+	}
+	return buried
 }
 
 func was(n int) string {

@@ -52,7 +52,7 @@ func (g *generator) history() *history.History {
 	g.rnd.Shuffle(len(g.events), func(i, j int) { g.events[i], g.events[j] = g.events[j], g.events[i] })
 	slices.SortStableFunc(g.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
 	declare := history.Event{
-		Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k",
+		Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k",
 		Kind: g.kind, Capacity: g.capacity, Reentrant: g.reentrant, Drift: g.drift,
 	}
 	all := append([]history.Event{declare}, g.events...)

@@ -1,7 +1,8 @@
 package checker
 
 import (
-	"slices"
+	"encoding/binary"
+	"iter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -10,9 +11,98 @@ import (
 // A resting is a lock that was put aside because no client asks for it, though
 // one may hold it.
 type resting struct {
-	events []shelvedOf
+	owner  string        // of the first event
+	events []byte        // see put
 	ends   time.Duration // when the first of the holds that go on ends by itself; Never if there is none
 	held   bool          // there are holds that go on
+}
+
+// What an event that is put aside has, and others have not.
+const (
+	hasLease = 1 << iota
+	hasExpires
+	hasToken
+	hasQueued
+	hasPermits
+	hasOwner // other than the first
+)
+
+// put adds an event in a few bytes without a pointer: there may be hundreds of
+// thousands.
+func (r *resting) put(e *shelved, owner string) {
+	if len(r.events) == 0 {
+		r.owner = owner
+		r.events = make([]byte, 0, 32)
+	}
+	words := e.typ | e.op<<2 | e.mode<<4
+	if e.holds {
+		words |= 1 << 7
+	}
+	at := len(r.events) + 1
+	b := append(r.events, words, 0)
+	b = binary.AppendUvarint(b, uint64(e.index))
+	b = binary.AppendUvarint(b, uint64(e.time))
+	b = binary.AppendVarint(b, int64(e.process))
+	add := func(flag byte, is bool, number int64) {
+		if is {
+			b[at] |= flag
+			b = binary.AppendVarint(b, number)
+		}
+	}
+	add(hasLease, e.lease != 0, int64(e.lease))
+	add(hasExpires, e.expires != 0, int64(e.expires))
+	add(hasToken, e.token != 0, e.token)
+	if e.queued != nil {
+		add(hasQueued, true, *e.queued)
+	}
+	add(hasPermits, e.permits != 0, int64(e.permits))
+	if owner != r.owner {
+		add(hasOwner, true, int64(len(owner)))
+		b = append(b, owner...)
+	}
+	r.events = b
+}
+
+// all are the events with their owners.
+func (r *resting) all() iter.Seq2[string, *shelved] {
+	return func(yield func(string, *shelved) bool) {
+		for b := r.events; len(b) > 0; {
+			words, has := b[0], b[1]
+			b = b[2:]
+			number := func() int64 {
+				v, n := binary.Varint(b)
+				b = b[n:]
+				return v
+			}
+			unsigned := func() int64 {
+				v, n := binary.Uvarint(b)
+				b = b[n:]
+				return int64(v) //nolint:gosec // as it was put
+			}
+			of := func(flag byte) int64 {
+				if has&flag == 0 {
+					return 0
+				}
+				return number()
+			}
+			e := shelved{typ: words & 3, op: words >> 2 & 3, mode: words >> 4 & 7, holds: words>>7 == 1}
+			e.index, e.time, e.process = unsigned(), time.Duration(unsigned()), int(number())
+			e.lease, e.expires, e.token = time.Duration(of(hasLease)), time.Duration(of(hasExpires)), of(hasToken)
+			if has&hasQueued != 0 {
+				e.queued = new(int64)
+				*e.queued = number()
+			}
+			e.permits = int32(of(hasPermits)) //nolint:gosec // as it was put
+			owner := r.owner
+			if has&hasOwner != 0 {
+				n := number()
+				owner, b = string(b[:n]), b[n:]
+			}
+			if !yield(owner, &e) {
+				return
+			}
+		}
+	}
 }
 
 // drop forgets the locks that are as good as new, because each of their owners is
@@ -49,13 +139,13 @@ func (s *stream) rest(e *history.Event, ends time.Duration, holds bool) {
 		r = &resting{ends: history.Never}
 		s.idle[e.Lock] = r
 	}
-	put := shelvedOf{shelved: shelve(e), owner: nameOf(e)}
+	put, owner := shelve(e), nameOf(e)
 	if put.holds = holds; holds {
 		r.held, r.ends = true, min(r.ends, ends)
-		s.aside[put.owner]++
+		s.aside[owner]++
 		s.soonest = min(s.soonest, ends)
 	}
-	r.events = append(r.events, put)
+	r.put(&put, owner)
 }
 
 // heldAtRest are the ends of the holds that go on after a window, of the locks that
@@ -77,12 +167,11 @@ func (s *stream) wake(lock string) {
 	if r == nil {
 		return
 	}
-	for i := range r.events {
-		e := &r.events[i]
-		s.window = append(s.window, e.event(owner{lock, e.owner}))
+	for name, e := range r.all() {
+		s.window = append(s.window, e.event(owner{lock, name}))
 		if e.holds {
-			if s.aside[e.owner]--; s.aside[e.owner] == 0 {
-				delete(s.aside, e.owner)
+			if s.aside[name]--; s.aside[name] == 0 {
+				delete(s.aside, name)
 			}
 		}
 	}
@@ -104,15 +193,22 @@ func (s *stream) rouse() {
 	}
 	s.soonest = history.Never
 	for lock, r := range s.idle {
-		if r.ends <= s.last || r.held && len(gone) > 0 && slices.ContainsFunc(r.events, func(e shelvedOf) bool {
-			_, crashed := gone[e.process]
-			return crashed
-		}) {
+		if r.ends <= s.last || r.held && len(gone) > 0 && r.isOf(gone) {
 			s.wake(lock)
 		} else {
 			s.soonest = min(s.soonest, r.ends)
 		}
 	}
+}
+
+// isOf reports whether one of the processes has a part in it.
+func (r *resting) isOf(processes map[int]struct{}) bool {
+	for _, e := range r.all() {
+		if _, is := processes[e.process]; is {
+			return true
+		}
+	}
+	return false
 }
 
 // crowded reports whether so many events are kept that locks must be put aside. One

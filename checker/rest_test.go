@@ -1,6 +1,7 @@
 package checker_test
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -59,4 +60,24 @@ func TestHeldLocksAreCountedThoughTheyRest(t *testing.T) {
 			require.Positive(t, met[history.MetExpiries], "windows of %d", least)
 		}
 	}
+}
+
+// An event that was put aside comes back as it was.
+func TestEventsComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	zero, queued := int64(0), int64(1<<40)
+	events := []history.Event{
+		{Index: 7, Time: 1, Process: 3, Type: history.Invoke, Op: history.Acquire, Owner: "a", Lease: history.Never},
+		{Index: 1 << 50, Time: history.Never, Process: 1 << 40, Type: history.OK, Op: history.Acquire, Owner: "a", Expires: 5, Token: 1 << 60, Queued: &queued},
+		{Index: 9, Type: history.Fail, Op: history.Extend, Owner: "", Mode: history.Permit, Permits: history.MaxAmount, Queued: &zero},
+		{Index: 10, Type: history.Info, Op: history.Release, Owner: "b", Mode: history.Read},
+		{Index: 11, Type: history.OK, Op: history.Lost, Owner: "a", Mode: history.Write},
+		{Index: 12, Type: history.OK, Op: history.Lost, Owner: "a", Mode: history.Exclusive, Token: -1},
+	}
+	for i := range events {
+		events[i].Lock = "k"
+	}
+	want := slices.Clone(events)
+	want[2].Owner = "p0" // its process
+	require.Equal(t, want, checker.PutAside(events))
 }

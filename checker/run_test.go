@@ -34,8 +34,8 @@ func TestRunVerdict(t *testing.T) {
 func TestCheckRun_doubts(t *testing.T) {
 	t.Parallel()
 	inject := func(events ...history.Event) *history.History { return &history.History{Events: events} }
-	landed := history.Event{Time: 1, Process: history.Nobody, Op: history.Inject, Type: history.OK, Fault: "cut"}
-	unmet := history.Event{Time: 2, Process: history.Nobody, Op: history.Observe, Type: history.OK, What: history.ObserveMet, Value: "0", Fault: "cut"}
+	landed := history.Event{Time: 1, Process: history.NoProcess, Op: history.Inject, Type: history.OK, Fault: "cut"}
+	unmet := history.Event{Time: 2, Process: history.NoProcess, Op: history.Observe, Type: history.OK, What: history.ObserveMet, Value: "0", Fault: "cut"}
 	for _, tt := range []struct {
 		name string
 		run  history.Run

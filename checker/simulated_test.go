@@ -53,7 +53,7 @@ func simulateBug(rnd *rand.Rand, clients, ticks int, bug string) *history.Histor
 		s.kind, s.capacity, s.reentrant = history.KindMutex, 0, bug == bugFirstRelease
 	}
 	s.record(history.Event{
-		Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k",
+		Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k",
 		Kind: s.kind, Capacity: s.capacity, Reentrant: s.reentrant,
 	})
 	for i := range clients {

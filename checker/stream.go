@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -81,8 +82,8 @@ func (m *memory) limit(left int) int {
 //     2,000 holds, or was retired by an unknown outcome. A lost update is told from the last 256 updates of its resource.
 //   - An owner of a semaphore that returns after its lease meets some of the holds of
 //     the meantime only, which is Unknown too.
-//   - A request that came after the lease of a hold is no contention for it where only a
-//     release that is sent later shows that the hold lasted.
+//   - A request is no contention for a hold where only what is sent or answered later
+//     shows that this lasted, or was granted at all.
 //   - Where the account of an owner can't be told any more, Check is Unknown. What the
 //     events until then have proven stands here, and so do the uses within a lease, as
 //     where Check judges those events alone. A later access that names no owner is no
@@ -146,12 +147,6 @@ type shelved struct {
 	permits              int32 // history.MaxAmount fits
 	typ, op, mode        uint8
 	holds                bool // of a lock that is put aside: it asked for a hold that goes on
-}
-
-// A shelvedOf is a shelved event and whose it is.
-type shelvedOf struct {
-	shelved
-	owner string
 }
 
 // The words of a shelved event, by their numbers.
@@ -218,7 +213,8 @@ func read(ctx context.Context, r Source, full chan<- batch, empty <-chan []histo
 
 func (s *stream) judge(ctx context.Context, r Source) error {
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	full, empty := make(chan batch, 2), make(chan []history.Event, 3)
+	// So many that the next window is read while one is judged.
+	full, empty := make(chan batch, 5), make(chan []history.Event, 6)
 	for range cap(empty) {
 		empty <- make([]history.Event, 0, min(2048, s.least))
 	}
@@ -434,16 +430,55 @@ func (s *stream) judgeWindow(ctx context.Context, truncated int, unfinished bool
 	}
 	s.rouse()
 	s.recall()
-	byIndex := func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) }
-	if !slices.IsSortedFunc(s.window, byIndex) {
-		slices.SortFunc(s.window, byIndex)
-		s.window = slices.CompactFunc(s.window, func(a, b history.Event) bool { return a.Index == b.Index })
-	}
+	s.window = inOrder(s.window)
 	ev := newEvidence(&history.History{Events: s.window, Truncated: truncated, Unfinished: unfinished, Before: s.before})
 	ev.from, ev.missing, ev.aside = s.from, s.missing, s.aside
 	s.session.judge(ctx, ev)
 	s.from = ev.end()
 	return ev
+}
+
+// inOrder puts events in order of their indices, each once. They are large, so each
+// moves once: along the cycle of places that it is part of.
+func inOrder(events []history.Event) []history.Event {
+	sorted := true
+	for i := 1; i < len(events) && sorted; i++ {
+		sorted = events[i-1].Index < events[i].Index
+	}
+	if sorted {
+		return events
+	}
+	type place struct {
+		index int64
+		from  int
+	}
+	order := make([]place, len(events))
+	for i := range events {
+		order[i] = place{events[i].Index, i}
+	}
+	slices.SortFunc(order, func(a, b place) int { return cmp.Compare(a.index, b.index) })
+	for first := range order {
+		if order[first].from < 0 {
+			continue
+		}
+		e, at := events[first], first
+		for from := order[at].from; from != first; from = order[at].from {
+			events[at], order[at].from = events[from], -1
+			at = from
+		}
+		events[at], order[at].from = e, -1
+	}
+	n := 1
+	for i := 1; i < len(events); i++ {
+		if order[i].index != order[i-1].index {
+			if n < i {
+				events[n] = events[i]
+			}
+			n++
+		}
+	}
+	clear(events[n:])
+	return events[:n]
 }
 
 // forget leaves in the window what later events may have to do with, and puts
@@ -617,7 +652,7 @@ func (c *carry) hold(h *holding.Hold) {
 	if o := c.owners[owner{h.Lock, h.Owner}]; o != nil {
 		o.chosen = true
 	}
-	c.chosen[h.Account] = append(c.chosen[h.Account], extentOf(h))
+	c.chosen[h.Account] = append(c.chosen[h.Account], c.extentOf(h))
 	c.event(h.EndEvent)
 }
 
@@ -639,7 +674,7 @@ func (c *carry) proofs() {
 			if c.proof == nil {
 				c.proof = map[int][]stretchOf{}
 			}
-			c.proof[h.Account] = append(c.proof[h.Account], extentOf(h))
+			c.proof[h.Account] = append(c.proof[h.Account], c.extentOf(h))
 		}
 	}
 }
@@ -661,13 +696,19 @@ func (c *carry) proves(e *history.Event) bool {
 }
 
 // extentOf is the stretch from the first event of a hold to its last.
-func extentOf(h *holding.Hold) stretchOf {
+func (c *carry) extentOf(h *holding.Hold) stretchOf {
 	until := max(h.Proof.Complete.Index, h.EndEvent)
 	if h.Release != nil {
 		until = max(until, h.Release.Complete.Index)
 	}
 	for i := range h.Extensions {
 		until = max(until, h.Extensions[i].Complete.Index)
+	}
+	if h.Ended != holding.EndReleased { // what its owner did while it lasted belongs to it
+		events := c.ev.history.Events
+		if n := sort.Search(len(events), func(i int) bool { return events[i].Time > h.End }); n > 0 {
+			until = max(until, events[n-1].Index)
+		}
 	}
 	return stretchOf{h.First(), until}
 }
@@ -879,7 +920,7 @@ func (c *carry) entangled() {
 		for i := range c.book.Holds {
 			h := &c.book.Holds[i]
 			if list := c.chosen[h.Account]; len(list) > 0 && !c.taken[h] {
-				extent := extentOf(h)
+				extent := c.extentOf(h)
 				if slices.ContainsFunc(list, func(s stretchOf) bool { return s.from <= extent.until && extent.from <= s.until }) {
 					c.hold(h)
 					more = true
@@ -964,6 +1005,9 @@ func (c *carry) accesses() {
 // other owners that are not settled.
 func (c *carry) operations() (shelved []bool) {
 	shelved = make([]bool, len(c.keep))
+	for _, op := range c.ev.waiting {
+		c.operation(op)
+	}
 	ops := c.book.Operations
 	for i := range ops {
 		op := &ops[i]

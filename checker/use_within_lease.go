@@ -77,25 +77,59 @@ func useWithinLease(ev *evidence, f *findings) {
 	beliefs := beliefsOf(book)
 	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
 	ops, untold := ev.operations(), untold(ev)
+	waiting, _ := f.memo.(map[int64]bool)
+	asking := asking(ev)
+	f.memo = nil
 	for i := range ops {
 		op := &ops[i]
 		e := op.Invoke
-		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) {
+		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) && !waiting[op.Complete.Index] {
+			continue
+		}
+		key, last := beliefs.of(e)
+		if (last == nil || e.Time > last.Until) && asking[history.Owner{Lock: e.Lock, Name: e.LockOwner()}] {
+			ev.awaiting(f, op)
 			continue
 		}
 		f.counts["uses"]++
-		key, last := beliefs.of(e)
 		switch {
 		case last == nil:
 			f.counts["unowned"]++
-		case e.Time > last.Until && key.process != history.Nobody && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
+		case e.Time > last.Until && key.process != history.NoProcess && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
 			f.counts["untold"]++
 		case e.Time > last.Until:
-			f.add(useAfterLease(op, last, ev.held()[book.PlaceOf(last.hold)]))
+			f.add(useAfterLease(ev, op, last, ev.held()[book.PlaceOf(last.hold)]))
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
 		}
 	}
+}
+
+// asking are the owners, of a history that goes on, with an acquire under way:
+// its answer may show that it was granted before an extend that was confirmed.
+func asking(ev *evidence) map[history.Owner]bool {
+	if !ev.history.Unfinished {
+		return nil
+	}
+	asking := map[history.Owner]bool{}
+	ops := ev.operations()
+	for i := range ops {
+		if op := &ops[i]; op.Invoke.Op == history.Acquire && op.Complete.Index < 0 {
+			asking[history.Owner{Lock: op.Invoke.Lock, Name: op.Invoke.LockOwner()}] = true
+		}
+	}
+	return asking
+}
+
+// awaiting leaves a use to the next window.
+func (ev *evidence) awaiting(f *findings, op *history.Operation) {
+	waiting, ok := f.memo.(map[int64]bool)
+	if !ok {
+		waiting = map[int64]bool{}
+		f.memo = waiting
+	}
+	waiting[op.Complete.Index] = true
+	ev.waiting = append(ev.waiting, op)
 }
 
 // beliefsOf are the beliefs of each owner and of each process, in order of their
@@ -104,7 +138,7 @@ func beliefsOf(book *holding.Book) believers {
 	beliefs := believers{}
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.Nobody}
+		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.NoProcess}
 		byProcess := believer{lock: h.Lock, process: h.Process}
 		for _, span := range h.Belief {
 			beliefs[byOwner] = append(beliefs[byOwner], belief{Span: span, hold: h})
@@ -126,12 +160,12 @@ func beliefsOf(book *holding.Book) believers {
 // the one that lasts longest; nil if there is none.
 func (b believers) of(e *history.Event) (believer, *belief) {
 	if e.Owner != "" {
-		key := believer{lock: e.Lock, owner: e.Owner, process: history.Nobody}
+		key := believer{lock: e.Lock, owner: e.Owner, process: history.NoProcess}
 		return key, b.at(key, e.Time)
 	}
 	key := believer{lock: e.Lock, process: e.Process}
 	last := b.at(key, e.Time)
-	named := b.at(believer{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.Nobody}, e.Time)
+	named := b.at(believer{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.NoProcess}, e.Time)
 	if last == nil || named != nil && named.Until > last.Until {
 		last = named
 	}
@@ -165,34 +199,55 @@ func untold(ev *evidence) map[believer]bool {
 	return processes
 }
 
-func useAfterLease(op *history.Operation, b *belief, holds []*holding.Hold) Violation {
+func useAfterLease(ev *evidence, op *history.Operation, b *belief, holds []*holding.Hold) Violation {
 	h := b.hold
-	why := "its lease had run out"
-	proof := h.Proof.Complete.Index
-	switch {
-	case h.Release != nil && h.Release.Invoke.Time == b.Until:
-		why, proof = "it had sent its release", h.Release.Invoke.Index
-	case h.EndEvent >= 0 && h.Ended == holding.EndLost:
-		why, proof = "it had been told that the lock was lost", h.EndEvent
-	default:
-		for i := range h.Extensions {
-			if x := &h.Extensions[i]; x.OK() && x.Complete.Time <= op.Invoke.Time {
-				proof = x.Complete.Index
-			}
-		}
-	}
+	why, since, proof := ev.disbelieved(b, op.Invoke.Time)
 	v := Violation{
 		Kind: UseAfterLease, Lock: h.Lock, Resource: op.Invoke.Resource,
 		Events: events(proof, op.Invoke.Index, op.Complete.Index),
 		From:   op.Invoke.Time, Until: op.Complete.Time,
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
 			holder(h), resource(op.Invoke), h.Lock, seconds(op.Invoke.Time),
-			seconds(op.Invoke.Time-b.Until), why, seconds(b.Until)),
+			seconds(op.Invoke.Time-since), why, seconds(since)),
 	}
 	if other := otherHolder(holds, op.Invoke.Time, h.Owner); other != nil {
 		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(other), seconds(other.Start))
 	}
 	return v
+}
+
+// disbelieved is why a holder was not entitled to its belief any more, since when, and
+// the event that shows it, of those before now.
+func (ev *evidence) disbelieved(b *belief, now time.Duration) (why string, since time.Duration, proof int64) {
+	h, until, events := b.hold, b.Until, ev.history.Events
+	if r := h.Release; r != nil && b.From == until && r.Invoke.Time < until { // an answer came later, and was believed at its instant
+		return "it had sent its release", r.Invoke.Time, r.Invoke.Index
+	}
+	first := sort.Search(len(events), func(i int) bool { return events[i].Time >= until })
+	for i := first; i < len(events) && events[i].Time == until; i++ {
+		e := &events[i]
+		if e.Lock != h.Lock || nameOf(e) != h.Owner {
+			continue
+		}
+		switch {
+		case e.Op == history.Release && e.Type == history.Invoke:
+			return "it had sent its release", until, e.Index
+		case e.Op == history.Lost:
+			why, proof = "it had been told that the lock was lost", e.Index
+		case e.Op == history.Extend && e.Type == history.Fail && why == "":
+			why, proof = "it had been told that it did not hold the lock", e.Index
+		}
+	}
+	if why != "" {
+		return why, until, proof
+	}
+	proof = h.Proof.Complete.Index
+	for i := range h.Extensions {
+		if x := &h.Extensions[i]; x.OK() && x.Complete.Time <= now {
+			proof = x.Complete.Index
+		}
+	}
+	return "its lease had run out", until, proof
 }
 
 // otherHolder is who else held the lock at t: the latest to begin.

@@ -37,7 +37,8 @@ func witnessed(p part) bool {
 // A turn is when a request takes effect in that order.
 type turn struct {
 	at   time.Duration
-	rank int // at the same instant
+	rank int32 // at the same instant
+	asks int32 // which of the requests it is
 	*request
 }
 
@@ -46,7 +47,7 @@ type turn struct {
 func inTurn(requests []*request) []turn {
 	order := make([]turn, len(requests))
 	for i, r := range requests {
-		t := turn{at: r.until, rank: 3, request: r}
+		t := turn{at: r.until, rank: 3, asks: int32(i), request: r} //nolint:gosec // fewer than events, which fit into memory
 		switch {
 		case r.until == history.Never, r.outcome == history.OK && r.verb != history.Acquire && !r.proves:
 			t.at, t.rank = r.invoke, 0
@@ -57,10 +58,12 @@ func inTurn(requests []*request) []turn {
 		}
 		order[i] = t
 	}
-	byTurn := func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank)) }
-	if !slices.IsSortedFunc(order, byTurn) {
-		slices.SortStableFunc(order, byTurn)
-	}
+	slices.SortFunc(order, func(a, b turn) int {
+		if a.at != b.at {
+			return cmp.Compare(a.at, b.at)
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
+	})
 	return order
 }
 

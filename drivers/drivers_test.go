@@ -47,9 +47,17 @@ func languages() []language {
 	}
 }
 
+func unlessShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts servers; -short leaves them out")
+	}
+}
+
 // need skips a test whose language is not on this machine, unless all are required.
 func need(t *testing.T, l language) {
 	t.Helper()
+	unlessShort(t)
 	var err error
 	switch l.name {
 	case "python":
@@ -102,7 +110,7 @@ func check(t *testing.T, command string) (wrong []string) {
 }
 
 // run drives a driver's lock with a workload, and judges the record.
-func run(t *testing.T, command, topology, workload, faults string, length time.Duration) (history.Run, checker.Report) {
+func run(t *testing.T, seed uint64, command, topology, workload, faults string, length time.Duration) (history.Run, checker.Report) {
 	t.Helper()
 	spec, err := harness.Program(command)
 	require.NoError(t, err)
@@ -113,7 +121,7 @@ func run(t *testing.T, command, topology, workload, faults string, length time.D
 		r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
 	}
 	r.Options.Watchdog = 2 * time.Second
-	require.NoError(t, r.Run(t.Context(), harness.Setup{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: 1}))
+	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed}))
 	f, err := os.Open(filepath.Join(dir, history.EventsFile))
 	require.NoError(t, err)
 	defer f.Close()
@@ -125,6 +133,22 @@ func run(t *testing.T, command, topology, workload, faults string, length time.D
 	told, err := history.ReadRun(record)
 	require.NoError(t, err)
 	return told, harness.Judge(context.Background(), told, h)
+}
+
+// judged runs a driver with one seed after the other until a run has the wanted verdict.
+// Before it, a run may be unknown, since what a workload is there for, such as a
+// hand-over, need not happen on a busy machine; and a lock with a defect may have no
+// occasion to show it. A correct lock is never invalid.
+func judged(t *testing.T, want checker.Verdict, command, topology, workload, mix string, length time.Duration) history.Run {
+	t.Helper()
+	for seed := uint64(1); ; seed++ {
+		told, report := run(t, seed, command, topology, workload, mix, length)
+		if report.Verdict == want {
+			return told
+		}
+		require.NotEqual(t, checker.Invalid, report.Verdict, "%+v %+v", told, report)
+		require.Less(t, seed, uint64(6), "no seed is %s: %+v %+v", want, told, report)
+	}
 }
 
 // Each driver keeps the protocol, and its lock is acquitted; a copy that deletes
@@ -139,15 +163,13 @@ func TestDrivers(t *testing.T) {
 			require.Empty(t, check(t, command))
 			require.Contains(t, strings.Join(check(t, bug), "\n"), "late release")
 
-			told, report := run(t, command, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
+			told := judged(t, checker.Valid, command, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
 			if l.silent {
 				require.Contains(t, told.Unpromised, history.UnpromisedRelease)
-				require.Equal(t, checker.Valid, report.Verdict, "no release is refused, and none has to be: %+v %+v", told, report)
-			} else {
-				require.Equal(t, checker.Valid, report.Verdict, "%+v %+v", told, report)
 			}
-			told, report = run(t, bug, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
-			require.Equal(t, checker.Invalid, report.Verdict, "%+v %+v", told, report)
+			// A late release does harm if another client was granted the lock meanwhile: a matter
+			// of chance, and a slow driver has few grants in a run.
+			judged(t, checker.Invalid, bug, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
 		})
 	}
 }
@@ -155,12 +177,12 @@ func TestDrivers(t *testing.T) {
 // A lock in Go behind the protocol follows a failover and a cluster's slots.
 func TestDrivers_Go(t *testing.T) {
 	t.Parallel()
+	unlessShort(t)
 	path := filepath.Join(t.TempDir(), "driver")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./go").CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Empty(t, check(t, path))
 	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
-		told, report := run(t, path, topology, "contended", "latency", 4*time.Second)
-		require.Equal(t, checker.Valid, report.Verdict, "%s: %+v %+v", topology, told, report)
+		judged(t, checker.Valid, path, topology, "contended", "latency", 4*time.Second)
 	}
 }

@@ -30,7 +30,7 @@ func clientSpecs() []Spec {
 		},
 	}
 	for i := range specs {
-		specs[i].Family, specs[i].Target, specs[i].Needs = Client, AtClient, []topologies.Control{topologies.Workers}
+		specs[i].Family, specs[i].Target, specs[i].Needs = Client, AtClient, []topologies.Capability{topologies.Workers}
 		specs[i].Effects = []history.Effect{history.StopsClient}
 	}
 	return specs

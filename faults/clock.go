@@ -58,7 +58,7 @@ func clockSpecs() []Spec {
 	}
 	for i := range specs {
 		s := &specs[i]
-		s.Family, s.Target, s.Needs, s.Healed = Clock, AtProcess, []topologies.Control{topologies.Clocks}, "the true time"
+		s.Family, s.Target, s.Needs, s.Healed = Clock, AtProcess, []topologies.Capability{topologies.Clocks}, "the true time"
 		s.Life, s.Effects = history.Lasting, []history.Effect{history.ShiftsClock}
 		s.Candidates = lasting(TargetOfLock, 2, func(Environment) string { return breaksByClock })
 	}

@@ -20,7 +20,7 @@ import (
 func clusterSpecs() []Spec {
 	return []Spec{{
 		Name: "migrate-slot", Family: Cluster, Summary: "move the slot of a key to the next master, and finish that at the heal",
-		Target: AtDeployment, Needs: []topologies.Control{topologies.Settings},
+		Target: AtDeployment, Needs: []topologies.Capability{topologies.Settings},
 		Params: []Param{{
 			Name: "key", About: "a key of the slot, or the name of a lock of the run, which means the key where that lock is", Ask: "whose slot",
 		}},

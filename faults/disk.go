@@ -19,7 +19,7 @@ func diskSpecs() []Spec {
 	specs := []Spec{
 		{
 			Name: "power-cut", Summary: "SIGKILL, what was not synced to the append-only file lost, and a restart at once",
-			Needs: []topologies.Control{topologies.Disks, topologies.Processes},
+			Needs: []topologies.Capability{topologies.Disks, topologies.Processes},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts},
 			Candidates: withFile(once(TargetOfLock, 2, func(e Environment) string {
 				if e.Topology.Options.Persistence != topologies.PersistAlways {
@@ -34,7 +34,7 @@ func diskSpecs() []Spec {
 		{
 			Name: "shutdown", Summary: "SHUTDOWN, which syncs what there is, and a restart at once",
 			// No server of a deployment that was there before: it may not come back.
-			Needs: []topologies.Control{topologies.Processes, topologies.Settings},
+			Needs: []topologies.Capability{topologies.Processes, topologies.Settings},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts},
 			Candidates: once(TargetOfLock, 2, restarted),
 			Observed:   "it ended in order, runs again and answers",
@@ -43,7 +43,7 @@ func diskSpecs() []Spec {
 		},
 		{
 			Name: "stall-disk", Summary: "let syncs to the append-only file take until the heal",
-			Needs: []topologies.Control{topologies.Disks, topologies.Processes},
+			Needs: []topologies.Capability{topologies.Disks, topologies.Processes},
 			Life:  history.Lasting, Effects: []history.Effect{history.Withholds},
 			Candidates: withFile(lasting(TargetOfLock, 2, away)),
 			Observed:   "a sync of the file does not end", Healed: "syncs end",

@@ -4,6 +4,3 @@ import "github.com/lockchaos/lockchaos/topologies"
 
 // MigrateSlot moves the slot of a key between some servers of a cluster.
 func MigrateSlot(servers []topologies.Server, key string) Fault { return migrateSlot(servers, key) }
-
-// A Pacer is a link whose pace can be changed.
-type Pacer = pacer

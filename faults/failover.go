@@ -26,7 +26,7 @@ func failoverSpecs() []Spec {
 	specs := []Spec{
 		{
 			Name: "crash-failover", Summary: "kill the master and wait until a replica was promoted",
-			Needs:  []topologies.Control{topologies.Failovers, topologies.Processes},
+			Needs:  []topologies.Capability{topologies.Failovers, topologies.Processes},
 			Target: AtDeployment, Params: []Param{shard},
 			Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Promotes},
 			Check: elects,
@@ -43,7 +43,7 @@ func failoverSpecs() []Spec {
 		},
 		{
 			Name: "failover", Summary: "ask the servers for a failover that nothing forces",
-			Needs:  []topologies.Control{topologies.Failovers},
+			Needs:  []topologies.Capability{topologies.Failovers},
 			Target: AtDeployment, Params: []Param{shard},
 			Life: history.Momentary, Effects: []history.Effect{history.Promotes},
 			Check: elects,
@@ -59,7 +59,7 @@ func failoverSpecs() []Spec {
 		},
 		{
 			Name: "planned-failover", Summary: "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single",
-			Needs:  []topologies.Control{topologies.Settings},
+			Needs:  []topologies.Capability{topologies.Settings},
 			Target: AtDeployment,
 			Params: []Param{
 				{Name: "how", Values: []string{byFailover, byReplicaOf}, Default: byFailover, Draw: byFailover + "|" + byReplicaOf},
@@ -93,7 +93,7 @@ func failoverSpecs() []Spec {
 		},
 		{
 			Name: "split-brain", Summary: "cut the master off with a zone of clients and a minority of the sentinels, if there are some",
-			Needs:  []topologies.Control{topologies.Failovers, topologies.Wiring, topologies.Isolation},
+			Needs:  []topologies.Capability{topologies.Failovers, topologies.Proxies, topologies.Isolation},
 			Target: AtZone, Params: []Param{shard},
 			Life: history.Lasting, Effects: []history.Effect{history.Isolates, history.Cuts, history.Promotes},
 			Check: func(t topologies.Topology, s Step) error {
@@ -326,7 +326,7 @@ type side struct {
 	// Name says who is on it: "{redis-1 sentinel-1 zone-a}".
 	Name string
 	// Links are those between it and all others.
-	Links []topologies.Wire
+	Links []topologies.Proxy
 }
 
 type splitBrainFault struct {

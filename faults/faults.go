@@ -24,16 +24,16 @@ type Fault interface {
 // An Injection is a fault that took effect.
 type Injection struct {
 	// Effect says what was observed: "2 links refuse", "redis-2 is master". Of
-	// a fault that lies in wait it says for what.
+	// an armed fault it says what that waits for.
 	Effect string
-	// Strikes is for a fault that lies in wait: one that Inject has only set up.
-	// It blocks until the fault struck, and says what was observed. It fails
+	// AwaitFiring is for an armed fault: one that Inject has only set up, and that waits
+	// for its trigger. It blocks until the fault fired, and says what was observed. It fails
 	// when the context ends, or the fault is healed, before that. It may be
 	// called once. Nil: the fault is in effect.
-	Strikes func(ctx context.Context) (effect string, err error)
-	// Spent says that the fault is over once it struck, so that the heal ends
+	AwaitFiring func(ctx context.Context) (effect string, err error)
+	// OneShot says that the fault is over once it fired, so that the heal ends
 	// nothing but the wait.
-	Spent bool
+	OneShot bool
 	// Heal ends the fault, waits until that was observed and says what was.
 	// It is nil for a fault that has no duration. A second call does nothing.
 	Heal Heal

@@ -46,7 +46,9 @@ func messageSpecs() []Spec {
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
 			Story:   Story{Injected: "one command on {target} was delivered late"},
-			New:     onMessages(func(rs []reader, p pattern, s Step) Fault { return delayCommand(rs, p, s.millis("for")) }),
+			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
+				return delayCommand(rs, p, s.millis("for"))
+			}),
 		},
 		{
 			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
@@ -54,7 +56,7 @@ func messageSpecs() []Spec {
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
 			Story:   Story{Injected: "one reply on {target} was delivered late"},
-			New:     onMessages(func(rs []reader, p pattern, s Step) Fault { return delayReply(rs, p, s.millis("for")) }),
+			New:     onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault { return delayReply(rs, p, s.millis("for")) }),
 		},
 		{
 			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
@@ -62,7 +64,7 @@ func messageSpecs() []Spec {
 			Observed: "the command was seen, and taken out", Healed: bySelf,
 			Pitfall: "to the client it looks like `drop-reply`; that is the point",
 			Story:   Story{Injected: "one command on {target} was lost"},
-			New: onMessages(func(rs []reader, p pattern, s Step) Fault {
+			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return dropCommand(rs, p, s.Params["then"] == "silent")
 			}),
 		},
@@ -72,7 +74,7 @@ func messageSpecs() []Spec {
 			Observed: "the message was seen, and taken out", Healed: bySelf,
 			Pitfall: "waiters that ask again now and then only become slow",
 			Story:   Story{Injected: "one message to a subscriber on {target} was lost"},
-			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return dropMessage(rs, p) }),
+			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return dropMessage(rs, p) }),
 		},
 		{
 			Name: "drop-reply", Summary: "lose the reply to one command that was carried out, and reset its connection, or leave it silent",
@@ -80,7 +82,7 @@ func messageSpecs() []Spec {
 			Observed: "the reply was seen, and taken out", Healed: bySelf,
 			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
 			Story:   Story{Injected: "one reply on {target} was lost"},
-			New: onMessages(func(rs []reader, p pattern, s Step) Fault {
+			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return dropReply(rs, p, s.Params["then"] == "silent")
 			}),
 		},
@@ -90,7 +92,7 @@ func messageSpecs() []Spec {
 			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
 			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
 			Story:   Story{Injected: "one command on {target} was held back"},
-			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return holdCommand(rs, p) }),
+			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return holdCommand(rs, p) }),
 		},
 		{
 			Name: "hold-reply", Summary: "keep the reply to one command from the client until the heal, and what follows it",
@@ -98,12 +100,12 @@ func messageSpecs() []Spec {
 			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
 			Pitfall: "a reply that the server does not know the script does not count",
 			Story:   Story{Injected: "one reply on {target} was held back"},
-			New:     onMessages(func(rs []reader, p pattern, _ Step) Fault { return holdReply(rs, p) }),
+			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return holdReply(rs, p) }),
 		},
 	}
 	for i := range specs {
 		s := &specs[i]
-		s.Family, s.Target, s.Needs, s.Life = Network, AtMessages, []topologies.Control{topologies.Wiring}, history.Triggered
+		s.Family, s.Target, s.Needs, s.Life = Network, AtMessages, []topologies.Capability{topologies.Proxies}, history.Triggered
 		if s.Hits == HitsAnything {
 			s.Hits = HitsRequests
 		}
@@ -113,15 +115,15 @@ func messageSpecs() []Spec {
 }
 
 // read refuses links that do not read what passes them.
-func read(w topologies.Wire) error {
-	if _, ok := w.(reader); !ok {
+func read(w topologies.Proxy) error {
+	if _, ok := w.(topologies.Interceptor); !ok {
 		return ErrUnread
 	}
 	return nil
 }
 
 // onMessages makes a fault of a message on the links that a step's target selects.
-func onMessages(of func(rs []reader, p pattern, s Step) Fault) func(Site, Step) (Fault, error) {
+func onMessages(of func(rs []topologies.Interceptor, p pattern, s Step) Fault) func(Site, Step) (Fault, error) {
 	return func(site Site, s Step) (Fault, error) {
 		links, err := selected(site, s)
 		if err != nil {
@@ -133,14 +135,6 @@ func onMessages(of func(rs []reader, p pattern, s Step) Fault) func(Site, Step) 
 		}
 		return of(readers, pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s), nil
 	}
-}
-
-// reader is a link on which every message can be judged.
-type reader interface {
-	topologies.Wire
-	// Judge asks what is to become of each message that passes, until it is
-	// stopped.
-	Judge(judge func(traffic.Message) traffic.Fate) (stop func(), err error)
 }
 
 // pattern says which commands a fault is aimed at.
@@ -226,13 +220,13 @@ func (p pattern) String() string {
 // A trigger waits on some links for one message.
 type trigger struct {
 	name  string
-	links []reader
+	links []topologies.Interceptor
 	// wanted finds the message, of which what says what it is.
 	wanted func(traffic.Message) bool
 	what   string
 	nth    int
 	// fate is what becomes of it, and did says that; freed is closed by the heal.
-	fate  func(freed <-chan struct{}) traffic.Fate
+	fate  func(freed <-chan struct{}) traffic.Action
 	keeps bool // it is passed on in the end
 	must  bool // that it is lost instead is an error
 	did   string
@@ -247,7 +241,7 @@ func (t *trigger) Name() string { return t.name }
 // Inject arms the trigger, and fails if no link answers before: nothing could pass
 // there.
 func (t *trigger) Inject(ctx context.Context) (Injection, error) {
-	links := make([]topologies.Wire, 0, len(t.links))
+	links := make([]topologies.Proxy, 0, len(t.links))
 	for _, l := range t.links {
 		links = append(links, l)
 	}
@@ -255,9 +249,9 @@ func (t *trigger) Inject(ctx context.Context) (Injection, error) {
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
 	}
-	s := &armed{trigger: t, struck: make(chan string, 1), passed: make(chan bool, 1), freed: make(chan struct{}), healed: make(chan struct{})}
+	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1), freed: make(chan struct{}), healed: make(chan struct{})}
 	for _, l := range t.links {
-		stop, err := l.Judge(func(m traffic.Message) traffic.Fate { return s.judge(l.Name(), m) })
+		stop, err := l.Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
 		if err != nil {
 			s.free()
 			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
@@ -265,10 +259,10 @@ func (t *trigger) Inject(ctx context.Context) (Injection, error) {
 		s.stops = append(s.stops, stop)
 	}
 	return Injection{
-		Effect:  "waits for the " + t.what + " on " + count(len(t.links), "link"),
-		Strikes: s.strikes,
-		Spent:   t.after >= 0,
-		Heal:    Once(func(ctx context.Context) (string, error) { return s.heal(ctx, working) }),
+		Effect:      "waits for the " + t.what + " on " + count(len(t.links), "link"),
+		AwaitFiring: s.awaitFiring,
+		OneShot:     t.after >= 0,
+		Heal:        Once(func(ctx context.Context) (string, error) { return s.heal(ctx, working) }),
 	}, nil
 }
 
@@ -277,7 +271,7 @@ type armed struct {
 	*trigger
 
 	stops  []func()
-	struck chan string // told once, on which link
+	fired  chan string // told once, on which link
 	passed chan bool   // told whether what was kept was passed on
 	freed  chan struct{}
 	healed chan struct{}
@@ -285,27 +279,27 @@ type armed struct {
 
 	mu   sync.Mutex
 	seen int
-	over bool // it struck
+	over bool // it fired
 	lost bool // it was told that what was kept is lost
 }
 
 // judge lets everything pass but the one message.
-func (s *armed) judge(link string, m traffic.Message) traffic.Fate {
+func (s *armed) judge(link string, m traffic.Message) traffic.Action {
 	if !s.wanted(m) {
-		return traffic.Fate{}
+		return traffic.Action{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen++
 	if s.seen != max(s.nth, 1) {
-		return traffic.Fate{}
+		return traffic.Action{}
 	}
 	select {
 	case <-s.healed: // it comes too late
-		return traffic.Fate{}
+		return traffic.Action{}
 	default:
 	}
-	s.struck <- link
+	s.fired <- link
 	s.over = true
 	fate := s.fate(s.freed)
 	if s.keeps {
@@ -314,27 +308,27 @@ func (s *armed) judge(link string, m traffic.Message) traffic.Fate {
 	return fate
 }
 
-// strikes waits for the message. Of a fault that is over by itself it waits for
+// awaitFiring waits for the message. Of a fault that is over by itself it waits for
 // that, too.
-func (s *armed) strikes(ctx context.Context) (string, error) {
+func (s *armed) awaitFiring(ctx context.Context) (string, error) {
 	select {
-	case link := <-s.struck:
-		return s.fired(ctx, link)
+	case link := <-s.fired:
+		return s.describe(ctx, link)
 	case <-ctx.Done():
-		return "", fmt.Errorf("%s never struck: %w", s.name, ctx.Err())
+		return "", fmt.Errorf("%s never fired: %w", s.name, ctx.Err())
 	case <-s.healed:
 	}
 	s.mu.Lock() // no judge is at it any more
 	defer s.mu.Unlock()
 	select {
-	case link := <-s.struck:
-		return s.fired(ctx, link)
+	case link := <-s.fired:
+		return s.describe(ctx, link)
 	default:
-		return "", fmt.Errorf("%s never struck: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
+		return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
 	}
 }
 
-func (s *armed) fired(ctx context.Context, link string) (string, error) {
+func (s *armed) describe(ctx context.Context, link string) (string, error) {
 	effect := fmt.Sprintf("the %s on %s was %s", s.what, link, s.did)
 	if s.after > 0 {
 		timer := time.NewTimer(s.after)
@@ -362,7 +356,7 @@ func (s *armed) free() {
 	})
 }
 
-func (s *armed) heal(ctx context.Context, links []topologies.Wire) (string, error) {
+func (s *armed) heal(ctx context.Context, links []topologies.Proxy) (string, error) {
 	s.free()
 	kept, err := s.delivered(ctx)
 	if err != nil {
@@ -400,7 +394,7 @@ func (s *armed) delivered(ctx context.Context) (string, error) {
 }
 
 // commands is a trigger for the nth command that matches.
-func commands(name string, links []reader, p pattern) *trigger {
+func commands(name string, links []topologies.Interceptor, p pattern) *trigger {
 	return &trigger{
 		name: name, links: links, nth: p.Nth, what: p.String(), after: -1,
 		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Command && p.matches(m.Words) },
@@ -409,7 +403,7 @@ func commands(name string, links []reader, p pattern) *trigger {
 
 // replies is a trigger for the reply to the nth command that matches and that the
 // server carried out: one that says that it does not know the script is none.
-func replies(name string, links []reader, p pattern) *trigger {
+func replies(name string, links []topologies.Interceptor, p pattern) *trigger {
 	return &trigger{
 		name: name, links: links, nth: p.Nth, what: "reply to the " + p.String(), after: -1,
 		wanted: func(m traffic.Message) bool {
@@ -421,14 +415,14 @@ func replies(name string, links []reader, p pattern) *trigger {
 // keep holds the message, and what follows it, back.
 func (t *trigger) keep() *trigger {
 	t.did, t.keeps = "held back", true
-	t.fate = func(freed <-chan struct{}) traffic.Fate { return traffic.Fate{Until: freed} }
+	t.fate = func(freed <-chan struct{}) traffic.Action { return traffic.Action{Until: freed} }
 	return t
 }
 
 // late holds the message, and what follows it, back for so long.
 func (t *trigger) late(d time.Duration) *trigger {
 	t.did, t.after, t.keeps = fmt.Sprintf("held back for %v", d), d, true
-	t.fate = func(freed <-chan struct{}) traffic.Fate {
+	t.fate = func(freed <-chan struct{}) traffic.Action {
 		until := make(chan struct{})
 		timer := time.NewTimer(d)
 		go func() {
@@ -439,7 +433,7 @@ func (t *trigger) late(d time.Duration) *trigger {
 			case <-freed:
 			}
 		}()
-		return traffic.Fate{Until: until}
+		return traffic.Action{Until: until}
 	}
 	return t
 }
@@ -455,14 +449,14 @@ func (t *trigger) lose(end traffic.End) *trigger {
 	default:
 		t.did = "lost"
 	}
-	t.fate = func(<-chan struct{}) traffic.Fate { return traffic.Fate{Lost: true, Ends: end} }
+	t.fate = func(<-chan struct{}) traffic.Action { return traffic.Action{Lost: true, Ends: end} }
 	return t
 }
 
 // holdCommand keeps a command, and all that follows it on its connection, from
 // the server until the heal. It is delivered then even if the client has given
 // up and closed the connection: a request that is late.
-func holdCommand(links []reader, p pattern) Fault {
+func holdCommand(links []topologies.Interceptor, p pattern) Fault {
 	t := commands("hold-command", links, p).keep()
 	t.must = true
 	return t
@@ -470,30 +464,30 @@ func holdCommand(links []reader, p pattern) Fault {
 
 // holdReply keeps the reply to a command, and all that follows it on its
 // connection, from the client until the heal.
-func holdReply(links []reader, p pattern) Fault {
+func holdReply(links []topologies.Interceptor, p pattern) Fault {
 	return replies("hold-reply", links, p).keep()
 }
 
 // delayCommand is holdCommand for so long.
-func delayCommand(links []reader, p pattern, d time.Duration) Fault {
+func delayCommand(links []topologies.Interceptor, p pattern, d time.Duration) Fault {
 	return commands("delay-command", links, p).late(d)
 }
 
 // delayReply is holdReply for so long.
-func delayReply(links []reader, p pattern, d time.Duration) Fault {
+func delayReply(links []topologies.Interceptor, p pattern, d time.Duration) Fault {
 	return replies("delay-reply", links, p).late(d)
 }
 
 // dropCommand loses a command: the server never sees it. Then the connection is
 // reset, or, if it is to be silent, nothing more passes to the server.
-func dropCommand(links []reader, p pattern, silent bool) Fault {
+func dropCommand(links []topologies.Interceptor, p pattern, silent bool) Fault {
 	return commands("drop-command", links, p).lose(endOf(silent))
 }
 
 // dropReply loses the reply to a command that the server carried out. Then the
 // connection is reset, or, if it is to be silent, nothing more passes to the
 // client.
-func dropReply(links []reader, p pattern, silent bool) Fault {
+func dropReply(links []topologies.Interceptor, p pattern, silent bool) Fault {
 	return replies("drop-reply", links, p).lose(endOf(silent))
 }
 
@@ -506,7 +500,7 @@ func endOf(silent bool) traffic.End {
 
 // dropMessage loses one message to a subscriber, as if it had been published
 // while the subscriber had no connection.
-func dropMessage(links []reader, p pattern) Fault {
+func dropMessage(links []topologies.Interceptor, p pattern) Fault {
 	t := &trigger{
 		name: "drop-message", links: links, nth: p.Nth, after: -1,
 		what:   "message on the channel",
@@ -520,10 +514,10 @@ func dropMessage(links []reader, p pattern) Fault {
 var ErrUnread = errors.New("what passes these links is not read")
 
 // readersOf are links as triggers need them.
-func readersOf(links []topologies.Wire) ([]reader, error) {
-	readers := make([]reader, 0, len(links))
+func readersOf(links []topologies.Proxy) ([]topologies.Interceptor, error) {
+	readers := make([]topologies.Interceptor, 0, len(links))
 	for _, l := range links {
-		r, ok := l.(reader)
+		r, ok := l.(topologies.Interceptor)
 		if !ok {
 			return nil, fmt.Errorf("%s: %w", l.Name(), ErrUnread)
 		}

@@ -38,7 +38,7 @@ func networkSpecs() []Spec {
 			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
 			Story:   Story{Injected: "{target} {was} slowed down to a limited bandwidth"},
 			Usable:  paced,
-			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return limitBandwidth(links, s.Params["stream"], s.whole("rate"))
 			}),
 		},
@@ -49,7 +49,7 @@ func networkSpecs() []Spec {
 			Observed:   "a probe is refused", Healed: "the links answer",
 			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
 			Story:   Story{"{target} {was} cut", connected},
-			New:     onLinks(func(links []topologies.Wire, _ Step) Fault { return cutLinks(links) }),
+			New:     onLinks(func(links []topologies.Proxy, _ Step) Fault { return cutLinks(links) }),
 		},
 		{
 			Name: "flap", Summary: "cut and mend, over and over",
@@ -59,7 +59,7 @@ func networkSpecs() []Spec {
 			Observed:   "one round: refused, and answered again", Healed: "the links answer",
 			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
 			Story:   Story{"{target} {was} cut and mended, over and over", connected},
-			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return flapLinks(links, s.millis("down"), s.millis("up"))
 			}),
 		},
@@ -77,7 +77,7 @@ func networkSpecs() []Spec {
 			Observed:   "a probe is as late as it must be", Healed: "the links answer",
 			Pitfall: "the reply alone: `stream: downstream`",
 			Story:   Story{Injected: "{target} {was} slowed down{params}"},
-			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return slowLinks(links, s.Params["stream"], s.millis("latency"), s.millis("jitter"))
 			}),
 		},
@@ -88,7 +88,7 @@ func networkSpecs() []Spec {
 			Observed:   "how many connections there were",
 			Pitfall:    "no connection at all is an error; clients connect again at once",
 			Story:      Story{Injected: "the connections of {target} were reset"},
-			New:        onLinks(func(links []topologies.Wire, _ Step) Fault { return resetLinks(links) }),
+			New:        onLinks(func(links []topologies.Proxy, _ Step) Fault { return resetLinks(links) }),
 		},
 		{
 			Name: "slow-close", Summary: "pass the end of a connection on late",
@@ -99,7 +99,7 @@ func networkSpecs() []Spec {
 			Pitfall: "a reset is not delayed: it is no end in order",
 			Story:   Story{Injected: "{target} passed the end of connections on late"},
 			Usable:  paced,
-			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return slowClose(links, s.Params["stream"], s.millis("by"))
 			}),
 		},
@@ -111,14 +111,14 @@ func networkSpecs() []Spec {
 			Observed:   "a probe gets no answer within 100 ms", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
 			Story:   Story{"traffic on {target} was held back", connected},
-			New: onLinks(func(links []topologies.Wire, s Step) Fault {
+			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return stallLinks(links, s.Params["stream"])
 			}),
 		},
 	}
 	specs = append(specs, partitionSpecs()...)
 	for i := range specs {
-		specs[i].Family, specs[i].Needs = Network, []topologies.Control{topologies.Wiring}
+		specs[i].Family, specs[i].Needs = Network, []topologies.Capability{topologies.Proxies}
 	}
 	return specs
 }
@@ -289,7 +289,7 @@ func nodeNames(t topologies.Topology) []string {
 }
 
 // onLinks makes a fault of the links that a step's target selects.
-func onLinks(of func(links []topologies.Wire, s Step) Fault) func(Site, Step) (Fault, error) {
+func onLinks(of func(links []topologies.Proxy, s Step) Fault) func(Site, Step) (Fault, error) {
 	return func(site Site, s Step) (Fault, error) {
 		links, err := selected(site, s)
 		if err != nil {
@@ -300,7 +300,7 @@ func onLinks(of func(links []topologies.Wire, s Step) Fault) func(Site, Step) (F
 }
 
 // selected are the links that a step's target selects.
-func selected(site Site, s Step) ([]topologies.Wire, error) {
+func selected(site Site, s Step) ([]topologies.Proxy, error) {
 	chosen, err := site.Deployment.Topology().Select(s.Target)
 	if err != nil {
 		return nil, err
@@ -313,10 +313,10 @@ func selected(site Site, s Step) ([]topologies.Wire, error) {
 }
 
 // wires are links that can be broken.
-func wires(d topologies.Deployment, links []topologies.Link) []topologies.Wire {
-	var ws []topologies.Wire
+func wires(d topologies.Deployment, links []topologies.Link) []topologies.Proxy {
+	var ws []topologies.Proxy
 	for _, l := range links {
-		if w := d.Wire(l.Name()); w != nil {
+		if w := d.Proxy(l.Name()); w != nil {
 			ws = append(ws, w)
 		}
 	}
@@ -324,8 +324,8 @@ func wires(d topologies.Deployment, links []topologies.Link) []topologies.Wire {
 }
 
 // paced refuses links that have one pace only.
-func paced(w topologies.Wire) error {
-	if _, ok := w.(pacer); !ok {
+func paced(w topologies.Proxy) error {
+	if _, ok := w.(topologies.Shaper); !ok {
 		return ErrPace
 	}
 	return nil
@@ -343,9 +343,9 @@ const (
 // see that it is there.
 type linkFault struct {
 	name  string
-	links []topologies.Wire
-	put   func(topologies.Wire) (mend func(), err error)
-	seen  func(context.Context, topologies.Wire) error
+	links []topologies.Proxy
+	put   func(topologies.Proxy) (mend func(), err error)
+	seen  func(context.Context, topologies.Proxy) error
 	words string // what the links are: "refusing"
 }
 
@@ -399,7 +399,7 @@ func (f *linkFault) effect(seen int) string {
 
 // mended sees that no link is silent. One may refuse, when the server behind
 // it is gone for reasons of its own.
-func (f *linkFault) mended(ctx context.Context, links []topologies.Wire) (string, error) {
+func (f *linkFault) mended(ctx context.Context, links []topologies.Proxy) (string, error) {
 	var answer atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range links {
@@ -428,14 +428,14 @@ func count(n int, noun string) string {
 }
 
 // answering are the links that answer.
-func answering(ctx context.Context, links []topologies.Wire) []topologies.Wire {
+func answering(ctx context.Context, links []topologies.Proxy) []topologies.Proxy {
 	ok := make([]bool, len(links))
 	var all sync.WaitGroup
 	for i, l := range links {
 		all.Go(func() { ok[i] = works(ctx, l) == nil })
 	}
 	all.Wait()
-	var working []topologies.Wire
+	var working []topologies.Proxy
 	for i, l := range links {
 		if ok[i] {
 			working = append(working, l)
@@ -445,7 +445,7 @@ func answering(ctx context.Context, links []topologies.Wire) []topologies.Wire {
 }
 
 // works sees that a link answers.
-func works(ctx context.Context, l topologies.Wire) error {
+func works(ctx context.Context, l topologies.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err := l.Probe(ctx)
@@ -458,11 +458,11 @@ func timedOut(err error) bool {
 }
 
 // cutLinks resets all connections of the links and refuses new ones.
-func cutLinks(links []topologies.Wire) Fault {
+func cutLinks(links []topologies.Proxy) Fault {
 	return &linkFault{
 		name: "cut", links: links, words: "refusing",
-		put: func(l topologies.Wire) (func(), error) { return l.Cut(), nil },
-		seen: func(ctx context.Context, l topologies.Wire) error {
+		put: func(l topologies.Proxy) (func(), error) { return l.Cut(), nil },
+		seen: func(ctx context.Context, l topologies.Proxy) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
 			if _, err := l.Probe(ctx); err == nil {
@@ -477,7 +477,7 @@ func cutLinks(links []topologies.Wire) Fault {
 
 // partitionLinks is a cut, or a stall of both streams if it is to be silent, of the
 // links between groups of parties. Its name says what shape it has.
-func partitionLinks(name string, links []topologies.Wire, silent bool) Fault {
+func partitionLinks(name string, links []topologies.Proxy, silent bool) Fault {
 	f, _ := cutLinks(links).(*linkFault)
 	if silent {
 		f, _ = stallLinks(links, "both").(*linkFault)
@@ -489,15 +489,15 @@ func partitionLinks(name string, links []topologies.Wire, silent bool) Fault {
 // stallLinks stops the data of one stream of the links, or of both, and keeps it
 // until the heal: a partition, as TCP lives through one. On one stream it is a
 // one-way cut.
-func stallLinks(links []topologies.Wire, stream string) Fault {
+func stallLinks(links []topologies.Proxy, stream string) Fault {
 	words := "silent"
 	if stream != "both" {
 		words = "silent " + stream
 	}
 	return &linkFault{
 		name: "stall", links: links, words: words,
-		put: func(l topologies.Wire) (func(), error) { return l.Hold(stream) },
-		seen: func(ctx context.Context, l topologies.Wire) error {
+		put: func(l topologies.Proxy) (func(), error) { return l.Hold(stream) },
+		seen: func(ctx context.Context, l topologies.Proxy) error {
 			ctx, cancel := context.WithTimeout(ctx, silence)
 			defer cancel()
 			switch _, err := l.Probe(ctx); {
@@ -513,13 +513,13 @@ func stallLinks(links []topologies.Wire, stream string) Fault {
 
 // slowLinks delays the data of a stream of the links, give or take the jitter.
 // Both count in whole milliseconds; the jitter is below the latency.
-func slowLinks(links []topologies.Wire, stream string, latency, jitter time.Duration) Fault {
+func slowLinks(links []topologies.Proxy, stream string, latency, jitter time.Duration) Fault {
 	least := latency - jitter
 	return &linkFault{
 		name: "latency", links: links,
 		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, stream),
-		put:   func(l topologies.Wire) (func(), error) { return l.Delay(stream, latency, jitter) },
-		seen: func(ctx context.Context, l topologies.Wire) error {
+		put:   func(l topologies.Proxy) (func(), error) { return l.Delay(stream, latency, jitter) },
+		seen: func(ctx context.Context, l topologies.Proxy) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout+2*(latency+jitter))
 			defer cancel()
 			took, err := l.Probe(ctx)
@@ -535,9 +535,9 @@ func slowLinks(links []topologies.Wire, stream string, latency, jitter time.Dura
 }
 
 // resetLinks resets every open connection of the links, once. It has no duration.
-func resetLinks(links []topologies.Wire) Fault { return reset(links) }
+func resetLinks(links []topologies.Proxy) Fault { return reset(links) }
 
-type reset []topologies.Wire
+type reset []topologies.Proxy
 
 // Name returns "reset".
 func (reset) Name() string { return "reset" }
@@ -567,7 +567,7 @@ type flap struct {
 
 // flapLinks cuts the links and mends them again, over and over: they are cut for
 // down, and mended for up. Both are above 0.
-func flapLinks(links []topologies.Wire, down, up time.Duration) Fault {
+func flapLinks(links []topologies.Proxy, down, up time.Duration) Fault {
 	f, _ := cutLinks(links).(*linkFault)
 	f.name = "flap"
 	return &flap{f, down, up}
@@ -634,26 +634,12 @@ func stoppedWithin(stop <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// pacer is a link whose pace can be changed.
-type pacer interface {
-	topologies.Wire
-	// Throttle lets so many bytes a second of a stream pass.
-	Throttle(stream string, rate int) (mend func(), err error)
-	// Linger passes the end of a stream on so much later.
-	Linger(stream string, d time.Duration) (mend func(), err error)
-	// Burst sends so many bytes through the link and back, and times that.
-	Burst(ctx context.Context, size int) (time.Duration, error)
-	// Farewell ends a connection as its caller would, and times until the other
-	// end has closed it as well.
-	Farewell(ctx context.Context) (time.Duration, error)
-}
-
 // ErrPace says that a link has one pace only.
 var ErrPace = errors.New("the pace of these links can't be changed")
 
-// asPacer is the link as a pacer.
-func asPacer(l topologies.Wire) (pacer, error) {
-	p, ok := l.(pacer)
+// asPacer is the link as a topologies.Shaper.
+func asPacer(l topologies.Proxy) (topologies.Shaper, error) {
+	p, ok := l.(topologies.Shaper)
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", l.Name(), ErrPace)
 	}
@@ -665,25 +651,25 @@ const burstTime = 50 * time.Millisecond
 
 // limitBandwidth limits a stream of the links, or both, to so many bytes a second. It
 // is for links on which clients talk to servers.
-func limitBandwidth(links []topologies.Wire, stream string, rate int) Fault {
+func limitBandwidth(links []topologies.Proxy, stream string, rate int) Fault {
 	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
 	return &linkFault{
 		name: "bandwidth", links: links, words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
-		put: func(l topologies.Wire) (func(), error) {
+		put: func(l topologies.Proxy) (func(), error) {
 			p, err := asPacer(l)
 			if err != nil {
 				return nil, err
 			}
 			return p.Throttle(stream, rate)
 		},
-		seen: func(ctx context.Context, l topologies.Wire) error {
+		seen: func(ctx context.Context, l topologies.Proxy) error {
 			p, err := asPacer(l)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout+10*burstTime)
 			defer cancel()
-			took, err := p.Burst(ctx, size)
+			took, err := p.ProbeBandwidth(ctx, size)
 			if err == nil && took < burstTime {
 				err = fmt.Errorf("%d bytes passed %s within %v", size, l.Name(), took)
 			}
@@ -694,24 +680,24 @@ func limitBandwidth(links []topologies.Wire, stream string, rate int) Fault {
 
 // slowClose passes the end of each connection of the links on so much later, so
 // that one side takes it for open when the other has left.
-func slowClose(links []topologies.Wire, stream string, d time.Duration) Fault {
+func slowClose(links []topologies.Proxy, stream string, d time.Duration) Fault {
 	return &linkFault{
 		name: "slow-close", links: links, words: fmt.Sprintf("closing later by %v %s", d, stream),
-		put: func(l topologies.Wire) (func(), error) {
+		put: func(l topologies.Proxy) (func(), error) {
 			p, err := asPacer(l)
 			if err != nil {
 				return nil, err
 			}
-			return p.Linger(stream, d)
+			return p.DelayClose(stream, d)
 		},
-		seen: func(ctx context.Context, l topologies.Wire) error {
+		seen: func(ctx context.Context, l topologies.Proxy) error {
 			p, err := asPacer(l)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout+3*d)
 			defer cancel()
-			took, err := p.Farewell(ctx)
+			took, err := p.ProbeClose(ctx)
 			if err == nil && took < d {
 				err = fmt.Errorf("a connection of %s was closed after %v", l.Name(), took)
 			}

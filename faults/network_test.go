@@ -117,8 +117,8 @@ func (f *fixture) there(ctx context.Context, key string, want int64) error {
 	}
 }
 
-// TestTrapsKeepTheContract springs every fault that lies in wait for a message.
-func TestTrapsKeepTheContract(t *testing.T) {
+// TestTriggersKeepTheContract fires every fault that waits for a message.
+func TestTriggersKeepTheContract(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	f := &fixture{rdb: client(t, d, nil), observer: past(d)}
@@ -226,18 +226,18 @@ func TestATrapWaitsForTheNthAndCountsWhatWasCarriedOut(t *testing.T) {
 	injection, err := f.Inject(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "waits for the reply to the second count key on 1 link", injection.Effect)
-	require.True(t, injection.Spent)
+	require.True(t, injection.OneShot)
 
 	// The server learns the script by the first: it is asked twice, and answers
 	// once that it does not know it.
 	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err())
 	require.NoError(t, script.Run(t.Context(), rdb, []string{"other"}).Err())
 	require.Error(t, script.Run(t.Context(), rdb, []string{"key"}).Err())
-	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err(), "it struck once")
+	require.NoError(t, script.Run(t.Context(), rdb, []string{"key"}).Err(), "it fired once")
 	n, err := past(d).Get(t.Context(), "key").Int()
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "every one was carried out")
-	effect, err := injection.Strikes(t.Context())
+	effect, err := injection.AwaitFiring(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "the reply to the second count key on zone-a>redis-1 was lost, and the connection reset", effect)
 	_, err = injection.Heal(t.Context())
@@ -256,7 +256,7 @@ func TestWhatComesBeforeALostCommandIsCarriedOut(t *testing.T) {
 	}
 	_, err = pipe.Exec(t.Context())
 	require.Error(t, err)
-	_, err = injection.Strikes(t.Context())
+	_, err = injection.AwaitFiring(t.Context())
 	require.NoError(t, err)
 	f := &fixture{observer: past(d)}
 	require.NoError(t, f.there(t.Context(), "one", 1))
@@ -278,8 +278,8 @@ func TestATrapThatNeverStruckSaysSo(t *testing.T) {
 	effect, err := injection.Heal(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "1 link let everything pass, answering again", effect)
-	_, err = injection.Strikes(t.Context())
-	require.EqualError(t, err, "hold-command never struck: the third set never came (1 of that kind passed)")
+	_, err = injection.AwaitFiring(t.Context())
+	require.EqualError(t, err, "hold-command never fired: the third set never came (1 of that kind passed)")
 
 	cut, err := built(t, d, "cut", zoneA).Inject(t.Context())
 	require.NoError(t, err)
@@ -309,8 +309,8 @@ func TestAHeldCommandIsDeliveredAfterItsClientHasGone(t *testing.T) {
 func TestFaultsOfThePaceKeepTheContract(t *testing.T) {
 	t.Parallel()
 	d := start(t)
-	link := d.Wire(zoneA)
-	pacer, ok := link.(faults.Pacer)
+	link := d.Proxy(zoneA)
+	pacer, ok := link.(topologies.Shaper)
 	require.True(t, ok)
 	const by = 50 * time.Millisecond
 	atLeast := func(look func(context.Context) (time.Duration, error)) func(context.Context) error {
@@ -322,7 +322,7 @@ func TestFaultsOfThePaceKeepTheContract(t *testing.T) {
 			return err
 		}
 	}
-	burst := atLeast(func(ctx context.Context) (time.Duration, error) { return pacer.Burst(ctx, 1000) })
+	burst := atLeast(func(ctx context.Context) (time.Duration, error) { return pacer.ProbeBandwidth(ctx, 1000) })
 	refuses := func(ctx context.Context) error {
 		var err error
 		for ctx.Err() == nil && err == nil {
@@ -337,9 +337,9 @@ func TestFaultsOfThePaceKeepTheContract(t *testing.T) {
 		"bandwidth up":   {built(t, d, "bandwidth", zoneA, "rate", "20000", "stream", "upstream"), burst},
 		"bandwidth down": {built(t, d, "bandwidth", zoneA, "rate", "20000", "stream", "downstream"), burst},
 		"bandwidth":      {built(t, d, "bandwidth", zoneA, "rate", "20000"), burst},
-		"slow-close":     {built(t, d, "slow-close", zoneA, "by", "50", "stream", "upstream"), atLeast(pacer.Farewell)},
+		"slow-close":     {built(t, d, "slow-close", zoneA, "by", "50", "stream", "upstream"), atLeast(pacer.ProbeClose)},
 		"slow-close, down": {
-			built(t, d, "slow-close", zoneA, "by", "50", "stream", "downstream"), atLeast(pacer.Farewell),
+			built(t, d, "slow-close", zoneA, "by", "50", "stream", "downstream"), atLeast(pacer.ProbeClose),
 		},
 		"flap":              {built(t, d, "flap", zoneA, "down", "20", "up", "20"), refuses},
 		"partition":         {built(t, d, "partition", "redis-1"), refuses},
@@ -349,7 +349,7 @@ func TestFaultsOfThePaceKeepTheContract(t *testing.T) {
 	}
 }
 
-func silent(ctx context.Context, l topologies.Wire) error {
+func silent(ctx context.Context, l topologies.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := l.Probe(ctx); err == nil {

@@ -41,7 +41,7 @@ func processSpecs() []Spec {
 		},
 		{
 			Name: "restart-empty", Summary: "SIGKILL, the data removed, and a restart at once",
-			Needs: []topologies.Control{topologies.Wiping},
+			Needs: []topologies.Capability{topologies.Wiping},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts, history.Forgets},
 			Candidates: once(TargetOfLock, 2, forgets),
 			Observed:   "it runs and answers",
@@ -52,7 +52,7 @@ func processSpecs() []Spec {
 	}
 	for i := range specs {
 		specs[i].Family, specs[i].Target = Process, AtProcess
-		specs[i].Needs = append([]topologies.Control{topologies.Processes}, specs[i].Needs...)
+		specs[i].Needs = append([]topologies.Capability{topologies.Processes}, specs[i].Needs...)
 	}
 	return specs
 }

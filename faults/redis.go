@@ -86,6 +86,13 @@ func redisSpecs() []Spec {
 			New:     onServer(refuseClients),
 		},
 		{
+			Name: "refuse-writes", Summary: "refuse every write for want of replicas (min-replicas-to-write)",
+			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, never),
+			Observed: "a write is refused with NOREPLICAS", Healed: "the number of replicas that it asked for before",
+			Pitfall: "reads go on, and so do scripts that only read",
+			New:     onServer(refuseWrites),
+		},
+		{
 			Name: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
 			Life: history.Lasting, Effects: []history.Effect{history.Forgets, history.Refuses}, Hits: HitsRequests, Candidates: lasting(TargetOfLock, 2, forgets),
 			Observed: "the server took the strings", Healed: "the strings are gone",
@@ -101,7 +108,7 @@ func redisSpecs() []Spec {
 		},
 	}
 	for i := range specs {
-		specs[i].Family, specs[i].Target, specs[i].Needs = Redis, AtServer, []topologies.Control{topologies.Settings}
+		specs[i].Family, specs[i].Target, specs[i].Needs = Redis, AtServer, []topologies.Capability{topologies.Settings}
 	}
 	return specs
 }
@@ -179,6 +186,31 @@ func fillMemory(s topologies.Server) Fault {
 				return "", err
 			}
 			return "takes writes again", writeScript(ctx, rdb)
+		},
+	}
+}
+
+// refuseWrites makes a server refuse every write, as a master does that has lost its
+// replicas and must not take writes without them. The heal gives it back the number of
+// replicas that it asked for before.
+func refuseWrites(s topologies.Server) Fault {
+	was := map[string]string{}
+	return &redisFault{
+		name: "refuse-writes", server: s,
+		inject: func(ctx context.Context, rdb *redis.Client) (string, error) {
+			if err := configure(ctx, rdb, was, "min-replicas-max-lag", "10", "min-replicas-to-write", "1000"); err != nil {
+				return "", err
+			}
+			if err := writeScript(ctx, rdb); !redis.HasErrorPrefix(err, "NOREPLICAS") {
+				return "", fmt.Errorf("a script was answered with %w", cmp.Or(err, ErrNone))
+			}
+			return "refuses writes: it has too few replicas", nil
+		},
+		heal: func(ctx context.Context, rdb *redis.Client) (string, error) {
+			if err := restore(ctx, rdb, was); err != nil {
+				return "", err
+			}
+			return "takes writes again", await.Until(ctx, func() error { return writeScript(ctx, rdb) }) // replicas may just be back
 		},
 	}
 }

@@ -31,7 +31,7 @@ type Spec struct {
 	// Params are its parameters; none if empty.
 	Params []Param
 	// Needs are what a deployment must let its user do.
-	Needs []topologies.Control
+	Needs []topologies.Capability
 	// Life and Effects are recorded with each injection. Effects hold for the
 	// defaults of the parameters: see [Spec.EffectsOf].
 	Life    history.Life
@@ -57,7 +57,7 @@ type Spec struct {
 	// a few links by their names, and any other target as it stands.
 	Aim func(ctx context.Context, d topologies.Deployment, s Step) string
 	// Usable says why a link can't have it; nil: any can.
-	Usable func(topologies.Wire) error
+	Usable func(topologies.Proxy) error
 }
 
 // A Family is a group of faults with the same cause.
@@ -208,15 +208,15 @@ func (spec Spec) Stays() bool {
 	return slices.ContainsFunc([]history.Effect{history.Promotes, history.Moves, history.ShiftsClock, history.Restarts, history.Forgets}, spec.Has)
 }
 
-// Spent reports whether a fault that lies in wait is over once it struck.
-func (spec Spec) Spent() bool { return spec.Life == history.Triggered && spec.Healed == bySelf }
+// OneShot reports whether an armed fault is over once it fired.
+func (spec Spec) OneShot() bool { return spec.Life == history.Triggered && spec.Healed == bySelf }
 
-// bySelf is the heal of a fault that is over once it struck.
+// bySelf is the heal of a fault that is over once it fired.
 const bySelf = "by itself"
 
 // OnLinks reports whether the fault is put on links.
 func (spec Spec) OnLinks() bool {
-	return slices.Contains(spec.Needs, topologies.Wiring) && spec.Family == Network
+	return slices.Contains(spec.Needs, topologies.Proxies) && spec.Family == Network
 }
 
 // Validate checks that a topology can have a step with the fault.
@@ -289,7 +289,7 @@ func (spec Spec) AimOf(ctx context.Context, d topologies.Deployment, s Step) str
 
 // Lacks says why a deployment can't have the fault at all; nil if it can.
 func (spec Spec) Lacks(d topologies.Deployment) error {
-	without := d.Without()
+	without := d.Unsupported()
 	for _, c := range spec.Needs {
 		if why, lacks := without[c]; lacks {
 			return errors.New(why)
@@ -300,7 +300,7 @@ func (spec Spec) Lacks(d topologies.Deployment) error {
 	}
 	var lack error
 	for _, l := range d.Topology().Links {
-		if w := d.Wire(l.Name()); w != nil {
+		if w := d.Proxy(l.Name()); w != nil {
 			if lack = spec.Usable(w); lack == nil {
 				return nil
 			}

@@ -22,21 +22,22 @@ type stub struct {
 	topology topologies.Topology
 }
 
-func (s stub) Topology() topologies.Topology          { return s.topology }
-func (s stub) Without() map[topologies.Control]string { return nil }
-func (s stub) Wire(string) topologies.Wire            { return stubWire{} }
-func (s stub) Clock(string) topologies.Clock          { return struct{ topologies.Clock }{} }
-func (s stub) Disk(string) topologies.Disk            { return struct{ topologies.Disk }{} }
-func (s stub) Server(string) topologies.Server        { return struct{ topologies.Server }{} }
+func (s stub) Topology() topologies.Topology                 { return s.topology }
+func (s stub) Unsupported() map[topologies.Capability]string { return nil }
+func (s stub) Proxy(string) topologies.Proxy                 { return stubWire{} }
+func (s stub) Clock(string) topologies.Clock                 { return struct{ topologies.Clock }{} }
+func (s stub) Disk(string) topologies.Disk                   { return struct{ topologies.Disk }{} }
+func (s stub) Server(string) topologies.Server               { return struct{ topologies.Server }{} }
 
 // stubWire is a link on which everything can be done.
-type stubWire struct{ topologies.Wire }
+type stubWire struct{ topologies.Proxy }
 
-func (stubWire) Throttle(string, int) (func(), error)                     { return nil, nil }
-func (stubWire) Linger(string, time.Duration) (func(), error)             { return nil, nil }
-func (stubWire) Burst(context.Context, int) (time.Duration, error)        { return 0, nil }
-func (stubWire) Farewell(context.Context) (time.Duration, error)          { return 0, nil }
-func (stubWire) Judge(func(traffic.Message) traffic.Fate) (func(), error) { return nil, nil }
+func (stubWire) Throttle(string, int) (func(), error)                       { return nil, nil }
+func (stubWire) DelayClose(string, time.Duration) (func(), error)           { return nil, nil }
+func (stubWire) ProbeBandwidth(context.Context, int) (time.Duration, error) { return 0, nil }
+func (stubWire) ProbeClose(context.Context) (time.Duration, error)          { return 0, nil }
+func (stubWire) Judge(func(traffic.Message) traffic.Action) (func(), error) { return nil, nil }
+func (stubWire) Requests() (begun, open int64)                              { return 0, 0 }
 
 // environments are those that, together, can have every fault.
 func environments(t *testing.T) []faults.Environment {
@@ -98,7 +99,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 			}
 			spec, err := faults.ByName(c.Fault)
 			require.NoError(t, err)
-			require.Equal(t, spec.Life == history.Lasting || spec.Life == history.Repeating || spec.Life == history.Triggered && !spec.Spent(), c.Most > 0,
+			require.Equal(t, spec.Life == history.Lasting || spec.Life == history.Repeating || spec.Life == history.Triggered && !spec.OneShot(), c.Most > 0,
 				"%s lasts from %v to %v", c.Fault, c.Least, c.Most)
 			require.Positive(t, c.Weight, c.Fault)
 			for seed := range uint64(20) {

@@ -100,7 +100,7 @@ func Example_yourOwnLock() {
 		panic(err)
 	}
 	run := harness.Random{Topology: topologies.Single, Lock: spec(deleteOwn), Faults: string(faults.Network), Length: 2 * time.Second}
-	if err := run.Run(context.Background(), harness.Setup{Dir: dir, Backend: process.Backend{}, Seed: 1}); err != nil {
+	if err := run.Run(context.Background(), harness.Config{Dir: dir, Backend: process.Backend{}, Seed: 1}); err != nil {
 		panic(err)
 	}
 	_, err = os.Stat(filepath.Join(dir, history.EventsFile))

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -33,6 +32,3 @@ func Persistent() topologies.Options {
 
 // QuietEnd is how long a plan for a run of that length is quiet at its end.
 var QuietEnd = func(r Random) int64 { return int64(faults.PaceOf(r.Length).End) }
-
-// SettingsOf are what the record of a run has of its settings.
-func SettingsOf(r Random) *history.Settings { return r.settings() }

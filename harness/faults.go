@@ -100,21 +100,21 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		maps.Copy(at.Scripts, st.footprint.Scripts())
 	}
 	at.Clients = st.apart
-	if target, ok := toResource(s.Target); ok && st.resource != nil {
-		s.Target, at.Deployment = target, st.resource
+	if target, ok := toResource(s.Target); ok && st.resourceServer != nil {
+		s.Target, at.Deployment = target, st.resourceServer
 	}
 	return faults.New(at, s)
 }
 
 // CheckStep checks that the topology, and what the locks of the run protect, can have
 // the fault where it is aimed.
-func CheckStep(t topologies.Topology, p Protected, step faults.Step) error {
+func CheckStep(t topologies.Topology, p ResourceConfig, step faults.Step) error {
 	spec, err := faults.ByName(step.Fault)
 	if err != nil {
 		return err
 	}
 	inner, ok := toResource(step.Target)
-	if ok && p.Resource != ResourceRedis {
+	if ok && p.Kind != ResourceRedis {
 		return fmt.Errorf("%s: %s is a link only with resource: %s", step.Fault, step.Target, ResourceRedis)
 	}
 	if ok && spec.OnLinks() {

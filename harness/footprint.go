@@ -128,7 +128,7 @@ func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Loc
 	defer ear.close()
 	for _, link := range d.Topology().Links {
 		if link.Kind == topologies.Client && link.From == zone {
-			if err := ear.on(d.Wire(link.Name())); err != nil {
+			if err := ear.on(d.Proxy(link.Name())); err != nil {
 				return Footprint{}, fmt.Errorf("learn what the lock sends: %w", err)
 			}
 		}
@@ -151,6 +151,9 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 		h, err = l.Acquire(ctx, warmUpName, lock.Options{Owner: warmUpOwner, Lease: warmUpLease})
 		return err
 	})
+	if err == nil && h == nil {
+		err = errors.New("the lock under test returned neither a hold nor an error")
+	}
 	if err != nil {
 		return f, fmt.Errorf("acquire: %w", err)
 	}
@@ -279,21 +282,19 @@ type listener struct {
 }
 
 // on listens to a link.
-func (e *listener) on(w topologies.Wire) error {
-	r, ok := w.(interface {
-		Judge(judge func(traffic.Message) traffic.Fate) (stop func(), err error)
-	})
+func (e *listener) on(w topologies.Proxy) error {
+	r, ok := w.(topologies.Interceptor)
 	if !ok {
 		return errors.New("the links of this deployment are not read")
 	}
-	stop, err := r.Judge(func(m traffic.Message) traffic.Fate {
+	stop, err := r.Judge(func(m traffic.Message) traffic.Action {
 		mentions := func(word string) bool { return strings.Contains(word, warmUpName) }
 		if m.Kind == traffic.Command && len(m.Words) > 1 && slices.ContainsFunc(m.Words[1:], mentions) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.sent = append(e.sent, slices.Clone(m.Words))
 		}
-		return traffic.Fate{}
+		return traffic.Action{}
 	})
 	if err == nil {
 		e.stops = append(e.stops, stop)

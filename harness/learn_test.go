@@ -1,10 +1,12 @@
 package harness_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -12,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/lock"
 )
 
 // Faults of slots and commands in a random run meet the keys and commands that a
@@ -22,7 +25,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
 	r := harness.Random{
 		Topology: "cluster", Lock: l, Length: 12 * time.Second,
-		Given: faults.Schedule{
+		Plan: faults.Schedule{
 			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
 			{At: 3 * time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SETNX", "nth": "1", "then": "reset"}},
 		},
@@ -41,6 +44,31 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 		}
 	}
 	require.Len(t, landed, 2, "%v", landed)
+}
+
+// silent is a lock that returns neither a hold nor an error.
+type silent struct{}
+
+func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }
+
+// Of a lock that answers nothing, nothing is learnt, and no run of it is valid.
+func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
+	setup := runtest.Setup(t)
+	l := runtest.Lock("redislock")
+	l.Key, l.Commands = nil, []string{"SET"}
+	l.Open = func([]redis.UniversalClient, harness.LockOptions) (lock.Locker, func(), error) {
+		return silent{}, func() {}, nil
+	}
+	r := harness.Random{
+		Topology: "single", Lock: l, Length: 2 * time.Second,
+		Plan: faults.Schedule{
+			{At: 500 * time.Millisecond, For: time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SET", "nth": "1", "then": "reset"}},
+		},
+		Options: harness.LockOptions{Watchdog: time.Second},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, _, report := runtest.Judged(t, setup.Dir)
+	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
 }
 
 // slotOf is the slot of a key without a hash tag: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/

@@ -14,7 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// What a random run lies in wait for is what the lock under test sends, or is sent.
+// The faults of messages that a random run arms wait for what the lock under test sends, or is sent.
 func TestFaultsWaitForWhatALockSays(t *testing.T) {
 	for _, tt := range []struct{ lock, fault string }{
 		{"correct-queue", "delay-command"},
@@ -46,7 +46,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 
 // All keys of a lock are in the slot of the key that the lock declares, at which
 // faults of a cluster are aimed, and it sends the commands that it declares, for which
-// others lie in wait.
+// others wait.
 func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 	t.Parallel()
 	const name = "lock-2"

@@ -76,6 +76,9 @@ type LockSpec struct {
 	// Connects says that the lock connects to the servers by itself, from
 	// [LockOptions.At]: its clients can't be processes of their own.
 	Connects bool
+	// Caches says that servers must tell the lock of keys that changed (client-side
+	// caching, CLIENT TRACKING).
+	Caches bool
 	// NoExtend says that a hold can't be extended, NoNotice that a holder is not
 	// told of a loss, and SilentRelease that a release of a lock that is not held need
 	// not fail.
@@ -98,16 +101,16 @@ type Opener func(servers []redis.UniversalClient, o LockOptions) (lock.Locker, f
 // defaults.
 type LockOptions struct {
 	// ReplicaAcks is how many replicas must acknowledge a grant.
-	ReplicaAcks int
+	ReplicaAcks int `json:"replica_acks,omitempty"`
 	// Watchdog is the lease that a lock's watchdog keeps alive.
-	Watchdog time.Duration
+	Watchdog time.Duration `json:"watchdog,omitempty"`
 	// Permits is how many permits a semaphore has. A run sets it.
-	Permits int
+	Permits int `json:"-"`
 	// At is where the clients of a run are, for a lock that connects by itself. A
 	// run sets it; nil: the lock is opened by something else.
-	At *Place
+	At *Place `json:"-"`
 	// Observer is told of renewals. A run sets it; nil: they are not told.
-	Observer lock.Observer
+	Observer lock.Observer `json:"-"`
 }
 
 // Validate joins what is wrong with the spec itself.
@@ -263,5 +266,10 @@ func (ls Locks) ByName(name string) (LockSpec, error) {
 			return l, nil
 		}
 	}
-	return LockSpec{}, names.Unknown("lock", name, ls.Names())
+	known := slices.DeleteFunc(ls.Names(), func(n string) bool { return strings.HasPrefix(n, "broken-") })
+	hint := "known: " + strings.Join(known, ", ") + ", and those with a planted bug, broken-…"
+	if nearest := names.Nearest(name, ls.Names()); nearest != "" {
+		hint = "did you mean " + nearest + "? " + hint
+	}
+	return LockSpec{}, fmt.Errorf("unknown lock %q (%s; a lock of your own: %sCOMMAND, a driver)", name, hint, ProgramPrefix)
 }

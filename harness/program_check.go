@@ -327,7 +327,7 @@ func checkCut(ctx context.Context, k *driverCheck) error {
 	var mends []func()
 	for _, l := range k.d.Topology().Links {
 		if l.Kind == topologies.Client {
-			mends = append(mends, k.d.Wire(l.Name()).Cut())
+			mends = append(mends, k.d.Proxy(l.Name()).Cut())
 		}
 	}
 	_, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
@@ -352,7 +352,7 @@ func checkLostReply(ctx context.Context, k *driverCheck) error {
 		if l.Kind != topologies.Client {
 			continue
 		}
-		mend, err := k.d.Wire(l.Name()).Hold(topologies.Downstream)
+		mend, err := k.d.Proxy(l.Name()).Hold(topologies.Downstream)
 		if err != nil {
 			return err
 		}

@@ -28,26 +28,26 @@ type Random struct {
 	// draws one a time; empty is [DefaultWorkload].
 	Kind     string
 	Workload workload.Config
-	// Protected says what the locks protect.
-	Protected Protected
+	// Resource says what the locks protect.
+	Resource ResourceConfig
 	// Faults is the mix to draw from: one of [faults.Mixes], or several mixes and faults
 	// in a comma list; empty is [faults.DefaultMix].
 	Faults string
-	// Given is a plan to follow instead of one that is drawn from Faults; nil: it
+	// Plan is a plan to follow instead of one that is drawn from Faults; nil: it
 	// is drawn. An empty one has no faults.
-	Given faults.Schedule
+	Plan faults.Schedule
 	// Length is how long the workload goes on.
 	Length time.Duration
 
-	// foreign says that Given was for another deployment: whether it suits
+	// foreign says that Plan was for another deployment: whether it suits
 	// one is known when that is there.
 	foreign bool
 }
 
-// Plan draws the run's schedule: the same seed gives the same one.
-func (r Random) Plan(seed uint64) (faults.Schedule, error) {
-	if r.Given != nil {
-		return r.Given, nil
+// Schedule draws the run's schedule: the same seed gives the same one.
+func (r Random) Schedule(seed uint64) (faults.Schedule, error) {
+	if r.Plan != nil {
+		return r.Plan, nil
 	}
 	e, err := r.environment()
 	if err != nil {
@@ -88,14 +88,14 @@ func (r Random) Validate() error {
 	_, err := topologies.New(r.Topology, r.Servers)
 	errs = append(errs, err, r.Lock.Validate())
 	if e, wrong := r.environment(); wrong == nil {
-		_, wrong = r.Plan(0)
+		_, wrong = r.Schedule(0)
 		errs = append(errs, wrong)
 		if !r.foreign {
-			errs = append(errs, checkPlan(e, r.Given))
+			errs = append(errs, checkPlan(e, r.Plan))
 		}
 	}
 	kinds, unknown := parseWorkload(r.kind())
-	errs = append(errs, unknown, r.Protected.Validate(r.Lock))
+	errs = append(errs, unknown, r.Resource.Validate(r.Lock))
 	for _, k := range kinds {
 		errs = append(errs, r.Lock.Suits(k))
 	}
@@ -109,7 +109,7 @@ func (r Random) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) 
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
 // the faults are healed and what was recorded is kept; that is no error.
-func (r Random) Run(ctx context.Context, s Setup) (err error) {
+func (r Random) Run(ctx context.Context, s Config) (err error) {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 	r.Workload = withLock(r.Workload, r.Lock, kinds)
 	r.Options.Permits = r.Workload.Permits
 	var plan faults.Schedule
-	r.Protected.Resource = cmp.Or(r.Protected.Resource, ResourceRegister)
+	r.Resource.Kind = cmp.Or(r.Resource.Kind, ResourceRegister)
 	for name := range strings.SplitSeq(r.Faults, ",") {
 		if _, note := faults.CurrentName(name); note != "" {
 			s.notice(note)
@@ -148,12 +148,13 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		for _, why := range run.LeftOut {
 			s.notice("left out: " + why)
 		}
-		run.Plan, run.Settings = planned(plan), r.settings()
-		return nil
+		run.Plan = planned(plan)
+		run.Settings, err = r.settings()
+		return err
 	}
 	st, err := Open(ctx, s, Start{
 		Run:      history.Run{Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind()},
-		Topology: t, Faults: asked, Protected: r.Protected, Prepare: prepare,
+		Topology: t, Faults: asked, Resource: r.Resource, Prepare: prepare,
 	})
 	if err != nil {
 		return err
@@ -169,7 +170,7 @@ func (r Random) Run(ctx context.Context, s Setup) (err error) {
 		}
 		zones = append(zones, workload.Zone{
 			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
-			Resources: st.protected.all(name, r.Workload.LockNames()),
+			Resources: st.resources.all(name, r.Workload.LockNames()),
 		})
 	}
 	if r.Lock.Foreign && len(plan) > 0 {
@@ -227,14 +228,14 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 	return quiet.Add(-pace.Least)
 }
 
-// last lets a fault go on for as long as planned, and heals it. One that lies in
-// wait goes on from when it struck.
+// last lets a fault go on for as long as planned, and heals it. The time of an armed
+// fault begins when it fired.
 func (st *Session) last(ctx context.Context, step faults.Step) {
 	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
 		waiting, cancel := context.WithTimeout(ctx, faultPatience)
 		defer cancel()
 		if err := st.AwaitFault(waiting, step.Fault, ""); err != nil {
-			_ = st.Heal(ctx, step.Fault) // and with that it is recorded why it never struck
+			_ = st.Heal(ctx, step.Fault) // and with that it is recorded why it never fired
 			return
 		}
 	}

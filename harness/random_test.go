@@ -53,12 +53,12 @@ func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 	for _, r := range grounds(t) {
 		differ := false
 		for seed := range uint64(5) {
-			plan, err := r.Plan(seed)
+			plan, err := r.Schedule(seed)
 			require.NoError(t, err)
-			again, err := r.Plan(seed)
+			again, err := r.Schedule(seed)
 			require.NoError(t, err)
 			require.Equal(t, plan, again, "%s %s", r.Topology, r.Faults)
-			other, err := r.Plan(seed + 1)
+			other, err := r.Schedule(seed + 1)
 			require.NoError(t, err)
 			differ = differ || !slices.EqualFunc(plan, other, func(a, b faults.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 			require.Equal(t, r.Faults == faults.MixNone, len(plan) == 0)
@@ -76,7 +76,7 @@ func TestPlansHaveQuietPhases(t *testing.T) {
 		}
 		for _, r.Length = range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
 			for seed := range uint64(5) {
-				plan, err := r.Plan(seed)
+				plan, err := r.Schedule(seed)
 				require.NoError(t, err)
 				require.NotEmpty(t, plan, "%s %s %v", r.Topology, r.Faults, r.Length)
 				end := time.Duration(0)
@@ -85,9 +85,9 @@ func TestPlansHaveQuietPhases(t *testing.T) {
 					end = step.At + step.For
 				}
 				require.LessOrEqual(t, end, r.Length-time.Duration(harness.QuietEnd(r)))
-				r.Given = plan
+				r.Plan = plan
 				require.NoError(t, r.Validate(), "what is drawn can be given")
-				r.Given = nil
+				r.Plan = nil
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 		require.NoError(t, err)
 		for seed := range uint64(5) {
 			r.Length = 10 * time.Minute
-			plan, err := r.Plan(seed)
+			plan, err := r.Schedule(seed)
 			require.NoError(t, err)
 			seen := map[string]int{}
 			for _, step := range plan {
@@ -133,7 +133,7 @@ func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 func TestWeightsCount(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(300) {
-		plan, err := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Plan(seed)
+		plan, err := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Schedule(seed)
 		require.NoError(t, err)
 		first[plan[0].Fault]++
 	}
@@ -286,7 +286,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 				setup := runtest.Setup(t)
 				r := harness.Random{
 					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock(lock), Length: 3 * time.Second,
-					Given: faults.Schedule{
+					Plan: faults.Schedule{
 						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 						{At: 1500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
 					},
@@ -327,8 +327,8 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	r := harness.Random{
 		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: runtest.Lock("redlock"),
 		Faults: "network,pause", Length: 2 * time.Second, Options: harness.LockOptions{Watchdog: 900 * time.Millisecond},
-		Protected: harness.Protected{Resource: harness.ResourceLedger},
-		Workload:  workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
+		Resource: harness.ResourceConfig{Kind: harness.ResourceLedger},
+		Workload: workload.Config{Clients: 5, Locks: 2, Hold: 10 * time.Millisecond, Think: 15 * time.Millisecond, Wait: 300 * time.Millisecond, Careless: true},
 	}
 	setup.Seed = 11
 	require.NoError(t, r.Run(t.Context(), setup))
@@ -336,14 +336,14 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	require.NotEmpty(t, run.Plan)
 	given, err := harness.Replay(run, locks.All())
 	require.NoError(t, err)
-	plan, err := r.Plan(setup.Seed)
+	plan, err := r.Schedule(setup.Seed)
 	require.NoError(t, err)
-	require.Equal(t, plan, given.Given)
-	drawn, err := given.Plan(99)
+	require.Equal(t, plan, given.Plan)
+	drawn, err := given.Schedule(99)
 	require.NoError(t, err)
 	require.Equal(t, plan, drawn, "nothing is drawn again, whatever the seed")
 	want := r
-	want.Given, want.Kind = plan, "contended"
+	want.Plan, want.Kind = plan, "contended"
 	want.Workload.Permits = 3 // a default, which may be another one day
 	require.Equal(t, want.Lock.Name, given.Lock.Name)
 	compared := given
@@ -354,7 +354,7 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	require.NoError(t, given.Run(t.Context(), setup))
 	again, h, _ := runtest.Judged(t, setup.Dir)
 	require.Equal(t, run.Plan, again.Plan)
-	require.Equal(t, run.Settings, again.Settings)
+	require.JSONEq(t, string(run.Settings), string(again.Settings))
 	require.Equal(t, run.Topology, again.Topology)
 	require.Equal(t, run.Faults, again.Faults)
 	landed := 0
@@ -368,11 +368,11 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 
 func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	good := history.Run{
-		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: &history.Settings{Length: time.Second},
+		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: []byte(`{"length":1000000000}`),
 	}
 	r, err := harness.Replay(good, locks.All())
 	require.NoError(t, err)
-	plan, err := r.Plan(1)
+	plan, err := r.Schedule(1)
 	require.NoError(t, err)
 	require.Empty(t, plan, "a record without faults is replayed without")
 	step := func(s history.PlannedStep) func(*history.Run) {
@@ -386,7 +386,9 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 		{"lockchaos reproduce ghost-lock", func(r *history.Run) { r.Scenario = "ghost-lock" }},
 		{`unknown topology "sngle"`, func(r *history.Run) { r.Topology.Name = "sngle" }},
 		{`unknown lock "mutx"`, func(r *history.Run) { r.Lock = "mutx" }},
-		{"duration must be above 0", func(r *history.Run) { r.Settings = &history.Settings{} }},
+		{"duration must be above 0", func(r *history.Run) { r.Settings = []byte("{}") }},
+		{"rate must be 0 or more", func(r *history.Run) { r.Settings = []byte(`{"length":1,"rate":-0.5}`) }},
+		{"read its settings: json:", func(r *history.Run) { r.Settings = []byte(`{"length":"1s"}`) }},
 		{`step 1 of the plan: unknown fault "cutt" (did you mean cut?`, step(history.PlannedStep{Fault: "cutt"})},
 		{"step 1 of the plan: no link of topology single", step(history.PlannedStep{Fault: "cut", Target: "redis-9"})},
 		{`step 1 of the plan: unknown server "redis-9"`, step(history.PlannedStep{Fault: "kill", Target: "redis-9"})},
@@ -421,7 +423,7 @@ func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies
 func TestRunsReuseADeployment(t *testing.T) {
 	setup := runtest.Setup(t)
 	boots := &counting{Backend: process.Backend{}}
-	backend, closeAll := harness.Reuse(boots)
+	backend, closeAll := harness.Pool(boots)
 	setup.Backend = backend
 	play := func(topology, faults string) (history.Run, *history.History) {
 		setup.Dir = t.TempDir()
@@ -476,11 +478,11 @@ type partialDeployment struct {
 	asked atomic.Bool
 }
 
-func (d *partialDeployment) Wire(name string) topologies.Wire {
+func (d *partialDeployment) Proxy(name string) topologies.Proxy {
 	if d.asked.Load() || !d.gone && strings.HasPrefix(name, "zone-a>") {
 		return nil
 	}
-	return d.Deployment.Wire(name)
+	return d.Deployment.Proxy(name)
 }
 
 func (d *partialDeployment) AwaitReady(ctx context.Context) error {
@@ -509,7 +511,7 @@ func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	setup.Backend = partial{Backend: process.Backend{}, gone: true}
 	r := harness.Random{
 		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
-		Given: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
+		Plan: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
 	_, h, report := runtest.Judged(t, setup.Dir)
@@ -535,10 +537,8 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 	setup := runtest.Setup(t)
 	record := history.Run{
 		Backend: "attach", Topology: history.Topology{Name: "independent"}, Lock: "redlock", Workload: "contended",
-		Settings: &history.Settings{
-			Length: time.Second, Clients: 2, Locks: 1, Hold: time.Millisecond, Think: time.Millisecond, Wait: 100 * time.Millisecond, Watchdog: time.Second,
-		},
-		Plan: []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
+		Settings: []byte(`{"length":1000000000,"clients":2,"locks":1,"hold":1000000,"think":1000000,"wait":100000000,"watchdog":1000000000}`),
+		Plan:     []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
 	}
 	r, err := harness.Replay(record, locks.All())
 	require.NoError(t, err)

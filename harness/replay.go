@@ -2,6 +2,7 @@ package harness
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,28 +16,26 @@ import (
 )
 
 // Replay is the run that a record is of, with the plan that it followed; its
-// seed is the record's, and its lock is one of locks. It fails for a record without [history.Settings], which
-// that of a script is.
+// seed is the record's, and its lock is one of locks. It fails for a record without
+// settings, such as that of a script.
 func Replay(run history.Run, locks Locks) (Random, error) {
-	s := run.Settings
 	switch {
 	case run.Scenario != "":
 		return Random{}, fmt.Errorf("it is the record of a scenario, which lockchaos reproduce %s plays again", run.Scenario)
-	case s == nil:
+	case len(run.Settings) == 0:
 		return Random{}, errors.New("it has no settings: an older lockchaos wrote it, or it is no record of a random run")
+	}
+	var s settings
+	if err := json.Unmarshal(run.Settings, &s); err != nil {
+		return Random{}, fmt.Errorf("read its settings: %w", err)
 	}
 	l, unknown := locks.ByName(run.Lock)
 	r := Random{
-		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults, Length: s.Length,
-		Servers:   topologies.Options{Nodes: s.Nodes, Persistence: s.Persistence, MinReplicas: s.MinReplicas, NodeTimeout: s.NodeTimeout, Access: s.Access},
-		Options:   LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog},
-		Protected: Protected{Resource: run.Resource, Fencing: run.Fencing},
-		Workload: workload.Config{
-			Clients: s.Clients, Locks: s.Locks, Hold: s.Hold, Think: s.Think, Lease: s.Lease, Wait: s.Wait,
-			Permits: s.Permits, Rate: s.Rate, Careless: s.Careless,
-		},
-		Given:   steps(run.Plan),
-		foreign: run.Backend == attached,
+		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
+		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length,
+		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
+		Plan:     steps(run.Plan),
+		foreign:  run.Backend == attached,
 	}
 	if unknown != nil {
 		return r, unknown
@@ -49,7 +48,7 @@ func Replay(run history.Run, locks Locks) (Random, error) {
 func (r Random) Control(run history.Run, control LockSpec) (Random, error) {
 	control.Foreign = true // faults of commands are aimed at what it sends
 	r.Kind = r.kind()
-	r.Lock, r.Given = control, steps(run.Plan)
+	r.Lock, r.Plan = control, steps(run.Plan)
 	return r, r.Validate()
 }
 
@@ -63,16 +62,19 @@ func steps(plan []history.PlannedStep) faults.Schedule {
 	return s
 }
 
-// settings are what Replay needs of the run beside what its record has anyway. The
-// defaults of the workload are filled in by then: they may change.
-func (r Random) settings() *history.Settings {
-	return &history.Settings{
-		Length: r.Length,
-		Nodes:  r.Servers.Nodes, Persistence: r.Servers.Persistence, MinReplicas: r.Servers.MinReplicas, NodeTimeout: r.Servers.NodeTimeout, Access: r.Servers.Access,
-		ReplicaAcks: r.Options.ReplicaAcks, Watchdog: r.Options.Watchdog,
-		Clients: r.Workload.Clients, Locks: r.Workload.Locks, Hold: r.Workload.Hold, Think: r.Workload.Think,
-		Lease: r.Workload.Lease, Wait: r.Workload.Wait, Permits: r.Workload.Permits, Rate: r.Workload.Rate, Careless: r.Workload.Careless,
-	}
+// The settings of a run are what Replay needs of it beside what its record has anyway.
+// A field of these types that has a name in JSON is recorded and replayed.
+type settings struct {
+	Length time.Duration `json:"length"`
+	topologies.Options
+	LockOptions
+	workload.Config
+}
+
+// settings encodes them. The defaults of the workload are filled in by then: they may
+// change.
+func (r Random) settings() (json.RawMessage, error) {
+	return json.Marshal(settings{r.Length, r.Servers, r.Options, r.Workload})
 }
 
 func planned(s faults.Schedule) []history.PlannedStep {
@@ -105,10 +107,10 @@ func checkPlan(e faults.Environment, plan faults.Schedule) error {
 // asked are the faults that the run may have.
 func (r Random) asked() ([]string, error) {
 	var names []string
-	for _, step := range r.Given {
+	for _, step := range r.Plan {
 		names = append(names, step.Fault)
 	}
-	if r.Given != nil || r.Faults == "" { // which has nothing that needs more than servers
+	if r.Plan != nil || r.Faults == "" { // which has nothing that needs more than servers
 		return names, nil
 	}
 	e, err := r.environment()
@@ -135,8 +137,8 @@ func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) 
 	}
 	e.Topology = d.Topology()
 	run.Faults = cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
-	if r.Given != nil {
-		return r.Given, Impossible(checkPlan(e, r.Given), cant(d, r.Given))
+	if r.Plan != nil {
+		return r.Plan, Impossible(checkPlan(e, r.Plan), cant(d, r.Plan))
 	}
 	all, err := e.Choose(run.Faults)
 	if err != nil {

@@ -39,10 +39,10 @@ const LedgerFile = "ledger.jsonl"
 // ResourceNames lists the resources.
 func ResourceNames() []string { return []string{ResourceRegister, ResourceLedger, ResourceRedis} }
 
-// Protected says what the locks of a run protect.
-type Protected struct {
-	// Resource is one of [ResourceNames]; empty is the register.
-	Resource string
+// ResourceConfig says what the locks of a run protect.
+type ResourceConfig struct {
+	// Kind is one of [ResourceNames]; empty is the register.
+	Kind string
 	// Fencing has the resource refuse a token that is smaller than one that it
 	// saw. It takes a lock that gives tokens.
 	Fencing bool
@@ -53,10 +53,10 @@ type Protected struct {
 }
 
 // Validate joins what is wrong with the resource for a lock.
-func (p Protected) Validate(l LockSpec) error {
+func (p ResourceConfig) Validate(l LockSpec) error {
 	var errs []error
-	if p.Resource != "" && !slices.Contains(ResourceNames(), p.Resource) {
-		errs = append(errs, names.Unknown("resource", p.Resource, ResourceNames()))
+	if p.Kind != "" && !slices.Contains(ResourceNames(), p.Kind) {
+		errs = append(errs, names.Unknown("resource", p.Kind, ResourceNames()))
 	}
 	if p.Fencing && l.Name != "" && !l.Tokens {
 		errs = append(errs, fmt.Errorf("lock %s gives no fencing tokens for a resource to check: use mutex-fenced", l.Name))
@@ -71,18 +71,18 @@ const resourceTimeout = 10 * time.Second
 const attached = "attach"
 
 // protect opens what the locks of the run protect.
-func (st *Session) protect(ctx context.Context, p Protected) error {
+func (st *Session) protect(ctx context.Context, p ResourceConfig) error {
 	r, err := openResources(ctx, p, st.Backend)
 	if err != nil {
 		return err
 	}
-	st.protected, st.resource = r, r.server
+	st.resources, st.resourceServer = r, r.server
 	return nil
 }
 
 // keep records what the resources of a run saw, and ends them.
 func (st *Session) keep(ctx context.Context) error {
-	r := st.protected
+	r := st.resources
 	if r == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (st *Session) keep(ctx context.Context) error {
 
 // Resource is the resource of that name, as an owner in a zone reaches it.
 func (st *Session) Resource(zone, name, owner string) workload.Resource {
-	r := st.protected.of(zone, name)
+	r := st.resources.of(zone, name)
 	if m, ok := r.(marked); ok {
 		return &checked{m, owner}
 	}
@@ -102,7 +102,7 @@ func (st *Session) Resource(zone, name, owner string) workload.Resource {
 
 // Written reports whether the ledger of that name has a change by the owner.
 func (st *Session) Written(name, owner string) bool {
-	r := st.protected
+	r := st.resources
 	r.mu.Lock()
 	l := r.ledgers[name]
 	r.mu.Unlock()
@@ -111,7 +111,7 @@ func (st *Session) Written(name, owner string) bool {
 
 // resources are what the locks of a run protect. Make them with openResources.
 type resources struct {
-	Protected
+	ResourceConfig
 	guard   fence.Guard
 	mu      sync.Mutex
 	inside  map[string]workload.Resource // by name
@@ -125,9 +125,9 @@ type resources struct {
 // openResources makes them. A resource on Redis has a server of its own, that of
 // a topology single: a resource that died with the lock's server, or forgot as
 // much as a replica that is promoted, would show nothing of the lock.
-func openResources(ctx context.Context, p Protected, b topologies.Backend) (*resources, error) {
-	r := &resources{Protected: p, inside: map[string]workload.Resource{}, ledgers: map[string]*workload.Ledger{}}
-	if p.Resource != ResourceRedis {
+func openResources(ctx context.Context, p ResourceConfig, b topologies.Backend) (*resources, error) {
+	r := &resources{ResourceConfig: p, inside: map[string]workload.Resource{}, ledgers: map[string]*workload.Ledger{}}
+	if p.Kind != ResourceRedis {
 		return r, nil
 	}
 	t, err := topologies.ByName(topologies.Single)
@@ -167,7 +167,7 @@ func (r *resources) of(zone, name string) workload.Resource {
 	found := r.inside[name]
 	if found == nil {
 		found = &workload.Register{}
-		if r.Resource == ResourceLedger {
+		if r.Kind == ResourceLedger {
 			r.ledgers[name] = &workload.Ledger{}
 			found = r.ledgers[name]
 		}
@@ -199,7 +199,7 @@ type entry struct {
 
 // keep writes what ledgers saw into a run directory.
 func (r *resources) keep(dir string) error {
-	if r.Resource != ResourceLedger {
+	if r.Kind != ResourceLedger {
 		return nil
 	}
 	f, err := os.Create(filepath.Join(dir, LedgerFile))
@@ -217,7 +217,7 @@ func (r *resources) keep(dir string) error {
 
 // audit counts what the ledgers saw; nil where there are none.
 func (r *resources) audit() *history.Ledger {
-	if r.Resource != ResourceLedger {
+	if r.Kind != ResourceLedger {
 		return nil
 	}
 	a := &history.Ledger{}

@@ -114,9 +114,9 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 }
 
 func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: harness.Protected{Fencing: true}}
+	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Fencing: true}}
 	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
-	r = harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Protected: harness.Protected{Resource: "leger"}}
+	r = harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Kind: "leger"}}
 	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
 }
 
@@ -136,13 +136,13 @@ func refusedAccesses(h *history.History) int {
 func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		harness.Protected
+		harness.ResourceConfig
 		want checker.Verdict
 	}{
-		{"ledger", harness.Protected{Resource: harness.ResourceLedger}, checker.Invalid},
-		{"fenced ledger", harness.Protected{Resource: harness.ResourceLedger, Fencing: true}, checker.Valid},
-		{"redis", harness.Protected{Resource: harness.ResourceRedis}, checker.Invalid},
-		{"fenced redis", harness.Protected{Resource: harness.ResourceRedis, Fencing: true}, checker.Valid},
+		{"ledger", harness.ResourceConfig{Kind: harness.ResourceLedger}, checker.Invalid},
+		{"fenced ledger", harness.ResourceConfig{Kind: harness.ResourceLedger, Fencing: true}, checker.Valid},
+		{"redis", harness.ResourceConfig{Kind: harness.ResourceRedis}, checker.Invalid},
+		{"fenced redis", harness.ResourceConfig{Kind: harness.ResourceRedis, Fencing: true}, checker.Valid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -155,8 +155,8 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 				setup := runtest.Setup(t)
 				r := harness.Random{
 					Topology: "single", Lock: runtest.Lock("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
-					Protected: tt.Protected,
-					Workload:  workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
+					Resource: tt.ResourceConfig,
+					Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},
 				}
 				require.NoError(t, r.Run(t.Context(), setup))
 				run, h, report = runtest.Judged(t, setup.Dir)
@@ -172,7 +172,7 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			}
 			require.Equal(t, tt.Fencing, refusedAccesses(h) > 0)
 			require.Equal(t, tt.Fencing, run.Fencing)
-			if tt.Resource == harness.ResourceLedger {
+			if tt.Kind == harness.ResourceLedger {
 				audited(t, dir, run, h, tt.Fencing)
 			}
 		})

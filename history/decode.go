@@ -237,6 +237,8 @@ func (p *parser) field(e *Event, key []byte) bool {
 		return p.first(fieldType) && named(p, &e.Type, Invoke, OK, Fail, Info)
 	case "op":
 		return p.first(fieldOp) && named(p, &e.Op, Acquire, Release, Extend, Access, Lost, Observe)
+	case "clock":
+		return p.first(fieldClock) && p.words(&e.Clock)
 	case "lock":
 		return p.first(fieldLock) && p.words(&e.Lock)
 	case "owner":

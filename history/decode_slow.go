@@ -44,6 +44,7 @@ const (
 	fieldParams
 	fieldLife
 	fieldEffects
+	fieldClock
 
 	fields
 )
@@ -51,7 +52,7 @@ const (
 // fieldNames are the fields as lines spell them.
 func fieldNames() [fields]string {
 	return [...]string{
-		"time", "process", "index", "type", "op", "lock", "owner", "mode", "permits", "lease", "expires", "token", "holds", "queued", "resource", "value", "fault", "target", "node", "what", "error", "kind", "capacity", "drift", "reentrant", "fair", "fenced", "params", "life", "effects",
+		"time", "process", "index", "type", "op", "lock", "owner", "mode", "permits", "lease", "expires", "token", "holds", "queued", "resource", "value", "fault", "target", "node", "what", "error", "kind", "capacity", "drift", "reentrant", "fair", "fenced", "params", "life", "effects", "clock",
 	}
 }
 
@@ -118,6 +119,8 @@ func (e *Event) place(field int) any {
 		return &e.Life
 	case fieldEffects:
 		return &e.Effects
+	case fieldClock:
+		return &e.Clock
 	default:
 		return nil
 	}

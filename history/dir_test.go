@@ -23,7 +23,7 @@ func TestDir(t *testing.T) {
 	require.NoError(t, err)
 	require.DirExists(t, d.Path(history.LogsDir))
 	recorder := history.NewRecorder(f)
-	recorder.Record(history.Event{Process: history.Nobody, Op: history.Declare, Type: history.OK, Lock: "orders", Kind: history.KindMutex})
+	recorder.Record(history.Event{Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: "orders", Kind: history.KindMutex})
 	require.NoError(t, recorder.Close())
 	require.NoError(t, f.Close())
 	require.False(t, d.Exists(), "the events alone are no record")

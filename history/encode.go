@@ -15,6 +15,7 @@ func appendEvent(b []byte, e *Event) []byte {
 	b = appendNumber(b, `,"process":`, e.Process)
 	b = appendString(append(b, `,"type":`...), e.Type)
 	b = appendString(append(b, `,"op":`...), e.Op)
+	b = appendWords(b, `,"clock":`, e.Clock)
 	b = appendWords(b, `,"lock":`, e.Lock)
 	b = appendWords(b, `,"owner":`, e.Owner)
 	b = appendWords(b, `,"mode":`, e.Mode)

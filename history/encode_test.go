@@ -100,7 +100,7 @@ func FuzzEncoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n, at int64, op, s, key, value string, yes bool) {
 		e := &Event{
 			Index: n, Time: time.Duration(at), Process: int(n), Op: Op(op), Lock: s, Owner: value, Mode: Mode(s), Token: at,
-			Params: map[string]string{key: value, s: op}, Life: Life(s), Effects: []Effect{Effect(value), Cuts}, Error: value + s, Fair: yes, Fenced: &yes,
+			Params: map[string]string{key: value, s: op}, Life: Life(s), Clock: s, Effects: []Effect{Effect(value), Cuts}, Error: value + s, Fair: yes, Fenced: &yes,
 		}
 		require.Equal(t, byJSON(t, e), string(appendEvent(nil, e)))
 	})

@@ -69,8 +69,8 @@ const (
 // ObserveClients is the node of what was observed of the clients as a whole.
 const ObserveClients = "clients"
 
-// Nobody is the process number of faults and observations, which no process made.
-const Nobody = -1
+// NoProcess is the process number of faults and observations, which no process made.
+const NoProcess = -1
 
 // An Event is one line of a history: one end of an operation, as it was seen
 // on the run's own clock.
@@ -83,10 +83,13 @@ type Event struct {
 	// Time is when the event was stamped; it never decreases.
 	Time time.Duration `json:"time"`
 	// Process is the logical process, which does one operation at a time.
-	// After an Info it is retired. Faults and observations use Nobody.
+	// After an Info it is retired. Faults and observations use NoProcess.
 	Process int  `json:"process"`
 	Type    Type `json:"type"`
 	Op      Op   `json:"op"`
+	// Clock names the clock that stamped the event, where those of several machines
+	// did. Default: that of the process.
+	Clock string `json:"clock,omitempty"`
 
 	// Lock is the lock's name.
 	Lock string `json:"lock,omitempty"`
@@ -218,8 +221,8 @@ func (e *Event) Validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("unknown mode %s (want exclusive, read, write or permit)", quoted(e.Mode)))
 	}
-	if e.Process < Nobody {
-		errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", e.Process, Nobody))
+	if e.Process < NoProcess {
+		errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", e.Process, NoProcess))
 	}
 	for _, field := range []struct {
 		name        string

@@ -186,11 +186,11 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	fenced := false
 	want := []history.Event{
-		{Index: 0, Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true, Fair: true, Capacity: 3, Drift: time.Millisecond, Fenced: &fenced},
+		{Index: 0, Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true, Fair: true, Capacity: 3, Drift: time.Millisecond, Fenced: &fenced},
 		{Index: 1, Time: 1, Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "a<b>", Mode: history.Permit, Permits: 2, Lease: time.Second},
 		{Index: 2, Time: 2, Process: 1, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "a<b>", Expires: time.Second, Token: 9, Holds: 2, Queued: new(int64), Node: "n1"},
-		{Index: 3, Time: 3, Process: history.Nobody, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "n1", Params: map[string]string{"for": "1s"}, Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}},
-		{Index: 4, Time: 4, Process: history.Nobody, Type: history.OK, Op: history.Observe, Node: "n1", What: history.ObserveRole, Value: "master"},
+		{Index: 3, Time: 3, Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "n1", Params: map[string]string{"for": "1s"}, Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}},
+		{Index: 4, Time: 4, Process: history.NoProcess, Type: history.OK, Op: history.Observe, Node: "n1", What: history.ObserveRole, Value: "master"},
 		{Index: 5, Time: 5, Process: 1, Type: history.Info, Op: history.Crash},
 	}
 	h, err := history.ReadAll(bytes.NewReader(encode(t, want)))

@@ -92,7 +92,7 @@ func TestRecorderKeepsNoParameters(t *testing.T) {
 	var file bytes.Buffer
 	r := history.NewRecorder(&file)
 	params := map[string]string{"delay": "1s"}
-	r.Record(history.Event{Process: history.Nobody, Type: history.Info, Op: history.Inject, Fault: "latency", Params: params})
+	r.Record(history.Event{Process: history.NoProcess, Type: history.Info, Op: history.Inject, Fault: "latency", Params: params})
 	params["delay"] = "2s"
 	require.NoError(t, r.Close())
 	h, err := history.ReadAll(&file)

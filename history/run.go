@@ -1,12 +1,18 @@
 package history
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // RunVersion is the version of the run.json format that this package writes.
 const RunVersion = 1
 
 // NoFaults is [Run.Faults] of a run that is to have none.
 const NoFaults = "none"
+
+// Simulated is [Run.Backend] of a run in virtual time, on servers that were simulated.
+const Simulated = "simulated"
 
 // A Run is the record of what was run, beside what was observed: everything a
 // report needs to draw the run, and a person to repeat it. It is plain data,
@@ -37,7 +43,7 @@ type Run struct {
 	// 0: the checker's own bound.
 	Progress time.Duration `json:"progress,omitempty"`
 
-	// Backend is what the servers ran in: process, container, attach.
+	// Backend is what the servers ran in: process, container, attach, or [Simulated].
 	Backend  string   `json:"backend,omitempty"`
 	Topology Topology `json:"topology"`
 	// Servers are the server versions, by what they run: "redis": "7.0.15".
@@ -58,9 +64,11 @@ type Run struct {
 	// LeftOut says which faults of the mix the deployment can't have, and how many
 	// of the plan did not come, and why.
 	LeftOut []string `json:"left_out,omitempty"`
-	// Plan is what a random run followed, and Settings is what else it was told.
-	Plan     []PlannedStep `json:"plan,omitempty"`
-	Settings *Settings     `json:"settings,omitempty"`
+	// Plan is what a random run followed. Settings are its other settings, as one JSON
+	// object: those of the workload, the lock and the topology, in the terms of the
+	// packages that define them.
+	Plan     []PlannedStep   `json:"plan,omitempty"`
+	Settings json.RawMessage `json:"settings,omitempty"`
 	// Control is what came of the same plan with the control lock; nil: it was not run.
 	Control *Control `json:"control,omitempty"`
 
@@ -85,34 +93,6 @@ type Control struct {
 	Dir  string `json:"dir"`
 	// Verdict is valid, invalid or unknown.
 	Verdict string `json:"verdict"`
-}
-
-// Settings are what a random run was told, beside its seed and its plan: enough
-// to run it again. What is left at its default may be zero.
-type Settings struct {
-	// Length is how long the workload went on.
-	Length time.Duration `json:"length"`
-
-	Nodes       int           `json:"nodes,omitempty"`
-	Persistence string        `json:"persistence,omitempty"`
-	MinReplicas int           `json:"min_replicas,omitempty"`
-	NodeTimeout time.Duration `json:"node_timeout,omitempty"`
-	// Access is how clients find the master: direct, which is the default, or by a
-	// name.
-	Access string `json:"access,omitempty"`
-
-	ReplicaAcks int           `json:"replica_acks,omitempty"`
-	Watchdog    time.Duration `json:"watchdog,omitempty"`
-
-	Clients  int           `json:"clients,omitempty"`
-	Locks    int           `json:"locks,omitempty"`
-	Hold     time.Duration `json:"hold,omitempty"`
-	Think    time.Duration `json:"think,omitempty"`
-	Lease    time.Duration `json:"lease,omitempty"`
-	Wait     time.Duration `json:"wait,omitempty"`
-	Permits  int           `json:"permits,omitempty"`
-	Rate     float64       `json:"rate,omitempty"`
-	Careless bool          `json:"careless,omitempty"`
 }
 
 // A Ledger is what resources saw that forget nothing.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/internal/chance"
 )
 
 const (
@@ -353,7 +354,7 @@ func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duratio
 	if limit != Forever {
 		left -= time.Since(begin)
 	}
-	delay := r.config.RetryDelay/2 + rand.N(r.config.RetryDelay)
+	delay := r.config.RetryDelay/2 + chance.N(r.config.RetryDelay)
 	timer := time.NewTimer(min(delay, left))
 	defer timer.Stop()
 	select {

@@ -3,8 +3,9 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/chance"
 )
 
 // Backoff is how long a [SpinMutex] pauses between two requests: at first Min,
@@ -48,7 +49,7 @@ func (b Backoff) pause(tries int) time.Duration {
 	if b.Min <= b.Max>>tries { // so that the other shift doesn't overflow
 		longest = b.Min << tries
 	}
-	return longest - rand.N(longest/2+1)
+	return longest - chance.N(longest/2+1)
 }
 
 // A SpinMutex is a [Mutex] whose waiters ask again and again, with growing

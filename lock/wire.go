@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/internal/chance"
 )
 
 // A wire sends pipelines through a client of go-redis. To one server each goes
@@ -127,7 +128,7 @@ func (w *wire) pause(ctx context.Context, tries int) bool {
 	}
 	d := w.most
 	if span := w.least << tries; span >= w.least {
-		d = min(w.least+rand.N(span), w.most) //nolint:gosec // it needn't be a secret
+		d = min(w.least+chance.N(span), w.most)
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

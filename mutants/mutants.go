@@ -66,7 +66,7 @@ func (m Mutant) Lock() string { return "broken-" + m.Name }
 
 // Run plays the script with the bug or with its twin, and leaves the record in
 // setup.Dir, as [Scenario.Run] does.
-func (m Mutant) Run(ctx context.Context, setup harness.Setup, twin bool) (err error) {
+func (m Mutant) Run(ctx context.Context, setup harness.Config, twin bool) (err error) {
 	topology, err := topologies.New(m.Topology, m.Servers)
 	if err != nil {
 		return err

@@ -15,6 +15,8 @@ var (
 	timelineJS string
 	//go:embed assets/index.html
 	indexHTML string
+	//go:embed assets/live.html
+	liveHTML string
 	//go:embed assets/compare.html
 	compareHTML string
 	//go:embed assets/report.html

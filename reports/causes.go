@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -32,6 +33,10 @@ type Cause struct {
 	// Story is that of the gravest and longest violation, with its cures.
 	Story Story  `json:"story"`
 	Cures []Cure `json:"cures,omitempty"`
+	// Sequence is who said what to whom until that violation, and Why is what it followed
+	// from, down to events.
+	Sequence *Sequence `json:"sequence,omitempty"`
+	Why      *Why      `json:"why,omitempty"`
 }
 
 // A group are the violations of a cause.
@@ -120,8 +125,8 @@ func (d *digest) origins() map[*checker.Violation]int {
 // it arose: -1 if there is none.
 func (d *digest) origin(v *checker.Violation) int {
 	from, to := v.From, d.since(v)
-	granters := map[string]bool{}
-	for i, h := range d.evidence(v) {
+	granters, evidence := map[string]bool{}, d.evidence(v)
+	for i, h := range evidence {
 		from = min(from, h.Acquire.Invoke.Time)
 		if i < 2 {
 			granters[d.granter(h)] = true
@@ -130,7 +135,7 @@ func (d *digest) origin(v *checker.Violation) int {
 	best, explains := -1, len(explaining())
 	for i := range d.faults {
 		f := &d.faults[i]
-		hit := f.during(from, to)
+		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, evidence)
 		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
 			hit = f.OK && f.End <= v.From
 		}
@@ -143,6 +148,56 @@ func (d *digest) origin(v *checker.Violation) int {
 		}
 	}
 	return best
+}
+
+// settled is when what a fault did was over: of one that makes a new master not before
+// the one that it replaced was seen to follow.
+func (d *digest) settled(f *Fault) time.Duration {
+	if !f.OK || !f.has(history.Promotes) || len(d.extraMasters(f.End)) == 0 {
+		return f.End
+	}
+	for _, c := range d.roles {
+		if c.at > f.End && len(d.extraMasters(c.at)) == 0 {
+			return c.at
+		}
+	}
+	return f.End // it was not looked at
+}
+
+// extraMasters are the servers that were seen as masters at an instant, if they were more
+// than at the start.
+func (d *digest) extraMasters(at time.Duration) []string {
+	var masters []string
+	most := 0
+	for _, name := range d.servers() {
+		most += b2i(d.roleAt(name, 0) == "master")
+		if d.roleAt(name, at) == "master" {
+			masters = append(masters, name)
+		}
+	}
+	if most == 0 || len(masters) <= most {
+		return nil
+	}
+	return masters
+}
+
+// concerns reports whether a fault can have touched the clients of some holds: one of
+// links that all belong to other zones of clients can't.
+func (d *digest) concerns(f *Fault, holds []*holding.Hold) bool {
+	if f.Met != nil && *f.Met == 0 {
+		return false
+	}
+	links := f.links(d.Run.Topology)
+	zone := func(name string) bool {
+		return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == name })
+	}
+	if len(links) == 0 || len(holds) == 0 || slices.ContainsFunc(links, func(l history.Link) bool { return !zone(l.From) }) {
+		return true
+	}
+	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
+		from := zoneOf(h.Owner)
+		return !zone(from) || slices.ContainsFunc(links, func(l history.Link) bool { return l.From == from })
+	})
 }
 
 // replacesOnly reports whether all that a fault does to grants is that another server
@@ -171,6 +226,9 @@ func (d *digest) causes() []Cause {
 		done.Servers = d.serversOf(c)
 		done.Story = d.violationStory(told)
 		done.Cures = d.curesOf(done.Story.Cures)
+		if len(all) < maxToldCauses {
+			done.Sequence, done.Why = d.sequence(told), d.why(told)
+		}
 		all = append(all, done)
 	}
 	return all
@@ -230,8 +288,10 @@ func (d *digest) serversOf(c *group) []string {
 	var servers []string
 	for _, v := range c.found {
 		for _, h := range d.holdsOf(v) {
-			if node := d.granter(h); node != "" && !slices.Contains(servers, node) {
-				servers = append(servers, node)
+			for _, node := range d.voters(h) {
+				if !slices.Contains(servers, node) {
+					servers = append(servers, node)
+				}
 			}
 		}
 	}

@@ -28,6 +28,9 @@ type Comparison struct {
 	// Differences are the sentences, the weightiest first; empty for two runs
 	// that agree in all that is compared.
 	Differences []string
+	// Worse are the sentences that say in what B was judged worse than A: its verdict, or
+	// a property. Figures are none of it: the same run repeated differs in them.
+	Worse []string
 	// Rows are the figures of both side by side.
 	Rows []ComparedRow
 }
@@ -44,6 +47,10 @@ type ComparedRow struct {
 // leastSample is how many answers it takes before two runs' latencies or rates
 // are compared in words.
 const leastSample = 20
+
+// leastFaults is how many faults of a kind both runs must have had before the slowest
+// recoveries from them are set in relation.
+const leastFaults = 5
 
 // notable is the ratio from which two figures count as different. The same run
 // repeated differs by less.
@@ -77,6 +84,9 @@ func (c *Comparison) say(format string, args ...any) {
 func (c *Comparison) verdicts(a, b *Results) {
 	if a.Verdict != b.Verdict {
 		c.say("A is %s, B is %s.", a.Verdict, b.Verdict)
+		if b.Verdict == checker.Worst(a.Verdict, b.Verdict) {
+			c.Worse = append(c.Worse, c.Differences[len(c.Differences)-1])
+		}
 	}
 	find := func(r *Results, name string) *checker.Result {
 		i := slices.IndexFunc(r.Properties, func(p checker.Result) bool { return p.Name == name })
@@ -106,8 +116,23 @@ func (c *Comparison) verdicts(a, b *Results) {
 		c.Rows = append(c.Rows, row)
 		if in != other {
 			c.say("The property %s: %s in A, %s in B.", p.Name, in, other)
+			if worse(find(a, p.Name), find(b, p.Name)) {
+				c.Worse = append(c.Worse, c.Differences[len(c.Differences)-1])
+			}
 		}
 	}
+}
+
+// worse reports whether a property was judged worse the second time. One that was not
+// checked was as good as not decided.
+func worse(a, b *checker.Result) bool {
+	verdict := func(p *checker.Result) checker.Verdict {
+		if p == nil {
+			return checker.Unknown
+		}
+		return p.Verdict
+	}
+	return verdict(a) != verdict(b) && verdict(b) == checker.Worst(verdict(a), verdict(b))
 }
 
 // setup tells what was run differently.
@@ -223,18 +248,20 @@ func (c *Comparison) latencies(a, b *Results) {
 // recoveries tells how long the locks took to be granted again, after the
 // faults that both runs had.
 func (c *Comparison) recoveries(a, b *Results) {
-	worst := func(r *Results) (map[string]time.Duration, map[string]bool) {
+	worst := func(r *Results, times map[string]int) (map[string]time.Duration, map[string]bool) {
 		took, never := map[string]time.Duration{}, map[string]bool{}
 		for i := range r.Faults {
 			if f := &r.Faults[i]; f.OK {
+				times[f.Name]++
 				took[f.Name] = max(took[f.Name], f.Recovery)
 				never[f.Name] = never[f.Name] || f.Interrupts && f.Recovery == 0
 			}
 		}
 		return took, never
 	}
-	ta, na := worst(a)
-	tb, nb := worst(b)
+	timesA, timesB := map[string]int{}, map[string]int{}
+	ta, na := worst(a, timesA)
+	tb, nb := worst(b, timesB)
 	words := func(name string, took map[string]time.Duration, never map[string]bool) string {
 		if _, had := took[name]; !had {
 			return none
@@ -263,7 +290,7 @@ func (c *Comparison) recoveries(a, b *Results) {
 			only[1] = append(only[1], name)
 		}
 		r := 0.0
-		if !na[name] && !nb[name] {
+		if !na[name] && !nb[name] && min(timesA[name], timesB[name]) >= leastFaults {
 			r = ratio(float64(ta[name]), float64(tb[name]))
 		}
 		in, other := words(name, ta, na), words(name, tb, nb)
@@ -273,7 +300,7 @@ func (c *Comparison) recoveries(a, b *Results) {
 		switch {
 		case r != 0 && max(ta[name], tb[name]) >= 100*time.Millisecond && differs(r):
 			c.say("After %s the slowest first grant took %s in A and %s in B: %s.", name, in, other, times(r))
-		case inA && inB && r == 0 && in != other && in != none && other != none:
+		case inA && inB && in != other && (na[name] || nb[name]) && in != none && other != none:
 			c.say("After %s: %s in A, %s in B.", name, in, other)
 		}
 	}

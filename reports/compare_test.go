@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -34,4 +35,45 @@ func TestCompareHostileNames(t *testing.T) {
 	}))
 	require.NotContains(t, page, "<script")
 	require.Zero(t, elements(t, withoutCode(page), false)["img"])
+}
+
+// What is judged worse can fail a build; figures can't.
+func TestCompareWorse(t *testing.T) {
+	worse := func(a, b reports.Input) []string {
+		return reports.Compare(reports.Named{Name: "a", Input: a}, reports.Named{Name: "b", Input: b}).Worse
+	}
+	require.Equal(t, []string{"A is valid, B is invalid.", "The property mutual-exclusion: held in A, violated 1 time in B."}, worse(valid(), failover())[:2])
+	require.NotContains(t, worse(failover(), valid()), "A is invalid, B is valid.")
+	require.Empty(t, worse(busy(4, 200, 6), busy(4, 80, 18)), "it is slower, and as good")
+	require.Empty(t, worse(failover(), failover()))
+
+	more := failover()
+	more.Report.Results[1].Total = 9
+	require.Empty(t, worse(failover(), more), "it was invalid before")
+}
+
+// Of one fault against one nothing follows for how many times as slow.
+func TestCompareOneFault(t *testing.T) {
+	with := func(faults int, slow float64) reports.Named {
+		s := &script{}
+		for i := range faults {
+			at := 1000 * float64(i)
+			s.fault(history.Inject, "kill", "redis-1", at, at+1, history.OK, "", "")
+			s.fault(history.Heal, "kill", "redis-1", at+700, at+701, history.OK, "", "")
+			s.acquire(1, "k", "a#1", "redis-1", at+2, at+2+slow, 5)
+		}
+		s.observe(1000*float64(faults), "redis-1", history.ObserveEpoch, "1")
+		r := run()
+		r.Command = "lockchaos run"
+		return reports.Named{Name: "x", Input: reports.Input{Run: r, History: s.history()}}
+	}
+	text := func(faults int) string {
+		return string(written(t, func(w io.Writer) error {
+			return reports.WriteComparisonText(w, reports.Compare(with(faults, 10), with(faults, 500)))
+		}))
+	}
+	require.Contains(t, text(1), "slowest recovery from kill")
+	require.NotContains(t, text(1), "times as much")
+	require.NotRegexp(t, `slowest recovery from kill.*×`, text(1))
+	require.Contains(t, text(5), "After kill the slowest first grant took")
 }

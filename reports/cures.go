@@ -193,6 +193,9 @@ func (d *digest) remembering(from, to time.Duration) []string {
 	promoted := slices.ContainsFunc(d.roles, func(c roleChange) bool {
 		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to
 	})
+	promoted = promoted || slices.ContainsFunc(d.faults, func(f Fault) bool { // and the old master goes on
+		return f.has(history.Promotes) && f.OK && f.Start <= to && d.settled(&f) > f.End && d.settled(&f) >= from
+	})
 	replaceable := d.replicas() > 0 || len(d.Run.Topology.Nodes) == 0 // or it is not known
 	while := func(does func(f *Fault) bool) bool {
 		return replaceable && slices.ContainsFunc(d.faults, func(f Fault) bool { return f.during(from, to) && does(&f) })

@@ -59,7 +59,7 @@ func TestCures_everyFault(t *testing.T) {
 		s := &script{}
 		s.declare("orders")
 		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
-		e.Process, e.Op, e.Type = history.Nobody, history.Inject, history.Invoke
+		e.Process, e.Op, e.Type = history.NoProcess, history.Inject, history.Invoke
 		s.at(20, e)
 		e.Type = history.OK
 		s.at(25, e)

@@ -49,6 +49,7 @@ type digest struct {
 	named    *proof                          // found when the first violation is told
 	indexed  *holdIndex                      // found when a violation is told
 	accessed map[string][]*history.Operation // by resource, once it was asked for
+	looks    map[string][]look               // at the keys of a lock, once they were asked for
 	allLanes []*lane                         // found when the first timeline asks
 	figures  map[string]figure               // by name, once they were drawn
 	pictures []picture                       // drawn when the first page asks

@@ -12,7 +12,7 @@ import (
 // In a split brain both masters grant, each to the clients of its own side.
 func TestMasterOf(t *testing.T) {
 	event := func(at int, e history.Event) history.Event {
-		e.Time, e.Process = time.Duration(at), history.Nobody
+		e.Time, e.Process = time.Duration(at), history.NoProcess
 		return e
 	}
 	split := history.Event{Op: history.Inject, Fault: "split-brain", Target: "{r1 s1 zone-a}"}
@@ -53,7 +53,7 @@ func TestMasterOf(t *testing.T) {
 func TestAFaultThatNoRequestMetDoesNotCount(t *testing.T) {
 	var events []history.Event
 	add := func(op history.Op, typ history.Type, what, value string) {
-		e := history.Event{Time: time.Duration(len(events) + 1), Process: history.Nobody, Op: op, Type: typ, Fault: "flush", Target: "redis-1"}
+		e := history.Event{Time: time.Duration(len(events) + 1), Process: history.NoProcess, Op: op, Type: typ, Fault: "flush", Target: "redis-1"}
 		if e.What, e.Value = what, value; what != "" {
 			e.Node = history.ObserveClients
 		}
@@ -84,7 +84,7 @@ func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
 	add := func(op history.Op, types ...history.Type) {
 		for _, typ := range types {
 			events = append(events, history.Event{
-				Time: time.Duration(len(events) + 1), Process: history.Nobody, Op: op, Type: typ, Fault: "cut", Target: "a>b",
+				Time: time.Duration(len(events) + 1), Process: history.NoProcess, Op: op, Type: typ, Fault: "cut", Target: "a>b",
 			})
 		}
 	}

@@ -26,6 +26,7 @@ const (
 	LatencyFile    = "latency.svg"
 	HoldsFile      = "holds.svg"
 	ThroughputFile = "throughput.svg"
+	ShareFile      = "share.svg"
 )
 
 // WriteDir writes all reports into a run directory, each file at once or not
@@ -49,6 +50,7 @@ func WriteDir(dir string, in Input) error {
 		{LatencyFile, d.writeLatency},
 		{HoldsFile, d.writeHolds},
 		{ThroughputFile, d.writeThroughput},
+		{ShareFile, d.writeShare},
 	}
 	if len(in.Missing) > 0 {
 		files = slices.DeleteFunc(files, func(f file) bool {

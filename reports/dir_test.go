@@ -32,7 +32,7 @@ func TestDirRoundTrip(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 11, "the run's two, eight reports and porcupine's page")
+	require.Len(t, files, 12, "the run's two, nine reports and porcupine's page")
 }
 
 func TestReadDirErrors(t *testing.T) {

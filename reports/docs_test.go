@@ -39,7 +39,7 @@ func TestGuideIsComplete(t *testing.T) {
 		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind}), " for 0 ms")
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[Actor](), reflect.TypeFor[SequenceStep](), reflect.TypeFor[Why](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			require.True(t, strings.Contains(guide, "`"+name+"`"), "the guide does not explain %s of results.json", name)

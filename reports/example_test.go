@@ -46,7 +46,7 @@ func ExampleWriteText() {
 	//              it, for 100 ms.
 	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info
-	//   acquire    avg 450 ms  min 1 ms  p50 1 ms  max 900 ms
+	//   acquire    avg 450 ms · min 1 ms · p50 1 ms · max 900 ms
 	//   faults     none
 	//   seed       7
 }

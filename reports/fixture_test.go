@@ -32,7 +32,7 @@ func (s *script) at(t float64, e history.Event) {
 }
 
 func (s *script) declare(lock string) {
-	s.at(0, history.Event{Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: lock, Kind: "mutex"})
+	s.at(0, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: lock, Kind: "mutex"})
 }
 
 // acquire asks at from and is answered at to; a lease of 0 leaves it out.
@@ -68,14 +68,14 @@ func (s *script) access(p int, lock, owner, resource, value string, from, to flo
 }
 
 func (s *script) fault(op history.Op, fault, target string, from, to float64, end history.Type, effect, why string) {
-	e := history.Event{Process: history.Nobody, Type: history.Invoke, Op: op, Fault: fault, Target: target}
+	e := history.Event{Process: history.NoProcess, Type: history.Invoke, Op: op, Fault: fault, Target: target}
 	s.at(from, e)
 	e.Type, e.Value, e.Error = end, effect, why
 	s.at(to, e)
 }
 
 func (s *script) observe(t float64, node, what, value string) {
-	s.at(t, history.Event{Process: history.Nobody, Type: history.OK, Op: history.Observe, Node: node, What: what, Value: value})
+	s.at(t, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Observe, Node: node, What: what, Value: value})
 }
 
 // history sorts and numbers what was written.

@@ -8,7 +8,9 @@ import (
 	"io"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -41,6 +43,8 @@ type page struct {
 	Told       []toldCause // what the story tells, cause by cause
 	MoreCauses int
 	Pictures   []picture
+	Issue      string // the story as Markdown
+	Share      string // the picture to share, as SVG
 }
 
 type latencyRow struct {
@@ -57,6 +61,14 @@ type toldCause struct {
 	Cause
 
 	Number int
+}
+
+// Diagram is its sequence as a drawing; empty without one.
+func (c toldCause) Diagram() template.HTML {
+	if c.Sequence == nil {
+		return ""
+	}
+	return template.HTML(sequenceFigure(c.Sequence))
 }
 
 // Helps is the heading of its cures.
@@ -112,6 +124,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		Proof: d.properties(),
 	}
 	p.tellCauses()
+	p.Issue, p.Share = issue(p.Results), strings.Replace(d.share(), svgNamespace, "", 1)
 	p.Violations, p.Unlisted = d.violationRows(), d.unlisted()
 	var err error
 	if p.Pictures, err = d.drawPictures(); err != nil {
@@ -152,7 +165,8 @@ func (d *digest) writeHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
 		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
-		"at": at, "count": count, "covered": covered,
+		"since": func(t *time.Duration) time.Duration { return *t },
+		"at":    at, "count": count, "covered": covered,
 		"recovery": recoveryCell, "list": list,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
@@ -221,6 +235,74 @@ func (f *figure) html() template.HTML {
 // Servers are the versions of the servers as "redis 7.0.15".
 func (p *page) Servers() []string {
 	return versions(p.Run.Servers)
+}
+
+// Settings are what a random run was told, and how its servers were sized and tuned.
+func (p *page) Settings() []string {
+	var all []string
+	add := func(name, value string, set bool) {
+		if set {
+			all = append(all, name+" "+value)
+		}
+	}
+	var settings map[string]any // those of the harness, which may have more with each version
+	if err := json.Unmarshal(p.Run.Settings, &settings); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			value := fmt.Sprint(settings[name])
+			if n, ok := settings[name].(float64); ok && slices.Contains(lengths(), name) {
+				value = span(time.Duration(n))
+			}
+			words := strings.ReplaceAll(name, "_", " ")
+			add(shorten(words, 40), shorten(value, 60), value != "" && value != "0" && value != "false")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Run.Topology.Options)) {
+		add(name, p.Run.Topology.Options[name], !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, strings.ReplaceAll(name, "-", " ")+" ") }))
+	}
+	add("resource", p.Run.Resource, p.Run.Resource != "")
+	add("fencing", "on", p.Run.Fencing)
+	return all
+}
+
+// lengths are the settings that are lengths of time.
+func lengths() []string {
+	return []string{"length", "node_timeout", "watchdog", "hold", "think", "lease", "wait"}
+}
+
+// Logs are the servers that left a log in the run directory.
+func (p *page) Logs() []string {
+	if p.Run.Backend != "process" {
+		return nil
+	}
+	var names []string
+	for _, n := range p.Run.Topology.Nodes {
+		if n.Kind == "redis" || n.Kind == "sentinel" {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// Glossary are the words that a reader may not know.
+func (p *page) Glossary() [][2]string {
+	return [][2]string{
+		{"granted", "the service answered that a client has the lock"},
+		{"entitled to hold", "from that answer until the first of: the end of the lease, the release, the notice of loss"},
+		{"lease", "how long a grant lasts unless it is extended"},
+		{"hand-over", "a grant that follows the hold of another client"},
+		{"expiry", "a hold that ended by its lease"},
+		{"overlap", "two holds of one lock at the same time"},
+		{"double grant", "two clients are entitled to hold a lock for one at the same time"},
+		{"premature loss", "the service forgot a grant before its lease ended"},
+		{"lost update", "two clients changed the same version of the protected resource, so that one change is gone"},
+		{"fencing token", "a number that grows with each grant; a resource that refuses old ones is safe from late holders"},
+		{"interval sweep, porcupine", "the two engines that judge: one goes through all holds in order of time, the other looks for an order that explains all answers"},
+		{"assumptions", "what a verdict takes for granted: that faults took effect, that clients met each other, that clocks were right"},
+		{"unknown outcome", "no answer came: it may have happened"},
+		{"took effect", "the effect of a fault was observed; one that was only requested does not count"},
+		{"met it", "requests of clients that came to where the fault was while it was there"},
+		{"unknown", "it could not be decided; this is not a pass"},
+	}
 }
 
 // FaultsEffective says how many faults took effect.

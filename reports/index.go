@@ -33,6 +33,8 @@ type RunEntry struct {
 	Length                   time.Duration // of the record
 	Judged                   bool          // there are verdicts
 	Page                     bool          // there is a report.html
+	Expect                   string        // the verdict that a scenario must give; empty for others
+	Live                     bool          // it is under way, and can be watched
 	Violations               int           // over all properties
 	Faults, Effective        int
 }
@@ -82,6 +84,9 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 	if err == nil {
 		r.Judged, r.Verdict, r.Headline = true, results.Verdict, results.Story.Headline
 		r.Scenario, r.Topology, r.Lock = results.Scenario, results.Topology, results.Lock
+		if results.Unmet == "" {
+			r.Expect = results.Expect
+		}
 		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration
 		r.Faults, r.Effective = len(results.Faults), effective(results.Faults)
 		for _, p := range results.Properties {
@@ -104,12 +109,45 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 		case runErr != nil:
 			r.Headline = "The record of the run can't be read"
 		default:
-			r.Headline = "Not judged: it is still under way, or was stopped"
+			r.Headline = notJudged
 		}
 	}
 	page, err := root.Stat(filepath.Join(dir, HTMLFile))
 	r.Page = err == nil && page.Mode().IsRegular()
 	return r, true
+}
+
+// notJudged is said of a run without results.
+const notJudged = "Not judged: it is still under way, or was stopped"
+
+// AsExpected reports whether the run gave the verdict that its scenario must give.
+func (r RunEntry) AsExpected() bool { return r.Expect != "" && r.Expect == string(r.Verdict) }
+
+// Mark is the verdict with its sign, or that the run is under way.
+func (r RunEntry) Mark() string {
+	switch {
+	case r.Live:
+		return "… running"
+	case r.AsExpected():
+		return sign(r.Verdict) + " " + string(r.Verdict) + ", as expected"
+	case r.Expect != "":
+		return sign(r.Verdict) + " " + string(r.Verdict) + ", expected " + r.Expect
+	default:
+		return sign(r.Verdict) + " " + string(r.Verdict)
+	}
+}
+
+// Tone is the verdict by which the row is coloured: a scenario that gave the verdict that
+// it must is in order.
+func (r RunEntry) Tone() checker.Verdict {
+	switch {
+	case r.AsExpected():
+		return checker.Valid
+	case r.Expect != "" && r.Verdict != checker.Unknown:
+		return checker.Invalid
+	default:
+		return r.Verdict
+	}
 }
 
 // WriteIndex writes the page that lists runs. It leads to each run's report,
@@ -124,15 +162,28 @@ func WriteIndex(w io.Writer, runs []RunEntry) error {
 	if err != nil {
 		return fmt.Errorf("parse template: %w", err)
 	}
-	counts := map[checker.Verdict]int{}
+	counts, expected, running := map[checker.Verdict]int{}, 0, 0
 	for _, r := range runs {
-		counts[r.Verdict]++
+		switch {
+		case r.Live || !r.Judged && r.Headline == notJudged:
+			running++
+		default:
+			counts[r.Verdict]++
+			expected += b2i(r.AsExpected() && r.Verdict != checker.Valid)
+		}
+	}
+	summary := fmt.Sprintf("%s, times in UTC: %d valid, %d invalid, %d unknown", count(len(runs), "run"),
+		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown])
+	if expected > 0 {
+		summary += fmt.Sprintf(", of which %d are as their scenario expects", expected)
+	}
+	if running > 0 {
+		summary += fmt.Sprintf("; %d not judged yet", running)
 	}
 	var b bytes.Buffer
 	if err := t.Execute(&b, map[string]any{
 		"CSS": template.CSS(paletteCSS + pageCSS), "Runs": runs,
-		"Summary": fmt.Sprintf("%s, the newest first, times in UTC: %d valid, %d invalid, %d unknown", count(len(runs), "run"),
-			counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown]),
+		"Summary": summary,
 	}); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}

@@ -59,12 +59,17 @@ type junitResult struct {
 // verdict too, which passes if it is the one that it expects: then what it violates
 // on purpose passes as well, so that the file says what the exit code says.
 func WriteJUnit(w io.Writer, r Results) error {
+	return writeJUnit(w, junitSuites{Suites: []junitSuite{junitSuiteOf(&r)}})
+}
+
+// junitSuiteOf is the suite of a run.
+func junitSuiteOf(r *Results) junitSuite {
 	met := r.Expect != "" && r.Expect == string(r.Verdict) && r.Unmet == ""
 	suite := junitSuite{
-		Name: "lockchaos " + strings.Join(junitNames(&r), " "), Package: "lockchaos", Hostname: "localhost",
-		Properties: junitProperties(&r), Out: junitOut(&r, met),
+		Name: "lockchaos " + strings.Join(junitNames(r), " "), Package: "lockchaos", Hostname: "localhost",
+		Properties: junitProperties(r), Out: junitOut(r, met),
 	}
-	class := "lockchaos." + strings.Join(junitNames(&r), ".")
+	class := "lockchaos." + strings.Join(junitNames(r), ".")
 	if !r.Started.IsZero() {
 		suite.Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")
 	}
@@ -106,14 +111,7 @@ func WriteJUnit(w io.Writer, r Results) error {
 		suite.Failures, suite.Errors, suite.Skipped = suite.Failures+b2i(c.Failure != nil), suite.Errors+b2i(c.Error != nil), suite.Skipped+b2i(c.Skipped != nil)
 	}
 	suite.Tests, suite.Time = len(suite.Cases), seconds(total)
-	out, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write junit: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, Plain(string(out))); err != nil {
-		return fmt.Errorf("write junit: %w", err)
-	}
-	return nil
+	return suite
 }
 
 // junitNames tell this run from others in one report of many.

@@ -26,6 +26,15 @@ func WriteMarkdown(w io.Writer, r Results) error {
 	return nil
 }
 
+// issue is the head, the stories and the command, for the text of an issue.
+func issue(r Results) string {
+	m := markdown{Results: r}
+	for _, part := range []func(){m.head, m.stories, m.again} {
+		part()
+	}
+	return m.String()
+}
+
 // A markdown makes the summary part by part.
 type markdown struct {
 	Results
@@ -47,6 +56,9 @@ func (m *markdown) head() {
 	}
 	if m.recorded() {
 		parts = append(parts, fmt.Sprintf("seed %d", m.Seed))
+	}
+	if m.Simulated {
+		parts = append(parts, "**simulated**")
 	}
 	switch {
 	case m.Expect == "":
@@ -93,8 +105,42 @@ func (m *markdown) stories() {
 		}
 		m.printf("Impact: %s\n\n", md(c.Impact))
 		m.story(c.Story)
+		m.sequence(c.Sequence)
+		m.why(c.Why)
 		m.cures(c.Cures)
 	}
+}
+
+// sequence is a diagram that GitHub draws.
+func (m *markdown) sequence(q *Sequence) {
+	if q != nil {
+		m.printf("```mermaid\n%s```\n\n", q.mermaid())
+	}
+}
+
+// why is what the violation followed from, as a list that is folded.
+func (m *markdown) why(w *Why) {
+	if w == nil {
+		return
+	}
+	m.printf("<details><summary>Why: down to the events</summary>\n\n")
+	var tell func(w *Why, depth int)
+	tell = func(w *Why, depth int) {
+		m.printf("%s- ", strings.Repeat("  ", depth))
+		if w.At != nil {
+			m.printf("`%s` ", instant(*w.At))
+		}
+		m.printf("%s", md(w.Text))
+		if w.Event != nil {
+			m.printf(" (event %d)", *w.Event)
+		}
+		m.printf("\n")
+		for _, of := range w.Because {
+			tell(of, depth+1)
+		}
+	}
+	tell(w, 0)
+	m.printf("\n</details>\n\n")
 }
 
 // cures are what sets and what tries them, and what they cost, as far as it is known.

@@ -39,7 +39,7 @@ func TestRecovery(t *testing.T) {
 	}
 	fault := func(op history.Op, name, target string, from, to int) {
 		for _, e := range []history.Event{{Type: history.Invoke, Time: time.Duration(from)}, {Type: history.OK, Time: time.Duration(to)}} {
-			e.Op, e.Process, e.Fault, e.Target = op, history.Nobody, name, target
+			e.Op, e.Process, e.Fault, e.Target = op, history.NoProcess, name, target
 			add(int(e.Time), e)
 		}
 	}
@@ -76,7 +76,7 @@ func TestRecoveryByFailover(t *testing.T) {
 		e.Time = time.Duration(at)
 		return e
 	}
-	split := history.Event{Process: history.Nobody, Op: history.Inject, Fault: "split-brain", Target: "{r1 zone-a}"}
+	split := history.Event{Process: history.NoProcess, Op: history.Inject, Fault: "split-brain", Target: "{r1 zone-a}"}
 	asked, landed := split, split
 	asked.Type, landed.Type = history.Invoke, history.OK
 	acquire := func(process int, end history.Type) history.Event {
@@ -91,7 +91,7 @@ func TestRecoveryByFailover(t *testing.T) {
 		}}},
 		History: &history.History{Events: []history.Event{
 			event(10, asked), event(11, acquire(1, history.Invoke)), event(12, acquire(1, history.OK)),
-			event(20, history.Event{Process: history.Nobody, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"}),
+			event(20, history.Event{Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"}),
 			event(21, acquire(2, history.Invoke)), event(22, acquire(2, history.OK)), event(30, landed),
 		}},
 	})

@@ -71,6 +71,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			in, _ := readDir(inside(h.root), dir) // the page says what is missing
 			return WriteHTML(b, in)
 		})
+	case file == liveFile && h.underWay(dir):
+		h.watch(w, dir)
+	case file == eventsFile && (h.underWay(dir) || h.judged(dir)) && !strings.Contains(dir, "/"):
+		h.stream(w, r, dir)
 	default:
 		if path.Ext(file) == path.Ext(MarkdownFile) { // browsers store what they don't show, and isolated pages may not
 			header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -86,7 +90,8 @@ func (h *handler) index(w io.Writer) error {
 		return err
 	}
 	for i := range runs {
-		runs[i].Page = runs[i].Page || h.underWay(runs[i].Name)
+		runs[i].Live = h.underWay(runs[i].Name)
+		runs[i].Page = runs[i].Page || runs[i].Live
 	}
 	return WriteIndex(w, runs)
 }

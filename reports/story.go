@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +82,9 @@ func (s Story) cure() string {
 	cures := make([]string, len(s.Cures))
 	for i, c := range s.Cures {
 		cures[i] = strings.TrimRight(c, ". ")
+		if !s.Untried && !shown(c) {
+			cures[i] += " (which no variant shows)"
+		}
 	}
 	return s.helps() + ": " + strings.Join(cures, "; or ") + "."
 }
@@ -176,9 +180,12 @@ func (d *digest) tell(v *checker.Violation) Story {
 		s.Outcome = append(s.Outcome, more)
 	}
 	s.Cures = d.cures(s.Cures)
-	s.Untried = len(s.Cures) > 0 && len(d.Run.Cures) == 0
+	s.Untried = len(s.Cures) > 0 && !slices.ContainsFunc(s.Cures, shown)
 	return s
 }
+
+// shown reports whether a variant of the scenario shows that a cure helps.
+func shown(cure string) bool { return strings.Contains(cure, "(see ") }
 
 // moreViolations says how many there are beside the one that is told.
 func (d *digest) moreViolations(told *checker.Violation) string {
@@ -235,8 +242,8 @@ func (d *digest) grant(h *holding.Hold, violates bool) Moment {
 	if h.Mode != history.Exclusive && h.Mode != "" {
 		m.Text += " (" + string(h.Mode) + ")"
 	}
-	if node := d.granter(h); node != "" {
-		m.Text += " by " + node
+	if voters := d.voters(h); len(voters) > 0 {
+		m.Text += " by " + list(voters)
 	}
 	if h.Token != 0 {
 		m.Text += fmt.Sprintf(" with token %d", h.Token)
@@ -297,11 +304,20 @@ const maxBackground = 6
 func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []Moment {
 	begin := from
 	var moments []Moment
+	var before *Fault // the one that was told last, if another may join it
 	for i := range d.faults {
 		f := &d.faults[i]
-		if !f.during(from, to) || f.Start > to {
+		if !f.OK || f.Start > to || d.settled(f) < from {
 			continue
 		}
+		if n := len(moments); before != nil && before.joins(f) && (len(holders) == 0 || !d.isolated(f, holders[0])) && (!f.Healed || d.back(f) > to) {
+			both := *before
+			both.Target, both.Effect = before.Target+" "+f.Target, ""
+			moments[n-1].Text = both.happened(d.Run.Topology)
+			before = &both
+			continue
+		}
+		before = nil
 		begin = min(begin, f.Start)
 		if f.at() > to {
 			moments = append(moments, Moment{
@@ -315,6 +331,9 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 			text += ", so that nothing " + d.granter(holders[0]) + " granted from then on could reach another server"
 		}
 		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
+		if (len(holders) == 0 || !d.isolated(f, holders[0])) && (!f.Healed || d.back(f) > to) {
+			before = f
+		}
 		if back := d.back(f); f.Healed && back <= to {
 			moments = append(moments, Moment{At: back, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
 		}
@@ -326,6 +345,12 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", count(extra, "event"))
 	}
 	return moments
+}
+
+// joins reports whether two faults are told as one: the same was done to two links at
+// about the same time.
+func (f *Fault) joins(g *Fault) bool {
+	return f.Name == g.Name && strings.Contains(f.Target, ">") && strings.Contains(g.Target, ">") && maps.Equal(f.Params, g.Params) && f.at() <= g.at() && g.at()-f.at() <= oneLook
 }
 
 // isolated reports whether a fault kept a grant from every other server: it was
@@ -366,43 +391,51 @@ const oneLook = 50 * time.Millisecond
 func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 	var moments []Moment
 	var look Moment
-	var with, without []string
+	var owners, without []string
+	with := map[string][]string{}
 	end := func() {
-		if len(with) > 0 || len(without) > 0 {
-			look.Text = keyWords(lock, with, without)
+		if len(owners) > 0 || len(without) > 0 {
+			look.Text = keyWords(lock, owners, with, without)
 			moments = append(moments, look)
 		}
-		with, without = nil, nil
+		owners, without = nil, nil
+		clear(with)
 	}
-	for _, e := range d.notes {
-		name, owner, held := strings.Cut(e.Value, " ")
-		if e.Op != history.Observe || e.What != history.ObserveKey || name != lock || e.Time < from || e.Time > to {
+	for _, l := range d.looksAt(lock) {
+		if l.at < from || l.at > to {
 			continue
 		}
-		if len(with)+len(without) == 0 || e.Time-look.At > oneLook {
+		if len(owners)+len(without) == 0 || l.at-look.At > oneLook {
 			end()
-			look = Moment{At: e.Time, Kind: MomentServer}
+			look = Moment{At: l.at, Kind: MomentServer}
 		}
-		if held {
-			with = append(with, e.Node+" had "+client(owner)+" as the holder of "+lock)
-		} else {
-			without = append(without, e.Node)
+		if l.owner == "" {
+			without = append(without, l.server)
+			continue
 		}
+		if with[l.owner] == nil {
+			owners = append(owners, l.owner)
+		}
+		with[l.owner] = append(with[l.owner], l.server)
 	}
 	end()
 	return moments
 }
 
 // keyWords say what one look at several servers found.
-func keyWords(lock string, with, without []string) string {
-	switch {
-	case len(without) == 0:
-		return list(with)
-	case len(with) == 0:
+func keyWords(lock string, owners []string, with map[string][]string, without []string) string {
+	if len(owners) == 0 {
 		return list(without) + " had no holder of " + lock
-	default:
-		return list(with) + "; " + list(without) + " had none"
 	}
+	var parts []string
+	for _, owner := range owners {
+		parts = append(parts, list(with[owner])+" had "+client(owner)+" as the holder of "+lock)
+	}
+	s := strings.Join(parts, ", ")
+	if len(without) > 0 {
+		s += "; " + list(without) + " had none"
+	}
+	return s
 }
 
 // forgotten reports whether a promoted server granted the lock again although

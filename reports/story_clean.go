@@ -1,8 +1,11 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -15,6 +18,9 @@ func (d *digest) validStory() Story {
 	if n := effective(d.faults); n > 0 {
 		s.Headline += " under " + count(n, "fault")
 	}
+	s.Moments = d.faultMoments()
+	s.Moments = append(s.Moments, d.clientMoments()...)
+	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
 	s.Outcome = append(s.Outcome, d.workloadWords(grants))
 	s.Outcome = append(s.Outcome, d.faultWords())
 	if words := d.fencingWords(""); words != "" {
@@ -61,17 +67,63 @@ func (d *digest) workloadWords(grants Outcomes) string {
 // maxNamedFaults bounds the faults that are named one by one.
 const maxNamedFaults = 5
 
-// faultWords says which faults took effect.
+// maxFaultMoments bounds the faults that the story of a run without a violation tells.
+const maxFaultMoments = 12
+
+// faultMoments are the faults that took effect, the first of them if there are many.
+func (d *digest) faultMoments() []Moment {
+	var moments []Moment
+	for i := range d.faults {
+		if f := &d.faults[i]; f.counts() && len(moments) < maxFaultMoments {
+			moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: f.happened(d.Run.Topology)})
+		}
+	}
+	return moments
+}
+
+// maxClientMoments bounds the operations that are told one by one: those of a script.
+const maxClientMoments = 10
+
+// clientMoments are what clients were answered, if that were so few that all can be told:
+// they show why nothing was violated.
+func (d *digest) clientMoments() []Moment {
+	var moments []Moment
+	for i := range d.ops {
+		op := &d.ops[i]
+		if op.Invoke.Op == history.Access {
+			continue
+		}
+		if len(moments) == maxClientMoments {
+			return nil
+		}
+		m := Moment{At: op.Complete.Time, Kind: MomentLock, Text: d.eventClause(op.Complete)}
+		if op.Invoke.Op == history.Acquire && op.OK() {
+			m.Kind = MomentGrant
+		}
+		if took := took(op); took > patience {
+			m.Text += fmt.Sprintf(", after %s", span(took))
+		}
+		if op.Complete.Error != "" {
+			m.Text += " (" + shorten(op.Complete.Error, 80) + ")"
+		}
+		moments = append(moments, m)
+	}
+	return append(moments, d.serverMoments(1, d.end, nil)...)
+}
+
+// patience is from when on it is said how long an answer took.
+const patience = 100 * time.Millisecond
+
+// faultWords says how many faults took effect, and which did not.
 func (d *digest) faultWords() string {
 	if len(d.faults) == 0 {
 		return "No fault was injected."
 	}
-	var took, missed []string
+	took, missed := 0, []string{}
 	for i := range d.faults {
 		f := &d.faults[i]
 		if f.counts() {
-			text := f.happened(d.Run.Topology)
-			took = append(took, fmt.Sprintf("%s at %s", text, instant(f.InEffect)))
+			took++
 		} else {
 			label := f.label()
 			if met := f.metWords(); met != "" {
@@ -82,17 +134,17 @@ func (d *digest) faultWords() string {
 	}
 	var s string
 	switch {
-	case len(took) == 0:
+	case took == 0:
 		s = fmt.Sprintf("None of %s took effect.", count(len(d.faults), "fault"))
-	case len(took) > maxNamedFaults:
-		s = fmt.Sprintf("%d of %s took effect, the first: %s.", len(took), count(len(d.faults), "fault"), strings.Join(took[:maxNamedFaults], "; "))
+	case took > maxFaultMoments:
+		s = fmt.Sprintf("%d of %s took effect; the first %d are told here.", took, count(len(d.faults), "fault"), maxFaultMoments)
 	default:
-		s = fmt.Sprintf("%d of %s took effect: %s.", len(took), count(len(d.faults), "fault"), strings.Join(took, "; "))
+		s = fmt.Sprintf("%d of %s took effect.", took, count(len(d.faults), "fault"))
 	}
 	if len(missed) > maxNamedFaults {
 		missed = append(missed[:maxNamedFaults:maxNamedFaults], count(len(missed)-maxNamedFaults, "other"))
 	}
-	if len(took) > 0 && len(missed) > 0 {
+	if took > 0 && len(missed) > 0 {
 		s += " Without an effect: " + list(missed) + "."
 	}
 	return s
@@ -126,8 +178,12 @@ func (d *digest) unknownStory() Story {
 	if d.Run.Unmet != "" || d.Run.Unclaimed != "" {
 		s.Outcome = append(s.Outcome, d.allTheSame()...)
 	}
+	said := map[string]bool{strings.TrimPrefix(s.Headline, "Not decided: "): true}
 	for _, r := range open {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("%s could not be decided: %s", r.Name, stop(r.Summary)))
+		if summary := strings.TrimRight(r.Summary, ". "); !said[summary] {
+			said[summary] = true
+			s.Outcome = append(s.Outcome, fmt.Sprintf("The property %s could not be decided: %s", r.Name, stop(summary)))
+		}
 	}
 	for i := range d.faults {
 		if f := &d.faults[i]; !f.OK {
@@ -137,13 +193,13 @@ func (d *digest) unknownStory() Story {
 			}
 		}
 	}
+	s.Moments = append(s.Moments, d.faultMoments()...)
+	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
 	if len(d.History.Events) > 0 {
 		s.Outcome = append(s.Outcome, d.workloadWords(outcomes(d.ops)[string(history.Acquire)]))
-		if len(s.Moments) == 0 {
-			s.Outcome = append(s.Outcome, d.faultWords())
-		}
+		s.Outcome = append(s.Outcome, d.faultWords())
 	}
-	if d.Run.Interrupted {
+	if d.Run.Interrupted && !strings.Contains(strings.Join(append(s.Outcome, s.Headline), " "), "interrupted") {
 		s.Outcome = append(s.Outcome, "The run was interrupted before its end.")
 	}
 	if d.History.Truncated > 0 {

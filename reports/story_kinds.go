@@ -43,9 +43,9 @@ func (d *digest) capacityOf(lock string) int {
 // reentrancy tells of a second grant to the holder itself.
 func (d *digest) reentrancy(v *checker.Violation) Story {
 	s := d.otherViolation(v)
-	s.Headline = fmt.Sprintf("The lock %s was granted again to its holder as it must not be", v.Lock)
+	s.Headline = fmt.Sprintf("%s was granted again to its holder as it must not be", strings.TrimSuffix(sentence(theLock(v.Lock)), "."))
 	if last := d.lastEvent(v); last != nil && last.Owner != "" {
-		s.Headline = fmt.Sprintf("%s was granted the lock %s again while it held it, as it must not be", capitalClient(last.Owner), v.Lock)
+		s.Headline = fmt.Sprintf("%s was granted %s again while it held it, as it must not be", capitalClient(last.Owner), theLock(v.Lock))
 	}
 	return s
 }
@@ -80,7 +80,7 @@ func (d *digest) staleAccess(v *checker.Violation) Story {
 // stuck describes a lock that was free and that no client could acquire.
 func (d *digest) stuck(v *checker.Violation) Story {
 	until := min(v.Until, d.end)
-	s := Story{Headline: fmt.Sprintf("No client could acquire the lock %s for %s, although it was free", v.Lock, span(until-v.From))}
+	s := Story{Headline: fmt.Sprintf("No client could acquire %s for %s, although it was free", theLock(v.Lock), span(until-v.From))}
 	var before *holding.Hold
 	for i := range d.holds {
 		if h := &d.holds[i]; h.Lock == v.Lock && h.Start <= v.From && (before == nil || h.Start > before.Start) {
@@ -96,7 +96,11 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	if e := d.firstEvent(v); e != nil {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
 	}
+	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
 	s.Moments = append(s.Moments, Moment{At: until, Kind: MomentViolation, Text: "still no client had been granted " + v.Lock})
+	if words := d.blockers(v.Lock, v.From, until+oneLook); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
 }

@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 	s.fault(history.Heal, "latency", "a>b", 60, 61, history.Fail, "", "no such link")
 	s.fault(history.Inject, "kill", "redis-1", 70, 71, history.OK, "", "")
 	s.observe(100, "redis-1", history.ObserveEpoch, "1")
-	s.at(90, history.Event{Process: history.Nobody, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-2"})
+	s.at(90, history.Event{Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-2"})
 	require.Equal(t, []reports.Fault{
 		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(10), InEffect: ms(12), End: ms(33), Healed: true, OK: true, Interrupts: true, Effect: "1 link refuses"},
 		{Name: "latency", Life: history.Lasting, Effects: []history.Effect{history.Delays}, Target: "a>b", Start: ms(20), InEffect: ms(21), End: ms(100), OK: true, HealError: "no such link"},

@@ -20,9 +20,9 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	}
 	first, second := holds[0], holds[1]
 	until := min(v.Until, first.End, second.End)
-	s := Story{Headline: fmt.Sprintf("Two clients held the lock %s at the same time%s", v.Lock, d.forHowLong(v.From, until))}
+	s := Story{Headline: fmt.Sprintf("Two clients held %s at the same time%s", theLock(v.Lock), d.forHowLong(v.From, until))}
 	if client(first.Owner) == client(second.Owner) {
-		s.Headline = fmt.Sprintf("Client %s was granted the lock %s twice at the same time%s", client(first.Owner), v.Lock, d.forHowLong(v.From, until))
+		s.Headline = fmt.Sprintf("Client %s was granted %s twice at the same time%s", client(first.Owner), theLock(v.Lock), d.forHowLong(v.From, until))
 	}
 	s.Moments = append(s.Moments, d.grant(first, false))
 	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
@@ -34,9 +34,28 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		s.Cures = d.remembering(first.Start, second.Start)
 	}
 	s.Moments = append(s.Moments, d.grant(second, true))
+	if words := d.mastersWords(first, second); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
+	if words := d.voteWords(first, second); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	s.Outcome = append(s.Outcome, d.overlapWords(v.From, until))
 	s.Outcome = append(s.Outcome, d.damage(first, second, v.From, until)...)
 	return s
+}
+
+// mastersWords say that there were several masters while two holds were granted, if it is
+// not known which of them granted what.
+func (d *digest) mastersWords(first, second *holding.Hold) string {
+	if d.granter(first) != "" && d.granter(second) != "" {
+		return ""
+	}
+	masters := d.extraMasters(second.Start)
+	if len(masters) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", list(masters))
 }
 
 // maxCauses bounds the wrong answers that a story lists.
@@ -46,6 +65,7 @@ const maxCauses = 2
 // possible: it let an owner end a hold of another owner, or forgot one.
 func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 	var moments []Moment
+	told := map[int]bool{} // operations, which two properties may find
 	for _, r := range d.Report.Results {
 		for i := range r.Violations {
 			v := &r.Violations[i]
@@ -53,9 +73,10 @@ func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 				continue
 			}
 			op, ok := d.answered(v)
-			if !ok {
+			if !ok || told[op.Ordinal()] {
 				continue
 			}
+			told[op.Ordinal()] = true
 			m := Moment{At: op.Complete.Time, Kind: MomentLock}
 			switch v.Kind {
 			case checker.ForeignRelease:
@@ -140,6 +161,9 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	if lost := d.lostWithin(done); lost != "" {
 		return []string{"In that time " + lost}
 	}
+	if lost := d.lostTo(done); lost != "" {
+		return []string{"In that time " + lost}
+	}
 	clauses := make([]string, 0, len(done))
 	for i := range done {
 		if i == 3 {
@@ -196,6 +220,26 @@ func (d *digest) lostWithin(ops []history.Operation) string {
 					d.whoOf(ops[i].Invoke), instant(ops[i].Complete.Time), d.whoOf(ops[j].Invoke), instant(ops[j].Complete.Time),
 					a, resourceOf(&ops[i]))
 			}
+		}
+	}
+	return ""
+}
+
+// lostTo says which update was lost to one that another client made of the same version.
+func (d *digest) lostTo(ops []history.Operation) string {
+	for i := range ops {
+		op := &ops[i]
+		read, _, rmw := strings.Cut(op.Complete.Value, ">")
+		if !rmw || !op.OK() {
+			continue
+		}
+		for _, other := range d.accessesOf()[resourceOf(op)] {
+			same, _, rmw := strings.Cut(other.Complete.Value, ">")
+			if !rmw || !other.OK() || same != read || other.Complete.Index == op.Complete.Index {
+				continue
+			}
+			return fmt.Sprintf("%s, which %s had changed too (at %s): one of the two updates is lost.",
+				d.accessClause(op)+" at "+instant(op.Complete.Time), d.whoOf(other.Invoke), instant(other.Complete.Time))
 		}
 	}
 	return ""
@@ -437,6 +481,9 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 		text += ", in answer to its " + string(last.Op)
 	}
 	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
+	if masters := d.extraMasters(hold.Start); len(masters) > 1 && d.granter(hold) == "" {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", list(masters)))
+	}
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
 	s.Cures = d.remembering(hold.Start, last.Time)
 	return s
@@ -495,16 +542,34 @@ func (d *digest) eventClause(e *history.Event) string {
 		}
 		return who + " began to use " + e.Resource
 	}
+	switch e.Op {
+	case history.Lost:
+		return who + " was told that " + e.Lock + " is lost"
+	case history.Crash:
+		return who + " crashed"
+	default:
+	}
 	var s string
+	asked := "the " + string(e.Op) + " of "
+	switch e.Op {
+	case history.Acquire:
+		asked = ""
+	case history.Extend:
+		asked = "an extension of "
+	default:
+	}
 	switch e.Type {
 	case history.Invoke:
-		s = fmt.Sprintf("%s began to %s %s", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s asked to %s %s", who, e.Op, e.Lock)
 	case history.OK:
-		s = fmt.Sprintf("%s: %s of %s confirmed", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s was granted %s%s", who, asked, e.Lock)
+		if e.Op != history.Acquire {
+			s = fmt.Sprintf("%s was confirmed %s%s", who, asked, e.Lock)
+		}
 	case history.Fail:
-		s = fmt.Sprintf("%s: %s of %s refused", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s was refused %s%s", who, asked, e.Lock)
 	default:
-		s = fmt.Sprintf("%s: %s of %s without a known outcome", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s got no certain answer to its %s of %s", who, e.Op, e.Lock)
 	}
 	if e.Node != "" {
 		s += " by " + e.Node

@@ -96,8 +96,11 @@ func (d *digest) standAlone(w io.Writer, f figure) error {
 	return nil
 }
 
+// svgNamespace is the attribute that a file of its own needs; a page has it by itself.
+const svgNamespace = ` xmlns="http://www.w3.org/2000/svg"`
+
 func svgHead(width, height float64) string {
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="figure" viewBox="0 0 %s %s" width="%s" height="%s" role="img">`,
+	return fmt.Sprintf(`<svg`+svgNamespace+` class="figure" viewBox="0 0 %s %s" width="%s" height="%s" role="img">`,
 		num(width), num(height), num(width), num(height))
 }
 

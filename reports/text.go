@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,46 +12,83 @@ import (
 )
 
 // TextOptions say how the terminal summary is written. The zero value is
-// plain text, 100 columns wide.
+// plain text for a file or a log.
 type TextOptions struct {
-	Color bool   // use ANSI colours
-	Width int    // columns; 0 is 100
+	Color bool // use ANSI colours
+	// Width is that of the terminal in columns, at least 40. 0 is none: lines have 100
+	// columns, and nothing is left out.
+	Width int
 	Dir   string // the run directory to name; empty names none
 }
 
-// maxTextLines is what a terminal shows without scrolling.
+// maxTextLines is what a terminal shows without scrolling, where the story leaves that much.
 const maxTextLines = 25
 
-// WriteText writes the summary for a terminal: the verdict and its story
-// first, the command that repeats the run last, at most 25 lines in all.
+// The widths of a summary.
+const (
+	textWidth    = 100 // without a terminal
+	minTextWidth = 40
+)
+
+// A textPart are lines of the summary. Those with a rank may be left out on a terminal
+// that is too small, the highest first.
+type textPart struct {
+	rank  int
+	lines []string
+}
+
+// WriteText writes the summary for a terminal: the verdict and its story first, the
+// command that repeats the run last. The verdict, the story, what is violated and how to
+// repeat it are always there; the figures are if there is room.
 func WriteText(w io.Writer, r Results, o TextOptions) error {
-	if o.Width <= 0 {
-		o.Width = 100
+	t := textReport{Results: r, TextOptions: o, whole: o.Width <= 0}
+	t.Width = max(o.Width, minTextWidth)
+	if t.whole {
+		t.Width = textWidth
 	}
-	t := textReport{Results: r, TextOptions: o}
-	head := t.head()
-	rest := append(t.properties(), t.figures()...)
-	rest = append(rest, t.faults()...)
-	rest = append(rest, t.recovery()...)
-	rest = append(rest, t.again()...)
-	if try := t.try(); len(head)+len(t.story(math.MaxInt))+len(try)+len(rest) <= maxTextLines {
-		rest = slices.Insert(rest, len(rest)-len(t.again()), try...)
+	parts := []textPart{
+		{lines: t.head()},
+		{lines: t.story()},
+		{lines: t.violated()},
+		{2, t.held()},
+		{8, t.covered()},
+		{6, t.operations()},
+		{5, t.latency()},
+		{4, t.faults()},
+		{3, t.leftOut()},
+		{7, t.recovery()},
+		{1, t.try()},
+		{lines: t.again()},
 	}
-	lines := append(head, t.story(maxTextLines-len(head)-len(rest))...)
-	lines = append(lines, rest...)
+	for rank := len(parts); rank > 0 && !t.whole; rank-- {
+		total := 0
+		for _, p := range parts {
+			total += len(p.lines)
+		}
+		if total <= maxTextLines {
+			break
+		}
+		parts = slices.DeleteFunc(parts, func(p textPart) bool { return p.rank == rank })
+	}
+	var lines []string
+	for _, p := range parts {
+		lines = append(lines, p.lines...)
+	}
 	if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n"); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
 }
 
-// maxCureLines bounds the lines of the cures.
+// maxCureLines bounds the lines of the cures on a terminal.
 const maxCureLines = 4
 
 // A textReport makes the lines of the summary, part by part.
 type textReport struct {
 	Results
 	TextOptions
+
+	whole bool // nothing is left out
 }
 
 // labelWidth is the column in which the text begins.
@@ -63,7 +99,7 @@ func (t *textReport) head() []string {
 	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + OneLine(t.Story.Headline)
 	lines := []string{line}
 	if t.Story.Notice != "" {
-		lines = append(lines, t.property(checker.Unknown, "note", t.Story.Notice))
+		lines = append(lines, t.property(checker.Unknown, "note", t.Story.Notice)...)
 	}
 	names := []string{}
 	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
@@ -74,10 +110,13 @@ func (t *textReport) head() []string {
 	if t.recorded() {
 		names = append(names, fmt.Sprintf("seed %d", t.Seed))
 	}
+	if t.Simulated {
+		names = append(names, "simulated")
+	}
 	about := strings.Join(names, " · ")
 	incomplete := []string{}
 	if len(t.Missing) > 0 {
-		incomplete = []string{t.property(checker.Unknown, "incomplete", strings.Join(t.Missing, "; "))}
+		incomplete = t.property(checker.Unknown, "incomplete", strings.Join(t.Missing, "; "))
 	}
 	if t.Expect != "" {
 		if t.Unmet == "" && t.Expect == string(t.Verdict) {
@@ -102,11 +141,11 @@ func (t *textReport) causes() []string {
 	}
 	var lines []string
 	for i := range t.Causes {
-		if i == maxTextCauses {
+		if i == maxTextCauses && !t.whole {
 			lines = append(lines, pad("")+t.clip(fmt.Sprintf("and %s more: see the report", count(len(t.Causes)-i, "cause"))))
 			break
 		}
-		lines = append(lines, t.property(checker.Invalid, fmt.Sprintf("cause %d", i+1), t.Causes[i].Title))
+		lines = append(lines, t.property(checker.Invalid, fmt.Sprintf("cause %d", i+1), t.Causes[i].Title)...)
 	}
 	return lines
 }
@@ -114,9 +153,8 @@ func (t *textReport) causes() []string {
 // recorded reports whether there is a record of the run beside its history.
 func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
 
-// story fits the moments and the outcome into this many lines; what does not
-// fit is in the report.
-func (t *textReport) story(room int) []string {
+// story are the moments and what follows from them: the proof, of which nothing is cut.
+func (t *textReport) story() []string {
 	var lines []string
 	for _, m := range t.Story.Moments {
 		label := instant(m.At)
@@ -129,92 +167,122 @@ func (t *textReport) story(room int) []string {
 	for _, s := range t.Story.Outcome {
 		lines = append(lines, t.wrap("", s)...)
 	}
-	var cures []string
 	if len(t.Story.Cures) > 0 {
-		cures = t.wrap("cure", strings.Join(t.Story.Cures, "; or "))
-		if len(cures) > maxCureLines {
-			cures = append(cures[:maxCureLines-1], t.wrap("", "… and more: see the report")[0])
+		cures := t.wrap("cure", strings.Join(t.Story.Cures, "; or "))
+		if len(cures) > maxCureLines && !t.whole {
+			cures = append(cures[:maxCureLines-1], t.wrap("", "… and more: see the report")...)
 		}
+		lines = append(lines, cures...)
 	}
 	for _, s := range t.Story.Weight {
-		cures = append(cures, t.wrap("weigh", s)...)
+		lines = append(lines, t.wrap("weigh", s)...)
 	}
-	room = max(room-len(cures), 3)
-	if len(lines) > room {
-		lines = append(lines[:room-1], t.wrap("", "… and more: the report tells the whole story")[0])
-	}
-	return append(lines, cures...)
+	return lines
 }
 
-// properties names those that are violated on one line, since the story is
-// about them, and those that hold on another; each that could not be decided
-// says why.
-func (t *textReport) properties() []string {
-	var violated, held, lines []string
+// violated names the properties that are violated in one entry, since the story is
+// about them; each that could not be decided says why.
+func (t *textReport) violated() []string {
+	var violated, lines []string
+	open := 0
 	for _, p := range t.Properties {
 		switch p.Verdict {
 		case checker.Invalid:
 			violated = append(violated, fmt.Sprintf("%s (%s)", p.Name, thousands(int64(max(p.Total, len(p.Violations))))))
 		case checker.Valid:
-			held = append(held, p.Name)
 		default:
-			lines = append(lines, t.property(p.Verdict, string(p.Verdict), p.Name+": "+p.Summary))
+			if open++; open <= maxTextOpen || t.whole {
+				lines = append(lines, t.property(p.Verdict, string(p.Verdict), p.Name+": "+p.Summary)...)
+			}
 		}
 	}
-	if len(lines) > 5 {
-		lines = append(lines[:4], pad("")+fmt.Sprintf("and %d more properties could not be decided", len(lines)-4))
+	if more := open - maxTextOpen; more > 0 && !t.whole {
+		lines = append(lines, pad("")+fmt.Sprintf("and %d more could not be decided", more))
 	}
 	if len(violated) > 0 {
-		lines = append([]string{t.property(checker.Invalid, "violated", strings.Join(violated, ", "))}, lines...)
-	}
-	if len(held) > 0 {
-		lines = append(lines, t.wrap(sign(checker.Valid)+" held", strings.Join(held, ", "))...)
-	}
-	if met := coverage(t.Properties); met != "" {
-		lines = append(lines, pad("covered")+t.clip(met))
+		lines = append(t.property(checker.Invalid, "violated", strings.Join(violated, ", ")), lines...)
 	}
 	return lines
 }
 
-func (t *textReport) property(v checker.Verdict, label, text string) string {
-	return t.paint(v, pad(sign(v)+" "+label)) + t.clip(text)
+// maxTextOpen bounds the properties that could not be decided on a terminal.
+const maxTextOpen = 5
+
+func (t *textReport) held() []string {
+	var held []string
+	for _, p := range t.Properties {
+		if p.Verdict == checker.Valid {
+			held = append(held, p.Name)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return t.wrap(sign(checker.Valid)+" held", strings.Join(held, ", "))
 }
 
-func (t *textReport) figures() []string {
+func (t *textReport) covered() []string {
+	met := coverage(t.Properties)
+	if met == "" {
+		return nil
+	}
+	return t.line("covered", met)
+}
+
+// property is an entry with the mark of a verdict.
+func (t *textReport) property(v checker.Verdict, label, text string) []string {
+	label = sign(v) + " " + label
+	lines := t.wrap(label, text)
+	lines[0] = t.paint(v, pad(label)) + strings.TrimPrefix(lines[0], pad(label))
+	return lines
+}
+
+// line is an entry of figures: on a terminal one line, else as many as it takes.
+func (t *textReport) line(label, text string) []string {
+	if t.whole {
+		return t.wrap(label, text)
+	}
+	return []string{pad(label) + t.clip(text)}
+}
+
+func (t *textReport) operations() []string {
 	var parts []string
 	for _, op := range opNames() {
 		if o, ok := t.Operations[op]; ok {
 			parts = append(parts, fmt.Sprintf("%s %d ok %d fail %d info", op, o.OK, o.Fail, o.Info))
 		}
 	}
-	lines := t.wrap("operations", strings.Join(parts, " · "))
 	switch {
 	case len(parts) == 0 && t.Events > 0 && t.Operations == nil:
-		lines = t.wrap("operations", "not counted, as the history was read in parts")
+		return t.wrap("operations", "not counted, as the history was read in parts")
 	case len(parts) == 0:
-		lines = t.wrap("operations", "none recorded")
+		return t.wrap("operations", "none recorded")
 	}
-	if l, ok := t.Latency["acquire"]; ok {
-		var figures []string
-		for i, figure := range l.cells() {
-			if figure != none {
-				figures = append(figures, latencyNames()[i]+" "+figure)
-			}
+	return t.wrap("operations", strings.Join(parts, " · "))
+}
+
+func (t *textReport) latency() []string {
+	l, ok := t.Latency["acquire"]
+	if !ok {
+		return nil
+	}
+	var figures []string
+	for i, figure := range l.cells() {
+		if figure != none {
+			figures = append(figures, latencyNames()[i]+" "+figure)
 		}
-		lines = append(lines, pad("acquire")+t.clip(strings.Join(figures, "  ")))
 	}
-	return lines
+	return t.line("acquire", strings.Join(figures, " · "))
+}
+
+func (t *textReport) leftOut() []string {
+	if len(t.LeftOut) == 0 {
+		return nil
+	}
+	return t.line("left out", strings.Join(t.LeftOut, "; "))
 }
 
 func (t *textReport) faults() []string {
-	lines := t.injected()
-	if len(t.LeftOut) > 0 {
-		lines = append(lines, pad("left out")+t.clip(strings.Join(t.LeftOut, "; ")))
-	}
-	return lines
-}
-
-func (t *textReport) injected() []string {
 	switch {
 	case len(t.Faults) == 0 && !t.recorded():
 		return nil
@@ -233,8 +301,7 @@ func (t *textReport) injected() []string {
 		}
 		names = append(names, name)
 	}
-	s := fmt.Sprintf("%d of %d took effect: %s", effective(t.Faults), len(t.Faults), strings.Join(names, ", "))
-	return []string{pad("faults") + t.clip(s)}
+	return t.line("faults", fmt.Sprintf("%d of %d took effect: %s", effective(t.Faults), len(t.Faults), strings.Join(names, ", ")))
 }
 
 // recovery is how long each fault kept the locks from being granted, the worst
@@ -254,11 +321,10 @@ func (t *textReport) recovery() []string {
 	for _, f := range took {
 		parts = append(parts, OneLine(f.label())+" "+f.recoveryWords())
 	}
-	return []string{pad("recovery") + t.clip(strings.Join(parts, "; "))}
+	return t.line("recovery", strings.Join(parts, "; "))
 }
 
-// try is the command that tries the first of the cures that has one; there may be no
-// room for it.
+// try is the command that tries the first of the cures that has one.
 func (t *textReport) try() []string {
 	for i := range t.Causes {
 		for _, c := range t.Causes[i].Cures {

@@ -73,6 +73,7 @@ type timelineData struct {
 	Lanes      []laneData         `json:"lanes"`
 	Resources  []resourceData     `json:"resources"`
 	Servers    []serverData       `json:"servers"`
+	Keys       []keyData          `json:"keys,omitempty"` // by lock, then by server
 	Faults     []faultData        `json:"faults"`
 	Violations []violationData    `json:"violations"`
 	More       map[string]int     `json:"more"` // lanes, resources: how many are left out
@@ -115,6 +116,22 @@ type serverPart struct {
 	To      int64  `json:"to"`
 	State   string `json:"state"`
 	Changed bool   `json:"changed,omitempty"`
+}
+
+// A keyData is what one server had of the key of a lock.
+type keyData struct {
+	Lock   string     `json:"lock"`
+	Server string     `json:"server"`
+	Spans  []keyParts `json:"spans,omitempty"`
+	Empty  []int64    `json:"empty,omitempty"` // looks that found none
+}
+
+type keyParts struct {
+	Name  string  `json:"name"`
+	From  int64   `json:"from"`
+	To    int64   `json:"to"`
+	Copy  bool    `json:"copy,omitempty"` // it was seen there, and another server granted it
+	Looks []int64 `json:"looks,omitempty"`
 }
 
 type faultData struct {
@@ -210,8 +227,43 @@ func (d *digest) timelineData() *timelineData {
 		f := &d.faults[i]
 		t.Faults = append(t.Faults, faultData{shorten(f.label(), 60), faultTitle(f), micros(f.Start), micros(f.End), f.OK})
 	}
+	d.addKeys(t)
 	d.addViolations(t, told, lanes)
 	return t
+}
+
+// addKeys writes which servers had whose key of the locks whose violations are told.
+func (d *digest) addKeys(t *timelineData) {
+	done := map[string]bool{}
+	for i, c := range d.causesOf() {
+		v := d.gravestOf(c.found)
+		if i == maxToldCauses {
+			break
+		}
+		if v.Lock == "" || done[v.Lock] {
+			continue
+		}
+		done[v.Lock] = true
+		spans := d.keySpans(v.Lock, d.keyWindow(v))
+		for _, server := range d.servers() {
+			k := keyData{Lock: v.Lock, Server: server}
+			for _, s := range spans {
+				if s.server == server {
+					part := keyParts{Name: client(s.owner), From: micros(s.from), To: micros(s.until), Copy: !s.vote}
+					for _, at := range s.looks {
+						part.Looks = append(part.Looks, micros(at))
+					}
+					k.Spans = append(k.Spans, part)
+				}
+			}
+			for _, at := range d.emptyLooks(v.Lock, server) {
+				k.Empty = append(k.Empty, micros(at))
+			}
+			if len(k.Spans)+len(k.Empty) > 0 {
+				t.Keys = append(t.Keys, k)
+			}
+		}
+	}
 }
 
 // drawable counts the operations that a timeline draws.
@@ -283,7 +335,7 @@ func (t *timelineData) addLane(d *digest, l *lane, detail window) {
 		last = at
 		switch {
 		case h != nil && h.End > h.Start:
-			put(kindHold + t.indexOf(d.granter(h)))
+			put(kindHold + t.indexOf(d.grantors(h)))
 			put(uint64(max(0, micros(h.Start)-answered)))
 			if h.End == history.Never {
 				put(0)
@@ -432,6 +484,16 @@ func (d *digest) addViolations(t *timelineData, told *checker.Violation, lanes [
 				break
 			}
 			at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == h.Lock && l.client == client(h.Owner) })
+			if at >= 0 && !slices.Contains(data.Lanes, at) {
+				data.Lanes = append(data.Lanes, at)
+			}
+		}
+		for _, index := range v.Events { // of what is about no hold: a client that asks in vain
+			e, ok := d.event(index)
+			if len(d.holdsOf(v)) > 0 || !ok || e.Op != history.Acquire {
+				continue
+			}
+			at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == e.Lock && l.client == client(e.LockOwner()) })
 			if at >= 0 && !slices.Contains(data.Lanes, at) {
 				data.Lanes = append(data.Lanes, at)
 			}

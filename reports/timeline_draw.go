@@ -132,6 +132,7 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		c.y += 24
 	}
 	c.accesses()
+	c.keyLanes()
 	c.serverLanes()
 	c.faultLanes()
 	bottom := c.y
@@ -241,7 +242,7 @@ func (c *chart) hold(h *holding.Hold) {
 	if h.Token != 0 {
 		title += fmt.Sprintf(", token %d", h.Token)
 	}
-	if node := c.granter(h); node != "" {
+	if node := c.grantors(h); node != "" {
 		title += ", granted by " + node
 	}
 	for _, part := range h.Certain() {
@@ -276,7 +277,7 @@ func (c *chart) hold(h *holding.Hold) {
 		c.out.text("t-in end", to-8, c.y+laneHeight/2+4, right)
 	}
 	words := ""
-	if node := c.granter(h); node != "" {
+	if node := c.grantors(h); node != "" {
 		words = "granted by " + node
 	}
 	if h.Token != 0 {

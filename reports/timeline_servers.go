@@ -3,6 +3,11 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // serverLanes draws what role each server had, and when it was down.
@@ -23,6 +28,73 @@ func (c *chart) serverLanes() {
 			c.stretch(node, s, h)
 		}
 		c.y += h + laneGap - 2
+	}
+}
+
+// keyLanes draws which server had whose key of the violated lock.
+func (c *chart) keyLanes() {
+	v := c.violation
+	if v == nil || v.Lock == "" {
+		return
+	}
+	const h = 18.0
+	spans, named := c.keySpans(v.Lock, c.win), false
+	for _, node := range c.servers() {
+		var mine []keySpan
+		for _, s := range spans {
+			if s.server == node {
+				mine = append(mine, s)
+			}
+		}
+		empty := slices.DeleteFunc(c.emptyLooks(v.Lock, node), func(at time.Duration) bool { return !c.win.meets(at, at) })
+		if len(mine)+len(empty) == 0 {
+			continue
+		}
+		if !named {
+			c.y += groupGap - laneGap
+			c.heading("keys of " + v.Lock)
+			named = true
+		}
+		c.names.text("t-label end", chartLeft-10, c.y+h/2+4, shorten(node, 16))
+		c.base(h)
+		for _, s := range mine {
+			c.keySpan(s, h)
+		}
+		for _, at := range empty {
+			c.used["look-none"] = true
+			c.out.path("t-look", cross(c.x(at), c.y+h/2, 2.5), node+" had no holder of "+v.Lock+" at "+instant(at))
+		}
+		c.y += h + laneGap - 2
+	}
+}
+
+func (c *chart) keySpan(s keySpan, h float64) {
+	from, to := c.x(s.from), math.Max(c.x(s.until), c.x(s.from)+1)
+	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s at the latest", s.server, client(s.owner), instant(s.from), instant(s.until))
+	class, key := "t-key", "key"
+	if !s.vote {
+		class, key = "t-key t-copy", "copy"
+		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s at the latest", s.server, client(s.owner), instant(s.from), instant(s.until))
+	}
+	c.used[key] = true
+	c.out.rect(class, from, c.y+1, to-from, h-2, 2, title)
+	var looks strings.Builder
+	for _, at := range s.looks {
+		if c.win.meets(at, at) {
+			c.used["look"] = true
+			looks.WriteString("M" + num(c.x(at)) + " " + num(c.y+h-5) + "v4")
+		}
+	}
+	c.out.path("t-look", looks.String(), "")
+	words := "key of " + client(s.owner)
+	if s.until > c.win.to && s.until != history.Never {
+		words += " until " + instant(s.until) + " →"
+	}
+	for _, words := range []string{words, client(s.owner)} {
+		if wide(words, smallSize)+14 < to-from {
+			c.out.text("t-small", from+7, c.y+h/2+4, words)
+			return
+		}
 	}
 }
 

@@ -259,7 +259,7 @@ func (d *digest) grantsLife(server string) life {
 	changes := []time.Duration{0}
 	for i := range d.holds {
 		h := &d.holds[i]
-		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && d.granter(h) == server && len(holds) < maxGrants {
+		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(d.voters(h), server) && len(holds) < maxGrants {
 			holds = append(holds, h)
 			changes = append(changes, h.Start)
 			if believes(h) < d.end {

@@ -34,7 +34,7 @@ func mapped() *digest {
 	}
 	ms := time.Millisecond
 	fault := func(at time.Duration, op history.Op, end history.Type, name, target string) history.Event {
-		return history.Event{Time: at, Process: history.Nobody, Op: op, Type: end, Fault: name, Target: target}
+		return history.Event{Time: at, Process: history.NoProcess, Op: op, Type: end, Fault: name, Target: target}
 	}
 	acquire := func(at time.Duration, end history.Type, owner, node string) history.Event {
 		return history.Event{Time: at, Process: int(owner[0]), Op: history.Acquire, Type: end, Lock: "k", Owner: owner, Node: node, Lease: time.Second}
@@ -44,7 +44,7 @@ func mapped() *digest {
 		acquire(2*ms, history.OK, "a#1", "r1"),
 		fault(10*ms, history.Inject, history.Invoke, "cut", "replication"),
 		fault(12*ms, history.Inject, history.OK, "cut", "replication"),
-		{Time: 20 * ms, Process: history.Nobody, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
+		{Time: 20 * ms, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
 		acquire(30*ms, history.Invoke, "b#1", ""),
 		acquire(31*ms, history.OK, "b#1", "r2"),
 		fault(40*ms, history.Heal, history.Invoke, "cut", "replication"),
@@ -53,7 +53,7 @@ func mapped() *digest {
 		fault(51*ms, history.Inject, history.OK, "kill", "r1"),
 		fault(60*ms, history.Inject, history.Invoke, "latency", "zone-a>redis"),
 		fault(61*ms, history.Inject, history.OK, "latency", "zone-a>redis"),
-		{Time: 70 * ms, Process: history.Nobody, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
+		{Time: 70 * ms, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
 	}}
 	for i := range h.Events {
 		h.Events[i].Index = int64(i)
@@ -132,7 +132,7 @@ func TestEdge_hitBy(t *testing.T) {
 		{fault: "netsplit", target: "{redis-1}", on: "sentinel", spared: "redis-1-redis-2 zone-a-redis-1 redis-2-redis-3"},
 	} {
 		t.Run(tt.fault+" "+tt.target, func(t *testing.T) {
-			e := history.Event{Process: history.Nobody, Op: history.Inject, Type: history.Invoke, Fault: tt.fault, Target: tt.target, Params: tt.params, Effects: tt.effects}
+			e := history.Event{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: tt.fault, Target: tt.target, Params: tt.params, Effects: tt.effects}
 			landed := e
 			landed.Time, landed.Type, landed.Index = time.Millisecond, history.OK, 1
 			d := newDigest(Input{Run: history.Run{Topology: recorded(tt.on)}, History: &history.History{Events: []history.Event{e, landed}}})

@@ -135,8 +135,10 @@ func (d *digest) violationRows() []violationRow {
 			if name := client(h.Owner); !slices.Contains(clients, name) {
 				clients = append(clients, name)
 			}
-			if node := d.granter(h); node != "" && !slices.Contains(servers, node) {
-				servers = append(servers, node)
+			for _, node := range d.voters(h) {
+				if !slices.Contains(servers, node) {
+					servers = append(servers, node)
+				}
 			}
 		}
 		r.Clients, r.Servers = strings.Join(clients, ", "), strings.Join(servers, ", ")

@@ -103,3 +103,11 @@ var single = regexp.MustCompile(`\b1 (byte|client|connection|grant|key|link|reas
 // agree makes number and noun agree in words that come from elsewhere: "1 keys"
 // becomes "1 key".
 func agree(s string) string { return single.ReplaceAllString(s, "1 $1") }
+
+// theLock names a lock in a sentence: "the lock orders", and "lock-3", whose name says it.
+func theLock(name string) string {
+	if strings.HasPrefix(strings.ToLower(name), "lock") {
+		return name
+	}
+	return "the lock " + name
+}

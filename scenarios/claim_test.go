@@ -39,7 +39,7 @@ type stolenDeployment struct {
 	left int64
 }
 
-func (d *stolenDeployment) Ours() error {
+func (d *stolenDeployment) CheckClaim() error {
 	if d.left--; d.left < 0 {
 		return errors.New("another run drives it now: somebody else")
 	}

@@ -24,7 +24,7 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	t.Parallel()
 	s, _, err := scenarios.Find("clock-jump-double-grant", locks.All())
 	require.NoError(t, err)
-	setup := harness.Setup{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
+	setup := harness.Config{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
 	err = s.As("").Run(t.Context(), setup)
 	require.ErrorIs(t, err, harness.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")

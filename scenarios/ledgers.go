@@ -18,16 +18,16 @@ const (
 	checkedPrefix = "checked"
 )
 
-// protected is the resource of a scenario.
-func (s Scenario) protected() harness.Protected {
-	p := harness.Protected{Resource: s.Resource}
+// resourceConfig is the resource of a scenario.
+func (s Scenario) resourceConfig() harness.ResourceConfig {
+	p := harness.ResourceConfig{Kind: s.Resource}
 	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
-		p = harness.Protected{Resource: strings.TrimPrefix(rest, "-"), Fencing: true}
+		p = harness.ResourceConfig{Kind: strings.TrimPrefix(rest, "-"), Fencing: true}
 	}
 	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
-		p = harness.Protected{Resource: strings.TrimPrefix(rest, "-"), Checked: true}
+		p = harness.ResourceConfig{Kind: strings.TrimPrefix(rest, "-"), Checked: true}
 	}
-	p.Resource = cmp.Or(p.Resource, harness.ResourceRegister)
+	p.Kind = cmp.Or(p.Kind, harness.ResourceRegister)
 	return p
 }
 
@@ -40,7 +40,7 @@ func (s Scenario) resourceFits() error {
 	if s.Resource != "" && !slices.Contains(known, s.Resource) {
 		return names.Unknown("resource", s.Resource, known)
 	}
-	return s.protected().Validate(s.Lock)
+	return s.resourceConfig().Validate(s.Lock)
 }
 
 // ofLedger reports whether the step requires something of a ledger, and not of
@@ -60,7 +60,7 @@ func (step ScriptStep) fitsLedger() error {
 // ledgerFits refuses steps that ask a ledger where there is none, of a scenario
 // as one variant has it.
 func (s Scenario) ledgerFits() error {
-	if s.protected().Resource != harness.ResourceLedger && slices.ContainsFunc(s.Steps, ScriptStep.ofLedger) {
+	if s.resourceConfig().Kind != harness.ResourceLedger && slices.ContainsFunc(s.Steps, ScriptStep.ofLedger) {
 		return fmt.Errorf("%s: require %s and %s need resource: %s, or one of its kind, which keeps every change",
 			s.Name, requireWritten, requireUnwritten, harness.ResourceLedger)
 	}

@@ -130,7 +130,7 @@ type ScriptStep struct {
 	Background bool `yaml:"background"`
 
 	// Await waits until the step that a client has in the background ended, as
-	// Until says; or until a fault that lies in wait struck.
+	// Until says; or until an armed fault fired.
 	Await string `yaml:"await"`
 
 	// Inject and Heal name a fault.
@@ -357,4 +357,29 @@ func (s Scenario) As(variant string) Scenario {
 	s.Steps = steps
 	s.Variants = nil
 	return s
+}
+
+// plainMutex is the lock of variants that any correct mutex can play.
+const plainMutex = "mutex"
+
+// Under is the variant of the scenario with another lock under test; the empty
+// variant is the scenario itself. The verdict that it expects is that of its own
+// lock, and need not be that of the other.
+//
+// The error says what the scenario asks for that the lock can't do, or that the
+// variant is about a lock of its own. One about the plain mutex is about every
+// correct mutex: it is the control of a planted bug.
+func (s Scenario) Under(l harness.LockSpec, variant string) (Scenario, error) {
+	as := s.As(variant)
+	if as.LockName != s.LockName && as.LockName != plainMutex {
+		return as, fmt.Errorf("%s: it is about the lock %s", as.Name, as.LockName)
+	}
+	as.Lock, as.LockName = l, l.Name
+	if err := as.Validate(); err != nil {
+		return as, err
+	}
+	if err := l.On(as.Topology, as.Servers, harness.LockOptions{ReplicaAcks: as.ReplicaAcks, Watchdog: as.Watchdog}); err != nil {
+		return as, fmt.Errorf("%s: %w", as.Name, err)
+	}
+	return as, nil
 }

@@ -67,7 +67,7 @@ const (
 // be done as the script needs it ends the scenario; it is recorded as unmet,
 // so that no reader takes the verdict for an answer. Only a failure of the
 // harness is an error.
-func (s Scenario) Run(ctx context.Context, setup harness.Setup) (err error) {
+func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Setup) (err error) {
 			Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
 			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		},
-		Topology: t, Faults: s.faults(), Protected: s.protected(), Retries: s.Retries, OwnProcesses: len(s.apart()) > 0,
+		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries, OwnProcesses: len(s.apart()) > 0,
 		Prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
 	})
 	if err != nil {
@@ -115,6 +115,9 @@ func (s Scenario) Run(ctx context.Context, setup harness.Setup) (err error) {
 			st.Log.WarnContext(ctx, "the scenario ends early", "step", i+1, "error", err)
 			break
 		}
+	}
+	for _, name := range p.owners.locks() { // what a lock was left as tells why nobody got it
+		p.lookForKey(ctx, name)
 	}
 	return nil
 }
@@ -177,6 +180,7 @@ type play struct {
 	scenario Scenario
 	clients  map[string]harness.Client
 	attempts map[string]attempt // the latest of each client
+	owners   owners
 	// background is where the end of what each client does there is told.
 	background map[string]chan ended
 	busy       sync.WaitGroup
@@ -279,8 +283,11 @@ func (p *play) once(ctx context.Context, c harness.Client, step ScriptStep) hist
 	switch {
 	case step.Acquire != "":
 		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
+		if outcome != history.Fail {
+			p.owners.add(step.Acquire, c.Owner())
+		}
 		if outcome != history.Info {
-			p.lookForKey(ctx, step.Acquire, c.Owner())
+			p.lookForKey(ctx, step.Acquire)
 		}
 		return outcome
 	case step.Extend != "":
@@ -378,25 +385,72 @@ func (p *play) await(ctx context.Context, step ScriptStep) error {
 	}
 }
 
-// lookForKey records which servers say that the owner holds the lock. Those
-// that do not answer say nothing.
-func (p *play) lookForKey(ctx context.Context, name, owner string) {
+// owners are those whose requests for a lock were not refused, by lock: a server may have
+// a key of any of them.
+type owners struct {
+	mu  sync.Mutex
+	all map[string][]string
+}
+
+// maxOwners is how many owners, the latest, a look at a server asks for.
+const maxOwners = 4
+
+func (o *owners) add(name, owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[string][]string{}
+	}
+	o.all[name] = append(o.all[name], owner)
+}
+
+// of are the owners of a lock, the latest first.
+func (o *owners) of(name string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	latest := slices.Clone(o.all[name])
+	slices.Reverse(latest)
+	return latest
+}
+
+// locks are the locks that any of them asked for.
+func (o *owners) locks() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Sorted(maps.Keys(o.all))
+}
+
+// lookForKey records which servers say that one of the owners holds the lock. Those
+// that do not answer say nothing, and so do those of which too few owners were asked for.
+func (p *play) lookForKey(ctx context.Context, name string) {
 	if p.scenario.Lock.HeldOn == nil {
 		return
 	}
+	owners := p.owners.of(name)
 	for _, server := range p.Deployment().Topology().Of(topologies.Redis) {
-		held, err := p.scenario.Lock.HeldOn(ctx, p.Deployment().Server(server).Observer(), name, owner)
-		if err != nil {
+		holder, answered := "", len(owners) > 0
+		for i, owner := range owners {
+			if i == maxOwners { // an older one may have it
+				answered = false
+				break
+			}
+			held, err := p.scenario.Lock.HeldOn(ctx, p.Deployment().Server(server).Observer(), name, owner)
+			if err != nil {
+				answered = false
+				break
+			}
+			if held {
+				holder = owner
+				break
+			}
+		}
+		if !answered {
 			continue
 		}
-		e := history.Event{
-			Process: history.Nobody, Op: history.Observe, Type: history.OK,
-			Node: server, What: history.ObserveKey, Value: name,
-		}
-		if held {
-			e.Value += " " + owner
-		}
-		p.Record(e)
+		p.Record(history.Event{
+			Process: history.NoProcess, Op: history.Observe, Type: history.OK,
+			Node: server, What: history.ObserveKey, Value: strings.TrimSpace(name + " " + holder),
+		})
 	}
 }
 

@@ -172,17 +172,17 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			}
 			return nil
 		}
-		return harness.CheckStep(t, s.protected(), step.fault())
+		return harness.CheckStep(t, s.resourceConfig(), step.fault())
 	case step.Heal != "":
 		spec, err := faults.ByName(step.Heal)
-		if err == nil && spec.Spent() {
-			return fmt.Errorf("%s is over once it struck, so there is nothing to heal; await it", step.Heal)
+		if err == nil && spec.OneShot() {
+			return fmt.Errorf("%s is over once it fired, so there is nothing to heal; await it", step.Heal)
 		}
 		return err
 	case step.Await != "":
 		if spec, err := faults.ByName(step.Await); err == nil && !slices.Contains(clients, step.Await) {
 			if spec.Life != history.Triggered {
-				return fmt.Errorf("%s does not lie in wait for anything, so there is nothing to await", step.Await)
+				return fmt.Errorf("%s does not wait for a message, so there is nothing to await", step.Await)
 			}
 			return nil
 		}

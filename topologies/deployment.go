@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/internal/traffic"
 )
 
 // The errors of a backend that its user can do something about.
@@ -19,17 +21,17 @@ var (
 	ErrTooOld = errors.New("redis is too old")
 )
 
-// A LeftError says what could not be undone or removed, so that it stays behind:
+// A CleanupError says what could not be undone or removed, so that it stays behind:
 // it is an error of [Deployment.Close], and of a start that failed.
-type LeftError struct{ Err error }
+type CleanupError struct{ Err error }
 
-func (e *LeftError) Error() string { return "left behind: " + e.Err.Error() }
-func (e *LeftError) Unwrap() error { return e.Err }
+func (e *CleanupError) Error() string { return "left behind: " + e.Err.Error() }
+func (e *CleanupError) Unwrap() error { return e.Err }
 
-// Left is the errors as a [LeftError]; nil if there are none.
+// Left is the errors as a [CleanupError]; nil if there are none.
 func Left(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
-		return &LeftError{err}
+		return &CleanupError{err}
 	}
 	return nil
 }
@@ -47,7 +49,7 @@ type Backend interface {
 
 // A Deployment is a topology that runs. Close stops every process that it
 // started and removes every file; the caller that started it closes it. Where it can't,
-// its error is a [LeftError].
+// its error is a [CleanupError].
 type Deployment interface {
 	Topology() Topology
 	// Version is the version of the Redis servers.
@@ -58,8 +60,8 @@ type Deployment interface {
 	// [Primary] for the address of [AccessName]; the address itself if there is
 	// none.
 	NodeAt(address string) string
-	// Wire returns a link by its name; nil for any other.
-	Wire(name string) Wire
+	// Proxy returns the proxy of a link by its name; nil for any other.
+	Proxy(name string) Proxy
 	// Clock and Disk return those of a server; nil where there is none, or
 	// where it can't be interfered with.
 	Clock(server string) Clock
@@ -73,9 +75,9 @@ type Deployment interface {
 	// from the zone's address. The function that it returns ends that. The error
 	// says that this deployment can't tell its clients apart by their process.
 	Adopt(group int, zone string) (end func(), err error)
-	// Without says what can't be done to this deployment, and why; empty where
+	// Unsupported says what can't be done to this deployment, and why; empty where
 	// nothing is missing.
-	Without() map[Control]string
+	Unsupported() map[Capability]string
 	// Watch reports what the servers say of themselves, and where the name leads,
 	// once and at each change, until the context ends. It looks past every fault.
 	Watch(ctx context.Context, report func(Observation))
@@ -86,32 +88,40 @@ type Deployment interface {
 	Close() error
 }
 
-// A Control is something that a deployment lets its user do to it.
-type Control string
+// A Capability is something that a deployment lets its user do to it.
+type Capability string
 
 // The controls of a deployment.
 const (
 	// Processes: servers can be killed, restarted, paused and resumed.
-	Processes Control = "processes"
+	Processes Capability = "processes"
 	// Wiping: the data of a killed server can be removed.
-	Wiping Control = "wiping"
-	// Wiring: every link of the topology has a [Wire].
-	Wiring Control = "links"
+	Wiping Capability = "wiping"
+	// Proxies: every link of the topology has a [Proxy].
+	Proxies Capability = "links"
 	// Settings: what is in the servers, and how they answer, can be changed.
-	Settings Control = "settings"
+	Settings Capability = "settings"
 	// Clocks: the wall clock of every server and sentinel can be changed.
-	Clocks Control = "clocks"
+	Clocks Capability = "clocks"
 	// Disks: what a server had not synced to its disk can be lost.
-	Disks Control = "disks"
+	Disks Capability = "disks"
 	// Workers: clients are told from others by the address that they dial from,
 	// and so may be processes of their own.
-	Workers Control = "workers"
+	Workers Capability = "workers"
 	// Failovers: the deployment is a [Failover], if its topology is one whose
 	// servers replace their masters.
-	Failovers Control = "failovers"
+	Failovers Capability = "failovers"
 	// Isolation: a server whose links are cut is out of touch with all others.
-	Isolation Control = "isolation"
+	Isolation Capability = "isolation"
 )
+
+// A Claimed deployment can be taken over by another run.
+type Claimed interface {
+	Deployment
+	// CheckClaim fails once another run has the deployment. It asks no server, and says
+	// nothing of whether the deployment is whole.
+	CheckClaim() error
+}
 
 // A Replicated deployment has shards whose masters can change. A shard is
 // named by its boot master, one of [Topology.Shards]; any other is an error.
@@ -161,9 +171,9 @@ type Server interface {
 	Log() string
 }
 
-// A Wire is the proxy on one link. Its faults add up, and each is ended by the
+// A Proxy is the proxy on one link. Its faults add up, and each is ended by the
 // function that its beginning returned.
-type Wire interface {
+type Proxy interface {
 	Name() string
 	// Cut resets every connection and refuses new ones.
 	Cut() (mend func())
@@ -177,6 +187,33 @@ type Wire interface {
 	// Probe sends a request through the link and returns how long the answer
 	// took.
 	Probe(ctx context.Context) (time.Duration, error)
+}
+
+// A Shaper is a [Proxy] whose pace can be changed. Those of the backends process and
+// container are.
+type Shaper interface {
+	Proxy
+	// Throttle lets so many bytes a second of a stream pass.
+	Throttle(s Stream, rate int) (mend func(), err error)
+	// DelayClose passes the end of a stream on so much later.
+	DelayClose(s Stream, d time.Duration) (mend func(), err error)
+	// ProbeBandwidth sends so many bytes through the link and back, and times that.
+	ProbeBandwidth(ctx context.Context, size int) (time.Duration, error)
+	// ProbeClose ends a connection as its caller would, and times until the other
+	// end has closed it as well.
+	ProbeClose(ctx context.Context) (time.Duration, error)
+}
+
+// An Interceptor is a [Proxy] that reads what passes it. Those of the backends process
+// and container are.
+type Interceptor interface {
+	Proxy
+	// Judge asks what is to become of each message that passes, until it is
+	// stopped.
+	Judge(judge func(traffic.Message) traffic.Action) (stop func(), err error)
+	// Requests are how many requests clients have begun, and how many of them have no
+	// reply so far.
+	Requests() (begun, open int64)
 }
 
 // A Stream is a direction of data on a link. It is an alias, so that a fault can

@@ -28,7 +28,7 @@ const (
 	Bus         LinkKind = "bus"         // a cluster's node to the bus port of another
 )
 
-// A Node is one party of a topology.
+// A Node is a server, a sentinel or a zone of clients.
 type Node struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`

@@ -14,46 +14,47 @@ import (
 )
 
 // A Config says how a workload uses locks. Its zero fields mean the defaults of
-// its kinds, and where they have none those given here.
+// its kinds, and where they have none those given here. The record of a run keeps
+// what has a name in JSON; the lock, the kinds and the seed give the rest.
 type Config struct {
 	// Kinds name what the clients do, each [Kind] as often as the others. Default:
 	// [Contended].
-	Kinds []string
+	Kinds []string `json:"-"`
 	// Clients is how many contend. Default 8.
-	Clients int
+	Clients int `json:"clients,omitempty"`
 	// Locks is how many locks they contend for. Default 3.
-	Locks int
+	Locks int `json:"locks,omitempty"`
 	// Hold is the mean time for which a lock is held. One hold in twenty is
 	// twenty times as long. Default 20 ms.
-	Hold time.Duration
+	Hold time.Duration `json:"hold,omitempty"`
 	// Think is the mean time between a release and the next attempt of a
 	// closed loop. Default 20 ms.
-	Think time.Duration
+	Think time.Duration `json:"think,omitempty"`
 	// Lease is what is asked for. Zero: the lock's watchdog.
-	Lease time.Duration
+	Lease time.Duration `json:"lease,omitempty"`
 	// Wait is how long a client waits for a lock. Zero: one try.
-	Wait time.Duration
+	Wait time.Duration `json:"wait,omitempty"`
 	// Mode is how locks are asked for by kinds that do not say it themselves:
 	// exclusive, which is the default, or permit. Who has a permit only looks at
 	// the resource.
-	Mode history.Mode
+	Mode history.Mode `json:"-"`
 	// Together says that several locks are asked for in one request. Else they
 	// are asked for one after the other, in the order of their names.
-	Together bool
+	Together bool `json:"-"`
 	// Endless says that the lock's grants have no end, so that no lease is asked
 	// for.
-	Endless bool
+	Endless bool `json:"-"`
 	// Permits is how many permits a semaphore has. Default 3.
-	Permits int
+	Permits int `json:"permits,omitempty"`
 	// Rate makes an open loop: that many attempts a second begin, over all
 	// clients together, whether or not earlier ones are done; those for which
 	// no client is free wait for one. Zero: a closed loop.
-	Rate float64
+	Rate float64 `json:"rate,omitempty"`
 	// Careless clients go on using the resource when they were told that
 	// they lost the lock.
-	Careless bool
+	Careless bool `json:"careless,omitempty"`
 	// Seed decides all choices, though not how real processes interleave.
-	Seed uint64
+	Seed uint64 `json:"-"`
 }
 
 // WithDefaults fills in the defaults. Kinds that it does not know have none.

@@ -33,7 +33,7 @@ type account struct {
 	asked    []granting    // its acquires that were not refused, in order of their invokes
 	open     bool          // one of its operations is under way
 	from     int64         // the first event since it was settled
-	movable  time.Duration // when the first of the holds began that are over, and whose end turns on what is under way
+	movable  time.Duration // when the first of the holds began that turn on what is under way, though they are over
 	space    open          // for the hold
 }
 
@@ -232,6 +232,7 @@ func (a *account) begin(acquire, proof *history.Operation, most int) {
 	}
 	if h.perhaps = acquire.Complete.Index < 0 && a.book.unfinished; h.perhaps {
 		a.doubt("an acquire of owner " + a.key.owner + " is under way")
+		a.movable = min(a.movable, h.Start)
 	}
 	a.carried = len(a.pending) > 0 || a.renew != history.Never
 	a.space = open{Hold: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: history.Never, told: proof.Complete.Time}
@@ -393,6 +394,9 @@ func (a *account) earliest() (end time.Duration, why string, by int64) {
 func (a *account) end() { a.endAt(a.earliest()) }
 
 func (a *account) endAt(end time.Duration, why string, by int64) {
+	if why == EndUnknown && a.open && a.book.unfinished {
+		a.movable = min(a.movable, a.hold.Start)
+	}
 	if a.carried && why == EndUnknown {
 		a.hold.Weak = true
 		a.usedAgain()
@@ -496,7 +500,6 @@ func (a *account) denied(op *history.Operation, at time.Duration, by int64) {
 	if good <= op.Complete.Time {
 		a.believe(at)
 		if lost := max(at, a.hold.alive); why == EndUnknown && lost < good && a.open && a.book.unfinished {
-			a.movable = min(a.movable, a.hold.Start)
 			good = lost
 		}
 		a.endAt(good, why, ender)

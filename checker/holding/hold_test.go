@@ -16,7 +16,7 @@ import (
 func parse(t *testing.T, promise history.Event, lines ...string) *history.History {
 	t.Helper()
 	h := &history.History{}
-	promise.Process, promise.Type, promise.Op, promise.Lock = history.Nobody, history.OK, history.Declare, "k"
+	promise.Process, promise.Type, promise.Op, promise.Lock = history.NoProcess, history.OK, history.Declare, "k"
 	events := []history.Event{promise}
 	for _, line := range lines {
 		fields := strings.Fields(line)

@@ -28,7 +28,7 @@ func TestRefusalSpeaksOfAllGrants(t *testing.T) {
 			Index: int64(len(h.Events)), Time: at, Process: 1, Type: typ, Op: op, Lock: "k", Owner: "a", Mode: history.Permit, Lease: lease,
 		})
 	}
-	h.Events = append(h.Events, history.Event{Process: history.Nobody, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindSemaphore, Capacity: 9})
+	h.Events = append(h.Events, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindSemaphore, Capacity: 9})
 	for i := range time.Duration(3) {
 		add(2*i+1, history.Invoke, history.Acquire, 1+100*i)
 		add(2*i+2, history.OK, history.Acquire, 0)

@@ -228,7 +228,7 @@ func (r *register) reads(l *ledger, p *party, e *history.Event, until int64) boo
 	asked := func(read bool) bool {
 		first := p.asked[index(read)]
 		if r.before.Asked != nil {
-			if earlier, ok := r.before.Asked(history.Owner{Lock: l.lock, Name: e.LockOwner()}, read); ok {
+			if earlier, ok := r.before.Asked(history.Owner{Lock: l.lock, Name: e.LockOwner()}, read); ok && (first < 0 || earlier < first) {
 				first = earlier
 			}
 		}

@@ -83,6 +83,8 @@ func (s *serverFlags) validate(cmd *cobra.Command) error {
 	}
 	var errs []error
 	switch {
+	case s.backend == "docker", s.backend == "podman":
+		errs = append(errs, fmt.Errorf("unknown backend %q: containers are --backend %s", s.backend, containerBackend))
 	case !slices.Contains(backendNames(), s.backend):
 		errs = append(errs, names.Unknown("backend", s.backend, backendNames()))
 	case s.backend == attachBackend:
@@ -98,6 +100,9 @@ func (s *serverFlags) validate(cmd *cobra.Command) error {
 
 // completeAttach adds what no flag says.
 func (s *serverFlags) completeAttach() error {
+	for i, e := range s.attach.Endpoints { // as clients of Redis name one
+		s.attach.Endpoints[i] = strings.TrimSuffix(strings.TrimPrefix(e, "redis://"), "/")
+	}
 	s.attach.Password = os.Getenv(passwordVariable)
 	s.attach.SentinelPassword = os.Getenv(sentinelPasswordVariable)
 	if s.tlsCA != "" || s.tlsInsecure {

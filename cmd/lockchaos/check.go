@@ -36,6 +36,7 @@ type judging struct {
 	properties    []string
 	from, minimal string
 	out, html     string // where reports of a history go
+	clockError    time.Duration
 
 	checkers []checker.Checker
 }
@@ -53,7 +54,7 @@ history without a run.json is judged in windows while it is read.
 docs/history-format.md defines a history, docs/what-is-checked.md the properties.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(j.validate(), j.validOut(args)); err != nil {
+			if err := errors.Join(j.validate(), j.validOut(args), j.validClocks(args)); err != nil {
 				return err
 			}
 			var result error
@@ -81,6 +82,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.StringSliceVar(&j.properties, "properties", nil, "judge only these ("+strings.Join(propertyNames(), ", ")+")")
 	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
 	f.StringVar(&j.html, "html", "", "write the report as one HTML file")
+	f.DurationVar(&j.clockError, "clock-error", 0, "how wrong each clock may be that stamped a history of several machines, such as 50ms: only what holds in spite of it is valid or invalid")
 	f.StringVar(&j.from, "from", "", "the format: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
 	return cmd
 }
@@ -112,6 +114,28 @@ func (j *judging) validate() error {
 	}
 	return nil
 }
+
+// validClocks refuses errors of clocks that can't be meant.
+func (j *judging) validClocks(args []string) error {
+	switch {
+	case j.clockError < 0:
+		return fmt.Errorf("--clock-error %v: give a time such as 50ms", j.clockError)
+	case j.clockError > maxClockError:
+		return fmt.Errorf("--clock-error %v: give %v at the most", j.clockError, maxClockError)
+	case j.clockError == 0:
+		return nil
+	}
+	for _, arg := range args {
+		is, _ := j.ofRun(arg)
+		if info, err := os.Stat(arg); is || err == nil && info.IsDir() {
+			return fmt.Errorf("--clock-error is for histories of several clocks, and %s is of a run, which has one", arg)
+		}
+	}
+	return nil
+}
+
+// maxClockError is beyond any clock that tells the time.
+const maxClockError = 24 * time.Hour
 
 // beyondMemory tells that a history takes too much memory to be judged, and which
 // ones were not looked at after it.
@@ -274,7 +298,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 			return j.stream(ctx, first, reader)
 		}
 	}
-	in.Report = checker.Check(short, in.History, j.checkers...)
+	in.Report = checker.CheckWithin(short, in.History, j.clockError, j.checkers...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
 	}
@@ -285,6 +309,9 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
 	if err := j.tooLong(); err != nil {
 		return in, nil, err
+	}
+	if j.clockError > 0 {
+		return in, nil, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()

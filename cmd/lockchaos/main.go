@@ -52,7 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	err := cmd.ExecuteContext(ctx)
 	code := exitCode(err)
 	var finding verdictError
-	var left *topologies.LeftError
+	var left *topologies.CleanupError
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 	case errors.As(err, &left):

@@ -19,7 +19,7 @@ const (
 	// gcPercent trades memory for time: the judge works in windows, and leaves
 	// little behind that lives. Where more lives, so much less may be garbage that
 	// the heap has a quarter of easeMemory, but for leastGCPercent.
-	gcPercent, leastGCPercent = 400, 50
+	gcPercent, leastGCPercent = 400, 40
 	// measureEvery is how often the memory is measured.
 	measureEvery = 2 * time.Millisecond
 )

@@ -154,7 +154,7 @@ func (a *app) trial(ctx context.Context, m mutants.Mutant, twin bool, dir string
 	}
 	defer log.Close()
 	began := time.Now()
-	err = m.Run(ctx, harness.Setup{
+	err = m.Run(ctx, harness.Config{
 		Dir: dir, Backend: process.Backend{Log: a.log(log)}, BackendName: processBackend, Program: version(),
 		Command: "lockchaos mutants " + m.Name, Log: a.log(log),
 	}, twin)

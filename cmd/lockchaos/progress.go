@@ -21,6 +21,10 @@ type progress struct {
 	width int
 	said  time.Duration
 	fault string
+
+	at        time.Duration // when the rate was taken
+	grants    int64         // by then
+	perSecond float64
 }
 
 func newProgress(w io.Writer, title string) *progress {
@@ -33,16 +37,25 @@ func (p *progress) show(now harness.Progress) {
 	if fault == "" {
 		fault = "none"
 	}
-	line := fmt.Sprintf("%s · %4.0fs of %.0fs · %d grants · %.0f grants/s · fault: %s",
-		p.title, now.Elapsed.Seconds(), now.Length.Seconds(), now.Grants,
-		float64(now.Grants)/max(now.Elapsed.Seconds(), 0.001), fault)
+	// What changes comes first: a small terminal has no room for all.
+	line := fmt.Sprintf("%4.0fs of %.0fs · fault: %s · %d grants, %.0f/s · %s",
+		now.Elapsed.Seconds(), now.Length.Seconds(), fault, now.Grants, p.rate(now), p.title)
 	switch {
 	case p.live:
 		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(line, p.width-1))
 	case now.Elapsed-p.said >= sayEvery || now.Fault != p.fault:
 		p.said, p.fault = now.Elapsed, now.Fault
-		fmt.Fprintln(p.w, line)
+		fmt.Fprintln(p.w, time.Now().UTC().Format("15:04:05"), line)
 	}
+}
+
+// rate is how many grants a second there were of late.
+func (p *progress) rate(now harness.Progress) float64 {
+	if since := now.Elapsed - p.at; since >= time.Second {
+		p.perSecond = float64(now.Grants-p.grants) / since.Seconds()
+		p.at, p.grants = now.Elapsed, now.Grants
+	}
+	return p.perSecond
 }
 
 // end clears the live line.

@@ -146,7 +146,10 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 		chosen = append(chosen, c)
 		return nil
 	}
-	for _, arg := range args {
+	for i, arg := range args {
+		if arg == "all" {
+			return nil, errors.New("say --all to play every scenario and variant")
+		}
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 			s, err := scenarios.Load(arg, a.locks)
 			if err != nil {
@@ -160,6 +163,11 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 			continue
 		}
 		s, variant, err := scenarios.Find(arg, a.locks)
+		if err != nil && i > 0 {
+			if _, _, wrong := scenarios.Find(args[i-1]+"/"+arg, a.locks); wrong == nil {
+				return nil, fmt.Errorf("%s is a variant: say %s/%s", arg, args[i-1], arg)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +222,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		return played{}, errors.Join(err, removeEmpty(dir, before))
 	}
 	start := time.Now()
-	err = s.Run(ctx, harness.Setup{
+	err = s.Run(ctx, harness.Config{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
 		Command: s.again(), Log: a.log(log),
 	})

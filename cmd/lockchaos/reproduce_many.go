@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/reports"
 )
 
 // A round plays several scenarios, each several times.
@@ -53,6 +54,9 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 	}
 	failed := batch(ctx, r.parallel, turns, alike(r.take))
 	failed = gravest(failed, context.Cause(ctx))
+	if err := r.writeJoint(); err != nil {
+		failed = gravest(failed, asHarness(err))
+	}
 	show := r.print
 	if asJSON {
 		show = r.printJSON
@@ -68,6 +72,21 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 		result = worst(result, t.exit(r.repeat))
 	}
 	return result
+}
+
+// writeJoint writes the files of all runs together beside their directories.
+func (r *round) writeJoint() error {
+	var runs []reports.JointRun
+	for _, t := range r.tallies {
+		slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
+		for _, p := range t.runs {
+			runs = append(runs, reports.NewJointRun(reports.Summarize(p.in), filepath.Base(p.dir)))
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	return reports.WriteJoint(r.out, runs)
 }
 
 // take plays one run. What is cut short counts for nothing.

@@ -35,13 +35,16 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.Version = version()
+	root.SetVersionTemplate("lockchaos {{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.doctorCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
 	)
+	a.complete(root)
 	return root
 }
 
@@ -68,11 +71,23 @@ func onTerminal(w io.Writer) (width int, ok bool) {
 	return width, err == nil
 }
 
-// colour reports whether to write colours: on a terminal, unless NO_COLOR is
-// set.
+// colour reports whether to write colours: on a terminal that has them. NO_COLOR says
+// no, FORCE_COLOR and CLICOLOR_FORCE say yes also where there is none.
 func (a *app) colour() bool {
 	_, ok := onTerminal(a.stdout)
-	return ok && os.Getenv("NO_COLOR") == ""
+	return wantsColour(ok, os.Getenv)
+}
+
+func wantsColour(terminal bool, env func(string) string) bool {
+	forced := func(name string) bool { v := env(name); return v != "" && v != "0" && v != "false" }
+	switch {
+	case env("NO_COLOR") != "":
+		return false
+	case forced("FORCE_COLOR"), forced("CLICOLOR_FORCE"):
+		return true
+	default:
+		return terminal && env("TERM") != "dumb"
+	}
 }
 
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -51,6 +52,7 @@ type runOptions struct {
 	out     string
 	asJSON  bool
 	control bool
+	live    bool
 
 	seeds    string
 	parallel int
@@ -88,7 +90,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 }
 
 // runOnce runs one seed, and shows its report.
-func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
+func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 	before := exists(o.out)
 	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
 	if err != nil {
@@ -105,8 +107,15 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 		return errors.Join(err, removeEmpty(dir, before))
 	}
 	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
+	if o.live {
+		end, err := a.showLive(cmd.Context(), dir)
+		if err != nil {
+			return asHarness(err)
+		}
+		defer func() { failed = worst(failed, asHarness(end())) }()
+	}
 	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed))
-	err = o.Run(cmd.Context(), harness.Setup{
+	err = o.Run(cmd.Context(), harness.Config{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(), Command: again,
 		Log: a.log(log), Progress: progress.show,
 		Notice: func(what string) {
@@ -141,7 +150,7 @@ func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend
 	fmt.Fprintf(a.stderr, "invalid: the same plan again with %s\n", r.Lock.Name)
 	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, o.seed))
 	at := filepath.Join(dir, controlDir)
-	err = r.Run(ctx, harness.Setup{
+	err = r.Run(ctx, harness.Config{
 		Dir: at, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(),
 		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: progress.show,
 	})
@@ -181,8 +190,8 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	o.servers.register(f)
 	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock)")
 	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock)")
-	f.StringVar(&o.Protected.Resource, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
-	f.BoolVar(&o.Protected.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
+	f.StringVar(&o.Resource.Kind, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
+	f.BoolVar(&o.Resource.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
 	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, clock, disk and of names of faults (default: network; on sentinel and cluster network,failover)")
 	f.DurationVar(&o.Length, "duration", 40*time.Second, "how long the clients work")
 	f.Uint64Var(&o.seed, "seed", 1, "fixes the plan of faults and the choices of the clients, but not how processes interleave")
@@ -199,6 +208,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
 	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
 	f.BoolVar(&o.control, "control", false, "if the run is invalid, repeat its plan with the least lock that is correct on these servers (correct-key, redlock), to tell a defect of the lock from a limit of the servers")
+	f.BoolVar(&o.live, "live", false, "show the run in a browser on this machine while it is under way; the address is printed")
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
@@ -240,6 +250,11 @@ func (a *app) print(in reports.Input, dir string, asJSON bool) error {
 	r := reports.Summarize(in)
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
+	}
+	if os.Getenv("GITHUB_ACTIONS") == "true" {
+		if err := reports.WriteAnnotation(a.stderr, r, dir); err != nil {
+			return asHarness(err)
+		}
 	}
 	width, _ := onTerminal(a.stdout)
 	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir}))

@@ -43,6 +43,9 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 		}
 		return errors.Join(errs...)
 	}
+	if o.live {
+		errs = append(errs, errors.New("--live is for one run: leave out --seeds"))
+	}
 	_, err := parseSeeds(o.seeds)
 	errs = append(errs, err)
 	if cmd.Flag("seed").Changed {
@@ -76,6 +79,7 @@ type seeded struct {
 	Dir     string `json:"dir,omitempty"`
 	Command string `json:"command"`
 
+	joint   reports.JointRun
 	failure error          // of the harness
 	landed  map[string]int // faults that were of effect
 	failed  map[string]int // and those that were not
@@ -95,6 +99,8 @@ type survey struct {
 	Failed map[string]int `json:"faults_failed"`
 	// Runs are those that are not valid.
 	Runs []seeded `json:"not_valid"`
+
+	joint []reports.JointRun // of all runs
 }
 
 // runSeeds runs many seeds, several at a time, and prints how many were valid.
@@ -129,7 +135,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		w := worker[uint64]{}
 		if name != attachBackend {
 			var closeAll func() error
-			backend, closeAll = harness.Reuse(backend)
+			backend, closeAll = harness.Pool(backend)
 			w.end = func() error { return asHarness(closeAll()) }
 		}
 		w.do = func(ctx context.Context, seed uint64) error {
@@ -152,6 +158,10 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
 	slices.SortFunc(s.Runs, func(a, b seeded) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
+	if err := reports.WriteJoint(out, s.joint); err != nil {
+		return asHarness(err)
+	}
 	if err := a.printSurvey(s, o.asJSON, out); err != nil {
 		return err
 	}
@@ -188,7 +198,7 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 		return s, err
 	}
 	defer log.Close()
-	err = o.Run(ctx, harness.Setup{
+	err = o.Run(ctx, harness.Config{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: s.Command, Log: a.log(log),
 	})
 	if err != nil {
@@ -210,8 +220,9 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 	}
 	in.Report = harness.Judge(judging, in.Run, in.History)
 	s.note(in)
+	s.joint = reports.NewJointRun(reports.Summarize(in), filepath.Base(dir))
 	if s.Verdict == checker.Valid && !o.keep {
-		s.Dir = ""
+		s.Dir, s.joint.Dir = "", ""
 		if err := os.RemoveAll(dir); err != nil {
 			return s, harnessError{fmt.Errorf("remove run directory: %w", err)}
 		}
@@ -254,6 +265,7 @@ func (s *survey) add(r seeded) {
 	if r.Verdict != checker.Valid {
 		s.Runs = append(s.Runs, r)
 	}
+	s.joint = append(s.joint, r.joint)
 	for name, n := range r.landed {
 		s.Landed[name] += n
 	}

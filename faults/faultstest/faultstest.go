@@ -22,13 +22,13 @@ const limit = time.Minute
 //   - it can be done all over again.
 //
 // While the fault lasts, broken must return nil: it is the test's own look at
-// the effect. It is not called for a fault that has no duration. For a fault that
-// lies in wait, broken makes happen what it waits for, and looks at what became
-// of that; Run checks that the fault says that it struck, and, where nothing of
-// the kind happens, that it did not.
+// the effect. It is not called for a fault that has no duration. For an armed fault,
+// broken makes its trigger happen, and looks at what became of that; Run checks that
+// the fault reports that it fired, and, where the trigger does not happen, that it did
+// not.
 func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) error) {
 	t.Helper()
-	lies := false
+	armed := false
 	for round := range 2 {
 		run, end := context.WithTimeout(t.Context(), limit)
 		if err := whole(run); err != nil {
@@ -46,10 +46,10 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 				t.Errorf("round %d: %s shows no effect: %v", round, f.Name(), err)
 			}
 		}
-		lies = lies || injection.Strikes != nil
-		if injection.Strikes != nil {
-			if effect, err := injection.Strikes(run); err != nil || effect == "" {
-				t.Errorf("round %d: %s says that it struck: %q, %v", round, f.Name(), effect, err)
+		armed = armed || injection.AwaitFiring != nil
+		if injection.AwaitFiring != nil {
+			if effect, err := injection.AwaitFiring(run); err != nil || effect == "" {
+				t.Errorf("round %d: %s reports that it fired: %q, %v", round, f.Name(), effect, err)
 			}
 		}
 		end() // as Ctrl-C does
@@ -71,13 +71,13 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 		}
 		cancel()
 	}
-	if lies {
-		neverStrikes(t, f, whole)
+	if armed {
+		neverFires(t, f, whole)
 	}
 }
 
-// neverStrikes heals a fault that lies in wait before it struck.
-func neverStrikes(t *testing.T, f faults.Fault, whole func(ctx context.Context) error) {
+// neverFires heals an armed fault before it fired.
+func neverFires(t *testing.T, f faults.Fault, whole func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -90,12 +90,12 @@ func neverStrikes(t *testing.T, f faults.Fault, whole func(ctx context.Context) 
 			t.Fatalf("heal %s at once: %v", f.Name(), err)
 		}
 	}
-	if injection.Strikes != nil {
-		if effect, err := injection.Strikes(ctx); err == nil || effect != "" {
-			t.Errorf("%s was healed before it struck, and says that it did: %q", f.Name(), effect)
+	if injection.AwaitFiring != nil {
+		if effect, err := injection.AwaitFiring(ctx); err == nil || effect != "" {
+			t.Errorf("%s was healed before it fired, and says that it did: %q", f.Name(), effect)
 		}
 	}
 	if err := whole(ctx); err != nil {
-		t.Errorf("not whole after %s never struck: %v", f.Name(), err)
+		t.Errorf("not whole after %s never fired: %v", f.Name(), err)
 	}
 }

@@ -120,7 +120,7 @@ func (e entry) baited(ctx context.Context, d topologies.Deployment) (f faults.Fa
 	if f, err = e.make(d); err != nil {
 		return nil, nil, err
 	}
-	if _, foreign := d.Without()[topologies.Settings]; !foreign && where(d.Topology()) == topologies.Single {
+	if _, foreign := d.Unsupported()[topologies.Settings]; !foreign && where(d.Topology()) == topologies.Single {
 		key := strings.TrimSuffix(probes, "*") + "1"
 		if err := patient(master(d)).Set(ctx, key, 1, time.Minute).Err(); err != nil {
 			return nil, nil, fmt.Errorf("nothing to hit: %w", err)
@@ -240,7 +240,7 @@ func nothingLeft(t *testing.T, after string, d topologies.Deployment, was map[st
 // whole fails if a link does not answer, or a clock does not show the true time.
 func whole(ctx context.Context, d topologies.Deployment) error {
 	for _, l := range d.Topology().Links {
-		w := d.Wire(l.Name())
+		w := d.Proxy(l.Name())
 		if w == nil {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,17 +107,21 @@ type semaphores struct {
 	client  *lock.Client
 	permits int
 
-	mu  sync.Mutex
-	set map[string]bool
+	turn chan struct{} // is full while a client sets permits
+	set  map[string]bool
 }
 
 func newSemaphores(c *lock.Client, o harness.LockOptions) *semaphores {
-	return &semaphores{client: c, permits: capacity(o), set: map[string]bool{}}
+	return &semaphores{client: c, permits: capacity(o), turn: make(chan struct{}, 1), set: map[string]bool{}}
 }
 
 func (s *semaphores) prepare(ctx context.Context, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select { // and no mutex, which a client would wait for beyond its context
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
 	if s.set[name] {
 		return nil
 	}

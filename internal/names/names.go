@@ -9,21 +9,34 @@ import (
 // Unknown is the error for a name that nothing has: it lists those that are
 // known, and asks whether the nearest was meant.
 func Unknown(what, name string, known []string) error {
-	nearest, least := "", len(name)/2+1
+	hint := "known: " + strings.Join(known, ", ")
+	if nearest := Nearest(name, known); nearest != "" {
+		hint = "did you mean " + nearest + "? " + hint
+	}
+	return fmt.Errorf("unknown %s %q (%s)", what, name, hint)
+}
+
+// maxEdits is how many letters of a long name may be wrong for it to be a misspelling.
+const maxEdits = 3
+
+// Nearest is the name that may have been meant, in any case of letters; empty if none is
+// near. Near is a name with at least half of the letters, or one that begins with the
+// other.
+func Nearest(name string, known []string) string {
+	nearest, least := "", min((len(name)+1)/2, maxEdits, len(name)-1)+1
 	for _, k := range known {
-		d := editDistance(name, k)
-		if name != "" && strings.HasPrefix(k, name) {
+		d := editDistance(strings.ToLower(name), k)
+		switch {
+		case name != "" && strings.HasPrefix(k, strings.ToLower(name)):
 			d = 0
+		case strings.HasPrefix(strings.ToLower(name), k):
+			d = min(d, maxEdits)
 		}
 		if k != name && d < least {
 			nearest, least = k, d
 		}
 	}
-	hint := "known: " + strings.Join(known, ", ")
-	if nearest != "" {
-		hint = "did you mean " + nearest + "? " + hint
-	}
-	return fmt.Errorf("unknown %s %q (%s)", what, name, hint)
+	return nearest
 }
 
 // editDistance is the number of bytes to insert, delete or replace to make one

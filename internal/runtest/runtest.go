@@ -57,7 +57,7 @@ func (m settled) Run() int {
 }
 
 // Setup prepares a run, or skips the test where servers can't be run.
-func Setup(t *testing.T) harness.Setup {
+func Setup(t *testing.T) harness.Config {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs real servers; -short leaves them out")
@@ -68,7 +68,7 @@ func Setup(t *testing.T) harness.Setup {
 		}
 		t.Skip(err)
 	}
-	return harness.Setup{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+	return harness.Config{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
 // Lock is one of the locks of the program; a name that none has gives none.

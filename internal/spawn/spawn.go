@@ -1,18 +1,19 @@
-// Package spawn starts processes that do not outlive the one that started them.
+// Package spawn starts processes that do not outlive the one that started them, and
+// signals them. On Linux the kernel sees to it; elsewhere it is up to the caller.
 package spawn
 
 import (
 	"os/exec"
 	"runtime"
-	"syscall"
+	"sync"
 )
 
-// Start starts cmd in a process group of its own. The kernel kills the process
-// when ours ends, in whatever way, even if it stands still then.
+// Start starts cmd in a process group of its own. On Linux the kernel kills the
+// process when ours ends, in whatever way, even if it stands still then.
 func Start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attributes()
 	failed := make(chan error)
-	starts <- func() { failed <- cmd.Start() }
+	starts() <- func() { failed <- cmd.Start() }
 	return <-failed
 }
 
@@ -20,7 +21,7 @@ func Start(cmd *exec.Cmd) error {
 // child its death signal when the thread that forked it ends, not only when
 // the process does. It is one for the whole process, since the thread is never
 // given back.
-var starts = thread() //nolint:gochecknoglobals // see above
+var starts = sync.OnceValue(thread) //nolint:gochecknoglobals // see above
 
 func thread() chan<- func() {
 	s := make(chan func())

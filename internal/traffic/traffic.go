@@ -33,8 +33,8 @@ type Message struct {
 	Error string
 }
 
-// A Fate is what becomes of a message. The zero Fate lets it pass.
-type Fate struct {
+// An Action is what becomes of a message. The zero Action lets it pass.
+type Action struct {
 	// Lost takes it out of its stream.
 	Lost bool
 	// Ends says what becomes of its connection then.
@@ -58,9 +58,9 @@ const (
 	GoesDumb     // nothing more passes in the stream of the message, and no party is notified
 )
 
-// A Piece is a part of a stream: a message, or bytes that are none, of which the
+// A Chunk is a part of a stream: a message, or bytes that are none, of which the
 // Message has no Kind.
-type Piece struct {
+type Chunk struct {
 	Message
 
 	Data []byte
@@ -80,10 +80,10 @@ type Conversation struct {
 }
 
 // Upstream reads on in what the client says.
-func (c *Conversation) Upstream(b []byte) []Piece { return c.read(&c.up, b, c.command) }
+func (c *Conversation) Upstream(b []byte) []Chunk { return c.read(&c.up, b, c.command) }
 
 // Downstream reads on in what the server says.
-func (c *Conversation) Downstream(b []byte) []Piece { return c.read(&c.down, b, c.answer) }
+func (c *Conversation) Downstream(b []byte) []Chunk { return c.read(&c.down, b, c.answer) }
 
 // Rest is what was kept back of a stream because its message was not complete;
 // for when the stream has ended.
@@ -98,10 +98,10 @@ func (c *Conversation) Rest(upstream bool) []byte {
 }
 
 // read cuts complete messages off a stream.
-func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte) Message) []Piece {
+func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte) Message) []Chunk {
 	b = append(*kept, b...)
 	*kept = nil
-	var pieces []Piece
+	var pieces []Chunk
 	for len(b) > 0 && !c.deaf {
 		n, ok := length(b)
 		switch {
@@ -111,12 +111,12 @@ func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte) Message
 			*kept = b
 			return pieces
 		default:
-			pieces = append(pieces, Piece{message(b[:n]), b[:n:n]})
+			pieces = append(pieces, Chunk{message(b[:n]), b[:n:n]})
 			b = b[n:]
 		}
 	}
 	if len(b) > 0 {
-		pieces = append(pieces, Piece{Data: b})
+		pieces = append(pieces, Chunk{Data: b})
 	}
 	return pieces
 }

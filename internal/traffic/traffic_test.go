@@ -12,7 +12,7 @@ import (
 )
 
 // said is what was understood of a stream, a line for each message.
-func said(pieces []traffic.Piece) string {
+func said(pieces []traffic.Chunk) string {
 	var lines []string
 	for _, p := range pieces {
 		words := strings.Join(p.Words, " ")
@@ -94,7 +94,7 @@ func TestWhatIsSaidAndToWhat(t *testing.T) {
 
 			// The same in small bites.
 			var slow traffic.Conversation
-			var up, down []traffic.Piece
+			var up, down []traffic.Chunk
 			for i := range len(tt.up) {
 				up = append(up, slow.Upstream([]byte(tt.up[i:i+1]))...)
 			}
@@ -128,7 +128,7 @@ func FuzzNothingGetsLost(f *testing.F) {
 		for _, stream := range []struct {
 			all      []byte
 			upstream bool
-			read     func([]byte) []traffic.Piece
+			read     func([]byte) []traffic.Chunk
 		}{{up, true, c.Upstream}, {down, false, c.Downstream}} {
 			var out bytes.Buffer
 			for rest := stream.all; len(rest) > 0; {

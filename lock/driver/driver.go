@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
@@ -288,7 +287,7 @@ func (d *Driver) Close() error {
 			d.mu.Unlock()
 		}
 		// The group may have other processes, also after its leader has exited.
-		_ = syscall.Kill(-d.group, syscall.SIGKILL)
+		_ = spawn.Kill(d.group)
 		<-d.exited
 	}
 	d.wait.Wait()

@@ -7,14 +7,29 @@ for (const button of document.querySelectorAll("[data-copy]")) {
       await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
     } catch {
+      document.getElementById(button.dataset.copy).hidden = false;
       getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
     }
+  });
+}
+// The picture to share is drawn as PNG when it is asked for.
+for (const button of document.querySelectorAll("[data-png]")) {
+  button.addEventListener("click", async () => {
+    const image = new Image(), canvas = document.createElement("canvas"), link = document.createElement("a");
+    image.src = "data:image/svg+xml," + encodeURIComponent(document.getElementById(button.dataset.png).textContent.replace("<svg", `<svg xmlns="${document.querySelector("svg").namespaceURI}"`));
+    await image.decode();
+    canvas.width = 1200; canvas.height = 630;
+    canvas.getContext("2d").drawImage(image, 0, 0, 1200, 630);
+    link.setAttribute("href", canvas.toDataURL("image/png"));
+    link.download = "lockchaos.png";
+    button.dataset.done = link.href.slice(0, 22);
+    link.click();
   });
 }
 // Paper unfolds nothing: what is folded is open while the page is printed.
 let folded = [];
 addEventListener("beforeprint", () => {
-  folded = [...document.querySelectorAll("details:not([open])")];
+  folded = [...document.querySelectorAll("details:not([open]):not(.raw)")];
   for (const d of folded) d.open = true;
 });
 addEventListener("afterprint", () => {

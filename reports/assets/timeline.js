@@ -257,6 +257,21 @@
     return out;
   }
 
+  // drawKeys draws whose key of a lock a server had.
+  function drawKeys(k, y, h) {
+    let out = label(k.server, y, h) + rect("t-lane", left, y, right - left, h), looks = "", none = "";
+    for (const s of k.spans || []) {
+      if (!meets(s.from, s.to)) continue;
+      const a = x(s.from), b = Math.max(x(s.to), a + 1);
+      out += rect(s.copy ? "t-key t-copy" : "t-key", a, y + 1, b - a, h - 2, 2, `${k.server} ${s.copy ? "was seen to have the key of " + s.name + " at" : "had the key of " + s.name + ", granted at"} ${instant(s.from)}, until ${instant(s.to)} at the latest`);
+      for (const t of s.looks || []) if (meets(t, t)) looks += `M${n1(x(t))} ${y + h - 5}v4`;
+      const words = ["key of " + s.name + (s.to > view.b ? ` until ${instant(s.to)} →` : ""), s.name].find((w) => wide(w) + 14 < b - a);
+      if (words) out += text("t-small", a + 7, y + h / 2 + 4, words);
+    }
+    for (const t of k.empty || []) if (meets(t, t)) none += cross(x(t), y + h / 2, 2.5);
+    return out + path("t-look", looks, `${k.server} was looked at, and had it`) + path("t-look", none, `${k.server} had no holder of ${k.lock}`);
+  }
+
   function drawViolations(tops) {
     let out = "", flagged = null;
     const clusters = []; // in order of time: those without room of their own share a mark
@@ -324,6 +339,9 @@
     const resources = data.resources.filter((r) => !view.lock || r.locks.includes(view.lock));
     if (resources.length) { group(); heading("protected resource"); }
     for (const r of resources) { body += drawResource(r, y); y += laneHeight + gap; }
+    const keys = (data.keys || []).filter((k) => (view.lock ? k.lock === view.lock : k.lock === data.keys[0].lock) && (k.spans?.some((s) => meets(s.from, s.to)) || k.empty?.some((t) => meets(t, t))));
+    if (keys.length) { group(); heading("keys of " + keys[0].lock); }
+    for (const k of keys) { body += drawKeys(k, y, 18); y += 22; }
     if (data.servers.length) { group(); heading("servers"); }
     for (const s of data.servers) { body += drawServer(s, y, 18); y += 22; }
     if (rows.length) { group(); heading("faults"); }

@@ -62,7 +62,7 @@ func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.C
 	return secured, nil
 }
 
-// observer is a client that looks at one server, past every gate.
+// observer is a client that looks at one server, past every proxy.
 func (a access) observer(at, announced string, limit time.Duration) *redis.Client {
 	o := bootstrap.ObserverOptions(announced)
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, at, announced) }
@@ -111,8 +111,8 @@ func (a access) refused(server string, err error) error {
 	}
 }
 
-// rank says what a server is in its own words.
-type rank struct {
+// serverInfo says what a server is in its own words.
+type serverInfo struct {
 	mode    string // of redis_mode: standalone, sentinel, cluster
 	role    string // master, slave, sentinel
 	master  string // of a replica: the address that it follows
@@ -121,10 +121,10 @@ type rank struct {
 }
 
 // look asks a server what it is.
-func look(ctx context.Context, c *redis.Client) (rank, error) {
+func look(ctx context.Context, c *redis.Client) (serverInfo, error) {
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
-		return rank{}, err
+		return serverInfo{}, err
 	}
 	has := func(field string) string {
 		for line := range strings.Lines(info) {
@@ -134,16 +134,16 @@ func look(ctx context.Context, c *redis.Client) (rank, error) {
 		}
 		return ""
 	}
-	r := rank{mode: has("redis_mode"), version: has("redis_version"), id: has("run_id")}
+	r := serverInfo{mode: has("redis_mode"), version: has("redis_version"), id: has("run_id")}
 	if r.mode == "" {
-		return rank{}, errors.New("its INFO has no redis_mode")
+		return serverInfo{}, errors.New("its INFO has no redis_mode")
 	}
 	if r.mode == "sentinel" {
 		return r, nil
 	}
 	reply, err := c.Do(ctx, "ROLE").Slice()
 	if err != nil {
-		return rank{}, err
+		return serverInfo{}, err
 	}
 	if len(reply) > 0 {
 		r.role = fmt.Sprint(reply[0])

@@ -54,9 +54,9 @@ func TestEveryTopologyIsFoundOut(t *testing.T) {
 				}
 			}
 
-			without := d.Without()
+			without := d.Unsupported()
 			require.Contains(t, without[topologies.Processes], "no compose project")
-			require.Contains(t, without[topologies.Wiring], "no toxiproxy")
+			require.Contains(t, without[topologies.Proxies], "no toxiproxy")
 			require.Contains(t, without, topologies.Wiping)
 			require.NotContains(t, without, topologies.Failovers)
 			s := d.Server("redis-1")
@@ -65,7 +65,7 @@ func TestEveryTopologyIsFoundOut(t *testing.T) {
 			}
 			require.ErrorContains(t, s.Wipe(within(t)), without[topologies.Wiping])
 			require.Empty(t, s.Log())
-			require.Nil(t, d.Wire("zone-a>redis-1"))
+			require.Nil(t, d.Proxy("zone-a>redis-1"))
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
 	d := attached(t, i, b)
 	_, replicated := d.(topologies.Failover)
 	require.False(t, replicated)
-	require.Contains(t, d.Without()[topologies.Failovers], "leave")
+	require.Contains(t, d.Unsupported()[topologies.Failovers], "leave")
 }
 
 func TestFailoversPutTheSentinelsBack(t *testing.T) {

@@ -48,12 +48,12 @@ type claim struct {
 // is told again.
 type place struct {
 	key     string
-	servers []*found // the master of now first
+	servers []*foundServer // the master of now first
 }
 
 // claim takes the deployment, or fails with [ErrUsage] and names who has it. The
-// survey's connections must stay open until it was released.
-func (s *survey) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
+// discovery's connections must stay open until it was released.
+func (s *discovery) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "?"
@@ -75,18 +75,18 @@ func (s *survey) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
 
 // places are one for each master. Their order is the same for whoever asks, so
 // that of two runs that begin at once one gets them all.
-func (s *survey) places() []place {
-	var masters []*found
+func (s *discovery) places() []place {
+	var masters []*foundServer
 	for _, f := range s.found {
 		if f.kind == topologies.Redis && f.master == "" {
 			masters = append(masters, f)
 		}
 	}
-	slices.SortFunc(masters, func(a, b *found) int { return strings.Compare(a.rank.id, b.rank.id) })
+	slices.SortFunc(masters, func(a, b *foundServer) int { return strings.Compare(a.info.id, b.info.id) })
 	var places []place
 	for _, m := range masters {
-		p := place{key: claimKey, servers: []*found{m}}
-		if m.rank.mode == modeCluster {
+		p := place{key: claimKey, servers: []*foundServer{m}}
+		if m.info.mode == modeCluster {
 			p.key = bootstrap.KeyIn(claimKey, m.slot)
 		}
 		for _, f := range s.found {
@@ -169,7 +169,7 @@ func (c *claim) everywhere(ctx context.Context, ask func(context.Context, *redis
 }
 
 // again repeats the claim on a server that may have forgotten it.
-func (c *claim) again(ctx context.Context, f *found, rdb *redis.Client) {
+func (c *claim) again(ctx context.Context, f *foundServer, rdb *redis.Client) {
 	for _, p := range c.places {
 		if slices.Contains(p.servers, f) {
 			c.renew(ctx, rdb, p.key)

@@ -236,9 +236,9 @@ func countsPeers(t *testing.T, b attach.Backend, topology string) {
 	for _, l := range d.Topology().Links {
 		switch {
 		case l.Kind == topologies.Client, l.Kind == topologies.Replication && topology == topologies.Cluster && replica(l.To):
-			require.Zero(t, d.Wire(l.Name()).Reset(), "nobody dials %s", l.Name())
+			require.Zero(t, d.Proxy(l.Name()).Reset(), "nobody dials %s", l.Name())
 		default:
-			require.Positive(t, d.Wire(l.Name()).Reset(), "somebody dials %s", l.Name())
+			require.Positive(t, d.Proxy(l.Name()).Reset(), "somebody dials %s", l.Name())
 			require.NoError(t, d.AwaitReady(within(t)))
 		}
 	}
@@ -275,7 +275,7 @@ func TestAProjectOfSomebodyElse(t *testing.T) {
 	b.Endpoints = []string{"127.0.0.1:" + inspect(`{{(index (index .NetworkSettings.Ports "6379/tcp") 0).HostPort}}`)}
 	d, err := b.Start(within(t), topologies.Topology{Name: topologies.Single})
 	require.NoError(t, err)
-	require.NotContains(t, d.Without(), topologies.Processes, "it is known by the port that it publishes")
+	require.NotContains(t, d.Unsupported(), topologies.Processes, "it is known by the port that it publishes")
 	require.NoError(t, d.Close())
 
 	b.Endpoints = []string{address}

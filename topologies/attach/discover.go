@@ -14,8 +14,8 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// A found is a server as the deployment itself knows it.
-type found struct {
+// A foundServer is a server as the deployment itself knows it.
+type foundServer struct {
 	name string
 	kind topologies.Kind
 	// announced is the address by which clients and other servers know it.
@@ -24,42 +24,42 @@ type found struct {
 	master string
 	// slot is, of a cluster's master, one that it serves.
 	slot   int
-	client *redis.Client // past every gate
-	rank   rank
+	client *redis.Client // past every proxy
+	info   serverInfo
 }
 
-// A survey finds out what there is. It only asks.
-type survey struct {
+// A discovery finds out what there is. It only asks.
+type discovery struct {
 	topology         string // its name
-	yard             *yard
+	proxies          *proxySet
 	redis, sentinels access
 	masterName       string
-	found            []*found
+	found            []*foundServer
 	clients          []*redis.Client // all that were made
 }
 
-// close closes every connection of the survey.
-func (s *survey) close() {
+// close closes every connection of the discovery.
+func (s *discovery) close() {
 	for _, c := range s.clients {
 		_ = c.Close()
 	}
 }
 
-// meet connects to a server and asks what it is.
-func (s *survey) meet(ctx context.Context, a access, announced string) (*found, error) {
-	at := s.yard.direct(announced)
+// probe connects to a server and asks what it is.
+func (s *discovery) probe(ctx context.Context, a access, announced string) (*foundServer, error) {
+	at := s.proxies.direct(announced)
 	patient := a.observer(at, announced, meetTimeout)
 	defer patient.Close()
 	r, err := look(ctx, patient)
 	if err != nil {
-		if c, ok := s.yard.container(s.topology, s.yard.named(announced), announced); ok && c.State != "running" {
+		if c, ok := s.proxies.container(s.topology, s.proxies.named(announced), announced); ok && c.State != "running" {
 			return nil, usage("%s can't be asked: its container %s is %s", announced, c.service(), c.State)
 		}
 		return nil, a.refused(announced, err)
 	}
 	c := a.observer(at, announced, lookTimeout)
 	s.clients = append(s.clients, c)
-	f := &found{announced: announced, kind: topologies.Redis, client: c, rank: r}
+	f := &foundServer{announced: announced, kind: topologies.Redis, client: c, info: r}
 	if r.mode == modeSentinel {
 		f.kind = topologies.Sentinel
 	}
@@ -88,19 +88,19 @@ func words(mode string) string {
 }
 
 // expect refuses a server of another mode than the topology has there.
-func (f *found) expect(topology, mode string) error {
-	if f.rank.mode == mode {
+func (f *foundServer) expect(topology, mode string) error {
+	if f.info.mode == mode {
 		return nil
 	}
-	hint := map[string]string{modeSentinel: topologies.Sentinels, modeCluster: topologies.Cluster}[f.rank.mode]
+	hint := map[string]string{modeSentinel: topologies.Sentinels, modeCluster: topologies.Cluster}[f.info.mode]
 	if hint != "" {
 		hint = " (its topology is " + hint + ")"
 	}
-	return usage("%s is %s, where topology %s has %s%s", f.announced, words(f.rank.mode), topology, words(mode), hint)
+	return usage("%s is %s, where topology %s has %s%s", f.announced, words(f.info.mode), topology, words(mode), hint)
 }
 
 // run asks all servers of the topology, starting from the endpoints.
-func (s *survey) run(ctx context.Context, endpoints []string) error {
+func (s *discovery) run(ctx context.Context, endpoints []string) error {
 	switch s.topology {
 	case topologies.Sentinels:
 		return s.replicated(ctx, endpoints)
@@ -119,21 +119,21 @@ func (s *survey) run(ctx context.Context, endpoints []string) error {
 	}
 }
 
-// alone meets servers that know nothing of each other, each of them a master.
-func (s *survey) alone(ctx context.Context, endpoints []string) error {
+// alone finds servers that know nothing of each other, each of them a master.
+func (s *discovery) alone(ctx context.Context, endpoints []string) error {
 	for _, e := range endpoints {
-		f, err := s.meet(ctx, s.redis, e)
+		f, err := s.probe(ctx, s.redis, e)
 		if err != nil {
 			return err
 		}
 		if err := f.expect(s.topology, modeAlone); err != nil {
 			return err
 		}
-		if f.rank.role != topologies.Master {
-			return usage("%s is a replica of %s, where topology %s has a master", e, f.rank.master, s.topology)
+		if f.info.role != topologies.Master {
+			return usage("%s is a replica of %s, where topology %s has a master", e, f.info.master, s.topology)
 		}
 		for _, other := range s.found {
-			if other.rank.id == f.rank.id {
+			if other.info.id == f.info.id {
 				return usage("%s and %s are the same server", other.announced, e)
 			}
 		}
@@ -143,10 +143,10 @@ func (s *survey) alone(ctx context.Context, endpoints []string) error {
 }
 
 // cluster learns of all nodes from the first endpoint.
-func (s *survey) cluster(ctx context.Context, endpoints []string) error {
-	var first *found
+func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
+	var first *foundServer
 	for _, e := range endpoints {
-		f, err := s.meet(ctx, s.redis, e)
+		f, err := s.probe(ctx, s.redis, e)
 		if err != nil {
 			return err
 		}
@@ -176,10 +176,10 @@ func (s *survey) cluster(ctx context.Context, endpoints []string) error {
 			if i == 0 {
 				master = at
 			}
-			if slices.ContainsFunc(s.found, func(f *found) bool { return f.announced == at }) {
+			if slices.ContainsFunc(s.found, func(f *foundServer) bool { return f.announced == at }) {
 				continue
 			}
-			f, err := s.meet(ctx, s.redis, at)
+			f, err := s.probe(ctx, s.redis, at)
 			if err != nil {
 				return fmt.Errorf("%s, which %s names as a node: %w", at, first.announced, err)
 			}
@@ -199,7 +199,7 @@ func (s *survey) cluster(ctx context.Context, endpoints []string) error {
 
 // covered refuses a cluster that does not serve every slot, or has a node that
 // failed, and counts its nodes.
-func covered(ctx context.Context, f *found) (nodes int, err error) {
+func covered(ctx context.Context, f *foundServer) (nodes int, err error) {
 	info, err := f.client.ClusterInfo(ctx).Result()
 	if err != nil {
 		return 0, usage("%s can't be asked for its cluster: %w", f.announced, err)
@@ -233,9 +233,9 @@ func covered(ctx context.Context, f *found) (nodes int, err error) {
 }
 
 // options are the settings of the servers, as far as they tell.
-func (s *survey) options(ctx context.Context) topologies.Options {
+func (s *discovery) options(ctx context.Context) topologies.Options {
 	var o topologies.Options
-	i := slices.IndexFunc(s.found, func(f *found) bool { return f.kind == topologies.Redis && f.master == "" })
+	i := slices.IndexFunc(s.found, func(f *foundServer) bool { return f.kind == topologies.Redis && f.master == "" })
 	setting := func(name string) string {
 		said, err := s.found[i].client.ConfigGet(ctx, name).Result()
 		if err != nil {
@@ -248,7 +248,7 @@ func (s *survey) options(ctx context.Context) topologies.Options {
 		return n
 	}
 	o.MinReplicas = number("min-replicas-to-write")
-	if s.found[i].rank.mode == modeCluster {
+	if s.found[i].info.mode == modeCluster {
 		o.NodeTimeout = time.Duration(number("cluster-node-timeout")) * time.Millisecond
 	}
 	switch setting("appendonly") {

@@ -61,13 +61,13 @@ func named(reply any) watcher {
 
 // replicated learns from the sentinels who the others are, and which servers
 // they watch.
-func (s *survey) replicated(ctx context.Context, endpoints []string) error {
+func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
 	// A sentinel does not know how the others call it, so each is known by its
 	// id until all were asked.
-	byID := map[string]*found{}
+	byID := map[string]*foundServer{}
 	var order []string
-	enter := func(at string) (*found, error) {
-		f, err := s.meet(ctx, s.sentinels, at)
+	enter := func(at string) (*foundServer, error) {
+		f, err := s.probe(ctx, s.sentinels, at)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (s *survey) replicated(ctx context.Context, endpoints []string) error {
 }
 
 // chooseMaster takes the name that was typed, or the only one that there is.
-func (s *survey) chooseMaster(ctx context.Context, f *found) error {
+func (s *discovery) chooseMaster(ctx context.Context, f *foundServer) error {
 	masters, err := seen(ctx, f.client, "MASTERS")
 	if err != nil {
 		return s.sentinels.refused(f.announced, err)
@@ -143,8 +143,8 @@ func (s *survey) chooseMaster(ctx context.Context, f *found) error {
 	return nil
 }
 
-// watched meets the master that all sentinels agree on, and its replicas.
-func (s *survey) watched(ctx context.Context) error {
+// watched finds the master that all sentinels agree on, and its replicas.
+func (s *discovery) watched(ctx context.Context) error {
 	sentinels := slices.Clone(s.found)
 	at := ""
 	for _, f := range sentinels {
@@ -171,19 +171,19 @@ func (s *survey) watched(ctx context.Context) error {
 	if err != nil {
 		return s.sentinels.refused(sentinels[0].announced, err)
 	}
-	master, err := s.meet(ctx, s.redis, at)
+	master, err := s.probe(ctx, s.redis, at)
 	if err != nil {
 		return fmt.Errorf("%s, which the sentinels name as the master: %w", at, err)
 	}
-	if master.rank.role != topologies.Master {
-		return unsettled("%s, which the sentinels name as the master, is a replica of %s", at, master.rank.master)
+	if master.info.role != topologies.Master {
+		return unsettled("%s, which the sentinels name as the master, is a replica of %s", at, master.info.master)
 	}
 	s.found = append(s.found, master)
 	for _, r := range replicas {
 		if why := r.down(); why != "" {
 			return unsettled("sentinel %s takes replica %s for %s", sentinels[0].announced, r.address(), why)
 		}
-		f, err := s.meet(ctx, s.redis, r.address())
+		f, err := s.probe(ctx, s.redis, r.address())
 		if err != nil {
 			return fmt.Errorf("%s, which the sentinels name as a replica: %w", r.address(), err)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// plan is what was found, as data. Only links that pass a gate are in it;
+// plan is what was found, as data. Only links that pass a proxy are in it;
 // those from all servers to one begin at peers, which is no node.
-func (s *survey) plan(yes bool) topologies.Topology {
+func (s *discovery) plan(yes bool) topologies.Topology {
 	t := topologies.Topology{Name: s.topology}
 	called := map[string]string{}
 	for _, f := range s.found {
@@ -45,7 +45,7 @@ func (s *survey) plan(yes bool) topologies.Topology {
 	if !yes {
 		return t
 	}
-	t.Links = s.yard.links(t.Nodes)
+	t.Links = s.proxies.links(t.Nodes)
 	return t
 }
 
@@ -60,21 +60,21 @@ const noIsolation = "a toxiproxy can't cut a node of a cluster off: what the nod
 	"who count it as alive (crash-failover and failover can be had)"
 
 // parts puts together what was found.
-func (b Backend) parts(ctx context.Context, s *survey, c *claim) (bootstrap.Parts, error) {
+func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.Parts, error) {
 	t := s.plan(b.Yes)
 	t.Options = s.options(ctx)
-	without := map[topologies.Control]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
+	without := map[topologies.Capability]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
 	servers := map[string]*server{}
 	nodes := map[string]bootstrap.Node{}
 	first := map[string]int{}
 	logs := &logFolder{}
 	version := ""
 	for _, f := range s.found {
-		sv := &server{found: f, engine: s.yard.engine, direct: s.yard.direct(f.announced), access: s.access(f), logs: logs, claim: c}
-		in, ok := s.yard.container(s.topology, f.name, f.announced)
+		sv := &server{foundServer: f, engine: s.proxies.engine, direct: s.proxies.direct(f.announced), access: s.access(f), logs: logs, claim: c}
+		in, ok := s.proxies.container(s.topology, f.name, f.announced)
 		sv.container = in.ID
 		switch {
-		case s.yard.engine == nil:
+		case s.proxies.engine == nil:
 			sv.why = "no compose project is named, so that no process can be reached"
 		case !ok:
 			sv.why = fmt.Sprintf("no container of project %s is %s (%s)", b.Compose, f.name, f.announced)
@@ -87,18 +87,18 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (bootstrap.Part
 		servers[f.name] = sv
 		nodes[f.name] = bootstrap.Node{Server: sv, Announced: f.announced}
 		if f.kind == topologies.Redis {
-			version = f.rank.version
+			version = f.info.version
 			if f.master == "" {
 				first[f.name] = f.slot
 			}
 		}
 	}
-	wires, err := b.wires(ctx, s, t, servers)
+	wires, err := b.openLinks(ctx, s, t, servers)
 	if err != nil {
 		return bootstrap.Parts{}, err
 	}
-	if why := b.unwired(s); why != "" {
-		without[topologies.Wiring] = why
+	if why := b.whyNoProxies(s); why != "" {
+		without[topologies.Proxies] = why
 	}
 	if s.topology == topologies.Cluster {
 		without[topologies.Isolation] = noIsolation
@@ -106,11 +106,11 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (bootstrap.Part
 	if !b.Yes && len(t.Shards()) > 0 {
 		without[topologies.Failovers] = noLeave
 	}
-	d := &dialer{survey: s, wires: wires}
+	d := &dialer{discovery: s, wires: wires}
 	b.Log.InfoContext(ctx, "found", "topology", s.topology, "redis", version, "servers", slices.Sorted(maps.Keys(nodes)), "links", len(t.Links))
 	return bootstrap.Parts{
 		Topology: t, Version: version, Nodes: nodes,
-		Wire: func(name string) topologies.Wire {
+		Proxy: func(name string) topologies.Proxy {
 			if w, ok := wires[name]; ok && b.Yes {
 				return w
 			}
@@ -148,26 +148,26 @@ func (b Backend) parts(ctx context.Context, s *survey, c *claim) (bootstrap.Part
 }
 
 // access is how a server lets us in.
-func (s *survey) access(f *found) access {
+func (s *discovery) access(f *foundServer) access {
 	if f.kind == topologies.Sentinel {
 		return s.sentinels
 	}
 	return s.redis
 }
 
-// wires are the gates of all servers, in use. What a run left behind that was
+// openLinks are the proxies of all servers, in use. What a run left behind that was
 // killed is mended, if anything may be done at all.
-func (b Backend) wires(ctx context.Context, s *survey, t topologies.Topology, servers map[string]*server) (map[string]*wire, error) {
-	wires := map[string]*wire{}
-	for _, g := range s.yard.gates {
+func (b Backend) openLinks(ctx context.Context, s *discovery, t topologies.Topology, servers map[string]*server) (map[string]*link, error) {
+	wires := map[string]*link{}
+	for _, g := range s.proxies.gates {
 		sv := servers[g.to]
 		if sv == nil {
 			continue
 		}
-		links := (&yard{gates: []gate{g}}).links(t.Nodes)
-		w := &wire{
-			gate: g, link: links[0], announced: sv.announced, access: sv.access,
-			toxiproxy: s.yard.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
+		links := (&proxySet{gates: []linkProxy{g}}).links(t.Nodes)
+		w := &link{
+			linkProxy: g, link: links[0], announced: sv.announced, access: sv.access,
+			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
 		}
 		if g.from == peers {
 			w.peers = sv.callers(g.bus)
@@ -183,11 +183,11 @@ func (b Backend) wires(ctx context.Context, s *survey, t topologies.Topology, se
 	return wires, nil
 }
 
-// unwired is why links of the deployment can't be broken; empty if every zone
-// reaches every server by a gate.
-func (b Backend) unwired(s *survey) string {
+// whyNoProxies is why links of the deployment can't be broken; empty if every zone
+// reaches every server by a proxy.
+func (b Backend) whyNoProxies(s *discovery) string {
 	switch {
-	case s.yard.toxiproxy == nil:
+	case s.proxies.toxiproxy == nil:
 		return "no toxiproxy is named, so that no link can be broken"
 	case !b.Yes:
 		return noLeave
@@ -195,7 +195,7 @@ func (b Backend) unwired(s *survey) string {
 	var lacking []string
 	for _, zone := range zones() {
 		for _, f := range s.found {
-			if _, ok := s.yard.gate(zone, f.name); !ok {
+			if _, ok := s.proxies.proxyOf(zone, f.name); !ok {
 				lacking = append(lacking, zone+">"+f.name)
 			}
 		}
@@ -208,23 +208,23 @@ func (b Backend) unwired(s *survey) string {
 
 // A dialer connects clients to the addresses that servers announce.
 type dialer struct {
-	survey *survey
-	wires  map[string]*wire
+	discovery *discovery
+	wires     map[string]*link
 }
 
-// dial goes through the zone's gate, where there is one.
+// dial goes through the zone's proxy, where there is one.
 func (d *dialer) dial(ctx context.Context, zone, announced string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootstrap.ClientTimeout)
 	defer cancel()
-	at, a := d.survey.yard.direct(announced), d.survey.redis
-	for _, f := range d.survey.found {
+	at, a := d.discovery.proxies.direct(announced), d.discovery.redis
+	for _, f := range d.discovery.found {
 		if f.announced != announced {
 			continue
 		}
 		if w := d.wires[zone+">"+f.name]; w != nil {
 			return w.dial(ctx)
 		}
-		a = d.survey.access(f)
+		a = d.discovery.access(f)
 	}
 	c, err := dialTCP(ctx, at, announced)
 	if err != nil {

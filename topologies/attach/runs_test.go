@@ -30,7 +30,7 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	i := install(t, topologies.Sentinels)
 	var notices []string
 	dir := t.TempDir()
-	setup := harness.Setup{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
+	setup := harness.Config{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
 	r := harness.Random{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 
@@ -61,14 +61,14 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 		"servers": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixNone, Servers: topologies.Options{MinReplicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := r.Run(t.Context(), harness.Setup{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
+			err := r.Run(t.Context(), harness.Config{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
 			require.ErrorIs(t, err, harness.ErrImpossible)
 		})
 	}
 	b2 := i.backend()
 	b2.Yes = false
 	r.Length = time.Second
-	require.ErrorContains(t, r.Run(t.Context(), harness.Setup{Dir: t.TempDir(), Backend: b2}),
+	require.ErrorContains(t, r.Run(t.Context(), harness.Config{Dir: t.TempDir(), Backend: b2}),
 		"no fault of this topology is possible, and --faults none was not said")
 }
 
@@ -90,7 +90,7 @@ func play(t *testing.T, b attach.Backend, script string) error {
 	s, err := scenarios.Parse("x.yaml", []byte(script), locks.All())
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "run")
-	err = s.Run(t.Context(), harness.Setup{Dir: dir, Backend: b})
+	err = s.Run(t.Context(), harness.Config{Dir: dir, Backend: b})
 	if err != nil {
 		require.ErrorIs(t, err, harness.ErrImpossible)
 		require.NoDirExists(t, dir, "nothing was recorded, so nothing was done")
@@ -143,8 +143,8 @@ func TestASplitBrainOfAClusterIsRefused(t *testing.T) {
 	b := i.backend()
 	b.Toxiproxy = proxied(t, upstreams).api
 	d := attached(t, i, b)
-	require.NotContains(t, d.Without(), topologies.Wiring)
-	require.NotContains(t, d.Without(), topologies.Failovers)
+	require.NotContains(t, d.Unsupported(), topologies.Proxies)
+	require.NotContains(t, d.Unsupported(), topologies.Failovers)
 	require.NoError(t, d.Close())
 	const script = "name: x\ntitle: y\nlock: mutex\ntopology: cluster\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" +
 		"steps:\n  - {client: a, acquire: l}\n  - {inject: split-brain}\n"

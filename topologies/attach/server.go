@@ -19,11 +19,11 @@ import (
 
 // A server is one of somebody else's. What runs it is a container, or unknown.
 type server struct {
-	*found
+	*foundServer
 	engine    *engine
 	container string // its id; empty if there is none
 	why       string // nothing can be done to its process; empty if it can
-	direct    string // where it is dialled past every gate
+	direct    string // where it is dialled past every proxy
 	access    access
 	logs      *logFolder
 	claim     *claim
@@ -103,9 +103,9 @@ func (s *server) Restart(ctx context.Context) error {
 	c := s.access.observer(s.direct, s.announced, lookTimeout)
 	defer c.Close()
 	if err := await.Until(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.LastWords(s.Log()))
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.TailLog(s.Log()))
 	}
-	s.claim.again(ctx, s.found, c)
+	s.claim.again(ctx, s.foundServer, c)
 	return nil
 }
 

@@ -138,7 +138,7 @@ func (i *installation) start(t *testing.T, name string, extra []string) {
 	t.Cleanup(func() {
 		i.kill(name)
 		if t.Failed() {
-			t.Logf("%s: %s", name, bootstrap.LastWords(out.Name()))
+			t.Logf("%s: %s", name, bootstrap.TailLog(out.Name()))
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// surveyTimeout bounds how long it may take to find out what there is.
-const surveyTimeout = 20 * time.Second
+// discoverTimeout bounds how long it may take to find out what there is.
+const discoverTimeout = 20 * time.Second
 
 // Start attaches to the deployment and returns once it proved whole. Of the
 // topology that is given, only the name counts: how many servers there are, the
@@ -36,7 +36,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
-	s, err := b.survey(ctx, t.Name)
+	s, err := b.discover(ctx, t.Name)
 	if err != nil {
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
@@ -71,11 +71,11 @@ func CheckOptions(o topologies.Options) error {
 // not: one sentinel may just have lost sight of another.
 const settleTimeout = 5 * time.Second
 
-// survey asks everybody, and changes nothing.
-func (b Backend) survey(ctx context.Context, topology string) (*survey, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, fmt.Errorf("no answer after %v", surveyTimeout))
+// discover asks the containers, the proxies and the servers, and changes nothing.
+func (b Backend) discover(ctx context.Context, topology string) (*discovery, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, discoverTimeout, fmt.Errorf("no answer after %v", discoverTimeout))
 	defer cancel()
-	y, err := b.yard(ctx, topology)
+	y, err := b.openProxies(ctx, topology)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func (b Backend) survey(ctx context.Context, topology string) (*survey, error) {
 }
 
 // look surveys the deployment as it is now.
-func (b Backend) look(ctx context.Context, y *yard, topology string) (*survey, error) {
-	s := &survey{
-		yard:       y,
+func (b Backend) look(ctx context.Context, y *proxySet, topology string) (*discovery, error) {
+	s := &discovery{
+		proxies:    y,
 		topology:   topology,
 		masterName: b.MasterName,
 		redis:      access{b.Username, b.Password, b.TLS},
@@ -109,7 +109,7 @@ func (b Backend) look(ctx context.Context, y *yard, topology string) (*survey, e
 		err = s.run(ctx, endpoints)
 	}
 	if err == nil {
-		err = s.christen()
+		err = s.assignNames()
 	}
 	if err != nil {
 		s.close()
@@ -118,9 +118,9 @@ func (b Backend) look(ctx context.Context, y *yard, topology string) (*survey, e
 	return s, nil
 }
 
-// yard finds the containers and the proxies.
-func (b Backend) yard(ctx context.Context, topology string) (*yard, error) {
-	y := &yard{}
+// openProxies finds the containers and the proxies.
+func (b Backend) openProxies(ctx context.Context, topology string) (*proxySet, error) {
+	y := &proxySet{}
 	if b.Compose != "" {
 		if err := y.enter(ctx, b.Compose); err != nil {
 			return nil, err
@@ -151,7 +151,7 @@ func (b Backend) yard(ctx context.Context, topology string) (*yard, error) {
 const toxiproxyPort = "8474"
 
 // enter finds the containers of a compose project.
-func (y *yard) enter(ctx context.Context, project string) error {
+func (y *proxySet) enter(ctx context.Context, project string) error {
 	var err error
 	if y.engine, err = newEngine(); err != nil {
 		return usage("%w", err)
@@ -165,13 +165,13 @@ func (y *yard) enter(ctx context.Context, project string) error {
 	return nil
 }
 
-// endpoints are those that were typed, or all that the gates lead to: of those,
+// endpoints are those that were typed, or all that the proxies lead to: of those,
 // the ones to start from.
-func (b Backend) endpoints(ctx context.Context, s *survey) ([]string, error) {
+func (b Backend) endpoints(ctx context.Context, s *discovery) ([]string, error) {
 	if len(b.Endpoints) > 0 {
 		return b.Endpoints, nil
 	}
-	all := s.yard.behindGates()
+	all := s.proxies.upstreams()
 	if len(all) == 0 {
 		return nil, usage("no endpoint was given, and project %s has no service %s-toxiproxy that would tell where the servers are; is that topology up?",
 			b.Compose, s.topology)
@@ -183,7 +183,7 @@ func (b Backend) endpoints(ctx context.Context, s *survey) ([]string, error) {
 	for _, at := range all {
 		// Servers and sentinels let us in by different words, so nothing is said
 		// here about those that do not let us in.
-		if f, err := s.meet(ctx, s.sentinels, at); err == nil && f.kind == topologies.Sentinel {
+		if f, err := s.probe(ctx, s.sentinels, at); err == nil && f.kind == topologies.Sentinel {
 			sentinels = append(sentinels, at)
 		}
 	}
@@ -193,15 +193,15 @@ func (b Backend) endpoints(ctx context.Context, s *survey) ([]string, error) {
 	return sentinels, nil
 }
 
-// christen names the servers: after the gates before them, the others by
+// assignNames names the servers: after their proxies, the others by
 // numbers.
-func (s *survey) christen() error {
+func (s *discovery) assignNames() error {
 	if s.topology != topologies.Independent {
-		slices.SortStableFunc(s.found, func(a, b *found) int { return byAddress(a.announced, b.announced) })
+		slices.SortStableFunc(s.found, func(a, b *foundServer) int { return byAddress(a.announced, b.announced) })
 	}
 	taken := map[string]bool{}
 	for _, f := range s.found {
-		f.name = s.yard.named(f.announced)
+		f.name = s.proxies.named(f.announced)
 		if f.name != "" && taken[f.name] {
 			return usage("two servers are behind the proxies of %s, and %s is one of them", f.name, f.announced)
 		}
@@ -213,6 +213,6 @@ func (s *survey) christen() error {
 			taken[f.name] = true
 		}
 	}
-	slices.SortStableFunc(s.found, func(a, b *found) int { return byNumber(a.name, b.name) })
+	slices.SortStableFunc(s.found, func(a, b *foundServer) int { return byNumber(a.name, b.name) })
 	return nil
 }

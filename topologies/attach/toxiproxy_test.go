@@ -93,7 +93,7 @@ func (s stock) must(t *testing.T, method, path, body string) string {
 	return said
 }
 
-func probe(t *testing.T, w topologies.Wire, limit time.Duration) error {
+func probe(t *testing.T, w topologies.Proxy, limit time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -112,22 +112,22 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 
 	t.Run("all of them", func(t *testing.T) {
 		d := attached(t, i, b)
-		require.NotContains(t, d.Without(), topologies.Wiring)
+		require.NotContains(t, d.Unsupported(), topologies.Proxies)
 		var names []string
 		for _, l := range d.Topology().Links {
 			names = append(names, l.Name())
-			require.NoError(t, probe(t, d.Wire(l.Name()), time.Minute))
+			require.NoError(t, probe(t, d.Proxy(l.Name()), time.Minute))
 		}
 		require.ElementsMatch(t, []string{"zone-a>redis-1", "zone-b>redis-1"}, names)
 	})
 	t.Run("reset counts", func(t *testing.T) {
 		d := attached(t, i, b)
-		require.Zero(t, d.Wire("zone-a>redis-1").Reset())
+		require.Zero(t, d.Proxy("zone-a>redis-1").Reset())
 		c := topologies.Clients(d.ClientOptions("zone-a"))[0]
 		defer c.Close()
 		require.NoError(t, c.Ping(within(t)).Err())
-		require.Equal(t, 1, d.Wire("zone-a>redis-1").Reset())
-		require.Zero(t, d.Wire("zone-b>redis-1").Reset())
+		require.Equal(t, 1, d.Proxy("zone-a>redis-1").Reset())
+		require.Zero(t, d.Proxy("zone-b>redis-1").Reset())
 		require.NoError(t, c.Ping(within(t)).Err(), "it dials again")
 	})
 	t.Run("what is held arrives", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		c := topologies.Clients(o)[0]
 		defer c.Close()
 		require.NoError(t, c.Ping(within(t)).Err())
-		w := d.Wire("zone-a>redis-1")
+		w := d.Proxy("zone-a>redis-1")
 		mend, err := w.Hold(topologies.Downstream)
 		require.NoError(t, err)
 		reply := make(chan error, 1)
@@ -149,7 +149,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	})
 	t.Run("faults add up", func(t *testing.T) {
 		d := attached(t, i, b)
-		w := d.Wire("zone-b>redis-1")
+		w := d.Proxy("zone-b>redis-1")
 		one, err := w.Hold(topologies.Both)
 		require.NoError(t, err)
 		two, err := w.Hold(topologies.Upstream)
@@ -164,9 +164,9 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	t.Run("close mends", func(t *testing.T) {
 		before := s.must(t, http.MethodGet, "proxies", "")
 		d := attached(t, i, b)
-		_, err := d.Wire("zone-a>redis-1").Hold(topologies.Both)
+		_, err := d.Proxy("zone-a>redis-1").Hold(topologies.Both)
 		require.NoError(t, err)
-		d.Wire("zone-b>redis-1").Cut()
+		d.Proxy("zone-b>redis-1").Cut()
 		require.NotEqual(t, before, s.must(t, http.MethodGet, "proxies", ""))
 		require.NoError(t, d.Close())
 		require.Equal(t, before, s.must(t, http.MethodGet, "proxies", ""))
@@ -181,7 +181,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		now := s.must(t, http.MethodGet, "proxies", "")
 		require.NotContains(t, now, "lockchaos-")
 		require.NotContains(t, now, `"enabled":false`)
-		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), time.Minute))
+		require.NoError(t, probe(t, d.Proxy("zone-b>redis-1"), time.Minute))
 		require.Contains(t, now, "ours", "what is somebody else's stays")
 		s.must(t, http.MethodPost, "reset", "")
 	})
@@ -190,15 +190,15 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies", fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at))
 		d := attached(t, i, b)
 		require.Equal(t, before, s.must(t, http.MethodGet, "proxies", ""))
-		require.NoError(t, probe(t, d.Wire("zone-b>redis-1"), time.Minute))
+		require.NoError(t, probe(t, d.Proxy("zone-b>redis-1"), time.Minute))
 	})
 	t.Run("what is shut is marked at every moment", func(t *testing.T) {
 		d := attached(t, i, b)
 		shut, unmarked := watch(t, s, "zone-b>redis-1")
 		for range 20 {
-			d.Wire("zone-b>redis-1").Cut()()
+			d.Proxy("zone-b>redis-1").Cut()()
 		}
-		mend := d.Wire("zone-b>redis-1").Cut()
+		mend := d.Proxy("zone-b>redis-1").Cut()
 		before := shut()
 		require.Eventually(t, func() bool { return shut() > before }, time.Minute, time.Millisecond, "it is seen while it is shut")
 		mend()
@@ -208,14 +208,14 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		b := b
 		b.Yes = false
 		d := attached(t, i, b)
-		require.Contains(t, d.Without()[topologies.Wiring], "leave")
-		require.Nil(t, d.Wire("zone-a>redis-1"))
+		require.Contains(t, d.Unsupported()[topologies.Proxies], "leave")
+		require.Nil(t, d.Proxy("zone-a>redis-1"))
 	})
 	t.Run("an endpoint is a proxy", func(t *testing.T) {
 		b := b
 		b.Endpoints = []string{listens(t, s, "zone-b>redis-1")}
 		at := attached(t, i, b)
-		require.NoError(t, probe(t, at.Wire("zone-a>redis-1"), time.Minute))
+		require.NoError(t, probe(t, at.Proxy("zone-a>redis-1"), time.Minute))
 	})
 	t.Run("disabled", func(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
@@ -303,8 +303,8 @@ func TestALinkThatNoProxyStandsForIsNamed(t *testing.T) {
 	b := i.backend()
 	b.Toxiproxy = s.api
 	d := attached(t, i, b)
-	require.Contains(t, d.Without()[topologies.Wiring], "zone-a>redis-3")
-	require.NotContains(t, d.Without()[topologies.Wiring], "zone-a>redis-2")
-	require.NotNil(t, d.Wire("zone-a>redis-2"), "what there is can be used")
-	require.Nil(t, d.Wire("zone-b>redis-2"))
+	require.Contains(t, d.Unsupported()[topologies.Proxies], "zone-a>redis-3")
+	require.NotContains(t, d.Unsupported()[topologies.Proxies], "zone-a>redis-2")
+	require.NotNil(t, d.Proxy("zone-a>redis-2"), "what there is can be used")
+	require.Nil(t, d.Proxy("zone-b>redis-2"))
 }

@@ -38,7 +38,7 @@ func (g *ground) wire(t topologies.Topology) error {
 			return err
 		}
 		g.name = netip.AddrPortFrom(g.bridge.gateway, namePort+i*portRange)
-		g.fabric, err = proxynet.New(parties(t, g.addresses, g.name), t.Links)
+		g.network, err = proxynet.New(endpoints(t, g.addresses, g.name), t.Links)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -81,24 +81,24 @@ func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]boot
 	return at, nil
 }
 
-// parties are the nodes as the fabric sees them, and the name, where there is one.
-func parties(t topologies.Topology, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Party {
-	var parties []proxynet.Party
+// endpoints are the nodes as the network sees them, and the name, where there is one.
+func endpoints(t topologies.Topology, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Endpoint {
+	var endpoints []proxynet.Endpoint
 	for _, zone := range t.Of(topologies.Zone) {
-		parties = append(parties, proxynet.Party{Name: zone, Source: source(t, zone)})
+		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: source(t, zone)})
 	}
 	for name, at := range addresses {
-		p := proxynet.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
 		if at.Bus != 0 {
 			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
 		}
-		parties = append(parties, p)
+		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {
-		parties = append(parties, proxynet.Party{Name: topologies.Primary, Virtual: name, Moves: true})
+		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: name, Moves: true})
 	}
-	return parties
+	return endpoints
 }
 
 // source is the address that a zone's clients dial from: a loopback one, which

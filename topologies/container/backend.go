@@ -60,14 +60,14 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	parts := bootstrap.Parts{
 		Topology: t, Version: g.version, Nodes: nodes,
-		Wire: g.fabric.Wire, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
-		Adopt: func(group int, zone string) func() { return g.fabric.Adopt(group, zone) },
+		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
+		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
 	}
 	if t.Options.ByName() {
 		parts.Name = &bootstrap.Name{
 			Address: g.name.String(),
-			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
+			Point:   func(server string) { g.network.Point(topologies.Primary, server) },
 		}
 	}
 	return bootstrap.Boot(ctx, parts)
@@ -80,7 +80,7 @@ type ground struct {
 	labels    map[string]string
 	reaper    *reaper
 	bridge    *bridge
-	fabric    *proxynet.Fabric
+	network   *proxynet.Network
 	addresses map[string]bootstrap.Address
 	name      netip.AddrPort // the address that moves, of a topology that has one
 	version   string         // of Redis
@@ -188,8 +188,8 @@ func (g *ground) clear() error {
 		group.Go(func() error { return errors.Join(n.remove(ctx), n.observer.Close()) })
 	}
 	errs := []error{group.Wait()}
-	if g.fabric != nil {
-		errs = append(errs, g.fabric.Close())
+	if g.network != nil {
+		errs = append(errs, g.network.Close())
 	}
 	if g.bridge != nil {
 		errs = append(errs, letGo(ctx, g.engine, g.bridge.ID, g.bridge.Remove))

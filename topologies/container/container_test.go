@@ -255,7 +255,7 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	require.NoError(t, g.wire(topology))
 	require.Equal(t, netip.AddrPortFrom(taken.Addr(), taken.Port()+portRange), g.addresses["redis-1"].Announced)
 
-	require.NoError(t, g.fabric.Close())
+	require.NoError(t, g.network.Close())
 	for i := range uint16(portRanges - 1) {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(taken.Addr(), taken.Port()+(i+1)*portRange).String())
 		require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestLinksBetweenContainersCarryWhatTheySay(t *testing.T) {
 		}, time.Minute, 5*time.Millisecond, "%s is to be %s", name, want)
 	}
 	attached("redis-2", "up")
-	mend := d.Wire("redis-2>redis-1").Cut()
+	mend := d.Proxy("redis-2>redis-1").Cut()
 	attached("redis-2", "down")
 	attached("redis-3", "up")
 	mend()

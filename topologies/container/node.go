@@ -167,7 +167,7 @@ func (n *node) answers(ctx context.Context) error {
 		<-watching
 	}()
 	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, n.at.String()) }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", n.name, err, bootstrap.LastWords(n.Log()))
+		return fmt.Errorf("await %s: %w\n%s", n.name, err, bootstrap.TailLog(n.Log()))
 	}
 	return nil
 }

@@ -45,15 +45,15 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	nodes, err := g.prepare(t, binary.Path)
 	parts := bootstrap.Parts{
 		Topology: t, Version: binary.Version, Nodes: nodes,
-		Wire:  func(name string) topologies.Wire { return g.fabric.Wire(name) },
+		Proxy: func(name string) topologies.Proxy { return g.network.Link(name) },
 		Dial:  func(zone string) bootstrap.Dialer { return g.dialer(t, zone) },
-		Adopt: func(group int, zone string) func() { return g.fabric.Adopt(group, zone) },
+		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
 	}
 	if err == nil && t.Options.ByName() {
 		parts.Name = &bootstrap.Name{
 			Address: g.slot.name().String(),
-			Point:   func(server string) { g.fabric.Point(topologies.Primary, server) },
+			Point:   func(server string) { g.network.Point(topologies.Primary, server) },
 		}
 	}
 	if err == nil && b.Shim {
@@ -70,11 +70,11 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 type ground struct {
 	slot    *slot
 	folder  *scratch.Folder
-	fabric  *proxynet.Fabric
+	network *proxynet.Network
 	servers map[string]*server
 }
 
-// prepare gives every party its addresses, and everything that it needs to
+// prepare gives every endpoint its addresses, and everything that it needs to
 // start.
 func (g *ground) prepare(t topologies.Topology, binary string) (map[string]bootstrap.Node, error) {
 	var err error
@@ -98,30 +98,30 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]boots
 		g.servers[name] = s
 		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String()}
 	}
-	if g.fabric, err = proxynet.New(g.parties(t, addresses), t.Links); err != nil {
+	if g.network, err = proxynet.New(g.endpoints(t, addresses), t.Links); err != nil {
 		return nil, err
 	}
 	return nodes, nil
 }
 
-// parties are the nodes as the fabric sees them.
-func (g *ground) parties(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Party {
-	var parties []proxynet.Party
+// endpoints are the nodes as the network sees them.
+func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Endpoint {
+	var endpoints []proxynet.Endpoint
 	for _, zone := range t.Of(topologies.Zone) {
-		parties = append(parties, proxynet.Party{Name: zone, Source: g.source(t, zone)})
+		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: g.source(t, zone)})
 	}
 	for name, at := range addresses {
-		p := proxynet.Party{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
 		if at.Bus != 0 {
 			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
 		}
-		parties = append(parties, p)
+		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {
-		parties = append(parties, proxynet.Party{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
+		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
 	}
-	return parties
+	return endpoints
 }
 
 // source is the address that a zone's clients dial from.
@@ -147,8 +147,8 @@ func (g *ground) clear() error {
 		errs = append(errs, s.Kill(ctx), s.observer.Close())
 	}
 	errs = append(errs, g.closeShims())
-	if g.fabric != nil {
-		errs = append(errs, g.fabric.Close())
+	if g.network != nil {
+		errs = append(errs, g.network.Close())
 	}
 	if g.folder != nil {
 		errs = append(errs, g.folder.Close())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
@@ -28,14 +29,18 @@ type Binary struct {
 // and with [topologies.ErrUnusable] if either, or that it is no redis-server, is
 // true of the one that was named.
 func FindBinary(ctx context.Context) (Binary, error) {
+	if runtime.GOOS != "linux" {
+		return Binary{}, fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
+			"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
+	}
 	named := os.Getenv(BinaryVariable)
 	path, err := exec.LookPath(cmp.Or(named, "redis-server"))
 	switch {
 	case err != nil && named != "":
 		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, BinaryVariable, named)
 	case err != nil:
-		return Binary{}, fmt.Errorf("%w: no redis-server (install it with `make redis`, "+
-			"`apt-get install redis-server` or `brew install redis`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
+		return Binary{}, fmt.Errorf("%w: no redis-server (install it with `make redis` "+
+			"or `apt-get install redis-server`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
 	}
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
 		return Binary{}, fmt.Errorf("find redis-server: %w", err)

@@ -31,7 +31,7 @@ func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
 	t.Parallel()
 	d := start(t, "single")
 	const zoneA, server = "zone-a>redis-1", "redis-1"
-	link := d.Wire(zoneA)
+	link := d.Proxy(zoneA)
 	fails := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()

@@ -83,7 +83,7 @@ func TestWhatIsHeldIsDeliveredOnceMended(t *testing.T) {
 	defer client.Close()
 	require.NoError(t, client.Ping(ctx).Err())
 
-	w := d.Wire("zone-a>redis-1")
+	w := d.Proxy("zone-a>redis-1")
 	mend, err := w.Hold(topologies.Downstream)
 	require.NoError(t, err)
 	reply := make(chan error, 1)
@@ -108,7 +108,7 @@ func TestResetEndsEveryConnectionOnce(t *testing.T) {
 	defer conn.Close()
 	id, err := conn.ClientID(ctx).Result()
 	require.NoError(t, err)
-	require.Positive(t, d.Wire("zone-a>redis-1").Reset())
+	require.Positive(t, d.Proxy("zone-a>redis-1").Reset())
 	require.Eventually(t, func() bool {
 		again, err := conn.ClientID(ctx).Result()
 		return err == nil && again != id

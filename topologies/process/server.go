@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,7 +77,7 @@ func (s *server) answers(ctx context.Context) error {
 	ctx, cancel := await.Unless(ctx, gone, errors.New("it ended"))
 	defer cancel()
 	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, s.at) }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.LastWords(s.logTo))
+		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.TailLog(s.logTo))
 	}
 	return nil
 }
@@ -98,12 +97,12 @@ func (s *server) pid() (int, chan struct{}) {
 	}
 }
 
-func (s *server) signal(sig syscall.Signal) error {
+func (s *server) signal(send func(group int) error) error {
 	pid, _ := s.pid()
 	if pid == 0 {
 		return fmt.Errorf("signal %s: it does not run", s.name)
 	}
-	if err := syscall.Kill(-pid, sig); err != nil {
+	if err := send(pid); err != nil {
 		return fmt.Errorf("signal %s: %w", s.name, err)
 	}
 	return nil
@@ -116,7 +115,7 @@ func (s *server) Kill(ctx context.Context) error {
 	if pid == 0 {
 		return nil
 	}
-	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := spawn.Kill(pid); err != nil {
 		return fmt.Errorf("kill %s: %w", s.name, err)
 	}
 	select {
@@ -140,7 +139,7 @@ func (s *server) Restart(ctx context.Context) error {
 
 // Pause stops the process with SIGSTOP and waits until the kernel says so.
 func (s *server) Pause(ctx context.Context) error {
-	if err := s.signal(syscall.SIGSTOP); err != nil {
+	if err := s.signal(spawn.Stop); err != nil {
 		return err
 	}
 	return s.awaitState(ctx, func(state string) bool { return state == "T" })
@@ -148,7 +147,7 @@ func (s *server) Pause(ctx context.Context) error {
 
 // Resume lets a paused process go on.
 func (s *server) Resume(ctx context.Context) error {
-	if err := s.signal(syscall.SIGCONT); err != nil {
+	if err := s.signal(spawn.Continue); err != nil {
 		return err
 	}
 	return s.awaitState(ctx, func(state string) bool { return state != "T" })

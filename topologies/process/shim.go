@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -94,7 +93,7 @@ func newShim(s *server, library string) (*shim, error) {
 	if err := f.Truncate(int64(size)); err != nil {
 		return nil, fmt.Errorf("make shim: %w", err)
 	}
-	if h.page, err = syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED); err != nil {
+	if h.page, err = mapFile(f, size); err != nil {
 		return nil, fmt.Errorf("map shim: %w", err)
 	}
 	h.shared = (*shared)(unsafe.Pointer(&h.page[0]))
@@ -112,7 +111,7 @@ func (h *shim) started() { h.waiting.Store(0) }
 // close must come once the server is gone.
 func (h *shim) close() error {
 	h.shared = nil
-	return syscall.Munmap(h.page)
+	return unmap(h.page)
 }
 
 // Set changes the server's wall clock. See [topologies.Clock].
@@ -162,18 +161,18 @@ func (h *shim) CutBack(context.Context) (lost int64, err error) {
 		return 0, fmt.Errorf("cut back %s: it has no append-only file", h.server.name)
 	}
 	for _, file := range files {
-		var stat syscall.Stat_t
-		if err := syscall.Stat(file, &stat); err != nil {
+		inode, size, err := look(file)
+		if err != nil {
 			return 0, fmt.Errorf("cut back %s: %w", h.server.name, err)
 		}
-		keep := h.synced(int64(stat.Ino))
-		if keep >= stat.Size {
+		keep := h.synced(inode)
+		if keep >= size {
 			continue
 		}
 		if err := os.Truncate(file, keep); err != nil {
 			return 0, fmt.Errorf("cut back %s: %w", h.server.name, err)
 		}
-		lost += stat.Size - keep
+		lost += size - keep
 	}
 	return lost, nil
 }

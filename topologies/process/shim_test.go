@@ -34,7 +34,7 @@ func startInstrumented(t *testing.T, topology topologies.Topology) topologies.De
 		require.NoError(t, d.Close())
 		require.Empty(t, left(d))
 	})
-	require.Empty(t, d.Without())
+	require.Empty(t, d.Unsupported())
 	return d
 }
 

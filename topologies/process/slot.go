@@ -67,7 +67,7 @@ func addr(slot, plane, host byte, port uint16) netip.AddrPort {
 // The planes, third octet of an address.
 const (
 	realPlane    = 1 // where servers listen
-	virtualPlane = 2 // what they announce, and where the fabric listens
+	virtualPlane = 2 // what they announce, and where the network listens
 	zonePlane    = 3 // where clients dial from
 )
 

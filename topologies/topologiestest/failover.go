@@ -13,7 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// failovers checks that a shard's master changes, and that all parties learn of
+// failovers checks that a shard's master changes, and that all nodes learn of
 // it.
 func (s suite) failovers() {
 	d, ok := s.d.(topologies.Failover)

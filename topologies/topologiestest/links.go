@@ -20,7 +20,7 @@ const (
 func (s suite) links() {
 	sampled := map[topologies.LinkKind]bool{}
 	for _, l := range s.d.Topology().Links {
-		w := s.d.Wire(l.Name())
+		w := s.d.Proxy(l.Name())
 		s.cut(w)
 		if sampled[l.Kind] {
 			continue
@@ -37,7 +37,7 @@ func (s suite) links() {
 	s.zones()
 }
 
-func (s suite) probe(w topologies.Wire, limit time.Duration) (time.Duration, error) {
+func (s suite) probe(w topologies.Proxy, limit time.Duration) (time.Duration, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
 	defer cancel()
@@ -46,7 +46,7 @@ func (s suite) probe(w topologies.Wire, limit time.Duration) (time.Duration, err
 
 // works waits until a link answers. It may refuse for a moment, when the
 // server behind it just came back.
-func (s suite) works(w topologies.Wire) {
+func (s suite) works(w topologies.Proxy) {
 	s.t.Helper()
 	s.await(w.Name()+" to answer", func(context.Context) error {
 		_, err := s.probe(w, answer)
@@ -54,7 +54,7 @@ func (s suite) works(w topologies.Wire) {
 	})
 }
 
-func (s suite) cut(w topologies.Wire) {
+func (s suite) cut(w topologies.Proxy) {
 	s.t.Helper()
 	s.works(w)
 	mend := w.Cut()
@@ -72,7 +72,7 @@ func (s suite) cut(w topologies.Wire) {
 	s.works(w)
 }
 
-func (s suite) hold(w topologies.Wire, stream topologies.Stream) {
+func (s suite) hold(w topologies.Proxy, stream topologies.Stream) {
 	s.t.Helper()
 	mend, err := w.Hold(stream)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s suite) hold(w topologies.Wire, stream topologies.Stream) {
 	s.works(w)
 }
 
-func (s suite) delay(w topologies.Wire, stream topologies.Stream) {
+func (s suite) delay(w topologies.Proxy, stream topologies.Stream) {
 	s.t.Helper()
 	mend, err := w.Delay(stream, delay, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s suite) zones() {
 	ping := func(ctx context.Context) error { return inside[0].Set(ctx, "k", "v", time.Minute).Err() }
 	s.await(zones[0]+" to write", ping)
 	for _, l := range links {
-		defer s.d.Wire(l.Name()).Cut()()
+		defer s.d.Proxy(l.Name()).Cut()()
 	}
 	if err := ping(s.t.Context()); err == nil {
 		s.t.Errorf("%s is cut off, and writes", zones[0])

@@ -57,7 +57,7 @@ func (s suite) name() {
 	for _, c := range []redis.UniversalClient{inside, outside} {
 		s.await("a client to write", func(ctx context.Context) error { return c.Set(ctx, "k", "v", time.Minute).Err() })
 	}
-	mend := s.d.Wire(zones[0] + ">" + master).Cut()
+	mend := s.d.Proxy(zones[0] + ">" + master).Cut()
 	if err := inside.Set(s.t.Context(), "k", "v", time.Minute).Err(); err == nil {
 		s.t.Errorf("%s is cut off from %s, and writes to the master by its name", zones[0], master)
 	}

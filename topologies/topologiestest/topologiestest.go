@@ -81,19 +81,19 @@ func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left 
 			t.Errorf("left behind: %v", l)
 		}
 	})
-	for c, why := range d.Without() {
+	for c, why := range d.Unsupported() {
 		t.Logf("without %s: %s", c, why)
 	}
 	checks := []struct {
 		name  string
-		needs []topologies.Control
+		needs []topologies.Capability
 		check func(s suite)
 	}{
 		{"boots", nil, suite.boots},
-		{"links", []topologies.Control{topologies.Wiring}, suite.links},
-		{"failover", []topologies.Control{topologies.Failovers}, suite.failovers},
+		{"links", []topologies.Capability{topologies.Proxies}, suite.links},
+		{"failover", []topologies.Capability{topologies.Failovers}, suite.failovers},
 		{"name", nil, suite.name},
-		{"processes", []topologies.Control{topologies.Processes}, suite.processes},
+		{"processes", []topologies.Capability{topologies.Processes}, suite.processes},
 	}
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,8 +115,8 @@ type suite struct {
 	d topologies.Deployment
 }
 
-func (s suite) without(c topologies.Control) bool {
-	_, without := s.d.Without()[c]
+func (s suite) without(c topologies.Capability) bool {
+	_, without := s.d.Unsupported()[c]
 	return without
 }
 
@@ -200,11 +200,11 @@ func (s suite) boots() {
 		})
 	}
 	for _, l := range topology.Links {
-		if w := s.d.Wire(l.Name()); !s.without(topologies.Wiring) && (w == nil || w.Name() != l.Name()) {
+		if w := s.d.Proxy(l.Name()); !s.without(topologies.Proxies) && (w == nil || w.Name() != l.Name()) {
 			s.t.Errorf("link %s has no wire", l.Name())
 		}
 	}
-	if s.d.Server("nobody") != nil || s.d.Wire("nobody>redis-1") != nil {
+	if s.d.Server("nobody") != nil || s.d.Proxy("nobody>redis-1") != nil {
 		s.t.Error("there is a server, or a wire, that the topology does not know")
 	}
 	for _, zone := range topology.Of(topologies.Zone) {

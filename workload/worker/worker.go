@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -353,7 +352,7 @@ func (w *Client) Busy() bool {
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
 func (w *Client) Pause(ctx context.Context) error {
-	if err := w.signal(syscall.SIGSTOP); err != nil {
+	if err := w.signal(spawn.Stop); err != nil {
 		return err
 	}
 	return w.awaitStates(ctx, func(states []string) bool {
@@ -363,19 +362,19 @@ func (w *Client) Pause(ctx context.Context) error {
 
 // Resume lets a stopped process go on.
 func (w *Client) Resume(ctx context.Context) error {
-	if err := w.signal(syscall.SIGCONT); err != nil {
+	if err := w.signal(spawn.Continue); err != nil {
 		return err
 	}
 	return w.awaitStates(ctx, func(states []string) bool { return !slices.Contains(states, "T") })
 }
 
-func (w *Client) signal(sig syscall.Signal) error {
+func (w *Client) signal(send func(group int) error) error {
 	select {
 	case <-w.gone:
 		return fmt.Errorf("signal client %s: %w", w.config.Name, errGone)
 	default:
 	}
-	if err := syscall.Kill(-w.cmd.Process.Pid, sig); err != nil {
+	if err := send(w.cmd.Process.Pid); err != nil {
 		return fmt.Errorf("signal client %s: %w", w.config.Name, err)
 	}
 	return nil
@@ -421,7 +420,7 @@ func (w *Client) states() ([]string, error) {
 // crash: what it was doing may have happened.
 func (w *Client) Kill(ctx context.Context) error {
 	w.end()
-	if err := w.signal(syscall.SIGKILL); err != nil {
+	if err := w.signal(spawn.Kill); err != nil {
 		return err
 	}
 	select {
@@ -452,7 +451,7 @@ const closeTimeout = 5 * time.Second
 // crash. A second call does nothing.
 func (w *Client) Close() error {
 	w.end()
-	_ = w.signal(syscall.SIGCONT) // it may be gone
+	_ = w.signal(spawn.Continue) // it may be gone
 	err := w.in.Close()
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
@@ -462,7 +461,7 @@ func (w *Client) Close() error {
 	select {
 	case <-w.gone:
 	case <-timer.C:
-		if killed := w.signal(syscall.SIGKILL); killed == nil {
+		if killed := w.signal(spawn.Kill); killed == nil {
 			<-w.gone
 		}
 		err = errors.Join(err, fmt.Errorf("close client %s: it did not end by itself in %v", w.config.Name, closeTimeout))

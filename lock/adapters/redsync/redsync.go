@@ -25,7 +25,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -33,6 +32,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/chance"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
 )
@@ -120,7 +120,7 @@ func (l *Locker) pause() time.Duration {
 	if l.config.Pause > 0 {
 		return l.config.Pause
 	}
-	return shortestPause + rand.N(longestPause-shortestPause)
+	return shortestPause + chance.N(longestPause-shortestPause)
 }
 
 // refusal is definite if so many of the servers said so, one way or another. Any

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -111,10 +110,10 @@ func (s *Server) Kill() {
 func (s *Server) Pause(tb testing.TB) (resume func()) {
 	tb.Helper()
 	pid := s.pid
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := stop(pid); err != nil {
 		tb.Fatal(err)
 	}
-	resume = sync.OnceFunc(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	resume = sync.OnceFunc(func() { _ = goOn(pid) })
 	tb.Cleanup(resume)
 	return resume
 }

@@ -87,8 +87,8 @@ func Ping(ctx context.Context, address string) error {
 	return nil
 }
 
-// LastWords are the last lines of a server's log; empty if there is none.
-func LastWords(file string) string {
+// TailLog are the last lines of a server's log; empty if there is none.
+func TailLog(file string) string {
 	log, err := os.ReadFile(file)
 	if err != nil {
 		return ""

@@ -157,17 +157,17 @@ func (d *deployment) NodeAt(address string) string {
 	return address
 }
 
-// Wire returns a link, or nil.
-func (d *deployment) Wire(name string) topologies.Wire {
-	if d.parts.Wire == nil {
+// Proxy returns the proxy of a link, or nil.
+func (d *deployment) Proxy(name string) topologies.Proxy {
+	if d.parts.Proxy == nil {
 		return nil
 	}
-	return d.parts.Wire(name)
+	return d.parts.Proxy(name)
 }
 
 // uninstrumented is what parts can't do, clocks and disks included.
-func uninstrumented(p Parts) map[topologies.Control]string {
-	without := map[topologies.Control]string{}
+func uninstrumented(p Parts) map[topologies.Capability]string {
+	without := map[topologies.Capability]string{}
 	maps.Copy(without, p.Without)
 	const why = "the servers see the clock and the disk of their machine; others are shown to local processes alone (--backend process)"
 	if p.Clock == nil {
@@ -198,8 +198,10 @@ func (d *deployment) Disk(server string) topologies.Disk {
 	return d.parts.Disk(server)
 }
 
-// Without says what can't be done, and why.
-func (d *deployment) Without() map[topologies.Control]string { return maps.Clone(d.parts.Without) }
+// Unsupported says what can't be done, and why.
+func (d *deployment) Unsupported() map[topologies.Capability]string {
+	return maps.Clone(d.parts.Without)
+}
 
 // ClientOptions connect a zone's clients through its links.
 func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {

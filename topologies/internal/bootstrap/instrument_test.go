@@ -9,11 +9,11 @@ import (
 )
 
 func TestWhatPartsAreWithout(t *testing.T) {
-	given := map[topologies.Control]string{topologies.Wiring: "no proxy"}
+	given := map[topologies.Capability]string{topologies.Proxies: "no proxy"}
 	parts := Parts{Without: given}
 	without := uninstrumented(parts)
 	require.Len(t, without, 3)
-	require.Equal(t, "no proxy", without[topologies.Wiring])
+	require.Equal(t, "no proxy", without[topologies.Proxies])
 	require.Contains(t, without[topologies.Clocks], "local processes alone")
 	require.Contains(t, without[topologies.Disks], "local processes alone")
 	require.Len(t, given, 1, "what was given is left alone")

@@ -17,8 +17,8 @@ type Parts struct {
 	Version string
 	// Nodes are the servers and sentinels of the topology, by name.
 	Nodes map[string]Node
-	// Wire returns a link by its name, or nil for none. Nil: there are none.
-	Wire func(name string) topologies.Wire
+	// Proxy returns the proxy of a link by its name, or nil for none. Nil: there are none.
+	Proxy func(name string) topologies.Proxy
 	// Clock and Disk return those of a server, or nil for none. Nil: they can't
 	// be interfered with.
 	Clock func(server string) topologies.Clock
@@ -48,7 +48,7 @@ type Parts struct {
 	// nothing is.
 	Check func() error
 	// Without is what the deployment can't do, and why.
-	Without map[topologies.Control]string
+	Without map[topologies.Capability]string
 	// Log is told what is waited for, each time that this changes. Nil: nobody
 	// is.
 	Log *slog.Logger

@@ -62,7 +62,7 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	case last == nil || last.node == "":
 		return fmt.Errorf("await readiness: %w", err)
 	default:
-		return fmt.Errorf("await readiness: %w\n%s", err, LastWords(d.parts.Nodes[last.node].Log()))
+		return fmt.Errorf("await readiness: %w\n%s", err, TailLog(d.parts.Nodes[last.node].Log()))
 	}
 }
 

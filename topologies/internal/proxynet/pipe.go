@@ -18,7 +18,7 @@ import (
 )
 
 // A pipe is one proxied connection: two streams, each through a chain of
-// toxiproxy's toxics into an outlet.
+// toxiproxy's toxics into a delayed writer.
 //
 // It has a toxiproxy Proxy of its own, which is never started, for its chains
 // alone: in one that several connections share, removing a toxic waits for
@@ -28,7 +28,7 @@ import (
 type pipe struct {
 	proxy          *toxiproxy.Proxy
 	client, server *net.TCPConn
-	outlets        map[stream.Direction]*outlet
+	writers        map[stream.Direction]*delayedWriter
 	ended          chan struct{} // closed when both streams have ended
 
 	mu   sync.Mutex
@@ -38,7 +38,7 @@ type pipe struct {
 // newPipe makes a pipe. judge decides what becomes of each message that passes
 // it; nil where what passes is no talk between a client and a server.
 func newPipe(
-	engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn, judge func(traffic.Message) traffic.Fate,
+	engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn, judge func(traffic.Message) traffic.Action,
 ) *pipe {
 	p := &pipe{
 		proxy:  toxiproxy.NewProxy(engine, name, "", ""),
@@ -47,9 +47,9 @@ func newPipe(
 		over:  map[stream.Direction]bool{},
 	}
 	up, down := cutters(judge)
-	p.outlets = map[stream.Direction]*outlet{
-		stream.Upstream:   newOutlet(server, p.ended, up),
-		stream.Downstream: newOutlet(client, p.ended, down),
+	p.writers = map[stream.Direction]*delayedWriter{
+		stream.Upstream:   newDelayedWriter(server, p.ended, up),
+		stream.Downstream: newDelayedWriter(client, p.ended, down),
 	}
 	return p
 }
@@ -57,7 +57,7 @@ func newPipe(
 // start lets the data flow.
 func (p *pipe) start(engine *toxiproxy.ApiServer) {
 	var streams sync.WaitGroup
-	for _, o := range p.outlets {
+	for _, o := range p.writers {
 		streams.Go(func() {
 			if !o.run() {
 				p.abort()
@@ -68,15 +68,15 @@ func (p *pipe) start(engine *toxiproxy.ApiServer) {
 		streams.Wait()
 		close(p.ended)
 	}()
-	p.proxy.Toxics.StartLink(engine, "up", &source{p, stream.Upstream, p.client}, p.outlets[stream.Upstream], stream.Upstream)
-	p.proxy.Toxics.StartLink(engine, "down", &source{p, stream.Downstream, p.server}, p.outlets[stream.Downstream], stream.Downstream)
+	p.proxy.Toxics.StartLink(engine, "up", &source{p, stream.Upstream, p.client}, p.writers[stream.Upstream], stream.Upstream)
+	p.proxy.Toxics.StartLink(engine, "down", &source{p, stream.Downstream, p.server}, p.writers[stream.Downstream], stream.Downstream)
 }
 
 // abort resets both ends; what was on its way is lost.
 func (p *pipe) abort() {
 	abort(p.client)
 	abort(p.server)
-	for _, o := range p.outlets {
+	for _, o := range p.writers {
 		o.kill()
 	}
 }
@@ -99,7 +99,7 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An impairment is a fault on one stream of a wire: a hold, a rate, a late end,
+// An impairment is a fault on one stream of a link: a hold, a rate, a late end,
 // or else a latency.
 type impairment struct {
 	name            string
@@ -110,9 +110,9 @@ type impairment struct {
 	latency, jitter time.Duration
 }
 
-// atOutlet lays an impairment on an outlet, or takes it off again, and reports
+// atWriter lays an impairment on a delayed writer, or takes it off again, and reports
 // false if it has its place elsewhere.
-func (i impairment) atOutlet(o *outlet, on bool) bool {
+func (i impairment) atWriter(o *delayedWriter, on bool) bool {
 	sign := 1
 	if !on {
 		sign = -1
@@ -150,14 +150,14 @@ func (i impairment) toxic() string {
 		"attributes": map[string]int64{"latency": i.latency.Milliseconds(), "jitter": i.jitter.Milliseconds()},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("fabric: strings and numbers do not encode: %v", err))
+		panic(fmt.Sprintf("proxynet: strings and numbers do not encode: %v", err))
 	}
 	return string(b)
 }
 
 // put lays an impairment on the pipe.
 func (p *pipe) put(i impairment) {
-	if i.atOutlet(p.outlets[i.direction()], true) {
+	if i.atWriter(p.writers[i.direction()], true) {
 		return
 	}
 	p.mu.Lock()
@@ -166,13 +166,13 @@ func (p *pipe) put(i impairment) {
 		return
 	}
 	if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(i.toxic())); err != nil {
-		panic(fmt.Sprintf("fabric: toxiproxy refuses its own toxic: %v", err))
+		panic(fmt.Sprintf("proxynet: toxiproxy refuses its own toxic: %v", err))
 	}
 }
 
 // lift takes it off again.
 func (p *pipe) lift(i impairment) {
-	if i.atOutlet(p.outlets[i.direction()], false) {
+	if i.atWriter(p.writers[i.direction()], false) {
 		return
 	}
 	p.mu.Lock()

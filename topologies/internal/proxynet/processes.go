@@ -14,13 +14,13 @@ import (
 )
 
 // Adopt has the connections of a process group, and of all processes that it
-// started, pass the links of a party, whatever address they dial from. It is for
+// started, pass the links of an endpoint, whatever address they dial from. It is for
 // clients that can't be told to bind one, such as those of another language. The
 // function that it returns ends that; open connections stay.
-func (f *Fabric) Adopt(group int, party string) (end func()) {
+func (f *Network) Adopt(group int, endpoint string) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.groups[group] = party
+	f.groups[group] = endpoint
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -28,9 +28,9 @@ func (f *Fabric) Adopt(group int, party string) (end func()) {
 	}
 }
 
-// adopted is the party whose process has the other end of a connection; empty if
+// adopted is the endpoint whose process has the other end of a connection; empty if
 // there is none.
-func (f *Fabric) adopted(from, to netip.AddrPort) string {
+func (f *Network) adopted(from, to netip.AddrPort) string {
 	f.mu.Lock()
 	groups := maps.Clone(f.groups)
 	f.mu.Unlock()
@@ -46,15 +46,15 @@ func (f *Fabric) adopted(from, to netip.AddrPort) string {
 	}
 	// Nearly always it is the process itself, or a child: the others of the machine
 	// are looked at last, since a client waits, and they may be many.
-	for group, party := range groups {
+	for group, endpoint := range groups {
 		if familyHasSocket(group, inode) {
-			return party
+			return endpoint
 		}
 	}
 	processes := processTable()
 	for pid := range processes {
-		if party := belongs(processes, pid, groups); party != "" && hasSocket(pid, inode) {
-			return party
+		if endpoint := belongs(processes, pid, groups); endpoint != "" && hasSocket(pid, inode) {
+			return endpoint
 		}
 	}
 	return ""
@@ -116,15 +116,15 @@ func processTable() map[int]process {
 	return table
 }
 
-// belongs is the party that a process, or one that it descends from, is of.
+// belongs is the endpoint that a process, or one that it descends from, is of.
 func belongs(table map[int]process, pid int, groups map[int]string) string {
 	for range len(table) { // a table that was read while it changed may have a circle
 		p, ok := table[pid]
 		if !ok {
 			return ""
 		}
-		if party := groups[p.group]; party != "" {
-			return party
+		if endpoint := groups[p.group]; endpoint != "" {
+			return endpoint
 		}
 		pid = p.parent
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/lockchaos/lockchaos/internal/traffic"
 )
 
-// requests counts those of a wire.
+// requests counts those of a link.
 type requests struct {
 	begun atomic.Int64
 	open  atomic.Int64 // begun, and not answered
 }
 
-// Requests is how many requests came by the wire so far, and how many of them are
+// Requests is how many requests came by the link so far, and how many of them are
 // not answered: the commands of clients, but for those by which a connection is
 // made, kept or subscribed; and connections that a client tried to open and that were
-// refused. What the harness sends through the wire to look at it does not count.
-func (w *Wire) Requests() (begun, open int64) {
+// refused. What the harness sends through the link to look at it does not count.
+func (w *Link) Requests() (begun, open int64) {
 	return w.requests.begun.Load(), w.requests.open.Load()
 }
 
 // counted has the messages of one connection counted before they are judged, until
 // it has ended.
-func (r *requests) counted(judge func(traffic.Message) traffic.Fate) (counting func(traffic.Message) traffic.Fate, ended func()) {
+func (r *requests) counted(judge func(traffic.Message) traffic.Action) (counting func(traffic.Message) traffic.Action, ended func()) {
 	var open atomic.Int64
-	counting = func(m traffic.Message) traffic.Fate {
+	counting = func(m traffic.Message) traffic.Action {
 		switch {
 		case len(m.Words) == 0 || housekeeping(m.Words[0]):
 		case m.Kind == traffic.Command:

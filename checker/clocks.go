@@ -1,0 +1,329 @@
+package checker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// CheckWithin is [Check] for a history whose stamps are of several clocks, each of
+// which may be wrong by up to off, the same amount all the time. The events of a clock
+// have its name, and those without one are of the clock of their process.
+//
+// A violation stands if those that it is about break the property however their clocks
+// were wrong; it is tried with every order of their events that is possible then. A
+// property that held is Valid only if the clocks can't have changed the order of any
+// two events. All else is Unknown.
+func CheckWithin(ctx context.Context, h *history.History, off time.Duration, checkers ...Checker) Report {
+	report := Check(ctx, h, checkers...)
+	if off <= 0 || len(clocksOf(h.Events)) < 2 {
+		return report
+	}
+	if len(checkers) == 0 {
+		checkers = Standard()
+	}
+	w := skewed{history: h, off: off, sure: apart(h, 2*off)}
+	var verdicts []Verdict
+	for i := range report.Results {
+		r := &report.Results[i]
+		at := slices.IndexFunc(checkers, func(c Checker) bool { return c.Name() == r.Name })
+		if at >= 0 && r.Name != Assumptions().Name() {
+			w.doubt(ctx, r, checkers[at])
+		}
+		verdicts = append(verdicts, r.Verdict)
+	}
+	report.Verdict = Worst(verdicts...)
+	return report
+}
+
+// skewed judges again what was found by the stamps alone.
+type skewed struct {
+	history *history.History
+	off     time.Duration // how wrong a clock may be
+	sure    bool          // the order of all events is certain
+}
+
+// Bounds of what is tried for one violation.
+const (
+	mostOrders   = 4096
+	mostInvolved = 2000 // events
+)
+
+func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
+	switch r.Verdict {
+	case Unknown:
+	case Valid:
+		certain := w.sure
+		if r.Name == Progress(0).Name() { // it is about durations
+			certain = w.swift()
+		}
+		if !certain {
+			r.Verdict = Unknown
+			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one", w.off)
+		}
+	case Invalid:
+		found := r.Total
+		r.Violations = slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return !w.stands(ctx, c, v) })
+		r.Total = len(r.Violations)
+		if r.Total > 0 {
+			r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v", r.Total, found, w.off)
+			return
+		}
+		r.Verdict = Unknown
+		r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d)", w.off, found)
+	}
+}
+
+// swift reports whether the history is so short that no lock can have been withheld for
+// as long as would be a violation, whatever the clocks were.
+func (w *skewed) swift() bool { return w.history.End() < ProgressBound-2*w.off }
+
+// stands reports whether a violation is there however wrong the clocks are.
+func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
+	events := w.involved(v)
+	clocks := clocksOf(events)
+	switch {
+	case len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2:
+		return false
+	case len(clocks) < 2:
+		clocks = append(clocks, "") // nothing is shifted
+	}
+	p := newPair(events, clocks[1], w.off)
+	shifts, ok := p.shifts(4 * w.off) // twice the error, in half nanoseconds
+	if !ok {
+		return false
+	}
+	for _, shift := range shifts {
+		if c.Check(ctx, p.history(shift)).Verdict != Invalid {
+			return false
+		}
+	}
+	return true
+}
+
+// involved are the events that prove a violation, and all others of those who made
+// them: what breaks a property breaks it beside any other clients, too. It has none
+// where that is not so.
+func (w *skewed) involved(v Violation) []history.Event {
+	owners, processes := map[string]bool{}, map[int]bool{}
+	for _, at := range v.Events {
+		if at >= 0 && at < int64(len(w.history.Events)) {
+			e := &w.history.Events[at]
+			owners[e.LockOwner()], processes[e.Process] = true, true
+		}
+	}
+	switch v.Kind {
+	case DoubleGrant, Reentrancy, FenceRegress, FenceDuplicate, PrematureLoss, ForeignRelease, NotLinearizable:
+		used := map[int]bool{}
+		for i := range w.history.Events {
+			if e := &w.history.Events[i]; e.Op.OfHolder() && e.Lock == v.Lock && owners[e.LockOwner()] {
+				used[e.Process] = true
+			}
+		}
+		return w.those(func(e *history.Event) bool {
+			switch {
+			case e.Op == history.Crash:
+				return used[e.Process]
+			case e.Lock != v.Lock:
+				return false
+			default:
+				return e.Op == history.Declare || e.Op.OfHolder() && owners[e.LockOwner()]
+			}
+		})
+	case UseAfterLease:
+		return w.company(processes)
+	case StaleAccess:
+		return w.those(func(e *history.Event) bool {
+			return e.Op == history.Access && e.Resource == v.Resource && processes[e.Process]
+		})
+	default:
+		return nil
+	}
+}
+
+func (w *skewed) those(are func(e *history.Event) bool) []history.Event {
+	var events []history.Event
+	for i := range w.history.Events {
+		if e := &w.history.Events[i]; are(e) {
+			events = append(events, *e)
+		}
+	}
+	return events
+}
+
+// company are the events of processes, of the owners for which they acted, of all
+// processes that acted for those, and so on.
+func (w *skewed) company(processes map[int]bool) []history.Event {
+	owners := map[string]bool{}
+	for known := -1; known < len(processes)+len(owners); {
+		known = len(processes) + len(owners)
+		for i := range w.history.Events {
+			if e := &w.history.Events[i]; e.Process >= 0 && (processes[e.Process] || owners[e.LockOwner()]) {
+				processes[e.Process], owners[e.LockOwner()] = true, true
+			}
+		}
+	}
+	return w.those(func(e *history.Event) bool { return e.Op == history.Declare || e.Process >= 0 && processes[e.Process] })
+}
+
+// clockOf names the clock that stamped an event; empty for a declaration, whose time
+// means nothing.
+func clockOf(e *history.Event) string {
+	switch {
+	case e.Op == history.Declare:
+		return ""
+	case e.Clock != "":
+		return "clock " + e.Clock
+	default:
+		return "process " + strconv.Itoa(e.Process)
+	}
+}
+
+func clocksOf(events []history.Event) []string {
+	var clocks []string
+	seen := map[string]bool{"": true}
+	for i := range events {
+		if c := clockOf(&events[i]); !seen[c] {
+			seen[c] = true
+			clocks = append(clocks, c)
+		}
+	}
+	return clocks
+}
+
+// A pair is the events of one or two clocks, with times in half nanoseconds, so that
+// there is an instant between any two.
+type pair struct {
+	declared, first, second []history.Event
+	drifts                  []time.Duration
+}
+
+func newPair(events []history.Event, second string, off time.Duration) *pair {
+	p := &pair{drifts: []time.Duration{0}}
+	base := events[0].Time
+	for i := range events {
+		base = min(base, events[i].Time)
+	}
+	base -= 4*off + 1 // no shift leads before 0
+	for _, e := range events {
+		e.Time = 2 * (e.Time - base)
+		if e.Expires > 0 {
+			e.Expires = max(2*(e.Expires-base), 1)
+		}
+		e.Lease *= 2
+		e.Drift *= 2
+		switch clockOf(&e) {
+		case "":
+			e.Time = 0
+			p.declared = append(p.declared, e)
+			p.drifts = append(p.drifts, e.Drift)
+		case second:
+			p.second = append(p.second, e)
+		default:
+			p.first = append(p.first, e)
+		}
+	}
+	return p
+}
+
+// shifts are those of the second clock, up to most in both directions, that together
+// make all orders of the events. There is false if there are too many.
+func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
+	if len(p.second) == 0 {
+		return []time.Duration{0}, true
+	}
+	ties := []time.Duration{-most, most}
+	mine := instants(p.second, p.drifts)
+	for _, a := range instants(p.first, p.drifts) {
+		from, _ := slices.BinarySearch(mine, a-most)
+		for _, b := range mine[from:] {
+			if b > a+most {
+				break
+			}
+			if ties = append(ties, a-b); len(ties) > 64*mostOrders {
+				return nil, false
+			}
+		}
+	}
+	slices.Sort(ties)
+	ties = slices.Compact(ties)
+	all = []time.Duration{-most, most} // which most often show that the order matters
+	for i, tie := range ties {
+		if all = append(all, tie); i > 0 {
+			all = append(all, (ties[i-1]+tie)/2)
+		}
+	}
+	return all, len(all) <= mostOrders
+}
+
+// history is that of the pair if the second clock is shifted.
+func (p *pair) history(shift time.Duration) *history.History {
+	events := slices.Concat(p.declared, p.first, p.second)
+	for i := len(events) - len(p.second); i < len(events); i++ {
+		e := &events[i]
+		e.Time += shift
+		if e.Expires > 0 {
+			e.Expires = max(e.Expires+shift, 1)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range events {
+		events[i].Index = int64(i)
+	}
+	return &history.History{Events: events}
+}
+
+// instants are the moments that the judgement of events compares, in order.
+func instants(events []history.Event, drifts []time.Duration) []time.Duration {
+	var all []time.Duration
+	for i := range events {
+		e := &events[i]
+		all = append(all, e.Time)
+		for _, drift := range drifts {
+			if e.Expires > 0 {
+				all = append(all, e.Expires-drift)
+			}
+			if e.Lease > 0 {
+				all = append(all, e.Time+e.Lease-drift)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// apart reports whether all instants of different clocks are further apart than gap, so
+// that their order is certain.
+func apart(h *history.History, gap time.Duration) bool {
+	byClock := map[string][]history.Event{}
+	drifts := []time.Duration{0}
+	for _, e := range h.Events {
+		if c := clockOf(&e); c != "" {
+			byClock[c] = append(byClock[c], e)
+		} else if !slices.Contains(drifts, e.Drift) {
+			drifts = append(drifts, e.Drift)
+		}
+	}
+	type instant struct {
+		at    time.Duration
+		clock string
+	}
+	var all []instant
+	for c, events := range byClock {
+		for _, at := range instants(events, drifts) {
+			all = append(all, instant{at, c})
+		}
+	}
+	slices.SortFunc(all, func(a, b instant) int { return cmp.Compare(a.at, b.at) })
+	for i := 1; i < len(all); i++ {
+		if all[i].clock != all[i-1].clock && all[i].at-all[i-1].at <= gap {
+			return false
+		}
+	}
+	return true
+}

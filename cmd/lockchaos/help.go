@@ -1,0 +1,194 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// examples are shown by the help of a command.
+func examples() map[string]string {
+	return map[string]string{
+		"lockchaos": `lockchaos run --topology sentinel --seed 1
+lockchaos reproduce failover-double-grant
+lockchaos check history.jsonl`,
+		"lockchaos run": `lockchaos run --topology sentinel --seed 1
+lockchaos run --lock redsync --topology independent --faults safe --duration 20s
+lockchaos run --lock 'exec:python3 driver.py' --topology cluster --control
+lockchaos run --seeds 1-50 --parallel 2 --duration 5s`,
+		"lockchaos reproduce": `lockchaos reproduce failover-double-grant/replica-acks
+lockchaos reproduce ghost-lock --lock 'exec:python3 driver.py' --expect invalid
+lockchaos reproduce --all --repeat 3 --parallel 3`,
+		"lockchaos check": `lockchaos check history.jsonl
+lockchaos check --clock-error 50ms --html report.html history.jsonl
+zcat history.jsonl.gz | lockchaos check --explain -`,
+		"lockchaos report":       `lockchaos report --format markdown reports/runs/latest`,
+		"lockchaos compare":      `lockchaos compare --fail-on worse before after`,
+		"lockchaos serve":        `lockchaos serve reports/runs`,
+		"lockchaos mutants":      `lockchaos mutants fence-wall-clock`,
+		"lockchaos list":         `lockchaos list faults`,
+		"lockchaos bench":        `lockchaos bench --lock mutex,redislock --topology sentinel`,
+		"lockchaos driver check": `lockchaos driver check -- python3 driver.py`,
+		"lockchaos doctor":       `lockchaos doctor`,
+		"lockchaos clean":        `lockchaos clean`,
+	}
+}
+
+// needed is what to say where a command lacks arguments, or has too many.
+func needed() map[string]string {
+	return map[string]string{
+		"lockchaos check":   "name what to judge: a file of JSON lines, a run directory, or - for standard input",
+		"lockchaos report":  "name the run directories whose reports are to be written",
+		"lockchaos compare": "name two run directories to compare",
+		"lockchaos serve":   "name one folder with run directories, or none for " + runsDir,
+	}
+}
+
+// values are those that a flag takes, as far as they have names.
+func (a *app) values(flag string) []string {
+	switch flag {
+	case "topology":
+		return topologies.Names()
+	case "lock":
+		return append(a.locks.Names(), harness.ProgramPrefix)
+	case "workload":
+		var list []string
+		for _, w := range harness.Workloads() {
+			list = append(list, w.Name)
+		}
+		return list
+	case "faults":
+		return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...)
+	case "backend":
+		return backendNames()
+	case "properties":
+		return propertyNames()
+	case "format":
+		return []string{"text", "markdown", "json", "junit", "html"}
+	case "from":
+		return []string{"lockchaos", "jepsen"}
+	case "expect":
+		return []string{"valid", "invalid"}
+	case "fail-on":
+		return []string{"worse"}
+	default:
+		return nil
+	}
+}
+
+// complete adds to a command, and to those below it, what all of them have:
+// examples, completion of values, and messages that say what would be right.
+func (a *app) complete(cmd *cobra.Command) {
+	path := cmd.CommandPath()
+	if e := examples()[path]; e != "" && cmd.Example == "" {
+		cmd.Example = "  " + strings.ReplaceAll(e, "\n", "\n  ")
+	}
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if a.values(f.Name) == nil || f.Value.Type() == "bool" {
+			return
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			done := typed[:strings.LastIndexByte(typed, ',')+1] // of a comma list
+			var list []string
+			for _, v := range a.values(f.Name) {
+				if strings.HasPrefix(done+v, typed) {
+					list = append(list, done+v)
+				}
+			}
+			return list, cobra.ShellCompDirectiveNoFileComp
+		})
+	})
+	if path == "lockchaos reproduce" {
+		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			catalogue, _ := scenarios.Catalogue(a.locks) // a file of one's own is completed, too
+			var list []string
+			for _, s := range catalogue {
+				list = append(list, s.Name)
+				for _, v := range s.VariantNames() {
+					list = append(list, s.Name+"/"+v)
+				}
+			}
+			return list, cobra.ShellCompDirectiveDefault
+		}
+	}
+	if accepts := cmd.Args; accepts != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := accepts(cmd, args)
+			switch need := needed()[path]; {
+			case err == nil:
+				return nil
+			case need != "":
+				return errors.New(need)
+			case cmd.HasAvailableSubCommands():
+				return a.unknownCommand(cmd, args[0])
+			case len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
+				return a.unwanted(cmd, args[0])
+			default:
+				return err
+			}
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
+	}
+}
+
+func (a *app) unknownCommand(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden {
+			known = append(known, sub.Name())
+		}
+	}
+	return names.Unknown("command", name, known)
+}
+
+// unwanted refuses an argument of a command that takes none, and names the flag whose
+// value it is.
+func (a *app) unwanted(cmd *cobra.Command, arg string) error {
+	for _, flag := range []string{"topology", "lock", "workload", "faults", "backend"} {
+		if cmd.Flags().Lookup(flag) != nil && slices.Contains(a.values(flag), arg) {
+			return fmt.Errorf("%s takes no argument %q: did you mean --%s %s?", cmd.CommandPath(), arg, flag, arg)
+		}
+	}
+	return fmt.Errorf("%s takes no argument %q (%s --help)", cmd.CommandPath(), arg, cmd.CommandPath())
+}
+
+// flagError says what is wrong with a flag, and what would be right.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		hint := cmd.CommandPath() + " --help lists all"
+		if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
+			hint = "did you mean --" + nearest + "? " + hint
+		}
+		return fmt.Errorf("unknown flag: --%s (%s)", unknown.GetSpecifiedName(), hint)
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		want := map[string]string{
+			"uint64": "a whole number, 0 or more", "int": "a whole number", "int64": "a whole number",
+			"float64": "a number", "duration": "a time such as 30s or 500ms", "bool": "true or false",
+		}[f.Value.Type()]
+		if want == "" {
+			return err
+		}
+		return fmt.Errorf("--%s %q: give %s", f.Name, invalid.GetValue(), want)
+	default:
+		return err
+	}
+}

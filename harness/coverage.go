@@ -1,0 +1,127 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A meter counts the requests that meet a fault.
+type meter struct {
+	links []topologies.Interceptor
+	from  int64 // what is not counted
+}
+
+// meter begins to count the requests that meet a fault: those that clients send over
+// the links that it concerns, and those under way there. It is nil where that can't be
+// told.
+func (st *Session) meter(ctx context.Context, s faults.Step) *meter {
+	d, links := st.concerns(ctx, s)
+	if len(links) == 0 {
+		return nil
+	}
+	m := &meter{}
+	for _, l := range links {
+		c, ok := d.Proxy(l.Name()).(topologies.Interceptor)
+		if !ok {
+			return nil
+		}
+		begun, open := c.Requests()
+		m.links, m.from = append(m.links, c), m.from+begun-open
+	}
+	return m
+}
+
+// read is how many requests met the fault so far.
+func (m *meter) read() int64 {
+	met := -m.from
+	for _, c := range m.links {
+		begun, _ := c.Requests()
+		met += begun
+	}
+	return met
+}
+
+// concerns are the links on which clients meet a fault.
+//
+//   - One of links: those of clients among them. Of a link between two servers,
+//     replication for one, those to either of the two: what clients ask for there
+//     depends on it.
+//   - One of a server: those to it. Where grants wait for replicas, those to all
+//     servers that have its data.
+//   - A failover: those to all servers of the shard.
+//   - A slot that moves: those to the server that has it.
+//
+// There are none of a fault of a client, which meets it itself.
+func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
+	d = st.deployment
+	if target, ok := toResource(s.Target); ok && st.resourceServer != nil {
+		d, s.Target = st.resourceServer, target
+	}
+	t := d.Topology()
+	var servers []string
+	spec, err := faults.ByName(s.Fault)
+	switch {
+	case err != nil, spec.Target == faults.AtClient:
+		return d, nil
+	case spec.OnLinks():
+		chosen, err := concerned(t, spec, s)
+		if err != nil {
+			return d, nil
+		}
+		for _, l := range chosen {
+			if l.Kind == topologies.Client {
+				links = append(links, l)
+			} else {
+				servers = append(servers, l.From, l.To)
+			}
+		}
+	case spec.Has(history.Moves):
+		server, err := servedBy(ctx, d, st.keyOf(s.Params[ParamKey]))
+		if err != nil {
+			return d, nil
+		}
+		servers = []string{server}
+	case spec.Has(history.Promotes):
+		shard, err := faults.ShardOf(t, s)
+		if err != nil {
+			return d, nil
+		}
+		servers = t.Members(shard)
+	default:
+		servers = []string{s.Target}
+		if n, _ := t.Node(s.Target); st.options.ReplicaAcks > 0 && n.Kind == topologies.Redis {
+			servers = t.Members(cmp.Or(n.Of, n.Name))
+		}
+	}
+	for _, l := range t.Links {
+		if l.Kind == topologies.Client && slices.Contains(servers, l.To) && !slices.Contains(links, l) {
+			links = append(links, l)
+		}
+	}
+	return d, links
+}
+
+// recordRequests records how many requests recordRequests a fault.
+func (st *Session) recordRequests(s faults.Step, requests int64) {
+	st.recorder.Record(history.Event{
+		Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: history.ObserveClients,
+		What: history.ObserveMet, Fault: s.Fault, Target: s.Target, Value: strconv.FormatInt(requests, 10),
+	})
+}
+
+// recordLingering records how many requests met each fault of which something stays.
+func (st *Session) recordLingering() {
+	st.mu.Lock()
+	stay := st.stay
+	st.stay = nil
+	st.mu.Unlock()
+	for _, a := range stay {
+		st.recordRequests(a.step, a.meter.read())
+	}
+}

@@ -1,0 +1,163 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Pool returns a backend for many short runs, one at a time, and a function that stops
+// all its servers. A deployment that a run has closed stays up, and is given to the next
+// run that wants the same topology: without a key, whole, and with the masters that it
+// booted with. A deployment that is not so again within seconds, that still has a fault, or
+// whose slots were moved, is stopped.
+//
+// It is for servers that the harness started: it removes all their data. A server's log
+// goes on as well, so that the copy in a run directory has that of the runs before.
+func Pool(b topologies.Backend) (topologies.Backend, func() error) {
+	r := &pool{inner: b}
+	in, ok := b.(topologies.Instrumenter)
+	if !ok {
+		return r, r.close
+	}
+	i := &instrumentedPool{pool: r, with: &pool{inner: in.Instrumented()}}
+	return i, func() error { return errors.Join(r.close(), i.with.close()) }
+}
+
+type pool struct {
+	inner topologies.Backend
+
+	mu   sync.Mutex
+	idle []*pooled
+}
+
+// An instrumentedPool can have servers that see other clocks and disks.
+type instrumentedPool struct {
+	*pool
+
+	with *pool
+}
+
+// Instrumented is the same for servers with clocks and disks.
+func (i *instrumentedPool) Instrumented() topologies.Backend { return i.with }
+
+// Start returns an idle deployment, or a new one.
+func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	r.mu.Lock()
+	at := slices.IndexFunc(r.idle, func(d *pooled) bool {
+		return d.wanted.Name == t.Name && d.wanted.Options == t.Options
+	})
+	if at >= 0 {
+		d := r.idle[at]
+		r.idle = slices.Delete(r.idle, at, at+1)
+		r.mu.Unlock()
+		return d.public(), nil
+	}
+	r.mu.Unlock()
+	d, err := r.inner.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return (&pooled{Deployment: d, wanted: t, by: r}).public(), nil
+}
+
+func (r *pool) close() error {
+	r.mu.Lock()
+	idle := r.idle
+	r.idle = nil
+	r.mu.Unlock()
+	var errs []error
+	for _, d := range idle {
+		errs = append(errs, d.Deployment.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A pooled deployment outlives its run.
+type pooled struct {
+	topologies.Deployment
+
+	wanted    topologies.Topology
+	by        *pool
+	discarded bool
+}
+
+// CheckClaim fails once another run has claimed it.
+func (d *pooled) CheckClaim() error { return checkClaim(d.Deployment) }
+
+// discard keeps the deployment from being used again.
+func (d *pooled) discard() { d.discarded = true }
+
+// public is the deployment as its user sees it.
+func (d *pooled) public() topologies.Deployment {
+	switch inner := d.Deployment.(type) {
+	case topologies.Failover:
+		return &pooledFailover{inner, d}
+	case topologies.Replicated:
+		return &pooledReplicated{inner, d}
+	default:
+		return d
+	}
+}
+
+// A pooledReplicated is one whose masters can change.
+type pooledReplicated struct {
+	topologies.Replicated
+	*pooled
+}
+
+// Close returns the deployment to the pool, or stops it.
+func (d *pooledReplicated) Close() error { return d.pooled.Close() }
+
+// A pooledFailover is one whose servers replace their masters.
+type pooledFailover struct {
+	topologies.Failover
+	*pooled
+}
+
+// Close returns the deployment to the pool, or stops it.
+func (d *pooledFailover) Close() error { return d.pooled.Close() }
+
+// resetTimeout bounds how long it may take to make a deployment as good as new.
+const resetTimeout = 5 * time.Second
+
+// Close returns the deployment to the pool if it is as good as new, else it stops it.
+func (d *pooled) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	defer cancel()
+	if d.discarded || d.reset(ctx) != nil {
+		return d.Deployment.Close()
+	}
+	d.by.mu.Lock()
+	defer d.by.mu.Unlock()
+	d.by.idle = append(d.by.idle, d)
+	return nil
+}
+
+// reset removes what a run left in the servers, and proves the deployment whole.
+func (d *pooled) reset(ctx context.Context) error {
+	for _, n := range d.Topology().Nodes {
+		if n.Kind != topologies.Redis {
+			continue
+		}
+		rdb := d.Server(n.Name).Observer()
+		role, err := rdb.Do(ctx, "ROLE").Slice()
+		switch {
+		case err != nil:
+			return err
+		case len(role) == 0 || (role[0] == "master") != (n.Role == topologies.Master):
+			return fmt.Errorf("%s is no %s any more", n.Name, n.Role)
+		case n.Role != topologies.Master:
+			continue
+		}
+		if err := errors.Join(rdb.FlushAll(ctx).Err(), rdb.ScriptFlush(ctx).Err()); err != nil {
+			return err
+		}
+	}
+	return d.AwaitReady(ctx)
+}

@@ -1,0 +1,125 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+// lineSchema returns the schema, compiled.
+func lineSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("schema.json", document))
+	compiled, err := compiler.Compile("schema.json")
+	require.NoError(t, err)
+	return compiled
+}
+
+// agrees holds the schema against the decoder on one line.
+func agrees(t *testing.T, schema *jsonschema.Schema, line []byte) (accepted bool) {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+	require.NoError(t, err)
+	refused := schema.Validate(value)
+	err = decodeSlowly(line, new(Event))
+	require.Equal(t, err == nil, refused == nil, "%s\nthe decoder says %v, the schema says %v", line, err, refused)
+	return err == nil
+}
+
+// corpus returns every line of the histories that the checker is tested with.
+func corpus(t *testing.T) [][]byte {
+	t.Helper()
+	files, err := filepath.Glob("../checker/testdata/*/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var lines [][]byte
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for line := range bytes.Lines(content) {
+			if json.Valid(line) { // a last line may be cut short
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+func TestSchemaHasEveryField(t *testing.T) {
+	var document struct {
+		Properties map[string]struct{ Description string }
+	}
+	require.NoError(t, json.Unmarshal(Schema(), &document))
+	for _, name := range fieldNames() {
+		require.NotEmpty(t, document.Properties[name].Description, "the schema does not describe %q", name)
+	}
+	require.Len(t, document.Properties, fields)
+}
+
+func TestSchemaAcceptsTheCorpus(t *testing.T) {
+	schema := lineSchema(t)
+	for _, line := range corpus(t) {
+		require.True(t, agrees(t, schema, line), "%s", line)
+	}
+}
+
+// Each field of each kind of event is given each of these values, or is left out, and the
+// schema says what the decoder says.
+func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
+	t.Parallel()
+	values := []string{
+		`null`, `""`, `"x"`, `"p1"`, `-2`, `-1`, `0`, `1`, `0.5`, `2147483647`, `2147483648`, `2305843009213693951`, `2305843009213693952`,
+		`9223372036854775807`, `9223372036854775808`, `-9223372036854775808`, `-9223372036854775809`, `true`, `false`, `[]`, `{}`, `["x",null]`, `[1]`, `{"a":"b"}`, `{"a":1}`, `{"a":null}`,
+		`"invoke"`, `"ok"`, `"fail"`, `"info"`, `"exclusive"`, `"permit"`, `"PERMIT"`,
+		`"acquire"`, `"release"`, `"extend"`, `"lost"`, `"access"`, `"crash"`, `"inject"`, `"heal"`, `"observe"`, `"declare"`,
+	}
+	names := fieldNames()
+	keys := append(slices.Clone(names[:]), "Time", "tIME", "tok\u212aen", "to\u212aen", "re\u017fource", "unknown", "times")
+	schema := lineSchema(t)
+	seen := map[string]bool{}
+	accepted, refused := 0, 0
+	for _, line := range corpus(t) {
+		var event map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(line, &event))
+		kind := fmt.Sprintf("%s %s", event["op"], event["type"])
+		if seen[kind] {
+			continue
+		}
+		seen[kind] = true
+		for _, key := range keys {
+			was, had := event[key]
+			for _, value := range append(values, "") {
+				if value == "" {
+					delete(event, key)
+				} else {
+					event[key] = json.RawMessage(value)
+				}
+				changed, err := json.Marshal(event)
+				require.NoError(t, err)
+				if agrees(t, schema, changed) {
+					accepted++
+				} else {
+					refused++
+				}
+			}
+			if delete(event, key); had {
+				event[key] = was
+			}
+		}
+	}
+	require.Greater(t, accepted, 1000)
+	require.Greater(t, refused, 1000)
+	for _, line := range []string{`[]`, `1`, `null`, `"x"`, `{}`} {
+		require.False(t, agrees(t, schema, []byte(line)), "%s", line)
+	}
+}

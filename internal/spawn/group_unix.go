@@ -1,0 +1,29 @@
+//go:build unix
+
+package spawn
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+)
+
+// Kill ends all processes of a group. That there is none any more is no error.
+func Kill(group int) error {
+	if err := syscall.Kill(-group, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// Stop has all processes of a group stand still.
+func Stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
+
+// Continue lets the processes of a group go on.
+func Continue(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }
+
+// Gone reports whether there is no process of that number.
+func Gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// Detach has cmd, which was not started yet, survive the end of our terminal.
+func Detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

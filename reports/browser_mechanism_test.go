@@ -1,0 +1,63 @@
+package reports_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The reader sees who said what to whom, can fold it, and finds down to the events why.
+func TestBrowserMechanism(t *testing.T) {
+	t.Parallel()
+	tab := newTab(t)
+	tab.openReport(htmlOf(t, failover()), "")
+	for _, width := range []int64{1280, 800, 400} {
+		for _, theme := range []string{"light", "dark"} {
+			tab.screen(width, 900, theme)
+			tab.drawn()
+			require.LessOrEqual(t, eval[int](tab, `document.documentElement.scrollWidth - innerWidth`), 0, "at %d the page is wider than the screen", width)
+		}
+	}
+	tab.screen(1280, 900, "light")
+	require.Equal(t, 1, eval[int](tab, `document.querySelectorAll(".diagram .t-bad-mark").length`), "what never arrived")
+	require.Equal(t, 1, eval[int](tab, `document.querySelectorAll(".diagram .t-flag").length`))
+	require.True(t, eval[bool](tab, `[...document.querySelectorAll(".diagram text")].every((t) => { const b = t.getBBox(), v = t.ownerSVGElement.viewBox.baseVal; return b.x >= -1 && b.x + b.width <= v.width + 1; })`), "a text leaves the diagram")
+	require.True(t, eval[bool](tab, `(() => { const ys = [...document.querySelectorAll(".diagram .t-tick")].map((n) => n.getAttribute("y")); return new Set(ys).size === ys.length; })()`), "two times in one row")
+	tab.click(".diagram > summary")
+	require.False(t, eval[bool](tab, `document.querySelector(".diagram").open`))
+
+	require.False(t, eval[bool](tab, `document.querySelector(".why").open`))
+	tab.click(".why > summary")
+	require.Contains(t, tab.text(".why[open]"), "redis-2 did not know of the first grant")
+	words := tab.text(moment)
+	tab.click(".why li li a")
+	tab.until(`document.querySelector("[data-moment]").textContent !== ` + quoted(words))
+
+	// Which server had whose key.
+	require.Equal(t, []string{"a", "b", "key of b until 31.180 s →"}, eval[[]string](tab, `[...document.querySelectorAll(".live .t-key + text.t-small")].map((n) => n.textContent)`))
+	tab.openReport(htmlOf(t, twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1")), "")
+	require.Equal(t, 6, eval[int](tab, `document.querySelectorAll(".live .t-key").length`), "three votes for each")
+
+	// Without scripts and on paper there is all of it.
+	tab.scripts(false)
+	tab.open(htmlOf(t, twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1")), "")
+	require.Equal(t, 6, eval[int](tab, `document.querySelectorAll(".static .t-key").length`))
+	require.Equal(t, 6, eval[int](tab, `[...document.querySelectorAll(".diagram text")].filter((n) => n.textContent === "acquire orders").length`))
+}
+
+// The picture is drawn as PNG when it is asked for, and what is copied as an issue is there.
+func TestBrowserShares(t *testing.T) {
+	t.Parallel()
+	tab := newTab(t)
+	tab.openReport(htmlOf(t, failover()), "")
+	eval[bool](tab, `(HTMLAnchorElement.prototype.click = function () {}, true)`) // what it downloads is of no use here
+	tab.click("[data-png]")
+	tab.until(`document.querySelector("[data-png]").dataset.done === "data:image/png;base64,"`)
+	tab.click(`[data-copy="issue"]`)
+	tab.until(`document.querySelector('[data-copy="issue"]').textContent === "Copied" || String(getSelection()).includes("sequenceDiagram")`)
+
+	// On paper the events are no JSON, and the story comes with its drawings.
+	tab.media("print", "light")
+	require.Zero(t, eval[int](tab, `[...document.querySelectorAll(".raw")].filter((n) => n.checkVisibility()).length`))
+	require.True(t, eval[bool](tab, `document.querySelector(".diagram svg").checkVisibility()`))
+}

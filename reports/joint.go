@@ -1,0 +1,201 @@
+package reports
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Joint is what came of many runs: its verdict is the worst that is not expected. In
+// results.json it is the [Results] of all runs together, with a line for each.
+type Joint struct {
+	Results
+
+	Runs []JointRun `json:"runs"`
+}
+
+// A JointRun is one of many runs.
+type JointRun struct {
+	Verdict  checker.Verdict `json:"verdict"`
+	Expect   string          `json:"expect,omitempty"`
+	Scenario string          `json:"scenario,omitempty"`
+	Topology string          `json:"topology,omitempty"`
+	Lock     string          `json:"lock,omitempty"`
+	Seed     uint64          `json:"seed"`
+	Headline string          `json:"headline"`
+	Causes   []string        `json:"causes,omitempty"` // the kinds and faults, as "double-grant under failover"
+	Command  string          `json:"command,omitempty"`
+	// Dir is its run directory, beside the joint files; empty if it was removed.
+	Dir string `json:"dir,omitempty"`
+
+	suite junitSuite
+}
+
+// NewJointRun takes from the results of a run what is told of it among others. Its
+// directory is that beside the joint files, or empty if there is none.
+func NewJointRun(r Results, dir string) JointRun {
+	run := JointRun{
+		Verdict: r.Verdict, Expect: r.Expect, Scenario: r.Scenario, Topology: r.Topology, Lock: r.Lock, Seed: r.Seed,
+		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r),
+	}
+	for i := range r.Causes {
+		c := &r.Causes[i]
+		under := "without any fault"
+		if c.Fault != "" {
+			under = "under " + c.Fault
+		}
+		for _, kind := range slices.Sorted(maps.Keys(c.Violations)) {
+			run.Causes = append(run.Causes, kind+" "+under)
+		}
+	}
+	slices.Sort(run.Causes)
+	run.Causes = slices.Compact(run.Causes)
+	return run
+}
+
+// met reports whether a run gave the verdict that it must: valid, unless its scenario
+// expects another.
+func (r *JointRun) met() bool {
+	if r.Expect != "" {
+		return r.Expect == string(r.Verdict)
+	}
+	return r.Verdict == checker.Valid
+}
+
+// name tells a run from the others.
+func (r *JointRun) name() string {
+	name := r.Scenario
+	if name == "" {
+		name = strings.TrimSpace(r.Topology + " " + r.Lock)
+	}
+	return fmt.Sprintf("%s seed %d", name, r.Seed)
+}
+
+// newJoint joins runs.
+func newJoint(runs []JointRun) Joint {
+	j := Joint{Runs: runs, Results: Results{
+		Version: ResultsVersion, Verdict: checker.Valid, Properties: []checker.Result{}, Faults: []Fault{},
+	}}
+	counts, missed := map[checker.Verdict]int{}, 0
+	for i := range runs {
+		r := &runs[i]
+		counts[r.Verdict]++
+		if r.met() {
+			continue
+		}
+		missed++
+		verdict := r.Verdict
+		if verdict == checker.Valid { // it shows nothing of what it must
+			verdict = checker.Invalid
+		}
+		j.Verdict = checker.Worst(j.Verdict, verdict)
+	}
+	if len(runs) == 0 {
+		j.Verdict = checker.Unknown
+	}
+	j.Story.Headline = fmt.Sprintf("%s: %d valid, %d invalid, %d unknown; %d not as they must be", count(len(runs), "run"),
+		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown], missed)
+	return j
+}
+
+// WriteJoint writes the joint junit.xml, summary.md and results.json of many runs into
+// the folder of their directories, and its index.
+func WriteJoint(dir string, runs []JointRun) error {
+	j := newJoint(runs)
+	var errs []error
+	for name, write := range map[string]func(io.Writer) error{
+		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: j.writeJSON,
+	} {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
+	}
+	return errors.Join(append(errs, UpdateIndex(dir))...)
+}
+
+func (j *Joint) writeJSON(w io.Writer) error {
+	b, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "%s\n", Plain(string(b))); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+func (j *Joint) writeJUnit(w io.Writer) error {
+	var all junitSuites
+	names := map[string]int{}
+	for i := range j.Runs {
+		s := j.Runs[i].suite
+		s.ID = i
+		if names[s.Name]++; names[s.Name] > 1 { // the same run again
+			again := fmt.Sprintf(" run-%d", names[s.Name])
+			s.Name += again
+			s.Cases = slices.Clone(s.Cases)
+			for k := range s.Cases {
+				s.Cases[k].Class += strings.ReplaceAll(again, " ", ".")
+			}
+		}
+		all.Suites = append(all.Suites, s)
+	}
+	return writeJUnit(w, all)
+}
+
+func (j *Joint) writeMarkdown(w io.Writer) error {
+	m := markdown{}
+	m.printf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
+	causes := map[string]int{}
+	for i := range j.Runs {
+		for _, c := range j.Runs[i].Causes {
+			causes[c]++
+		}
+	}
+	if len(causes) > 0 {
+		m.printf("| cause | runs |\n|---|--:|\n")
+		names := slices.Sorted(maps.Keys(causes))
+		slices.SortStableFunc(names, func(a, b string) int { return causes[b] - causes[a] })
+		for _, name := range names {
+			m.printf("| %s | %d of %d |\n", md(name), causes[name], len(j.Runs))
+		}
+		m.printf("\n")
+	}
+	m.printf("| run | verdict | expected | what was found | directory |\n|---|---|---|---|---|\n")
+	runs := slices.Clone(j.Runs)
+	slices.SortStableFunc(runs, func(a, b JointRun) int { return b2i(a.met()) - b2i(b.met()) })
+	for i := range runs {
+		r := &runs[i]
+		if i == maxJointRows {
+			m.printf("\nand %s more, in results.json\n", count(len(runs)-maxJointRows, "run"))
+			break
+		}
+		m.printf("| %s | %s %s | %s | %s | %s |\n", md(r.name()), sign(r.Verdict), r.Verdict, md(r.Expect), md(shorten(r.Headline, 200)), md(r.Dir))
+	}
+	if _, err := io.WriteString(w, m.String()); err != nil {
+		return fmt.Errorf("write markdown: %w", err)
+	}
+	return nil
+}
+
+// maxJointRows bounds the runs that the joint summary lists.
+const maxJointRows = 200
+
+// writeJUnit writes suites.
+func writeJUnit(w io.Writer, all junitSuites) error {
+	out, err := xml.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write junit: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, Plain(string(out))); err != nil {
+		return fmt.Errorf("write junit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package reports_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// joined are the files of many runs together.
+func joined(t *testing.T, inputs ...reports.Input) (j reports.Joint, suites []suite, summary string) {
+	t.Helper()
+	dir := t.TempDir()
+	var runs []reports.JointRun
+	for _, in := range inputs {
+		runs = append(runs, reports.NewJointRun(reports.Summarize(in), "some-run"))
+	}
+	require.NoError(t, reports.WriteJoint(dir, runs))
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return b
+	}
+	require.NoError(t, json.Unmarshal(read(reports.ResultsFile), &j))
+	strictly(t, read(reports.JUnitFile))
+	var doc struct {
+		Suites []suite `xml:"testsuite"`
+	}
+	require.NoError(t, xml.Unmarshal(read(reports.JUnitFile), &doc))
+	require.FileExists(t, filepath.Join(dir, reports.IndexFile))
+	return j, doc.Suites, string(read(reports.MarkdownFile))
+}
+
+func TestJoint(t *testing.T) {
+	expected, wrong := failover(), failover()
+	wrong.Run.Expect = string(checker.Valid)
+	random := twoCauses()
+
+	j, suites, summary := joined(t, expected, valid(), expected)
+	require.Equal(t, checker.Valid, j.Verdict, "each is as it must be")
+	require.Len(t, j.Runs, 3)
+	names := map[string]bool{}
+	for _, s := range suites {
+		require.Zero(t, s.Failures+s.Errors)
+		names[s.Name], names[s.Cases[0].Class] = true, true
+	}
+	require.Len(t, names, 6, "a run that was repeated has a name of its own")
+	require.Contains(t, summary, "3 runs: 1 valid, 2 invalid, 0 unknown; 0 not as they must be")
+	require.Contains(t, summary, "| double-grant under kill | 2 of 3 |")
+
+	j, suites, summary = joined(t, valid(), wrong, undecided(), random)
+	require.Equal(t, checker.Invalid, j.Verdict)
+	require.Positive(t, suites[1].Failures)
+	require.Contains(t, summary, "double-grant under split-brain")
+	require.Contains(t, j.Runs[3].Causes, "premature-loss under failover")
+
+	j, _, _ = joined(t, valid(), undecided())
+	require.Equal(t, checker.Unknown, j.Verdict)
+	shows := valid()
+	shows.Run.Scenario, shows.Run.Expect = "failover-double-grant", string(checker.Invalid)
+	j, _, _ = joined(t, shows)
+	require.Equal(t, checker.Invalid, j.Verdict, "a scenario that shows nothing is no success")
+	joined(t, hostile(leaves))
+}

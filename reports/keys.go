@@ -1,0 +1,250 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A keySpan is the time in which a server had the key of a grant, as far as the record
+// shows: from the grant by this server, or from the first look that found it there, until
+// it was released or replaced, its lease ended, or a look found it gone.
+type keySpan struct {
+	server, owner string
+	from, until   time.Duration
+	looks         []time.Duration // that found it
+	vote          bool            // this server granted it; else it was only seen there
+}
+
+// maxKeySpans bounds the spans of a lock in a window.
+const maxKeySpans = 200
+
+// A look is what one look at a server's key of a lock found.
+type look struct {
+	at            time.Duration
+	server, owner string // the owner is empty where there was no key
+}
+
+// looksAt are the looks at the key of a lock, in order of time.
+func (d *digest) looksAt(lock string) []look {
+	if d.looks == nil {
+		d.looks = map[string][]look{}
+		for _, e := range d.notes {
+			if e.Op == history.Observe && e.What == history.ObserveKey {
+				name, owner, _ := strings.Cut(e.Value, " ")
+				d.looks[name] = append(d.looks[name], look{e.Time, e.Node, owner})
+			}
+		}
+	}
+	return d.looks[lock]
+}
+
+// voters are the servers that granted a hold, as far as it is known: one, or of
+// independent servers all that were seen to have its key.
+func (d *digest) voters(h *holding.Hold) []string {
+	first := d.granter(h)
+	if first == "" {
+		return nil
+	}
+	voters := []string{first}
+	if h.Acquire.Complete.Node != "" || d.replicas() > 0 {
+		return voters // what others have is a copy
+	}
+	for _, l := range d.looksAt(h.Lock) {
+		if l.owner == h.Owner && !slices.Contains(voters, l.server) && d.roleAt(l.server, h.Start) == "master" {
+			voters = append(voters, l.server)
+		}
+	}
+	slices.SortFunc(voters, natural)
+	return voters
+}
+
+// grantors names the servers that granted a hold; empty where that is not known.
+func (d *digest) grantors(h *holding.Hold) string { return strings.Join(d.voters(h), ", ") }
+
+// keySpans are which servers had whose key of a lock in a window.
+func (d *digest) keySpans(lock string, w window) []keySpan {
+	looks := d.looksAt(lock)
+	var spans []keySpan
+	add := func(server string, h *holding.Hold, from time.Duration, vote bool) {
+		s := keySpan{server: server, owner: h.Owner, from: from, until: min(d.keyEnd(h), d.dataEnd(server, from)), vote: vote}
+		for _, l := range looks {
+			if l.server != server || l.at < from {
+				continue
+			}
+			if l.owner != h.Owner { // gone, or another's
+				s.until = min(s.until, l.at)
+				break
+			}
+			s.looks, s.until = append(s.looks, l.at), max(s.until, l.at)
+		}
+		if w.meets(s.from, s.until) {
+			spans = append(spans, s)
+		}
+	}
+	for i := range d.holds {
+		h := &d.holds[i]
+		if h.Lock != lock || h.Start > w.to || len(spans) >= maxKeySpans || len(looks) == 0 && d.keyEnd(h) < w.from {
+			continue
+		}
+		voters := d.voters(h)
+		for _, server := range voters {
+			add(server, h, h.Start, true)
+		}
+		var copies []string
+		for _, l := range looks {
+			if l.owner == h.Owner && !slices.Contains(voters, l.server) && !slices.Contains(copies, l.server) {
+				copies = append(copies, l.server)
+				add(l.server, h, l.at, false)
+			}
+		}
+	}
+	slices.SortStableFunc(spans, func(a, b keySpan) int {
+		return cmp.Or(natural(a.server, b.server), cmp.Compare(a.from, b.from))
+	})
+	// A server has one key of a lock that is granted to one at a time: the next replaces it.
+	if !d.shared(lock) {
+		for i := range spans[:max(0, len(spans)-1)] {
+			if a, b := &spans[i], &spans[i+1]; a.server == b.server && a.owner != b.owner {
+				a.until = max(a.from, min(a.until, b.from))
+			}
+		}
+	}
+	return spans
+}
+
+// keyEnd is when the key of a hold is gone at the latest, if no server was wrong: when it
+// was released, or when its lease ends.
+func (d *digest) keyEnd(h *holding.Hold) time.Duration {
+	if h.Ended == holding.EndReleased {
+		return h.End
+	}
+	due := h.Acquire.Expires()
+	for i := range h.Extensions {
+		if e := &h.Extensions[i]; e.OK() {
+			due = e.Expires()
+		}
+	}
+	if due <= 0 {
+		return h.End
+	}
+	return due
+}
+
+// dataEnd is when a server lost the keys that it had as a master at an instant: when
+// it became a replica, which has its master's data alone, or went down before that, or for
+// good. What a look finds later counts more.
+func (d *digest) dataEnd(server string, at time.Duration) time.Duration {
+	down, master := history.Never, false
+	for _, s := range d.server(server) {
+		switch {
+		case s.from <= at:
+			master = s.state == "master"
+		case !master:
+			return history.Never
+		case s.state == "replica":
+			return min(down, s.from)
+		case s.state == "down":
+			down = min(down, s.from)
+		case s.state == "master":
+			down = history.Never // it may have them from its disk
+		}
+	}
+	return down
+}
+
+// shared reports whether several may hold a lock at the same time.
+func (d *digest) shared(lock string) bool {
+	return slices.ContainsFunc(d.notes, func(e *history.Event) bool {
+		return e.Op == history.Declare && e.Lock == lock && e.Kind != "" && e.Kind != "mutex"
+	})
+}
+
+// voteWords say what the votes for two grants have in common.
+func (d *digest) voteWords(first, second *holding.Hold) string {
+	a, b := d.voters(first), d.voters(second)
+	if len(a) < 2 || len(b) < 2 {
+		return ""
+	}
+	var both []string
+	for _, name := range b {
+		if slices.Contains(a, name) {
+			both = append(both, name)
+		}
+	}
+	servers := len(d.servers())
+	if len(both) == 0 || servers == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%s voted for both", list(both))
+	if majority := servers/2 + 1; len(b)-len(both) < majority {
+		s += fmt.Sprintf(": without that, client %s had %d of %d votes, and no majority", client(second.Owner), len(b)-len(both), servers)
+	}
+	return s + "."
+}
+
+// blockers says which servers still had the key of a hold that was over, at the last look
+// at a lock in a window.
+func (d *digest) blockers(lock string, from, until time.Duration) (words string) {
+	last := map[string]look{}
+	for _, l := range d.looksAt(lock) {
+		if l.at >= from && l.at <= until {
+			last[l.server] = l
+		}
+	}
+	var owners []string
+	with, at := map[string][]string{}, map[string]time.Duration{}
+	for _, server := range d.servers() {
+		l, seen := last[server]
+		if !seen || l.owner == "" {
+			continue
+		}
+		h := d.holdBefore(lock, l.owner, l.at)
+		if h == nil || h.End > l.at {
+			continue
+		}
+		if with[l.owner] == nil {
+			owners, at[l.owner] = append(owners, l.owner), l.at
+		}
+		with[l.owner] = append(with[l.owner], server)
+	}
+	var parts []string
+	for _, owner := range owners {
+		h := d.holdBefore(lock, owner, at[owner])
+		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, whose hold was over at %s", instant(at[owner]), list(with[owner]), client(owner), instant(h.End)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return sentence(list(parts) + ": while the key is there, " + lock + " is not granted")
+}
+
+// keyWindow is the part of the time whose keys of a violation's lock the drawings show:
+// all of it, unless there were too many grants.
+func (d *digest) keyWindow(v *checker.Violation) window {
+	grants := 0
+	for i := range d.holds {
+		grants += b2i(d.holds[i].Lock == v.Lock)
+	}
+	if grants <= maxKeySpans/4 {
+		return d.whole()
+	}
+	return d.focus(v)
+}
+
+// emptyLooks are when a look at a server found no key of a lock.
+func (d *digest) emptyLooks(lock, server string) []time.Duration {
+	var at []time.Duration
+	for _, l := range d.looksAt(lock) {
+		if l.server == server && l.owner == "" {
+			at = append(at, l.at)
+		}
+	}
+	return at
+}

@@ -1,0 +1,148 @@
+package reports_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// deposed is a failover after which the old master goes on for a while, and two grants
+// after the failover was reported done: while there are two masters, or later.
+func deposed(grants float64) reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.fault(history.Inject, "failover", "", 100, 200, history.OK, "redis-2 took over from redis-1", "")
+	s.observe(150, "redis-2", history.ObserveRole, "master")
+	s.observe(600, "redis-1", history.ObserveRole, "replica")
+	s.acquire(1, "orders", "zone-a.1#1", "", grants, grants+1, 100)
+	s.acquire(2, "orders", "zone-b.1#1", "", grants+10, grants+11, 100)
+	s.observe(1500, "redis-2", history.ObserveEpoch, "2")
+	return judged(run(), s.history())
+}
+
+// A failover explains what happens until the old master follows, and no more.
+func TestAFailoverLastsUntilTheOldMasterFollows(t *testing.T) {
+	r := reports.Summarize(deposed(300))
+	require.Len(t, r.Causes, 1)
+	require.Equal(t, "failover", r.Causes[0].Fault)
+	require.Contains(t, r.Story.String(), "At 0.100 s a failover was ordered", "the story begins with it")
+	require.Contains(t, r.Story.String(), "At that time redis-1 and redis-2 were masters at once, as far as it was seen; which of them granted what is not recorded.")
+
+	r = reports.Summarize(deposed(700))
+	require.Len(t, r.Causes, 1)
+	require.Empty(t, r.Causes[0].Fault)
+	require.NotContains(t, r.Story.String(), "masters at once")
+}
+
+// A fault of links explains nothing to clients of another zone, or where no request met it.
+func TestAFaultThatTheClientsDidNotMeet(t *testing.T) {
+	with := func(target, met string) string {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "latency", target, 10, 20, history.OK, "1 link delayed", "")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 30, 31, 300)
+		s.acquire(2, "orders", "zone-a.2#1", "redis-1", 40, 41, 300)
+		s.fault(history.Heal, "latency", target, 390, 400, history.OK, "", "")
+		if met != "" {
+			s.at(401, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Observe, Node: history.ObserveClients, What: history.ObserveMet, Fault: "latency", Target: target, Value: met})
+		}
+		r := reports.Summarize(judged(run(), s.history()))
+		require.Len(t, r.Causes, 1)
+		return r.Causes[0].Fault
+	}
+	require.Equal(t, "latency", with("zone-a>redis-1", ""))
+	require.Equal(t, "latency", with("zone-a>redis-1", "3"))
+	require.Empty(t, with("zone-a>redis-1", "0"))
+	require.Empty(t, with("zone-b>redis-1", "3"))
+}
+
+// What two properties find in one answer is told once.
+func TestALateReleaseIsToldOnce(t *testing.T) {
+	in := fixtures()["plain-delete"]()
+	for _, r := range in.Report.Results {
+		if r.Name == "ownership" {
+			r.Name = "linearizability"
+			in.Report.Results = append(in.Report.Results, r)
+		}
+	}
+	n := 0
+	for _, m := range reports.Summarize(in).Story.Moments {
+		if m.Kind == reports.MomentLock {
+			n++
+		}
+	}
+	require.Equal(t, 1, n)
+}
+
+// What no variant shows is not said to have prevented anything.
+func TestACureThatNothingShows(t *testing.T) {
+	in := failover()
+	in.Run.Cures = []string{"count a grant only after replicas acknowledged it (see failover-double-grant/replica-acks)", "keep calm"}
+	page := htmlOf(t, in)
+	require.Contains(t, page, "What would have prevented it")
+	require.Contains(t, page, `keep calm <span class="soft">(which no variant shows)</span>`)
+	require.Contains(t, reports.Summarize(in).Story.String(), "keep calm (which no variant shows)")
+
+	in.Run.Cures = in.Run.Cures[1:]
+	require.NotContains(t, htmlOf(t, in), "would have prevented")
+	require.Contains(t, reports.Summarize(in).Story.String(), "What may prevent it: keep calm.")
+}
+
+// What an update was lost to is looked for beyond the two holders; two that changed
+// different versions lost nothing to each other.
+func TestAnUpdateThatWasLostToAThird(t *testing.T) {
+	with := func(version string) string {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(3, "orders", "c#1", "redis-1", 10, 11, 20)
+		s.access(3, "orders", "c#1", "stock", "4>5", 15, 16)
+		s.release(3, "orders", "c#1", "redis-1", 17, 18)
+		s.acquire(1, "orders", "a#1", "redis-1", 40, 41, 300)
+		s.acquire(2, "orders", "b#1", "redis-2", 50, 51, 300)
+		s.access(1, "orders", "a#1", "stock", version, 60, 61)
+		s.access(2, "orders", "b#1", "stock", "7>8", 70, 71)
+		return reports.Summarize(judged(run(), s.history())).Causes[0].Story.String()
+	}
+	require.Contains(t, with("4>5"), "client a read 4 from stock and wrote 5 at 0.061 s, which client c had changed too (at 0.016 s): one of the two updates is lost.")
+	require.NotContains(t, with("6>7"), "changed too")
+}
+
+func TestHeadlineNamesALockOnce(t *testing.T) {
+	in := failover()
+	require.Contains(t, reports.Summarize(in).Story.Headline, "held the lock orders")
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Lock == "orders" {
+			e.Lock = "lock-1"
+		}
+	}
+	for i := range in.Report.Results {
+		for j := range in.Report.Results[i].Violations {
+			in.Report.Results[i].Violations[j].Lock = "lock-1"
+		}
+	}
+	require.Contains(t, reports.Summarize(in).Story.Headline, "held lock-1")
+}
+
+// A loss while there are two masters says so, and has the cures of a failover.
+func TestALossBetweenTwoMasters(t *testing.T) {
+	with := func(at float64) reports.Cause {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "failover", "", 100, 200, history.OK, "redis-2 took over from redis-1", "")
+		s.observe(150, "redis-2", history.ObserveRole, "master")
+		s.observe(600, "redis-1", history.ObserveRole, "replica")
+		s.acquire(1, "orders", "zone-a.1#1", "", at, at+1, 3000)
+		s.attempt(1, history.Release, "orders", "zone-a.1#1", at+20, at+21, history.Fail, "not held")
+		s.observe(1500, "redis-2", history.ObserveEpoch, "2")
+		return reports.Summarize(judged(run(), s.history())).Causes[0]
+	}
+	c := with(300)
+	require.Contains(t, c.Story.String(), "When it was granted redis-1 and redis-2 were masters at once")
+	require.NotEmpty(t, c.Cures)
+	c = with(700)
+	require.NotContains(t, c.Story.String(), "masters at once")
+	require.Empty(t, c.Cures)
+}

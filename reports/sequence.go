@@ -1,0 +1,456 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Sequence is what parties said to each other until a violation, in order of time.
+type Sequence struct {
+	Actors []Actor        `json:"actors"`
+	Steps  []SequenceStep `json:"steps"`
+}
+
+// An Actor is a party of a sequence.
+type Actor struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // client, server, sentinels, resource
+}
+
+// A SequenceStep is a message between two parties, or a note beside one or more.
+type SequenceStep struct {
+	At   time.Duration `json:"at"`
+	Kind string        `json:"kind"`
+	From string        `json:"from,omitempty"`
+	To   string        `json:"to,omitempty"` // of a note over several the last
+	Text string        `json:"text"`
+	// Event is the index of the event that it was drawn from; absent where there is none.
+	Event *int64 `json:"event,omitempty"`
+}
+
+// The kinds of steps of a [Sequence].
+const (
+	StepRequest   = "request"
+	StepReply     = "reply"
+	StepRefusal   = "refusal"   // a reply
+	StepLost      = "lost"      // a message that did not arrive, as far as the record shows
+	StepNote      = "note"      // what happened to a party
+	StepFault     = "fault"     // a note
+	StepViolation = "violation" // a note
+)
+
+// maxSteps bounds a sequence, so that it is read in a minute.
+const maxSteps = 36
+
+// The parties of a sequence that stand for several, or for one that is not known.
+const (
+	actorServers   = "servers"
+	actorSentinels = "sentinels"
+)
+
+// A sequencer makes a sequence.
+type sequencer struct {
+	*digest
+	v      *checker.Violation
+	win    window
+	steps  []SequenceStep
+	actors map[string]string // kind by name
+	seen   map[int]bool      // operations that are drawn, by ordinal
+}
+
+// sequence is what led to a violation; nil where no two parties are known.
+func (d *digest) sequence(v *checker.Violation) *Sequence {
+	s := &sequencer{digest: d, v: v, actors: map[string]string{}, seen: map[int]bool{}, win: window{from: d.since(v), to: d.since(v)}}
+	for _, m := range d.violationStory(v).Moments {
+		s.win.from, s.win.to = min(s.win.from, m.At), max(s.win.to, min(m.At, d.end))
+	}
+	s.holds()
+	s.evidence()
+	if v.Kind == checker.DoubleGrant {
+		s.damage()
+	}
+	s.promotions()
+	s.faults()
+	s.looks()
+	s.note(StepViolation, d.violatedAt(v), "", nil, d.markWords(v))
+	return s.finish()
+}
+
+// violatedAt is the instant that the story of a violation marks.
+func (d *digest) violatedAt(v *checker.Violation) time.Duration {
+	for _, m := range d.violationStory(v).Moments {
+		if m.Kind == MomentViolation {
+			return m.At
+		}
+	}
+	return d.since(v)
+}
+
+func (s *sequencer) actor(name, kind string) string {
+	if s.actors[name] == "" {
+		s.actors[name] = kind
+	}
+	return name
+}
+
+func (s *sequencer) add(kind string, at time.Duration, from, to, text string, e *history.Event) {
+	step := SequenceStep{At: at, Kind: kind, From: from, To: to, Text: text}
+	if e != nil {
+		step.Event = &e.Index
+	}
+	s.steps = append(s.steps, step)
+}
+
+// note adds a note over the parties; none of them is all clients.
+func (s *sequencer) note(kind string, at time.Duration, party string, e *history.Event, text string) {
+	s.add(kind, at, party, "", text, e)
+}
+
+// maxSequenceHolds bounds the holds that a sequence draws.
+const maxSequenceHolds = 4
+
+// holds draws the grants of the evidence: of a stuck lock the one before it.
+func (s *sequencer) holds() {
+	holds := s.digest.evidence(s.v)
+	if h := s.lastGrant(); s.v.Kind == checker.Stuck && h != nil {
+		holds = append(holds, h)
+	}
+	for _, h := range holds[:min(len(holds), maxSequenceHolds)] {
+		s.grant(h)
+	}
+}
+
+// lastGrant is the last hold of the violation's lock that began before it.
+func (s *sequencer) lastGrant() *holding.Hold {
+	var before *holding.Hold
+	for i := range s.digest.holds {
+		if h := &s.digest.holds[i]; h.Lock == s.v.Lock && h.Start <= s.v.From {
+			before = h
+		}
+	}
+	return before
+}
+
+func (s *sequencer) grant(h *holding.Hold) {
+	if s.seen[h.Acquire.Ordinal()] {
+		return
+	}
+	s.seen[h.Acquire.Ordinal()] = true
+	voters := s.voters(h)
+	if len(voters) == 0 {
+		voters = []string{s.whereTo(&h.Acquire)}
+	}
+	who := s.actor(client(h.Owner), "client")
+	for _, server := range voters {
+		s.actor(server, "server")
+		s.add(StepRequest, h.Acquire.Invoke.Time, who, server, "acquire "+h.Lock, h.Acquire.Invoke)
+	}
+	for _, server := range voters {
+		text := "granted"
+		if h.Token != 0 {
+			text += fmt.Sprintf(", token %d", h.Token)
+		}
+		if h.Acquire.OK() {
+			s.add(StepReply, h.Acquire.Complete.Time, server, who, text, h.Acquire.Complete)
+		} else {
+			s.add(StepLost, h.Acquire.Complete.Time, server, who, "no answer: it was granted, as is known from later", h.Acquire.Complete)
+		}
+	}
+	s.forgottenCopy(h, voters)
+	if end := believes(h); end < h.End && end <= s.win.to || h.Ended == holding.EndExpired && h.End <= s.win.to {
+		s.note(StepNote, min(end, h.End), who, nil, "its lease is over")
+	}
+	if h.Release != nil && h.Release.Complete.Time <= s.win.to {
+		s.operation(h.Release)
+	}
+}
+
+// forgottenCopy draws the copy of a grant that the server which granted next did not have.
+func (s *sequencer) forgottenCopy(h *holding.Hold, voters []string) {
+	holds := s.holdsOf(s.v)
+	if s.v.Kind != checker.DoubleGrant || len(holds) < 2 || h != holds[0] || len(voters) != 1 {
+		return
+	}
+	for _, c := range s.roles {
+		if c.role == "master" && s.forgotten(c, holds) {
+			s.actor(c.node, "server")
+			s.add(StepLost, h.Acquire.Complete.Time, voters[0], c.node, "the key of "+client(h.Owner)+" never got there", nil)
+			return
+		}
+	}
+}
+
+// whereTo is the server that an operation went to, as far as it is known.
+func (s *sequencer) whereTo(op *history.Operation) string {
+	if node := op.Complete.Node; node != "" {
+		return node
+	}
+	if op.Invoke.Op != history.Acquire {
+		if h := s.holdBefore(op.Invoke.Lock, op.Invoke.LockOwner(), op.Invoke.Time); h != nil {
+			if voters := s.voters(h); len(voters) == 1 {
+				return voters[0]
+			}
+		}
+	}
+	if servers := s.servers(); len(servers) == 1 {
+		return servers[0]
+	}
+	return cmp.Or(s.masterOf(op.Invoke.Owner, op.Invoke.Time), actorServers)
+}
+
+// operation draws a request of a client and its answer, once.
+func (s *sequencer) operation(op *history.Operation) {
+	if s.seen[op.Ordinal()] {
+		return
+	}
+	s.seen[op.Ordinal()] = true
+	e := op.Invoke
+	who := s.actor(strings.TrimPrefix(s.whoOf(e), "client "), "client")
+	if e.Op == history.Access {
+		s.access(who, op)
+		return
+	}
+	to := s.actor(s.whereTo(op), "server")
+	s.add(StepRequest, e.Time, who, to, string(e.Op)+" "+e.Lock, e)
+	answer := op.Complete
+	switch {
+	case answer.Time > s.win.to && answer.Time > s.since(s.v):
+	case op.OK():
+		text := "ok"
+		if e.Op == history.Acquire {
+			text = "granted"
+		}
+		s.add(StepReply, answer.Time, to, who, text, answer)
+	case op.Failed():
+		s.add(StepRefusal, answer.Time, to, who, cmp.Or(shorten(answer.Error, 34), "refused"), answer)
+	default:
+		s.add(StepLost, answer.Time, to, who, "no answer", answer)
+	}
+}
+
+func (s *sequencer) access(who string, op *history.Operation) {
+	resource := s.actor(resourceOf(op), "resource")
+	value := strings.Replace(op.Complete.Value, ">", " → ", 1)
+	long := took(op) > s.win.length()/20
+	switch {
+	case op.OK() && long:
+		s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it", op.Invoke)
+		s.add(StepReply, op.Complete.Time, resource, who, cmp.Or(value, "done"), op.Complete)
+	case op.OK() && value != "":
+		s.add(StepRequest, op.Complete.Time, who, resource, value, op.Complete)
+	case op.OK():
+		s.add(StepRequest, op.Complete.Time, who, resource, "used", op.Complete)
+	case op.Failed():
+		s.add(StepRequest, op.Invoke.Time, who, resource, "access", op.Invoke)
+		s.add(StepRefusal, op.Complete.Time, resource, who, cmp.Or(shorten(op.Complete.Error, 34), "refused"), op.Complete)
+	default:
+		s.add(StepLost, op.Complete.Time, resource, who, "no answer", op.Complete)
+	}
+}
+
+// evidence draws the operations that the evidence names.
+func (s *sequencer) evidence() {
+	for _, index := range s.v.Events {
+		op, ok := s.digest.operation(index)
+		if !ok {
+			if e, ok := s.event(index); ok && e.Op == history.Lost {
+				s.note(StepNote, e.Time, s.actor(strings.TrimPrefix(s.whoOf(e), "client "), "client"), e, "is told that "+e.Lock+" is lost")
+			}
+			continue
+		}
+		s.operation(op)
+	}
+}
+
+// damage draws the accesses of the two holders while both held the lock.
+func (s *sequencer) damage() {
+	holds := s.holdsOf(s.v)
+	for _, lane := range s.lanes() {
+		for _, op := range lane.uses {
+			mine := lane.lock == s.v.Lock && slices.ContainsFunc(holds[:min(2, len(holds))], func(h *holding.Hold) bool {
+				return op.Invoke.Owner == h.Owner || op.Invoke.Owner == "" && op.Invoke.Process == h.Process
+			})
+			if mine && op.Complete.Time >= s.v.From && op.Invoke.Time <= s.v.Until && len(s.seen) < maxSteps {
+				s.operation(op)
+			}
+		}
+	}
+}
+
+func (s *sequencer) promotions() {
+	for _, c := range s.roles {
+		if c.at == 0 || c.was == "" || c.at < s.win.from || c.at > s.win.to {
+			continue
+		}
+		e := s.roleEvent(c)
+		s.actor(c.node, "server")
+		switch {
+		case c.role != "master":
+			s.note(StepNote, c.at, c.node, e, "became a "+c.role)
+		case slices.ContainsFunc(s.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "sentinel" }):
+			s.add(StepRequest, c.at, s.actor(actorSentinels, "sentinels"), c.node, "promotion to master", e)
+		default:
+			s.note(StepNote, c.at, c.node, e, "was promoted to master")
+		}
+	}
+}
+
+// roleEvent is the observation of a role.
+func (d *digest) roleEvent(c roleChange) *history.Event {
+	for _, e := range d.notes {
+		if e.Op == history.Observe && e.What == history.ObserveRole && e.Node == c.node && e.Time == c.at {
+			return e
+		}
+	}
+	return nil
+}
+
+// injection is the event with which a fault hit.
+func (d *digest) injection(f *Fault) *history.Event {
+	for _, e := range d.notes {
+		if e.Op == history.Inject && e.Fault == f.Name && e.Target == f.Target && e.Time == f.at() {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *sequencer) faults() {
+	var cuts []*Fault // several at once are one note
+	end := func() {
+		if len(cuts) == 0 {
+			return
+		}
+		f := *cuts[0]
+		var targets []string
+		for _, f := range cuts {
+			targets = append(targets, f.Target)
+		}
+		f.Target = strings.Join(targets, " ")
+		s.note(StepFault, f.at(), "", s.injection(cuts[0]), shorten(f.label(), 90))
+		cuts = nil
+	}
+	for i := range s.digest.faults {
+		f := &s.digest.faults[i]
+		if !f.OK || f.at() > s.win.to || s.settled(f) < s.win.from {
+			continue
+		}
+		if party := s.faultParty(f); party != "" {
+			words := f.happened(s.Run.Topology)
+			if len(words) > 60 {
+				words = f.label()
+			}
+			s.note(StepFault, f.at(), party, s.injection(f), shorten(words, 60))
+			continue
+		}
+		if len(cuts) > 0 && (cuts[0].Name != f.Name || f.at()-cuts[0].at() > oneLook) {
+			end()
+		}
+		cuts = append(cuts, f)
+	}
+	end()
+}
+
+// faultParty is the party beside which a fault is written: the server that it hit, if it is
+// one of the parties.
+func (s *sequencer) faultParty(f *Fault) string {
+	for _, n := range s.Run.Topology.Nodes {
+		if n.Kind == "redis" && f.Target == n.Name {
+			return s.actor(n.Name, "server")
+		}
+	}
+	return ""
+}
+
+// looks are notes of what servers were seen to have.
+func (s *sequencer) looks() {
+	if s.v.Lock == "" {
+		return
+	}
+	for _, l := range s.looksAt(s.v.Lock) {
+		if s.actors[l.server] == "" || l.at < s.win.from || l.at > s.win.to+oneLook {
+			continue
+		}
+		text := "no key"
+		if l.owner != "" {
+			text = "key of " + client(l.owner)
+		}
+		s.note(StepNote, l.at, l.server, nil, text)
+	}
+}
+
+// finish orders the parties and the steps.
+func (s *sequencer) finish() *Sequence {
+	if len(s.actors) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(s.steps, func(a, b SequenceStep) int { return cmp.Compare(a.At, b.At) })
+	for _, drop := range []string{StepNote, StepFault, StepRefusal, StepReply, StepRequest} {
+		for at := len(s.steps) - 1; at >= 0 && len(s.steps) > maxSteps; at-- {
+			if s.steps[at].Kind == drop {
+				s.steps = slices.Delete(s.steps, at, at+1)
+			}
+		}
+	}
+	seq := &Sequence{Steps: s.steps}
+	order := []string{"client", "server", "sentinels", "resource"}
+	for name, kind := range s.actors {
+		seq.Actors = append(seq.Actors, Actor{Name: name, Kind: kind})
+	}
+	slices.SortFunc(seq.Actors, func(a, b Actor) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), natural(a.Name, b.Name))
+	})
+	return seq
+}
+
+// mermaid is the sequence as a diagram that GitHub and others draw from text.
+func (q *Sequence) mermaid() string {
+	var b strings.Builder
+	b.WriteString("sequenceDiagram\n")
+	id := map[string]string{}
+	for i, a := range q.Actors {
+		id[a.Name] = fmt.Sprintf("p%d", i)
+		name := a.Name
+		if a.Kind == "client" {
+			name = "client " + name
+		}
+		fmt.Fprintf(&b, "  participant p%d as %s\n", i, mermaidText(name))
+	}
+	all := fmt.Sprintf("p0,p%d", len(q.Actors)-1)
+	for _, s := range q.Steps {
+		text := mermaidText(instant(s.At) + " " + s.Text)
+		over := cmp.Or(id[s.From], all)
+		red := s.Kind == StepLost || s.Kind == StepViolation
+		if red {
+			b.WriteString("  rect rgba(196,22,28,0.15)\n")
+		}
+		switch s.Kind {
+		case StepRequest:
+			fmt.Fprintf(&b, "  %s->>%s: %s\n", id[s.From], id[s.To], text)
+		case StepReply, StepRefusal:
+			fmt.Fprintf(&b, "  %s-->>%s: %s\n", id[s.From], id[s.To], text)
+		case StepLost:
+			fmt.Fprintf(&b, "  %s--x%s: %s\n", id[s.From], id[s.To], text)
+		case StepViolation:
+			fmt.Fprintf(&b, "  Note over %s: ✗ %s\n", over, text)
+		default:
+			fmt.Fprintf(&b, "  Note over %s: %s\n", over, text)
+		}
+		if red {
+			b.WriteString("  end\n")
+		}
+	}
+	return b.String()
+}
+
+// mermaidText is a text that ends no statement of a diagram, and no block of code.
+func mermaidText(s string) string {
+	return strings.NewReplacer(";", ",", "#", "no. ", "`", "'", "<", "(", ">", "→", "%%", "%").Replace(OneLine(s))
+}

@@ -1,0 +1,131 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+)
+
+// The size of the picture to share: what previews of links and slides show whole.
+const (
+	shareWidth  = 1200.0
+	shareHeight = 630.0
+)
+
+// How much of the story the picture has.
+const (
+	maxShareMoments = 6
+	maxShareLanes   = 2
+)
+
+// WriteShare writes a run as one picture of 1200 × 630: the verdict, the story, the two
+// clients of the violation and the topology at its moment.
+func WriteShare(w io.Writer, in Input) error { return newDigest(in).writeShare(w) }
+
+func (d *digest) writeShare(w io.Writer) error {
+	if _, err := io.WriteString(w, d.share()); err != nil {
+		return fmt.Errorf("write picture to share: %w", err)
+	}
+	return nil
+}
+
+// share is the picture as an SVG that stands for itself.
+func (d *digest) share() string {
+	story := d.story()
+	var s drawing
+	s.raw(svgHead(shareWidth, shareHeight), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
+	s.rect("t-paper", 0, 0, shareWidth, shareHeight, 0, "")
+	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
+	if class == "" {
+		class = "t-title-open"
+	}
+	const left, middle = 44.0, 690.0
+	s.text("t-share t-share-verdict "+class, left, 52, sign(d.Report.Verdict)+" "+strings.ToUpper(string(d.Report.Verdict)))
+	y := 52.0
+	for _, line := range fold(story.Headline, 62, 2) {
+		y += 36
+		s.text("t-share t-share-title", left, y, line)
+	}
+	y += 26
+	s.text("t-share t-share-small", left, y, shorten("lockchaos · "+strings.Join(d.about(), " · "), 120))
+	y += 16
+
+	d.shareMap(&s, middle, y, shareWidth-left-middle)
+	moments := story.Moments
+	if len(moments) == 0 {
+		for _, words := range story.Outcome {
+			for _, line := range fold(words, 70, 3) {
+				y += 22
+				s.text("t-share", left, y, line)
+			}
+		}
+	}
+	for _, m := range moments[max(0, len(moments)-maxShareMoments):] {
+		class := "t-share"
+		if m.Kind == MomentViolation {
+			class += " t-bad-text"
+		}
+		y += 10
+		for i, line := range fold(m.Text, 64, 2) {
+			y += 20
+			if i == 0 {
+				s.text(class+" t-share-time", left, y, instant(m.At))
+			}
+			s.text(class, left+78, y, line)
+		}
+	}
+	if v := d.violation(); v != nil {
+		d.shareLanes(&s, v)
+	}
+	s.raw(`</svg>`, "\n")
+	return s.String()
+}
+
+// shareMap draws the topology at the moment of the story into a box.
+func (d *digest) shareMap(s *drawing, x, y, width float64) {
+	figure := d.topologyFigure(d.moment())
+	if figure == "" {
+		return
+	}
+	_, inner, _ := strings.Cut(figure, ">")
+	scale := width / mapWidth
+	s.raw(`<g class="map" transform="translate(`, num(x), ` `, num(y), `) scale(`, fmt.Sprintf("%.3f", scale), `)">`, strings.TrimSuffix(inner, "</svg>"), `</g>`)
+}
+
+// shareLanes draws the lanes of the clients of a violation at the foot.
+func (d *digest) shareLanes(s *drawing, v *checker.Violation) {
+	c := &chart{digest: d, win: d.focus(v), violation: v, used: map[string]bool{}, top: map[*lane]float64{}, y: 34}
+	lanes, _ := d.focusLanes(v, c.win)
+	if len(lanes) == 0 {
+		return
+	}
+	lanes = lanes[:min(len(lanes), maxShareLanes)]
+	for _, l := range lanes {
+		c.lane(l)
+	}
+	bottom := c.y
+	c.axis(26, bottom)
+	c.mark(lanes)
+	const scale = 1.11
+	s.raw(`<g transform="translate(40 `, num(shareHeight-c.y*scale-10), `) scale(`, fmt.Sprint(scale), `)">`, c.names.String(), c.behind.String(), c.out.String(), `</g>`)
+}
+
+// fold breaks a text into at most n lines of about this many characters.
+func fold(text string, width, n int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(OneLine(text)) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + shorten(word, width))
+	}
+	lines = append(lines, line)
+	if len(lines) > n {
+		lines = append(lines[:n-1], shorten(strings.Join(lines[n-1:], " "), int(math.Max(2, float64(width)))))
+	}
+	return lines
+}

@@ -1,0 +1,276 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
+)
+
+// toxicPrefix begins the names of our toxics. What a run that was killed left
+// behind is known by it.
+const toxicPrefix = "lockchaos-"
+
+// A link is a link that passes a proxy of a toxiproxy. Its faults add up, as far
+// as that can do so.
+type link struct {
+	linkProxy
+	link      topologies.Link
+	announced string // of the server behind it
+	toxiproxy *toxiproxy
+	access    access
+	// peers counts the connections of other servers; nil for a zone's wire.
+	peers func(ctx context.Context) int
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	cuts  int
+	made  int             // toxics, so that each has a name of its own
+	put   map[string]bool // the toxics that lie on it
+	shut  bool            // by us
+	conns map[*conn]struct{}
+}
+
+// Name is the link's name.
+func (w *link) Name() string { return w.link.Name() }
+
+// Cut has toxiproxy close the listener and every connection: they end, they are
+// not reset. That it failed is logged, and seen by whoever probes.
+func (w *link) Cut() (mend func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts++
+	w.noted("cut", w.follow())
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.cuts--
+		w.noted("mend", w.follow())
+	})
+}
+
+// follow makes the proxy be shut or open, as the cuts want it. There is a marker
+// from before it is shut until after it is open again, so that whoever comes
+// after us knows, at whatever moment we are killed.
+func (w *link) follow() error {
+	if want := w.cuts > 0; want == w.shut {
+		return nil
+	}
+	ctx := context.Background()
+	if w.shut {
+		if err := w.toxiproxy.enable(ctx, w.proxy.Name, true); err != nil {
+			return err
+		}
+		if err := w.toxiproxy.unmark(ctx, w.proxy.Name); err != nil {
+			return err
+		}
+		w.shut = false
+		return nil
+	}
+	// It may be marked, and shut, even if the answer got lost.
+	w.shut = true
+	if err := w.toxiproxy.mark(ctx, w.proxy); err != nil {
+		return err
+	}
+	return w.toxiproxy.enable(ctx, w.proxy.Name, false)
+}
+
+// Reset closes every connection once, by shutting the proxy for a moment, and
+// reports how many there were. A wire that is cut has none.
+func (w *link) Reset() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cuts > 0 {
+		return 0
+	}
+	open := len(w.conns)
+	if w.peers != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), meetTimeout)
+		defer cancel()
+		open = w.peers(ctx)
+	}
+	w.cuts++
+	err := w.follow()
+	w.cuts--
+	if err = errors.Join(err, w.follow()); err != nil {
+		w.noted("reset", err)
+		return 0
+	}
+	return open
+}
+
+// Hold stops the data of a stream by a bandwidth of nothing; toxiproxy keeps
+// what comes, and delivers it once that toxic is gone.
+func (w *link) Hold(s topologies.Stream) (mend func(), err error) {
+	return w.impair(s, toxic{Type: "bandwidth", Attributes: map[string]any{"rate": 0}})
+}
+
+// Delay adds a latency, give or take the jitter, in whole milliseconds.
+func (w *link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
+	return w.impair(s, toxic{Type: "latency", Attributes: map[string]any{
+		"latency": latency.Milliseconds(), "jitter": jitter.Milliseconds(),
+	}})
+}
+
+func (w *link) impair(s topologies.Stream, t toxic) (func(), error) {
+	var streams []topologies.Stream
+	switch s {
+	case topologies.Both:
+		streams = []topologies.Stream{topologies.Upstream, topologies.Downstream}
+	case topologies.Upstream, topologies.Downstream:
+		streams = []topologies.Stream{s}
+	default:
+		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var put []string
+	for _, stream := range streams {
+		w.made++
+		t.Name, t.Stream, t.Toxicity = fmt.Sprintf("%s%d", toxicPrefix, w.made), stream, 1
+		// It may lie on the wire even if the answer got lost.
+		w.put[t.Name] = true
+		put = append(put, t.Name)
+		if err := w.toxiproxy.add(context.Background(), w.proxy.Name, t); err != nil {
+			return nil, errors.Join(fmt.Errorf("impair %s: %w", w.Name(), err), w.lift(put))
+		}
+	}
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.noted("mend", w.lift(put))
+	}), nil
+}
+
+// lift removes toxics. One that can't be removed stays noted, to be tried again
+// at the end.
+func (w *link) lift(names []string) error {
+	var errs []error
+	for _, name := range names {
+		if !w.put[name] {
+			continue
+		}
+		err := w.toxiproxy.remove(context.Background(), w.proxy.Name, name)
+		if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) {
+			errs = append(errs, err)
+			continue
+		}
+		delete(w.put, name)
+	}
+	return errors.Join(errs...)
+}
+
+// noted logs what could not be done; there is nobody to return it to.
+func (w *link) noted(what string, err error) {
+	if err != nil {
+		w.log.Warn("toxiproxy did not do as told", "what", what, "link", w.Name(), "error", err)
+	}
+}
+
+// leftover notes what a run that was killed left on the proxy, for restore to
+// end it.
+func (w *link) leftover() (found bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.Toxics {
+		if strings.HasPrefix(t.Name, toxicPrefix) {
+			w.put[t.Name] = true
+			found = true
+		}
+	}
+	w.shut = w.marked
+	return found || w.marked
+}
+
+// restore ends every fault.
+func (w *link) restore() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts = 0
+	names := slices.Sorted(maps.Keys(w.put))
+	if err := errors.Join(w.lift(names), w.follow()); err != nil {
+		return fmt.Errorf("restore %s: %w", w.Name(), err)
+	}
+	return nil
+}
+
+// Probe dials as the wire's caller does and times the first byte of an answer.
+func (w *link) Probe(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	c, err := w.access.dial(ctx, w.at, w.announced)
+	if err != nil {
+		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
+	}
+	defer c.Close()
+	if err := probe.Ask(ctx, c, w.link.Kind); err != nil {
+		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
+	}
+	return time.Since(start), nil
+}
+
+// dial opens a connection of a client and counts it until it is closed.
+func (w *link) dial(ctx context.Context) (net.Conn, error) {
+	c, err := dialTCP(ctx, w.at, w.announced)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.conns[c] = struct{}{}
+	w.mu.Unlock()
+	c.closed = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.conns, c)
+	}
+	return w.access.secure(ctx, c, w.announced)
+}
+
+// A conn is a connection to a server at the address that it announces, wherever
+// it was dialled: go-redis looks at that to tell which connections lead to a
+// master that was replaced. It is a TCP connection in all else, so that go-redis
+// sees when it was closed.
+type conn struct {
+	*net.TCPConn
+	announced address
+	closed    func() // nil: nobody counts
+}
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+func dialTCP(ctx context.Context, at, announced string) (*conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("dial %s: not TCP", at)
+	}
+	return &conn{TCPConn: tcp, announced: address(announced)}, nil
+}
+
+// RemoteAddr is the address that the server announces.
+func (c *conn) RemoteAddr() net.Addr { return c.announced }
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	if c.closed != nil {
+		c.closed()
+	}
+	return c.TCPConn.Close()
+}

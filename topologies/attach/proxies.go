@@ -1,0 +1,281 @@
+package attach
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// peers stands for all servers as callers of each other: a toxiproxy can't tell
+// who dials, so all that they send to one of them passes the same proxy.
+const peers = "peers"
+
+// zones are the groups of clients.
+func zones() []string { return []string{"zone-a", "zone-b"} }
+
+// A linkProxy is a proxy that stands for a link, because it is named as the link is:
+// "zone-a>redis-1", "peers>redis-1", and "peers>redis-1.bus" for a cluster's
+// bus, since no slash can stand in the name of a proxy.
+type linkProxy struct {
+	proxy
+	from, to string
+	bus      bool
+	marked   bool   // as shut by a run that was killed
+	at       string // where it is dialled from here
+	target   string // its upstream, as it is dialled from here
+}
+
+// A proxySet is what stands before the servers, and where they run: the proxies of a
+// toxiproxy, and the containers of a compose project. Either may be missing.
+type proxySet struct {
+	toxiproxy  *toxiproxy
+	proxied    *container // the one that toxiproxy runs in
+	gates      []linkProxy
+	engine     *engine
+	containers []container
+}
+
+// open finds the proxies that stand for links. None is an error that lists what there
+// is instead; so is one that is disabled, unless we did that and have leave to
+// undo it.
+func (y *proxySet) open(all map[string]proxy, yes bool) error {
+	names := slices.Sorted(maps.Keys(all))
+	for _, name := range names {
+		from, to, ok := strings.Cut(name, ">")
+		if !ok || to == "" || !slices.Contains(append(zones(), peers), from) {
+			continue
+		}
+		g := linkProxy{proxy: all[name], from: from}
+		g.to, g.bus = strings.CutSuffix(to, ".bus")
+		_, g.marked = all[markerPrefix+name]
+		if !g.Enabled && g.marked && !yes {
+			return usage("proxy %s was disabled by a run that was killed; with leave to disturb the deployment (--yes) the next one enables it", name)
+		}
+		if !g.Enabled && !g.marked {
+			return usage("proxy %s is disabled; enable it, or all by a POST to %s/reset", name, y.toxiproxy.base)
+		}
+		g.at, g.target = y.listener(g.Listen), y.upstream(g.Upstream)
+		y.gates = append(y.gates, g)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, markerPrefix) })
+	if len(y.gates) == 0 {
+		return usage("toxiproxy at %s has no proxy that is named as a link, such as zone-a>redis-1, but %s",
+			y.toxiproxy.base, listed(names))
+	}
+	return nil
+}
+
+// listed is a list of names for an error.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// listener is where an address is reached on which toxiproxy listens.
+func (y *proxySet) listener(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified() && !ip.IsLoopback()) {
+		return address
+	}
+	return y.beside(port)
+}
+
+// beside is where a port is reached of the machine, or container, in which
+// toxiproxy runs.
+func (y *proxySet) beside(port string) string {
+	if y.proxied != nil {
+		if at, ok := y.proxied.publishedPort(port); ok {
+			return at
+		}
+	}
+	return net.JoinHostPort(y.toxiproxy.host(), port)
+}
+
+// upstream is where an address is reached that toxiproxy dials.
+func (y *proxySet) upstream(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return y.beside(port)
+	}
+	return y.outside(host, port)
+}
+
+// outside is where a server is reached that others know by host and port. On
+// Linux the addresses of containers can be dialled from the host; a port that is
+// published anywhere changes with each start of the container.
+func (y *proxySet) outside(host, port string) string {
+	if net.ParseIP(host) != nil && runtime.GOOS == "linux" {
+		return net.JoinHostPort(host, port)
+	}
+	for _, c := range y.containers {
+		if !c.answersTo(host) {
+			continue
+		}
+		if at, ok := c.publishedPort(port); ok {
+			return at
+		}
+		if ip := c.ip(); ip != "" {
+			return net.JoinHostPort(ip, port)
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// behind is the proxy that stands for a server's address. Servers announce the
+// listener of their peers' proxy; where there is none, they announce the address
+// that the proxies lead to. The user may also name the listener of a zone's proxy.
+func (y *proxySet) behind(address string) (linkProxy, bool) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return linkProxy{}, false
+	}
+	for _, test := range []func(linkProxy) bool{
+		func(g linkProxy) bool {
+			_, listen, err := net.SplitHostPort(g.Listen)
+			return err == nil && g.from == peers && listen == port
+		},
+		func(g linkProxy) bool { return g.Upstream == address || g.target == address },
+		func(g linkProxy) bool { return g.at == address },
+	} {
+		for _, g := range y.gates {
+			if !g.bus && test(g) {
+				return g, true
+			}
+		}
+	}
+	return linkProxy{}, false
+}
+
+// proxyOf is the proxy from a zone, or from peers, to a server.
+func (y *proxySet) proxyOf(from, to string) (linkProxy, bool) {
+	for _, g := range y.gates {
+		if g.from == from && g.to == to && !g.bus {
+			return g, true
+		}
+	}
+	return linkProxy{}, false
+}
+
+// direct is where a server is dialled past every proxy.
+func (y *proxySet) direct(announced string) string {
+	if g, ok := y.behind(announced); ok {
+		return g.target
+	}
+	host, port, err := net.SplitHostPort(announced)
+	if err != nil {
+		return announced
+	}
+	return y.outside(host, port)
+}
+
+// named is what a proxy calls the server with that address; empty if none does.
+func (y *proxySet) named(announced string) string {
+	g, _ := y.behind(announced)
+	return g.to
+}
+
+// upstreams are addresses of all servers that the proxies lead to, in order of
+// their names.
+func (y *proxySet) upstreams() []string {
+	first := map[string]string{}
+	for _, g := range y.gates {
+		if _, ok := first[g.to]; !ok && !g.bus {
+			first[g.to] = g.target
+		}
+	}
+	var addresses []string
+	for _, name := range slices.SortedFunc(maps.Keys(first), byNumber) {
+		addresses = append(addresses, first[name])
+	}
+	return addresses
+}
+
+// container is the one that a server runs in: it has its address, or its name,
+// which a compose file of several topologies puts that of the topology before.
+func (y *proxySet) container(topology, node, announced string) (container, bool) {
+	for _, c := range y.containers {
+		if s := c.service(); s == node || s == topology+"-"+node {
+			return c, true
+		}
+	}
+	host, port, err := net.SplitHostPort(announced)
+	if err != nil {
+		return container{}, false
+	}
+	for _, c := range y.containers {
+		// What toxiproxy publishes leads to others.
+		if (y.proxied == nil || c.ID != y.proxied.ID) && (c.answersTo(host) || c.publishes(host, port)) {
+			return c, true
+		}
+	}
+	return container{}, false
+}
+
+// links are those that a proxy stands for, between nodes that there are.
+func (y *proxySet) links(nodes []topologies.Node) []topologies.Link {
+	kinds := map[string]topologies.Kind{}
+	for _, n := range nodes {
+		kinds[n.Name] = n.Kind
+	}
+	var links []topologies.Link
+	for _, g := range y.gates {
+		kind, ok := kinds[g.to]
+		if !ok {
+			continue
+		}
+		l := topologies.Link{From: g.from, To: g.to, Kind: topologies.Client}
+		switch {
+		case g.bus:
+			l.Kind = topologies.Bus
+		case g.from == peers && kind == topologies.Sentinel:
+			l.Kind = topologies.Gossip
+		case g.from == peers:
+			l.Kind = topologies.Replication
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// byNumber orders names so that redis-2 comes before redis-10.
+func byNumber(a, b string) int {
+	if d := len(a) - len(b); d != 0 && stem(a) == stem(b) {
+		return d
+	}
+	return strings.Compare(a, b)
+}
+
+// byAddress orders addresses as numbers, where they are.
+func byAddress(a, b string) int {
+	x, errX := netip.ParseAddrPort(a)
+	y, errY := netip.ParseAddrPort(b)
+	if errX != nil || errY != nil {
+		return strings.Compare(a, b)
+	}
+	return x.Compare(y)
+}
+
+func stem(name string) string { return strings.TrimRight(name, "0123456789") }
+
+// numbered is a name that none of the taken has: "redis-1".
+func numbered(kind topologies.Kind, taken map[string]bool) string {
+	for i := 1; ; i++ {
+		if name := fmt.Sprintf("%s-%d", kind, i); !taken[name] {
+			return name
+		}
+	}
+}

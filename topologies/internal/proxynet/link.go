@@ -1,0 +1,287 @@
+package proxynet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
+)
+
+var (
+	_ topologies.Shaper      = (*Link)(nil)
+	_ topologies.Interceptor = (*Link)(nil)
+)
+
+// A Link is one link: every connection that one endpoint has to another, and the
+// faults that lie on them. Several faults on one link add up.
+type Link struct {
+	link   topologies.Link
+	engine *toxiproxy.ApiServer
+	from   netip.Addr
+	to     netip.AddrPort
+
+	mu     sync.Mutex
+	cuts   int
+	pipes  map[*pipe]struct{}
+	faults []impairment // in the order in which they were put
+	made   int          // so that each has a name of its own
+
+	interceptors interceptors
+	requests     requests
+}
+
+// Name is the name of its link.
+func (w *Link) Name() string { return w.link.Name() }
+
+// serve forwards one connection until it ends. What passes it is counted, unless it
+// is one of ours.
+func (w *Link) serve(client *net.TCPConn, ours bool) {
+	w.mu.Lock()
+	cut := w.cuts > 0
+	w.mu.Unlock()
+	refuse := func() {
+		if !ours {
+			w.requests.begun.Add(1)
+		}
+		abort(client)
+	}
+	if cut {
+		refuse()
+		return
+	}
+	server, err := dialFrom(context.Background(), w.from, w.to)
+	if err != nil {
+		refuse()
+		return
+	}
+	judge := w.interceptors.judge
+	switch {
+	case !w.talks():
+		judge = nil
+	case !ours:
+		var ended func()
+		judge, ended = w.requests.counted(judge)
+		defer ended()
+	}
+	p := newPipe(w.engine, w.Name(), client, server, judge)
+	w.mu.Lock()
+	if w.cuts > 0 {
+		w.mu.Unlock()
+		p.abort()
+		return
+	}
+	w.pipes[p] = struct{}{}
+	for _, i := range w.faults {
+		p.put(i)
+	}
+	p.start(w.engine)
+	w.mu.Unlock()
+
+	<-p.ended
+	_ = client.Close() // both streams have ended, so that nothing is lost
+	_ = server.Close()
+	w.mu.Lock()
+	delete(w.pipes, p)
+	w.mu.Unlock()
+}
+
+// Cut resets every connection and refuses new ones until the returned function
+// was called.
+func (w *Link) Cut() (mend func()) {
+	w.mu.Lock()
+	w.cuts++
+	w.mu.Unlock()
+	w.Reset()
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.cuts--
+	})
+}
+
+// Reset resets every connection once and reports how many there were.
+func (w *Link) Reset() int {
+	w.mu.Lock()
+	pipes := make([]*pipe, 0, len(w.pipes))
+	for p := range w.pipes {
+		pipes = append(pipes, p)
+	}
+	w.mu.Unlock()
+	for _, p := range pipes {
+		p.abort()
+	}
+	return len(pipes)
+}
+
+// Hold stops the data of a stream and keeps it; what was kept is delivered, in
+// order, after the returned function was called.
+func (w *Link) Hold(s topologies.Stream) (mend func(), err error) {
+	return w.put(s, impairment{hold: true})
+}
+
+// Delay adds a latency, give or take the jitter, to the data of a stream. Both
+// are rounded to whole milliseconds.
+func (w *Link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
+	return w.put(s, impairment{latency: latency, jitter: jitter})
+}
+
+// Throttle lets this many bytes per second of a stream pass, above 0. Of several
+// limits the least counts.
+func (w *Link) Throttle(s topologies.Stream, rate int) (mend func(), err error) {
+	if rate < 1 {
+		return nil, fmt.Errorf("throttle %s: want at least 1 byte a second, not %d", w.Name(), rate)
+	}
+	return w.put(s, impairment{rate: rate})
+}
+
+// DelayClose passes the end of a stream on so much later, so that the other end of
+// the connection learns late that it was closed.
+func (w *Link) DelayClose(s topologies.Stream, d time.Duration) (mend func(), err error) {
+	if d <= 0 {
+		return nil, fmt.Errorf("linger on %s: want a time above 0, not %v", w.Name(), d)
+	}
+	return w.put(s, impairment{linger: d})
+}
+
+func (w *Link) put(s topologies.Stream, i impairment) (func(), error) {
+	var streams []topologies.Stream
+	switch s {
+	case topologies.Both:
+		streams = []topologies.Stream{topologies.Upstream, topologies.Downstream}
+	case topologies.Upstream, topologies.Downstream:
+		streams = []topologies.Stream{s}
+	default:
+		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var put []impairment
+	for _, stream := range streams {
+		w.made++
+		i.name, i.stream = fmt.Sprintf("fault-%d", w.made), stream
+		put = append(put, i)
+		for p := range w.pipes {
+			p.put(i)
+		}
+	}
+	w.faults = append(w.faults, put...)
+	return sync.OnceFunc(func() { w.lift(put) }), nil
+}
+
+func (w *Link) lift(put []impairment) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range put {
+		w.faults = slices.DeleteFunc(w.faults, func(other impairment) bool { return other.name == i.name })
+		for p := range w.pipes {
+			p.lift(i)
+		}
+	}
+}
+
+// Probe sends a PING through the link, as if its caller had dialled, and
+// returns how long the first byte of an answer took. Any Redis or Sentinel
+// answers, and so does the bus port of a cluster's node.
+func (w *Link) Probe(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	c, err := w.enter(ctx)
+	if err == nil {
+		err = probe.Ask(ctx, c, w.link.Kind)
+		abort(c)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
+	}
+	return time.Since(start), nil
+}
+
+// ProbeBandwidth sends a PING with this many bytes through the link, and returns how long
+// it took until they were back. A server answers, and a sentinel does, where it
+// asks for no password.
+func (w *Link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, error) {
+	return w.visit(ctx, "burst", func(c *net.TCPConn) error {
+		text := strings.Repeat("x", size)
+		if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nPING\r\n$%d\r\n%s\r\n", size, text); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(c, make([]byte, len(fmt.Sprintf("$%d\r\n%s\r\n", size, text))))
+		return err
+	})
+}
+
+// ProbeClose opens a connection through the link, ends it after an answer, and
+// returns how long it took until the server had ended it, too.
+func (w *Link) ProbeClose(ctx context.Context) (time.Duration, error) {
+	var began time.Time
+	_, err := w.visit(ctx, "farewell", func(c *net.TCPConn) error {
+		if err := probe.Ask(ctx, c, w.link.Kind); err != nil {
+			return err
+		}
+		began = time.Now()
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, c)
+		return err
+	})
+	return time.Since(began), err
+}
+
+// visit opens a connection through the link for one purpose, and times that.
+func (w *Link) visit(ctx context.Context, what string, purpose func(*net.TCPConn) error) (time.Duration, error) {
+	start := time.Now()
+	c, err := w.enter(ctx)
+	if err == nil {
+		if deadline, ok := ctx.Deadline(); ok {
+			err = c.SetDeadline(deadline)
+		}
+		if err == nil {
+			err = purpose(c)
+		}
+		abort(c)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", what, w.Name(), err)
+	}
+	return time.Since(start), nil
+}
+
+// enter opens a connection through the link. Not every caller's address is one
+// that we could dial from, so that it does not pass the endpoint's listener: both
+// of its ends are made here, and one is served.
+func (w *Link) enter(ctx context.Context) (*net.TCPConn, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	var d net.Dialer
+	outer, err := d.DialContext(ctx, "tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		inner, err := l.Accept()
+		if err != nil {
+			return nil, errors.Join(err, outer.Close())
+		}
+		if inner.RemoteAddr().String() != outer.LocalAddr().String() {
+			_ = inner.Close() // another caller dialled
+			continue
+		}
+		go w.serve(inner.(*net.TCPConn), true)
+		return outer.(*net.TCPConn), nil
+	}
+}

@@ -1,0 +1,215 @@
+// Package proxynet wires the endpoints of a topology so that each pair of them has
+// a link of its own, on which faults can be put.
+//
+// Every server has a real address, where it listens, and a virtual one, which
+// it announces and all others dial. The network listens on the virtual
+// addresses, tells callers apart by the address that they dial from, or
+// by their process where [Network.Adopt] names it, and forwards through toxiproxy's engine. One address a server is what Sentinel
+// and Cluster need to agree with each other; one link a pair is what faults
+// need. Nothing here needs privileges: addresses are in 127.0.0.0/8, or those of
+// the machine in a network of containers.
+package proxynet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// An Endpoint is one end of links.
+type Endpoint struct {
+	Name string
+	// Source is the address that it dials from.
+	Source netip.Addr
+	// Virtual is the address that the others dial, and Real the one behind
+	// it. Both are zero for an endpoint that no other endpoint dials.
+	Virtual, Real netip.AddrPort
+	// VirtualBus and RealBus are the same for the bus port of a cluster's
+	// node; zero for all others.
+	VirtualBus, RealBus netip.AddrPort
+	// Moves says that the virtual address belongs to no server: it leads to the
+	// endpoint that [Network.Point] says, over the link to that one.
+	Moves bool
+}
+
+// A Network is the links between some endpoints. [New] makes it; whoever made it
+// closes it.
+type Network struct {
+	engine    *toxiproxy.ApiServer
+	endpoints map[netip.Addr]Endpoint
+	wires     map[string]*Link
+
+	mu           sync.Mutex
+	points       map[string]string // where the addresses that move lead to
+	groups       map[int]string    // the process groups that stand for endpoints
+	listeners    []net.Listener
+	unknownPeers int
+	done         sync.WaitGroup
+}
+
+// New listens on the virtual addresses of the endpoints and serves the links
+// between them. Connections along no link are refused.
+func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
+	f := &Network{
+		engine:    toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+		endpoints: map[netip.Addr]Endpoint{},
+		wires:     map[string]*Link{},
+		points:    map[string]string{},
+		groups:    map[int]string{},
+	}
+	byName := map[string]Endpoint{}
+	for _, p := range endpoints {
+		byName[p.Name] = p
+		if p.Moves {
+			f.points[p.Name] = ""
+			continue
+		}
+		f.endpoints[p.Source] = p
+	}
+	for _, l := range links {
+		to := byName[l.To].Real
+		if l.Kind == topologies.Bus {
+			to = byName[l.To].RealBus
+		}
+		f.wires[l.Name()] = &Link{
+			link: l, engine: f.engine, from: byName[l.From].Source, to: to,
+			pipes: map[*pipe]struct{}{},
+		}
+	}
+	for _, p := range endpoints {
+		err := errors.Join(f.listen(p.Virtual, topologies.Link{To: p.Name}),
+			f.listen(p.VirtualBus, topologies.Link{To: p.Name, Kind: topologies.Bus}))
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+// Link returns a link by its name, or nil.
+func (f *Network) Link(name string) topologies.Proxy {
+	if w, ok := f.wires[name]; ok {
+		return w
+	}
+	return nil
+}
+
+// Point has new connections to an address that moves lead to an endpoint; empty: they
+// are refused. Those that are open stay where they are.
+func (f *Network) Point(name, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.points[name] = to
+}
+
+// target is the endpoint that connections to an address of the named one lead to.
+func (f *Network) target(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to, moves := f.points[name]; moves {
+		return to
+	}
+	return name
+}
+
+// UnknownPeers is how many connections were refused because no link allows them.
+func (f *Network) UnknownPeers() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unknownPeers
+}
+
+// listen serves the links that lead to an address. They differ in where they
+// come from.
+func (f *Network) listen(at netip.AddrPort, to topologies.Link) error {
+	if !at.IsValid() {
+		return nil
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", at.String())
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", to.To, err)
+	}
+	f.listeners = append(f.listeners, l)
+	f.done.Go(func() { f.accept(l, to) })
+	return nil
+}
+
+func (f *Network) accept(l net.Listener, link topologies.Link) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // one that died before it was accepted
+		}
+		client := c.(*net.TCPConn)
+		f.done.Go(func() { f.forward(client, link) })
+	}
+}
+
+// forward serves a connection along the link of the endpoint that dialled. One that
+// no link allows is reset.
+func (f *Network) forward(client *net.TCPConn, link topologies.Link) {
+	from := client.RemoteAddr().(*net.TCPAddr).AddrPort()
+	endpoint := f.endpoints[from.Addr().Unmap()].Name
+	if endpoint == "" {
+		endpoint = f.adopted(from, client.LocalAddr().(*net.TCPAddr).AddrPort())
+	}
+	link.From, link.To = endpoint, f.target(link.To)
+	w := f.wires[link.Name()]
+	if w == nil {
+		f.mu.Lock()
+		f.unknownPeers++
+		f.mu.Unlock()
+		abort(client)
+		return
+	}
+	w.serve(client, false)
+}
+
+// Close refuses new connections, resets all open ones and waits for them.
+func (f *Network) Close() error {
+	var errs []error
+	for _, l := range f.listeners {
+		errs = append(errs, l.Close())
+	}
+	for _, w := range f.wires {
+		w.Cut()
+	}
+	f.done.Wait()
+	return errors.Join(errs...)
+}
+
+// abort closes a connection so that its peer sees a reset and not an end.
+func abort(c *net.TCPConn) {
+	_ = c.SetLinger(0) // a connection that is already gone needs no reset
+	_ = c.Close()
+}
+
+// dialTimeout bounds how long a link tries to reach the server behind it.
+const dialTimeout = time.Second
+
+// dialFrom dials as the owner of an address would. Only loopback addresses are
+// ours to dial from, and only to each other.
+func dialFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	if from.IsLoopback() && to.Addr().IsLoopback() {
+		d.LocalAddr = &net.TCPAddr{IP: from.AsSlice()}
+	}
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}

@@ -1,0 +1,37 @@
+//go:build !unix
+
+// Package scratch makes folders that do not outlive the process that made them.
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// A Folder is empty when it is made. Close removes it; that of a process that was
+// killed stays, since this system has no shell that could remove it.
+type Folder struct{ Path string }
+
+// Make makes a folder for temporary files; kind is a part of its name.
+func Make(kind string) (*Folder, error) {
+	path, err := os.MkdirTemp("", "lockchaos-"+kind+"-*")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	return &Folder{Path: path}, nil
+}
+
+// Watch does nothing: processes are not ended on this system.
+func (f *Folder) Watch(int) error { return nil }
+
+// Close removes the folder.
+func (f *Folder) Close() error { return os.RemoveAll(f.Path) }
+
+// Reaper fails: it needs a shell.
+func Reaper(string, ...string) (*exec.Cmd, io.WriteCloser, error) {
+	return nil, nil, fmt.Errorf("start reaper on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

@@ -1,0 +1,161 @@
+//go:build unix
+
+// Package scratch makes folders that do not outlive the process that made them.
+package scratch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/lockchaos/lockchaos/internal/spawn"
+)
+
+// script ends what a killed harness left: the process groups that were
+// announced to it and still work inside the folder, then the folder. It waits
+// for the end of its input, which comes when the harness dies in whatever way.
+const script = `
+trap '' INT TERM HUP QUIT
+dir=$1; pids=
+while read -r pid; do pids="$pids $pid"; done
+for pid in $pids; do
+	case $(readlink "/proc/$pid/cwd") in "$dir"/*) kill -s KILL -- "-$pid" ;; esac
+done
+tries=0
+until rm -rf -- "$dir" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+[ ! -e "$dir" ]
+`
+
+// A Folder is empty when it is made, and is gone when this process is, together
+// with the processes that work in it and were announced. Close it.
+type Folder struct {
+	// Path is absolute and without links, so that it is what the kernel says
+	// of a process that works there.
+	Path string
+
+	reaper *exec.Cmd
+	input  io.WriteCloser
+	held   *os.File // the folder, locked as long as we live
+}
+
+// prefix begins the names of all folders.
+const prefix = "lockchaos-"
+
+// Make makes a folder for temporary files; kind is a part of its name. What is
+// left of those of the same kind whose makers are dead is removed before.
+func Make(kind string) (*Folder, error) {
+	parent, err := filepath.Abs(os.TempDir())
+	if err == nil {
+		parent, err = filepath.EvalSymlinks(parent)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	sweep(filepath.Join(parent, prefix+kind+"-*"))
+	for {
+		f, err := hold(filepath.Join(parent, prefix+kind+"-"+rand.Text()[:12]))
+		if !errors.Is(err, errSwept) {
+			return f, err
+		}
+	}
+}
+
+// errSwept says that another one's sweep took a new folder for one that nobody
+// holds: it came before we did.
+var errSwept = errors.New("it was swept away")
+
+// hold makes a folder under a path that is not in use, and locks it.
+func hold(path string) (f *Folder, err error) {
+	f = &Folder{Path: path}
+	// The reaper comes first: a process that is killed in between leaves no folder.
+	if f.reaper, f.input, err = Reaper(script, path); err != nil {
+		return nil, err
+	}
+	err = os.Mkdir(path, 0o700)
+	if err == nil {
+		if err = f.lock(); errors.Is(err, fs.ErrNotExist) {
+			err = errSwept
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a folder: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// lock protects the folder from all sweeps. It fails with [fs.ErrNotExist] if one
+// came before.
+func (f *Folder) lock() (err error) {
+	if f.held, err = os.Open(f.Path); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.held.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	_, err = os.Stat(f.Path)
+	return err
+}
+
+// sweep removes folders that no process holds: those of which the reaper was killed
+// as well, as when a whole container is.
+func sweep(pattern string) {
+	left, _ := filepath.Glob(pattern) // the pattern is good
+	for _, path := range left {
+		dir, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.RemoveAll(path) // one that another process uses stays
+		}
+		_ = dir.Close()
+	}
+}
+
+// Watch announces a process, by its group: it is killed if it still works in
+// the folder when we are gone.
+func (f *Folder) Watch(pid int) error {
+	if _, err := io.WriteString(f.input, strconv.Itoa(pid)+"\n"); err != nil {
+		return fmt.Errorf("tell reaper: %w", err)
+	}
+	return nil
+}
+
+// Close removes the folder, and ends what was announced and still works in it.
+func (f *Folder) Close() error {
+	if err := f.input.Close(); err != nil {
+		return fmt.Errorf("remove %s: %w", f.Path, err)
+	}
+	err := f.reaper.Wait()
+	if f.held != nil {
+		err = errors.Join(err, f.held.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", f.Path, err)
+	}
+	return nil
+}
+
+// Reaper starts a shell script that outlives us for a moment: setsid(2)
+// detaches it from our terminal, and its input ends when this process does.
+func Reaper(script string, args ...string) (*exec.Cmd, io.WriteCloser, error) {
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", script, "lockchaos-reaper"}, args...)...)
+	cmd.Dir = os.TempDir()
+	spawn.Detach(cmd)
+	input, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("start reaper: %w", err)
+	}
+	return cmd, input, nil
+}
