@@ -1,0 +1,289 @@
+package simulation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// A Campaign is what cases are drawn from.
+type Campaign struct {
+	// Topology is one of [Topologies], and Servers how many are independent.
+	Topology string
+	Servers  int
+	// Faults is a comma list of [Mixes]. Empty: [DefaultMixes].
+	Faults string
+	// ReplicaAcks is how many replicas must acknowledge a grant.
+	ReplicaAcks int
+	// Progress is how long a lock may stay free and asked for. Zero: 2 s, and on a
+	// topology with replicas the lease as well, for which a lock may stay held whose
+	// release did not reach the replica that was promoted.
+	Progress time.Duration
+}
+
+// The mixes of faults.
+const (
+	MixNetwork  = "network"  // messages and connections
+	MixProcess  = "process"  // servers that stand still, or are killed and keep their data
+	MixCrash    = "crash"    // servers that are killed and lose their data
+	MixClock    = "clock"    // clocks of servers
+	MixFailover = "failover" // another master
+	MixClient   = "client"   // processes of clients that stand still
+	MixNone     = "none"
+	MixAll      = "all"
+)
+
+// Mixes lists them.
+func Mixes() []string {
+	return []string{MixNetwork, MixProcess, MixCrash, MixClock, MixFailover, MixClient, MixNone, MixAll}
+}
+
+// DefaultMixes are the mixes of a topology: what a correct lock withstands there, and
+// on a topology with replicas failovers as well.
+func DefaultMixes(topology string) string {
+	if topology == topologies.Sentinels {
+		return MixNetwork + "," + MixFailover
+	}
+	return MixNetwork + "," + MixProcess
+}
+
+// faultsOf are the faults of a list of mixes. One that is there twice is drawn twice as
+// often.
+func faultsOf(list, topology string) ([]string, error) {
+	mixes := map[string][]string{
+		MixNetwork: {
+			world.Stall, world.Stall, world.Cut, world.Reset, world.DropReply, world.DropReply, world.DropCommand,
+			world.DelayCommand, world.DelayCommand, world.DelayReply,
+		},
+		MixProcess: {world.Pause, world.Kill},
+		MixCrash:   {crashEmpty},
+		MixClock:   {world.ClockForward, world.ClockBack, world.ClockRate},
+		MixClient:  {world.PauseClient},
+		MixNone:    {},
+	}
+	if topology == topologies.Sentinels {
+		mixes[MixFailover] = []string{replicaStall, world.CrashFailover, silentFailover, silentFailover, world.SplitBrain}
+	}
+	var all []string
+	for _, name := range Mixes() {
+		all = append(all, mixes[name]...)
+	}
+	mixes[MixAll] = all
+	var chosen []string
+	var errs []error
+	for name := range strings.SplitSeq(list, ",") {
+		of, ok := mixes[name]
+		switch {
+		case name == MixFailover && !ok:
+			errs = append(errs, fmt.Errorf("topology %s has nothing to fail over to", topology))
+		case !ok:
+			errs = append(errs, names.Unknown("mix of simulated faults", name, Mixes()))
+		}
+		chosen = append(chosen, of...)
+	}
+	return chosen, errors.Join(errs...)
+}
+
+// Forms of faults that are drawn by themselves.
+const (
+	crashEmpty     = "kill, data lost"
+	replicaStall   = "stall of replication"
+	silentFailover = "crash-failover of a master that is silent to its replicas"
+)
+
+// Validate joins everything that is wrong with the campaign for a lock.
+func (k Campaign) Validate(l harness.LockSpec) error {
+	errs := []error{l.Validate(), Simulable(l, k.Topology)}
+	if k.ReplicaAcks > 0 && !l.ReplicaAcks {
+		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
+	}
+	if k.ReplicaAcks > 0 && k.Topology != topologies.Sentinels || k.ReplicaAcks > 2 {
+		errs = append(errs, fmt.Errorf("%d replica acks can't come: simulated topology %s has fewer replicas", k.ReplicaAcks, k.Topology))
+	}
+	if _, err := faultsOf(cmp.Or(k.Faults, DefaultMixes(k.Topology)), k.Topology); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// campaignStream keeps what is drawn here apart from what a run draws of the same seed.
+const campaignStream = 0xca5e
+
+// faultsWithin is the time in which faults begin; what follows is quiet, so that it can
+// be seen whether the lock is of use again.
+const faultsWithin = 2 * time.Second
+
+// quietFor is how long that is, and leaseLong a lease after which it is longer.
+const (
+	quietFor  = 3 * time.Second
+	leaseLong = 5 * time.Second
+)
+
+// ghostTicket is for how long a place in the queue of a fair lock may stay taken whose
+// client is gone, or was promoted back into it.
+const ghostTicket = 6 * time.Second
+
+// Draw draws a case: what the clients do, how patient and how careful they are, and two
+// to seven faults. The same seed draws the same case.
+func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
+	kinds, err := faultsOf(cmp.Or(k.Faults, DefaultMixes(k.Topology)), k.Topology)
+	if err != nil {
+		return Case{}, err
+	}
+	d := drawing{rand.New(rand.NewPCG(seed, campaignStream))} //nolint:gosec // it is no secret
+	const ms = time.Millisecond
+	c := Case{
+		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, Seed: seed, ReplicaAcks: k.ReplicaAcks,
+		Clients: 2 + d.IntN(4), Workload: pick(d, workloadsOf(l)),
+		Lease: pick(d, []time.Duration{0, 200 * ms, 500 * ms, 1500 * ms, 6 * time.Second}),
+		Wait:  pick(d, []time.Duration{1, 300 * ms, time.Second, 3 * time.Second}),
+		Hold:  pick(d, []time.Duration{20 * ms, 100 * ms, 300 * ms}),
+		Think: pick(d, []time.Duration{20 * ms, 100 * ms}), Watchdog: pick(d, []time.Duration{200 * ms, 600 * ms}),
+	}
+	if c.Zones = max(2, c.Clients-d.IntN(3)); d.IntN(3) == 0 {
+		c.Zones = 2
+	}
+	if c.Workload == "crash" && c.Lease == 0 {
+		c.Lease = 500 * ms
+	}
+	// Careless clients use a resource after their lease as well, which convicts a lock
+	// only if their holds are shorter than the lease in any case.
+	careless := d.IntN(4) == 0
+	if careless && l.Exclusive() && !l.Together && !l.Reentrant && c.Workload != "crash" {
+		c.Careless, c.Lease, c.Hold, c.Workload = true, 1500*ms, 20*ms, workload.Contended
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.PauseClient })
+	}
+	for range 2 + d.IntN(6) {
+		if len(kinds) > 0 {
+			c.Plan = append(c.Plan, d.fault(pick(d, kinds), c))
+		}
+	}
+	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
+	c.Progress = cmp.Or(k.Progress, defaultProgress)
+	if k.Progress == 0 && k.Topology == topologies.Sentinels {
+		c.Progress = defaultProgress + cmp.Or(c.Lease, defaultWatchdog)
+	}
+	if l.Fair && k.Progress == 0 {
+		c.Progress += ghostTicket
+	}
+	if c.Length = faultsWithin + quietFor; c.Lease > leaseLong {
+		c.Length += 4 * time.Second
+	}
+	return c, nil
+}
+
+// workloadsOf are the workloads of a campaign: what the lock is for, and what goes wrong
+// with clients.
+func workloadsOf(l harness.LockSpec) []string {
+	wanted := []string{l.DefaultWorkload(), workload.Contended, workload.Contended, "slow-holder", "give-up", "crash", "release-twice"}
+	switch {
+	case l.Kind == history.KindRW:
+		wanted = []string{"readers-writers"}
+	case l.Kind == history.KindSemaphore:
+		wanted = []string{"permits"}
+	case l.Together:
+		wanted = []string{"several-locks"}
+	case l.Reentrant:
+		wanted = append(wanted, "re-entrant", "re-entrant", "re-entrant")
+	}
+	known := map[string]workload.Kind{}
+	for _, k := range workload.Kinds() {
+		known[k.Name] = k
+	}
+	return slices.DeleteFunc(wanted, func(name string) bool {
+		k, ok := known[name]
+		return !ok || l.Suits(k) != nil
+	})
+}
+
+// A drawing draws the parts of a case.
+type drawing struct{ *rand.Rand }
+
+func pick[T any](d drawing, all []T) T { return all[d.IntN(len(all))] }
+
+// span draws a time from 2 ms to 2 s, of which each order of magnitude is as likely.
+func (d drawing) span() time.Duration {
+	return time.Duration(float64(2*time.Millisecond) * math.Pow(1000, d.Float64())).Round(time.Microsecond)
+}
+
+// fault draws one fault of that name or form.
+func (d drawing) fault(form string, c Case) world.Fault {
+	f := world.Fault{Name: form, At: time.Duration(d.Int64N(int64(faultsWithin))).Round(time.Microsecond)}
+	server := "redis-" + fmt.Sprint(1+d.IntN(d.servers(c)))
+	zone := zoneName(d.IntN(c.Zones))
+	link := zone + ">" + server
+	if c.Topology == topologies.Sentinels { // who is the master is what counts
+		if link = zone + ">redis-1"; d.IntN(4) == 0 {
+			link = zone + ">" + server
+		}
+	}
+	if world.Lasts(form) {
+		f.For = d.span()
+	}
+	switch form {
+	case world.Stall:
+		f.Target, f.Stream = link, pick(d, []string{world.Both, world.Upstream, world.Downstream})
+	case world.Cut, world.Reset:
+		f.Target = link
+	case world.DropReply, world.DropCommand:
+		f.Target, f.After = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4)}
+	case world.DelayCommand, world.DelayReply:
+		f.Target, f.After, f.By = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4)}, d.span()
+	case world.Pause:
+		f.Target = server
+	case world.Kill:
+		f.Target, f.Keep = server, true
+		d.anchor(&f, server)
+	case crashEmpty:
+		f.Name, f.Target, f.For = world.Kill, server, d.span()
+		d.anchor(&f, server)
+	case world.ClockForward, world.ClockBack:
+		f.Target, f.By, f.For = server, d.span(), d.span()
+	case world.ClockRate:
+		f.Target, f.Percent = server, []int{-50, -10, 10, 50}[d.IntN(4)]
+	case world.PauseClient:
+		f.Target = zone
+	case replicaStall:
+		f.Name, f.Target, f.For = world.Stall, fmt.Sprintf("redis-%d>redis-1", 2+d.IntN(2)), d.span()
+	case silentFailover:
+		f.Name, f.Lag = world.CrashFailover, d.span()/time.Duration([]int{20, 1}[d.IntN(2)])
+		f.By = d.span() / 4
+		f.For = f.By + d.span()
+		f.After = &world.Anchor{Event: world.Write, Of: world.TheMaster, Nth: 1 + d.IntN(8)}
+	case world.CrashFailover, world.SplitBrain:
+		f.By = d.span() / 4
+		f.For = f.By + d.span()
+	}
+	return f
+}
+
+// anchor has half of the faults begin at a write of the server.
+func (d drawing) anchor(f *world.Fault, server string) {
+	if nth := 1 + d.IntN(8); d.IntN(2) == 0 {
+		f.After = &world.Anchor{Event: world.Write, Of: server, Nth: nth}
+	}
+}
+
+// servers is how many Redis servers a case has.
+func (drawing) servers(c Case) int {
+	switch c.Topology {
+	case topologies.Sentinels:
+		return 3
+	case topologies.Independent:
+		return cmp.Or(c.Servers, defaultServers)
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,80 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// Record is the record of a run that had this outcome.
+func (c Case) Record(l harness.LockSpec, o Outcome) history.Run {
+	c = c.withDefaults()
+	run := history.Run{
+		Version: history.RunVersion, Seed: c.Seed, Backend: history.Simulated, Topology: o.Topology,
+		Servers: map[string]string{"redis": "simulated"}, Lock: l.Name, Unpromised: l.Unpromised(), Workload: c.Workload,
+		Resource: harness.ResourceRegister, Faults: history.NoFaults, Progress: c.Progress, Duration: o.Virtual,
+	}
+	if settings, err := json.Marshal(Record{c, o.Hash}); err == nil { // which is plain data
+		run.Settings = settings
+	}
+	if len(c.Plan) > 0 {
+		run.Faults = "plan"
+	}
+	for _, f := range c.Plan {
+		run.Plan = append(run.Plan, history.PlannedStep{At: f.At, For: f.For, Fault: f.Name, Target: f.Target, Params: paramsOf(f)})
+	}
+	return run
+}
+
+// quick are the properties that a search judges: all but the one that takes long, which
+// decides the same as the others for a single lock.
+func quick() []string {
+	var all []string
+	for _, c := range checker.Standard() {
+		if c.Name() != checker.Linearizability().Name() {
+			all = append(all, c.Name())
+		}
+	}
+	return all
+}
+
+// Findings are the kinds of violation that a judge finds in a run, in order of name.
+// It has to be called outside of a bubble.
+func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]string, error) {
+	h, err := history.ReadAll(bytes.NewReader(o.History))
+	if err != nil {
+		return nil, fmt.Errorf("read the history of a simulated run: %w", err)
+	}
+	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick()})
+	var kinds []string
+	for _, r := range report.Results {
+		for _, v := range r.Violations {
+			kinds = append(kinds, v.Kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds), nil
+}
+
+// Write writes what a case had for an outcome to a run directory, as the run of a
+// program by a command.
+func (c Case) Write(dir history.Dir, l harness.LockSpec, o Outcome, program, command string) error {
+	f, err := dir.Create()
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(o.History); err != nil {
+		return errors.Join(fmt.Errorf("write history: %w", err), f.Close())
+	}
+	run := c.Record(l, o)
+	run.Program, run.Command, run.Started = program, command, time.Now()
+	return errors.Join(f.Close(), dir.WriteRun(run))
+}

@@ -1,0 +1,306 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// An Outcome is what came of a run.
+type Outcome struct {
+	// History is the record of the run, as JSON lines.
+	History []byte
+	// Hash stands for the history: two runs with the same one are the same run.
+	Hash string
+	// Topology is the drawing of the deployment.
+	Topology history.Topology
+	// Counts are how much happened, and Links how many requests each link had.
+	Counts world.Counts
+	Links  map[string]int
+	// Virtual is how long the run took by its own clock.
+	Virtual time.Duration
+}
+
+// clientTimeout is how long a client waits for a reply, as in runs on real servers.
+const clientTimeout = time.Second
+
+// poolSize is more than a run has connections: who waits for one uses timers that
+// outlive the bubble.
+const poolSize = 100
+
+// leftover is how long what clients left under way may take when they are closed. It
+// costs nothing.
+const leftover = time.Minute
+
+// Run runs a case of a lock in a bubble of its own. The test is needed by package
+// synctest alone; outside of a test, new(testing.T) serves. Runs come one after the
+// other: a run gives the whole process its random numbers.
+//
+// An error says that the case can't be run. A bubble that can't go on ends the process.
+// Who runs many ought to have a [Watchdog].
+func Run(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
+	t.Helper()
+	if err := c.Validate(l); err != nil {
+		return out, err
+	}
+	c = c.withDefaults()
+	defer seedProcess(c.Seed)()
+	synctest.Test(t, func(*testing.T) { out, err = run(l, c) })
+	if err != nil {
+		return out, err
+	}
+	sum := sha256.Sum256(out.History)
+	out.Hash = hex.EncodeToString(sum[:8])
+	return out, nil
+}
+
+// A deployment is one of a case, with its record.
+type deployment struct {
+	*world.World
+	Case
+	lock      harness.LockSpec
+	servers   []*world.Node
+	sentinels []string // addresses
+	zones     []*world.Zone
+	recorder  *history.Recorder
+	processes workload.Processes
+	closers   []func()
+}
+
+func run(l harness.LockSpec, c Case) (out Outcome, err error) {
+	var written bytes.Buffer
+	d := deploy(l, c)
+	defer d.Close()
+	d.recorder = history.NewRecorder(&written)
+	d.Notice = d.notice
+	config := c.config(l)
+	d.declare(config)
+	open := l.Begin()
+	zones, err := d.open(open, config)
+	if err == nil {
+		err = d.Start()
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), c.Length)
+		workload.Run(ctx, config, zones, d.recorder, &d.processes)
+		cancel()
+		out.Virtual = time.Since(d.recorder.Start())
+	}
+	err = errors.Join(err, d.recorder.Close())
+	for _, do := range slices.Backward(d.closers) {
+		do()
+	}
+	time.Sleep(leftover)
+	out.History, out.Counts, out.Links, out.Topology = written.Bytes(), d.Counts(), d.Requests(), d.drawing()
+	return out, err
+}
+
+// deploy makes the servers and zones.
+func deploy(l harness.LockSpec, c Case) *deployment {
+	d := &deployment{World: world.New(c.Seed, c.Plan), Case: c, lock: l}
+	count := 1
+	switch c.Topology {
+	case topologies.Sentinels:
+		count = 3
+	case topologies.Independent:
+		count = c.Servers
+	}
+	for i := range count {
+		n := d.AddServer("redis-" + strconv.Itoa(i+1))
+		if i > 0 && c.Topology == topologies.Sentinels {
+			n.Replicates(d.servers[0])
+		}
+		d.servers = append(d.servers, n)
+	}
+	if c.Topology == topologies.Sentinels {
+		d.sentinels = append(d.sentinels, d.AddSentinel("sentinel-1").Address())
+	}
+	for i := range c.Zones {
+		d.zones = append(d.zones, d.AddZone(zoneName(i)))
+	}
+	return d
+}
+
+// zoneName is the name of a zone, counted from 0.
+func zoneName(i int) string { return "zone-" + string(rune('a'+i)) }
+
+// options are those of the clients of a zone: the ones of runs on real servers.
+func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
+	o := &redis.UniversalOptions{
+		Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: poolSize,
+		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch d.Topology {
+	case topologies.Sentinels:
+		o.MasterName, o.Addrs = world.MasterName, d.sentinels
+	default:
+		for _, n := range d.servers {
+			o.Addrs = append(o.Addrs, n.Address())
+		}
+	}
+	return o
+}
+
+// declare records what the lock promises.
+func (d *deployment) declare(config workload.Config) {
+	capacity := 0
+	if d.lock.Kind == history.KindSemaphore {
+		capacity = config.Permits
+	}
+	kind := d.lock.Kind
+	if kind == "" {
+		kind = history.KindMutex
+	}
+	for _, name := range config.LockNames() {
+		d.recorder.Record(history.Event{
+			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
+			Lock: name, Kind: kind, Capacity: capacity, Reentrant: d.lock.Reentrant, Fair: d.lock.Fair,
+		})
+	}
+}
+
+// open opens the lock in each zone.
+func (d *deployment) open(open harness.Opener, config workload.Config) ([]workload.Zone, error) {
+	registers := map[string]*workload.Register{}
+	for _, name := range config.LockNames() {
+		registers[name] = &workload.Register{}
+	}
+	var zones []workload.Zone
+	for _, z := range d.zones {
+		servers := topologies.Clients(d.options(z))
+		for _, rdb := range servers {
+			d.closers = append(d.closers, func() { _ = rdb.Close() })
+		}
+		locker, closeLocker, err := open(servers, harness.LockOptions{
+			ReplicaAcks: d.ReplicaAcks, Watchdog: d.Watchdog, Permits: config.Permits,
+			Observer: workload.NewRenewals(d.recorder, &d.processes),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("open lock %s for %s: %w", d.lock.Name, z.Name(), err)
+		}
+		d.closers = append(d.closers, closeLocker)
+		resources := map[string]workload.Resource{}
+		for name, r := range registers {
+			resources[name] = reached{r, z}
+		}
+		zones = append(zones, workload.Zone{Name: z.Name(), Locker: locker, NodeName: d.NodeName, Resources: resources})
+	}
+	return zones, nil
+}
+
+// A reached register is one that a process uses only while it does not stand still.
+type reached struct {
+	*workload.Register
+	zone *world.Zone
+}
+
+// Read reads the value.
+func (r reached) Read(ctx context.Context) (int64, error) {
+	r.zone.Stand()
+	return r.Register.Read(ctx)
+}
+
+// Write stores a value.
+func (r reached) Write(ctx context.Context, c workload.Change) error {
+	r.zone.Stand()
+	return r.Register.Write(ctx, c)
+}
+
+// notice records a fault, or a promotion.
+func (d *deployment) notice(n world.Notice) {
+	if n.Promoted != "" {
+		d.recorder.Record(history.Event{
+			Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: n.Promoted, What: history.ObserveRole, Value: "master",
+		})
+		return
+	}
+	params := paramsOf(n.Fault)
+	e := history.Event{
+		Process: history.NoProcess, Op: history.Heal, Type: history.Invoke, Fault: n.Fault.Name, Target: n.Target, Params: params,
+	}
+	if n.Began {
+		e.Op = history.Inject
+		if spec, err := faults.ByName(n.Fault.Name); err == nil {
+			e.Life, e.Effects = spec.Life, spec.EffectsOf(params)
+		}
+	}
+	d.recorder.Record(e)
+	e.Type, e.Life, e.Effects = history.OK, "", nil
+	e.Value = "simulated"
+	d.recorder.Record(e)
+}
+
+// paramsOf are the parameters of a fault as histories have them.
+func paramsOf(f world.Fault) map[string]string {
+	params := map[string]string{}
+	milliseconds := func(d time.Duration) string {
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)
+	}
+	if f.Stream != "" {
+		params["stream"] = f.Stream
+	}
+	if f.By > 0 {
+		params["by"] = milliseconds(f.By)
+	}
+	if f.Percent != 0 {
+		params["percent"] = strconv.Itoa(f.Percent)
+	}
+	if f.Lag > 0 {
+		params["silent"] = milliseconds(f.Lag)
+	}
+	if f.Name == world.Kill {
+		params["data"] = "lost"
+		if f.Keep {
+			params["data"] = "kept"
+		}
+	}
+	if len(params) == 0 {
+		return nil
+	}
+	return params
+}
+
+// drawing is the deployment as reports draw it.
+func (d *deployment) drawing() history.Topology {
+	t := history.Topology{Name: d.Topology}
+	link := func(from, to string, kind topologies.LinkKind) {
+		t.Links = append(t.Links, history.Link{Name: from + ">" + to, Kind: string(kind), From: from, To: to})
+	}
+	for i, n := range d.servers {
+		node := history.Node{Name: n.Name(), Kind: string(topologies.Redis), Role: "master"}
+		if i > 0 && d.Topology == topologies.Sentinels {
+			node.Role, node.Of = "replica", d.servers[0].Name()
+			link(n.Name(), d.servers[0].Name(), topologies.Replication)
+		}
+		t.Nodes = append(t.Nodes, node)
+		for _, z := range d.zones {
+			link(z.Name(), n.Name(), topologies.Client)
+		}
+	}
+	for range d.sentinels {
+		t.Nodes = append(t.Nodes, history.Node{Name: "sentinel-1", Kind: string(topologies.Sentinel)})
+	}
+	for _, z := range d.zones {
+		t.Nodes = append(t.Nodes, history.Node{Name: z.Name(), Kind: string(topologies.Zone)})
+	}
+	return t
+}

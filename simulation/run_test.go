@@ -1,0 +1,60 @@
+package simulation_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/simulation"
+)
+
+// spec is the lock of that name.
+func spec(t *testing.T, name string) harness.LockSpec {
+	t.Helper()
+	l, err := locks.All().ByName(name)
+	require.NoError(t, err)
+	return l
+}
+
+// quiet is a case without faults.
+func quiet(topology string, l harness.LockSpec) simulation.Case {
+	return simulation.Case{
+		Lock: l.Name, Topology: topology, Seed: 1, Length: 2 * time.Second, Workload: l.DefaultWorkload(),
+		Clients: 3, Lease: time.Second, Wait: 500 * time.Millisecond,
+	}
+}
+
+func run(t *testing.T, l harness.LockSpec, c simulation.Case) simulation.Outcome {
+	t.Helper()
+	var o simulation.Outcome
+	var err error
+	defer simulation.NewWatchdog(8*time.Second, nil).Guard(c.Lock+" on "+c.Topology, 1)()
+	o, err = simulation.Run(new(testing.T), l, c)
+	require.NoError(t, err)
+	return o
+}
+
+// Every lock that can be simulated works without faults, and is valid.
+func TestEveryLockWithoutFaults(t *testing.T) {
+	for _, l := range locks.All() {
+		for _, topology := range simulation.Topologies() {
+			if simulation.Simulable(l, topology) != nil {
+				continue
+			}
+			t.Run(topology+"/"+l.Name, func(t *testing.T) {
+				c := quiet(topology, l)
+				o := run(t, l, c)
+				found, err := c.Findings(t.Context(), l, o)
+				require.NoError(t, err)
+				if !strings.HasPrefix(l.Name, "broken-") {
+					require.Empty(t, found)
+				}
+				require.Contains(t, string(o.History), `"type":"ok","op":"acquire"`)
+			})
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package simulation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// serveArgument makes the test binary a worker.
+const serveArgument = "serve-simulations"
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	if len(os.Args) == 2 && os.Args[1] == serveArgument {
+		if err := simulation.Serve(context.Background(), os.Stdin, os.Stdout, locks.All()); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run()) //nolint:forbidigo // the tests are over
+}
+
+// workers are processes that simulate.
+func workers(t *testing.T, n int) *simulation.Pool {
+	t.Helper()
+	path, err := os.Executable()
+	require.NoError(t, err)
+	p := simulation.NewPool(n, path, serveArgument)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// What is known to be possible is found from random seeds, without a hint, and made
+// small.
+func TestKnownFailures(t *testing.T) {
+	for _, x := range []struct {
+		name, topology, lock, faults, kind string
+		seeds, faultsLeft                  int
+	}{
+		{"failover", topologies.Sentinels, "mutex", "network,failover", checker.DoubleGrant, 60, 3},
+		{"failover", topologies.Sentinels, "redislock", "network,failover", checker.DoubleGrant, 60, 3},
+		{"crash-restart", topologies.Independent, "redlock", "crash", checker.DoubleGrant, 60, 3},
+		{"clock jump", topologies.Independent, "redlock", "clock", checker.DoubleGrant, 1000, 3},
+		{"restart without data", topologies.Single, "mutex", "crash", checker.DoubleGrant, 60, 3},
+		{"paused holder", topologies.Single, "mutex", "client", checker.LostUpdate, 200, 3},
+		{"late write", topologies.Single, "broken-plain-delete", "network", checker.DoubleGrant, 200, 3},
+	} {
+		t.Run(x.name+"/"+x.lock, func(t *testing.T) {
+			if x.seeds > 200 && os.Getenv(seedsVariable) == "" {
+				t.Skip("in the nightly run: set " + seedsVariable)
+			}
+			l, pool := spec(t, x.lock), workers(t, 1)
+			k := simulation.Campaign{Topology: x.topology, Faults: x.faults}
+			for seed := uint64(1); seed <= uint64(x.seeds); seed++ {
+				r, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Campaign: k, Seed: seed})
+				require.NoError(t, err)
+				if !slices.Contains(r.Findings, x.kind) {
+					continue
+				}
+				small, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Case: &r.Case, Shrink: x.kind, Budget: 150, Again: 3})
+				require.NoError(t, err)
+				t.Logf("seed %d: %d faults made %d in %d runs, %d of 3 repetitions the same: %v", seed, len(r.Case.Plan), len(small.Case.Plan), small.Runs, small.Same, small.Case.Plan)
+				require.LessOrEqual(t, len(small.Case.Plan), x.faultsLeft)
+				require.Contains(t, small.Findings, x.kind)
+				return
+			}
+			t.Errorf("none of %d seeds shows %s", x.seeds, x.kind)
+		})
+	}
+}
+
+// With enough acknowledgements no failover does that.
+func TestAcknowledgedGrantsSurviveFailovers(t *testing.T) {
+	l, pool := spec(t, "mutex"), workers(t, 1)
+	for seed := range uint64(seeds(t, 20)) {
+		r, err := pool.Do(t.Context(), simulation.Job{
+			Lock: l.Name, Campaign: simulation.Campaign{Topology: topologies.Sentinels, Faults: "failover", ReplicaAcks: 2}, Seed: seed + 1,
+		})
+		require.NoError(t, err)
+		require.Empty(t, r.Findings, "seed %d: %v", seed+1, r.Case.Plan)
+	}
+}
+
+// The same seed is the same run, in one process and in another.
+func TestReplays(t *testing.T) {
+	for _, x := range []struct{ topology, lock string }{
+		{topologies.Single, "mutex"},
+		{topologies.Single, "redislock"},
+		{topologies.Single, "redsync"},
+		{topologies.Sentinels, "mutex"},
+		{topologies.Independent, "redsync"},
+	} {
+		t.Run(x.topology+"/"+x.lock, func(t *testing.T) {
+			n := seeds(t, 2)
+			same := 0
+			var hashes [2][]string
+			for i := range hashes {
+				pool := workers(t, 1)
+				for seed := 1; seed <= n; seed++ {
+					r, err := pool.Do(t.Context(), simulation.Job{
+						Lock: x.lock, Campaign: simulation.Campaign{Topology: x.topology}, Seed: uint64(seed), Again: 3,
+					})
+					require.NoError(t, err)
+					same += r.Same
+					hashes[i] = append(hashes[i], r.Hash)
+				}
+			}
+			across := 0
+			for i := range hashes[0] {
+				if hashes[0][i] == hashes[1][i] {
+					across++
+				}
+			}
+			t.Logf("%d of %d repetitions in one process, and %d of %d seeds in another one, were the same run", same, 2*3*n, across, n)
+			// Of timers that fire at one instant, and of cases of a select that are ready, the
+			// runtime takes any: a few runs differ.
+			require.NotZero(t, same)
+			require.NotZero(t, across)
+		})
+	}
+}
+
+func TestDrawIsFixedBySeed(t *testing.T) {
+	for _, topology := range simulation.Topologies() {
+		for _, l := range locks.All() {
+			k := simulation.Campaign{Topology: topology, Faults: "all"}
+			if k.Validate(l) != nil {
+				continue
+			}
+			for seed := range uint64(30) {
+				a, err := k.Draw(l, seed)
+				require.NoError(t, err)
+				b, err := k.Draw(l, seed)
+				require.NoError(t, err)
+				require.Equal(t, a, b)
+				require.NoError(t, a.Validate(l), "%+v", a)
+				encoded, err := json.Marshal(a)
+				require.NoError(t, err)
+				var c simulation.Case
+				require.NoError(t, json.Unmarshal(encoded, &c))
+				require.Equal(t, a, c, "a case is plain data")
+			}
+		}
+	}
+}
+
+func TestShrinkKeepsWhatIsNeeded(t *testing.T) {
+	needed := world.Fault{Name: world.Kill, Target: "redis-1", At: 1234567 * time.Microsecond, For: 777 * time.Millisecond, After: &world.Anchor{Event: world.Write, Nth: 5}}
+	c := simulation.Case{Clients: 5, Zones: 4, Length: 8 * time.Second}
+	for i := range 7 {
+		c.Plan = append(c.Plan, world.Fault{Name: world.Flush, Target: "redis-1", At: time.Duration(i)})
+	}
+	c.Plan = append(c.Plan, needed)
+	small, runs := simulation.Shrink(c, 500, func(c simulation.Case) bool {
+		return c.Clients >= 2 && c.Zones >= 2 && c.Length >= time.Second && slices.ContainsFunc(c.Plan, func(f world.Fault) bool {
+			return f.Name == world.Kill && f.At >= time.Second && f.For >= 300*time.Millisecond && f.After.Nth >= 3
+		})
+	})
+	require.Len(t, small.Plan, 1)
+	require.Equal(t, "at 1.2s, write 3: kill redis-1 for 389ms", small.Plan[0].String())
+	require.Equal(t, []any{2, 2, time.Second}, []any{small.Clients, small.Zones, small.Length.Truncate(time.Second)})
+	require.Less(t, runs, 200)
+	require.Equal(t, 5, needed.After.Nth, "what was given is not changed")
+
+	_, runs = simulation.Shrink(c, 10, func(simulation.Case) bool { return true })
+	require.Equal(t, 10, runs, "the budget")
+}
+
+func TestSweepFindsALostReleaseReply(t *testing.T) {
+	l, pool := spec(t, "broken-retry-refused"), workers(t, 1)
+	base := simulation.SweepBase(l, simulation.Campaign{Topology: topologies.Single}, 1)
+	quiet, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Case: &base})
+	require.NoError(t, err)
+	require.Empty(t, quiet.Findings)
+	cases := slices.Collect(simulation.Sweep(base, quiet.Links))
+	requests := 0
+	for _, n := range quiet.Links {
+		requests += n
+	}
+	require.Len(t, cases, 5*requests)
+	for _, c := range cases {
+		require.Len(t, c.Plan, 1)
+		require.NoError(t, c.Validate(l))
+	}
+}
+
+func TestLocksThatCantBeSimulated(t *testing.T) {
+	require.ErrorContains(t, simulation.Simulable(spec(t, "rueidislock"), topologies.Single), "lock rueidislock needs client-side caching")
+	require.ErrorContains(t, simulation.Simulable(spec(t, "mutex"), "cluster"), `unknown simulated topology "cluster"`)
+}
+
+func TestCasesThatCantBe(t *testing.T) {
+	l := spec(t, "mutex")
+	for _, x := range []struct {
+		change func(*simulation.Case)
+		want   string
+	}{
+		{func(c *simulation.Case) { c.Topology = "cluster" }, "simulated topology"},
+		{func(c *simulation.Case) { c.Topology = topologies.Independent }, "lock mutex"},
+		{func(c *simulation.Case) { c.Workload = "permits" }, "can't have workload permits"},
+		{func(c *simulation.Case) { c.Workload = "sleep" }, "workload"},
+		{func(c *simulation.Case) { c.Clients = 0 }, "clients"},
+		{func(c *simulation.Case) { c.Length = 0 }, "length"},
+		{func(c *simulation.Case) { c.Plan = []world.Fault{{Name: world.Kill, Target: "redis-9"}} }, "fault 1 of the plan"},
+	} {
+		c := quiet(topologies.Single, l)
+		x.change(&c)
+		_, err := simulation.Run(new(testing.T), l, c)
+		require.ErrorContains(t, err, x.want)
+	}
+}
+
+// A record has the case, and says that it is simulated.
+func TestRecord(t *testing.T) {
+	l := spec(t, "mutex")
+	c := quiet(topologies.Single, l)
+	c.Plan = []world.Fault{{Name: world.ClockRate, Target: "redis-1", Percent: -10, For: time.Second}}
+	o := run(t, l, c)
+	r := c.Record(l, o)
+	require.Equal(t, history.Simulated, r.Backend)
+	record, err := simulation.RecordOf(r)
+	require.NoError(t, err)
+	require.Equal(t, o.Hash, record.Hash)
+	require.Equal(t, o.Hash, run(t, l, record.Case).Hash, "what was recorded runs again")
+	r.Backend = "process"
+	_, err = simulation.RecordOf(r)
+	require.ErrorContains(t, err, "no record of a simulated run")
+}
+
+func TestServe(t *testing.T) {
+	var in, out bytes.Buffer
+	jobs := json.NewEncoder(&in)
+	require.NoError(t, jobs.Encode(simulation.Job{Lock: "no-such-lock"}))
+	require.NoError(t, jobs.Encode(simulation.Job{Lock: "memory", Campaign: simulation.Campaign{Topology: topologies.Single}, Seed: 3}))
+	require.NoError(t, simulation.Serve(t.Context(), &in, &out, locks.All()))
+	results := json.NewDecoder(&out)
+	var r simulation.Result
+	require.NoError(t, results.Decode(&r))
+	require.Contains(t, r.Error, "no-such-lock")
+	r = simulation.Result{}
+	require.NoError(t, results.Decode(&r))
+	require.Empty(t, r.Error)
+	require.Empty(t, r.Findings)
+	require.NotEmpty(t, r.Hash)
+	require.ErrorIs(t, results.Decode(&r), io.EOF)
+	require.ErrorContains(t, simulation.Serve(t.Context(), strings.NewReader("{"), io.Discard, nil), "read job")
+}
+
+// A worker that has crashed is replaced.
+func TestPoolReplacesAWorker(t *testing.T) {
+	path, err := os.Executable()
+	require.NoError(t, err)
+	pool := simulation.NewPool(1, path, "-test.run=none")
+	t.Cleanup(pool.Close)
+	for range 2 {
+		_, err = pool.Do(t.Context(), simulation.Job{Lock: "memory"})
+		require.ErrorContains(t, err, "simulate lock memory")
+	}
+}
+
+// The watchdog tells of a run in which time stands still.
+func TestWatchdog(t *testing.T) {
+	hung := make(chan string, 1)
+	dog := simulation.NewWatchdog(time.Millisecond, func(what string, stacks []byte) {
+		hung <- what + ": " + string(stacks)
+	})
+	done := dog.Guard("a run", 1)
+	said := <-hung
+	done()
+	require.Contains(t, said, "a run: goroutine")
+	require.Contains(t, said, "TestWatchdog")
+}

@@ -1,0 +1,45 @@
+package simulation
+
+import (
+	crand "crypto/rand"
+	mrand "math/rand" //nolint:depguard // go-redis and locks of others draw from it
+	"math/rand/v2"
+	"sync"
+
+	"github.com/lockchaos/lockchaos/internal/chance"
+)
+
+// seedProcess fixes the random numbers that clients draw: those of package crypto/rand,
+// of lockchaos' own locks, and of package math/rand. The last takes a seed only with
+// GODEBUG=randseednop=0, and math/rand/v2 takes none: where a lock draws from those, a
+// run may not replay.
+func seedProcess(seed uint64) (restore func()) {
+	was := crand.Reader
+	crand.Reader = &stream{rng: rand.NewChaCha8(seedBytes(seed))}
+	mrand.Seed(int64(seed)) //nolint:gosec,staticcheck,forbidigo // others draw from it, and there is no other way to seed it
+	pauses := chance.Seed(seed)
+	return func() {
+		pauses()
+		crand.Reader = was
+	}
+}
+
+func seedBytes(seed uint64) (b [32]byte) {
+	for i := range 8 {
+		b[i] = byte(seed >> (8 * i))
+	}
+	return b
+}
+
+// A stream is a source of bytes that several goroutines may read.
+type stream struct {
+	mu  sync.Mutex
+	rng *rand.ChaCha8
+}
+
+// Read fills b.
+func (s *stream) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.Read(b)
+}

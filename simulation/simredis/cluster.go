@@ -1,0 +1,311 @@
+package simredis
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Cluster is what a node of a cluster knows of it.
+type Cluster struct {
+	// Node is this one.
+	Node func() Node
+	// Slot says where the keys of a slot are.
+	Slot func(slot int) Slot
+	// Shards are all, with their slots and nodes.
+	Shards func() []Shard
+	// Down tells whether the cluster serves no keys, since it lacks a slot or a
+	// majority; nil: it does serve.
+	Down func() bool
+}
+
+// Node is one server of a cluster.
+type Node struct {
+	ID   string // 40 hexadecimal digits
+	Host string
+	Port int
+	// Failed tells whether the others take it for down.
+	Failed bool
+	Offset int64
+}
+
+// Slot is where a node believes a slot to be.
+type Slot struct {
+	// Owner is the address of the master, "host:port"; empty: there is none.
+	Owner string
+	// Mine: this node, or the master that it replicates, has it.
+	Mine bool
+	// MigratingTo is where the keys of a slot of this node are moved to, and
+	// Importing tells whether keys of another's slot are moved here.
+	MigratingTo string
+	Importing   bool
+}
+
+// Shard is a master and its replicas.
+type Shard struct {
+	Slots    [][2]int // both ends are included
+	Master   Node
+	Replicas []Node
+}
+
+// Slots is how many slots a cluster has.
+const Slots = 16384
+
+// KeySlot is the slot of a key: of what is in its first braces, if there is
+// something.
+func KeySlot(key string) int {
+	if i := strings.IndexByte(key, '{'); i >= 0 {
+		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
+			key = key[i+1 : i+1+j]
+		}
+	}
+	return int(crc16(key) % Slots)
+}
+
+// crc16 is that of XMODEM.
+func crc16(s string) uint16 {
+	crc := uint16(0)
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// route says, as an error, why this node doesn't run a command.
+func (s *Server) route(c *Session, cmd *command, a []string) any {
+	asking := c != nil && c.asking
+	if c == nil || cmd.name != "exec" || !c.multi {
+		return s.routeKeys(c, asking, cmd, a)
+	}
+	for _, q := range c.queue {
+		if e := s.routeKeys(c, asking, find(q), q); e != nil {
+			return e
+		}
+	}
+	return s.sameSlot(c.queue)
+}
+
+// sameSlot says, as an error, whether the commands of a transaction have keys of
+// several slots.
+func (s *Server) sameSlot(queue [][]string) any {
+	slot, crossed := -1, false
+	for _, q := range queue {
+		find(q).keys(q, func(key string) bool {
+			n := KeySlot(key)
+			crossed = crossed || slot >= 0 && n != slot
+			slot = n
+			return !crossed
+		})
+	}
+	if crossed {
+		return errCrossSlot
+	}
+	return nil
+}
+
+func (s *Server) routeKeys(c *Session, asking bool, cmd *command, a []string) any {
+	slot, crossed, missing, total, first, several := -1, false, 0, 0, "", false
+	channels := cmd.is(shardChannels)
+	cmd.keys(a, func(key string) bool {
+		n := KeySlot(key)
+		if slot >= 0 && n != slot {
+			crossed = true
+			return false
+		}
+		if slot < 0 {
+			first = key
+		}
+		slot, several = n, several || key != first
+		total++
+		if !channels && (s.keys[key] == nil || s.isExpired(key)) {
+			missing++
+		}
+		return true
+	})
+	if slot < 0 {
+		return nil
+	}
+	where := s.host.Cluster.Slot(slot)
+	switch {
+	case where.Owner == "" && !where.Mine:
+		return Error("CLUSTERDOWN Hash slot not served")
+	case crossed:
+		return errCrossSlot
+	case !cmd.is(shardChannels) && s.host.Cluster.Down != nil && s.host.Cluster.Down():
+		return Error("CLUSTERDOWN The cluster is down")
+	}
+	at := strconv.Itoa(slot) + " "
+	switch {
+	case where.MigratingTo != "" && missing > 0:
+		if missing < total {
+			return Error("TRYAGAIN Multiple keys request during rehashing of slot")
+		}
+		return Error("ASK " + at + where.MigratingTo)
+	case where.Importing && asking:
+		if several && missing > 0 {
+			return Error("TRYAGAIN Multiple keys request during rehashing of slot")
+		}
+		return nil
+	case where.Mine && !s.replica:
+		return nil
+	case where.Mine && c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi:
+		return nil
+	}
+	return Error("MOVED " + at + where.Owner)
+}
+
+const errCrossSlot = Error("CROSSSLOT Keys in request don't hash to the same slot")
+
+// isRedirection tells whether a node says that the keys are elsewhere, or nowhere.
+func isRedirection(e Error) bool {
+	code, _, _ := strings.Cut(string(e), " ")
+	return slices.Contains([]string{"MOVED", "ASK", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN"}, code)
+}
+
+func clusterCommands() []command {
+	return []command{
+		{name: "asking", arity: 1, flags: needsSession, run: asking},
+		{name: "readonly", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(true) }},
+		{name: "readwrite", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(false) }},
+		{name: "cluster", arity: -2, run: noSubcommand},
+		{name: "cluster|slots", arity: 2, run: inCluster(clusterSlots)},
+		{name: "cluster|shards", arity: 2, run: inCluster(clusterShards)},
+		{name: "cluster|nodes", arity: 2, run: inCluster(clusterNodes)},
+		{name: "cluster|info", arity: 2, run: inCluster(clusterInfo)},
+		{name: "cluster|myid", arity: 2, run: inCluster(func(s *Server, _ []string) any { return s.host.Cluster.Node().ID })},
+		{name: "cluster|keyslot", arity: 3, run: inCluster(func(_ *Server, a []string) any { return int64(KeySlot(a[2])) })},
+	}
+}
+
+const errNoCluster = Error("ERR This instance has cluster support disabled")
+
+func inCluster(f func(s *Server, a []string) any) func(s *Server, a []string) any {
+	return func(s *Server, a []string) any {
+		if s.host.Cluster == nil {
+			return errNoCluster
+		}
+		return f(s, a)
+	}
+}
+
+func asking(s *Server, _ []string) any {
+	if s.host.Cluster == nil {
+		return errNoCluster
+	}
+	if s.script == nil { // in one it says nothing
+		s.session.asking = true
+	}
+	return ok
+}
+
+func (s *Server) setMayRead(yes bool) any {
+	if s.host.Cluster == nil {
+		return errNoCluster
+	}
+	if s.script == nil {
+		s.session.mayRead = yes
+	}
+	return ok
+}
+
+func (n Node) endpoint() []any { return []any{n.Host, int64(n.Port), n.ID, []any{}} }
+
+func clusterSlots(s *Server, _ []string) any {
+	out := []any{}
+	for _, sh := range s.host.Cluster.Shards() {
+		for _, r := range sh.Slots {
+			e := []any{int64(r[0]), int64(r[1]), sh.Master.endpoint()}
+			for _, n := range sh.Replicas {
+				if !n.Failed {
+					e = append(e, n.endpoint())
+				}
+			}
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b any) int { return int(a.([]any)[0].(int64) - b.([]any)[0].(int64)) })
+	return out
+}
+
+func clusterShards(s *Server, _ []string) any {
+	out := []any{}
+	for _, sh := range s.host.Cluster.Shards() {
+		ranges, nodes := []any{}, []any{}
+		for _, r := range sh.Slots {
+			ranges = append(ranges, int64(r[0]), int64(r[1]))
+		}
+		for i, n := range append([]Node{sh.Master}, sh.Replicas...) {
+			role, health := "master", "online"
+			if i > 0 {
+				role = "replica"
+			}
+			if n.Failed {
+				health = "fail"
+			}
+			nodes = append(nodes, Map{
+				"id", n.ID, "port", int64(n.Port), "ip", n.Host, "endpoint", n.Host,
+				"role", role, "replication-offset", n.Offset, "health", health,
+			})
+		}
+		out = append(out, Map{"slots", ranges, "nodes", nodes})
+	}
+	return out
+}
+
+func clusterNodes(s *Server, _ []string) any {
+	var b strings.Builder
+	me := s.host.Cluster.Node().ID
+	line := func(n Node, role, master string) {
+		flags := role
+		if n.ID == me {
+			flags = "myself," + role
+		}
+		if n.Failed {
+			flags += ",fail"
+		}
+		port := strconv.Itoa(n.Port)
+		b.WriteString(n.ID + " " + n.Host + ":" + port + "@1" + port + " " + flags + " " + master + " 0 0 1 connected")
+	}
+	for _, sh := range s.host.Cluster.Shards() {
+		line(sh.Master, "master", "-")
+		for _, r := range sh.Slots {
+			b.WriteString(" " + strconv.Itoa(r[0]))
+			if r[1] != r[0] {
+				b.WriteString("-" + strconv.Itoa(r[1]))
+			}
+		}
+		b.WriteByte('\n')
+		for _, n := range sh.Replicas {
+			line(n, "slave", sh.Master.ID)
+			b.WriteByte('\n')
+		}
+	}
+	return Verbatim(b.String())
+}
+
+func clusterInfo(s *Server, _ []string) any {
+	state := "ok"
+	if s.host.Cluster.Down != nil && s.host.Cluster.Down() {
+		state = "fail"
+	}
+	slots, nodes, size := 0, 0, 0
+	for _, sh := range s.host.Cluster.Shards() {
+		nodes += 1 + len(sh.Replicas)
+		if len(sh.Slots) > 0 {
+			size++
+		}
+		for _, r := range sh.Slots {
+			slots += r[1] - r[0] + 1
+		}
+	}
+	n := strconv.Itoa(slots)
+	return Verbatim("cluster_enabled:1\r\ncluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
+		"\r\ncluster_known_nodes:" + strconv.Itoa(nodes) + "\r\ncluster_size:" + strconv.Itoa(size) + "\r\n")
+}

@@ -1,0 +1,359 @@
+package simredis
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// program is a script that has been compiled.
+type program struct {
+	proto             *lua.FunctionProto
+	shebang, noWrites bool
+}
+
+// What all servers of a process share, since simulations start thousands that
+// run the same scripts.
+//
+//nolint:gochecknoglobals // caches
+var (
+	programs sync.Map // *program by source
+	idle     struct {
+		sync.Mutex
+		vms []*vm
+	}
+)
+
+func compile(source string) (*program, any) {
+	if p, found := programs.Load(source); found {
+		return p.(*program), nil
+	}
+	p := &program{}
+	body := source
+	if strings.HasPrefix(source, "#!") {
+		line, rest, _ := strings.Cut(source, "\n")
+		if failed := p.parseShebang(line); failed != nil {
+			return nil, failed
+		}
+		body = "\n" + rest
+	}
+	chunk, err := parse.Parse(strings.NewReader(body), "user_script")
+	if err != nil {
+		return nil, errCompile(err)
+	}
+	p.proto, err = lua.Compile(asRedis(chunk), "user_script")
+	if err != nil {
+		return nil, errCompile(err)
+	}
+	p.proto.IsVarArg &^= lua.VarArgNeedsArg // no table of arguments for each call
+	programs.Store(source, p)
+	return p, nil
+}
+
+func errCompile(err error) Error {
+	return Error(oneLine("ERR Error compiling script (new function): " + strings.TrimSpace(err.Error())))
+}
+
+// parseShebang reads a first line such as #!lua flags=no-writes.
+func (p *program) parseShebang(line string) any {
+	words := strings.Fields(line)
+	if words[0] != "#!lua" {
+		return Error("ERR Unexpected engine in script shebang: " + words[0])
+	}
+	p.shebang = true
+	for _, w := range words[1:] {
+		list, found := strings.CutPrefix(w, "flags=")
+		if !found {
+			return Error("ERR Unknown lua shebang option: " + w)
+		}
+		for f := range strings.SplitSeq(list, ",") {
+			switch f {
+			case "no-writes":
+				p.noWrites = true
+			case "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys", "":
+			default:
+				return Error("ERR Unexpected flag in script shebang: " + f)
+			}
+		}
+	}
+	return nil
+}
+
+// vm is an interpreter, with the functions that it has run.
+type vm struct {
+	l         *lua.LState
+	s         *Server
+	functions map[*program]*lua.LFunction
+	globals   *lua.LTable
+	fronts    []*lua.LTable // what scripts see in place of globals and libraries
+	onError   *lua.LFunction
+}
+
+func (s *Server) interpreter() *vm {
+	if s.vm != nil {
+		return s.vm
+	}
+	idle.Lock()
+	if n := len(idle.vms); n > 0 {
+		s.vm, idle.vms = idle.vms[n-1], idle.vms[:n-1]
+	}
+	idle.Unlock()
+	if s.vm == nil {
+		s.vm = newVM()
+	}
+	s.vm.s = s
+	return s.vm
+}
+
+func (s *Server) closeVM() {
+	if s.vm == nil {
+		return
+	}
+	s.vm.s = nil
+	idle.Lock()
+	idle.vms = append(idle.vms, s.vm)
+	idle.Unlock()
+	s.vm = nil
+}
+
+// run gives the reply of a script.
+func (m *vm) run(p *program, name string, keys, args []string) any {
+	l := m.l
+	f := m.functions[p]
+	if f == nil {
+		f = l.NewFunctionFromProto(p.proto)
+		m.functions[p] = f
+	}
+	m.globals.RawSetString("KEYS", luaList(l, keys))
+	m.globals.RawSetString("ARGV", luaList(l, args))
+	top := l.GetTop()
+	defer l.SetTop(top)
+	err := l.CallByParam(lua.P{Fn: f, NRet: 1, Protect: true, Handler: m.onError})
+	if err != nil {
+		return scriptError(err, name)
+	}
+	return fromLua(l.Get(-1), m.s.script.resp3, 0)
+}
+
+// scriptError is the reply of a script that failed.
+func scriptError(err error, name string) Error {
+	e, found := err.(*lua.ApiError) //nolint:errorlint // the interpreter doesn't wrap it
+	if !found {
+		return Error(oneLine("ERR " + err.Error()))
+	}
+	t, found := e.Object.(*lua.LTable)
+	if !found {
+		return Error(oneLine("ERR " + e.Object.String()))
+	}
+	message := "ERR unknown error"
+	if s, found := t.RawGetString("err").(lua.LString); found {
+		message = text(string(s), len(s))
+	}
+	if line := t.RawGetString("line"); line != lua.LNil {
+		message += " script: " + name + ", on @user_script:" + line.String() + "."
+	}
+	return Error(oneLine(message))
+}
+
+// located is the handler of errors: it makes tables of them, with their line.
+func located(l *lua.LState) int {
+	t, found := l.Get(1).(*lua.LTable)
+	if !found {
+		t = l.NewTable()
+		t.RawSetString("err", lua.LString("ERR "+luaString(l.Get(1))))
+	}
+	if line := currentLine(l); line > 0 {
+		t.RawSetString("line", lua.LNumber(line))
+	}
+	l.Push(t)
+	return 1
+}
+
+// currentLine is that of the innermost function that is written in Lua.
+func currentLine(l *lua.LState) int {
+	for i := 1; i < 4; i++ {
+		where := l.Where(i)
+		if where == "" {
+			continue
+		}
+		if parts := strings.Split(where, ":"); len(parts) > 1 {
+			if n, err := strconv.Atoi(parts[len(parts)-2]); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+func luaList(l *lua.LState, list []string) *lua.LTable {
+	t := l.CreateTable(len(list), 0)
+	for i, s := range list {
+		t.RawSetInt(i+1, lua.LString(s))
+	}
+	return t
+}
+
+// toLua converts a reply for a script, as in version 2 of the protocol.
+func toLua(l *lua.LState, reply any) lua.LValue {
+	switch r := reply.(type) {
+	case nil, NullArray:
+		return lua.LFalse
+	case int64:
+		return lua.LNumber(r)
+	case string:
+		return lua.LString(r)
+	case Verbatim:
+		return lua.LString(r)
+	case Double:
+		return lua.LString(formatScore(float64(r)))
+	case Status:
+		return luaField(l, "ok", string(r))
+	case Error:
+		return luaField(l, "err", string(r))
+	case scored:
+		t := l.CreateTable(2*len(r), 0)
+		for i, m := range r {
+			t.RawSetInt(2*i+1, lua.LString(m.name))
+			t.RawSetInt(2*i+2, lua.LString(formatScore(m.score)))
+		}
+		return t
+	case []any:
+		return luaArray(l, r)
+	case Map:
+		return luaArray(l, r)
+	case Set:
+		return luaArray(l, r)
+	case Push:
+		return luaArray(l, r)
+	}
+	return lua.LNil
+}
+
+func luaField(l *lua.LState, name, text string) *lua.LTable {
+	t := l.CreateTable(0, 1)
+	t.RawSetString(name, lua.LString(text))
+	return t
+}
+
+func luaArray(l *lua.LState, list []any) *lua.LTable {
+	t := l.CreateTable(len(list), 0)
+	for i, e := range list {
+		t.RawSetInt(i+1, toLua(l, e))
+	}
+	return t
+}
+
+// toLua3 converts a reply as in version 3 of the protocol.
+func toLua3(l *lua.LState, reply any) lua.LValue {
+	switch r := reply.(type) {
+	case nil, NullArray:
+		return lua.LNil
+	case Double:
+		t := l.CreateTable(0, 1)
+		t.RawSetString("double", lua.LNumber(r))
+		return t
+	case Verbatim:
+		t := l.CreateTable(0, 1)
+		t.RawSetString("verbatim_string", luaVerbatim(l, string(r)))
+		return t
+	case scored:
+		t := l.CreateTable(len(r), 0)
+		for i, m := range r {
+			t.RawSetInt(i+1, toLua3(l, []any{m.name, Double(m.score)}))
+		}
+		return t
+	case Map:
+		m := l.CreateTable(0, len(r)/2)
+		for i := 0; i < len(r); i += 2 {
+			m.RawSet(toLua3(l, r[i]), toLua3(l, r[i+1]))
+		}
+		t := l.CreateTable(0, 1)
+		t.RawSetString("map", m)
+		return t
+	case Set:
+		m := l.CreateTable(0, len(r))
+		for _, e := range r {
+			m.RawSet(toLua3(l, e), lua.LTrue)
+		}
+		t := l.CreateTable(0, 1)
+		t.RawSetString("set", m)
+		return t
+	case []any:
+		t := l.CreateTable(len(r), 0)
+		for i, e := range r {
+			t.RawSetInt(i+1, toLua3(l, e))
+		}
+		return t
+	}
+	return toLua(l, reply)
+}
+
+func luaVerbatim(l *lua.LState, text string) lua.LValue {
+	t := luaField(l, "format", "txt")
+	t.RawSetString("string", lua.LString(text))
+	return t
+}
+
+// maxDepth is how deep a table may be nested that a script returns.
+const maxDepth = 1000
+
+// fromLua converts what a script returns; resp3 tells whether it has asked for
+// version 3.
+func fromLua(v lua.LValue, resp3 bool, depth int) any {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return int64(v)
+	case lua.LString:
+		return string(v)
+	case lua.LBool:
+		switch {
+		case resp3:
+			return bool(v)
+		case bool(v):
+			return int64(1)
+		}
+		return nil
+	case *lua.LTable:
+		if depth > maxDepth {
+			return Error("ERR reached lua stack limit")
+		}
+		return fromTable(v, resp3, depth)
+	}
+	return nil
+}
+
+func fromTable(t *lua.LTable, resp3 bool, depth int) any {
+	if s, found := luaText(t.RawGetString("err")); found {
+		return Error(oneLine(text(strings.TrimRight(s, "\r\n"), len(s))))
+	}
+	if s, found := luaText(t.RawGetString("ok")); found {
+		return Status(oneLine(text(s, len(s))))
+	}
+	switch v := t.RawGetString("double").(type) {
+	case lua.LNumber:
+		return Double(v)
+	}
+	if m, found := t.RawGetString("map").(*lua.LTable); found {
+		out := Map{}
+		m.ForEach(func(k, v lua.LValue) {
+			out = append(out, fromLua(k, resp3, depth+1), fromLua(v, resp3, depth+1))
+		})
+		return out
+	}
+	if m, found := t.RawGetString("set").(*lua.LTable); found {
+		out := Set{}
+		m.ForEach(func(k, _ lua.LValue) { out = append(out, fromLua(k, resp3, depth+1)) })
+		return out
+	}
+	out := make([]any, 0, t.Len())
+	for i := 1; ; i++ {
+		e := t.RawGetInt(i)
+		if e == lua.LNil {
+			return out
+		}
+		out = append(out, fromLua(e, resp3, depth+1))
+	}
+}

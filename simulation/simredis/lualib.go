@@ -1,0 +1,460 @@
+package simredis
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// newVM makes an interpreter with the libraries that scripts have in Redis.
+func newVM() *vm {
+	l := lua.NewState(lua.Options{SkipOpenLibs: true, RegistrySize: 1024, RegistryMaxSize: 1 << 20, RegistryGrowStep: 1024, CallStackSize: 200})
+	for _, lib := range []struct {
+		name string
+		open lua.LGFunction
+	}{
+		{lua.BaseLibName, lua.OpenBase},
+		{lua.TabLibName, lua.OpenTable},
+		{lua.StringLibName, lua.OpenString},
+		{lua.MathLibName, lua.OpenMath},
+		{lua.CoroutineLibName, lua.OpenCoroutine},
+	} {
+		l.Push(l.NewFunction(lib.open))
+		l.Push(lua.LString(lib.name))
+		l.Call(1, 0)
+	}
+	m := &vm{l: l, functions: map[*program]*lua.LFunction{}, onError: l.NewFunction(located)}
+	m.globals = l.Get(lua.GlobalsIndex).(*lua.LTable)
+	for _, name := range []string{"print", "dofile", "load", "loadfile", "module", "require", "newproxy", "_printregs", "getfenv", "setfenv"} {
+		m.globals.RawSetString(name, lua.LNil)
+	}
+	m.setAll(m.globals, map[string]lua.LGFunction{
+		"error": luaError, "pcall": protectedCall, "tostring": toString, "tonumber": toNumber, concatOperand: operand, forNumber: limitOf,
+		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
+	})
+	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
+	match := m.library("string").RawGetString("match").(*lua.LFunction).GFunction
+	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": func(l *lua.LState) int {
+		if n := match(l); n > 0 {
+			return n
+		}
+		l.Push(lua.LNil) // and not nothing
+		return 1
+	}})
+	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
+	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
+	m.coerceArguments()
+	if err := l.DoString(oldFunctions); err != nil {
+		panic(err)
+	}
+	m.openRedis()
+	m.protect()
+	return m
+}
+
+// oldFunctions are those that only Lua up to 5.1 has.
+const oldFunctions = `
+function table.foreach(t, f) for k, v in pairs(t) do local r = f(k, v) if r ~= nil then return r end end end
+function table.foreachi(t, f) for i = 1, #t do local r = f(i, t[i]) if r ~= nil then return r end end end
+`
+
+func (m *vm) library(name string) *lua.LTable { return m.globals.RawGetString(name).(*lua.LTable) }
+
+func (m *vm) setAll(t *lua.LTable, all map[string]lua.LGFunction) {
+	for name, f := range all {
+		t.RawSetString(name, m.l.NewFunction(f))
+	}
+}
+
+// protect puts empty tables before those of the globals and the libraries, so
+// that a script can't change what the next one finds, and notices globals that
+// there aren't.
+func (m *vm) protect() {
+	l := m.l
+	for _, name := range libraries {
+		t := m.library(name)
+		t.ForEach(func(k, v lua.LValue) { m.globals.RawSetString(shortcut(name, k.String()), v) })
+		m.globals.RawSetString(name, m.front(t))
+	}
+	missing := l.NewTable()
+	missing.RawSetString("__index", l.NewFunction(func(l *lua.LState) int {
+		l.RaiseError("Script attempted to access nonexistent global variable '%s'", l.ToString(2))
+		return 0
+	}))
+	m.globals.Metatable = missing
+	front := m.front(m.globals)
+	m.globals.RawSetString("_G", front)
+	l.Env = front
+	l.G.Global = front
+}
+
+// front is an empty table that reads from another and can't be written.
+func (m *vm) front(t *lua.LTable) *lua.LTable {
+	f, meta := m.l.NewTable(), m.l.NewTable()
+	meta.RawSetString("__index", t)
+	meta.RawSetString("__newindex", m.l.NewFunction(readOnlyTable))
+	f.Metatable = meta
+	m.fronts = append(m.fronts, f)
+	return f
+}
+
+func (m *vm) isFront(v lua.LValue) bool {
+	t, isTable := v.(*lua.LTable)
+	return isTable && slices.Contains(m.fronts, t)
+}
+
+func (m *vm) rawSet(l *lua.LState) int {
+	t := l.CheckTable(1)
+	if m.isFront(t) {
+		raise(l, "Attempt to modify a readonly table")
+	}
+	l.RawSet(t, l.CheckAny(2), l.CheckAny(3))
+	l.Push(t)
+	return 1
+}
+
+func (m *vm) setMetatable(l *lua.LState) int {
+	t := l.CheckTable(1)
+	if m.isFront(t) {
+		raise(l, "Attempt to modify a readonly table")
+	}
+	meta := l.Get(2)
+	if meta != lua.LNil && meta.Type() != lua.LTTable {
+		l.TypeError(2, lua.LTTable)
+	}
+	l.SetMetatable(t, meta)
+	l.Push(t)
+	return 1
+}
+
+// getMetatable shows those of tables only: all strings share theirs.
+func (m *vm) getMetatable(l *lua.LState) int {
+	v := l.CheckAny(1)
+	if v.Type() != lua.LTTable || m.isFront(v) {
+		l.Push(lua.LNil)
+	} else {
+		l.Push(l.GetMetatable(v))
+	}
+	return 1
+}
+
+func loadString(l *lua.LState) int {
+	p, failed := compile(l.CheckString(1))
+	if failed != nil {
+		l.Push(lua.LNil)
+		l.Push(lua.LString(failed.(Error)))
+		return 2
+	}
+	l.Push(l.NewFunctionFromProto(p.proto))
+	return 1
+}
+
+func readOnlyTable(l *lua.LState) int {
+	l.RaiseError("Attempt to modify a readonly table")
+	return 0
+}
+
+func (m *vm) openRedis() {
+	l := m.l
+	t := l.NewTable()
+	t.RawSetString("set_repl", l.NewFunction(func(*lua.LState) int { return 0 }))
+	for i, name := range []string{"REPL_NONE", "REPL_AOF", "REPL_SLAVE", "REPL_ALL"} {
+		t.RawSetString(name, lua.LNumber(i))
+	}
+	t.RawSetString("REPL_REPLICA", lua.LNumber(2))
+	t.RawSetString("call", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, true) }))
+	t.RawSetString("pcall", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, false) }))
+	t.RawSetString("error_reply", l.NewFunction(errorReply))
+	t.RawSetString("status_reply", l.NewFunction(statusReply))
+	t.RawSetString("sha1hex", l.NewFunction(sha1Hex))
+	t.RawSetString("log", l.NewFunction(func(*lua.LState) int { return 0 }))
+	t.RawSetString("replicate_commands", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LTrue); return 1 }))
+	t.RawSetString("setresp", l.NewFunction(m.setResp))
+	t.RawSetString("breakpoint", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LFalse); return 1 }))
+	for i, name := range []string{"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"} {
+		t.RawSetString(name, lua.LNumber(i))
+	}
+	t.RawSetString("REDIS_VERSION", lua.LString(Version))
+	t.RawSetString("REDIS_VERSION_NUM", lua.LNumber(0x07000f))
+	m.globals.RawSetString("redis", t)
+}
+
+func (m *vm) redisCall(l *lua.LState, raise bool) int {
+	r := m.callFrom(l)
+	if e, failed := r.(Error); failed && raise {
+		l.Error(luaField(l, "err", string(e)), 1)
+	}
+	if m.s.script.resp3 {
+		l.Push(toLua3(l, r))
+	} else {
+		l.Push(toLua(l, r))
+	}
+	return 1
+}
+
+func (m *vm) callFrom(l *lua.LState) any {
+	n := l.GetTop()
+	if n == 0 {
+		return Error("ERR Please specify at least one argument for this redis lib call")
+	}
+	args := make([]string, n)
+	for i := range args {
+		switch v := l.Get(i + 1).(type) {
+		case lua.LString:
+			args[i] = string(v)
+		case lua.LNumber:
+			args[i] = formatScore(float64(v))
+		default:
+			return Error("ERR Lua redis lib command arguments must be strings or integers")
+		}
+	}
+	return m.s.call(args)
+}
+
+func errorReply(l *lua.LState) int {
+	text, isString := l.Get(1).(lua.LString)
+	if l.GetTop() != 1 || !isString {
+		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
+		return 1
+	}
+	s := strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), "-")
+	if !strings.Contains(s, " ") {
+		s = "ERR " + s
+	}
+	l.Push(luaField(l, "err", s))
+	return 1
+}
+
+func statusReply(l *lua.LState) int {
+	text, isString := l.Get(1).(lua.LString)
+	if l.GetTop() != 1 || !isString {
+		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
+		return 1
+	}
+	l.Push(luaField(l, "ok", string(text)))
+	return 1
+}
+
+func sha1Hex(l *lua.LState) int {
+	if l.GetTop() != 1 {
+		raise(l, "wrong number of arguments")
+	}
+	l.Push(lua.LString(Sha(luaString(l.Get(1)))))
+	return 1
+}
+
+func (m *vm) setResp(l *lua.LState) int {
+	if l.GetTop() != 1 {
+		raise(l, "redis.setresp() requires one argument.")
+	}
+	switch l.Get(1) {
+	case lua.LNumber(2):
+		m.s.script.resp3 = false
+	case lua.LNumber(3):
+		m.s.script.resp3 = true
+	default:
+		raise(l, "RESP version must be 2 or 3.")
+	}
+	return 0
+}
+
+// raise fails as Redis' own functions do: without the place in the text.
+func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", "ERR "+text), 1) }
+
+// luaError is error, which says where it was called unless that is in no script.
+func luaError(l *lua.LState) int {
+	v, level := l.Get(1), l.OptInt(2, 1)
+	if text, isText := luaText(v); isText && level > 0 {
+		if where := l.Where(level); !strings.HasPrefix(where, "[G]") && where != "" {
+			text = where + " " + text
+		}
+		v = lua.LString(text)
+	}
+	l.Error(v, 0)
+	return 0
+}
+
+// protectedCall is pcall, which in Redis makes a string of an error that is a table.
+func protectedCall(l *lua.LState) int {
+	l.CheckAny(1)
+	if err := l.PCall(l.GetTop()-1, lua.MultRet, nil); err != nil {
+		v := lua.LValue(lua.LString(err.Error()))
+		if e, found := err.(*lua.ApiError); found { //nolint:errorlint // the interpreter doesn't wrap it
+			v = e.Object
+		}
+		if t, isTable := v.(*lua.LTable); isTable {
+			if text := t.RawGetString("err"); text != lua.LNil {
+				v = text
+			}
+		}
+		l.Push(lua.LFalse)
+		l.Push(v)
+		return 2
+	}
+	l.Insert(lua.LTrue, 1)
+	return l.GetTop()
+}
+
+// luaText is a string, or a number as one.
+func luaText(v lua.LValue) (text string, found bool) {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v), true
+	case lua.LNumber:
+		return luaNumber(v), true
+	}
+	return "", false
+}
+
+// luaString is tostring of what is not a table or function.
+func luaString(v lua.LValue) string {
+	if n, isNumber := v.(lua.LNumber); isNumber {
+		return luaNumber(n)
+	}
+	return v.String()
+}
+
+// luaNumber is how Lua 5.1 writes a number: %.14g.
+func luaNumber(n lua.LNumber) string {
+	f := float64(n)
+	if f == math.Trunc(f) && math.Abs(f) < 1e14 && (f != 0 || !math.Signbit(f)) {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return formatG(f, 14)
+}
+
+func toString(l *lua.LState) int {
+	if n, isNumber := l.CheckAny(1).(lua.LNumber); isNumber {
+		l.Push(lua.LString(luaNumber(n)))
+		return 1
+	}
+	l.Push(l.ToStringMeta(l.Get(1)))
+	return 1
+}
+
+func toNumber(l *lua.LState) int {
+	base := l.OptInt(2, 10)
+	if base == 10 {
+		switch v := l.CheckAny(1).(type) {
+		case lua.LNumber:
+			l.Push(v)
+			return 1
+		case lua.LString:
+			if f, valid := luaParse(string(v)); valid {
+				l.Push(lua.LNumber(f))
+				return 1
+			}
+		}
+		l.Push(lua.LNil)
+		return 1
+	}
+	if base < 2 || base > 36 {
+		l.ArgError(2, "base out of range")
+	}
+	text := strings.ToLower(strings.TrimSpace(luaString(l.CheckAny(1))))
+	if base == 16 {
+		text = strings.TrimPrefix(text, "0x")
+	}
+	if n, err := strconv.ParseInt(text, base, 64); err == nil {
+		l.Push(lua.LNumber(n))
+	} else {
+		l.Push(lua.LNil)
+	}
+	return 1
+}
+
+// luaParse reads a number as Lua does: with spaces around it, and up to a zero byte.
+func luaParse(s string) (float64, bool) {
+	s, _, _ = strings.Cut(s, "\x00")
+	f, rest, _ := strtod(s)
+	return f, len(rest) < len(s) && strings.TrimLeft(rest, " \t\n\v\f\r") == ""
+}
+
+// operand makes a number that is concatenated a string as Lua does.
+func operand(l *lua.LState) int {
+	if n, isNumber := l.Get(1).(lua.LNumber); isNumber {
+		l.Push(lua.LString(luaNumber(n)))
+	} else {
+		l.Push(l.Get(1))
+	}
+	return 1
+}
+
+// limitOf makes a string that is a limit of a for a number, as Lua does.
+func limitOf(l *lua.LState) int {
+	v := l.Get(1)
+	if text, isString := v.(lua.LString); isString {
+		if f, valid := luaParse(string(text)); valid {
+			v = lua.LNumber(f)
+		}
+	}
+	l.Push(v)
+	return 1
+}
+
+func tableConcat(l *lua.LState) int {
+	t := l.CheckTable(1)
+	separator := ""
+	if v := l.Get(2); v != lua.LNil {
+		separator = checkText(l, 2)
+	}
+	i, j := l.OptInt(3, 1), l.OptInt(4, t.Len())
+	var b strings.Builder
+	for k := i; k <= j; k++ {
+		switch v := t.RawGetInt(k).(type) {
+		case lua.LString:
+			b.WriteString(string(v))
+		case lua.LNumber:
+			b.WriteString(luaNumber(v))
+		default:
+			l.RaiseError("invalid value (%s) at index %d in table for 'concat'", v.Type().String(), k)
+		}
+		if k < j {
+			b.WriteString(separator)
+		}
+	}
+	l.Push(lua.LString(b.String()))
+	return 1
+}
+
+// checkText is an argument that is a string or a number.
+func checkText(l *lua.LState, i int) string {
+	text, found := luaText(l.Get(i))
+	if !found {
+		l.TypeError(i, lua.LTString)
+	}
+	return text
+}
+
+// random is the generator that Redis gives to scripts.
+func (m *vm) random(l *lua.LState) int {
+	m.s.random = (m.s.random*0x5DEECE66D + 0xB) & (1<<48 - 1)
+	f := float64(m.s.random>>17%math.MaxInt32) / math.MaxInt32
+	switch l.GetTop() {
+	case 0:
+		l.Push(lua.LNumber(f))
+	case 1:
+		u := l.CheckInt(1)
+		if u < 1 {
+			l.ArgError(1, "interval is empty")
+		}
+		l.Push(lua.LNumber(math.Floor(f*float64(u)) + 1))
+	case 2:
+		from, to := l.CheckInt(1), l.CheckInt(2)
+		if from > to {
+			l.ArgError(2, "interval is empty")
+		}
+		l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
+	default:
+		l.RaiseError("wrong number of arguments")
+	}
+	return 1
+}
+
+func (m *vm) randomSeed(l *lua.LState) int {
+	m.s.random = uint64(uint32(l.CheckInt(1)))<<16 | 0x330E
+	return 0
+}

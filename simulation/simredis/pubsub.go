@@ -1,0 +1,157 @@
+package simredis
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Kinds of subscriptions.
+const (
+	byChannel = iota
+	byPattern
+	byShard
+)
+
+func pubSubCommands() []command {
+	return []command{
+		{name: "subscribe", arity: -2, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.subscribe(a, byChannel) }},
+		{name: "psubscribe", arity: -2, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.subscribe(a, byPattern) }},
+		{name: "ssubscribe", arity: -2, flags: shardChannels | needsSession | noScript | inSubscribed, first: 1, last: -1, step: 1, run: func(s *Server, a []string) any { return s.subscribe(a, byShard) }},
+		{name: "unsubscribe", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.unsubscribe(a, byChannel) }},
+		{name: "punsubscribe", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.unsubscribe(a, byPattern) }},
+		{name: "sunsubscribe", arity: -1, flags: shardChannels | needsSession | noScript | inSubscribed, first: 1, last: -1, step: 1, run: func(s *Server, a []string) any { return s.unsubscribe(a, byShard) }},
+		{name: "publish", arity: 3, flags: mayReplicate | sentinelToo, run: func(s *Server, a []string) any { return s.publish(a, false) }},
+		{name: "spublish", arity: 3, flags: shardChannels | mayReplicate, first: 1, last: 1, step: 1, run: func(s *Server, a []string) any { return s.publish(a, true) }},
+		{name: "pubsub", arity: -2, run: noSubcommand},
+		{name: "pubsub|channels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a, byChannel) }},
+		{name: "pubsub|shardchannels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a, byShard) }},
+		{name: "pubsub|numsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byChannel) }},
+		{name: "pubsub|shardnumsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byShard) }},
+		{name: "pubsub|numpat", arity: 2, run: func(s *Server, _ []string) any { return int64(len(s.channels[byPattern])) }},
+	}
+}
+
+func (c *Session) subscriptions() int {
+	return len(c.subscribed[byChannel]) + len(c.subscribed[byPattern]) + len(c.subscribed[byShard])
+}
+
+// count is what the answer to SUBSCRIBE has: shard channels count for themselves.
+func (c *Session) count(kind int) int64 {
+	if kind == byShard {
+		return int64(len(c.subscribed[byShard]))
+	}
+	return int64(len(c.subscribed[byChannel]) + len(c.subscribed[byPattern]))
+}
+
+func (s *Server) subscribe(a []string, kind int) any {
+	c := s.session
+	var out raw
+	for _, name := range a[1:] {
+		if !slices.Contains(c.subscribed[kind], name) {
+			c.subscribed[kind] = append(c.subscribed[kind], name)
+			s.channels[kind][name] = append(s.channels[kind][name], c)
+		}
+		out = append(out, Push{strings.ToLower(a[0]), name, c.count(kind)})
+	}
+	return out
+}
+
+func (s *Server) unsubscribe(a []string, kind int) any {
+	c := s.session
+	names := a[1:]
+	if len(names) == 0 {
+		names = slices.Clone(c.subscribed[kind])
+	}
+	word := strings.ToLower(a[0])
+	if len(names) == 0 {
+		return raw{Push{word, nil, c.count(kind)}}
+	}
+	var out raw
+	for _, name := range names {
+		c.unsubscribe(kind, name)
+		out = append(out, Push{word, name, c.count(kind)})
+	}
+	return out
+}
+
+func (c *Session) unsubscribe(kind int, name string) {
+	is := func(o string) bool { return o == name }
+	if !slices.ContainsFunc(c.subscribed[kind], is) {
+		return
+	}
+	c.subscribed[kind] = slices.DeleteFunc(c.subscribed[kind], is)
+	all := c.s.channels[kind]
+	left := slices.DeleteFunc(all[name], func(o *Session) bool { return o == c })
+	if len(left) == 0 {
+		delete(all, name)
+	} else {
+		all[name] = left
+	}
+}
+
+func (s *Server) publish(a []string, shard bool) any {
+	n := s.Deliver(a[1], a[2], shard)
+	if s.applying {
+		return int64(n)
+	}
+	switch {
+	case s.host.Cluster == nil:
+		s.propagate(a...)
+	case s.host.Bus != nil:
+		s.host.Bus(a[1], a[2], shard)
+	}
+	return int64(n)
+}
+
+// Deliver gives a message to the sessions of this server that subscribed, and
+// returns how many copies that is.
+func (s *Server) Deliver(channel, message string, shard bool) int {
+	kind, word := byChannel, "message"
+	if shard {
+		kind, word = byShard, "smessage"
+	}
+	n := 0
+	for _, c := range slices.Clone(s.channels[kind][channel]) {
+		c.push(Push{word, channel, message})
+		n++
+	}
+	if shard || len(s.channels[byPattern]) == 0 {
+		return n
+	}
+	for _, p := range slices.Sorted(maps.Keys(s.channels[byPattern])) {
+		if !match(p, channel) {
+			continue
+		}
+		for _, c := range slices.Clone(s.channels[byPattern][p]) {
+			c.push(Push{"pmessage", p, channel, message})
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) channelNames(a []string, kind int) any {
+	if len(a) > 3 {
+		return errSubcommand(a)
+	}
+	out := []any{}
+	for _, name := range slices.Sorted(maps.Keys(s.channels[kind])) {
+		if len(a) == 2 || match(a[2], name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (s *Server) countSubscribers(a []string, kind int) any {
+	out := []any{}
+	for _, name := range a[2:] {
+		out = append(out, name, int64(len(s.channels[kind][name])))
+	}
+	return out
+}
+
+func errSubcommand(a []string) Error {
+	return Error(oneLine("ERR unknown subcommand or wrong number of arguments for '" + text(a[1], 128) + "'. Try " + strings.ToUpper(a[0]) + " HELP."))
+}

@@ -1,0 +1,197 @@
+package simredis
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+const maxBulk = 512 << 20
+
+// Parse takes one request off the front of b, and says how many bytes it has.
+// n is 0 if the request is not complete yet. A request without words, n > 0 and
+// no args, has no reply. After a protocol error the connection is closed.
+func Parse(b []byte) (args []string, n int, err error) {
+	if len(b) == 0 {
+		return nil, 0, nil
+	}
+	if b[0] != '*' {
+		return parseInline(b)
+	}
+	count, at, found := parseLength(b, 1)
+	switch {
+	case at == 0:
+		return nil, 0, nil
+	case !found || count > 1<<20:
+		return nil, 0, protocolError("invalid multibulk length")
+	case count <= 0:
+		return nil, at, nil
+	}
+	args = make([]string, 0, count)
+	for range count {
+		if at == len(b) {
+			return nil, 0, nil
+		}
+		if b[at] != '$' {
+			return nil, 0, protocolError("expected '$', got '" + string(b[at]) + "'")
+		}
+		size, next, found := parseLength(b, at+1)
+		switch {
+		case next == 0:
+			return nil, 0, nil
+		case !found || size < 0 || size > maxBulk:
+			return nil, 0, protocolError("invalid bulk length")
+		case len(b) < next+size+2:
+			return nil, 0, nil
+		}
+		args = append(args, string(b[next:next+size]))
+		at = next + size + 2
+	}
+	return args, at, nil
+}
+
+type protocolError string
+
+func (e protocolError) Error() string { return "Protocol error: " + string(e) }
+
+// parseLength reads the number and the end of line at from; next is 0 if the
+// line has no end yet.
+func parseLength(b []byte, from int) (n, next int, found bool) {
+	i := bytes.IndexByte(b[from:], '\r')
+	if i < 0 || from+i+1 >= len(b) {
+		return 0, 0, false
+	}
+	n, err := strconv.Atoi(string(b[from : from+i]))
+	return n, from + i + 2, err == nil
+}
+
+// parseInline reads a request that is a line of words.
+func parseInline(b []byte) (args []string, n int, err error) {
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		if len(b) > 64<<10 {
+			return nil, 0, protocolError("too big inline request")
+		}
+		return nil, 0, nil
+	}
+	return strings.Fields(string(b[:i])), i + 1, nil
+}
+
+// AppendCommand encodes a request.
+func AppendCommand(b []byte, args ...string) []byte {
+	b = appendHead(b, '*', len(args))
+	for _, a := range args {
+		b = appendBulk(b, a)
+	}
+	return b
+}
+
+// Append encodes a reply in version 2 or 3 of the protocol.
+func Append(b []byte, reply any, proto int) []byte {
+	switch r := reply.(type) {
+	case nil:
+		if proto == 3 {
+			return append(b, "_\r\n"...)
+		}
+		return append(b, "$-1\r\n"...)
+	case NullArray:
+		if proto == 3 {
+			return append(b, "_\r\n"...)
+		}
+		return append(b, "*-1\r\n"...)
+	case int64:
+		return appendLine(b, ':', strconv.FormatInt(r, 10))
+	case string:
+		return appendBulk(b, r)
+	case Status:
+		return appendLine(b, '+', string(r))
+	case Error:
+		return appendLine(b, '-', string(r))
+	case bool:
+		switch {
+		case proto == 3 && r:
+			return append(b, "#t\r\n"...)
+		case proto == 3:
+			return append(b, "#f\r\n"...)
+		case r:
+			return append(b, ":1\r\n"...)
+		}
+		return append(b, ":0\r\n"...)
+	case Double:
+		if proto == 3 {
+			return appendLine(b, ',', formatScore(float64(r)))
+		}
+		return appendBulk(b, formatScore(float64(r)))
+	case Verbatim:
+		if proto == 3 {
+			b = appendHead(b, '=', len(r)+4)
+			return append(append(append(b, "txt:"...), r...), "\r\n"...)
+		}
+		return appendBulk(b, string(r))
+	case scored:
+		return appendScored(b, r, proto)
+	case []any:
+		return appendAll(appendHead(b, '*', len(r)), r, proto)
+	case raw:
+		return appendAll(b, r, proto)
+	case Map:
+		if proto == 3 {
+			return appendAll(appendHead(b, '%', len(r)/2), r, proto)
+		}
+		return appendAll(appendHead(b, '*', len(r)), r, proto)
+	case Set:
+		return appendAll(appendHead(b, kindOf('~', proto), len(r)), r, proto)
+	case Push:
+		return appendAll(appendHead(b, kindOf('>', proto), len(r)), r, proto)
+	}
+	panic("simredis: no such reply")
+}
+
+func kindOf(c byte, proto int) byte {
+	if proto == 3 {
+		return c
+	}
+	return '*'
+}
+
+func appendHead(b []byte, c byte, n int) []byte {
+	b = append(b, c)
+	b = strconv.AppendInt(b, int64(n), 10)
+	return append(b, '\r', '\n')
+}
+
+func appendLine(b []byte, c byte, s string) []byte {
+	b = append(b, c)
+	b = append(b, s...)
+	return append(b, '\r', '\n')
+}
+
+func appendBulk(b []byte, s string) []byte {
+	b = appendHead(b, '$', len(s))
+	b = append(b, s...)
+	return append(b, '\r', '\n')
+}
+
+func appendAll(b []byte, list []any, proto int) []byte {
+	for _, r := range list {
+		b = Append(b, r, proto)
+	}
+	return b
+}
+
+func appendScored(b []byte, list []member, proto int) []byte {
+	if proto != 3 {
+		b = appendHead(b, '*', 2*len(list))
+		for _, m := range list {
+			b = appendBulk(appendBulk(b, m.name), formatScore(m.score))
+		}
+		return b
+	}
+	b = appendHead(b, '*', len(list))
+	for _, m := range list {
+		b = appendHead(b, '*', 2)
+		b = appendBulk(b, m.name)
+		b = Append(b, Double(m.score), proto)
+	}
+	return b
+}

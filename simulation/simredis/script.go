@@ -1,0 +1,147 @@
+package simredis
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+	"sync"
+)
+
+func scriptCommands() []command {
+	return []command{
+		{name: "eval", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, false, false) }},
+		{name: "eval_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, false, true) }},
+		{name: "evalsha", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, true, false) }},
+		{name: "evalsha_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, true, true) }},
+		{name: "script", arity: -2, run: noSubcommand},
+		{name: "script|load", arity: 3, flags: noScript, run: scriptLoad},
+		{name: "script|exists", arity: -3, flags: noScript, run: scriptExists},
+		{name: "script|flush", arity: -2, flags: noScript, run: scriptFlush},
+		{name: "script|kill", arity: 2, flags: noScript, run: func(*Server, []string) any { return Error("NOTBUSY No scripts in execution right now.") }},
+	}
+}
+
+// hashes are the SHA-1 of scripts, which are few and come again.
+//
+//nolint:gochecknoglobals // simulations run the same scripts on thousands of servers
+var hashes sync.Map
+
+// Sha is the name of a script: the SHA-1 of its source in hexadecimal digits.
+func Sha(source string) string {
+	if s, found := hashes.Load(source); found {
+		return s.(string)
+	}
+	sum := sha1.Sum([]byte(source))
+	s := hex.EncodeToString(sum[:])
+	hashes.Store(source, s)
+	return s
+}
+
+func scriptLoad(s *Server, a []string) any {
+	if _, failed := compile(a[2]); failed != nil {
+		return failed
+	}
+	sha := Sha(a[2])
+	s.scripts[sha] = a[2]
+	return sha
+}
+
+func scriptExists(s *Server, a []string) any {
+	out := make([]any, len(a)-2)
+	for i, sha := range a[2:] {
+		_, found := s.scripts[strings.ToLower(sha)]
+		out[i] = integer(found)
+	}
+	return out
+}
+
+func scriptFlush(s *Server, a []string) any {
+	if len(a) > 3 || len(a) == 3 && !strings.EqualFold(a[2], "sync") && !strings.EqualFold(a[2], "async") {
+		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	s.scripts = map[string]string{}
+	return ok
+}
+
+// ForgetScripts is SCRIPT FLUSH.
+func (s *Server) ForgetScripts() { s.scripts = map[string]string{} }
+
+const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
+
+// run is a script that is being run.
+type run struct {
+	readOnly bool
+	resp3    bool // redis.setresp(3)
+}
+
+func (s *Server) eval(a []string, bySha, readOnly bool) any {
+	name, source := a[1], a[1]
+	n, valid := parseInt(a[2])
+	switch {
+	case bySha && len(name) != 40:
+		return errNoScript
+	case !valid:
+		return errNotInteger
+	case n > int64(len(a)-3):
+		return Error("ERR Number of keys can't be greater than number of args")
+	case n < 0:
+		return Error("ERR Number of keys can't be negative")
+	}
+	if bySha {
+		var found bool
+		if source, found = s.scripts[strings.ToLower(a[1])]; !found {
+			return errNoScript
+		}
+	} else {
+		name = Sha(source)
+	}
+	p, failed := compile(source)
+	if failed != nil {
+		return failed
+	}
+	if !bySha {
+		s.scripts[name] = source
+	}
+	if p.shebang && !p.noWrites {
+		if readOnly {
+			return Error("ERR Can not execute a script with write flag using *_ro command.")
+		}
+		if s.replica {
+			return errReadOnly
+		}
+	}
+	s.depth++
+	s.script = &run{readOnly: readOnly || p.noWrites}
+	r := s.interpreter().run(p, name, a[3:3+n], a[3+n:])
+	s.script = nil
+	s.depth--
+	return r
+}
+
+// call runs a command for a script.
+func (s *Server) call(a []string) any {
+	c := find(a)
+	switch {
+	case c == nil || c.sub != nil && len(a) > 1:
+		return Error("ERR Unknown Redis command called from script")
+	case !c.accepts(len(a)):
+		return Error("ERR Wrong number of args calling Redis command from script")
+	case c.is(noScript):
+		return Error("ERR This Redis command is not allowed from script")
+	case c.flags&(write|mayReplicate) != 0 && s.script.readOnly:
+		return Error("ERR Write commands are not allowed from read-only scripts.")
+	case c.is(write) && s.replica:
+		return errReadOnly
+	}
+	if s.host.Cluster != nil {
+		if failed := s.routeKeys(s.session, s.session != nil && s.session.asking, c, a); failed != nil {
+			switch e := failed.(Error); {
+			case strings.HasPrefix(string(e), "CLUSTERDOWN The"):
+				return Error("ERR Script attempted to execute a command while the cluster is down")
+			default:
+				return Error("ERR Script attempted to access a non local key in a cluster node")
+			}
+		}
+	}
+	return c.run(s, a)
+}

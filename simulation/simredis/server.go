@@ -1,0 +1,242 @@
+package simredis
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// Server is one Redis process.
+type Server struct {
+	host    Host
+	replica bool
+	offset  int64 // of replication: bytes written as a master, or applied as a replica
+
+	keys     map[string]*value
+	scripts  map[string]string // by SHA-1
+	sessions []*Session
+	channels [3]map[string][]*Session // who subscribed, by kind and name
+	watched  map[string][]*Session
+	waiting  []*blocked // sessions that WAIT
+	popping  map[string][]*blocked
+	pushed   []string // keys of lists that got elements while a session waits for some
+	runnable []*Session
+	lastID   int64
+	random   uint64 // state of math.random of scripts
+	vm       *vm
+
+	// While a command runs:
+	now, micros int64 // frozen
+	busy        bool
+	depth       int      // > 0 in a transaction or script
+	session     *Session // whose it is
+	applying    bool     // it comes from the master
+	script      *run     // it is called by a script
+	batch       [][]string
+}
+
+// New returns an empty server.
+func New(h Host) *Server {
+	s := &Server{host: h, random: 0x1234ABCD330E}
+	s.Flush()
+	s.forget()
+	return s
+}
+
+// Close gives what the server holds back for the use of others. Every method
+// still works.
+func (s *Server) Close() { s.closeVM() }
+
+func (s *Server) forget() {
+	s.scripts = map[string]string{}
+	for i := range s.channels {
+		s.channels[i] = map[string][]*Session{}
+	}
+	s.watched = map[string][]*Session{}
+	s.popping = map[string][]*blocked{}
+	s.waiting, s.pushed, s.runnable, s.sessions = nil, nil, nil, nil
+}
+
+// Flush deletes all keys, and tells no replica.
+func (s *Server) Flush() { s.keys = map[string]*value{} }
+
+// Crash ends the process: sessions and scripts are gone, what has not been
+// propagated stays unpropagated. keep tells whether the keys are on disk.
+// Sessions get nothing any more.
+func (s *Server) Crash(keep bool) {
+	for _, c := range slices.Clone(s.sessions) {
+		c.Close()
+	}
+	s.forget()
+	s.batch = nil
+	if !keep {
+		s.Flush()
+		s.offset = 0
+	}
+}
+
+// CopyFrom makes the data set and the offset those of another server, as a full
+// synchronization does. Clients that watch a key are told that it changed.
+func (s *Server) CopyFrom(o *Server) {
+	for k := range s.watched {
+		s.touch(k)
+	}
+	s.keys = make(map[string]*value, len(o.keys))
+	for k, v := range o.keys {
+		s.keys[k] = v.clone()
+	}
+	s.offset = o.offset
+}
+
+// SetReplica makes the server a replica, which refuses writes of clients and
+// leaves it to its master to delete expired keys, or a master.
+func (s *Server) SetReplica(replica bool) {
+	s.replica = replica
+	if replica {
+		s.unblockAll(Error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"))
+	}
+}
+
+// IsReplica tells whether the server is a replica.
+func (s *Server) IsReplica() bool { return s.replica }
+
+// Offset is how far the server is in the stream of replication, in bytes.
+func (s *Server) Offset() int64 { return s.offset }
+
+// SetOffset sets that, for a master that begins a new stream.
+func (s *Server) SetOffset(n int64) { s.offset = n }
+
+// Apply carries out what the master wrote, whatever the offsets are.
+func (s *Server) Apply(b Batch) {
+	s.begin(nil)
+	s.applying = true
+	for _, args := range b.Commands {
+		if c := find(args); c != nil {
+			c.run(s, args)
+		}
+	}
+	s.applying = false
+	s.busy = false
+	s.offset = b.End
+}
+
+// Do runs one command that comes from no connection.
+func (s *Server) Do(args ...string) any {
+	s.begin(nil)
+	r := s.process(nil, args)
+	s.end()
+	s.resume()
+	return r
+}
+
+func (s *Server) begin(c *Session) {
+	s.micros = s.host.Now()
+	s.now = s.micros / 1000
+	s.session, s.busy = c, true
+}
+
+// end propagates what the command wrote.
+func (s *Server) end() {
+	s.serveLists()
+	s.session, s.busy = nil, false
+	if len(s.batch) == 0 {
+		return
+	}
+	b := Batch{Start: s.offset, Commands: s.batch}
+	size := 0
+	for _, args := range b.Commands {
+		size += commandSize(args)
+	}
+	s.offset += int64(size)
+	b.End = s.offset
+	s.batch = nil
+	if s.host.Propagate != nil {
+		s.host.Propagate(b)
+	}
+}
+
+func commandSize(args []string) int {
+	n := 3 + digits(len(args))
+	for _, a := range args {
+		n += 5 + digits(len(a)) + len(a)
+	}
+	return n
+}
+
+func digits(n int) int {
+	d := 1
+	for n >= 10 {
+		n, d = n/10, d+1
+	}
+	return d
+}
+
+// wrote notes that a command changed a key: args go to the replicas.
+func (s *Server) wrote(key string, args ...string) {
+	s.touch(key)
+	s.propagate(args...)
+}
+
+func (s *Server) propagate(args ...string) {
+	if !s.applying && !s.replica {
+		s.batch = append(s.batch, args)
+	}
+}
+
+// touch makes the transactions that watch a key fail.
+func (s *Server) touch(key string) {
+	for _, c := range s.watched[key] {
+		c.dirty = true
+	}
+}
+
+// ExpireKeys deletes up to limit expired keys, in the order of their expiry, as
+// Redis does in the background. Without it, a key is deleted when a command
+// meets it.
+func (s *Server) ExpireKeys(limit int) {
+	if s.replica {
+		return
+	}
+	s.begin(nil)
+	var due []string
+	for k, v := range s.keys {
+		if v.expire != 0 && s.now > v.expire {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, func(a, b string) int {
+		if d := s.keys[a].expire - s.keys[b].expire; d != 0 {
+			return int(d)
+		}
+		if a < b {
+			return -1
+		}
+		return 1
+	})
+	for _, k := range due[:min(limit, len(due))] {
+		s.lookup(k)
+	}
+	s.end()
+}
+
+// NextExpiry is the last millisecond since 1970 of the key that expires next; 0: none.
+func (s *Server) NextExpiry() int64 {
+	next := int64(0)
+	for _, v := range s.keys {
+		if v.expire != 0 && (next == 0 || v.expire < next) {
+			next = v.expire
+		}
+	}
+	return next
+}
+
+// Dump is the data set as text, a line for each key, in order: for tests, and to
+// compare servers. Keys that have expired and are not deleted yet are in it.
+func (s *Server) Dump() []string {
+	keys := slices.Sorted(maps.Keys(s.keys))
+	for i, k := range keys {
+		v := s.keys[k]
+		keys[i] = strconv.Quote(k) + " " + v.kind.String() + " " + v.text() + " " + strconv.FormatInt(v.expire, 10)
+	}
+	return keys
+}

@@ -1,0 +1,392 @@
+package simredis
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Session is one connection as its server sees it.
+type Session struct {
+	s     *Server
+	id    int64
+	send  func([]byte)
+	in    []byte
+	out   []byte
+	proto int
+	name  string
+	db    int64
+
+	running bool // within Receive: pushes to itself go with the replies
+	closed  bool
+	closing bool // closed once its replies are sent
+	blocked *blocked
+	written int64 // offset of its last write
+	mayRead bool  // READONLY of a cluster
+	asking  bool  // ASKING came just before
+	muted   bool  // CLIENT REPLY OFF
+
+	subscribed [3][]string // by kind
+
+	multi, failed, dirty bool
+	queue                [][]string
+	watching             []watch
+}
+
+// Open begins a session. send is given what goes to the client, which it must
+// copy; it must not call the server.
+func (s *Server) Open(send func([]byte)) *Session {
+	s.lastID++
+	c := &Session{s: s, id: s.lastID, send: send, proto: 2}
+	s.sessions = append(s.sessions, c)
+	return c
+}
+
+// Close ends a session; what it asked for has been done or is never done.
+func (c *Session) Close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.unwatch()
+	for k := range c.subscribed {
+		for _, name := range slices.Clone(c.subscribed[k]) {
+			c.unsubscribe(k, name)
+		}
+	}
+	c.leave()
+	c.s.sessions = slices.DeleteFunc(c.s.sessions, func(o *Session) bool { return o == c })
+}
+
+// ID is what CLIENT ID says.
+func (c *Session) ID() int64 { return c.id }
+
+// Closed tells whether the session has ended: by Close, QUIT or an error of the
+// protocol. The connection is to be closed then.
+func (c *Session) Closed() bool { return c.closed }
+
+// Blocked tells whether the session waits, as in WAIT. It takes bytes meanwhile
+// and runs them afterwards.
+func (c *Session) Blocked() bool { return c.blocked != nil }
+
+// Receive takes bytes of the client, and runs the requests that are complete.
+// Their replies are sent together.
+func (c *Session) Receive(b []byte) {
+	if c.closed {
+		return
+	}
+	c.in = append(c.in, b...)
+	c.run()
+}
+
+func (c *Session) run() {
+	c.running = true
+	at := 0
+	for c.blocked == nil && !c.closed && !c.closing {
+		args, n, err := Parse(c.in[at:])
+		if err != nil {
+			c.reply(Error("ERR " + err.Error()))
+			c.closing = true
+			break
+		}
+		if n == 0 {
+			break
+		}
+		at += n
+		if len(args) > 0 {
+			c.exec(args)
+		}
+	}
+	c.in = c.in[:copy(c.in, c.in[at:])]
+	c.running = false
+	c.flush()
+	if c.closing {
+		c.Close()
+	}
+}
+
+// exec runs one request.
+func (c *Session) exec(args []string) {
+	s := c.s
+	s.begin(c)
+	before := s.offset
+	r := s.process(c, args)
+	s.end()
+	if s.offset != before {
+		c.written = s.offset
+	}
+	c.reply(r)
+	s.resume()
+}
+
+// Do runs one request that came complete. It returns the reply, and false if the
+// session blocks: then the reply is sent when it is known.
+func (c *Session) Do(args ...string) (any, bool) {
+	s := c.s
+	s.begin(c)
+	before := s.offset
+	r := s.process(c, args)
+	s.end()
+	if s.offset != before {
+		c.written = s.offset
+	}
+	s.resume()
+	return r, c.blocked == nil
+}
+
+// none is the reply of a request that has none.
+type none struct{}
+
+func (c *Session) reply(r any) {
+	if _, silent := r.(none); silent || c.muted {
+		return
+	}
+	c.out = Append(c.out, r, c.proto)
+}
+
+// push sends what answers no request.
+func (c *Session) push(r any) {
+	c.out = Append(c.out, r, c.proto)
+	if !c.running {
+		c.flush()
+	}
+}
+
+func (c *Session) flush() {
+	if len(c.out) == 0 {
+		return
+	}
+	if !c.closed {
+		c.send(c.out)
+	}
+	c.out = c.out[:0]
+}
+
+func connectionCommands() []command {
+	return []command{
+		{name: "ping", arity: -1, flags: inSubscribed | sentinelToo, run: ping},
+		{name: "echo", arity: 2, run: func(_ *Server, a []string) any { return a[1] }},
+		{name: "quit", arity: -1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: quit},
+		{name: "reset", arity: 1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: reset},
+		{name: "hello", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: hello},
+		{name: "auth", arity: -2, flags: noScript | sentinelToo, run: auth},
+		{name: "select", arity: 2, run: selectDB},
+		{name: "client", arity: -2, flags: sentinelToo, run: noSubcommand},
+		{name: "client|id", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return s.session.id }},
+		{name: "client|getname", arity: 2, flags: needsSession | noScript | sentinelToo, run: getName},
+		{name: "client|setname", arity: 3, flags: needsSession | noScript | sentinelToo, run: setName},
+		{name: "client|info", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return Verbatim(s.session.info()) }},
+		{name: "client|list", arity: -2, flags: noScript | sentinelToo, run: listClients},
+		{name: "client|kill", arity: -3, flags: noScript | sentinelToo, run: killClients},
+		{name: "client|no-evict", arity: 3, flags: noScript, run: func(*Server, []string) any { return ok }},
+	}
+}
+
+func noSubcommand(_ *Server, a []string) any { return errArity(strings.ToLower(a[0])) }
+
+func ping(s *Server, a []string) any {
+	if len(a) > 2 {
+		return errArity("ping")
+	}
+	text := ""
+	if len(a) == 2 {
+		text = a[1]
+	}
+	switch {
+	case s.session != nil && s.session.proto == 2 && s.session.subscriptions() > 0:
+		return []any{"pong", text}
+	case len(a) == 2:
+		return text
+	}
+	return Status("PONG")
+}
+
+func quit(s *Server, _ []string) any {
+	s.session.closing = true
+	return ok
+}
+
+func reset(s *Server, _ []string) any {
+	c := s.session
+	c.discard()
+	c.mayRead, c.asking, c.proto, c.name, c.db = false, false, 2, "", 0
+	for k := range c.subscribed {
+		for _, name := range slices.Clone(c.subscribed[k]) {
+			c.unsubscribe(k, name)
+		}
+	}
+	return Status("RESET")
+}
+
+func hello(s *Server, a []string) any {
+	c := s.session
+	proto := c.proto
+	if len(a) > 1 {
+		n, valid := parseInt(a[1])
+		if !valid {
+			return Error("ERR Protocol version is not an integer or out of range")
+		}
+		if n < 2 || n > 3 {
+			return Error("NOPROTO unsupported protocol version")
+		}
+		proto = int(n)
+	}
+	name, named := "", false
+	for i := 2; i < len(a); i++ {
+		switch o := strings.ToLower(a[i]); {
+		case o == "auth" && i+2 < len(a):
+			if a[i+1] != "default" {
+				return errPassword
+			}
+			i += 2
+		case o == "setname" && i+1 < len(a):
+			if !validName(a[i+1]) {
+				return errName
+			}
+			name, named = a[i+1], true
+			i++
+		default:
+			return Error(oneLine("ERR Syntax error in HELLO option '" + text(a[i], len(a[i])) + "'"))
+		}
+	}
+	c.proto = proto
+	if named {
+		c.name = name
+	}
+	m := Map{"server", "redis", "version", Version, "proto", int64(c.proto), "id", c.id, "mode", s.mode()}
+	if s.host.Sentinel == nil {
+		role := "master"
+		if s.replica {
+			role = "replica"
+		}
+		m = append(m, "role", role)
+	}
+	return append(m, "modules", []any{})
+}
+
+func (s *Server) mode() string {
+	switch {
+	case s.host.Sentinel != nil:
+		return "sentinel"
+	case s.host.Cluster != nil:
+		return "cluster"
+	}
+	return "standalone"
+}
+
+const (
+	errPassword = Error("WRONGPASS invalid username-password pair or user is disabled.")
+	errName     = Error("ERR Client names cannot contain spaces, newlines or special characters.")
+)
+
+// auth is that of a server without a password.
+func auth(_ *Server, a []string) any {
+	switch {
+	case len(a) > 3:
+		return errSyntax
+	case len(a) == 2:
+		return Error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+	case a[1] != "default":
+		return errPassword
+	}
+	return ok
+}
+
+func selectDB(s *Server, a []string) any {
+	n, valid := parseInt(a[1])
+	switch {
+	case !valid:
+		return errNotInteger
+	case n > 1<<31-1 || n < -1<<31:
+		return Error("ERR value is out of range, value must between -2147483648 and 2147483647")
+	case s.host.Cluster != nil && n != 0:
+		return Error("ERR SELECT is not allowed in cluster mode")
+	case n < 0 || n > 15:
+		return Error("ERR DB index is out of range")
+	case n != 0:
+		return Error("ERR DB index is out of range: the simulated server has one database")
+	}
+	return ok
+}
+
+func validName(s string) bool {
+	for i := range len(s) {
+		if s[i] < '!' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func getName(s *Server, _ []string) any {
+	if s.session.name == "" {
+		return nil
+	}
+	return s.session.name
+}
+
+func setName(s *Server, a []string) any {
+	if !validName(a[2]) {
+		return errName
+	}
+	s.session.name = a[2]
+	return ok
+}
+
+func (c *Session) info() string {
+	kind := "N"
+	switch {
+	case c.multi:
+		kind = "x"
+	case c.subscriptions() > 0:
+		kind = "P"
+	}
+	return "id=" + strconv.FormatInt(c.id, 10) + " name=" + c.name + " db=0 flags=" + kind +
+		" resp=" + strconv.Itoa(c.proto) + "\n"
+}
+
+func listClients(s *Server, _ []string) any {
+	var b strings.Builder
+	for _, c := range s.sessions {
+		b.WriteString(c.info())
+	}
+	return Verbatim(b.String())
+}
+
+// killClients has the filters by ID, type and SKIPME only.
+func killClients(s *Server, a []string) any {
+	id, kind, skip := int64(0), "", true
+	for i := 2; i < len(a); i += 2 {
+		if i+1 == len(a) {
+			return errSyntax
+		}
+		switch strings.ToLower(a[i]) {
+		case "id":
+			n, valid := parseInt(a[i+1])
+			if !valid || n < 1 {
+				return Error("ERR client-id should be greater than 0")
+			}
+			id = n
+		case "type":
+			kind = strings.ToLower(a[i+1])
+		case "skipme":
+			skip = strings.EqualFold(a[i+1], "yes")
+		default:
+			return errSyntax
+		}
+	}
+	n := int64(0)
+	for _, c := range slices.Clone(s.sessions) {
+		isPubSub := c.subscriptions() > 0
+		if id != 0 && c.id != id || kind == "pubsub" && !isPubSub || kind == "normal" && isPubSub || c == s.session && skip {
+			continue
+		}
+		n++
+		if c == s.session {
+			c.closing = true
+			continue
+		}
+		c.Close()
+	}
+	return n
+}

@@ -1,0 +1,92 @@
+package simredis
+
+import (
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+)
+
+type member struct {
+	name  string
+	score float64
+}
+
+func (m member) compare(o member) int {
+	switch {
+	case m.score < o.score:
+		return -1
+	case m.score > o.score:
+		return 1
+	}
+	return strings.Compare(m.name, o.name)
+}
+
+// sortedSet has its members in order of their scores, then of their names.
+type sortedSet struct {
+	list  []member
+	index map[string]float64 // once there are many
+}
+
+func (z *sortedSet) score(name string) (float64, bool) {
+	if z == nil {
+		return 0, false
+	}
+	if z.index != nil {
+		f, found := z.index[name]
+		return f, found
+	}
+	for i := range z.list {
+		if z.list[i].name == name {
+			return z.list[i].score, true
+		}
+	}
+	return 0, false
+}
+
+// rank is the place of a member that is there.
+func (z *sortedSet) rank(m member) int {
+	return sort.Search(len(z.list), func(i int) bool { return z.list[i].compare(m) >= 0 })
+}
+
+func (z *sortedSet) set(name string, score float64) {
+	z.delete(name)
+	m := member{name, score + 0} // -0 becomes 0
+	z.list = slices.Insert(z.list, z.rank(m), m)
+	switch {
+	case z.index != nil:
+		z.index[name] = score
+	case len(z.list) >= indexFrom:
+		z.index = make(map[string]float64, 2*len(z.list))
+		for _, m := range z.list {
+			z.index[m.name] = m.score
+		}
+	}
+}
+
+func (z *sortedSet) delete(name string) bool {
+	score, found := z.score(name)
+	if !found {
+		return false
+	}
+	i := z.rank(member{name, score})
+	z.cut(i, i+1)
+	return true
+}
+
+// cut deletes the members from place i to before place j.
+func (z *sortedSet) cut(i, j int) {
+	if z.index != nil {
+		for _, m := range z.list[i:j] {
+			delete(z.index, m.name)
+		}
+	}
+	z.list = slices.Delete(z.list, i, j)
+}
+
+func (z *sortedSet) clone() *sortedSet {
+	if z == nil {
+		return nil
+	}
+	return &sortedSet{list: slices.Clone(z.list), index: maps.Clone(z.index)}
+}

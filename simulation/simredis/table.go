@@ -1,0 +1,112 @@
+package simredis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// table is a map of strings that keeps the order in which fields were added, as
+// small hashes of Redis do.
+type table struct {
+	list  []field
+	index map[string]int // once there are many
+}
+
+type field struct{ name, value string }
+
+const indexFrom = 16
+
+func (t *table) len() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.list)
+}
+
+func (t *table) find(name string) int {
+	if t == nil {
+		return -1
+	}
+	if t.index != nil {
+		if i, found := t.index[name]; found {
+			return i
+		}
+		return -1
+	}
+	for i := range t.list {
+		if t.list[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (t *table) get(name string) (string, bool) {
+	if i := t.find(name); i >= 0 {
+		return t.list[i].value, true
+	}
+	return "", false
+}
+
+// set reports whether the field is new.
+func (t *table) set(name, value string) bool {
+	if i := t.find(name); i >= 0 {
+		t.list[i].value = value
+		return false
+	}
+	t.list = append(t.list, field{name, value})
+	switch {
+	case t.index != nil:
+		t.index[name] = len(t.list) - 1
+	case len(t.list) >= indexFrom:
+		t.reindex()
+	}
+	return true
+}
+
+// delete reports whether the field was there.
+func (t *table) delete(name string) bool {
+	i := t.find(name)
+	if i < 0 {
+		return false
+	}
+	t.list = slices.Delete(t.list, i, i+1)
+	if t.index != nil {
+		t.reindex()
+	}
+	return true
+}
+
+func (t *table) reindex() {
+	t.index = make(map[string]int, 2*len(t.list))
+	for i := range t.list {
+		t.index[t.list[i].name] = i
+	}
+}
+
+func (t *table) clone() *table {
+	if t == nil {
+		return nil
+	}
+	c := &table{list: slices.Clone(t.list)}
+	if t.index != nil {
+		c.reindex()
+	}
+	return c
+}
+
+// text is sorted, since the order means nothing.
+func (t *table) text(values bool) string {
+	list := slices.Clone(t.list)
+	slices.SortFunc(list, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	var b strings.Builder
+	for _, f := range list {
+		fmt.Fprintf(&b, "%q", f.name)
+		if values {
+			fmt.Fprintf(&b, "=%q", f.value)
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}

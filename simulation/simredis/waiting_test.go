@@ -1,0 +1,169 @@
+package simredis_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/simulation/simredis"
+)
+
+// waiter is a server whose timers and replicas the test is.
+type waiter struct {
+	*simredis.Server
+
+	timers []func()
+	acked  int64 // by one replica
+	out    bytes.Buffer
+	c      *simredis.Session
+}
+
+func newWaiter(t *testing.T) *waiter {
+	t.Helper()
+	w := &waiter{}
+	w.Server = simredis.New(simredis.Host{
+		Now: func() int64 { return start },
+		After: func(_ time.Duration, f func()) func() {
+			i := len(w.timers)
+			w.timers = append(w.timers, f)
+			return func() { w.timers[i] = nil }
+		},
+		Propagate: func(simredis.Batch) {},
+		Acked: func(offset int64) int {
+			if w.acked >= offset {
+				return 1
+			}
+			return 0
+		},
+	})
+	w.c = w.Open(func(b []byte) { w.out.Write(b) })
+	t.Cleanup(w.Close)
+	return w
+}
+
+// send returns what the client gets at once.
+func (w *waiter) send(args ...string) string {
+	w.c.Receive(simredis.AppendCommand(nil, args...))
+	return w.got()
+}
+
+func (w *waiter) got() string {
+	defer w.out.Reset()
+	return w.out.String()
+}
+
+func TestWait(t *testing.T) {
+	t.Run("nothing written", func(t *testing.T) {
+		require.Equal(t, ":1\r\n", newWaiter(t).send("WAIT", "1", "100"))
+	})
+	t.Run("acknowledged", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		require.Empty(t, w.send("WAIT", "1", "100"))
+		require.True(t, w.c.Blocked())
+		require.Empty(t, w.send("GET", "k"), "a request behind one that waits")
+		w.acked = w.Offset() - 1
+		w.Acknowledged()
+		require.Empty(t, w.got())
+		w.acked = w.Offset()
+		w.Acknowledged()
+		require.Equal(t, ":1\r\n$1\r\nv\r\n", w.got())
+		require.Nil(t, w.timers[0], "the timeout goes on")
+	})
+	t.Run("timeout", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		require.Empty(t, w.send("WAIT", "1", "100"))
+		w.timers[0]()
+		require.Equal(t, ":0\r\n", w.got())
+		require.False(t, w.c.Blocked())
+	})
+	t.Run("a write of another session", func(t *testing.T) {
+		w := newWaiter(t)
+		w.Do("SET", "k", "v")
+		require.Equal(t, ":1\r\n", w.send("WAIT", "1", "0"), "it waits for its own writes")
+	})
+	t.Run("within a transaction", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		w.send("MULTI")
+		w.send("WAIT", "1", "0")
+		require.Equal(t, "*1\r\n:0\r\n", w.send("EXEC"))
+	})
+	t.Run("on a replica", func(t *testing.T) {
+		w := newWaiter(t)
+		w.SetReplica(true)
+		require.Contains(t, w.send("WAIT", "1", "0"), "-ERR WAIT cannot be used with replica instances")
+	})
+	t.Run("the connection ends", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		w.send("WAIT", "1", "100")
+		w.c.Close()
+		w.acked = w.Offset()
+		w.Acknowledged()
+		require.Empty(t, w.got())
+		require.Nil(t, w.timers[0], "the timeout goes on")
+	})
+	t.Run("the server becomes a replica", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		w.send("WAIT", "1", "100")
+		w.SetReplica(true)
+		require.Contains(t, w.got(), "-UNBLOCKED")
+	})
+	t.Run("crash", func(t *testing.T) {
+		w := newWaiter(t)
+		w.send("SET", "k", "v")
+		w.send("WAIT", "1", "100")
+		w.Crash(true)
+		require.Empty(t, w.got())
+		require.True(t, w.c.Closed())
+		require.Equal(t, "v", w.Do("GET", "k"))
+	})
+}
+
+func TestBlockingPopEnds(t *testing.T) {
+	w := newWaiter(t)
+	require.Empty(t, w.send("BLPOP", "l", "1"))
+	w.timers[0]()
+	require.Equal(t, "*-1\r\n", w.got())
+	require.Equal(t, int64(1), w.Do("RPUSH", "l", "e"), "nobody waits any more")
+	require.Equal(t, "*2\r\n$1\r\nl\r\n$1\r\ne\r\n", w.send("BLPOP", "l", "1"))
+}
+
+// What a client sends in pieces is the same as what it sends at once.
+func TestReceivePieces(t *testing.T) {
+	all := simredis.AppendCommand(nil, "SET", "k", "v\r\nw")
+	all = append(all, "PING\r\n"...)
+	all = simredis.AppendCommand(all, "GET", "k")
+	w := newWaiter(t)
+	for i := range all {
+		w.c.Receive(all[i : i+1])
+	}
+	require.Equal(t, "+OK\r\n+PONG\r\n$4\r\nv\r\nw\r\n", w.got())
+	w.c.Receive([]byte("*1\r\nPING\r\n"))
+	require.Equal(t, "-ERR Protocol error: expected '$', got 'P'\r\n", w.got())
+	require.True(t, w.c.Closed())
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("*1\r\n$4\r\nPING\r\n"))
+	f.Add([]byte("*-1\r\n"))
+	f.Add([]byte("PING\r\n"))
+	f.Add([]byte("*2\r\n$3\r\nGET\r\n$-1\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		args, n, err := simredis.Parse(b)
+		if n > len(b) || err != nil && n > 0 {
+			t.Fatalf("%d of %d bytes, %v", n, len(b), err)
+		}
+		if n > 0 && len(args) > 0 {
+			again, m, err := simredis.Parse(simredis.AppendCommand(nil, args...))
+			require.NoError(t, err)
+			require.NotZero(t, m)
+			require.Equal(t, args, again)
+		}
+	})
+}

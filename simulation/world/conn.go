@@ -1,0 +1,252 @@
+package world
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockchaos/lockchaos/simulation/simredis"
+)
+
+// A conn is a client's connection to a server, with the server's side of it.
+type conn struct {
+	w        *World
+	zone     *Zone
+	node     *Node
+	id       int
+	up, down *pipe
+	cond     *sync.Cond // of the world's mutex: there is something to read, or never will be
+
+	// The client's side.
+	received []byte
+	failed   error // what reads end with once all was read
+	closed   bool
+	deadline time.Time
+	alarm    *time.Timer // at the deadline
+
+	// The server's side.
+	session *simredis.Session
+	gone    bool          // reset, or closed by the client and noticed
+	silent  bool          // replies are lost from now on
+	prompt  bool          // replies arrive at once
+	late    time.Duration // by which the next reply is
+}
+
+// Write sends a request.
+func (c *conn) Write(b []byte) (int, error) {
+	c.zone.Stand()
+	w := c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.gone:
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
+	}
+	data := slices.Clone(b)
+	names := commands(data)
+	w.trace("%s #%d sends %q", c.up.link, c.id, data[:min(len(data), 120)])
+	if c.node.kind == sentinelNode || greets(names) {
+		w.counts.Messages++
+		c.prompt = true
+		c.serve(data)
+		c.prompt = false
+		return len(b), nil
+	}
+	struck := w.requested(c.up.link, names)
+	var more, late time.Duration
+	lost, mute := false, false
+	for _, f := range struck {
+		switch f.Name {
+		case DelayCommand:
+			more += f.By
+		case DelayReply:
+			late += f.By
+		case DropCommand:
+			lost = true
+		case DropReply:
+			mute = true
+		}
+	}
+	c.up.send(more, func() {
+		switch {
+		case c.gone || c.node.down:
+			return
+		case lost:
+			c.reset()
+			return
+		}
+		c.silent = c.silent || mute
+		c.late += late
+		c.serve(data)
+		if mute {
+			c.reset()
+		}
+	})
+	return len(b), nil
+}
+
+// commands are the names of those in a request, in upper case.
+func commands(data []byte) []string {
+	var all []string
+	for len(data) > 0 {
+		args, n, err := simredis.Parse(data)
+		if err != nil || n == 0 {
+			break
+		}
+		if len(args) > 0 {
+			all = append(all, strings.ToUpper(args[0]))
+		}
+		data = data[n:]
+	}
+	return all
+}
+
+// greets reports whether a request has only what a client says before the first request
+// of its user.
+func greets(names []string) bool {
+	for _, name := range names {
+		switch name {
+		case "HELLO", "CLIENT", "AUTH", "SELECT", "READONLY":
+		default:
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// serve has the server carry out a request.
+func (c *conn) serve(data []byte) {
+	c.w.counts.Requests++
+	c.session.Receive(data)
+	if c.session.Closed() {
+		c.reset()
+	}
+}
+
+// reply sends to the client what the server has for it.
+func (c *conn) reply(b []byte) {
+	if c.gone || c.silent || len(b) == 0 {
+		return
+	}
+	b = slices.Clone(b)
+	c.w.trace("%s #%d is answered %q", c.up.link, c.id, b[:min(len(b), 120)])
+	if c.prompt {
+		c.w.counts.Messages++
+		c.arrive(b)
+		return
+	}
+	late := c.late
+	c.late = 0
+	c.down.send(late, func() {
+		if !c.closed && !c.gone {
+			c.arrive(b)
+		}
+	})
+}
+
+// arrive makes data readable.
+func (c *conn) arrive(b []byte) {
+	c.received = append(c.received, b...)
+	c.cond.Broadcast()
+}
+
+// reset ends the connection for both sides at once.
+func (c *conn) reset() {
+	if c.gone {
+		return
+	}
+	c.leave()
+	if c.failed == nil {
+		c.failed = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	c.cond.Broadcast()
+}
+
+// leave ends the server's side.
+func (c *conn) leave() {
+	c.gone = true
+	c.node.conns = slices.DeleteFunc(slices.Clone(c.node.conns), func(o *conn) bool { return o == c })
+	c.session.Close()
+}
+
+// Read waits for replies until the deadline.
+func (c *conn) Read(b []byte) (int, error) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, net.ErrClosed
+		case len(c.received) > 0:
+			n := copy(b, c.received)
+			c.received = c.received[n:]
+			return n, nil
+		case c.failed != nil:
+			return 0, c.failed
+		case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+			return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+		}
+		c.cond.Wait()
+	}
+}
+
+// Close ends the client's side. What was sent still arrives; then the server learns of
+// the end.
+func (c *conn) Close() error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	c.closed = true
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
+	c.cond.Broadcast()
+	if !c.gone {
+		c.up.send(0, c.leave)
+	}
+	return nil
+}
+
+// SetReadDeadline bounds reads.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.deadline = t
+	if c.alarm != nil {
+		c.alarm.Stop()
+		c.alarm = nil
+	}
+	if !t.IsZero() {
+		c.alarm = time.AfterFunc(time.Until(t), func() {
+			c.w.mu.Lock()
+			defer c.w.mu.Unlock()
+			c.cond.Broadcast()
+		})
+	}
+	return nil
+}
+
+// SetDeadline bounds reads: writes never wait.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline does nothing: writes never wait.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// LocalAddr is an address of the client.
+func (c *conn) LocalAddr() net.Addr { return address("10.1.0.1:1") }
+
+// RemoteAddr is the server's address.
+func (c *conn) RemoteAddr() net.Addr { return address(c.node.address) }
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }

@@ -1,0 +1,86 @@
+package world
+
+import (
+	"container/heap"
+	"time"
+)
+
+// An event is something that happens at an instant of its own.
+type event struct {
+	at time.Duration
+	do func()
+}
+
+// events are a heap by time.
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) } //nolint:forcetypeassert // of package heap
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*e = old[:len(old)-1]
+	return last
+}
+
+// unique is the instant, or the first one after it at which nothing else happens: of two
+// timers at the same instant the runtime runs either one first.
+func (w *World) unique(at time.Duration) time.Duration {
+	for {
+		if _, taken := w.used[int64(at)]; !taken {
+			w.used[int64(at)] = struct{}{}
+			return at
+		}
+		at++
+	}
+}
+
+// after has something done so long from now, or at the first free instant after that.
+func (w *World) after(d time.Duration, do func()) { w.at(w.now()+max(d, 0), do) }
+
+// at has something done at a time of the world, or at the first free instant after it.
+func (w *World) at(at time.Duration, do func()) {
+	e := event{w.unique(max(at, w.now())), do}
+	heap.Push(&w.events, e)
+	if w.timer != nil && w.events[0].at == e.at {
+		w.timer.Reset(e.at - w.now())
+	}
+}
+
+// drive runs events at their times. One goroutine does so for all, so that the clients
+// have reacted to one event, as far as they do at once, before the next comes.
+func (w *World) drive(stop <-chan struct{}) {
+	defer close(w.stopped)
+	growStack(64)
+	for {
+		select {
+		case <-w.timer.C:
+		case <-stop:
+			w.timer.Stop()
+			return
+		}
+		w.mu.Lock()
+		for len(w.events) > 0 && w.events[0].at <= w.now() {
+			e, _ := heap.Pop(&w.events).(event)
+			e.do()
+		}
+		if len(w.events) > 0 {
+			w.timer.Reset(w.events[0].at - w.now())
+		}
+		w.mu.Unlock()
+	}
+}
+
+// growStack makes the stack large once, since scripts need much of it.
+//
+//go:noinline
+func growStack(n int) byte {
+	var b [1024]byte
+	if n > 0 {
+		b[n] = growStack(n - 1)
+	}
+	return b[n] + b[0]
+}

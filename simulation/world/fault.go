@@ -1,0 +1,246 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/internal/names"
+)
+
+// The faults of a world. Those that the harness can inject on real servers have the
+// same names in package faults.
+const (
+	Stall         = "stall"          // a link: nothing passes for a while, and then all of it
+	Cut           = "cut"            // a link: connections are reset, and new ones refused
+	Reset         = "reset"          // a link: connections are reset, once
+	DropCommand   = "drop-command"   // a link: one request is lost, and its connection reset
+	DropReply     = "drop-reply"     // a link: the reply to one request is lost, and its connection reset
+	DelayCommand  = "delay-command"  // a link: one request is late by By, and what follows it
+	DelayReply    = "delay-reply"    // a link: the reply to one request is late by By, and what follows it
+	Pause         = "pause"          // a server stands still
+	Kill          = "kill"           // a server is gone for a while; its data are lost unless Keep is set
+	Flush         = "flush"          // a server: FLUSHALL
+	ScriptFlush   = "script-flush"   // a server forgets its scripts
+	ClockForward  = "clock-forward"  // a server's clock is ahead by By
+	ClockBack     = "clock-back"     // a server's clock is behind by By
+	ClockRate     = "clock-rate"     // a server's clock is faster by Percent, slower below 0
+	CrashFailover = "crash-failover" // the master dies and a replica is promoted after By
+	SplitBrain    = "split-brain"    // a replica is promoted after By, while the master goes on
+	PauseClient   = "pause-client"   // a zone: its process stands still
+)
+
+// Kinds lists the faults, in order of name.
+func Kinds() []string {
+	all := []string{
+		Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, Pause, Kill, Flush, ScriptFlush,
+		ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient,
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TheMaster is the target of a fault that is aimed at whichever server is the master
+// when it begins.
+const TheMaster = "master"
+
+// A Fault is one thing that goes wrong, as plain data.
+type Fault struct {
+	// Name is one of [Kinds].
+	Name string `json:"fault"`
+	// At is when it begins, from the start of the run; with After, from when on events
+	// are counted.
+	At time.Duration `json:"at"`
+	// After is the event at which it begins instead. Nil: none, and of a fault of one
+	// request the next request on the link.
+	After *Anchor `json:"after,omitempty"`
+	// For is how long it lasts; of [CrashFailover] and [SplitBrain], until the old master
+	// is back as a replica.
+	For time.Duration `json:"for,omitempty"`
+	// Target is a server, a zone, or a link such as zone-a>redis-1, in which the party
+	// that dials comes first. [TheMaster] may stand for a server.
+	Target string `json:"target,omitempty"`
+	// Stream is the direction in which a link stalls: [Upstream], [Downstream], or both,
+	// which an empty one is too.
+	Stream string `json:"stream,omitempty"`
+	// By is how late a message is, how wrong a clock, or how long a promotion takes.
+	By time.Duration `json:"by,omitempty"`
+	// Percent is by how much a clock is too fast.
+	Percent int `json:"percent,omitempty"`
+	// Keep says that a killed server keeps its data.
+	Keep bool `json:"keep,omitempty"`
+	// Lag is for how long nothing that the master writes has reached its replicas when
+	// it dies.
+	Lag time.Duration `json:"lag,omitempty"`
+}
+
+// An Anchor is an event at which a fault begins.
+type Anchor struct {
+	// Event is [Request] or [Write].
+	Event string `json:"event"`
+	// Of is the link of the requests, or the server that writes. Empty: the fault's
+	// target.
+	Of string `json:"of,omitempty"`
+	// Nth is which of them it is, from 1; 0 is 1.
+	Nth int `json:"nth,omitempty"`
+	// Command is the name of the command that is counted, in upper case. Empty: any.
+	Command string `json:"command,omitempty"`
+}
+
+// The events that can be counted.
+const (
+	Request = "request" // a client sends a request, or several in one go
+	Write   = "write"   // a command changes the data of a server
+)
+
+// The directions of a link.
+const (
+	Upstream   = "upstream"   // from the party that dials
+	Downstream = "downstream" // to it
+	Both       = "both"
+)
+
+// ofMessage reports whether the fault is of one request.
+func (f Fault) ofMessage() bool {
+	switch f.Name {
+	case DropCommand, DropReply, DelayCommand, DelayReply:
+		return true
+	default:
+		return false
+	}
+}
+
+// OnLink reports whether faults of that name are aimed at a link.
+func OnLink(name string) bool {
+	switch name {
+	case Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply:
+		return true
+	default:
+		return false
+	}
+}
+
+// Lasts reports whether faults of that name last for [Fault.For].
+func Lasts(name string) bool {
+	switch name {
+	case Stall, Cut, Pause, Kill, ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient:
+		return true
+	default:
+		return false
+	}
+}
+
+// anchor is the event at which the fault begins, with its defaults; false if it begins
+// at a time.
+func (f Fault) anchor() (Anchor, bool) {
+	if f.After == nil && !f.ofMessage() {
+		return Anchor{}, false
+	}
+	a := Anchor{Event: Request}
+	if f.After != nil {
+		a = *f.After
+	}
+	if a.Of == "" {
+		a.Of = f.Target
+	}
+	a.Nth = max(a.Nth, 1)
+	return a, true
+}
+
+// String is the fault on one line.
+func (f Fault) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "at %v", f.At)
+	if a, ok := f.anchor(); ok {
+		fmt.Fprintf(&s, ", %s %d", a.Event, a.Nth)
+		if a.Command != "" {
+			fmt.Fprintf(&s, " with %s", a.Command)
+		}
+		if a.Of != f.Target {
+			fmt.Fprintf(&s, " of %s", a.Of)
+		}
+	}
+	fmt.Fprintf(&s, ": %s", f.Name)
+	if f.Target != "" {
+		fmt.Fprintf(&s, " %s", f.Target)
+	}
+	if f.Stream != "" && f.Stream != Both {
+		fmt.Fprintf(&s, " %s", f.Stream)
+	}
+	if f.Lag > 0 {
+		fmt.Fprintf(&s, ", replication silent for %v", f.Lag)
+	}
+	if f.By > 0 {
+		fmt.Fprintf(&s, " by %v", f.By)
+	}
+	if f.Percent != 0 {
+		fmt.Fprintf(&s, " by %d%%", f.Percent)
+	}
+	if f.For > 0 {
+		fmt.Fprintf(&s, " for %v", f.For)
+	}
+	if f.Keep {
+		s.WriteString(", data kept")
+	}
+	return s.String()
+}
+
+// Validate joins what is wrong with the fault in this world.
+func (w *World) Validate(f Fault) error {
+	var errs []error
+	if !slices.Contains(Kinds(), f.Name) {
+		return names.Unknown("simulated fault", f.Name, Kinds())
+	}
+	server := func(what, name string) {
+		if n := w.node(name); name != TheMaster && (n == nil || n.kind != redisNode) {
+			errs = append(errs, fmt.Errorf("%s %q is no server", what, name))
+		}
+	}
+	link := func(what, name string) {
+		from, to, ok := strings.Cut(name, ">")
+		if dialled := w.node(to); !ok || dialled == nil || dialled.kind != redisNode || w.zones[from] == nil && w.node(from) == nil {
+			errs = append(errs, fmt.Errorf("%s %q is no link, such as zone-a>redis-1", what, name))
+		}
+	}
+	switch {
+	case OnLink(f.Name):
+		link("target", f.Target)
+	case f.Name == PauseClient:
+		if w.zones[f.Target] == nil {
+			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
+		}
+	case f.Name == CrashFailover || f.Name == SplitBrain:
+		if w.sentinel() == nil {
+			errs = append(errs, errors.New("there is nothing to fail over to"))
+		}
+	default:
+		server("target", f.Target)
+	}
+	if a, ok := f.anchor(); ok {
+		switch {
+		case f.ofMessage() && (a.Event != Request || a.Of != f.Target):
+			errs = append(errs, errors.New("it is of a request on its own link"))
+		case a.Event == Request:
+			link("the requests of", a.Of)
+		case a.Event == Write:
+			server("the writes of", a.Of)
+		default:
+			errs = append(errs, names.Unknown("event", a.Event, []string{Request, Write}))
+		}
+	}
+	if f.At < 0 || f.For < 0 || f.By < 0 || f.Lag < 0 {
+		errs = append(errs, errors.New("no time may be below 0"))
+	}
+	if f.Percent < -90 || f.Percent > 1000 {
+		errs = append(errs, fmt.Errorf("percent must be from -90 to 1000, not %d", f.Percent))
+	}
+	if !slices.Contains([]string{"", Upstream, Downstream, Both}, f.Stream) {
+		errs = append(errs, names.Unknown("stream", f.Stream, []string{Upstream, Downstream, Both}))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package world
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/simulation/simredis"
+)
+
+// An armed fault waits for an event.
+type armed struct {
+	fault  Fault
+	anchor Anchor
+	left   int // events until it begins
+}
+
+// An active fault lasts until an instant.
+type active struct {
+	Fault
+	until time.Duration
+}
+
+func (w *World) tell(n Notice) {
+	if w.Notice != nil {
+		w.Notice(n)
+	}
+}
+
+// arm begins a fault, or begins to count the events that it waits for.
+func (w *World) arm(f Fault) {
+	if a, ok := f.anchor(); ok {
+		w.armed = append(w.armed, &armed{f, a, a.Nth})
+		return
+	}
+	w.strike(f)
+}
+
+// requested counts a request on a link, and returns the faults of messages that strike
+// it. Other faults begin.
+func (w *World) requested(link string, commands []string) []Fault {
+	var struck []Fault
+	w.requests[link]++
+	for _, f := range w.counted(func(a Anchor) bool {
+		return a.Event == Request && a.Of == link && (a.Command == "" || slices.Contains(commands, a.Command))
+	}) {
+		if f.ofMessage() {
+			struck = append(struck, f)
+			w.tell(Notice{Fault: f, Began: true, Target: f.Target})
+			w.tell(Notice{Fault: f, Target: f.Target})
+			w.counts.Faults++
+		} else {
+			w.strike(f)
+		}
+	}
+	return struck
+}
+
+// wrote counts a change of a server's data. Its faults begin once the server has done
+// what it is at.
+func (w *World) wrote(n *Node, b simredis.Batch) {
+	for _, f := range w.counted(func(a Anchor) bool {
+		return a.Event == Write && w.node(a.Of) == n && (a.Command == "" || slices.ContainsFunc(b.Commands, func(args []string) bool {
+			return strings.EqualFold(args[0], a.Command)
+		}))
+	}) {
+		if f.Lag > 0 { // of which this write is the first
+			w.strike(f)
+		} else {
+			w.after(0, func() { w.strike(f) })
+		}
+	}
+}
+
+// counted are the faults for which an event was the one that they waited for.
+func (w *World) counted(matches func(Anchor) bool) []Fault {
+	var due []Fault
+	w.armed = slices.DeleteFunc(w.armed, func(a *armed) bool {
+		if !matches(a.anchor) {
+			return false
+		}
+		a.left--
+		if a.left > 0 {
+			return false
+		}
+		due = append(due, a.fault)
+		return true
+	})
+	return due
+}
+
+// strike makes a fault happen.
+func (w *World) strike(f Fault) {
+	if f.Target == TheMaster || f.Name == CrashFailover || f.Name == SplitBrain {
+		f.Target = w.master
+	}
+	n := w.node(f.Target)
+	if w.cantBegin(f, n) {
+		return
+	}
+	w.counts.Faults++
+	w.trace("fault: %v", f)
+	w.tell(Notice{Fault: f, Began: true, Target: f.Target})
+	end := func() { w.tell(Notice{Fault: f, Target: f.Target}) }
+	switch f.Name {
+	case Reset:
+		w.resetLink(f.Target)
+	case Flush:
+		n.server.Do("FLUSHALL")
+	case ScriptFlush:
+		n.server.Do("SCRIPT", "FLUSH")
+	case CrashFailover, SplitBrain:
+		w.failOver(f, n, end)
+		return
+	default:
+		w.last(f, n, end)
+		return
+	}
+	end()
+}
+
+// cantBegin reports whether the fault has no effect at the moment: the server is down,
+// or nothing can be promoted.
+func (w *World) cantBegin(f Fault, n *Node) bool {
+	switch f.Name {
+	case CrashFailover, SplitBrain:
+		return n == nil || n.down || n.silent || len(n.replicas) == 0
+	default:
+		return n != nil && n.down
+	}
+}
+
+// last makes a fault that lasts happen.
+func (w *World) last(f Fault, n *Node, end func()) {
+	a := &active{f, w.now() + f.For}
+	w.active = append(w.active, a)
+	var heal func()
+	switch f.Name {
+	case Cut:
+		w.resetLink(f.Target)
+	case Pause:
+		if w.master == n.name {
+			w.suspect(n)
+		}
+		heal = func() { w.after(rejoin, func() { w.demote(n) }) }
+	case Kill:
+		n.crash(f.Keep)
+		if w.master == n.name {
+			w.suspect(n)
+		}
+		heal = func() {
+			n.restart()
+			w.after(rejoin, func() { w.demote(n) })
+		}
+	case ClockForward:
+		n.clock.ahead += f.By
+		heal = func() { n.clock.ahead -= f.By }
+	case ClockBack:
+		n.clock.ahead -= f.By
+		heal = func() { n.clock.ahead += f.By }
+	case ClockRate:
+		n.clock.faster, n.clock.since = float64(f.Percent)/100, w.now()
+		heal = func() { n.clock.faster = 0 }
+	}
+	w.after(f.For, func() {
+		w.active = slices.DeleteFunc(w.active, func(o *active) bool { return o == a })
+		if heal != nil {
+			heal()
+		}
+		end()
+	})
+}
+
+// failOver replaces the master: it falls silent to its replicas, dies unless it is to go
+// on, is replaced, and comes back as a replica.
+func (w *World) failOver(f Fault, n *Node, end func()) {
+	n.silent = f.Lag > 0 || f.Name == SplitBrain
+	w.after(f.Lag, func() {
+		if w.master != n.name || n.down {
+			n.silent = false
+			end()
+			return
+		}
+		if f.Name == CrashFailover {
+			n.crash(true)
+		}
+		w.after(f.By, func() { w.promote(n) })
+		w.after(max(f.For, f.By+time.Millisecond), func() {
+			n.silent = false
+			if n.down {
+				n.restart()
+			}
+			w.demote(n)
+			end()
+		})
+	})
+}
+
+// resetLink resets the connections of a link.
+func (w *World) resetLink(link string) {
+	_, to, _ := strings.Cut(link, ">")
+	n := w.node(to)
+	for _, c := range slices.Clone(n.conns) {
+		if c.up.link == link {
+			c.reset()
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A World is a deployment in virtual time. Create it with [New] in a bubble, add
+// servers and zones, and call [World.Start]. It is safe for concurrent use by the
+// clients.
+type World struct {
+	// Trace receives what happens on the network. Nil: it is dropped. Set it before
+	// Start.
+	Trace func(line string)
+	// Notice is told of faults, in the order of events. Nil: it is not. It must not call
+	// the world.
+	Notice func(Notice)
+
+	mu     sync.Mutex
+	begin  time.Time
+	seed   uint64
+	nodes  []*Node
+	zones  map[string]*Zone
+	links  map[string]*link
+	master string // the name of the server that Sentinels name
+	counts Counts
+
+	requests map[string]int // by link
+
+	plan   []Fault
+	armed  []*armed  // those that wait for an event
+	active []*active // those that last
+
+	events  events
+	used    map[int64]struct{} // instants at which something happens
+	timer   *time.Timer
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// A Notice says that a fault began, or ended; or, with a Promoted server, that Sentinels
+// name another master.
+type Notice struct {
+	Fault    Fault
+	Began    bool
+	Target   string // of the fault, where it was the master
+	Promoted string
+}
+
+// Counts are how much happened.
+type Counts struct {
+	Messages int `json:"messages"` // either way, and between servers
+	Requests int `json:"requests"` // that servers got
+	Faults   int `json:"faults"`   // that began
+}
+
+// New makes a world whose random choices are fixed by the seed, in which these faults
+// happen.
+func New(seed uint64, plan []Fault) *World {
+	return &World{begin: time.Now(), seed: seed, plan: plan, zones: map[string]*Zone{}, links: map[string]*link{}, used: map[int64]struct{}{}, requests: map[string]int{}}
+}
+
+// Counts are how much happened so far.
+func (w *World) Counts() Counts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts
+}
+
+// Requests are how many each link had so far, by the names of the links. What a client
+// says first on a connection is none.
+func (w *World) Requests() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.requests)
+}
+
+// Start lets time pass in the world. It fails for a fault that it can't have.
+func (w *World) Start() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for i, f := range w.plan {
+		if err := w.Validate(f); err != nil {
+			errs = append(errs, fmt.Errorf("fault %d of the plan: %w", i+1, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	w.timer, w.stop, w.stopped = time.NewTimer(time.Hour), make(chan struct{}), make(chan struct{})
+	go w.drive(w.stop)
+	for _, f := range w.plan {
+		w.after(f.At, func() { w.arm(f) })
+	}
+	return nil
+}
+
+// Close ends what Start began, and frees the servers' memory.
+func (w *World) Close() {
+	w.mu.Lock()
+	stop := w.stop
+	w.stop = nil
+	w.mu.Unlock()
+	if stop != nil {
+		close(stop)
+		<-w.stopped
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		n.server.Close()
+	}
+}
+
+// NodeName is the name of the server at an address, or the address.
+func (w *World) NodeName(address string) string {
+	if n := w.nodeAt(address); n != nil {
+		return n.name
+	}
+	return address
+}
+
+func (w *World) nodeAt(address string) *Node {
+	for _, n := range w.nodes {
+		if n.address == address {
+			return n
+		}
+	}
+	return nil
+}
+
+// node returns the server of that name; nil if there is none.
+func (w *World) node(name string) *Node {
+	if name == TheMaster {
+		name = w.master
+	}
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// now is the time since the world began.
+func (w *World) now() time.Duration { return time.Since(w.begin) }
+
+func (w *World) trace(format string, args ...any) {
+	if w.Trace != nil {
+		w.Trace(fmt.Sprintf("%12v ", w.now()) + fmt.Sprintf(format, args...))
+	}
+}
+
+// A link has the choices that are made for one pair of parties, so that what happens on
+// other links does not change them.
+type link struct{ rng *rand.Rand }
+
+func (w *World) link(name string) *link {
+	l := w.links[name]
+	if l == nil {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, name)
+		l = &link{rand.New(rand.NewPCG(w.seed, h.Sum64()))} //nolint:gosec // it is no secret
+		w.links[name] = l
+	}
+	return l
+}
+
+// How long a message takes: usually between the first two, and one in a few up to so
+// much longer.
+const (
+	leastLatency  = 50 * time.Microsecond
+	latencySpread = 300 * time.Microsecond
+	oneInSlow     = 50
+	slowSpread    = 20 * time.Millisecond
+)
+
+// latency draws that of one message.
+func (l *link) latency() time.Duration {
+	d := leastLatency + time.Duration(l.rng.Int64N(int64(latencySpread)))
+	if l.rng.IntN(oneInSlow) == 0 {
+		d += time.Duration(l.rng.Int64N(int64(slowSpread)))
+	}
+	return d
+}

@@ -1,0 +1,81 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Zone is a process with clients: they share its connections, and stand still
+// together.
+type Zone struct {
+	w    *World
+	name string
+}
+
+// AddZone adds a process of clients. It must come before [World.Start].
+func (w *World) AddZone(name string) *Zone {
+	z := &Zone{w: w, name: name}
+	w.zones[name] = z
+	return z
+}
+
+// Name is what faults and histories call the zone.
+func (z *Zone) Name() string { return z.name }
+
+// Stand blocks while the process stands still by [PauseClient]. What clients do without
+// a connection has to call it: a simulation can't stop a goroutine.
+func (z *Zone) Stand() {
+	z.w.mu.Lock()
+	var still time.Duration
+	for _, a := range z.w.active {
+		if a.Name == PauseClient && a.Target == z.name {
+			still = max(still, z.w.unique(a.until)-z.w.now())
+		}
+	}
+	z.w.mu.Unlock()
+	if still > 0 {
+		time.Sleep(still)
+	}
+}
+
+// Dialer opens connections from the zone. It is for the options of go-redis.
+func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+		}
+		z.w.mu.Lock()
+		defer z.w.mu.Unlock()
+		n := z.w.nodeAt(address)
+		if n == nil {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no server at " + address)}
+		}
+		name := z.name + ">" + n.name
+		z.w.trace("dial %s", name)
+		if n.down || z.w.isCut(name) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		n.dialled++
+		c := &conn{w: z.w, zone: z, node: n, cond: sync.NewCond(&z.w.mu), id: n.dialled}
+		c.session = n.server.Open(c.reply)
+		c.up = &pipe{w: z.w, link: name, stream: Upstream, from: z.name, to: n.name}
+		c.down = &pipe{w: z.w, link: name, stream: Downstream, from: n.name, to: z.name}
+		n.conns = append(n.conns, c)
+		return c, nil
+	}
+}
+
+// isCut reports whether new connections of a link are refused.
+func (w *World) isCut(link string) bool {
+	for _, a := range w.active {
+		if a.Name == Cut && a.Target == link {
+			return true
+		}
+	}
+	return false
+}
