@@ -97,6 +97,10 @@ func TestCase(t *testing.T) {
 		t.Skip("it is for the sub-processes of the other tests")
 	case "buggy smoke":
 		chaos.Smoke(t, buggy())
+	case "buggy simulate":
+		chaos.Simulate(t, buggy(), chaos.Plan{})
+	case "length of simulate":
+		chaos.Simulate(t, correct(), chaos.Plan{Length: time.Second, Topology: "cluster", Seeds: "x"})
 	case "buggy run":
 		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
 	case "buggy reproduce":
@@ -221,6 +225,8 @@ func TestFailures(t *testing.T) {
 			"a late release leaves the next holder alone: c was granted a lock that is held", "--- FAIL: TestCase/late-release",
 			"✗ INVALID  Two clients held lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
 		},
+		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
+		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "cluster"`, "seeds: want whole numbers"},
 		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  Two clients held lock-1 at the same time"},
 		"buggy reproduce":             {"expected valid, got invalid", "✗ INVALID  Two clients held the lock orders at the same time", "go test -run '^TestCase$/^late-release-double-grant$'"},
 		"unexpectedly valid":          {"expected invalid, got valid"},

@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/seeds"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+const (
+	// simulatedSeeds are the seeds of a plan that names none.
+	simulatedSeeds = "1-100"
+	// shrinkBudget is how many runs it may take to make a failing plan small.
+	shrinkBudget = 200
+	// hangLimit is how long a simulated run may take by the real clock.
+	hangLimit = 30 * time.Second
+)
+
+// Simulate has clients use a lock on simulated servers in virtual time, in many short
+// runs: one for each seed of the plan, which draws what the clients do and what goes
+// wrong. It needs no redis-server. The test fails at the first seed whose run shows a
+// violation, with the report of the smallest plan of faults that still shows it, and
+// says whether that was the same run when it was repeated.
+//
+// The lock must reach the servers by the clients of go-redis that it is given, and must
+// not wait for a network with a mutex locked: time stands still in a bubble of package
+// testing/synctest meanwhile, and the test is ended with the stacks of all goroutines.
+//
+// Of the plan, Topology is single, sentinel or independent, or a comma list of them;
+// Faults is a comma list of network, process, crash, clock, failover, client, none and
+// all, by default network and process, on sentinel network alone; Seeds are by default
+// 1-100. Workload and Length must be empty. While it runs, the process has one processor and the random
+// numbers of the seed, so that other tests must not run in parallel.
+//
+// What it does not find, is no proof; what it finds, [Run] on real servers confirms.
+func Simulate(t *testing.T, l Lock, p Plan) {
+	t.Helper()
+	silence()
+	campaigns, err := p.campaigns(l)
+	list, wrong := seeds.Parse(cmp.Or(p.Seeds, simulatedSeeds))
+	if wrong != nil {
+		wrong = fmt.Errorf("seeds: %w", wrong)
+	}
+	if err := errors.Join(err, wrong); err != nil {
+		t.Fatalf("chaos.Simulate: %v", err)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, k := range campaigns {
+		t.Run("simulated-"+k.Topology, func(t *testing.T) {
+			simulate(t, l, k, list)
+		})
+	}
+}
+
+// campaigns are those of a plan.
+func (p Plan) campaigns(l Lock) ([]simulation.Campaign, error) {
+	var errs []error
+	if p.Workload != "" || p.Length != 0 {
+		errs = append(errs, errors.New("leave out Workload and Length: each seed draws them"))
+	}
+	topology := topologies.Single
+	if l.Independent {
+		topology = topologies.Independent
+	}
+	var all []simulation.Campaign
+	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
+		usual := simulation.MixNetwork + "," + simulation.MixProcess
+		if name == topologies.Sentinels { // which replace a server that does not answer
+			usual = simulation.MixNetwork
+		}
+		k := simulation.Campaign{Topology: name, Faults: cmp.Or(p.Faults, usual)}
+		all, errs = append(all, k), append(errs, k.Validate(l))
+	}
+	return all, errors.Join(errs...)
+}
+
+// simulate tries seeds until one fails.
+func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
+	t.Helper()
+	dog := simulation.NewWatchdog(hangLimit, nil)
+	do := func(j simulation.Job) simulation.Result {
+		t.Helper()
+		j.Campaign = k
+		defer dog.Guard(fmt.Sprintf("the lock, in seed %d", j.Seed), time.Duration(1+j.Budget+j.Again))()
+		r, err := simulation.Do(t.Context(), t, l, j)
+		if err != nil {
+			t.Fatalf("chaos.Simulate: seed %d: %v", j.Seed, err)
+		}
+		return r
+	}
+	for _, seed := range list {
+		r := do(simulation.Job{Seed: seed})
+		if len(r.Findings) == 0 {
+			continue
+		}
+		kind := r.Findings[0]
+		small := do(simulation.Job{Seed: seed, Case: &r.Case, Shrink: kind, Budget: shrinkBudget, Again: 1, Keep: true})
+		if !slices.Contains(small.Findings, kind) {
+			t.Errorf("seed %d shows %s with %d faults, and not again: it depends on what a simulation does not fix", seed, kind, len(r.Case.Plan))
+			return
+		}
+		reportSimulated(t, l, small, seed, kind)
+		return
+	}
+}
+
+// reportSimulated fails the test with the report of a run.
+func reportSimulated(t *testing.T, l Lock, r simulation.Result, seed uint64, kind string) {
+	t.Helper()
+	same := "no"
+	if r.Same > 0 {
+		same = "yes"
+	}
+	t.Logf("simulated, seed %d: %s with %d faults; replayed identically: %s", seed, kind, len(r.Case.Plan), same)
+	for _, f := range r.Case.Plan {
+		t.Logf("  %v", f)
+	}
+	dir, err := newDir(t, t.Name())
+	p := played{dir: dir, failed: err}
+	if err == nil {
+		command := fmt.Sprintf("go test -run '%s'", pattern(t.Name()))
+		if p.failed = r.Case.Write(history.Dir(dir), l, *r.Outcome, "package chaos", command); p.failed == nil {
+			p.in, p.failed = judgeRun(t.Context(), dir)
+			p.met = mustBeValid(p.in)
+		}
+	}
+	report(t, p)
+}

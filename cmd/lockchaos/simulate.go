@@ -1,0 +1,372 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// simulationWorker is the subcommand by which the program becomes a worker of a
+// simulation.
+const simulationWorker = "simulation-worker"
+
+func (a *app) simulationWorkerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    simulationWorker,
+		Short:  "Run simulations that are asked for on the standard input (lockchaos starts it itself)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asHarness(simulation.Serve(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
+		},
+	}
+}
+
+// The ways to search.
+const (
+	searchRandom = "random"
+	searchSweep  = "sweep"
+)
+
+// simulateOptions are what a user can say of a simulation.
+type simulateOptions struct {
+	simulation.Campaign
+
+	lock     harness.LockSpec
+	lockName string
+	seeds    string
+	search   string
+	parallel int
+	shrink   int
+	replay   string
+	out      string
+	asJSON   bool
+}
+
+func (a *app) simulateCommand() *cobra.Command {
+	var o simulateOptions
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Drive a lock on simulated servers in virtual time: many runs a second, each of which can be repeated",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.replay != "" {
+				return a.replaySimulation(cmd, &o)
+			}
+			if err := o.complete(cmd, a.locks); err != nil {
+				return err
+			}
+			return a.simulate(cmd, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.lockName, "lock", "", "the lock under test (lockchaos list locks) (default mutex, on independent servers redlock)")
+	f.StringVar(&o.Topology, "topology", topologies.Single, "the simulated servers that store the lock: "+strings.Join(simulation.Topologies(), ", "))
+	f.IntVar(&o.Servers, "nodes", 0, "independent: number of servers (default 3)")
+	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
+	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default network,process; on sentinel network,failover)")
+	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
+	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time")
+	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
+	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
+	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
+	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED)")
+	f.BoolVar(&o.asJSON, "json", false, "print what was found as JSON")
+	return cmd
+}
+
+// complete fills in what was not said, and joins everything that is wrong.
+func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
+	wrong := aboveZero(cmd, "nodes", "parallel", "shrink")
+	if o.parallel < 1 || o.shrink < 1 {
+		wrong = errors.Join(wrong, errors.New("--parallel and --shrink must be at least 1"))
+	}
+	if o.search != searchRandom && o.search != searchSweep {
+		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
+	}
+	_, err := parseSeeds(o.seeds)
+	wrong = errors.Join(wrong, err)
+	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
+		return errors.Join(wrong, err)
+	}
+	return errors.Join(wrong, o.Validate(o.lock))
+}
+
+// pool makes the workers, which are this program.
+func (o *simulateOptions) pool() (*simulation.Pool, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, harnessError{fmt.Errorf("start worker: %w", err)}
+	}
+	return simulation.NewPool(o.parallel, path, simulationWorker), nil
+}
+
+// A simulated kind of violation is what a search found of it.
+type simulatedKind struct {
+	Kind string `json:"kind"`
+	// Cases is how many showed it, and Seed that of the first.
+	Cases int    `json:"cases"`
+	Seed  uint64 `json:"seed"`
+	// Faults is how many the plan had, and Plan what is left of it.
+	Faults int      `json:"faults"`
+	Plan   []string `json:"plan"`
+	// Runs is how many it took to make the plan small, and Same whether the smallest
+	// case ran the same again.
+	Runs int    `json:"runs"`
+	Same bool   `json:"replayed_identically"`
+	Dir  string `json:"dir"`
+
+	first simulation.Case
+	order int // of the case, for those that a sweep makes of one seed
+}
+
+// A simulated search is what came of it.
+type simulatedSearch struct {
+	Topology string           `json:"topology"`
+	Lock     string           `json:"lock"`
+	Search   string           `json:"search"`
+	Cases    int              `json:"cases"`
+	Convicts int              `json:"invalid"`
+	Messages int              `json:"messages"`
+	Faults   int              `json:"faults_begun"`
+	Seconds  float64          `json:"seconds"`
+	Kinds    []*simulatedKind `json:"violations"`
+}
+
+// A simulation job is one case of a search.
+type simulationJob struct {
+	simulation.Job
+	order int
+}
+
+// simulate searches, makes what it found small, and shows it.
+func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
+	ctx := cmd.Context()
+	pool, err := o.pool()
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	jobs, err := o.jobs(ctx, pool)
+	if err != nil {
+		return asHarness(err)
+	}
+	begun := time.Now()
+	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Kinds: []*simulatedKind{}}
+	progress := newProgress(a.stderr, fmt.Sprintf("simulated %s · %s", o.Topology, o.lock.Name))
+	var mu sync.Mutex
+	err = batch(ctx, o.parallel, jobs, func(context.Context) (worker[simulationJob], error) {
+		return worker[simulationJob]{do: func(ctx context.Context, j simulationJob) error {
+			r, err := pool.Do(ctx, j.Job)
+			if err != nil {
+				return asHarness(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.add(j.order, r)
+			tell(progress, s, len(jobs), time.Since(begun))
+			return nil
+		}}, nil
+	})
+	progress.end()
+	s.Seconds = time.Since(begun).Seconds()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int { return cmp.Compare(a.order, b.order) })
+	for i, k := range s.Kinds {
+		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
+		if err := a.shrinkSimulation(ctx, o, pool, k, i == 0); err != nil {
+			return err
+		}
+	}
+	return errors.Join(a.printSimulation(s, o), s.exit())
+}
+
+// tell shows how far a search is.
+func tell(p *progress, s simulatedSearch, of int, elapsed time.Duration) {
+	line := fmt.Sprintf("%s · %d of %d cases · %.0f a second · %d invalid", p.title, s.Cases, of, float64(s.Cases)/elapsed.Seconds(), s.Convicts)
+	switch {
+	case p.live:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(line, p.width-1))
+	case elapsed-p.said >= sayEvery:
+		p.said = elapsed
+		fmt.Fprintln(p.w, line)
+	}
+}
+
+// jobs are the cases of the search.
+func (o *simulateOptions) jobs(ctx context.Context, pool *simulation.Pool) ([]simulationJob, error) {
+	seeds, err := parseSeeds(o.seeds)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []simulationJob
+	if o.search == searchRandom {
+		for i, seed := range seeds {
+			jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed}, i})
+		}
+		return jobs, nil
+	}
+	base := simulation.SweepBase(o.lock, o.Campaign, seeds[0])
+	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base})
+	if err != nil {
+		return nil, err
+	}
+	for c := range simulation.Sweep(base, r.Links) {
+		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Case: &c, Seed: c.Seed}, len(jobs)})
+	}
+	return jobs, nil
+}
+
+func (s *simulatedSearch) add(order int, r simulation.Result) {
+	s.Cases++
+	s.Messages += r.Counts.Messages
+	s.Faults += r.Counts.Faults
+	if len(r.Findings) > 0 {
+		s.Convicts++
+	}
+	for _, kind := range r.Findings {
+		at := slices.IndexFunc(s.Kinds, func(k *simulatedKind) bool { return k.Kind == kind })
+		if at < 0 {
+			at = len(s.Kinds)
+			s.Kinds = append(s.Kinds, &simulatedKind{Kind: kind, order: order + 1})
+		}
+		k := s.Kinds[at]
+		k.Cases++
+		if order < k.order { // cases are not done in their order
+			k.order, k.Seed, k.first, k.Faults = order, r.Case.Seed, r.Case, len(r.Case.Plan)
+		}
+	}
+}
+
+// shrinkSimulation makes the first case of a violation small, and writes its run.
+func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *simulation.Pool, k *simulatedKind, first bool) error {
+	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &k.first, Seed: k.Seed, Shrink: k.Kind, Budget: o.shrink, Again: 2, Keep: true})
+	if err != nil {
+		return asHarness(err)
+	}
+	k.Runs, k.Same = r.Runs, r.Same == 2
+	for _, f := range r.Case.Plan {
+		k.Plan = append(k.Plan, f.String())
+	}
+	out := ""
+	if first {
+		out = o.out
+	}
+	k.Dir, err = a.writeSimulation(out, o.lock, r)
+	return err
+}
+
+// writeSimulation writes a run directory.
+func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Result) (string, error) {
+	dir, err := newRunDir(out, r.Case.Seed, "simulated", r.Case.Topology, l.Name)
+	if err != nil {
+		return "", err
+	}
+	if err := r.Case.Write(history.Dir(dir), l, *r.Outcome, version(), "lockchaos simulate --replay "+quoted(dir)); err != nil {
+		return "", harnessError{err}
+	}
+	_, err = judge(context.Background(), dir)
+	return dir, errors.Join(err, asHarness(pointLatest(dir)))
+}
+
+func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
+	if o.asJSON {
+		return a.json(s)
+	}
+	for _, k := range s.Kinds {
+		a.printf("%s: %d of %d cases, first seed %d\n", k.Kind, k.Cases, s.Cases, k.Seed)
+		a.printf("  %d faults made %d in %d runs; replayed identically: %s\n", k.Faults, len(k.Plan), k.Runs, yesNo(k.Same))
+		for _, f := range k.Plan {
+			a.printf("    %s\n", f)
+		}
+		a.printf("  %s\n", k.Dir)
+	}
+	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
+		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
+	if len(s.Kinds) > 0 {
+		a.printf("simulated, and not confirmed on real servers\n")
+	}
+	return nil
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func (s simulatedSearch) exit() error {
+	if s.Convicts > 0 {
+		return verdictError(exitInvalid)
+	}
+	return nil
+}
+
+// besideSimulationReplay are the flags that mean something beside --replay.
+func besideSimulationReplay() map[string]bool {
+	return map[string]bool{"replay": true, "out": true, "json": true, "verbose": true, "help": true}
+}
+
+// replaySimulation runs the case of a record again.
+func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
+	var others []string
+	beside := besideSimulationReplay()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !beside[f.Name] {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	if len(others) > 0 {
+		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
+	}
+	run, err := readRunFile(o.replay)
+	if err != nil {
+		return fmt.Errorf("--replay: %w", err)
+	}
+	record, err := simulation.RecordOf(run)
+	if err != nil {
+		return fmt.Errorf("--replay %s: %w", o.replay, err)
+	}
+	if o.lock, err = a.locks.ByName(record.Case.Lock); err != nil {
+		return fmt.Errorf("--replay %s: %w", o.replay, err)
+	}
+	o.parallel = 1
+	pool, err := o.pool()
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	r, err := pool.Do(cmd.Context(), simulation.Job{Lock: o.lock.Name, Case: &record.Case, Seed: record.Case.Seed, Keep: true})
+	if err != nil {
+		return asHarness(err)
+	}
+	dir, err := a.writeSimulation(o.out, o.lock, r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
+	return a.conclude(dir, o.asJSON)
+}
