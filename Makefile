@@ -114,24 +114,36 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # time. Vet runs once, with the linter. No result comes from Go's cache, since the
 # servers are part of it (-count=1). Without tables for debuggers (-ldflags=-w)
 # linking takes a second less for each package. The race detector multiplies what the
-# judge costs, so it sees a few thousand histories of the oracle instead of 100,000,
-# and no test of time and memory.
+# judge and simulations cost (by ten), so it sees a few thousand histories of the oracle
+# instead of 100,000, no search in simulations, and no test of time and memory.
 COSTS := ^Test(Cost|Memory)
+SEARCHES := ^Test(CorrectLocks|KnownFailures|SimulatedMutants)$$
 .PHONY: test
 test: redis etcd drivers compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)' ./...
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(SEARCHES)' ./...
 	go test -count=1 -vet=off -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
+	go test -count=1 -vet=off -run '$(SEARCHES)' ./simulation
 	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -vet=off -run '^TestOracle$$' -v ./checker
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
-	go test -short $(ARGS) ./...
+	go test -short -vet=off -ldflags=-w $(ARGS) ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$< run ./...
+
+# Judging, reports and attached servers are for these systems, too.
+.PHONY: cross
+# Without optimisations, which take half of the time: nothing of it is run.
+CROSS := -gcflags='all=-N -l' -ldflags='-s -w'
+cross: ## Build for macOS and Windows
+	GOOS=darwin GOARCH=arm64 go build $(CROSS) ./...
+	GOOS=windows GOARCH=amd64 go build $(CROSS) ./...
+	GOOS=darwin GOARCH=arm64 go build $(CROSS) -o /dev/null ./cmd/lockchaos
+	GOOS=windows GOARCH=amd64 go build $(CROSS) -o /dev/null ./cmd/lockchaos
 
 .bin/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -172,12 +184,14 @@ campaigns: redis build ## Random runs of correct locks, none of which may be con
 		$(call blame_nobody,--workload $${pair%%:*} --lock $${pair##*:} --faults $$faults --hold 300ms --clients 4 --locks 2 --seeds 1-50 --duration 3s) || exit 1; done; done
 
 .PHONY: nightly
-nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, longer fuzzing
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, the simulated server against a real one, longer fuzzing
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) campaigns
 	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
-	LOCKCHAOS_CASES=1500 go test -run '^TestPiecesKeepTheVerdict$$' -timeout 60m ./checker
+	LOCKCHAOS_SIMREDIS=5m LOCKCHAOS_SIMREDIS_SEED=$$RANDOM go test -run '^TestDifferential' -v -timeout 60m ./simulation/simredis
+	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)$$' -v -timeout 120m ./simulation
+	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 30m ./lock
 	$(MAKE) fuzz FUZZTIME=200000x
 
