@@ -125,6 +125,10 @@ func TestCase(t *testing.T) {
 		chaos.Run(t, chaos.New("slow-to-close", func(s chaos.Servers) (lock.Locker, func() error, error) {
 			return locker(s.Redis, deleteOwn), func() error { select {} }, nil
 		}), chaos.Plan{Length: 2 * time.Second})
+	case "close fails":
+		chaos.Run(t, chaos.New("odd", func(s chaos.Servers) (lock.Locker, func() error, error) {
+			return locker(s.Redis, deleteOwn), func() error { return errDown }, nil
+		}), chaos.Plan{Length: 2 * time.Second})
 	case "acquire ignores its context":
 		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), short())
 	case "panics":
@@ -237,6 +241,7 @@ func TestFailures(t *testing.T) {
 		"returns nothing":             {"expected valid, got unknown, twice", "neither a hold nor an error"},
 		"no release":                  {"expected valid, got unknown, twice", "set Grant.Release"},
 		"close blocks":                {"closing the lock takes longer than 5s"},
+		"close fails":                 {"closing the lock failed: link down"},
 		"acquire ignores its context": {"Acquire ignores its context", "got unknown"},
 		"panics":                      {"panic: out of order", "chaos_test.go"},
 		"no lock":                     {"chaos.Run: a lock under test needs a name"},

@@ -48,6 +48,7 @@ func (g *guard) of(l Lock) Lock {
 		return l
 	}
 	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		o.Unclosed = func(err error) { g.note(fmt.Sprintf("closing the lock failed: %v", err)) }
 		locker, closeLock, err := open(servers, o)
 		switch {
 		case err != nil:

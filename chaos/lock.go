@@ -29,7 +29,7 @@ type Servers struct {
 
 // An Open makes a lock for the clients of one zone, as one process of a service
 // would. The function that it returns closes the lock; nil if there is nothing to
-// close.
+// close. An error of it fails the test.
 type Open func(s Servers) (l lock.Locker, closeLock func() error, err error)
 
 // New describes a lock under test that promises a mutex with a lease and nothing
@@ -43,14 +43,17 @@ func New(name string, open Open) Lock {
 	if open == nil {
 		return l
 	}
-	l.Open = func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
+	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		opened, closeLock, err := open(Servers{Redis: servers[0], Each: servers})
 		if err != nil {
 			return nil, nil, err
 		}
 		return opened, func() {
-			if closeLock != nil {
-				_ = closeLock() // the servers end in any case
+			if closeLock == nil {
+				return
+			}
+			if err := closeLock(); err != nil && o.Unclosed != nil {
+				o.Unclosed(err)
 			}
 		}, nil
 	}

@@ -111,6 +111,9 @@ type LockOptions struct {
 	At *Place `json:"-"`
 	// Observer is told of renewals. A run sets it; nil: they are not told.
 	Observer lock.Observer `json:"-"`
+	// Unclosed is told why the lock could not be closed in order. A run sets it; nil:
+	// the error is dropped.
+	Unclosed func(error) `json:"-"`
 }
 
 // Validate joins what is wrong with the spec itself.

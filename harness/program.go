@@ -78,7 +78,7 @@ func Program(command string) (LockSpec, error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
 			}
-			return openProgram(argv, *o.At, cmp.Or(o.Watchdog, programLease))
+			return openProgram(argv, *o.At, o)
 		},
 	}
 	if len(hello.Keys) > 0 {
@@ -92,7 +92,7 @@ func Program(command string) (LockSpec, error) {
 func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
 
 // openProgram starts a driver for the clients of a zone.
-func openProgram(argv []string, at Place, lease time.Duration) (lock.Locker, func(), error) {
+func openProgram(argv []string, at Place, o LockOptions) (lock.Locker, func(), error) {
 	log, err := at.Log()
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func openProgram(argv []string, at Place, lease time.Duration) (lock.Locker, fun
 		}
 		return nil, nil, errors.Join(err, log.Close())
 	}
-	l := &program{Driver: d, lease: lease}
+	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
 	return l, func() {
 		if err := d.Err(); err != nil {
 			at.Doubt(fmt.Sprintf("the driver of %s: %v", at.Zone, err))
@@ -120,8 +120,13 @@ func openProgram(argv []string, at Place, lease time.Duration) (lock.Locker, fun
 		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare {
 			at.Doubt(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
-		_ = d.Close() // it is killed if it does not end
+		err := d.Close()
+		if d.Killed() {
+			err = errors.Join(errors.New("the driver did not exit at the end of its input, and was killed"), err)
+		}
 		end()
-		_ = log.Close()
+		if err = errors.Join(err, log.Close()); err != nil && o.Unclosed != nil {
+			o.Unclosed(err)
+		}
 	}, nil
 }

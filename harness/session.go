@@ -279,6 +279,7 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 	}
 	o.Observer = st.Renewals()
 	o.At = st.place(zone, options)
+	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
 	locker, closeLocker, err := st.open(servers, o)
 	if err != nil {
 		return nil, fmt.Errorf("open lock %s for %s: %w", st.lock.Name, zone, err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -198,6 +199,8 @@ func objectOf(line []byte, want string) (json.RawMessage, error) {
 		return nil, errors.New(want + ": it ends in the middle of another value")
 	case err != nil && !utf8.Valid(line):
 		return nil, notUTF8(line)
+	case err != nil && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")): // what a parser of JSON says of another format explains nothing
+		return nil, fmt.Errorf("%s, found %s", want, quoted(bytes.TrimSpace(line)))
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", want, err)
 	}
@@ -291,6 +294,8 @@ func members(object []byte, tell func(key string, value json.RawMessage) error) 
 func fill(key string, place any, value json.RawMessage) error {
 	want := "a whole number"
 	switch place := place.(type) {
+	case *time.Duration:
+		want = "whole nanoseconds"
 	case *string, *Type, *Op, *Mode, *Life:
 		want = "a string"
 	case *bool, **bool:
@@ -338,7 +343,7 @@ func clipped(s string) string {
 }
 
 // quoted is clipped, in quotes.
-func quoted[T ~string](s T) string {
+func quoted[T ~string | ~[]byte](s T) string {
 	if len(s) <= mostEchoed {
 		return strconv.Quote(string(s))
 	}

@@ -20,7 +20,8 @@ func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
 	t.Parallel()
 	const open = `{"time":5,"process":1,"type":"invoke","op":"acquire","lock":"k"}` + "\n\n"
 	for _, test := range []struct{ name, give, want string }{
-		{"not JSON", open + "nonsense\n", "line 3: want one JSON object a line"},
+		{"not JSON", open + "nonsense\n", `line 3: want one JSON object a line, found "nonsense"`},
+		{"a table", "time,op\n1,acquire\n", `line 1: want one JSON object a line, found "time,op"`},
 		{"not JSON, without a newline", open + "nonsense", "line 3: want one JSON object a line"},
 		{"not an object", open + "[1]\n", "line 3: want one JSON object a line"},
 		{"no time", `{"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: missing "time"`},
@@ -51,7 +52,9 @@ func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
 		{"another case", `{"TIME":1,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "TIME": write it as "time"`},
 		{"a look-alike", "{\"loc\u212a\":\"k\",\"time\":1,\"process\":1,\"type\":\"invoke\",\"op\":\"acquire\"}", `line 1: field "loc\u212a": write it as "lock"`},
 		{"a field twice", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lock":"j"}`, `line 1: field "lock" is there twice`},
-		{"a fraction", `{"time":1.5,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "time": want a whole number, found 1.5`},
+		{"a fraction", `{"time":1.5,"process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "time": want whole nanoseconds, found 1.5`},
+		{"a date for a time", `{"time":"2026-01-02T03:04:05Z","process":1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: field "time": want whole nanoseconds, found "2026-01-02T03:04:05Z"`},
+		{"a fraction of a permit", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","permits":1.5}`, `line 1: field "permits": want a whole number, found 1.5`},
 		{"a number for a name", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":7}`, `line 1: field "lock": want a string, found 7`},
 		{"words for a flag", `{"time":1,"process":-1,"type":"ok","op":"declare","lock":"k","fair":"yes"}`, `line 1: field "fair": want true or false, found "yes"`},
 		{"a list of parameters", `{"time":1,"process":-1,"type":"invoke","op":"inject","fault":"pause","params":[1]}`, `line 1: field "params": want an object of strings, found [1]`},

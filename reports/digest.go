@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // An Input is everything that a report is made of.
@@ -140,7 +141,10 @@ func (d *digest) masterOf(owner string, at time.Duration) string {
 // reaches reports whether no fault kept a zone from a server.
 func (d *digest) reaches(zone, server string, at time.Duration) bool {
 	if !slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Name == zone }) {
-		return true // it is not known where the client is: a script names its clients as it likes
+		// It is not known where the client is: it may be in any zone.
+		return !slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool {
+			return n.Kind == string(topologies.Zone) && !d.reaches(n.Name, server, at)
+		})
 	}
 	for i := range d.faults {
 		f := &d.faults[i]

@@ -24,7 +24,7 @@ func TestMasterOf(t *testing.T) {
 	}
 	d := newDigest(Input{
 		Run: history.Run{Topology: history.Topology{Nodes: []history.Node{
-			{Name: "r1", Role: "master"}, {Name: "r2", Role: "replica"}, {Name: "zone-a"}, {Name: "zone-b"},
+			{Name: "r1", Role: "master"}, {Name: "r2", Role: "replica"}, {Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"},
 		}}},
 		History: &history.History{Events: []history.Event{
 			event(10, asked), event(20, role("r2", "master")), event(30, landed),
@@ -43,6 +43,10 @@ func TestMasterOf(t *testing.T) {
 		{"zone-b.2#1", 35, "r2"},
 		{"zone-b.2#1", 45, ""}, // healed, and both are still masters
 		{"zone-b.2#1", 55, "r2"},
+		{"py-b.2#1", 5, "r1"}, // of a zone that is not known
+		{"py-b.2#1", 15, ""},
+		{"py-b.2#1", 35, ""},
+		{"py-b.2#1", 55, "r2"},
 	} {
 		require.Equal(t, tt.want, d.masterOf(tt.owner, tt.at), "%s at %d", tt.owner, tt.at)
 	}

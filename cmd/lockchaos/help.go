@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -32,6 +33,9 @@ lockchaos reproduce --all --repeat 3 --parallel 3`,
 		"lockchaos check": `lockchaos check history.jsonl
 lockchaos check --clock-error 50ms --html report.html history.jsonl
 zcat history.jsonl.gz | lockchaos check --explain -`,
+		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
+lockchaos simulate --lock redislock --search sweep
+lockchaos simulate --replay reports/runs/latest`,
 		"lockchaos report":       `lockchaos report --format markdown reports/runs/latest`,
 		"lockchaos compare":      `lockchaos compare --fail-on worse before after`,
 		"lockchaos serve":        `lockchaos serve reports/runs`,
@@ -52,6 +56,77 @@ func needed() map[string]string {
 		"lockchaos compare": "name two run directories to compare",
 		"lockchaos serve":   "name one folder with run directories, or none for " + runsDir,
 	}
+}
+
+// A flagGroup is a part of a long help text.
+type flagGroup struct {
+	title string
+	flags []string
+}
+
+// flagGroups are how the flags of a command with many are shown, in this order. The
+// rest come last.
+func flagGroups() []flagGroup {
+	return []flagGroup{
+		{"Lock and clients", []string{
+			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
+		}},
+		{"Faults and length", []string{"faults", "duration", "seed", "replay", "control"}},
+		{"Many runs", []string{"all", "repeat", "seeds", "parallel", "keep"}},
+		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image"}},
+		{"Servers that run already (--backend attach)", attachFlags},
+		{"Output", []string{"out", "json", "live"}},
+	}
+}
+
+// mostUngrouped is how many flags a command may have whose help lists them without
+// groups.
+const mostUngrouped = 15
+
+// flagsAnnotation is where a command keeps the list of its flags in groups.
+const flagsAnnotation = "flags"
+
+// groupFlags has the help of a command with many flags list them in groups.
+func (a *app) groupFlags(cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
+	all := cmd.LocalFlags()
+	rest := pflag.NewFlagSet("", pflag.ContinueOnError)
+	count := 0
+	all.VisitAll(func(f *pflag.Flag) {
+		count++
+		if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.flags, f.Name) }) {
+			rest.AddFlag(f)
+		}
+	})
+	if count <= mostUngrouped {
+		return
+	}
+	width, _ := onTerminal(a.stdout) // 0: nothing is wrapped
+	var b strings.Builder
+	show := func(title string, flags *pflag.FlagSet) {
+		if flags.HasAvailableFlags() {
+			fmt.Fprintf(&b, "%s:\n%s\n", title, flags.FlagUsagesWrapped(width))
+		}
+	}
+	for _, g := range flagGroups() {
+		part := pflag.NewFlagSet(g.title, pflag.ContinueOnError)
+		part.SortFlags = false
+		for _, name := range g.flags {
+			if f := all.Lookup(name); f != nil {
+				part.AddFlag(f)
+			}
+		}
+		show(g.title, part)
+	}
+	show("Other flags", rest)
+	cmd.Annotations = map[string]string{flagsAnnotation: b.String()}
+}
+
+// usageWithGroups is cobra's template of a help text, with the flags in groups where a
+// command has them.
+func usageWithGroups(template string) string {
+	const list = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
+	return strings.Replace(template, list, `{{with index .Annotations "`+flagsAnnotation+`"}}{{. | trimTrailingWhitespaces}}{{else}}`+list+`{{end}}`, 1)
 }
 
 // values are those that a flag takes, as far as they have names.
@@ -94,6 +169,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		cmd.Example = "  " + strings.ReplaceAll(e, "\n", "\n  ")
 	}
 	cmd.SetFlagErrorFunc(flagError)
+	a.groupFlags(cmd)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if a.values(f.Name) == nil || f.Value.Type() == "bool" {
 			return
@@ -120,6 +196,15 @@ func (a *app) complete(cmd *cobra.Command) {
 				}
 			}
 			return list, cobra.ShellCompDirectiveDefault
+		}
+	}
+	if path == "lockchaos mutants" {
+		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var list []string
+			for _, m := range mutants.Mutants() {
+				list = append(list, m.Name)
+			}
+			return list, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	if accepts := cmd.Args; accepts != nil {
@@ -174,6 +259,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		hint := cmd.CommandPath() + " --help lists all"
+		if scripted := []string{"topology", "seed", "faults", "workload", "duration"}; cmd.Name() == "reproduce" && slices.Contains(scripted, unknown.GetSpecifiedName()) {
+			hint = "a scenario says that itself; " + hint
+		}
 		if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
 			hint = "did you mean --" + nearest + "? " + hint
 		}

@@ -37,7 +37,7 @@ What can't be asked of the lock is left out.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := a.chooseScenarios(args, all)
 			if err == nil && lockName != "" {
-				chosen, err = a.under(chosen, lockName, cmp.Or(expect, string(checker.Valid)))
+				chosen, err = a.under(chosen, lockName, expect)
 			}
 			if expect != "" && lockName == "" {
 				err = errors.Join(err, errors.New("--expect is for a lock that --lock names: each scenario states the verdict of its own lock"))
@@ -88,8 +88,10 @@ What can't be asked of the lock is left out.`,
 }
 
 // under has another lock play the scenarios. Those that can't be asked of it are
-// left out, unless none is left.
+// left out, unless none is left. Where no verdict is expected of it, it must be valid.
 func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
+	assumed := expect == ""
+	expect = cmp.Or(expect, string(checker.Valid))
 	if verdicts := []string{string(checker.Valid), string(checker.Invalid)}; !slices.Contains(verdicts, expect) {
 		return nil, fmt.Errorf("--expect: %w", names.Unknown("verdict", expect, verdicts))
 	}
@@ -105,6 +107,7 @@ func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
 			reasons = append(reasons, err)
 			continue
 		}
+		c.own, c.ownLock, c.assumed = c.Expect.Verdict, c.LockName, assumed
 		as.Expect, as.Cures, as.EveryTime = scenarios.Expectation{Verdict: expect}, nil, true
 		c.Scenario = as
 		left = append(left, c)
@@ -189,6 +192,39 @@ type choice struct {
 	typed   string
 	servers *serverFlags
 	flags   string
+
+	// own is the verdict that the scenario's own lock must have, and ownLock its name,
+	// where another lock plays it; else empty. assumed says that --expect was left out.
+	own, ownLock string
+	assumed      bool
+}
+
+// outcome says in a sentence whether a run gave the verdict that it must.
+func (c choice) outcome(p played) string {
+	by := c.Name
+	if c.own != "" {
+		by += " with lock " + c.LockName
+	}
+	switch {
+	case p.met == nil && c.own == "":
+		return fmt.Sprintf("%s gave the verdict that it must (%s) in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
+	case p.met == nil && c.assumed:
+		return fmt.Sprintf("%s is valid, in %.1f s", by, p.took.Seconds())
+	case p.met == nil:
+		return fmt.Sprintf("%s is %s, as --expect says, in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
+	case c.own == "":
+		return fmt.Sprintf("%s did not give its verdict: %v", by, p.met)
+	case !c.assumed:
+		return fmt.Sprintf("%s is not as --expect says: %v", by, p.met)
+	case p.in.Report.Verdict != checker.Invalid || checker.NoAnswer(p.in.Run) != "":
+		return fmt.Sprintf("%s is not valid: %v", by, p.met)
+	case c.own == string(checker.Invalid) && strings.HasPrefix(c.ownLock, "broken-"):
+		return fmt.Sprintf("%s is invalid, as %s is, which has that bug planted: look for the cause in your lock", by, c.ownLock)
+	case c.own == string(checker.Invalid):
+		return fmt.Sprintf("%s is invalid. So is the lock that the scenario is about: it shows what such a lock can't prevent here. If that is known of yours, say --expect invalid", by)
+	default:
+		return fmt.Sprintf("%s is invalid, and the lock that the scenario is about is not: look for the cause in your lock", by)
+	}
 }
 
 // again is the command that plays it again.
@@ -250,12 +286,8 @@ func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bo
 	if asJSON {
 		return p.exit()
 	}
-	if p.met != nil {
-		a.printf("\n%s did not give its verdict: %v\n", s.Name, p.met)
-		return p.exit()
-	}
-	a.printf("\n%s gave the verdict that it must (%s) in %.1f s\n", s.Name, s.Expect.Verdict, p.took.Seconds())
-	return nil
+	a.printf("\n%s\n", s.outcome(p))
+	return p.exit()
 }
 
 // unknown reports whether the run shows nothing, one way or the other.

@@ -44,6 +44,7 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 		a.runCommand(), a.simulateCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
 		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.simulationWorkerCommand(),
 	)
+	root.SetUsageTemplate(usageWithGroups(root.UsageTemplate()))
 	a.complete(root)
 	return root
 }

@@ -5,19 +5,29 @@ package locks
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// All lists what can be put under test, in order of name.
+// All lists what can be put under test, in order of name; those with a planted bug
+// come last.
 func All() harness.Locks {
 	all := slices.Concat(own(), others(), planted())
 	for _, m := range mutants.Mutants() {
 		all = append(all, m.Spec())
 	}
-	slices.SortFunc(all, func(a, b harness.LockSpec) int { return cmp.Compare(a.Name, b.Name) })
+	planted := func(l harness.LockSpec) int {
+		if strings.HasPrefix(l.Name, "broken-") {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(all, func(a, b harness.LockSpec) int {
+		return cmp.Or(cmp.Compare(planted(a), planted(b)), cmp.Compare(a.Name, b.Name))
+	})
 	return all
 }
 

@@ -1,0 +1,38 @@
+package checker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// An expiry that is written as a duration ends each hold before its grant, so that two
+// grants at once overlap nowhere. That is no proof of exclusion.
+func TestExpiriesThatAreDurationsProveNothing(t *testing.T) {
+	t.Parallel()
+	doubleGrant := func(expires func(asked time.Duration) time.Duration) *history.History {
+		h := &history.History{}
+		for i := range 8 {
+			asked := time.Duration(i+5) * time.Second
+			e := history.Event{
+				Time: asked, Process: i, Op: history.Acquire, Type: history.Invoke, Lock: "k", Owner: fmt.Sprint("client-", i), Lease: 3 * time.Second,
+			}
+			h.Events = append(h.Events, e)
+			e.Time, e.Type, e.Expires = asked+time.Millisecond, history.OK, expires(asked)
+			h.Events = append(h.Events, e)
+		}
+		return h
+	}
+	lease := func(time.Duration) time.Duration { return 3 * time.Second }
+	report := checker.Check(t.Context(), doubleGrant(lease), checker.MutualExclusion())
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Contains(t, report.Results[0].Summary, "8 of 8 grants were answered after their own expires")
+
+	instant := func(asked time.Duration) time.Duration { return asked + 3*time.Second }
+	require.Equal(t, checker.Invalid, checker.Check(t.Context(), doubleGrant(instant), checker.MutualExclusion()).Verdict)
+}
