@@ -52,6 +52,8 @@ type digest struct {
 	accessed map[string][]*history.Operation // by resource, once it was asked for
 	looks    map[string][]look               // at the keys of a lock, once they were asked for
 	allLanes []*lane                         // found when the first timeline asks
+	laneIs   map[[2]string]*lane             // the same, by lock and client
+	guards   map[string][]string             // the locks of each resource, once they were asked for
 	figures  map[string]figure               // by name, once they were drawn
 	pictures []picture                       // drawn when the first page asks
 }

@@ -72,6 +72,7 @@ func (d *digest) findLanes() []*lane {
 		}
 		return l
 	}
+	d.laneIs = byKey
 	byProcess := map[int]*lane{}
 	for i := range d.ops {
 		op := &d.ops[i]
@@ -96,9 +97,18 @@ func (d *digest) findLanes() []*lane {
 		l.holds = append(l.holds, &d.holds[i])
 	}
 	slices.SortFunc(lanes, func(a, b *lane) int {
-		return cmp.Or(cmp.Compare(a.lock, b.lock), natural(a.client, b.client))
+		if a.lock != b.lock {
+			return natural(a.lock, b.lock)
+		}
+		return natural(a.client, b.client)
 	})
 	return lanes
+}
+
+// laneAt is the lane of a client at a lock; nil if it never asked for it.
+func (d *digest) laneAt(lock, client string) *lane {
+	d.lanes()
+	return d.laneIs[[2]string{lock, client}]
 }
 
 // natural orders names by their text, and by their number where that is all
@@ -144,10 +154,12 @@ func (l *lane) holdAt(access *history.Event) *holding.Hold {
 	return nil
 }
 
-// How many lanes a timeline draws before it says how many it left out.
+// How many lanes a timeline draws before it says how many it left out. Of more than
+// maxWholeLanes the whole run is drawn with a row for each lock.
 const (
 	maxFocusLanes = 8
 	maxWholeLanes = 24
+	maxLockRows   = 12
 )
 
 // focusLanes are the lanes of the violated lock, those of the evidence first.
@@ -188,7 +200,31 @@ func (d *digest) evidence(v *checker.Violation) []*holding.Hold {
 	return holds
 }
 
-func (d *digest) wholeLanes() (lanes []*lane, left int) { return capped(d.lanes(), maxWholeLanes) }
+// lockRows are the locks of a run with too many lanes: each is one lane of all its
+// clients, those with violations first.
+func (d *digest) lockRows() (rows []*lane, left int) {
+	byLock := map[string]*lane{}
+	for _, l := range d.lanes() {
+		row := byLock[l.lock]
+		if row == nil {
+			row = &lane{lock: l.lock}
+			byLock[l.lock] = row
+			rows = append(rows, row)
+		}
+		row.waits = append(row.waits, l.waits...)
+		row.holds = append(row.holds, l.holds...)
+	}
+	violated := map[string]bool{}
+	for _, v := range d.distinct() {
+		violated[v.Lock] = true
+	}
+	slices.SortStableFunc(rows, func(a, b *lane) int { return b2i(violated[b.lock]) - b2i(violated[a.lock]) })
+	rows, left = capped(rows, maxLockRows)
+	for _, row := range rows {
+		slices.SortStableFunc(row.waits, func(a, b *history.Operation) int { return cmp.Compare(a.Invoke.Time, b.Invoke.Time) })
+	}
+	return rows, left
+}
 
 func capped(lanes []*lane, most int) ([]*lane, int) {
 	if len(lanes) <= most {

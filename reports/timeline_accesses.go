@@ -14,10 +14,11 @@ import (
 func (c *chart) accesses() {
 	var resources []string
 	for _, name := range c.resources() {
-		if c.violation == nil || c.violation.Lock == "" || c.uses(c.violation.Lock, name) {
+		if c.violation == nil || c.violation.Lock == "" || slices.Contains(c.locksOfResources()[name], c.violation.Lock) {
 			resources = append(resources, name)
 		}
 	}
+	c.damagedFirst(resources)
 	if len(resources) == 0 {
 		return
 	}
@@ -37,14 +38,18 @@ func (c *chart) accesses() {
 	}
 }
 
-// uses reports whether a resource was accessed by who had asked for a lock.
-func (c *chart) uses(lock, resource string) bool {
-	for _, l := range c.lanes() {
-		if l.lock == lock && slices.ContainsFunc(l.uses, func(op *history.Operation) bool { return resourceOf(op) == resource }) {
-			return true
+// damagedFirst puts the resources that violations damaged before the others.
+func (d *digest) damagedFirst(resources []string) {
+	damaged := map[string]bool{}
+	for _, v := range d.distinct() {
+		damaged[v.Resource] = true
+		for name, locks := range d.locksOfResources() {
+			if slices.Contains(locks, v.Lock) {
+				damaged[name] = true
+			}
 		}
 	}
-	return false
+	slices.SortStableFunc(resources, func(a, b string) int { return b2i(damaged[b]) - b2i(damaged[a]) })
 }
 
 func (c *chart) accessLane(name string) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -20,11 +19,12 @@ import (
 
 // The page draws the timeline anew for every window that its reader chooses.
 // What it draws from is one block: the length of a JSON header in four bytes
-// (least significant first), the header, then a stream of varints for each
-// lane. All of it is compressed by gzip and written in base64, so that nothing
+// (least significant first), the header, then varints: the lanes, then the
+// resources. All of it is compressed by gzip and written in base64, so that nothing
 // in it can leave its place in the page. All times in it are microseconds.
 //
-// In the stream of a lane each request for the lock is
+// A lane is the index of its lock, the index of its client, how many requests it has, and
+// for each request
 //
 //	invoke, as the distance from the one before · time until its answer · kind
 //
@@ -33,8 +33,8 @@ import (
 //	its start, from the answer · its length plus 1, or 0 for no end · its token,
 //	as the zigzag distance from the one before
 //
-// and in the stream of a resource each access is its instant, as the distance
-// from the one before, and its kind.
+// and a resource is for each access its instant, as the distance from the one before,
+// and its kind.
 const (
 	kindRefused = iota
 	kindUnknown
@@ -51,8 +51,13 @@ const (
 
 // maxDetail is how many requests and accesses the block holds one by one, at
 // about 8 bytes each. Of more it has those around the violation, and how much
-// of each lane holds covered.
-const maxDetail = 500_000
+// of each lane holds covered, or of each lock if there are many lanes. Of a run with
+// more lanes than manyLanes it is maxCrowdDetail.
+const (
+	maxDetail      = 500_000
+	maxCrowdDetail = 40_000
+	manyLanes      = 64
+)
 
 // aroundViolation is how far from the violation operations are kept if there
 // are too many.
@@ -70,33 +75,43 @@ type timelineData struct {
 	Lock       string             `json:"lock"`             // the lock to begin with; empty for all
 	Detail     *[2]int64          `json:"detail,omitempty"` // the only part with operations one by one
 	Grantors   []string           `json:"grantors"`
-	Lanes      []laneData         `json:"lanes"`
+	Locks      []lockData         `json:"locks"`
+	Clients    []string           `json:"clients"`
+	Lanes      int                `json:"lanes"`    // how many follow the header
+	Requests   int                `json:"requests"` // of all lanes
+	Marks      map[int]*laneMarks `json:"marks"`    // by the index of the lane
 	Resources  []resourceData     `json:"resources"`
 	Servers    []serverData       `json:"servers"`
 	Keys       []keyData          `json:"keys,omitempty"` // by lock, then by server
 	Faults     []faultData        `json:"faults"`
 	Violations []violationData    `json:"violations"`
-	More       map[string]int     `json:"more"` // lanes, resources: how many are left out
 	Steps      []int64            `json:"steps"`
-	streams    []*bytes.Buffer    // in the order of the lanes, then the resources
+	stream     []byte             // the lanes, then the resources
 	indices    map[string]uint64  // of the grantors, from 1
+	locks      map[string]int     // the index of each
+	clients    map[string]int     // the same
 	bad        map[int64]struct{} // accesses that prove a violation
 }
 
-type laneData struct {
-	Lock   string     `json:"lock"`
-	Name   string     `json:"name"`
-	Bytes  int        `json:"bytes"`
+type lockData struct {
+	Name  string `json:"name"`
+	Cover string `json:"cover,omitempty"` // of all its lanes, as of a lane
+}
+
+// Each digit of a cover is of one of its equal parts of the whole: how much of it holds
+// covered, from 0 to 4, plus 5 if a request was refused, plus 10 if one had no known
+// outcome.
+type laneMarks struct {
 	Late   [][2]int64 `json:"late,omitempty"`   // use after belief
 	Beyond [][2]int64 `json:"beyond,omitempty"` // held beyond the lease
 	Extend []int64    `json:"extend,omitempty"`
-	Cover  string     `json:"cover,omitempty"` // of equal parts of the whole, 0 to 4
+	Cover  string     `json:"cover,omitempty"`
 }
 
 type resourceData struct {
 	Name   string        `json:"name"`
-	Locks  []string      `json:"locks"`
-	Bytes  int           `json:"bytes"`
+	Locks  []int         `json:"locks"` // under which it was used
+	Count  int           `json:"count"`
 	Labels []accessLabel `json:"labels,omitempty"`
 }
 
@@ -164,7 +179,7 @@ func (d *digest) timelineBlock() (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(header))) //nolint:gosec // far below 4 GB
-	for _, part := range append([][]byte{head, header}, streamBytes(t.streams)...) {
+	for _, part := range [][]byte{head, header, t.stream} {
 		if _, err := z.Write(part); err != nil {
 			return "", fmt.Errorf("write timeline: %w", err)
 		}
@@ -175,43 +190,47 @@ func (d *digest) timelineBlock() (string, error) {
 	return base64.RawStdEncoding.EncodeToString(b.Bytes()), nil
 }
 
-func streamBytes(streams []*bytes.Buffer) [][]byte {
-	parts := make([][]byte, len(streams))
-	for i, s := range streams {
-		parts[i] = s.Bytes()
-	}
-	return parts
-}
-
 func (d *digest) timelineData() *timelineData {
 	whole := d.whole()
 	t := &timelineData{
 		End: micros(whole.to), To: micros(whole.to), Moment: micros(d.moment()),
-		Grantors: []string{}, Lanes: []laneData{}, Resources: []resourceData{}, Servers: []serverData{},
-		Faults: []faultData{}, Violations: []violationData{}, More: map[string]int{}, Steps: d.steps(),
-		indices: map[string]uint64{}, bad: map[int64]struct{}{},
+		Grantors: []string{}, Locks: []lockData{}, Clients: []string{}, Marks: map[int]*laneMarks{}, Resources: []resourceData{}, Servers: []serverData{},
+		Faults: []faultData{}, Violations: []violationData{}, Steps: d.steps(),
+		indices: map[string]uint64{}, locks: map[string]int{}, clients: map[string]int{}, bad: map[int64]struct{}{},
 	}
 	for _, index := range d.badAccesses() {
 		t.bad[index] = struct{}{}
 	}
-	focus := whole
+	focus := window{to: min(whole.to, 2*aroundViolation)}
 	told := d.violation()
 	if told != nil {
 		focus = d.focus(told)
 		t.From, t.To, t.Lock = micros(focus.from), micros(focus.to), told.Lock
 	}
-	detail := whole
-	if d.drawable() > d.maxDetail {
-		detail = window{from: max(0, focus.from-aroundViolation), to: min(whole.to, focus.to+aroundViolation)}
-		if told == nil {
-			detail = window{to: min(whole.to, 2*aroundViolation)}
-		}
+	lanes := d.pageLanes(told, focus)
+	most := d.maxDetail
+	if len(lanes) > manyLanes {
+		most = min(most, maxCrowdDetail)
+	}
+	crowd := len(lanes) > maxWholeLanes
+	detail := d.detailWindow(told, focus, most)
+	if detail != whole {
 		t.Detail = &[2]int64{micros(detail.from), micros(detail.to)}
 	}
-	lanes, left := d.pageLanes(told, focus)
-	t.More["lanes"] = left
-	for _, l := range lanes {
-		t.addLane(d, l, detail)
+	if crowd && t.Detail != nil {
+		concerned := map[*lane]bool{}
+		for _, v := range d.distinct() {
+			for _, l := range d.lanesOf(v) {
+				concerned[l] = true
+			}
+		}
+		t.coverLocks(lanes, whole)
+		lanes = slices.DeleteFunc(lanes, func(l *lane) bool { return !concerned[l] && !l.shows(detail) })
+	}
+	index := make(map[*lane]int, len(lanes))
+	for i, l := range lanes {
+		index[l] = i
+		t.addLane(d, l, detail, t.Detail != nil && !crowd)
 	}
 	d.addResources(t, focus, detail)
 	for _, name := range d.servers() {
@@ -228,7 +247,7 @@ func (d *digest) timelineData() *timelineData {
 		t.Faults = append(t.Faults, faultData{shorten(f.label(), 60), faultTitle(f), micros(f.Start), micros(f.End), f.OK})
 	}
 	d.addKeys(t)
-	d.addViolations(t, told, lanes)
+	d.addViolations(t, told, index)
 	return t
 }
 
@@ -266,11 +285,29 @@ func (d *digest) addKeys(t *timelineData) {
 	}
 }
 
-// drawable counts the operations that a timeline draws.
-func (d *digest) drawable() int {
+// detailWindow is the part of the run of which the page has every operation: all of it,
+// or what is around the violation that is told.
+func (d *digest) detailWindow(told *checker.Violation, focus window, most int) window {
+	whole := d.whole()
+	detail := whole
+	margin := aroundViolation
+	if told == nil {
+		margin = 0
+	}
+	for d.drawable(detail) > most && margin+focus.length() > time.Millisecond {
+		detail = window{from: max(0, focus.from-margin), to: min(whole.to, focus.to+margin)}
+		if margin = margin * 3 / 4; margin < time.Millisecond { // the focus itself has too much
+			focus.to = focus.from + focus.length()*3/4
+		}
+	}
+	return detail
+}
+
+// drawable counts the operations of a window that a timeline draws.
+func (d *digest) drawable(w window) int {
 	n := 0
 	for i := range d.ops {
-		if op := d.ops[i].Invoke.Op; op == history.Acquire || op == history.Access {
+		if op := &d.ops[i]; (op.Invoke.Op == history.Acquire || op.Invoke.Op == history.Access) && w.meets(op.Invoke.Time, op.Complete.Time) {
 			n++
 		}
 	}
@@ -278,25 +315,23 @@ func (d *digest) drawable() int {
 }
 
 // pageLanes are the lanes that the page draws: those of the violation first.
-func (d *digest) pageLanes(told *checker.Violation, focus window) (lanes []*lane, left int) {
-	all := d.lanes()
+func (d *digest) pageLanes(told *checker.Violation, focus window) []*lane {
+	lanes := slices.Clone(d.lanes())
 	if told == nil {
-		return capped(all, maxWholeLanes)
+		return lanes
 	}
 	first, _ := d.focusLanes(told, focus)
-	lanes = slices.Clone(first)
-	for _, l := range all {
-		if !slices.Contains(first, l) {
-			lanes = append(lanes, l)
-		}
+	place := make(map[*lane]int, len(first))
+	for i, l := range first {
+		place[l] = i - len(first)
 	}
 	slices.SortStableFunc(lanes, func(a, b *lane) int { // its lock first, all lanes of a lock together
-		if (a.lock == told.Lock) != (b.lock == told.Lock) {
-			return cmp.Compare(b2i(b.lock == told.Lock), b2i(a.lock == told.Lock))
+		if a.lock != b.lock {
+			return b2i(b.lock == told.Lock) - b2i(a.lock == told.Lock)
 		}
-		return cmp.Compare(a.lock, b.lock)
+		return place[a] - place[b]
 	})
-	return capped(lanes, maxWholeLanes)
+	return lanes
 }
 
 func b2i(b bool) int {
@@ -306,9 +341,46 @@ func b2i(b bool) int {
 	return 0
 }
 
-// addLane writes the stream of a lane.
-func (t *timelineData) addLane(d *digest, l *lane, detail window) {
-	data := laneData{Lock: l.lock, Name: l.client}
+// lock is the index of a lock, and client that of a client.
+func (t *timelineData) lock(name string) int {
+	i, known := t.locks[name]
+	if !known {
+		i = len(t.Locks)
+		t.Locks = append(t.Locks, lockData{Name: name})
+		t.locks[name] = i
+	}
+	return i
+}
+
+func (t *timelineData) client(name string) int {
+	i, known := t.clients[name]
+	if !known {
+		i = len(t.Clients)
+		t.Clients = append(t.Clients, name)
+		t.clients[name] = i
+	}
+	return i
+}
+
+func (t *timelineData) put(n uint64) { t.stream = binary.AppendUvarint(t.stream, n) }
+
+// coverLocks writes how much each lock was held, in parts that become coarser with the
+// number of locks.
+func (t *timelineData) coverLocks(lanes []*lane, whole window) {
+	of := map[string][]*lane{}
+	for _, l := range lanes {
+		t.lock(l.lock)
+		of[l.lock] = append(of[l.lock], l)
+	}
+	for i := range t.Locks {
+		t.Locks[i].Cover = cover(of[t.Locks[i].Name], whole, max(100, coverParts/max(1, len(of)/16)))
+	}
+}
+
+// addLane writes a lane: its requests in the window, and how much of the whole it was
+// held, if that is asked for.
+func (t *timelineData) addLane(d *digest, l *lane, detail window, covered bool) {
+	data := laneMarks{}
 	holds := make(map[int]*holding.Hold, len(l.holds))
 	for _, h := range l.holds {
 		holds[h.Acquire.Ordinal()] = h
@@ -321,35 +393,40 @@ func (t *timelineData) addLane(d *digest, l *lane, detail window) {
 			}
 		}
 	}
-	var s bytes.Buffer
-	put := func(n uint64) { s.Write(binary.AppendUvarint(nil, n)) }
-	last, token := int64(0), int64(0)
+	var shown []*history.Operation
 	for _, op := range l.waits {
-		h := holds[op.Ordinal()]
-		if !detail.meets(op.Invoke.Time, op.Complete.Time) && (h == nil || !detail.meets(h.Start, h.End)) {
-			continue
+		if h := holds[op.Ordinal()]; detail.meets(op.Invoke.Time, op.Complete.Time) || h != nil && detail.meets(h.Start, h.End) {
+			shown = append(shown, op)
 		}
+	}
+	t.put(uint64(t.lock(l.lock)))
+	t.put(uint64(t.client(l.client)))
+	t.put(uint64(len(shown)))
+	t.Requests += len(shown)
+	last, token := int64(0), int64(0)
+	for _, op := range shown {
+		h := holds[op.Ordinal()]
 		at, answered := micros(op.Invoke.Time), micros(op.Complete.Time)
-		put(uint64(at - last))
-		put(uint64(answered - at))
+		t.put(uint64(at - last))
+		t.put(uint64(answered - at))
 		last = at
 		switch {
 		case h != nil && h.End > h.Start:
-			put(kindHold + t.indexOf(d.grantors(h)))
-			put(uint64(max(0, micros(h.Start)-answered)))
+			t.put(kindHold + t.indexOf(d.grantors(h)))
+			t.put(uint64(max(0, micros(h.Start)-answered)))
 			if h.End == history.Never {
-				put(0)
+				t.put(0)
 			} else {
-				put(uint64(micros(h.End)-max(micros(h.Start), answered)) + 1)
+				t.put(uint64(micros(h.End)-max(micros(h.Start), answered)) + 1)
 			}
-			put(zigzag(h.Token - token))
+			t.put(zigzag(h.Token - token))
 			token = h.Token
 		case op.OK():
-			put(kindGranted)
+			t.put(kindGranted)
 		case op.Failed():
-			put(kindRefused)
+			t.put(kindRefused)
 		default:
-			put(kindUnknown)
+			t.put(kindUnknown)
 		}
 	}
 	for _, op := range l.uses {
@@ -357,12 +434,13 @@ func (t *timelineData) addLane(d *digest, l *lane, detail window) {
 			data.Late = appendSpan(data.Late, believes(under), op.Complete.Time)
 		}
 	}
-	if t.Detail != nil {
-		data.Cover = l.cover(d.whole())
+	if covered {
+		data.Cover = cover([]*lane{l}, d.whole(), coverParts)
 	}
-	data.Bytes = s.Len()
-	t.Lanes = append(t.Lanes, data)
-	t.streams = append(t.streams, &s)
+	if data.Late != nil || data.Beyond != nil || data.Extend != nil || data.Cover != "" {
+		t.Marks[t.Lanes] = &data
+	}
+	t.Lanes++
 }
 
 func appendSpan(spans [][2]int64, from, to time.Duration) [][2]int64 {
@@ -387,41 +465,43 @@ func (t *timelineData) indexOf(server string) uint64 {
 	return t.indices[server]
 }
 
-// cover says of each of this many equal parts of a window how much of it holds
-// covered: a digit from 0 to 4.
-func (l *lane) cover(w window) string {
-	const parts = 1500
-	var covered [parts + 1]float64
-	unit := float64(w.length()) / parts
-	for _, h := range l.holds {
-		from, to := float64(h.Start)/unit, float64(min(h.End, w.to))/unit
-		for at := int(from); at <= int(to) && at < parts; at++ {
-			covered[at] += math.Min(to, float64(at+1)) - math.Max(from, float64(at))
+// coverParts is into how many parts a cover divides the whole, where it is of few lanes.
+const coverParts = 1500
+
+// cover says of each of this many equal parts of a window how much of it the holds of
+// lanes cover, and what was refused or had no known outcome: one digit for each, as
+// [laneMarks] explains.
+func cover(lanes []*lane, w window, parts int) string {
+	covered, refused, unknown := make([]float64, parts+1), make([]bool, parts), make([]bool, parts)
+	unit := float64(w.length()) / float64(parts)
+	for _, l := range lanes {
+		for _, h := range l.holds {
+			from, to := float64(h.Start)/unit, float64(min(h.End, w.to))/unit
+			for at := int(from); at <= int(to) && at < parts; at++ {
+				covered[at] += math.Min(to, float64(at+1)) - math.Max(from, float64(at))
+			}
+		}
+		for _, op := range l.waits {
+			at := min(parts-1, int(float64(op.Complete.Time)/unit))
+			refused[at] = refused[at] || op.Failed()
+			unknown[at] = unknown[at] || op.Unknown()
 		}
 	}
-	var b strings.Builder
-	for _, c := range covered[:parts] {
-		b.WriteByte(byte('0' + min(4, int(math.Ceil(c*4-0.001)))))
+	b := make([]byte, parts)
+	for i := range b {
+		digit := min(4, int(math.Ceil(covered[i]*4-0.001))) + 5*b2i(refused[i]) + 10*b2i(unknown[i])
+		b[i] = "0123456789abcdefghij"[digit]
 	}
-	return b.String()
+	return string(b)
 }
 
 // maxLabels bounds the accesses of a resource that have a label.
 const maxLabels = 200
 
-// addResources writes the streams of the protected resources.
+// addResources writes the protected resources.
 func (d *digest) addResources(t *timelineData, focus, detail window) {
-	const most = 8
 	locks := d.locksOfResources()
-	names := d.resources()
-	if told := d.violation(); told != nil { // what it damaged comes first
-		slices.SortStableFunc(names, func(a, b string) int {
-			concerns := func(name string) int { return b2i(name == told.Resource || slices.Contains(locks[name], told.Lock)) }
-			return concerns(b) - concerns(a)
-		})
-	}
-	t.More["resources"] = max(0, len(names)-most)
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range d.resources() {
 		var ops []*history.Operation
 		for _, op := range d.accessesOf()[name] {
 			if detail.meets(op.Complete.Time, op.Complete.Time) {
@@ -429,8 +509,10 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 			}
 		}
 		slices.SortStableFunc(ops, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
-		data := resourceData{Name: name, Locks: locks[name]}
-		var s bytes.Buffer
+		data := resourceData{Name: name, Locks: []int{}, Count: len(ops)}
+		for _, lock := range locks[name] {
+			data.Locks = append(data.Locks, t.lock(lock))
+		}
 		last := int64(0)
 		for _, op := range ops {
 			at := micros(op.Complete.Time)
@@ -444,7 +526,8 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 			case op.Unknown():
 				kind = kindAccessUnknown
 			}
-			s.Write(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(at-last)), kind))
+			t.put(uint64(at - last))
+			t.put(kind)
 			last = at
 			if op.OK() && focus.meets(op.Complete.Time, op.Complete.Time) && len(data.Labels) < maxLabels {
 				if text := d.accessLabel(op); text != "" {
@@ -452,52 +535,64 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 				}
 			}
 		}
-		data.Bytes = s.Len()
 		t.Resources = append(t.Resources, data)
-		t.streams = append(t.streams, &s)
 	}
 }
 
 // locksOfResources are the locks under which each resource was used.
 func (d *digest) locksOfResources() map[string][]string {
-	locks := map[string][]string{}
-	for _, l := range d.lanes() {
-		for _, op := range l.uses {
-			if name := resourceOf(op); !slices.Contains(locks[name], l.lock) {
-				locks[name] = append(locks[name], l.lock)
+	if d.guards == nil {
+		d.guards = map[string][]string{}
+		known := map[[2]string]bool{}
+		for _, l := range d.lanes() {
+			for _, op := range l.uses {
+				pair := [2]string{resourceOf(op), l.lock}
+				if !known[pair] {
+					known[pair] = true
+					d.guards[pair[0]] = append(d.guards[pair[0]], l.lock)
+				}
 			}
 		}
 	}
-	return locks
+	return d.guards
 }
 
 // addViolations lists the violations in order of time, with the lanes that each is
 // about.
-func (d *digest) addViolations(t *timelineData, told *checker.Violation, lanes []*lane) {
+func (d *digest) addViolations(t *timelineData, told *checker.Violation, index map[*lane]int) {
 	for _, v := range d.distinct() {
 		data := violationData{
 			Words: d.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
 			From: micros(d.since(v)), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
 		}
-		for k, h := range d.holdsOf(v) {
-			if k == 2 && v.Kind == checker.DoubleGrant {
-				break
-			}
-			at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == h.Lock && l.client == client(h.Owner) })
-			if at >= 0 && !slices.Contains(data.Lanes, at) {
-				data.Lanes = append(data.Lanes, at)
-			}
-		}
-		for _, index := range v.Events { // of what is about no hold: a client that asks in vain
-			e, ok := d.event(index)
-			if len(d.holdsOf(v)) > 0 || !ok || e.Op != history.Acquire {
-				continue
-			}
-			at := slices.IndexFunc(lanes, func(l *lane) bool { return l.lock == e.Lock && l.client == client(e.LockOwner()) })
-			if at >= 0 && !slices.Contains(data.Lanes, at) {
+		for _, l := range d.lanesOf(v) {
+			if at, ok := index[l]; ok {
 				data.Lanes = append(data.Lanes, at)
 			}
 		}
 		t.Violations = append(t.Violations, data)
 	}
+}
+
+// lanesOf are the lanes that a violation is about.
+func (d *digest) lanesOf(v *checker.Violation) []*lane {
+	var lanes []*lane
+	add := func(lock, client string) {
+		if l := d.laneAt(lock, client); l != nil && !slices.Contains(lanes, l) {
+			lanes = append(lanes, l)
+		}
+	}
+	holds := d.holdsOf(v)
+	for k, h := range holds {
+		if k == 2 && v.Kind == checker.DoubleGrant {
+			break
+		}
+		add(h.Lock, client(h.Owner))
+	}
+	for _, index := range v.Events { // of what is about no hold: a client that asks in vain
+		if e, ok := d.event(index); ok && len(holds) == 0 && e.Op == history.Acquire {
+			add(e.Lock, client(e.LockOwner()))
+		}
+	}
+	return lanes
 }

@@ -81,9 +81,12 @@ func TestTimelineBlock(t *testing.T) {
 	data, r := unpack(t, block)
 	require.Nil(t, data.Detail)
 	require.Equal(t, []string{"r1"}, data.Grantors)
-	require.Len(t, data.Lanes, 1)
-	require.Equal(t, "zone-a.1", data.Lanes[0].Name)
-	require.Empty(t, data.Lanes[0].Cover)
+	require.Equal(t, 1, data.Lanes)
+	require.Equal(t, []lockData{{Name: "k"}}, data.Locks)
+	require.Equal(t, []string{"zone-a.1"}, data.Clients)
+	require.Empty(t, data.Marks)
+	require.Equal(t, 4, data.Requests)
+	require.Equal(t, []uint64{0, 0, 4}, next(t, r, 3), "the first client at the first lock, with 4 requests")
 	// Asked at 100 µs, 30 µs until the answer, by the first server; it begins
 	// with the answer, lasts 370 µs, and has token 10, 10 above the last.
 	require.Equal(t, []uint64{100, 30, kindHold + 1, 0, 371, 20}, next(t, r, 6))
@@ -100,12 +103,12 @@ func TestTimelineBlock(t *testing.T) {
 func TestTimelineBlockOfALongRun(t *testing.T) {
 	const n = 60_000 // of a millisecond each
 	d := newDigest(Input{History: rounds(n)})
-	d.maxDetail = n / 2
+	d.maxDetail = n
 	block, err := d.timelineBlock()
 	require.NoError(t, err)
 	data, r := unpack(t, block)
 	require.Equal(t, &[2]int64{0, micros(2 * aroundViolation)}, data.Detail)
-	require.Len(t, data.Lanes[0].Cover, 1500)
-	require.Equal(t, "11111", data.Lanes[0].Cover[:5], "held for a quarter of the time")
+	require.Len(t, data.Marks[0].Cover, 1500)
+	require.Equal(t, "66666", data.Marks[0].Cover[:5], "held for a quarter of the time, and refused")
 	require.Less(t, int(r.Size()), n*9/2, "a third of it")
 }

@@ -40,6 +40,7 @@ type chart struct {
 	y         float64
 	used      map[string]bool // what the legend has to explain
 	top       map[*lane]float64
+	folded    bool // its lanes are whole locks
 	many      bool // all lanes are drawn as shares: one has too much to draw one by one
 }
 
@@ -75,8 +76,12 @@ func (d *digest) wholeFigure(zoom window) figure {
 
 func (d *digest) drawWhole(zoom window) figure {
 	c := &chart{digest: d, win: d.whole(), zoom: zoom}
-	lanes, left := d.wholeLanes()
-	return c.draw(lanes, left, "Timeline of the whole run")
+	if lanes := d.lanes(); len(lanes) <= maxWholeLanes {
+		return c.draw(lanes, 0, "Timeline of the whole run")
+	}
+	rows, left := d.lockRows()
+	c.folded = true
+	return c.draw(rows, left, "Timeline of the whole run, a row for each lock")
 }
 
 // once draws a figure that several files show the first time only.
@@ -108,13 +113,16 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		c.y += 4
 	}
 	lanesTop := c.y
-	c.many = slices.ContainsFunc(lanes, func(l *lane) bool {
+	if c.folded {
+		c.heading("locks")
+	}
+	c.many = c.folded || slices.ContainsFunc(lanes, func(l *lane) bool {
 		waits, holds := c.shown(l)
 		return len(waits)+len(holds) > dense
 	})
 	lock := ""
 	for i, l := range lanes {
-		if l.lock != lock {
+		if l.lock != lock && !c.folded {
 			if i > 0 {
 				c.y += groupGap - laneGap
 			}
@@ -123,8 +131,12 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		}
 		c.lane(l)
 	}
+	what := "lane"
+	if c.folded {
+		what = "lock"
+	}
 	if left > 0 {
-		c.out.text("t-note", chartLeft, c.y+10, "and "+count(left, "lane")+" more, left out here")
+		c.out.text("t-note", chartLeft, c.y+10, "and "+count(left, what)+" more, left out here")
 		c.y += 18
 	}
 	if len(lanes) == 0 {
@@ -170,7 +182,11 @@ func (c *chart) base(h float64) {
 // lane draws one client at one lock.
 func (c *chart) lane(l *lane) {
 	c.top[l] = c.y
-	c.laneLabel(l.client)
+	name := l.client
+	if c.folded {
+		name = l.lock
+	}
+	c.laneLabel(name)
 	c.base(laneHeight)
 	waits, holds := c.shown(l)
 	if c.many {

@@ -8,10 +8,14 @@
   block.remove();
 
   const laneHeight = 26, gap = 6, dense = 80;
-  const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock };
+  const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock, find: "" };
   const view = { ...initial };
   const told = data.violations.find((v) => v.told);
-  const rows = faultRows(data.faults);
+  const rows = faultRows(data.faults), ops = data.requests, crowd = data.lanes.length > 24 || data.locks.some((l) => l.cover);
+  const open = new Set(); // the locks that are unfolded
+  const picker = document.getElementById("lanes");
+  const names = new Set([...data.locks.map((l) => l.name), ...data.clients].map((s) => s.toLowerCase()));
+  let most = 24, wanted = []; // how many rows are drawn, and what is looked for
   let width = 0, left = 0, right = 0, queued = false, saved = 0;
 
   // ---- reading the block
@@ -22,7 +26,7 @@
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
     const length = new DataView(bytes.buffer).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
-    let next = 4 + length, at = 0, end = 0;
+    let at = 4 + length;
     const varint = () => {
       let n = 0, scale = 1, b;
       do {
@@ -32,40 +36,39 @@
       } while (b > 127);
       return n;
     };
-    for (const lane of header.lanes) {
-      at = next; end = next += lane.bytes;
-      const ask = [], answer = [], kind = [], from = [], to = [], token = [];
-      let last = 0, lastToken = 0;
-      while (at < end) {
-        ask.push(last += varint());
-        answer.push(last + varint());
-        const k = varint();
-        kind.push(k);
-        if (k < 3) { from.push(0); to.push(0); token.push(0); continue; }
-        const start = answer[answer.length - 1] + varint(), n = varint(), zigzag = varint();
-        lastToken += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
-        from.push(start); to.push(n ? start + n - 1 : Infinity); token.push(lastToken);
-      }
+    // The requests of all lanes are in one list of each kind: those of a lane lie from its lo to its hi.
+    const all = header.requests, times = () => new Float64Array(all);
+    const requests = { ask: times(), answer: times(), from: times(), to: times(), reach: times(), token: times(), kind: new Uint32Array(all) };
+    const { ask, answer, from, to, reach, token, kind } = requests;
+    const lanes = [];
+    for (let l = 0, i = 0; l < header.lanes; l++) {
+      const lock = header.locks[varint()], name = header.clients[varint()], lo = i, hi = i + varint();
       // Until when anything that was asked for so far goes on.
-      const reach = new Float64Array(ask.length);
-      let most = -1;
-      for (let i = 0; i < ask.length; i++) reach[i] = most = Math.max(most, answer[i], to[i]);
-      Object.assign(lane, { ask: Float64Array.from(ask), answer: Float64Array.from(answer), kind: Uint32Array.from(kind),
-        from: Float64Array.from(from), to: Float64Array.from(to), token, reach });
+      let last = 0, lastToken = 0, most = -1;
+      for (; i < hi; i++) {
+        ask[i] = last += varint();
+        answer[i] = last + varint();
+        if ((kind[i] = varint()) >= 3) {
+          const n = (from[i] = answer[i] + varint(), varint()), zigzag = varint();
+          token[i] = lastToken += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
+          to[i] = n ? from[i] + n - 1 : Infinity;
+        }
+        reach[i] = most = Math.max(most, answer[i], to[i]);
+      }
+      const lane = { index: l, lock: lock.name, of: lock, name, lo, hi, ...header.marks[l] };
+      lanes.push(lane);
+      (lock.lanes ||= []).push(lane);
     }
+    Object.assign(header, { lanes, requests });
     for (const r of header.resources) {
-      at = next; end = next += r.bytes;
-      const times = [], kinds = [];
-      let last = 0;
-      while (at < end) { times.push(last += varint()); kinds.push(varint()); }
-      r.times = Float64Array.from(times); r.kinds = Uint8Array.from(kinds);
+      r.times = new Float64Array(r.count); r.kinds = new Uint8Array(r.count);
+      for (let i = 0, last = 0; i < r.count; i++) { r.times[i] = last += varint(); r.kinds[i] = varint(); }
     }
     return header;
   }
 
   // first is the first index with list[i] >= t.
-  function first(list, t) {
-    let low = 0, high = list.length;
+  function first(list, t, low = 0, high = list.length) {
     while (low < high) {
       const mid = (low + high) >> 1;
       if (list[mid] < t) low = mid + 1; else high = mid;
@@ -105,15 +108,16 @@
     return `<text class="t-label end" x="${left - 8}" y="${n1(y + h / 2 + 4)}">${esc(short(name, Math.floor((left - 12) / 7)))}${title(name)}</text>`;
   }
 
-  const inView = (lane) => [first(lane.reach, view.a), first(lane.ask, view.b + 1)];
+  const inView = (lane) => [first(ops.reach, view.a, lane.lo, lane.hi), first(ops.ask, view.b + 1, lane.lo, lane.hi)];
+  const acts = (lane) => { const [low, high] = inView(lane); return low < high; };
 
   // drawLane draws one client at one lock; many is the same for all lanes of a view, so
   // that they can be compared.
   function drawLane(lane, y, many) {
     let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight);
     const [low, high] = inView(lane);
-    if (sparse() && lane.cover) out += drawCover(lane, y);
-    else if (many) out += drawDense(lane, y, low, high);
+    if (sparse()) out += drawCover(lane.cover || "", y);
+    else if (many) out += drawDense([lane], y);
     else for (let i = low; i < high; i++) out += drawOne(lane, y, i);
     for (const [a, b] of lane.beyond || []) {
       if (meets(a, b)) out += rect("t-beyond", x(a), y + 3, Math.max(x(b) - x(a), 1), laneHeight - 6, 3, "held beyond its lease, as a later answer shows");
@@ -128,8 +132,20 @@
     return out;
   }
 
+  // drawLock draws a lock with all its clients in one row, which unfolds.
+  function drawLock(lock, lanes, y, open) {
+    const bad = data.violations.filter((v) => v.lock === lock.name && meets(v.from, v.to)).length;
+    const words = `${open ? "▾" : "▸"} ${lock.name}`, says = {};
+    const row = sparse() ? drawCover(lock.cover || "", y) : drawDense(lanes, y, says);
+    const about = [sparse() ? "" : `${says.share} % held`, sparse() ? "" : lanes.length + (lanes.length === 1 ? " client" : " clients")].filter(Boolean).join(" · ");
+    const full = `${lock.name}: ${[about, sparse() ? "" : `${thousands(says.granted)} granted, ${thousands(says.refused)} refused, ${thousands(says.unknown)} without a known outcome`, bad ? `${thousands(bad)} in a violation` : ""].filter(Boolean).join("; ")}`;
+    return `<g class="t-fold" data-fold="${esc(lock.name)}" tabindex="0" role="button" aria-expanded="${open}" aria-label="${esc(full)}">${rect("t-none", 0, y, left, laneHeight)}` +
+      `<text class="t-label end${bad ? " t-bad-text" : ""}" x="${left - 8}" y="${n1(y + (about ? 11 : 17))}">${esc(short(words, Math.floor((left - 12) / 7)))}</text>${about ? text("t-small end", left - 8, y + 23, short(about, Math.floor((left - 8) / 6))) : ""}${title(full)}</g>` +
+      rect("t-lane", left, y, right - left, laneHeight) + row;
+  }
+
   function drawOne(lane, y, i) {
-    const kind = lane.kind[i], ask = lane.ask[i], answer = lane.answer[i], mid = y + laneHeight / 2;
+    const kind = ops.kind[i], ask = ops.ask[i], answer = ops.answer[i], mid = y + laneHeight / 2;
     let out = "";
     if (meets(ask, answer)) {
       const said = `${lane.name} asked for ${lane.lock} at ${instant(ask)}: ${["refused", "no known outcome"][kind] || "granted"} after ${span(answer - ask)}`;
@@ -137,46 +153,65 @@
       if (answer <= view.b && kind === 0) out += path("t-fail", cross(x(answer), mid, 3.5), said);
       if (answer <= view.b && kind === 1) out += ring(x(answer), mid, 3.5, said);
     }
-    if (kind < 3 || !meets(lane.from[i], lane.to[i])) return out;
-    const from = x(lane.from[i]), to = x(lane.to[i]), node = data.grantors[kind - 4];
-    const until = lane.to[i] === Infinity ? "no end" : instant(lane.to[i]);
+    if (kind < 3 || !meets(ops.from[i], ops.to[i])) return out;
+    const from = x(ops.from[i]), to = x(ops.to[i]), node = data.grantors[kind - 4];
+    const until = ops.to[i] === Infinity ? "no end" : instant(ops.to[i]);
     let words = node ? "granted by " + node : "";
-    if (lane.token[i]) words += " token " + lane.token[i];
+    if (ops.token[i]) words += " token " + ops.token[i];
     out += rect("t-hold", from, y + 2, Math.max(to - from, 1), laneHeight - 4, 3,
-      `${lane.name} holds ${lane.lock} from ${instant(lane.from[i])} to ${until}${words && ", " + words}`);
-    let after = lane.to[i] > view.b && to - from > 120 ? (until === "no end" ? "no end →" : `until ${until} →`) : "";
+      `${lane.name} holds ${lane.lock} from ${instant(ops.from[i])} to ${until}${words && ", " + words}`);
+    let after = ops.to[i] > view.b && to - from > 120 ? (until === "no end" ? "no end →" : `until ${until} →`) : "";
     if (after) out += text("t-in end", to - 8, mid + 4, after);
     if (words && wide(words) + wide(after) + 26 < to - from) out += text("t-in", from + 8, mid + 4, words.trim());
     return out;
   }
 
-  // drawDense draws how much of each pixel the holds cover, with what was refused, what
-  // has no known outcome, and the waits that are long enough to be seen.
-  function drawDense(lane, y, low, high) {
-    const columns = Math.ceil(right - left), covered = new Float32Array(columns + 1), scale = (right - left) / (view.b - view.a);
-    const mid = y + laneHeight / 2;
-    let unknown = "", refused = "", waits = "", last = -9, lastRefused = -9, waited = -9;
-    for (let i = low; i < high; i++) {
-      const from = Math.max(x(lane.ask[i]), waited), to = x(lane.answer[i]);
-      if (to - from > 1.5) { waits += `M${n1(from)} ${n1(mid - 3)}h${n1(to - from)}v6h${n1(from - to)}z`; waited = to; }
-      if (lane.kind[i] === 0 && lane.answer[i] >= view.a && lane.answer[i] <= view.b && to - lastRefused > 6) { refused += cross(to, mid, 3); lastRefused = to; }
-      if (lane.kind[i] >= 3) {
-        const a = Math.max((lane.from[i] - view.a) * scale, 0), b = Math.min((lane.to[i] - view.a) * scale, columns);
-        for (let c = a | 0; c < b; c++) covered[c] += Math.min(b, c + 1) - Math.max(a, c);
-      } else if (lane.kind[i] === 1) {
-        const at = x(lane.answer[i]);
-        if (at - last > 6 && lane.answer[i] <= view.b) { unknown += ring(at, mid, 3, "no known outcome"); last = at; }
+  // drawDense draws how much of each pixel the holds of lanes cover, with what was
+  // refused, what has no known outcome, and the waits that are long enough to be seen:
+  // the more clients wait, the higher. It counts what it draws.
+  function drawDense(lanes, y, says = {}) {
+    const columns = Math.ceil(right - left), scale = (right - left) / (view.b - view.a), mid = y + laneHeight / 2;
+    const covered = new Float32Array(columns + 1), waiting = new Int32Array(columns + 2), refused = new Uint8Array(columns + 1), unknown = new Uint8Array(columns + 1);
+    Object.assign(says, { granted: 0, refused: 0, unknown: 0, share: 0 });
+    for (const lane of lanes) {
+      const [low, high] = inView(lane);
+      for (let i = low; i < high; i++) {
+        const kind = ops.kind[i], answer = ops.answer[i], a = Math.max((ops.ask[i] - view.a) * scale, 0), b = Math.min((answer - view.a) * scale, columns);
+        if (b - a > 1.5) { waiting[a | 0]++; waiting[(b | 0) + 1]--; }
+        if (answer >= view.a && answer <= view.b) {
+          if (kind === 0) { refused[b | 0] = 1; says.refused++; } else if (kind === 1) { unknown[b | 0] = 1; says.unknown++; } else says.granted++;
+        }
+        if (kind < 3) continue;
+        const from = Math.max((ops.from[i] - view.a) * scale, 0), to = Math.min((ops.to[i] - view.a) * scale, columns);
+        for (let c = from | 0; c < to; c++) covered[c] += Math.min(to, c + 1) - Math.max(from, c);
       }
     }
-    return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", refused) + unknown;
+    let waits = "", begin = 0, n = 0, was = 0;
+    const height = (n) => n > 3 ? 14 : n > 1 ? 10 : n ? 6 : 0;
+    for (let c = 0; c <= columns; c++) {
+      const h = c < columns ? height(n += waiting[c]) : 0;
+      if (h === was) continue;
+      if (was) waits += `M${n1(left + begin)} ${n1(mid - was / 2)}h${c - begin}v${was}h${begin - c}z`;
+      begin = c; was = h;
+    }
+    const marks = (at, draw) => { let out = "", last = -9; for (let c = 0; c <= columns; c++) if (at[c] && c - last > 6) { out += draw(left + c); last = c; } return out; };
+    for (let c = 0; c < columns; c++) says.share += Math.min(1, covered[c]);
+    says.share = Math.round(says.share / columns * 100);
+    return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", marks(refused, (at) => cross(at, mid, 3))) + marks(unknown, (at) => ring(at, mid, 3, "no known outcome"));
   }
 
-  // drawCover is what there is of a lane whose operations are not in the page.
-  function drawCover(lane, y) {
-    const parts = lane.cover.length, unit = data.end / parts;
+  // drawCover is what there is of lanes whose operations are not in the page.
+  function drawCover(cover, y) {
+    const parts = cover.length, unit = data.end / parts, mid = y + laneHeight / 2;
     const low = Math.max(0, Math.floor(view.a / unit)), high = Math.min(parts, Math.ceil(view.b / unit));
-    const covered = Float32Array.from(lane.cover.slice(low, high), (digit) => digit / 4);
-    return levels(covered, high - low, (c) => x((low + c) * unit), y);
+    const digits = Array.from(cover.slice(low, high), (digit) => parseInt(digit, 36));
+    let out = levels(Float32Array.from(digits, (n) => n % 5 / 4), digits.length, (c) => x((low + c) * unit), y), refused = "", last = -9, lastRing = -9;
+    for (const [c, n] of digits.entries()) {
+      const at = x((low + c + 0.5) * unit);
+      if (n % 10 >= 5 && at - last > 6) { refused += cross(at, mid, 3); last = at; }
+      if (n >= 10 && at - lastRing > 6) { out += ring(at, mid, 3, "no known outcome"); lastRing = at; }
+    }
+    return out + path("t-fail", refused);
   }
 
   function levels(covered, columns, at, y) {
@@ -326,19 +361,52 @@
     const heading = (s) => { body += text("t-group", 4, y + 11, short(s, Math.floor(width / 7))); y += 18; };
     const group = () => { if (body) y += 8; };
     const note = (s) => { body += text("t-note", left, y + 10, s); y += 18; };
-    const lanes = data.lanes.filter((lane) => !view.lock || lane.lock === view.lock);
-    const many = lanes.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
-    for (const lane of lanes) {
-      if (lane.lock !== lock) { group(); heading("lock " + lane.lock); lock = lane.lock; }
-      tops.set(lane, y);
-      body += drawLane(lane, y, many);
-      y += laneHeight + gap;
+    const more = (s) => { body += `<g class="t-fold" data-fold="" tabindex="0" role="button">${rect("t-none", left, y, right - left, 16)}${text("t-note", left, y + 10, s)}</g>`; y += 18; };
+    const found = data.lanes.filter(chosen), locks = [...new Set(found.map((lane) => lane.of))];
+    if (crowd && sparse()) for (const l of data.locks) if (!l.lanes && chosen({ lock: l.name, name: "" })) locks.push(l);
+    const bad = new Set(data.violations.filter((v) => meets(v.from, v.to)).flatMap((v) => v.lanes.map((i) => data.lanes[i])));
+    const acting = crowd ? found.filter((lane) => bad.has(lane) || acts(lane)) : found;
+    const worst = (list) => [...list.filter((lane) => bad.has(lane)), ...list.filter((lane) => !bad.has(lane))];
+    let shown = locks;
+    if (!crowd || (!sparse() && (acting.length <= most || locks.length === 1))) {
+      const lanes = crowd ? worst(acting).slice(0, most) : found;
+      if (crowd) lanes.sort((a, b) => a.index - b.index);
+      const many = lanes.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
+      for (const lane of lanes) {
+        if (lane.lock !== lock) { group(); heading("lock " + lane.lock); lock = lane.lock; }
+        tops.set(lane, y);
+        body += drawLane(lane, y, many);
+        y += laneHeight + gap;
+      }
+      if (acting.length > lanes.length) more(`${thousands(acting.length - lanes.length)} more clients acted here: show more, or filter them above`);
+      if (!lanes.length) note(view.find ? "no lock or client of that name" + (found.length ? " acted here" : "") : crowd ? "no client acted here" : "no client used a lock");
+      shown = [...new Set(lanes.map((lane) => lane.of))];
+    } else {
+      const of = new Map(locks.map((l) => [l, []]));
+      for (const lane of acting) of.get(lane.of).push(lane);
+      const marked = new Set([...bad].map((lane) => lane.of));
+      const active = sparse() ? locks : locks.filter((l) => of.get(l).length);
+      shown = [...active.filter((l) => marked.has(l)), ...active.filter((l) => !marked.has(l))].slice(0, most);
+      heading("locks");
+      for (const l of shown) {
+        const lanes = of.get(l);
+        for (const lane of lanes) tops.set(lane, y);
+        body += drawLock(l, lanes, y, open.has(l.name));
+        y += laneHeight + gap;
+        if (!open.has(l.name)) continue;
+        if (sparse()) { note("zoom in for its clients"); continue; }
+        const some = worst(lanes).slice(0, most), many = some.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
+        for (const lane of some) { tops.set(lane, y); body += drawLane(lane, y, many); y += laneHeight + gap; }
+        if (lanes.length > some.length) more(`${thousands(lanes.length - some.length)} more clients of ${l.name} acted here: show more, or filter them above`);
+      }
+      if (active.length > shown.length) more(`${thousands(active.length - shown.length)} more locks${sparse() ? "" : " were used here"}: show more, or filter them above`);
+      if (!active.length) note("no lock or client of that name acted here");
     }
-    if (!tops.size) note(view.lock && data.more.lanes ? `the lanes of ${view.lock} are left out here` : "no client used a lock");
-    if (data.more.lanes) note(`${thousands(data.more.lanes)} more lanes are left out here`);
-    const resources = data.resources.filter((r) => !view.lock || r.locks.includes(view.lock));
+    const used = data.resources.filter((r) => crowd ? r.locks.some((i) => shown.includes(data.locks[i])) : !view.lock || r.locks.some((i) => data.locks[i].name === view.lock));
+    const harmed = (r) => r.locks.some((i) => data.violations.some((v) => v.lock === data.locks[i].name)), resources = [...used.filter(harmed), ...used.filter((r) => !harmed(r))].slice(0, 8);
     if (resources.length) { group(); heading("protected resource"); }
     for (const r of resources) { body += drawResource(r, y); y += laneHeight + gap; }
+    if (used.length > resources.length) note(`${thousands(used.length - resources.length)} more resources: choose their locks above`);
     const keys = (data.keys || []).filter((k) => (view.lock ? k.lock === view.lock : k.lock === data.keys[0].lock) && (k.spans?.some((s) => meets(s.from, s.to)) || k.empty?.some((t) => meets(t, t))));
     if (keys.length) { group(); heading("keys of " + keys[0].lock); }
     for (const k of keys) { body += drawKeys(k, y, 18); y += 22; }
@@ -346,7 +414,6 @@
     for (const s of data.servers) { body += drawServer(s, y, 18); y += 22; }
     if (rows.length) { group(); heading("faults"); }
     for (const row of rows) { body += drawFaults(row, y, 18); y += 22; }
-    if (data.more.resources) note(`${thousands(data.more.resources)} more resources are left out here`);
     if (rows.left) note(`${rows.left} more faults are in the table below`);
     const axis = drawAxis(top, y + 4);
     let moment = "";
@@ -356,8 +423,29 @@
     y += 28;
     svg.setAttribute("viewBox", `0 0 ${width} ${n1(y)}`);
     svg.setAttribute("height", n1(y));
+    const focus = document.activeElement?.closest?.("[data-fold]")?.dataset.fold;
     svg.innerHTML = axis + body + drawViolations(tops) + moment + `<rect class="t-select" visibility="hidden" y="${top}" height="${n1(y - 20 - top)}"/><path class="cross-hair" visibility="hidden"/><text class="t-small" visibility="hidden" y="${n1(y - 22)}"></text>`;
+    if (focus !== undefined) svg.querySelector(`[data-fold="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     say();
+  }
+
+  // chosen reports whether a lane is of the lock that is chosen, and has the words that
+  // are looked for: a whole name finds only what has it, a part all names with that part.
+  function chosen(lane) {
+    if (view.lock && lane.lock !== view.lock) return false;
+    return wanted.every(({ word, whole }) => (whole ? [lane.lock, lane.name].some((s) => s.toLowerCase() === word) : `${lane.lock} ${lane.name}`.toLowerCase().includes(word)));
+  }
+
+  function look(words) {
+    view.find = words.trim();
+    most = 24;
+    wanted = view.find.toLowerCase().split(/\s+/).filter(Boolean).map((word) => ({ word, whole: names.has(word) }));
+  }
+
+  function fold(name) {
+    if (!name) most *= 2;
+    else if (!open.delete(name)) open.add(name);
+    queue();
   }
 
   function queue() {
@@ -374,6 +462,7 @@
     const whole = view.a <= 0 && view.b >= data.end;
     for (const node of document.querySelectorAll("[data-window]")) node.textContent = whole ? "the whole run" : `${instant(view.a)} to ${instant(view.b)}`;
     for (const node of document.querySelectorAll("[data-moment]")) node.textContent = instant(view.at);
+    if (picker !== document.activeElement) picker.value = view.lock || view.find;
     for (const node of document.querySelectorAll("[data-coarse]")) node.hidden = !sparse();
     for (const { node, life, say } of lives) {
       let state = "";
@@ -390,7 +479,7 @@
   function save() {
     if (location.hash !== known) return; // a link was followed, and is yet to be shown
     const same = Object.keys(initial).every((k) => initial[k] === view[k]);
-    const hash = same ? "" : `#t=${seconds(view.a)}-${seconds(view.b)}&at=${seconds(view.at)}${view.lock ? "&lock=" + encodeURIComponent(view.lock) : ""}`;
+    const hash = same ? "" : `#t=${seconds(view.a)}-${seconds(view.b)}&at=${seconds(view.at)}${view.lock ? "&lock=" + encodeURIComponent(view.lock) : ""}${view.find ? "&find=" + encodeURIComponent(view.find) : ""}`;
     if (hash !== location.hash && (hash || location.hash.startsWith("#t="))) {
       try { history.replaceState(null, "", hash || location.pathname + location.search); } catch { /* the address stays as it was */ }
       known = location.hash;
@@ -407,6 +496,7 @@
       if (Number.isFinite(from) && Number.isFinite(to)) show(from, to);
       else if (Number.isFinite(from)) { choose(from); show(from - data.end / 20, from + data.end / 20); }
       view.lock = hash.get("lock") || "";
+      look(hash.get("find") || "");
     }
     if (Number.isFinite(at)) choose(at);
     return true;
@@ -440,6 +530,7 @@
     current = i;
     const margin = Math.max((v.to - v.from) / 2, 20000);
     view.lock = v.lock;
+    look("");
     view.at = v.from;
     show(v.from - margin, v.to + margin);
     choose(v.from);
@@ -464,10 +555,10 @@
   const actions = {
     before() { step(-1); },
     after() { step(1); },
-    whole() { view.lock = ""; show(0, data.end); },
+    whole() { view.lock = ""; look(""); show(0, data.end); },
     violation() {
       if (!told) return;
-      view.lock = initial.lock; view.at = initial.at; show(initial.a, initial.b);
+      look(""); view.lock = initial.lock; view.at = initial.at; show(initial.a, initial.b);
       current = data.violations.indexOf(told); count();
     },
     in() { zoom(0.5, view.at > view.a && view.at < view.b ? view.at : undefined); },
@@ -485,7 +576,10 @@
   svg.setAttribute("role", "application");
   svg.setAttribute("aria-label", "Timeline. Arrow keys move, plus and minus zoom, Home shows the whole run, comma and period step through the moments.");
   chart.append(svg);
+  svg.addEventListener("click", (event) => { const row = event.target.closest("[data-fold]"); if (row) fold(row.dataset.fold); });
   svg.addEventListener("keydown", (event) => {
+    const row = event.target.closest("[data-fold]");
+    if (row && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); fold(row.dataset.fold); return; }
     const action = keys[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -506,7 +600,7 @@
   // chooses a moment.
   let drag = null;
   svg.addEventListener("pointerdown", (event) => {
-    if (event.button) return;
+    if (event.button || event.target.closest("[data-fold]")) return;
     drag = { x: event.clientX, t: timeAt(event), a: view.a, b: view.b, move: event.shiftKey, moved: false };
     try { svg.setPointerCapture(event.pointerId); } catch { /* it is gone already */ }
   });
@@ -541,7 +635,18 @@
   });
   svg.addEventListener("pointercancel", () => { drag = null; queue(); });
   svg.addEventListener("pointerleave", () => { for (const node of svg.querySelectorAll(".cross-hair,.cross-hair + text")) node.setAttribute("visibility", "hidden"); });
-  svg.addEventListener("dblclick", () => actions.whole());
+  svg.addEventListener("dblclick", (event) => { if (!event.target.closest("[data-fold]")) actions.whole(); });
+
+  // The picker: a name of a lock or client, or a part of one.
+    if (data.locks.length + data.clients.length > 3) {
+    const list = document.createElement("datalist");
+    list.id = "names";
+    for (const name of [...data.locks.map((l) => l.name), ...data.clients].slice(0, 5000)) list.append(new Option(name));
+    picker.after(list);
+    picker.setAttribute("list", list.id);
+    picker.hidden = false;
+    picker.addEventListener("input", () => { view.lock = ""; look(picker.value); queue(); });
+  }
 
   document.documentElement.classList.add("has-chart");
   count();
