@@ -20,6 +20,7 @@ type account struct {
 	hold     *open                // what it holds now, if anything
 	last     int                  // index in book.held of the latest hold that a release ended, plus 1
 	gone     time.Duration        // when that release had taken effect at the latest
+	lapse    time.Duration        // when the last lease of that hold ended
 	unproven []*history.Operation // its acquires with an unknown outcome that nothing has proven yet
 	pending  []time.Duration      // invokes of its releases with an unknown outcome
 	renew    time.Duration        // the earliest end that an extend with an unknown outcome may have set
@@ -489,6 +490,7 @@ func (a *account) releasedBy(op *history.Operation) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
 	h.Kept = a.promise.Reentrant && len(a.unproven) > 0
+	a.lapse = h.lease.certain
 	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
 	a.last, a.gone = len(a.book.held), op.Complete.Time
 }
@@ -530,6 +532,7 @@ func (a *account) witness(op *history.Operation) {
 	a.begin(acquire, op, 1)
 	if op.Invoke.Op == history.Release {
 		a.hold.Release = op
+		a.lapse = a.hold.lease.certain
 		a.close(op.Invoke.Time, EndReleased, op.Invoke.Index)
 		a.last, a.gone = len(a.book.held), op.Complete.Time
 	}
@@ -568,10 +571,16 @@ func (a *account) extend(op *history.Operation) {
 		// At the same time as the release that ended the hold, and before it.
 		h := &a.book.held[a.last-1]
 		h.prove(op)
-		if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
-			h.Late[n-1].Until = max(h.End, op.Invoke.Time)
+		end := max(h.End, op.Invoke.Time)
+		if op.Invoke.Time > a.lapse { // else its lease was there until then
+			if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
+				h.Late[n-1].Until = end
+			} else {
+				h.Late = append(h.Late, LateSpan{Span: Span{From: max(a.lapse, h.End), Until: end}, By: *op})
+			}
 		}
-		h.End = max(h.End, op.Invoke.Time)
+		a.lapse = max(a.lapse, a.book.leases[op.Ordinal()].certain)
+		h.End = end
 		h.Extensions = append(h.Extensions, *op)
 	case a.hold == nil:
 		a.witness(op)
