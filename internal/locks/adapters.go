@@ -25,7 +25,12 @@ func others() harness.Locks {
 		{
 			Name: "redislock", Key: redislock.Key, Foreign: true,
 			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
-			Open:  openRedislock,
+			Open:  openRedislock(nil),
+		},
+		{
+			Name: "redislock-backoff", Key: redislock.Key, Foreign: true,
+			About: "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)",
+			Open:  openRedislock(func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }),
 		},
 		{
 			Name: "redsync", Everywhere: true, Key: redsync.Key, Foreign: true, Commands: keyAndScript(),
@@ -53,9 +58,12 @@ func others() harness.Locks {
 // keyAndScript are the commands of a lock that sets a key and runs scripts.
 func keyAndScript() []string { return []string{"SET", "EVALSHA"} }
 
-// openRedislock is for the waits of the library's own example.
-func openRedislock(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
-	return redislock.New(servers[0], func() bsm.RetryStrategy { return bsm.LinearBackoff(100 * time.Millisecond) }), func() {}, nil
+// openRedislock waits by retry, which makes a strategy for each wait; nil: the pauses of
+// 100ms in the library's own example.
+func openRedislock(retry func() bsm.RetryStrategy) harness.Opener {
+	return func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
+		return redislock.New(servers[0], retry), func() {}, nil
+	}
 }
 
 // openRedsync is for one server and for several.
