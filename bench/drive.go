@@ -166,7 +166,7 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	switch {
 	case d.workload.Hold > 0:
 		time.Sleep(d.workload.Hold) // what the holder does is no work
-	case d.workload.waits():
+	case d.workload.Contended():
 		runtime.Gosched() // so that a worker that was granted the same lock gets in
 	}
 	leaving := time.Now()

@@ -194,9 +194,7 @@ func TestCostOfTheBaseline(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, g.heal(context.Background())) })
 	baseline := Baselines()[0]
 	require.Equal(t, BaselineSetNX, baseline.Name)
-	clients := [][]redis.UniversalClient{g.clients(workloads[0], baseline.Name, 0)}
-	defer clients[0][0].Close()
-	instances, closeAll, err := baseline.open(t.Context(), clients)
+	instances, closeAll, err := baseline.open(t.Context(), g, workloads[0])
 	require.NoError(t, err)
 	defer closeAll()
 	cycles := func(n int64) Slice {
@@ -222,14 +220,7 @@ func benchmarkSystem(b *testing.B, g *testServers, w Workload, s System) {
 	if err := g.sweep(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	clients := make([][]redis.UniversalClient, w.Instances)
-	for i := range clients {
-		clients[i] = g.clients(w, s.Name, i)
-		for _, rdb := range clients[i] {
-			defer rdb.Close()
-		}
-	}
-	instances, closeAll, err := s.open(b.Context(), clients)
+	instances, closeAll, err := s.open(b.Context(), g, w)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -260,7 +251,7 @@ func benchmarkSystem(b *testing.B, g *testServers, w Workload, s System) {
 		b.Fatalf("%d violations, %d lost, errors %v", r.violations, r.lost, r.errors)
 	}
 	l := latencyOf(r.cycle)
-	if w.waits() {
+	if w.Contended() {
 		l = latencyOf(r.handed)
 	}
 	b.ReportMetric(l.P50, "p50-us")

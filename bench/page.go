@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -36,7 +37,7 @@ func (r Results) WritePage(out io.Writer) error {
 	page := struct {
 		About, Command string
 		Workloads      []pageWorkload
-	}{About: r.describe(), Command: r.Command}
+	}{About: strings.Join(append(r.caveats(), r.describe()), " · "), Command: r.Command}
 	hues := r.hues()
 	for _, w := range r.Workloads {
 		p, err := w.page(hues)

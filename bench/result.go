@@ -50,6 +50,8 @@ type SystemResult struct {
 	Baseline bool `json:"baseline,omitempty"`
 	// Unfit says why it did not take part; all else is zero then.
 	Unfit string `json:"unfit,omitempty"`
+	// Caveat says what of its figures can't be compared with those of others.
+	Caveat string `json:"caveat,omitempty"`
 	// Score is the workload's metric over the rounds, and Ratio the same divided
 	// by that of the baseline in the same round.
 	Score Spread `json:"score"`

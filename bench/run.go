@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -211,7 +209,13 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 		}
 	}
 	for i := range result.Systems {
-		result.Systems[i].summarize(w.Metric, base)
+		r := &result.Systems[i]
+		r.summarize(w.Metric, base)
+		for _, s := range all {
+			if s.Name == r.Name && s.Caveat != nil && r.Unfit == "" {
+				r.Caveat = s.Caveat()
+			}
+		}
 	}
 	result.rank()
 	return result, nil
@@ -222,18 +226,7 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	if err := g.sweep(ctx); err != nil {
 		return Slice{}, err
 	}
-	places := make([][]redis.UniversalClient, w.Instances)
-	for i := range places {
-		places[i] = g.clients(w, s.Name, i)
-	}
-	defer func() {
-		for _, servers := range places {
-			for _, rdb := range servers {
-				_ = rdb.Close()
-			}
-		}
-	}()
-	instances, closeAll, err := s.open(ctx, places)
+	instances, closeAll, err := s.open(ctx, g, w)
 	if err != nil {
 		return Slice{}, err
 	}

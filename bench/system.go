@@ -3,10 +3,12 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // An Acquire waits for the lock of that name until the context ends, and returns
@@ -23,6 +25,12 @@ type System struct {
 	// clients of one deployment, or of each of several servers, which Open does
 	// not close. The function that it returns closes the instance.
 	Open func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error)
+	// OpenAt makes an instance that connects to the servers by itself, over the links of
+	// a zone. Where it is set, Open is not called.
+	OpenAt func(ctx context.Context, d topologies.Deployment, zone string) (Acquire, func(), error)
+	// Caveat says, when all turns are over, what of the figures can't be compared with
+	// those of others. Nil: all can.
+	Caveat func() string
 }
 
 // Locker is how a [lock.Locker] is measured: every request has the lease, and
@@ -46,15 +54,29 @@ func (s System) unfit(w Workload) string {
 }
 
 // open makes the instances of a slice.
-func (s System) open(ctx context.Context, places [][]redis.UniversalClient) (instances []Acquire, closeAll func(), err error) {
+func (s System) open(ctx context.Context, g *testServers, w Workload) (instances []Acquire, closeAll func(), err error) {
 	var closers []func()
 	closeAll = func() {
-		for _, c := range closers {
+		for _, c := range slices.Backward(closers) {
 			c()
 		}
 	}
-	for _, servers := range places {
-		a, c, err := s.Open(ctx, servers)
+	zones := g.deployment.Topology().Of(topologies.Zone)
+	for i := range w.Instances {
+		var a Acquire
+		var c func()
+		var err error
+		if s.OpenAt != nil {
+			a, c, err = s.OpenAt(ctx, g.deployment, zones[i%len(zones)])
+		} else {
+			servers := g.clients(w, s.Name, i)
+			closers = append(closers, func() {
+				for _, rdb := range servers {
+					_ = rdb.Close()
+				}
+			})
+			a, c, err = s.Open(ctx, servers)
+		}
 		if err != nil {
 			closeAll()
 			return nil, nil, fmt.Errorf("open %s: %w", s.Name, err)

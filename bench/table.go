@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,7 +39,7 @@ func (w WorkloadResult) columns() []column {
 		cs = append(cs, perSecond())
 		cs = append(cs, latencies("wait ", acquire)...)
 		cs = append(cs, fairness()...)
-	case w.waits():
+	case w.Contended():
 		cs = append(cs, perSecond())
 		cs = append(cs, latencies("", cycle)...)
 		cs = append(cs, fairness()...)
@@ -258,8 +260,22 @@ func (r Results) WriteText(out io.Writer, width int) error {
 			fmt.Fprintln(out, "  did not take part:", strings.Join(unfit, ", "))
 		}
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", r.describe())
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(append(r.caveats(), r.describe()), "\n"))
 	return err
+}
+
+// caveats are what of the figures can't be compared: of each system the last that was
+// said, since that knows most.
+func (r Results) caveats() []string {
+	said := map[string]string{}
+	for _, w := range r.Workloads {
+		for _, s := range w.Systems {
+			if s.Caveat != "" {
+				said[s.Name] = s.Name + ": " + s.Caveat
+			}
+		}
+	}
+	return slices.Sorted(maps.Values(said))
 }
 
 // fit leaves columns out, from the last but the notes on, until the rows fit.
@@ -311,6 +327,9 @@ func (r Results) describe() string {
 // WriteMarkdown writes the tables as Markdown.
 func (r Results) WriteMarkdown(out io.Writer) error {
 	fmt.Fprintf(out, "# Benchmark of locks\n\n`%s`\n\n%s\n", r.Command, r.describe())
+	for _, caveat := range r.caveats() {
+		fmt.Fprintf(out, "\n%s\n", caveat)
+	}
 	for _, w := range r.Workloads {
 		fmt.Fprintf(out, "\n## %s\n\n%s (%s).\n\n", w.Name, sentence(w.About), w.loop())
 		rows, unfit := w.rows()

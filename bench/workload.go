@@ -195,5 +195,5 @@ func (w Workload) loop() string {
 	return "closed loop"
 }
 
-// waits says that workers wait for each other.
-func (w Workload) waits() bool { return w.Locks > 0 && w.Locks < w.Workers }
+// Contended reports whether workers wait for each other.
+func (w Workload) Contended() bool { return w.Locks > 0 && w.Locks < w.Workers }

@@ -108,15 +108,11 @@ func runDriverCheck(ctx context.Context, d topologies.Deployment, command string
 }
 
 func startForCheck(d topologies.Deployment, command, zone string, log io.Writer) (*driver.Driver, func(), error) {
-	options := d.ClientOptions(zone)
-	var servers []driver.Server
-	for _, address := range options.Addrs {
-		servers = append(servers, driver.Server{Name: d.NodeAt(address), Kind: driver.KindRedis, Addr: address})
-	}
+	at := PlaceIn(d, zone)
 	end, refused := func() {}, error(nil)
 	one, err := driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Zone: zone, Topology: d.Topology().Name, Servers: servers, Timeout: checkTimeout, Log: log,
-		Started: func(group int) { end, refused = d.Adopt(group, zone) },
+		Command: shell(command), Zone: zone, Topology: at.Topology, Servers: at.Servers, Timeout: checkTimeout, Log: log,
+		Started: func(group int) { end, refused = at.Adopt(group) },
 	})
 	if err != nil {
 		return nil, nil, err

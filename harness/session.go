@@ -278,7 +278,7 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 		st.closers = append(st.closers, func() { _ = rdb.Close() })
 	}
 	o.Observer = st.Renewals()
-	o.At = st.place(zone, options)
+	o.At = st.place(zone)
 	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
 	locker, closeLocker, err := st.open(servers, o)
 	if err != nil {

@@ -42,7 +42,9 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure locks side by side, and check mutual exclusion at every grant",
 		Long: `Let several locks do the same work in turns, and compare each with a baseline: the
-least that Redis needs for this work (docs/benchmarks.md has the method).
+least that Redis needs for this work (docs/benchmarks.md has the method). A lock of
+another language, exec:COMMAND, takes part where no client waits; what of its figures
+can't be compared is said below the tables.
 
 Workloads:
 ` + benchWorkloads(),
@@ -93,7 +95,7 @@ Workloads:
 	f := cmd.Flags()
 	f.StringVar(&p.Topology, "topology", topologies.Single, "the servers of the locks: single, sentinel or cluster; the workloads redlock-... have servers of their own")
 	f.StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
-	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), or etcd")
+	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), etcd, or exec:COMMAND, a driver of a lock of your own")
 	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "the workloads, see above, or all")
 	f.IntVar(&p.Rounds, "rounds", 3, "number of turns of each lock")
 	f.DurationVar(&p.Length, "duration", 500*time.Millisecond, "least length of a turn; it is longer where eight hand-overs take longer")
@@ -145,7 +147,11 @@ func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd)
 			continue
 		}
 		l, err := a.locks.ByName(name)
-		if err != nil {
+		switch {
+		case err != nil && strings.HasPrefix(name, harness.ProgramPrefix):
+			errs = append(errs, err)
+			continue
+		case err != nil:
 			errs = append(errs, names.Unknown("lock", name, append(a.locks.Names(), etcdLock)))
 			continue
 		}
@@ -158,6 +164,9 @@ func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd)
 }
 
 func benchSystem(l harness.LockSpec, topology string) bench.System {
+	if l.Connects {
+		return benchProgram(l)
+	}
 	open := l.Begin()
 	return bench.System{
 		Name: l.Name, About: l.About,
@@ -182,6 +191,63 @@ func benchSystem(l harness.LockSpec, topology string) bench.System {
 				return nil, nil, err
 			}
 			return bench.Locker(locker), closeLocker, nil
+		},
+	}
+}
+
+// pings is how often a program is asked to answer and do nothing, to tell what its
+// protocol costs.
+const pings = 20
+
+// benchProgram is a lock that is a program. Its clients that wait are not measured:
+// the tries are made by lockchaos.
+func benchProgram(l harness.LockSpec) bench.System {
+	var mu sync.Mutex
+	var took []time.Duration
+	return bench.System{
+		Name: l.Name, About: l.About,
+		Unfit: func(w bench.Workload) string {
+			switch {
+			case w.Servers > 0:
+				return "lives on one deployment"
+			case w.Contended():
+				return "waits by tries that lockchaos makes"
+			default:
+				return ""
+			}
+		},
+		OpenAt: func(ctx context.Context, d topologies.Deployment, zone string) (bench.Acquire, func(), error) {
+			at := harness.PlaceIn(d, zone)
+			locker, closeLocker, err := l.Open(nil, harness.LockOptions{At: &at})
+			if err != nil {
+				return nil, nil, err
+			}
+			if p, ok := locker.(interface {
+				Do(ctx context.Context, op string) (string, error)
+			}); ok {
+				for range pings {
+					asked := time.Now()
+					if _, err := p.Do(ctx, "ping"); err != nil {
+						closeLocker()
+						return nil, nil, err
+					}
+					mu.Lock()
+					took = append(took, time.Since(asked))
+					mu.Unlock()
+				}
+			}
+			return bench.Locker(locker), closeLocker, nil
+		},
+		Caveat: func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			slices.Sort(took)
+			ping := "it answers no pings"
+			if len(took) > 0 {
+				ping = fmt.Sprintf("a ping takes %v, the median of %d", took[len(took)/2].Round(time.Microsecond), len(took))
+			}
+			return fmt.Sprintf("%s, is a process of its own: compare it with other drivers only. Each acquire and each release goes to it and comes back (%s); "+
+				"its requests pass proxies, which those of the other locks do only where there is a delay; and cpu client counts these proxies, and not the driver", l.About, ping)
 		},
 	}
 }
