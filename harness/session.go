@@ -163,6 +163,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
 	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
 	run.Servers = map[string]string{"redis": st.deployment.Version()}
+	run.Machine = thisMachine()
 	st.run = run
 	if err := st.openRecord(); err != nil {
 		return nil, errors.Join(err, st.deployment.Close())

@@ -48,7 +48,10 @@ type Run struct {
 	Topology Topology `json:"topology"`
 	// Servers are the server versions, by what they run: "redis": "7.0.15".
 	Servers map[string]string `json:"servers,omitempty"`
-	Lock    string            `json:"lock"`
+	// Machine is what the clients ran on, and servers that are local processes; nil
+	// where that was not recorded.
+	Machine *Machine `json:"machine,omitempty"`
+	Lock    string   `json:"lock"`
 	// Unpromised are what the lock does not promise, and is not judged by or asked for:
 	// names such as [UnpromisedRelease].
 	Unpromised []string `json:"unpromised,omitempty"`

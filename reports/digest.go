@@ -35,6 +35,9 @@ type digest struct {
 	roles  []roleChange
 	end    time.Duration // of the record
 
+	logs     []string // the servers with a log in the run directory
+	logLines []logLine
+
 	maxDetail int // how many operations the page's timeline has one by one
 
 	granters map[int]string // who granted what did not say so, by the ordinal of the acquire

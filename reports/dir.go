@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -35,6 +36,13 @@ const (
 // and leaves the verdicts as they were stored.
 func WriteDir(dir string, in Input) error {
 	d := newDigest(in)
+	var moment time.Duration
+	if d.violation() != nil {
+		moment = d.moment()
+	}
+	if d.logs, d.logLines = readLogs(dir, in.Run, moment); d.violation() == nil {
+		d.logLines = nil
+	}
 	r := d.results()
 	var errs []error
 	type file struct {

@@ -45,6 +45,8 @@ type page struct {
 	Pictures   []picture
 	Issue      string // the story as Markdown
 	Share      string // the picture to share, as SVG
+	Logs       []string
+	LogLines   []logLine // around the violation that is told
 }
 
 type latencyRow struct {
@@ -125,6 +127,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	}
 	p.tellCauses()
 	p.Issue, p.Share = issue(p.Results), strings.Replace(d.share(), svgNamespace, "", 1)
+	p.Logs, p.LogLines = d.logs, d.logLines
 	p.Violations, p.Unlisted = d.violationRows(), d.unlisted()
 	var err error
 	if p.Pictures, err = d.drawPictures(); err != nil {
@@ -167,6 +170,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"since": func(t *time.Duration) time.Duration { return *t },
 		"at":    at, "count": count, "covered": covered,
+		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
 		"recovery": recoveryCell, "list": list,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
@@ -269,18 +273,21 @@ func lengths() []string {
 	return []string{"length", "node_timeout", "watchdog", "hold", "think", "lease", "wait"}
 }
 
-// Logs are the servers that left a log in the run directory.
-func (p *page) Logs() []string {
-	if p.Run.Backend != "process" {
-		return nil
+// Machine is what the run ran on, in words; empty where that was not recorded.
+func (p *page) Machine() string {
+	m := p.Run.Machine
+	if m == nil {
+		return ""
 	}
-	var names []string
-	for _, n := range p.Run.Topology.Nodes {
-		if n.Kind == "redis" || n.Kind == "sentinel" {
-			names = append(names, n.Name)
-		}
+	words := []string{m.OS}
+	if m.Kernel != "" {
+		words[0] += " " + m.Kernel
 	}
-	return names
+	words = append(words, m.Arch)
+	if m.CPUs > 0 {
+		words = append(words, count(m.CPUs, "CPU"))
+	}
+	return strings.Join(append(words, "built with "+m.Go), ", ")
 }
 
 // Glossary are the words that a reader may not know.

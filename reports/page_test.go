@@ -19,10 +19,11 @@ func TestEnvironment(t *testing.T) {
 	in.Run.Topology.Options = map[string]string{"min-replicas": "1"}
 	page := htmlOf(t, in)
 	require.Contains(t, page, "<dd>clients 8, hold 20 ms, length 25 s, new one 3, node timeout 5 ms, min-replicas 1</dd>")
-	require.Contains(t, page, `<a href="logs/redis-1.log">redis-1</a>`)
-	require.Contains(t, page, `<a href="logs/sentinel-3.log">sentinel-3</a>`)
+	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
+	in.Run.Machine = &history.Machine{OS: "linux", Arch: "amd64", Kernel: "6.1.0-<13>", CPUs: 2, Go: "go1.26"}
+	require.Contains(t, htmlOf(t, in), "<dt>Machine</dt><dd>linux 6.1.0-&lt;13&gt;, amd64, 2 CPUs, built with go1.26</dd>")
 
-	in.Run.Backend, in.Run.Settings, in.Run.Topology.Options = "container", json.RawMessage(`"no object"`), nil
+	in.Run.Settings, in.Run.Topology.Options = json.RawMessage(`"no object"`), nil
 	page = htmlOf(t, in)
 	require.NotContains(t, page, "logs/")
 	require.NotContains(t, page, "<dt>Settings")
