@@ -100,7 +100,7 @@ func TestCase(t *testing.T) {
 	case "buggy simulate":
 		chaos.Simulate(t, buggy(), chaos.Plan{})
 	case "length of simulate":
-		chaos.Simulate(t, correct(), chaos.Plan{Length: time.Second, Topology: "cluster", Seeds: "x"})
+		chaos.Simulate(t, correct(), chaos.Plan{Length: time.Second, Topology: "clutser", Seeds: "x"})
 	case "buggy run":
 		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
 	case "buggy reproduce":
@@ -230,7 +230,7 @@ func TestFailures(t *testing.T) {
 			"✗ INVALID  Two clients held lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
 		},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
-		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "cluster"`, "seeds: want whole numbers"},
+		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "clutser"`, "seeds: want whole numbers"},
 		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  Two clients held lock-1 at the same time"},
 		"buggy reproduce":             {"expected valid, got invalid", "✗ INVALID  Two clients held the lock orders at the same time", "go test -run '^TestCase$/^late-release-double-grant$'"},
 		"unexpectedly valid":          {"expected invalid, got valid"},

@@ -15,5 +15,6 @@ func TestSimulate(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	chaos.Simulate(t, correct(), chaos.Plan{Seeds: "1-20"})
 	chaos.Simulate(t, correct(), chaos.Plan{Topology: "sentinel", Seeds: "1-5"})
+	chaos.Simulate(t, correct(), chaos.Plan{Topology: "cluster", Faults: "none", Seeds: "1-2"})
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
 }

@@ -49,6 +49,7 @@ func TestCorrectLocks(t *testing.T) {
 			"memory", "mutex", "mutex-fair", "mutex-fenced", "mutex-spin", "mutex-unnamed", "multilock", "rwmutex", "rwmutex-write", "semaphore", "semaphore-permit", "correct-key", "correct-queue",
 		}},
 		{topologies.Sentinels, "network,failover", 2, []string{"mutex", "mutex-fair", "mutex-fenced", "mutex-unnamed", "multilock", "rwmutex", "semaphore-permit", "correct-key"}},
+		{topologies.Cluster, "network,failover", 1, []string{"mutex", "mutex-fair", "mutex-fenced", "rwmutex", "semaphore-permit"}},
 		{topologies.Independent, "network,process", 0, []string{"redlock"}},
 	} {
 		for _, name := range x.locks {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/simulation/simredis"
 	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -63,7 +65,32 @@ const (
 
 // Topologies lists what can be simulated.
 func Topologies() []string {
-	return []string{topologies.Single, topologies.Sentinels, topologies.Independent}
+	return topologies.Names()
+}
+
+// clusterMasters is how many masters a cluster has, with one replica each.
+const clusterMasters = 3
+
+// serverCount is how many Redis servers the case has.
+func (c Case) serverCount() int {
+	switch c.Topology {
+	case topologies.Sentinels:
+		return 3
+	case topologies.Cluster:
+		return 2 * clusterMasters
+	case topologies.Independent:
+		return cmp.Or(c.Servers, defaultServers)
+	default:
+		return 1
+	}
+}
+
+// serverName is the name of a server, counted from 1.
+func serverName(i int) string { return "redis-" + strconv.Itoa(i) }
+
+// shardOfLocks is the shard of a cluster that has the first lock, counted from 0.
+func (c Case) shardOfLocks(l harness.LockSpec) int {
+	return world.ShardOf(simredis.KeySlot(l.KeyOf(c.config(l).LockNames()[0])), clusterMasters)
 }
 
 // withDefaults fills in the defaults.

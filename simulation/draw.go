@@ -53,10 +53,18 @@ func Mixes() []string {
 // DefaultMixes are the mixes of a topology: what a correct lock withstands there, and
 // on a topology with replicas failovers as well.
 func DefaultMixes(topology string) string {
-	if topology == topologies.Sentinels {
+	if replicated(topology) {
 		return MixNetwork + "," + MixFailover
 	}
 	return MixNetwork + "," + MixProcess
+}
+
+// replicated reports whether servers of a topology have replicas.
+func replicated(topology string) bool { return replicasOf(topology) > 0 }
+
+// replicasOf is how many replicas each master of a topology has.
+func replicasOf(topology string) int {
+	return map[string]int{topologies.Sentinels: 2, topologies.Cluster: 1}[topology]
 }
 
 // faultsOf are the faults of a list of mixes. One that is there twice is drawn twice as
@@ -73,7 +81,7 @@ func faultsOf(list, topology string) ([]string, error) {
 		MixClient:  {world.PauseClient},
 		MixNone:    {},
 	}
-	if topology == topologies.Sentinels {
+	if replicated(topology) {
 		mixes[MixFailover] = []string{replicaStall, world.CrashFailover, silentFailover, silentFailover, world.SplitBrain}
 	}
 	var all []string
@@ -109,7 +117,7 @@ func (k Campaign) Validate(l harness.LockSpec) error {
 	if k.ReplicaAcks > 0 && !l.ReplicaAcks {
 		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
 	}
-	if k.ReplicaAcks > 0 && k.Topology != topologies.Sentinels || k.ReplicaAcks > 2 {
+	if k.ReplicaAcks > replicasOf(k.Topology) {
 		errs = append(errs, fmt.Errorf("%d replica acks can't come: simulated topology %s has fewer replicas", k.ReplicaAcks, k.Topology))
 	}
 	if _, err := faultsOf(cmp.Or(k.Faults, DefaultMixes(k.Topology)), k.Topology); err != nil {
@@ -131,6 +139,10 @@ const (
 	leaseLong = 5 * time.Second
 )
 
+// clusterRecovery is how long a cluster may take to replace a master, or a master of it to
+// serve again that was restarted or cut off.
+const clusterRecovery = 3 * time.Second
+
 // ghostTicket is for how long a place in the queue of a fair lock may stay taken whose
 // client is gone, or was promoted back into it.
 const ghostTicket = 6 * time.Second
@@ -142,7 +154,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	d := drawing{rand.New(rand.NewPCG(seed, campaignStream))} //nolint:gosec // it is no secret
+	d := drawing{Rand: rand.New(rand.NewPCG(seed, campaignStream))} //nolint:gosec // it is no secret
 	const ms = time.Millisecond
 	c := Case{
 		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, Seed: seed, ReplicaAcks: k.ReplicaAcks,
@@ -165,6 +177,9 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		c.Careless, c.Lease, c.Hold, c.Workload = true, 1500*ms, 20*ms, workload.Contended
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.PauseClient })
 	}
+	if d.master = 1; c.Topology == topologies.Cluster {
+		d.master = 1 + c.shardOfLocks(l)
+	}
 	for range 2 + d.IntN(6) {
 		if len(kinds) > 0 {
 			c.Plan = append(c.Plan, d.fault(pick(d, kinds), c))
@@ -172,14 +187,20 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	}
 	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
 	c.Progress = cmp.Or(k.Progress, defaultProgress)
-	if k.Progress == 0 && k.Topology == topologies.Sentinels {
+	if k.Progress == 0 && replicated(k.Topology) {
 		c.Progress = defaultProgress + cmp.Or(c.Lease, defaultWatchdog)
+	}
+	if k.Progress == 0 && k.Topology == topologies.Cluster {
+		c.Progress += clusterRecovery
 	}
 	if l.Fair && k.Progress == 0 {
 		c.Progress += ghostTicket
 	}
 	if c.Length = faultsWithin + quietFor; c.Lease > leaseLong {
 		c.Length += 4 * time.Second
+	}
+	if c.Topology == topologies.Cluster {
+		c.Length += clusterRecovery
 	}
 	return c, nil
 }
@@ -209,7 +230,10 @@ func workloadsOf(l harness.LockSpec) []string {
 }
 
 // A drawing draws the parts of a case.
-type drawing struct{ *rand.Rand }
+type drawing struct {
+	*rand.Rand
+	master int // the number of the server that has the locks at first
+}
 
 func pick[T any](d drawing, all []T) T { return all[d.IntN(len(all))] }
 
@@ -221,13 +245,16 @@ func (d drawing) span() time.Duration {
 // fault draws one fault of that name or form.
 func (d drawing) fault(form string, c Case) world.Fault {
 	f := world.Fault{Name: form, At: time.Duration(d.Int64N(int64(faultsWithin))).Round(time.Microsecond)}
-	server := "redis-" + fmt.Sprint(1+d.IntN(d.servers(c)))
+	server := serverName(1 + d.IntN(c.serverCount()))
 	zone := zoneName(d.IntN(c.Zones))
 	link := zone + ">" + server
-	if c.Topology == topologies.Sentinels { // who is the master is what counts
-		if link = zone + ">redis-1"; d.IntN(4) == 0 {
+	if replicated(c.Topology) { // which server is the master is what counts
+		if link = zone + ">" + serverName(d.master); d.IntN(4) == 0 {
 			link = zone + ">" + server
 		}
+	}
+	if c.Topology == topologies.Cluster && d.IntN(2) == 0 {
+		server = serverName(d.master)
 	}
 	if world.Lasts(form) {
 		f.For = d.span()
@@ -256,7 +283,11 @@ func (d drawing) fault(form string, c Case) world.Fault {
 	case world.PauseClient:
 		f.Target = zone
 	case replicaStall:
-		f.Name, f.Target, f.For = world.Stall, fmt.Sprintf("redis-%d>redis-1", 2+d.IntN(2)), d.span()
+		replica := 2 + d.IntN(2)
+		if c.Topology == topologies.Cluster {
+			replica = d.master + clusterMasters
+		}
+		f.Name, f.Target, f.For = world.Stall, serverName(replica)+">"+serverName(d.master), d.span()
 	case silentFailover:
 		f.Name, f.Lag = world.CrashFailover, d.span()/time.Duration([]int{20, 1}[d.IntN(2)])
 		f.By = d.span() / 4
@@ -266,24 +297,18 @@ func (d drawing) fault(form string, c Case) world.Fault {
 		f.By = d.span() / 4
 		f.For = f.By + d.span()
 	}
+	if c.Topology == topologies.Cluster && (f.Name == world.CrashFailover || f.Name == world.SplitBrain) {
+		f.By, f.For = 0, f.For+electionTime
+	}
 	return f
 }
+
+// electionTime is what a cluster needs to replace a master.
+const electionTime = 1500 * time.Millisecond
 
 // anchor has half of the faults begin at a write of the server.
 func (d drawing) anchor(f *world.Fault, server string) {
 	if nth := 1 + d.IntN(8); d.IntN(2) == 0 {
 		f.After = &world.Anchor{Event: world.Write, Of: server, Nth: nth}
-	}
-}
-
-// servers is how many Redis servers a case has.
-func (drawing) servers(c Case) int {
-	switch c.Topology {
-	case topologies.Sentinels:
-		return 3
-	case topologies.Independent:
-		return cmp.Or(c.Servers, defaultServers)
-	default:
-		return 1
 	}
 }

@@ -116,15 +116,8 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 // deploy makes the servers and zones.
 func deploy(l harness.LockSpec, c Case) *deployment {
 	d := &deployment{World: world.New(c.Seed, c.Plan), Case: c, lock: l}
-	count := 1
-	switch c.Topology {
-	case topologies.Sentinels:
-		count = 3
-	case topologies.Independent:
-		count = c.Servers
-	}
-	for i := range count {
-		n := d.AddServer("redis-" + strconv.Itoa(i+1))
+	for i := range c.serverCount() {
+		n := d.AddServer(serverName(i + 1))
 		if i > 0 && c.Topology == topologies.Sentinels {
 			n.Replicates(d.servers[0])
 		}
@@ -132,6 +125,9 @@ func deploy(l harness.LockSpec, c Case) *deployment {
 	}
 	if c.Topology == topologies.Sentinels {
 		d.sentinels = append(d.sentinels, d.AddSentinel("sentinel-1").Address())
+	}
+	if c.Topology == topologies.Cluster {
+		d.Cluster(clusterMasters, c.shardOfLocks(l))
 	}
 	for i := range c.Zones {
 		d.zones = append(d.zones, d.AddZone(zoneName(i)))
@@ -153,6 +149,7 @@ func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
 	case topologies.Sentinels:
 		o.MasterName, o.Addrs = world.MasterName, d.sentinels
 	default:
+		o.IsClusterMode = d.Topology == topologies.Cluster
 		for _, n := range d.servers {
 			o.Addrs = append(o.Addrs, n.Address())
 		}
@@ -279,6 +276,19 @@ func paramsOf(f world.Fault) map[string]string {
 	return params
 }
 
+// replicated is the server that another one replicates at first, counted from 0; -1: it
+// is a master.
+func (d *deployment) replicated(i int) int {
+	switch {
+	case d.Topology == topologies.Sentinels && i > 0:
+		return 0
+	case d.Topology == topologies.Cluster && i >= clusterMasters:
+		return i % clusterMasters
+	default:
+		return -1
+	}
+}
+
 // drawing is the deployment as reports draw it.
 func (d *deployment) drawing() history.Topology {
 	t := history.Topology{Name: d.Topology}
@@ -287,9 +297,9 @@ func (d *deployment) drawing() history.Topology {
 	}
 	for i, n := range d.servers {
 		node := history.Node{Name: n.Name(), Kind: string(topologies.Redis), Role: "master"}
-		if i > 0 && d.Topology == topologies.Sentinels {
-			node.Role, node.Of = "replica", d.servers[0].Name()
-			link(n.Name(), d.servers[0].Name(), topologies.Replication)
+		if of := d.replicated(i); of >= 0 {
+			node.Role, node.Of = "replica", d.servers[of].Name()
+			link(n.Name(), d.servers[of].Name(), topologies.Replication)
 		}
 		t.Nodes = append(t.Nodes, node)
 		for _, z := range d.zones {

@@ -55,13 +55,14 @@ func TestKnownFailures(t *testing.T) {
 	}{
 		{"failover", topologies.Sentinels, "mutex", "network,failover", checker.DoubleGrant, 60, 3},
 		{"failover", topologies.Sentinels, "redislock", "network,failover", checker.DoubleGrant, 60, 3},
+		{"failover", topologies.Cluster, "redislock", "network,failover", checker.DoubleGrant, 60, 3},
 		{"crash-restart", topologies.Independent, "redlock", "crash", checker.DoubleGrant, 60, 3},
 		{"clock jump", topologies.Independent, "redlock", "clock", checker.DoubleGrant, 1000, 3},
 		{"restart without data", topologies.Single, "mutex", "crash", checker.DoubleGrant, 60, 3},
 		{"paused holder", topologies.Single, "mutex", "client", checker.LostUpdate, 200, 3},
 		{"late write", topologies.Single, "broken-plain-delete", "network", checker.DoubleGrant, 200, 3},
 	} {
-		t.Run(x.name+"/"+x.lock, func(t *testing.T) {
+		t.Run(x.name+"/"+x.topology+"/"+x.lock, func(t *testing.T) {
 			if x.seeds > 200 && os.Getenv(seedsVariable) == "" {
 				t.Skip("in the nightly run: set " + seedsVariable)
 			}
@@ -88,12 +89,14 @@ func TestKnownFailures(t *testing.T) {
 // With enough acknowledgements no failover does that.
 func TestAcknowledgedGrantsSurviveFailovers(t *testing.T) {
 	l, pool := spec(t, "mutex"), workers(t, 1)
-	for seed := range uint64(seeds(t, 20)) {
-		r, err := pool.Do(t.Context(), simulation.Job{
-			Lock: l.Name, Campaign: simulation.Campaign{Topology: topologies.Sentinels, Faults: "failover", ReplicaAcks: 2}, Seed: seed + 1,
-		})
-		require.NoError(t, err)
-		require.Empty(t, r.Findings, "seed %d: %v", seed+1, r.Case.Plan)
+	for topology, replicas := range map[string]int{topologies.Sentinels: 2, topologies.Cluster: 1} {
+		for seed := range uint64(seeds(t, 15)) {
+			r, err := pool.Do(t.Context(), simulation.Job{
+				Lock: l.Name, Campaign: simulation.Campaign{Topology: topology, Faults: "failover", ReplicaAcks: replicas}, Seed: seed + 1,
+			})
+			require.NoError(t, err)
+			require.Empty(t, r.Findings, "%s, seed %d: %v", topology, seed+1, r.Case.Plan)
+		}
 	}
 }
 
@@ -104,6 +107,7 @@ func TestReplays(t *testing.T) {
 		{topologies.Single, "redislock"},
 		{topologies.Single, "redsync"},
 		{topologies.Sentinels, "mutex"},
+		{topologies.Cluster, "mutex"},
 		{topologies.Independent, "redsync"},
 	} {
 		t.Run(x.topology+"/"+x.lock, func(t *testing.T) {
@@ -202,7 +206,7 @@ func TestSweepFindsALostReleaseReply(t *testing.T) {
 
 func TestLocksThatCantBeSimulated(t *testing.T) {
 	require.ErrorContains(t, simulation.Simulable(spec(t, "rueidislock"), topologies.Single), "lock rueidislock needs client-side caching")
-	require.ErrorContains(t, simulation.Simulable(spec(t, "mutex"), "cluster"), `unknown simulated topology "cluster"`)
+	require.ErrorContains(t, simulation.Simulable(spec(t, "mutex"), "clutser"), `unknown simulated topology "clutser"`)
 }
 
 func TestCasesThatCantBe(t *testing.T) {
@@ -211,7 +215,7 @@ func TestCasesThatCantBe(t *testing.T) {
 		change func(*simulation.Case)
 		want   string
 	}{
-		{func(c *simulation.Case) { c.Topology = "cluster" }, "simulated topology"},
+		{func(c *simulation.Case) { c.Topology = "clutser" }, "simulated topology"},
 		{func(c *simulation.Case) { c.Topology = topologies.Independent }, "lock mutex"},
 		{func(c *simulation.Case) { c.Workload = "permits" }, "can't have workload permits"},
 		{func(c *simulation.Case) { c.Workload = "sleep" }, "workload"},

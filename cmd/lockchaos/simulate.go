@@ -81,7 +81,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.Topology, "topology", topologies.Single, "the simulated servers that store the lock: "+strings.Join(simulation.Topologies(), ", "))
 	f.IntVar(&o.Servers, "nodes", 0, "independent: number of servers (default 3)")
 	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
-	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default network,process; on sentinel network,failover)")
+	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default network,process; on sentinel and cluster network,failover)")
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
 	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")

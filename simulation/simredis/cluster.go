@@ -215,7 +215,7 @@ func (s *Server) setMayRead(yes bool) any {
 	return ok
 }
 
-func (n Node) endpoint() []any { return []any{n.Host, int64(n.Port), n.ID, []any{}} }
+func (n Node) endpoint() []any { return []any{n.Host, int64(n.Port), n.ID, Map{}} }
 
 func clusterSlots(s *Server, _ []string) any {
 	out := []any{}
@@ -306,6 +306,6 @@ func clusterInfo(s *Server, _ []string) any {
 		}
 	}
 	n := strconv.Itoa(slots)
-	return Verbatim("cluster_enabled:1\r\ncluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
+	return Verbatim("cluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
 		"\r\ncluster_known_nodes:" + strconv.Itoa(nodes) + "\r\ncluster_size:" + strconv.Itoa(size) + "\r\n")
 }

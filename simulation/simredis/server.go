@@ -43,6 +43,12 @@ func New(h Host) *Server {
 	return s
 }
 
+// SetCluster makes the server a node of a cluster, whose messages to the other nodes bus
+// takes.
+func (s *Server) SetCluster(c *Cluster, bus func(channel, message string, shard bool)) {
+	s.host.Cluster, s.host.Bus = c, bus
+}
+
 // Close gives what the server holds back for the use of others. Every method
 // still works.
 func (s *Server) Close() { s.closeVM() }

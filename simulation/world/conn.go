@@ -51,7 +51,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	data := slices.Clone(b)
 	names := commands(data)
 	w.trace("%s #%d sends %q", c.up.link, c.id, data[:min(len(data), 120)])
-	if c.node.kind == sentinelNode || greets(names) {
+	if c.node.kind == sentinelNode || greets(names) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
 		c.serve(data)
@@ -113,6 +113,23 @@ func greets(names []string) bool {
 	for _, name := range names {
 		switch name {
 		case "HELLO", "CLIENT", "AUTH", "SELECT", "READONLY":
+		default:
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// inquires reports whether a request only asks what there is to know of a cluster, and
+// nothing holds the answer up: go-redis may wait for it with a mutex locked.
+func (c *conn) inquires(names []string) bool {
+	for _, name := range names {
+		switch name {
+		case "COMMAND":
+		case "CLUSTER":
+			if len(c.up.queue) > 0 || len(c.down.queue) > 0 || max(c.w.heldUntil(c.up), c.w.heldUntil(c.down)) > c.w.now() {
+				return false
+			}
 		default:
 			return false
 		}

@@ -28,7 +28,7 @@ const (
 	ClockBack     = "clock-back"     // a server's clock is behind by By
 	ClockRate     = "clock-rate"     // a server's clock is faster by Percent, slower below 0
 	CrashFailover = "crash-failover" // the master dies and a replica is promoted after By
-	SplitBrain    = "split-brain"    // a replica is promoted after By, while the master goes on
+	SplitBrain    = "split-brain"    // a replica is promoted after By, while the master goes on, which no other node of a cluster reaches
 	PauseClient   = "pause-client"   // a zone: its process stands still
 )
 
@@ -65,7 +65,8 @@ type Fault struct {
 	// Stream is the direction in which a link stalls: [Upstream], [Downstream], or both,
 	// which an empty one is too.
 	Stream string `json:"stream,omitempty"`
-	// By is how late a message is, how wrong a clock, or how long a promotion takes.
+	// By is how late a message is, how wrong a clock, or how long a promotion takes; the
+	// nodes of a cluster take the time that their election takes.
 	By time.Duration `json:"by,omitempty"`
 	// Percent is by how much a clock is too fast.
 	Percent int `json:"percent,omitempty"`
@@ -119,6 +120,16 @@ func OnLink(name string) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// amongNodes reports whether the nodes of a cluster may notice the fault.
+func (f Fault) amongNodes() bool {
+	switch f.Name {
+	case Pause, Kill, CrashFailover, SplitBrain:
+		return true
+	default:
+		return OnLink(f.Name) && strings.HasSuffix(f.Target, busSuffix)
 	}
 }
 
@@ -200,6 +211,9 @@ func (w *World) Validate(f Fault) error {
 	}
 	link := func(what, name string) {
 		from, to, ok := strings.Cut(name, ">")
+		if w.cluster != nil && w.node(from) != nil {
+			to = strings.TrimSuffix(to, busSuffix)
+		}
 		if dialled := w.node(to); !ok || dialled == nil || dialled.kind != redisNode || w.zones[from] == nil && w.node(from) == nil {
 			errs = append(errs, fmt.Errorf("%s %q is no link, such as zone-a>redis-1", what, name))
 		}
@@ -212,7 +226,7 @@ func (w *World) Validate(f Fault) error {
 			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
 		}
 	case f.Name == CrashFailover || f.Name == SplitBrain:
-		if w.sentinel() == nil {
+		if w.sentinel() == nil && w.cluster == nil {
 			errs = append(errs, errors.New("there is nothing to fail over to"))
 		}
 	default:

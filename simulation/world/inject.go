@@ -101,6 +101,9 @@ func (w *World) strike(f Fault) {
 	w.counts.Faults++
 	w.trace("fault: %v", f)
 	w.tell(Notice{Fault: f, Began: true, Target: f.Target})
+	if w.cluster != nil && f.amongNodes() {
+		w.cluster.stir()
+	}
 	end := func() { w.tell(Notice{Fault: f, Target: f.Target}) }
 	switch f.Name {
 	case Reset:
@@ -175,6 +178,10 @@ func (w *World) last(f Fault, n *Node, end func()) {
 // on, is replaced, and comes back as a replica.
 func (w *World) failOver(f Fault, n *Node, end func()) {
 	n.silent = f.Lag > 0 || f.Name == SplitBrain
+	if w.cluster != nil {
+		w.failOverCluster(f, n, end)
+		return
+	}
 	w.after(f.Lag, func() {
 		if w.master != n.name || n.down {
 			n.silent = false
@@ -196,10 +203,43 @@ func (w *World) failOver(f Fault, n *Node, end func()) {
 	})
 }
 
+// failOverCluster leaves it to the nodes of a cluster to replace a master that dies, or
+// that they don't reach, and to put it right when it is back.
+func (w *World) failOverCluster(f Fault, n *Node, end func()) {
+	w.after(f.Lag, func() {
+		if n.down {
+			n.silent = false
+			end()
+			return
+		}
+		w.cluster.stir()
+		if n.isolated = f.Name == SplitBrain; !n.isolated {
+			n.crash(true)
+		}
+		w.after(f.For, func() {
+			resume := n.silent && n.master == nil
+			n.silent, n.isolated = false, false
+			if n.down {
+				n.restart()
+			} else if resume { // its replicas get what they lack
+				for _, r := range slices.Clone(n.replicas) {
+					if r.node.master == n {
+						r.node.follow(n)
+					}
+				}
+			}
+			end()
+		})
+	})
+}
+
 // resetLink resets the connections of a link.
 func (w *World) resetLink(link string) {
 	_, to, _ := strings.Cut(link, ">")
 	n := w.node(to)
+	if n == nil { // the bus of a cluster, which is opened again
+		return
+	}
 	for _, c := range slices.Clone(n.conns) {
 		if c.up.link == link {
 			c.reset()

@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,10 @@ type Node struct {
 	replicas []*replica
 	role     int  // how often that changed: what was sent before is dropped
 	syncing  bool // it waits for the data of its master
+
+	cluster  *member          // nil outside of a cluster
+	buses    map[string]*pipe // of a cluster, by link
+	isolated bool             // the other nodes of the cluster can't be reached
 }
 
 // AddServer adds a Redis server. The first one is the master that Sentinels name.
@@ -126,10 +131,15 @@ func (n *Node) hangUp() {
 // restart begins the process again.
 func (n *Node) restart() {
 	n.down = false
+	if n.cluster != nil {
+		n.cluster.boot(n.w.now())
+	}
 	if n.master != nil {
 		n.follow(n.master)
 	}
-	for _, r := range n.replicas {
-		r.node.follow(n)
+	for _, r := range slices.Clone(n.replicas) {
+		if r.node.master == n {
+			r.node.follow(n)
+		}
 	}
 }

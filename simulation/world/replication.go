@@ -51,7 +51,9 @@ func (n *Node) follow(master *Node) {
 	n.role++
 	n.syncing, n.master = true, master
 	n.server.SetReplica(true)
-	n.hangUp()
+	if n.cluster == nil { // Sentinels end the connections; nodes of a cluster redirect
+		n.hangUp()
+	}
 	r := master.add(n)
 	r.acked = 0
 	stream, role := r.stream, n.role

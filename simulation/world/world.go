@@ -22,14 +22,15 @@ type World struct {
 	// the world.
 	Notice func(Notice)
 
-	mu     sync.Mutex
-	begin  time.Time
-	seed   uint64
-	nodes  []*Node
-	zones  map[string]*Zone
-	links  map[string]*link
-	master string // the name of the server that Sentinels name
-	counts Counts
+	mu      sync.Mutex
+	begin   time.Time
+	seed    uint64
+	nodes   []*Node
+	zones   map[string]*Zone
+	links   map[string]*link
+	master  string   // the name of the server that Sentinels name, or that has the slot
+	cluster *cluster // nil: there is none
+	counts  Counts
 
 	requests map[string]int // by link
 
@@ -45,7 +46,7 @@ type World struct {
 }
 
 // A Notice says that a fault began, or ended; or, with a Promoted server, that Sentinels
-// name another master.
+// name another master, or that a replica of a cluster was elected.
 type Notice struct {
 	Fault    Fault
 	Began    bool

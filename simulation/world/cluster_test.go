@@ -1,0 +1,225 @@
+package world_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/simulation/world"
+)
+
+// first is a key of the first shard of a cluster.
+const first = "b"
+
+// clustered runs a test with three masters and a replica of each, a client that follows
+// the slots, and one of each node.
+func clustered(t *testing.T, plan []world.Fault, test func(t *testing.T, rdb *redis.ClusterClient, node func(i int) *redis.Client, told *[]world.Notice)) {
+	t.Helper()
+	logging.Disable()
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1, plan)
+		var told []world.Notice
+		w.Notice = func(n world.Notice) { told = append(told, n) }
+		var addresses []string
+		for i := range 6 {
+			addresses = append(addresses, w.AddServer(fmt.Sprintf("redis-%d", i+1)).Address())
+		}
+		w.Cluster(3, 0)
+		z := w.AddZone("zone-a")
+		require.NoError(t, w.Start())
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: addresses, Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: 100, ClusterStateReloadInterval: 100 * ms, DisableIdentity: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		clients := map[int]*redis.Client{}
+		node := func(i int) *redis.Client {
+			if clients[i] == nil {
+				clients[i] = redis.NewClient(options(z, addresses[i-1]))
+			}
+			return clients[i]
+		}
+		defer func() {
+			require.NoError(t, rdb.Close())
+			for _, c := range clients {
+				require.NoError(t, c.Close())
+			}
+			time.Sleep(time.Minute)
+			w.Close()
+		}()
+		test(t, rdb, node, &told)
+	})
+}
+
+// until waits for something, and returns how long it took.
+func until(t *testing.T, what func() bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for !what() {
+		require.Less(t, time.Since(begin), 20*time.Second)
+		time.Sleep(10 * ms)
+	}
+	return time.Since(begin)
+}
+
+func promoted(told []world.Notice) (all []string) {
+	for _, n := range told {
+		if n.Promoted != "" {
+			all = append(all, n.Promoted)
+		}
+	}
+	return all
+}
+
+// A master that is gone is replaced when the node timeout and an election have passed, and
+// comes back as a replica.
+func TestClusterReplacesAMaster(t *testing.T) {
+	for _, name := range []string{world.Kill, world.Pause, world.CrashFailover} {
+		f := world.Fault{Name: name, Target: "redis-1", Keep: true, At: 100 * ms, For: 5 * time.Second}
+		clustered(t, []world.Fault{f}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+			t.Helper()
+			require.NoError(t, rdb.Set(t.Context(), first, "before", 0).Err())
+			time.Sleep(100 * ms)
+			took := until(t, func() bool { return len(promoted(*told)) > 0 })
+			require.Equal(t, []string{"redis-4"}, promoted(*told))
+			require.GreaterOrEqual(t, took, world.NodeTimeout+450*ms, "no replica asks for votes before")
+			require.Less(t, took, 2*time.Second)
+			until(t, func() bool { // a master that stood still carries out what waits for it before it knows
+				return rdb.Set(t.Context(), first, "after", 0).Err() == nil && node(4).Get(t.Context(), first).Val() == "after"
+			})
+			until(t, func() bool {
+				role, err := node(1).Do(t.Context(), "ROLE").Slice()
+				return err == nil && role[0] == "slave" && role[3] == "connected"
+			})
+			require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "MOVED 3300 ")
+			one := node(4).Conn()
+			defer one.Close()
+			require.NoError(t, one.Set(t.Context(), first, "again", 0).Err())
+			require.Equal(t, int64(1), one.Wait(t.Context(), 1, time.Second).Val(), "it has a replica again")
+		})
+	}
+}
+
+// A master that is back before it is missed stays one, and serves nothing for two seconds.
+func TestClusterMasterThatRestarts(t *testing.T) {
+	clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-1", Keep: true, At: 100 * ms, For: 20 * ms}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+		t.Helper()
+		require.NoError(t, rdb.Set(t.Context(), first, "v", 0).Err())
+		time.Sleep(200 * ms)
+		require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "CLUSTERDOWN The cluster is down")
+		took := until(t, func() bool { return node(1).Get(t.Context(), first).Err() == nil })
+		require.Greater(t, took, 1800*ms)
+		require.Empty(t, promoted(*told))
+	})
+}
+
+// A master that reaches no other node serves nothing after the node timeout, before its
+// replica is elected, and loses what it wrote meanwhile.
+func TestClusterSplitBrain(t *testing.T) {
+	clustered(t, []world.Fault{{Name: world.SplitBrain, At: 100 * ms, For: 4 * time.Second}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+		t.Helper()
+		require.NoError(t, rdb.Set(t.Context(), first, "v", 0).Err())
+		time.Sleep(120 * ms)
+		require.NoError(t, node(1).Set(t.Context(), first, "lost", 0).Err())
+		took := until(t, func() bool { return node(1).Set(t.Context(), first, "lost", 0).Err() != nil })
+		require.Greater(t, took, world.NodeTimeout/2)
+		require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "CLUSTERDOWN")
+		require.Empty(t, promoted(*told), "it refuses before it is replaced")
+		until(t, func() bool { return len(promoted(*told)) > 0 })
+		require.Equal(t, "v", node(4).Get(t.Context(), first).Val())
+		until(t, func() bool {
+			role, err := node(1).Do(t.Context(), "ROLE").Slice()
+			return err == nil && role[0] == "slave" && role[3] == "connected"
+		})
+	})
+}
+
+// Without a majority of the masters nothing is replaced, and nothing served.
+func TestClusterWithoutAMajority(t *testing.T) {
+	clustered(t, []world.Fault{
+		{Name: world.Kill, Target: "redis-1", Keep: true, At: 100 * ms, For: 6 * time.Second},
+		{Name: world.Kill, Target: "redis-2", Keep: true, At: 110 * ms, For: 6 * time.Second},
+	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+		t.Helper()
+		require.NoError(t, rdb.Ping(t.Context()).Err())
+		time.Sleep(5 * time.Second)
+		require.Empty(t, promoted(*told))
+		require.ErrorContains(t, node(3).Get(t.Context(), "a").Err(), "CLUSTERDOWN") // slot 15495
+		until(t, func() bool { return rdb.Set(t.Context(), first, "v", 0).Err() == nil })
+	})
+}
+
+// A bus that is cut between two nodes is nothing to a majority.
+func TestClusterBus(t *testing.T) {
+	clustered(t, []world.Fault{
+		{Name: world.Cut, Target: "redis-1>redis-2/bus", At: 100 * ms, For: 3 * time.Second},
+		{Name: world.Stall, Target: "redis-2>redis-1/bus", At: 100 * ms, For: 3 * time.Second},
+	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+		t.Helper()
+		require.NoError(t, rdb.Ping(t.Context()).Err())
+		for range 40 {
+			time.Sleep(100 * ms)
+			require.NoError(t, node(1).Set(t.Context(), first, "v", 0).Err())
+		}
+		require.Empty(t, promoted(*told))
+	})
+}
+
+// A message reaches the subscribers of every node, and that of a shard those of its nodes.
+func TestClusterMessages(t *testing.T) {
+	clustered(t, nil, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, _ *[]world.Notice) {
+		t.Helper()
+		everywhere := node(6).Subscribe(t.Context(), "c")
+		defer everywhere.Close()
+		shard := rdb.SSubscribe(t.Context(), first)
+		defer shard.Close()
+		for _, s := range []*redis.PubSub{everywhere, shard} {
+			_, err := s.Receive(t.Context())
+			require.NoError(t, err)
+		}
+		require.NoError(t, node(2).Publish(t.Context(), "c", "to all").Err())
+		require.NoError(t, rdb.SPublish(t.Context(), first, "to some").Err())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		m, err := everywhere.ReceiveMessage(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "to all", m.Payload)
+		m, err = shard.ReceiveMessage(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "to some", m.Payload)
+		require.ErrorContains(t, node(2).SPublish(t.Context(), first, "x").Err(), "MOVED")
+	})
+}
+
+// The same seed is the same cluster, and a bus is nothing that other topologies have.
+func TestClusterSameSeed(t *testing.T) {
+	var runs [2]string
+	for i := range runs {
+		clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-2", At: 50 * ms, For: 3 * time.Second}}, func(t *testing.T, _ *redis.ClusterClient, node func(int) *redis.Client, _ *[]world.Notice) {
+			t.Helper()
+			var b strings.Builder
+			for range 100 {
+				time.Sleep(50 * ms)
+				fmt.Fprintln(&b, node(5).Set(t.Context(), "c", "v", 0).Err())
+			}
+			runs[i] = b.String()
+		})
+	}
+	require.Contains(t, runs[0], "<nil>")
+	require.Contains(t, runs[0], "MOVED")
+	require.Equal(t, runs[0], runs[1])
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1, []world.Fault{{Name: world.Cut, Target: "redis-1>redis-2/bus"}})
+		w.AddServer("redis-1")
+		w.AddServer("redis-2")
+		require.ErrorContains(t, w.Start(), "is no link")
+		w.Close()
+	})
+}
