@@ -21,6 +21,8 @@ type Joint struct {
 	Results
 
 	Runs []JointRun `json:"runs"`
+	// Rates are in how many runs each cause was found, the most frequent first.
+	Rates []Rate `json:"rates,omitempty"`
 }
 
 // A JointRun is one of many runs.
@@ -71,6 +73,9 @@ func (r *JointRun) met() bool {
 	return r.Verdict == checker.Valid
 }
 
+// kind is what runs have in common that differ by their seed and by chance alone.
+func (r *JointRun) kind() [3]string { return [3]string{r.Scenario, r.Topology, r.Lock} }
+
 // name tells a run from the others.
 func (r *JointRun) name() string {
 	name := r.Scenario
@@ -102,6 +107,7 @@ func newJoint(runs []JointRun) Joint {
 	if len(runs) == 0 {
 		j.Verdict = checker.Unknown
 	}
+	j.Rates = ratesOf(runs)
 	j.Story.Headline = fmt.Sprintf("%s: %d valid, %d invalid, %d unknown; %d not as they must be", count(len(runs), "run"),
 		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown], missed)
 	return j
@@ -118,6 +124,27 @@ func WriteJoint(dir string, runs []JointRun) error {
 		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
 	}
 	return errors.Join(append(errs, UpdateIndex(dir))...)
+}
+
+// ratesOf are in how many runs each cause was found.
+func ratesOf(runs []JointRun) []Rate {
+	causes := map[string]int{}
+	for i := range runs {
+		for _, c := range runs[i].Causes {
+			causes[c]++
+		}
+	}
+	names := slices.Sorted(maps.Keys(causes))
+	slices.SortStableFunc(names, func(a, b string) int { return causes[b] - causes[a] })
+	var rates []Rate
+	for _, name := range names {
+		r := Rate{Name: name, Seen: causes[name], Of: len(runs)}
+		if !slices.ContainsFunc(runs, func(run JointRun) bool { return run.kind() != runs[0].kind() }) {
+			r.Interval = interval(r.Seen, r.Of)
+		}
+		rates = append(rates, r)
+	}
+	return rates
 }
 
 func (j *Joint) writeJSON(w io.Writer) error {
@@ -153,18 +180,10 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 func (j *Joint) writeMarkdown(w io.Writer) error {
 	m := markdown{}
 	m.printf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
-	causes := map[string]int{}
-	for i := range j.Runs {
-		for _, c := range j.Runs[i].Causes {
-			causes[c]++
-		}
-	}
-	if len(causes) > 0 {
-		m.printf("| cause | runs |\n|---|--:|\n")
-		names := slices.Sorted(maps.Keys(causes))
-		slices.SortStableFunc(names, func(a, b string) int { return causes[b] - causes[a] })
-		for _, name := range names {
-			m.printf("| %s | %d of %d |\n", md(name), causes[name], len(j.Runs))
+	if len(j.Rates) > 0 {
+		m.printf("| cause | runs (95 %% interval, if they are of one kind) |\n|---|--:|\n")
+		for _, r := range j.Rates {
+			m.printf("| %s | %s |\n", md(r.Name), r)
 		}
 		m.printf("\n")
 	}

@@ -1,0 +1,35 @@
+package reports
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The intervals are those of published tables; none leaves 0 to 1, and none says that
+// what was not seen can't be.
+func TestRate(t *testing.T) {
+	for _, c := range []struct {
+		seen, of  int
+		low, high float64
+	}{
+		{0, 10, 0, 0.2775},
+		{1, 10, 0.0179, 0.4042},
+		{5, 10, 0.2366, 0.7634},
+		{10, 10, 0.7225, 1},
+		{29, 200, 0.1029, 0.2005},
+		{0, 0, 0, 1},
+	} {
+		r := interval(c.seen, c.of)
+		require.InDelta(t, c.low, r[0], 0.0005, "%v", r)
+		require.InDelta(t, c.high, r[1], 0.0005, "%v", r)
+	}
+
+	// Runs of one kind have an interval; of different kinds there is no common share.
+	run := JointRun{Topology: "single", Lock: "mutex", Causes: []string{"double-grant under kill"}}
+	other := run
+	other.Causes = nil
+	require.Equal(t, "1 of 2 (9 to 91 %)", ratesOf([]JointRun{run, other})[0].String())
+	other.Lock = "redlock"
+	require.Equal(t, "1 of 2", ratesOf([]JointRun{run, other})[0].String())
+}
