@@ -120,22 +120,11 @@ func TestAHomeMadeLock(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// A run that meets too little to tell, or to show the bug, is followed by one of
-			// twice its length.
-			for length := 3 * time.Second; ; length *= 2 {
-				setup := runtest.Setup(t)
-				r := harness.Random{Topology: topologies.Single, Lock: spec(tt.release), Kind: tt.kind, Faults: tt.faults, Length: length}
-				r.Workload.Wait = r.Wait()
-				require.NoError(t, r.Run(t.Context(), setup))
-				run, h, report := runtest.Judged(t, setup.Dir)
-				require.Equal(t, "home-made", run.Lock)
-				require.Equal(t, history.KindMutex, h.Promises()["lock-1"].Kind)
-				if report.Verdict == tt.want || length > 20*time.Second {
-					require.Equal(t, tt.want, report.Verdict, "%+v", report)
-					break
-				}
-				require.NotEqual(t, checker.Invalid, report.Verdict, "%+v", report)
-			}
+			r := harness.Random{Topology: topologies.Single, Lock: spec(tt.release), Kind: tt.kind, Faults: tt.faults, Length: 3 * time.Second}
+			r.Workload.Wait = r.Wait()
+			run, h, _ := runtest.Until(t, r, runtest.Setup(t), tt.want, nil)
+			require.Equal(t, "home-made", run.Lock)
+			require.Equal(t, history.KindMutex, h.Promises()["lock-1"].Kind)
 		})
 	}
 }

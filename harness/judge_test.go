@@ -36,6 +36,7 @@ func (d stubbornDeployment) Close() error {
 
 // What the harness could not do is in the record, for whoever judges it again.
 func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
+	t.Parallel()
 	setup := runtest.Setup(t)
 	setup.Backend = stubborn{process.Backend{}}
 	r := harness.Random{

@@ -77,6 +77,28 @@ func Lock(name string) harness.LockSpec {
 	return l
 }
 
+// Until runs r until its verdict is want (any, if empty) and what was recorded is enough
+// for the test (nil: always), and returns that. What a run meets depends on chance and on
+// how busy the machine is: one that is unknown, valid where a violation is wanted, or has
+// too little, is repeated with the next seed and twice the length, three times at most. A
+// violation that is not wanted fails the test at once.
+func Until(t *testing.T, r harness.Random, setup harness.Config, want checker.Verdict, enough func(*history.History, checker.Report) bool) (history.Run, *history.History, checker.Report) {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		setup.Dir = t.TempDir()
+		require.NoError(t, r.Run(t.Context(), setup))
+		run, h, report := Judged(t, setup.Dir)
+		switch {
+		case (want == "" || report.Verdict == want) && (enough == nil || enough(h, report)):
+			return run, h, report
+		case report.Verdict == checker.Invalid && want != "" && want != checker.Invalid, tries == 4:
+			t.Fatalf("%s, wanted %s, or not enough in the history, with seed %d and length %v: %+v", report.Verdict, want, setup.Seed, r.Length, report)
+		}
+		setup.Seed++
+		r.Length *= 2
+	}
+}
+
 // Judged reads a run directory back and judges it.
 func Judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
 	t.Helper()
