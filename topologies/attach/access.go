@@ -21,7 +21,7 @@ const (
 	// meetTimeout bounds how long a server may take to say what it is.
 	meetTimeout = 3 * time.Second
 	// lookTimeout bounds how long a look at it may take later on, when it may be
-	// paused. Servers of somebody else may be further away than our own.
+	// paused. Attached servers may be further away than those that the program started.
 	lookTimeout = 500 * time.Millisecond
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// ErrUsage says that what was named can't be attached to, for a reason that
-// whoever named it can do something about: nothing answers there, the password
-// is wrong, it is another kind of deployment, it isn't whole.
+// ErrUsage says that the named servers can't be attached to, for a reason that the
+// user can mend: nothing answers there, the password is wrong, the deployment is
+// of another kind, or it isn't whole.
 var ErrUsage = errors.New("can't attach")
 
 // Backend attaches to a deployment that runs already. At least one of
@@ -47,11 +47,11 @@ type Backend struct {
 	// Yes allows what hurts those who use the deployment: faults of links and
 	// processes, and failovers. Without it only a workload can be run.
 	Yes bool
-	// Log is told what is found and done. Nil: nobody is.
+	// Log gets a line for everything that is found and done. Nil: none.
 	Log *slog.Logger
 }
 
-// Validate joins everything that is wrong with what was typed; it asks nobody.
+// Validate joins everything that is wrong with what was typed; it sends no request.
 // Its errors, all of them [ErrUsage], repeat no password.
 func (b Backend) Validate() error {
 	var errs []error

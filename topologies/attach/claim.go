@@ -27,8 +27,8 @@ import (
 const claimKey = "lockchaos:claim"
 
 const (
-	// claimLease is how long a claim outlives the run that made it. Whoever has
-	// a claim repeats it five times as often.
+	// claimLease is how long a claim outlives the run that made it. A run repeats
+	// its claims five times in a lease.
 	claimLease = 15 * time.Second
 	// releaseTimeout bounds how long it may take to give it up.
 	releaseTimeout = 5 * time.Second
@@ -73,7 +73,7 @@ func (s *discovery) claim(ctx context.Context, log *slog.Logger) (*claim, error)
 	return c, nil
 }
 
-// places are one for each master. Their order is the same for whoever asks, so
+// places are one for each master. Their order is the same for every run, so
 // that of two runs that begin at once one gets them all.
 func (s *discovery) places() []place {
 	var masters []*foundServer
@@ -109,7 +109,7 @@ func (c *claim) take(ctx context.Context, a access, p place) error {
 		who, answer = c.ask(ctx, master.client, p.key)
 		var netErr net.Error
 		if errors.Is(answer, redis.Nil) || errors.As(answer, &netErr) && netErr.Timeout() {
-			return answer // the claim of somebody else just ended, or it is slow
+			return answer // the claim of another run just ended, or it is slow
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func (c *claim) take(ctx context.Context, a access, p place) error {
 	}
 }
 
-// ask takes a key if nobody has it, and says who has.
+// ask takes a key if no run has it, and says which run has.
 func (c *claim) ask(ctx context.Context, rdb *redis.Client, key string) (who string, err error) {
 	err = rdb.SetArgs(ctx, key, c.owner, redis.SetArgs{Mode: "NX", TTL: claimLease}).Err()
 	if !errors.Is(err, redis.Nil) {

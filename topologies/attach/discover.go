@@ -239,7 +239,7 @@ func (s *discovery) options(ctx context.Context) topologies.Options {
 	setting := func(name string) string {
 		said, err := s.found[i].client.ConfigGet(ctx, name).Result()
 		if err != nil {
-			return "" // whoever may not ask goes without
+			return "" // a user without the right to ask goes without
 		}
 		return said[name]
 	}

@@ -45,7 +45,7 @@ type link struct {
 func (w *link) Name() string { return w.link.Name() }
 
 // Cut has toxiproxy close the listener and every connection: they end, they are
-// not reset. That it failed is logged, and seen by whoever probes.
+// not reset. A failure is logged, and probes of the link show it.
 func (w *link) Cut() (mend func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,8 +60,8 @@ func (w *link) Cut() (mend func()) {
 }
 
 // follow makes the proxy be shut or open, as the cuts want it. There is a marker
-// from before it is shut until after it is open again, so that whoever comes
-// after us knows, at whatever moment we are killed.
+// from before it is shut until after it is open again, so that the next run
+// knows, at whatever moment this one is killed.
 func (w *link) follow() error {
 	if want := w.cuts > 0; want == w.shut {
 		return nil
@@ -170,7 +170,7 @@ func (w *link) lift(names []string) error {
 	return errors.Join(errs...)
 }
 
-// noted logs what could not be done; there is nobody to return it to.
+// noted logs what could not be done; there is no caller to return it to.
 func (w *link) noted(what string, err error) {
 	if err != nil {
 		w.log.Warn("toxiproxy did not do as told", "what", what, "link", w.Name(), "error", err)
@@ -242,7 +242,7 @@ func (w *link) dial(ctx context.Context) (net.Conn, error) {
 type conn struct {
 	*net.TCPConn
 	announced address
-	closed    func() // nil: nobody counts
+	closed    func() // nil: closed links are not counted
 }
 
 type address string

@@ -17,7 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
-// A server is one of somebody else's. What runs it is a container, or unknown.
+// A server is one that the program did not start. What runs it is a container, or unknown.
 type server struct {
 	*foundServer
 	engine    *engine
@@ -139,7 +139,7 @@ func (s *server) Resume(ctx context.Context) error {
 // noWiping is why Wipe does nothing.
 const noWiping = "the data of servers that run elsewhere is never removed"
 
-// Wipe fails: the data is somebody else's.
+// Wipe fails: the data is not the program's.
 func (s *server) Wipe(context.Context) error {
 	return fmt.Errorf("wipe %s: %s", s.name, noWiping)
 }

@@ -11,8 +11,8 @@ import (
 
 // An Address is where a node of a topology is.
 type Address struct {
-	// Listen is where the server listens, and dials from, so that whoever
-	// forwards knows it.
+	// Listen is where the server listens, and dials from, so that a proxy
+	// recognizes it.
 	Listen netip.AddrPort
 	// Announced is what it tells the others, and all others dial.
 	Announced netip.AddrPort

@@ -247,9 +247,8 @@ func (d *deployment) masters() []string {
 	})
 }
 
-// Close ends every fault, puts back what a failover changed on servers of
-// somebody else, and closes the parts. A second call returns what the first one
-// did.
+// Close ends every fault, puts back what a failover changed on attached servers,
+// and closes the parts. A second call returns what the first one did.
 func (d *deployment) Close() error { return d.close() }
 
 // tearDown restores before it disarms: the sentinel that was armed may be among

@@ -49,8 +49,8 @@ type Parts struct {
 	Check func() error
 	// Without is what the deployment can't do, and why.
 	Without map[topologies.Capability]string
-	// Log is told what is waited for, each time that this changes. Nil: nobody
-	// is.
+	// Log gets a line for what is waited for, each time that this changes. Nil:
+	// none.
 	Log *slog.Logger
 	// Restore ends every fault and lets every server run again. It is called
 	// once, before Close and before what a failover changed is put back. Nil:

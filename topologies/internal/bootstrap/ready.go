@@ -66,7 +66,7 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ErrRefused says that a server of somebody else answers, and refuses what is
+// ErrRefused says that an attached server answers, and refuses what is
 // needed for a reason that does not pass by itself: rights, a password, memory,
 // a disk.
 var ErrRefused = errors.New("the servers refuse what is needed")

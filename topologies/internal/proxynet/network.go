@@ -41,7 +41,7 @@ type Endpoint struct {
 	Moves bool
 }
 
-// A Network is the links between some endpoints. [New] makes it; whoever made it
+// A Network is the links between some endpoints. [New] makes it, and its caller
 // closes it.
 type Network struct {
 	engine    *toxiproxy.ApiServer

@@ -68,8 +68,8 @@ func Make(kind string) (*Folder, error) {
 	}
 }
 
-// errSwept says that another one's sweep took a new folder for one that nobody
-// holds: it came before we did.
+// errSwept says that another process' sweep took a new folder for one that no
+// process holds: it came before the lock of this one.
 var errSwept = errors.New("it was swept away")
 
 // hold makes a folder under a path that is not in use, and locks it.
