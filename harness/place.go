@@ -2,6 +2,7 @@ package harness
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 
@@ -34,6 +35,38 @@ type discard struct{ io.Writer }
 
 // Close does nothing.
 func (discard) Close() error { return nil }
+
+// unreached says why the grants of a lock that connects by itself prove nothing: fewer
+// requests reached the servers over the links than locks were granted. It is empty where
+// they did, or where that can't be told.
+func (st *Session) unreached() string {
+	if !st.lock.Connects || st.lock.Reentrant { // a re-entry may ask no server
+		return ""
+	}
+	requests, ok := st.requests()
+	if granted := st.grants.Load(); ok && requests-st.before < granted {
+		return fmt.Sprintf("the lock was granted %d times, and %d requests reached the servers over the links: the driver answers from memory, or reaches the servers past the proxies", granted, requests-st.before)
+	}
+	return ""
+}
+
+// requests counts those over the links of clients to servers that keep locks, so far. It
+// is false where links can't be counted.
+func (st *Session) requests() (n int64, ok bool) {
+	t := st.deployment.Topology()
+	for _, l := range t.Links {
+		if to, _ := t.Node(l.To); l.Kind != topologies.Client || to.Kind != topologies.Redis {
+			continue
+		}
+		wire, ok := st.deployment.Proxy(l.Name()).(topologies.Interceptor)
+		if !ok {
+			return 0, false
+		}
+		begun, _ := wire.Requests()
+		n += begun
+	}
+	return n, true
+}
 
 // place is where the clients of a zone are, for a lock that connects by itself.
 func (st *Session) place(zone string) *Place {

@@ -79,6 +79,7 @@ type Session struct {
 	lock           LockSpec              // under test
 	options        LockOptions
 	open           Opener        // of that lock, in this run
+	before         int64         // requests over the links of clients, before that lock was opened
 	footprint      *Footprint    // of that lock, where the run learnt it; else nil
 	aimed          int           // faults, each at the server of one of them
 	moved          bool          // a slot, or some
@@ -244,6 +245,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
+	st.before, _ = st.requests()
 }
 
 // Declare records what the lock under test promises under these names.
@@ -585,6 +587,7 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	for _, c := range slices.Backward(st.closers) {
 		c()
 	}
+	st.run.Failed = cmp.Or(st.run.Failed, st.unreached())
 	st.stopWatch()
 	err := errors.Join(before, healed, st.recorder.Close(), st.file.Close())
 	took := time.Since(st.run.Started).Round(time.Millisecond)

@@ -1,0 +1,98 @@
+//go:build linux
+
+package harness_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// badDriver is a driver in a shell that answers hello, pings and releases as it must,
+// and a request for a lock by what is put in. It notes its processes in a file.
+const badDriver = `#!/bin/sh
+echo $$ >>PIDS
+while read -r line; do
+	id=${line#*\"id\":} && id=${id%%,*} && id=${id%\}}
+	case $line in
+	*'"op":"hello"'*) echo '{"re":0,"protocol":1,"name":"bad","promises":{PROMISES}}' ;;
+	*'"op":"ping"'*) echo "{\"re\":$id,\"result\":\"ok\"}" ;;
+	*'"op":"acquire"'*)
+		ACQUIRE
+		;;
+	*'"op":"release"'*)
+		rmdir LOCK 2>/dev/null
+		echo "{\"re\":$id,\"result\":\"ok\"}"
+		;;
+	*) echo "{\"re\":$id,\"result\":\"unsupported\"}" ;;
+	esac
+done
+END
+`
+
+// grantAll grants whatever is asked for. grantByFolder keeps all clients but one out, by
+// a folder that the drivers share: it is a correct lock, and asks no server.
+const (
+	grantAll      = `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\"}"`
+	grantByFolder = `if mkdir LOCK 2>/dev/null; then ` + grantAll + `; else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
+)
+
+// A run with a driver that breaks the protocol, or does not ask the servers, is never
+// valid, says why, and leaves no process behind.
+func TestBadDrivers(t *testing.T) {
+	t.Parallel()
+	const fromMemory = "the driver answers from memory, or reaches the servers past the proxies"
+	for _, c := range []struct{ name, promises, acquire, end, want string }{
+		{name: "dies", acquire: "exit 4", want: "it ended: exit status 4"},
+		{name: "prints garbage", acquire: "echo connecting...", want: `it sent the line "connecting..."`},
+		{name: "answers twice", acquire: grantAll + "; " + grantAll, want: "it answered request"},
+		{name: "answers an unknown id", acquire: `echo '{"re":99999,"result":"ok","hold":"h"}'`, want: "which was never sent"},
+		{name: "hangs", acquire: "sleep 1000 & echo $! >>PIDS; wait"},
+		{name: "goes on at the end of its input", acquire: grantByFolder, end: "sleep 1000 & echo $! >>PIDS; wait", want: fromMemory},
+		{name: "answers from memory", acquire: grantByFolder, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
+		{name: "calls all requests refused", acquire: `echo "{\"re\":$id,\"result\":\"fail\"}"`},
+		{name: "promises an extension that it does not have", promises: `"extend":true`, acquire: grantByFolder, want: fromMemory},
+		{name: "floods its log", acquire: "head -c 5000000 /dev/zero >&2; " + grantByFolder, want: fromMemory},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			config := runtest.Setup(t)
+			dir := t.TempDir()
+			pids := filepath.Join(dir, "pids")
+			text := strings.NewReplacer("PROMISES", c.promises, "ACQUIRE", c.acquire, "END\n", c.end+"\n").Replace(badDriver)
+			text = strings.NewReplacer("PIDS", pids, "LOCK", filepath.Join(dir, "lock")).Replace(text)
+			path := filepath.Join(dir, "driver.sh")
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+			spec, err := harness.Program(path)
+			require.NoError(t, err)
+			r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
+			r.Workload.Clients, r.Workload.Locks = 4, 1
+			require.NoError(t, r.Run(t.Context(), config))
+
+			told, _, report := runtest.Judged(t, config.Dir)
+			require.NotEqual(t, checker.Valid, report.Verdict)
+			require.Contains(t, told.Failed, c.want)
+			started, err := os.ReadFile(pids)
+			require.NoError(t, err)
+			for _, pid := range strings.Fields(string(started)) {
+				require.Eventually(t, func() bool { return ended(pid) }, time.Minute, 10*time.Millisecond, "process %s goes on", pid)
+			}
+		})
+	}
+}
+
+// ended reports whether a process is gone, or waits to be collected.
+func ended(pid string) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
