@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"unicode/utf8"
 )
@@ -14,7 +15,17 @@ import (
 // which also says what is wrong with a line: the two never differ in what they
 // accept or make of it, only in how long they take.
 type decoder struct {
-	seen [1 << 12]string // strings of late, by their hash
+	seen  [1 << seenBits]string  // strings of late, by their hash
+	usual [fields + 1]namedField // what came after each field of late, and first in a line
+}
+
+// seenBits is for how many strings a decoder has room.
+const seenBits = 12
+
+// namedField is a field as programs write its name: quoted, with its colon.
+type namedField struct {
+	text  string
+	field int
 }
 
 // decode parses one line; "time" and "process" must be there even when zero.
@@ -100,16 +111,13 @@ func (p *parser) object(e *Event) bool {
 		p.space()
 		return p.at == len(p.line)
 	}
-	for {
-		if !p.next('"') {
-			return false
-		}
-		key, ok := p.text()
-		if !ok || !p.next(':') {
+	for field := fields; ; {
+		var ok bool
+		if field, ok = p.name(field); !ok {
 			return false
 		}
 		p.space()
-		if !p.field(e, key) {
+		if !p.value(e, field) {
 			return false
 		}
 		if p.next(',') {
@@ -123,22 +131,48 @@ func (p *parser) object(e *Event) bool {
 	}
 }
 
+// unknown is a field that the format does not have.
+const unknown = fields
+
+// name takes the name of a field and the colon. A program writes its fields in
+// the same order in each line, so what came after the field before is tried first:
+// to know it by one comparison takes a tenth off the time of a line.
+func (p *parser) name(before int) (field int, ok bool) {
+	usual := &p.usual[before]
+	if n := len(usual.text); n > 0 && len(p.line)-p.at > n && string(p.line[p.at:p.at+n]) == usual.text {
+		p.at += n
+		return usual.field, true
+	}
+	if !p.next('"') {
+		return 0, false
+	}
+	key, ok := p.text()
+	if !ok || !p.next(':') {
+		return 0, false
+	}
+	if field = fieldOf(key); field != unknown {
+		*usual = namedField{`"` + string(key) + `":`, field}
+		return field, true
+	}
+	return unknown, !looksKnown(key)
+}
+
 // text is a string without escapes, from behind its first quote.
 func (p *parser) text() ([]byte, bool) {
-	n := bytes.IndexByte(p.line[p.at:], '"')
-	if n < 0 {
-		return nil, false
-	}
-	s := p.line[p.at : p.at+n]
-	p.at += n + 1
 	ascii := true
-	for _, c := range s {
-		if c < ' ' || c == '\\' {
+	for i := p.at; i < len(p.line); i++ {
+		switch c := p.line[i]; {
+		case c == '"':
+			s := p.line[p.at:i]
+			p.at = i + 1
+			return s, ascii || utf8.Valid(s)
+		case c < ' ' || c == '\\':
 			return nil, false
+		case c >= utf8.RuneSelf:
+			ascii = false
 		}
-		ascii = ascii && c < utf8.RuneSelf
 	}
-	return s, ascii || utf8.Valid(s)
+	return nil, false
 }
 
 // number is a whole number that is sure to fit.
@@ -225,77 +259,142 @@ func named[T ~string](p *parser, field *T, known ...T) bool {
 	return true
 }
 
-func (p *parser) field(e *Event, key []byte) bool {
+// fieldOf is the field of that name, where this parser reads it, else unknown.
+func fieldOf(key []byte) int {
 	switch string(key) {
 	case "time":
-		return p.first(fieldTime) && whole(p, &e.Time)
+		return fieldTime
 	case "process":
-		return p.first(fieldProcess) && whole(p, &e.Process)
+		return fieldProcess
 	case "index":
-		return p.first(fieldIndex) && whole(p, &e.Index)
+		return fieldIndex
 	case "type":
-		return p.first(fieldType) && named(p, &e.Type, Invoke, OK, Fail, Info)
+		return fieldType
 	case "op":
-		return p.first(fieldOp) && named(p, &e.Op, Acquire, Release, Extend, Access, Lost, Observe)
+		return fieldOp
 	case "clock":
-		return p.first(fieldClock) && p.words(&e.Clock)
+		return fieldClock
 	case "lock":
-		return p.first(fieldLock) && p.words(&e.Lock)
+		return fieldLock
 	case "owner":
-		return p.first(fieldOwner) && p.words(&e.Owner)
+		return fieldOwner
 	case "mode":
-		return p.first(fieldMode) && named(p, &e.Mode, Exclusive, Read, Write, Permit)
+		return fieldMode
 	case "permits":
-		return p.first(fieldPermits) && whole(p, &e.Permits)
+		return fieldPermits
 	case "lease":
-		return p.first(fieldLease) && whole(p, &e.Lease)
+		return fieldLease
 	case "expires":
-		return p.first(fieldExpires) && whole(p, &e.Expires)
+		return fieldExpires
 	case "token":
-		return p.first(fieldToken) && whole(p, &e.Token)
+		return fieldToken
 	case "holds":
-		return p.first(fieldHolds) && whole(p, &e.Holds)
+		return fieldHolds
 	case "queued":
-		e.Queued = new(int64)
-		return p.first(fieldQueued) && whole(p, e.Queued)
+		return fieldQueued
 	case "resource":
-		return p.first(fieldResource) && p.words(&e.Resource)
+		return fieldResource
 	case "value":
-		return p.first(fieldValue) && p.words(&e.Value)
+		return fieldValue
 	case "fault":
-		return p.first(fieldFault) && p.words(&e.Fault)
+		return fieldFault
 	case "target":
-		return p.first(fieldTarget) && p.words(&e.Target)
+		return fieldTarget
 	case "node":
-		return p.first(fieldNode) && p.words(&e.Node)
+		return fieldNode
 	case "what":
-		return p.first(fieldWhat) && p.words(&e.What)
+		return fieldWhat
 	case "error":
-		return p.first(fieldError) && p.words(&e.Error)
+		return fieldError
 	case "kind":
-		return p.first(fieldKind) && p.words(&e.Kind)
+		return fieldKind
 	case "capacity":
-		return p.first(fieldCapacity) && whole(p, &e.Capacity)
+		return fieldCapacity
 	case "drift":
-		return p.first(fieldDrift) && whole(p, &e.Drift)
+		return fieldDrift
 	case "reentrant":
-		return p.first(fieldReentrant) && p.switched(&e.Reentrant)
+		return fieldReentrant
 	case "fair":
-		return p.first(fieldFair) && p.switched(&e.Fair)
+		return fieldFair
 	case "fenced":
-		fenced := false
-		e.Fenced = &fenced
-		return p.first(fieldFenced) && p.switched(e.Fenced)
+		return fieldFenced
 	default:
-		return !looksKnown(key) && p.skip()
+		return unknown
 	}
 }
 
-// first reports whether a field is there for the first time.
-func (p *parser) first(field int) bool {
-	again := p.had[field]
+// value takes the value of a field.
+func (p *parser) value(e *Event, field int) bool {
+	if field == unknown {
+		return p.skip()
+	}
+	if p.had[field] {
+		return false
+	}
 	p.had[field] = true
-	return !again
+	switch field {
+	case fieldTime:
+		return whole(p, &e.Time)
+	case fieldProcess:
+		return whole(p, &e.Process)
+	case fieldIndex:
+		return whole(p, &e.Index)
+	case fieldType:
+		return named(p, &e.Type, Invoke, OK, Fail, Info)
+	case fieldOp:
+		return named(p, &e.Op, Acquire, Release, Extend, Access, Lost, Observe)
+	case fieldClock:
+		return p.words(&e.Clock)
+	case fieldLock:
+		return p.words(&e.Lock)
+	case fieldOwner:
+		return p.words(&e.Owner)
+	case fieldMode:
+		return named(p, &e.Mode, Exclusive, Read, Write, Permit)
+	case fieldPermits:
+		return whole(p, &e.Permits)
+	case fieldLease:
+		return whole(p, &e.Lease)
+	case fieldExpires:
+		return whole(p, &e.Expires)
+	case fieldToken:
+		return whole(p, &e.Token)
+	case fieldHolds:
+		return whole(p, &e.Holds)
+	case fieldQueued:
+		e.Queued = new(int64)
+		return whole(p, e.Queued)
+	case fieldResource:
+		return p.words(&e.Resource)
+	case fieldValue:
+		return p.words(&e.Value)
+	case fieldFault:
+		return p.words(&e.Fault)
+	case fieldTarget:
+		return p.words(&e.Target)
+	case fieldNode:
+		return p.words(&e.Node)
+	case fieldWhat:
+		return p.words(&e.What)
+	case fieldError:
+		return p.words(&e.Error)
+	case fieldKind:
+		return p.words(&e.Kind)
+	case fieldCapacity:
+		return whole(p, &e.Capacity)
+	case fieldDrift:
+		return whole(p, &e.Drift)
+	case fieldReentrant:
+		return p.switched(&e.Reentrant)
+	case fieldFair:
+		return p.switched(&e.Fair)
+	case fieldFenced:
+		fenced := false
+		e.Fenced = &fenced
+		return p.switched(e.Fenced)
+	default:
+		return false
+	}
 }
 
 func (p *parser) switched(field *bool) (ok bool) {
@@ -322,11 +421,16 @@ func (d *decoder) keep(s []byte) string {
 	if len(s) == 0 {
 		return ""
 	}
-	h := uint32(2166136261)
-	for _, c := range s[max(0, len(s)-16):] {
-		h = (h ^ uint32(c)) * 16777619
+	h := uint64(len(s))
+	if n := len(s); n >= 8 { // its ends tell nearly all names apart, and take no loop
+		h ^= binary.LittleEndian.Uint64(s)*0x9e3779b97f4a7c15 ^ binary.LittleEndian.Uint64(s[n-8:])
+	} else {
+		for _, c := range s {
+			h = h<<8 | uint64(c)
+		}
 	}
-	slot := &d.seen[(h^h>>15)%uint32(len(d.seen))]
+	h *= 0xd6e8feb86659fd93
+	slot := &d.seen[h>>(64-seenBits)]
 	if *slot != string(s) {
 		*slot = string(s)
 	}
