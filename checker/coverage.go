@@ -49,14 +49,16 @@ func refusedStale(op *history.Operation) bool {
 	return token(op) != 0 && op.Complete.Error != history.Abandoned
 }
 
-// forgetEvery is after how many holds the owners are forgotten that are done.
-const forgetEvery = 4096
+// The owners are forgotten that are done after so many holds, and from so many
+// owners on: so few that they stay in the processor's cache.
+const forgetEvery, forgetFrom = 4096, 128
 
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	book := ev.book()
 	latest := make([]*holding.Hold, len(book.Locks))                         // of each lock: of those that began, the one that lasts longest
 	owners, more := map[string]*holding.Hold{}, map[string][]*holding.Hold{} // what each holds, and more of it
+	many := forgetFrom                                                       // owners; twice as many as there were when those were last forgotten that are done
 	since := time.Duration(-1)
 	if ev.from > 0 && len(ev.history.Events) > 0 {
 		at, _ := slices.BinarySearchFunc(ev.history.Events, ev.from, func(e history.Event, index int64) int {
@@ -117,11 +119,12 @@ func coverHolds(ev *evidence, counts map[string]int) {
 		} else {
 			more[h.Owner] = append(slices.DeleteFunc(more[h.Owner], gone), h)
 		}
-		if i%forgetEvery == 0 {
+		if len(owners) >= many || i%forgetEvery == 0 {
 			maps.DeleteFunc(owners, func(_ string, one *holding.Hold) bool { return gone(one) })
 			maps.DeleteFunc(more, func(_ string, list []*holding.Hold) bool {
 				return !slices.ContainsFunc(list, func(h *holding.Hold) bool { return !gone(h) })
 			})
+			many = max(forgetFrom, 2*len(owners))
 		}
 	}
 }
