@@ -114,20 +114,16 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # time. Vet runs once, with the linter. No result comes from Go's cache, since the
 # servers are part of it (-count=1). Without tables for debuggers (-ldflags=-w)
 # linking takes a second less for each package. The race detector multiplies what the
-# judge and simulations cost (by ten) and what compiling and linking cost (by two). So
-# the packages of PLAIN are tested without it here, and with it by make nightly, but for
-# searches in simulations: they compute, write, or call what is tested with it. Tests of
-# time and memory run alone.
+# judge and simulations cost (by ten), so it sees a few thousand histories of the oracle
+# instead of 100,000, no search in simulations, and no test of time and memory.
 COSTS := ^Test(Cost|Memory)
 SEARCHES := ^Test(CorrectLocks|KnownFailures|SimulatedMutants)$$
-PLAIN := ./checker/... ./cmd/... ./drivers/... ./history/... ./mutants/... ./reports/... ./simulation/...
-TESTED = LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -vet=off -ldflags=-w -parallel 8
 .PHONY: test
-test: redis etcd drivers compiler ## All tests, on real servers; with the race detector where goroutines share memory
+test: redis etcd drivers compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	$(TESTED) -race -timeout 10m -skip '$(COSTS)' $$(go list ./... | grep -vxF "$$(go list $(PLAIN))")
-	$(TESTED) -timeout 10m -skip '$(COSTS)' $(PLAIN)
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(SEARCHES)' ./...
 	go test -count=1 -vet=off -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
+	go test -count=1 -vet=off -run '$(SEARCHES)' ./simulation
 	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -vet=off -run '^TestOracle$$' -v ./checker
 
 .PHONY: unit
@@ -188,14 +184,13 @@ campaigns: redis build ## Random runs of correct locks, none of which may be con
 		$(call blame_nobody,--workload $${pair%%:*} --lock $${pair##*:} --faults $$faults --hold 300ms --clients 4 --locks 2 --seeds 1-50 --duration 3s) || exit 1; done; done
 
 .PHONY: nightly
-nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, the simulated server against a real one, the race detector everywhere, longer fuzzing
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, the simulated server against a real one, longer fuzzing
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) campaigns
 	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
 	LOCKCHAOS_SIMREDIS=5m LOCKCHAOS_SIMREDIS_SEED=$$RANDOM go test -run '^TestDifferential' -v -timeout 60m ./simulation/simredis
 	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)$$' -v -timeout 120m ./simulation
-	$(TESTED) -race -timeout 60m -skip '$(COSTS)|$(SEARCHES)' $(PLAIN)
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 30m ./lock
 	$(MAKE) fuzz FUZZTIME=200000x
