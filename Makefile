@@ -151,7 +151,7 @@ cross: ## Build for macOS and Windows
 
 # The topology is single unless it is asked for, and not the one of `make chaos`.
 .PHONY: bench
-bench: redis build ## Locks side by side, in about three minutes: TOPOLOGY= LOCK= ARGS='--workload all'; report in reports/bench
+bench: redis build ## Locks side by side, in at most seven minutes: TOPOLOGY= LOCK= ARGS='--workload all'; report in reports/bench
 	$(BIN) bench --out reports/bench $(if $(filter file,$(origin TOPOLOGY)),,--topology $(TOPOLOGY)) $(call flag,lock,$(LOCK)) $(ARGS)
 
 .PHONY: bench-checker

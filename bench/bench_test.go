@@ -140,7 +140,7 @@ func TestRun(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, write(&out))
 		for _, want := range []string{
-			"contended-16", "violated mutual exclusion", "sick", "has the day off", "open loop, 1000/s", "closed loop", "1 round of 100ms",
+			"contended-16", "violated mutual exclusion", "sick", "has the day off", "open loop, 1000/s", "closed loop", "1 round of 100ms", "1 round, as asked", "too few rounds",
 		} {
 			require.Contains(t, out.String(), want)
 		}

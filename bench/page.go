@@ -15,11 +15,11 @@ var pageTemplate string
 
 // A pageWorkload is a workload as the page shows it.
 type pageWorkload struct {
-	Name, Title string
-	Head        []string
-	Rows        []pageRow
-	Missing     []string
-	Plot        template.HTML
+	Name, Title, Rounds string
+	Head                []string
+	Rows                []pageRow
+	Missing             []string
+	Plot                template.HTML
 }
 
 type pageRow struct {
@@ -37,13 +37,15 @@ func (r Results) WritePage(out io.Writer) error {
 	page := struct {
 		About, Command string
 		Workloads      []pageWorkload
-	}{About: strings.Join(append(r.caveats(), r.describe()), " · "), Command: r.Command}
+		Warnings       []string
+	}{About: strings.Join(append(r.caveats(), r.describe()), " · "), Command: r.Command, Warnings: r.Warnings}
 	hues := r.hues()
 	for _, w := range r.Workloads {
 		p, err := w.page(hues)
 		if err != nil {
 			return err
 		}
+		p.Rounds = r.rounds(w)
 		page.Workloads = append(page.Workloads, p)
 	}
 	if err := t.Execute(out, page); err != nil {

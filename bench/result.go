@@ -20,16 +20,21 @@ type Results struct {
 	// Seconds is how long the run took.
 	Seconds float64 `json:"seconds"`
 	// Interrupted says that workloads are missing, because it was cut short.
-	Interrupted bool             `json:"interrupted,omitempty"`
-	Machine     Machine          `json:"machine"`
-	Settings    Settings         `json:"settings"`
-	Workloads   []WorkloadResult `json:"workloads"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Warnings say why figures of time may hold for a busy machine only.
+	Warnings  []string         `json:"warnings,omitempty"`
+	Machine   Machine          `json:"machine"`
+	Settings  Settings         `json:"settings"`
+	Workloads []WorkloadResult `json:"workloads"`
 }
 
 // Settings are how it was measured.
 type Settings struct {
-	Topology string        `json:"topology"`
+	Topology string `json:"topology"`
+	// Rounds is how many were asked for; 0 means that rounds were added until all intervals
+	// were narrow, or a workload's share of the budget was spent.
 	Rounds   int           `json:"rounds"`
+	Budget   time.Duration `json:"budget_ns,omitempty"`
 	Length   time.Duration `json:"slice_ns"`
 	WarmUp   time.Duration `json:"warm_up_ns"`
 	Seed     uint64        `json:"seed"`
@@ -40,6 +45,10 @@ type Settings struct {
 // baselines, then locks by the workload's metric, then those that are not ranked.
 type WorkloadResult struct {
 	Workload
+	// Rounds is how many rounds there were, and Wide names the systems whose interval was not
+	// narrow when the budget was spent.
+	Rounds  int            `json:"rounds"`
+	Wide    []string       `json:"wide,omitempty"`
 	Systems []SystemResult `json:"systems"`
 }
 
@@ -55,7 +64,7 @@ type SystemResult struct {
 	// Score is the workload's metric over the rounds, and Ratio the same divided
 	// by that of the baseline in the same round.
 	Score Spread `json:"score"`
-	Ratio Spread `json:"ratio"`
+	Ratio Ratio  `json:"ratio"`
 	// Violations is how often a worker was granted a lock that another one held,
 	// in all rounds, the time to warm up included.
 	Violations int64 `json:"violations"`
@@ -213,26 +222,35 @@ func addCounts(to, from map[string]int64) {
 	}
 }
 
-// summarize fills in what follows from the rounds. The baseline's have the same
-// indices.
-func (r *SystemResult) summarize(m Metric, baseline []Slice) {
-	var scores, ratios []float64
-	var sums [4]*hdrhistogram.Histogram
-	for i := range sums {
-		sums[i] = hdrhistogram.New(shortest, longest, digits)
-	}
-	r.Errors = map[string]int64{}
+// ratios are those of a metric to the baseline, of each round in which both have it. The
+// baseline's rounds have the same indices.
+func (r *SystemResult) ratios(m Metric, baseline []Slice) []float64 {
+	var ratios []float64
 	for i, s := range r.Rounds {
 		score := s.metric(m)
 		if m.less() && score == 0 {
 			continue // nothing was measured
 		}
-		scores = append(scores, score)
 		if i < len(baseline) && baseline[i].metric(m) > 0 {
 			ratios = append(ratios, score/baseline[i].metric(m))
 		}
 	}
+	return ratios
+}
+
+// summarize fills in what follows from the rounds. The baseline's have the same
+// indices.
+func (r *SystemResult) summarize(m Metric, baseline []Slice, seed uint64) {
+	var scores []float64
+	var sums [4]*hdrhistogram.Histogram
+	for i := range sums {
+		sums[i] = hdrhistogram.New(shortest, longest, digits)
+	}
+	r.Errors = map[string]int64{}
 	for _, s := range r.Rounds {
+		if score := s.metric(m); score > 0 || !m.less() {
+			scores = append(scores, score)
+		}
 		for j, h := range []*hdrhistogram.Histogram{s.acquire, s.release, s.cycle, s.handed} {
 			sums[j].Merge(h)
 		}
@@ -240,7 +258,7 @@ func (r *SystemResult) summarize(m Metric, baseline []Slice) {
 		r.Lost += s.lost
 		addCounts(r.Errors, s.errors)
 	}
-	r.Score, r.Ratio = spreadOf(scores), spreadOf(ratios)
+	r.Score, r.Ratio = spreadOf(scores), ratioOf(r.ratios(m, baseline), m.less(), seed)
 	r.Acquire, r.Release, r.Cycle, r.Handover = latencyOf(sums[0]), latencyOf(sums[1]), latencyOf(sums[2]), latencyOf(sums[3])
 }
 
@@ -255,6 +273,36 @@ func spreadOf(values []float64) Spread {
 		median = (values[mid-1] + values[mid]) / 2
 	}
 	return Spread{median, values[0], values[len(values)-1]}
+}
+
+// baselineRounds are the rounds that all are compared with.
+func (w WorkloadResult) baselineRounds() []Slice {
+	for _, s := range w.Systems {
+		if s.Name == w.Baseline {
+			return s.Rounds
+		}
+	}
+	return nil
+}
+
+// stillWide names the locks whose interval is not narrow yet. A lock that completed nothing
+// has none; it gets as many rounds as an interval needs.
+func (w WorkloadResult) stillWide(seed uint64) []string {
+	base := w.baselineRounds()
+	var wide []string
+	for _, s := range w.Systems {
+		if s.Baseline || s.Unfit != "" {
+			continue
+		}
+		ratios := s.ratios(w.Metric, base)
+		if len(ratios) == 0 && w.Rounds >= leastRounds {
+			continue
+		}
+		if !ratioOf(ratios, w.Metric.less(), seed).narrow() {
+			wide = append(wide, s.Name)
+		}
+	}
+	return wide
 }
 
 // rank orders the systems.

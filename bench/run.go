@@ -21,10 +21,15 @@ type Plan struct {
 	Workloads []Workload
 	// Systems are what is compared. [Baselines] take part in any case.
 	Systems []System
-	// Rounds is how often each system has its turn, Length how long that is, and
-	// WarmUp for how long it works before. Defaults: 3, 500ms and 100ms. Where a
-	// hand-over takes long, both are as long as eight and two of them, at least.
-	Rounds         int
+	// Rounds is how often each system has its turn. 0: until the interval of each ratio is
+	// narrow, or the workload's share of Budget is spent; one round in any case.
+	Rounds int
+	// Budget is how long the run may take where Rounds is 0, besides what the servers need to
+	// start. What a workload leaves of its share goes to those after it. Default: 30s for each workload.
+	Budget time.Duration
+	// Length is how long a turn is, and WarmUp for how long a system works before.
+	// Defaults: 300ms and 100ms. Where a hand-over takes long, both are as long as
+	// eight and two of them, at least.
 	Length, WarmUp time.Duration
 	// Patience is for how long a turn goes on in which nothing has happened yet that
 	// tells anything of its system. Default: no longer than Length.
@@ -35,15 +40,19 @@ type Plan struct {
 	Progress func(workload, system string, round int)
 }
 
-// between is about what a slice takes besides.
-const between = 60 * time.Millisecond
+const (
+	// between is about what a slice takes besides.
+	between = 60 * time.Millisecond
+	// workloadBudget is the default of a budget, for each workload.
+	workloadBudget = 30 * time.Second
+)
 
 func (p Plan) withDefaults() Plan {
-	if p.Rounds == 0 {
-		p.Rounds = 3
+	if p.Rounds == 0 && p.Budget == 0 {
+		p.Budget = time.Duration(len(p.Workloads)) * workloadBudget
 	}
 	if p.Length == 0 {
-		p.Length = 500 * time.Millisecond
+		p.Length = 300 * time.Millisecond
 	}
 	if p.WarmUp == 0 {
 		p.WarmUp = 100 * time.Millisecond
@@ -62,8 +71,11 @@ func (p Plan) Validate() error {
 	} else if p.Topology == topologies.Independent {
 		errs = append(errs, errors.New("topology independent: the workloads redlock-... bring their servers with them; choose another topology for the others"))
 	}
-	if p.Rounds < 0 || p.Length < 0 || p.WarmUp < 0 {
-		errs = append(errs, errors.New("rounds, duration and warm-up must be above 0"))
+	if p.Rounds < 0 || p.Budget < 0 || p.Length < 0 || p.WarmUp < 0 {
+		errs = append(errs, errors.New("rounds, budget, duration and warm-up must be above 0"))
+	}
+	if p.Rounds > 0 && p.Budget > 0 {
+		errs = append(errs, errors.New("a number of rounds needs no budget: name one of them"))
 	}
 	if len(p.Workloads) == 0 {
 		errs = append(errs, errors.New("no workload was named"))
@@ -71,16 +83,26 @@ func (p Plan) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Estimate is about how long it takes.
+// Estimate is about how long it takes, at most where it has a budget.
 func (p Plan) Estimate() time.Duration {
 	p = p.withDefaults()
-	var sum time.Duration
+	var once time.Duration
 	for _, w := range p.Workloads {
-		warmUp, length := p.times(w)
-		for _, s := range p.systems() {
-			if s.unfit(w) == "" {
-				sum += time.Duration(p.Rounds) * (warmUp + length + between)
-			}
+		once += p.round(w)
+	}
+	if p.Rounds == 0 {
+		return max(p.Budget, once)
+	}
+	return time.Duration(p.Rounds) * once
+}
+
+// round is about how long a round of a workload takes.
+func (p Plan) round(w Workload) time.Duration {
+	var sum time.Duration
+	warmUp, length := p.times(w)
+	for _, s := range p.systems() {
+		if s.unfit(w) == "" {
+			sum += warmUp + length + between
 		}
 	}
 	return sum
@@ -106,13 +128,16 @@ func (p Plan) Run(ctx context.Context) (Results, error) {
 		return Results{}, err
 	}
 	r := Results{
-		Version: Version, Started: time.Now(),
-		Settings: Settings{p.Topology, p.Rounds, p.Length, p.WarmUp, p.Seed, poolSize},
+		Version: Version, Started: time.Now(), Machine: thisMachine(),
+		Settings: Settings{
+			Topology: p.Topology, Rounds: p.Rounds, Budget: p.Budget, Length: p.Length, WarmUp: p.WarmUp, Seed: p.Seed, PoolSize: poolSize,
+		},
 	}
+	left := p.Budget
 	rng := rand.New(rand.NewPCG(p.Seed, 0))
 	places := places{backend: p.Backend, open: map[string]topologies.Deployment{}}
 	err := func() error {
-		for _, w := range p.Workloads {
+		for i, w := range p.Workloads {
 			topology, options := p.Topology, p.Servers
 			if w.Servers > 0 {
 				topology, options = topologies.Independent, topologies.Options{Nodes: w.Servers}
@@ -121,13 +146,13 @@ func (p Plan) Run(ctx context.Context) (Results, error) {
 			if err != nil {
 				return err
 			}
-			if r.Machine.OS == "" {
-				r.Machine = thisMachine(d.Version())
-			}
-			result, err := p.measure(ctx, d, w, rng)
+			r.Machine.Redis = d.Version()
+			begun := time.Now()
+			result, err := p.measure(ctx, d, w, rng, left/time.Duration(len(p.Workloads)-i))
 			if err != nil {
 				return err
 			}
+			left = max(left-time.Since(begun), 0)
 			r.Workloads = append(r.Workloads, result)
 		}
 		return nil
@@ -136,6 +161,7 @@ func (p Plan) Run(ctx context.Context) (Results, error) {
 		r.Interrupted, err = true, nil
 	}
 	r.Seconds = time.Since(r.Started).Seconds()
+	r.Warnings = r.warnings()
 	return r, errors.Join(err, places.close())
 }
 
@@ -170,8 +196,11 @@ func (p *places) close() error {
 	return errors.Join(errs...)
 }
 
-// measure has all systems take turns at one workload.
-func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, rng *rand.Rand) (result WorkloadResult, err error) {
+// measure has all systems take turns at one workload. The budget counts where no number of
+// rounds is given.
+func (p Plan) measure(
+	ctx context.Context, d topologies.Deployment, w Workload, rng *rand.Rand, budget time.Duration,
+) (result WorkloadResult, err error) {
 	result.Workload = w
 	g, err := prepare(ctx, d, w)
 	if err != nil {
@@ -182,14 +211,18 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 	for i, s := range all {
 		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: s.unfit(w)})
 	}
-	for round := range p.Rounds {
+	more := p.untilNarrow(&result, budget)
+	if p.Rounds > 0 {
+		more = func() bool { return result.Rounds < p.Rounds }
+	}
+	for more() {
 		for _, i := range rng.Perm(len(all)) {
 			r := &result.Systems[i]
 			if r.Unfit != "" {
 				continue
 			}
 			if p.Progress != nil {
-				p.Progress(w.Name, r.Name, round+1)
+				p.Progress(w.Name, r.Name, result.Rounds+1)
 			}
 			s, err := p.slice(ctx, g, w, all[i], rng.Uint64())
 			if err == nil {
@@ -200,17 +233,13 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 			}
 			r.Rounds = append(r.Rounds, s)
 		}
+		result.Rounds++
 	}
 	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" })
-	var base []Slice
-	for _, s := range result.Systems {
-		if s.Name == w.Baseline {
-			base = s.Rounds
-		}
-	}
+	base := result.baselineRounds()
 	for i := range result.Systems {
 		r := &result.Systems[i]
-		r.summarize(w.Metric, base)
+		r.summarize(w.Metric, base, p.Seed)
 		for _, s := range all {
 			if s.Name == r.Name && s.Caveat != nil && r.Unfit == "" {
 				r.Caveat = s.Caveat()
@@ -219,6 +248,20 @@ func (p Plan) measure(ctx context.Context, d topologies.Deployment, w Workload, 
 	}
 	result.rank()
 	return result, nil
+}
+
+// untilNarrow returns whether a workload needs another round: not when all its intervals
+// are narrow, nor when another round would take longer than what is left of the budget.
+func (p Plan) untilNarrow(result *WorkloadResult, budget time.Duration) func() bool {
+	begun := time.Now()
+	return func() bool {
+		if result.Rounds == 0 {
+			return true
+		}
+		result.Wide = result.stillWide(p.Seed)
+		took := time.Since(begun)
+		return len(result.Wide) > 0 && took+took/time.Duration(result.Rounds) <= budget
+	}
 }
 
 // slice is one turn of one system.

@@ -26,7 +26,13 @@ func (w WorkloadResult) columns() []column {
 	cs := []column{
 		{"system", func(r SystemResult) string { return r.Name }},
 		score,
-		{"× " + w.Baseline, func(r SystemResult) string { return spread(r.Ratio, times) }},
+		{"× " + w.Baseline, func(r SystemResult) string { return r.Ratio.text() }},
+		{"than it", func(r SystemResult) string {
+			if r.Name == w.Baseline {
+				return "–"
+			}
+			return cmp.Or(string(r.Ratio.Difference), "–")
+		}},
 	}
 	acquire := func(r SystemResult) Latency { return r.Acquire }
 	cycle := func(r SystemResult) Latency { return r.Cycle }
@@ -180,6 +186,18 @@ func spread(s Spread, format func(float64) string) string {
 	return fmt.Sprintf("%s [%s–%s]", format(s.Median), format(s.Min), format(s.Max))
 }
 
+// text is the median with its interval, if there is one.
+func (r Ratio) text() string {
+	switch {
+	case r.Spread == (Spread{}):
+		return "–"
+	case r.Interval == nil:
+		return times(r.Median)
+	default:
+		return fmt.Sprintf("%s [%s–%s]", times(r.Median), times(r.Interval.Low), times(r.Interval.High))
+	}
+}
+
 func rate(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)
@@ -248,6 +266,7 @@ func (r Results) WriteText(out io.Writer, width int) error {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, w.title())
+		fmt.Fprintln(out, " ", r.rounds(w))
 		rows, unfit := w.rows()
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, row := range fit(rows, width) {
@@ -260,8 +279,11 @@ func (r Results) WriteText(out io.Writer, width int) error {
 			fmt.Fprintln(out, "  did not take part:", strings.Join(unfit, ", "))
 		}
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(append(r.caveats(), r.describe()), "\n"))
-	return err
+	fmt.Fprintf(out, "\n%s\n", strings.Join(append(r.caveats(), r.describe()), "\n"))
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(out, "warning:", warning)
+	}
+	return nil
 }
 
 // caveats are what of the figures can't be compared: of each system the last that was
@@ -280,7 +302,7 @@ func (r Results) caveats() []string {
 
 // fit leaves columns out, from the last but the notes on, until the rows fit.
 func fit(rows [][]string, width int) [][]string {
-	for width > 0 && len(rows[0]) > 4 && wide(rows) > width {
+	for width > 0 && len(rows[0]) > 5 && wide(rows) > width {
 		last := len(rows[0]) - 2
 		for i, row := range rows {
 			rows[i] = append(append([]string(nil), row[:last]...), row[last+1:]...)
@@ -302,17 +324,26 @@ func wide(rows [][]string) int {
 	return sum
 }
 
+// describe names the processors.
+func (m Machine) describe() string {
+	text := fmt.Sprintf("%d × %s", m.Cores, cmp.Or(m.CPU, m.Arch))
+	if m.Virtual {
+		text += " (virtual)"
+	}
+	return text
+}
+
 // describe says what the figures hold for.
 func (r Results) describe() string {
 	m := r.Machine
-	rounds := fmt.Sprintf("%d rounds", r.Settings.Rounds)
-	if r.Settings.Rounds == 1 {
-		rounds = "1 round"
+	rounds := "rounds"
+	if r.Settings.Rounds > 0 {
+		rounds = countRounds(r.Settings.Rounds)
 	}
 	parts := []string{
-		fmt.Sprintf("%s of %v after %v of warm-up, longer where a hand-over takes long, in random order; median [least–most] of the rounds, latencies of all rounds together",
-			rounds, r.Settings.Length, r.Settings.WarmUp),
-		fmt.Sprintf("%d × %s, %s, Redis %s on topology %s, seed %d", m.Cores, cmp.Or(m.CPU, m.Arch), m.Go, m.Redis, r.Settings.Topology, r.Settings.Seed),
+		fmt.Sprintf("%s of %v after %v of warm-up, longer where a hand-over takes long, in random order; median [least–most] of the rounds, "+
+			"of a ratio [95 %% interval], latencies of all rounds together", rounds, r.Settings.Length, r.Settings.WarmUp),
+		fmt.Sprintf("%s, %s, Redis %s on topology %s, seed %d", m.describe(), m.Go, m.Redis, r.Settings.Topology, r.Settings.Seed),
 		fmt.Sprintf("took %.0f s", r.Seconds),
 	}
 	if m.Load != "" {
@@ -324,14 +355,37 @@ func (r Results) describe() string {
 	return strings.Join(parts, " · ")
 }
 
+func countRounds(n int) string {
+	if n == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", n)
+}
+
+// rounds says how many rounds a workload had, and why no more.
+func (r Results) rounds(w WorkloadResult) string {
+	n := countRounds(w.Rounds)
+	switch {
+	case r.Settings.Rounds > 0:
+		return n + ", as asked"
+	case len(w.Wide) > 0:
+		return n + ", then the budget was spent; not narrow yet: " + strings.Join(w.Wide, ", ")
+	default:
+		return n + ", then all intervals were narrow"
+	}
+}
+
 // WriteMarkdown writes the tables as Markdown.
 func (r Results) WriteMarkdown(out io.Writer) error {
 	fmt.Fprintf(out, "# Benchmark of locks\n\n`%s`\n\n%s\n", r.Command, r.describe())
 	for _, caveat := range r.caveats() {
 		fmt.Fprintf(out, "\n%s\n", caveat)
 	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(out, "\n**Warning:** %s.\n", warning)
+	}
 	for _, w := range r.Workloads {
-		fmt.Fprintf(out, "\n## %s\n\n%s (%s).\n\n", w.Name, sentence(w.About), w.loop())
+		fmt.Fprintf(out, "\n## %s\n\n%s (%s). %s.\n\n", w.Name, sentence(w.About), w.loop(), sentence(r.rounds(w)))
 		rows, unfit := w.rows()
 		for i, row := range rows {
 			for j := range row {

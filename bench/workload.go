@@ -156,8 +156,7 @@ func Workloads() []Workload {
 	return all
 }
 
-// DefaultWorkloads names those that are run when none is named: one of each sort,
-// in about three minutes.
+// DefaultWorkloads names those that are run when none is named: one of each sort.
 func DefaultWorkloads() []string {
 	return []string{
 		"uncontended-1", "uncontended-16", "many-keys", "contended-2", "contended-64", "contended-64x4", "handover",

@@ -50,7 +50,7 @@ Workloads:
 ` + benchWorkloads(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(aboveZero(cmd, "rounds", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
+			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
 				return err
 			}
 			var err error
@@ -79,8 +79,11 @@ Workloads:
 				return err
 			}
 			p.Backend = backend
-			about := p.Estimate().Round(time.Second)
-			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the baselines: about %v\n", len(p.Workloads), len(p.Systems), about)
+			about, most := p.Estimate().Round(time.Second), "about"
+			if p.Rounds == 0 {
+				most = "at most about"
+			}
+			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the baselines: %s %v\n", len(p.Workloads), len(p.Systems), most, about)
 			progress := newBenchProgress(a.stderr, about)
 			p.Progress = progress.show
 			r, err := p.Run(cmd.Context())
@@ -97,8 +100,9 @@ Workloads:
 	f.StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
 	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), etcd, or exec:COMMAND, a driver of a lock of your own")
 	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "the workloads, see above, or all")
-	f.IntVar(&p.Rounds, "rounds", 3, "number of turns of each lock")
-	f.DurationVar(&p.Length, "duration", 500*time.Millisecond, "least length of a turn; it is longer where eight hand-overs take longer")
+	f.IntVar(&p.Rounds, "rounds", 0, "number of turns of each lock; without it, turns are added until all intervals are narrow or the budget is spent")
+	f.DurationVar(&p.Budget, "budget", 0, "time for all turns (default 30s for each workload)")
+	f.DurationVar(&p.Length, "duration", 300*time.Millisecond, "least length of a turn; it is longer where eight hand-overs take longer")
 	f.DurationVar(&p.WarmUp, "warm-up", 100*time.Millisecond, "least time that a lock works before it is measured; it is longer where two hand-overs take longer")
 	f.IntVar(&clients, "clients", 0, "number of workers, instead of the number of each workload")
 	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of the rate of each workload")
