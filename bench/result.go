@@ -26,6 +26,8 @@ type Results struct {
 	Machine   Machine          `json:"machine"`
 	Settings  Settings         `json:"settings"`
 	Workloads []WorkloadResult `json:"workloads"`
+	// Comparison is with an earlier result, if there is one.
+	Comparison *Comparison `json:"comparison,omitempty"`
 }
 
 // Settings are how it was measured.

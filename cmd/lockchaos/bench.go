@@ -36,20 +36,41 @@ func (a *app) benchCommand() *cobra.Command {
 	servers := serverFlags{}
 	var locks, workloads []string
 	var files benchFiles
+	var compare benchCompare
 	var clients int
 	var rate float64
 	cmd := &cobra.Command{
-		Use:   "bench",
+		Use:   "bench [RESULT...]",
 		Short: "Measure locks side by side, and check mutual exclusion at every grant",
 		Long: `Let several locks do the same work in turns, and compare each with a baseline: the
 least that Redis needs for this work (docs/benchmarks.md has the method). A lock of
 another language, exec:COMMAND, takes part where no client waits; what of its figures
 can't be compared is said below the tables.
 
+With --compare, say also for each lock whether its ratio to the baseline got better or worse
+since an earlier result; with a RESULT besides, compare the two without measuring. With
+--table, show the ratios of several results side by side. Results are what --json writes.
+
 Workloads:
 ` + benchWorkloads(),
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := compare.validate(args); err != nil {
+				return err
+			}
+			if compare.table {
+				return a.benchSide(args, files)
+			}
+			var older bench.Results
+			if compare.old != "" {
+				var err error
+				if older, err = readBench(compare.old); err != nil {
+					return err
+				}
+			}
+			if len(args) > 0 {
+				return a.benchChange(older, args[0], compare, files)
+			}
 			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
 				return err
 			}
@@ -92,7 +113,15 @@ Workloads:
 				return harnessError{err}
 			}
 			r.Program, r.Command = version(), "lockchaos bench"+changedFlags(cmd)
-			return errors.Join(asHarness(files.write(r)), a.printBench(r, files))
+			if compare.old != "" {
+				change := bench.Compare(older, r)
+				r.Comparison = &change
+			}
+			err = errors.Join(asHarness(files.write(r)), a.printBench(r, files))
+			if err == nil && r.Comparison != nil {
+				err = compare.judge(*r.Comparison)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -107,6 +136,9 @@ Workloads:
 	f.IntVar(&clients, "clients", 0, "number of workers, instead of the number of each workload")
 	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of the rate of each workload")
 	f.Uint64Var(&p.Seed, "seed", 1, "fixes the order of turns")
+	f.StringVar(&compare.old, "compare", "", "an earlier result, to compare the ratios with")
+	f.StringVar(&compare.failOn, "fail-on", "", "worse: with --compare, exit code 1 if a lock got worse")
+	f.BoolVar(&compare.table, "table", false, "show the results that are named side by side, and measure nothing")
 	f.StringVar(&files.json, "json", "", "write the figures to this file; - prints them instead of the tables")
 	f.StringVar(&files.html, "html", "", "write a page with plots to this file")
 	f.StringVar(&files.markdown, "markdown", "", "write the tables to this file; - prints them")
