@@ -84,7 +84,7 @@ func TestBadDrivers(t *testing.T) {
 			require.Contains(t, told.Failed, c.want)
 			started, err := os.ReadFile(pids)
 			require.NoError(t, err)
-			for _, pid := range strings.Fields(string(started)) {
+			for pid := range strings.FieldsSeq(string(started)) {
 				require.Eventually(t, func() bool { return ended(pid) }, time.Minute, 10*time.Millisecond, "process %s goes on", pid)
 			}
 		})
