@@ -45,6 +45,7 @@ type Result struct {
 	Runs    int            `json:"runs"`
 	Counts  world.Counts   `json:"counts"`
 	Links   map[string]int `json:"links,omitempty"`
+	Shape   string         `json:"shape,omitempty"`   // how the run went: see [Shape]
 	Outcome *Outcome       `json:"outcome,omitempty"` // if it was asked for
 	// Error says why the job could not be done.
 	Error string `json:"error,omitempty"`
@@ -90,6 +91,9 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 		}
 	}
 	r.Case, r.Findings, r.Hash, r.Counts, r.Links = c, found, o.Hash, o.Counts, o.Links
+	if r.Shape, err = Shape(o.History); err != nil {
+		return r, err
+	}
 	if j.Keep {
 		r.Outcome = &o
 	}

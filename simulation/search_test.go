@@ -192,16 +192,40 @@ func TestSweepFindsALostReleaseReply(t *testing.T) {
 	quiet, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Case: &base})
 	require.NoError(t, err)
 	require.Empty(t, quiet.Findings)
-	cases := slices.Collect(simulation.Sweep(base, quiet.Links))
+	w := simulation.NewSweep(base, quiet.Links)
 	requests := 0
 	for _, n := range quiet.Links {
 		requests += n
 	}
-	require.Len(t, cases, 5*requests)
-	for _, c := range cases {
-		require.Len(t, c.Plan, 1)
-		require.NoError(t, c.Validate(l))
+	require.Equal(t, 5*requests, w.Faults())
+	for i := range w.Faults() {
+		require.Len(t, w.Case(i).Plan, 1)
+		require.NoError(t, w.Case(i).Validate(l))
 	}
+	require.Len(t, w.Case(0, 1).Plan, 2)
+	require.Empty(t, base.Plan, "what was given is not changed")
+}
+
+// Pairs of what is rare come first; what fails by itself, and what changes nothing, is in
+// none with its like.
+func TestSweepOrdersPairs(t *testing.T) {
+	w := simulation.NewSweep(simulation.Case{Topology: topologies.Single}, map[string]int{"zone-a>redis-1": 1})
+	require.Equal(t, 5, w.Faults())
+	shapes, failed := []string{"quiet", "often", "rare", "often", "quiet"}, make([]bool, 5)
+	require.Equal(t, [][2]int{{0, 2}, {1, 2}, {2, 3}, {2, 4}, {0, 1}, {0, 3}, {1, 3}, {1, 4}, {3, 4}}, w.Pairs(shapes, failed, "quiet", 100))
+	failed[2] = true
+	require.Equal(t, [][2]int{{0, 1}, {0, 3}}, w.Pairs(shapes, failed, "quiet", 2), "the budget")
+	require.Empty(t, w.Pairs(shapes, []bool{true, true, true, true, false}, "quiet", 2))
+}
+
+func TestShape(t *testing.T) {
+	l := spec(t, "mutex")
+	o := run(t, l, quiet(topologies.Single, l))
+	shape, err := simulation.Shape(o.History)
+	require.NoError(t, err)
+	require.Regexp(t, `^access ok \d+, acquire .*release ok \d+$`, shape)
+	_, err = simulation.Shape([]byte("nonsense\n{}\n"))
+	require.Error(t, err)
 }
 
 func TestLocksThatCantBeSimulated(t *testing.T) {

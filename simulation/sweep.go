@@ -1,14 +1,20 @@
 package simulation
 
 import (
-	"iter"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // sweepDelay is by how much a sweep delays a message: longer than a client waits for a
@@ -26,31 +32,105 @@ func SweepBase(l harness.LockSpec, k Campaign, seed uint64) Case {
 	}
 }
 
-// Sweep is a case again and again, for longer and each time with one more fault: of every
-// request that it had on every link, as its outcome counts them, the request lost, its reply lost,
-// either of them late, and the server that it went to killed at once. So the first case
-// that fails has a shortest plan.
-func Sweep(c Case, requests map[string]int) iter.Seq[Case] {
-	return func(yield func(Case) bool) {
-		for _, link := range slices.Sorted(maps.Keys(requests)) {
-			_, server, _ := strings.Cut(link, ">")
-			for nth := 1; nth <= requests[link]; nth++ {
-				at := &world.Anchor{Event: world.Request, Of: link, Nth: nth}
-				for _, f := range []world.Fault{
-					{Name: world.DropCommand, Target: link, After: at},
-					{Name: world.DropReply, Target: link, After: at},
-					{Name: world.DelayCommand, Target: link, After: at, By: sweepDelay},
-					{Name: world.DelayReply, Target: link, After: at, By: sweepDelay},
-					{Name: world.Kill, Target: server, After: at, For: 10 * time.Millisecond, Keep: true},
-				} {
-					next := c
-					next.Length = faultsWithin + quietFor
-					next.Plan = append(slices.Clone(c.Plan), f)
-					if !yield(next) {
-						return
-					}
-				}
-			}
+// A Sweep is a case again and again, for longer and each time with other faults: first
+// with each fault of one request by itself, so that the first case that fails has a
+// shortest plan, and then with two of them.
+type Sweep struct {
+	base   Case
+	faults []world.Fault
+}
+
+// NewSweep makes the sweep of a case that had so many requests on each link, as its
+// outcome counts them. The faults are, of every request: the request lost, its reply
+// lost, either of them late, and the server that it went to killed at once.
+func NewSweep(c Case, requests map[string]int) *Sweep {
+	s := &Sweep{base: c}
+	for _, link := range slices.Sorted(maps.Keys(requests)) {
+		_, server, _ := strings.Cut(link, ">")
+		for nth := 1; nth <= requests[link]; nth++ {
+			at := &world.Anchor{Event: world.Request, Of: link, Nth: nth}
+			s.faults = append(s.faults,
+				world.Fault{Name: world.DropCommand, Target: link, After: at},
+				world.Fault{Name: world.DropReply, Target: link, After: at},
+				world.Fault{Name: world.DelayCommand, Target: link, After: at, By: sweepDelay},
+				world.Fault{Name: world.DelayReply, Target: link, After: at, By: sweepDelay},
+				world.Fault{Name: world.Kill, Target: server, After: at, For: 10 * time.Millisecond, Keep: true},
+			)
 		}
 	}
+	return s
+}
+
+// Faults is how many single faults there are. They are counted from 0.
+func (s *Sweep) Faults() int { return len(s.faults) }
+
+// Case is the case with these faults.
+func (s *Sweep) Case(faults ...int) Case {
+	c := s.base
+	c.Length = faultsWithin + quietFor
+	if replicated(c.Topology) {
+		c.Progress = defaultProgress + cmp.Or(c.Lease, defaultWatchdog)
+	}
+	if c.Topology == topologies.Cluster {
+		c.Progress += clusterRecovery
+		c.Length += clusterRecovery
+	}
+	c.Plan = slices.Clone(c.Plan)
+	for _, i := range faults {
+		c.Plan = append(c.Plan, s.faults[i])
+	}
+	return c
+}
+
+// Pairs are two faults at a time, the most promising first, and limit of them at most. It
+// is given how the case with each fault by itself went: its [Shape], and whether it failed.
+// A pair is promising if few other faults have the shapes of its faults, as what is rare
+// is where little was tried. Faults that fail by themselves are in no pair, and of those
+// with the shape of the case without a fault, quiet, one is in none with another of them.
+func (s *Sweep) Pairs(shapes []string, failed []bool, quiet string, limit int) [][2]int {
+	often := map[string]int{}
+	for _, shape := range shapes {
+		often[shape]++
+	}
+	var all [][2]int
+	for i := range s.faults {
+		for j := i + 1; j < len(s.faults); j++ {
+			if failed[i] || failed[j] || shapes[i] == quiet && shapes[j] == quiet {
+				continue
+			}
+			all = append(all, [2]int{i, j})
+		}
+	}
+	rarity := func(p [2]int) int { return often[shapes[p[0]]] * often[shapes[p[1]]] }
+	slices.SortStableFunc(all, func(a, b [2]int) int { return cmp.Compare(rarity(a), rarity(b)) })
+	return all[:min(limit, len(all))]
+}
+
+// Shape is how a history went, without its times and numbers: which kinds of operation
+// ended in which ways, each to the power of two that is below how often. Two runs of one
+// shape met much the same.
+func Shape(recorded []byte) (string, error) {
+	often := map[string]int{}
+	reader := history.NewReader(bytes.NewReader(recorded))
+	for {
+		e, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("read the history of a simulated run: %w", err)
+		}
+		if e.Process != history.NoProcess && e.Type != history.Invoke {
+			often[fmt.Sprintf("%s %s", e.Op, e.Type)]++
+		}
+	}
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(often)) {
+		power := 1
+		for power*2 <= often[what] {
+			power *= 2
+		}
+		parts = append(parts, fmt.Sprintf("%s %d", what, power))
+	}
+	return strings.Join(parts, ", "), nil
 }

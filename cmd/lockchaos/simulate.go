@@ -55,6 +55,8 @@ type simulateOptions struct {
 	search   string
 	parallel int
 	shrink   int
+	pairs    int
+	resume   string
 	replay   string
 	out      string
 	asJSON   bool
@@ -83,7 +85,9 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
 	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default network,process; on sentinel and cluster network,failover)")
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
-	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time")
+	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time, and then pairs of these (--pairs)")
+	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
+	f.StringVar(&o.resume, "resume", "", "sweep: a file that notes what was played; what it has is not played again")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
@@ -94,12 +98,15 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "nodes", "parallel", "shrink")
+	wrong := aboveZero(cmd, "nodes", "parallel", "shrink", "pairs")
 	if o.parallel < 1 || o.shrink < 1 {
 		wrong = errors.Join(wrong, errors.New("--parallel and --shrink must be at least 1"))
 	}
 	if o.search != searchRandom && o.search != searchSweep {
 		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
+	}
+	if o.search != searchSweep && (o.pairs != 0 || o.resume != "") {
+		wrong = errors.Join(wrong, errors.New("--pairs and --resume are of --search sweep"))
 	}
 	_, err := parseSeeds(o.seeds)
 	wrong = errors.Join(wrong, err)
@@ -143,6 +150,8 @@ type simulatedSearch struct {
 	Lock     string           `json:"lock"`
 	Search   string           `json:"search"`
 	Cases    int              `json:"cases"`
+	Of       int              `json:"-"` // how many there will be
+	Sweep    *sweepCoverage   `json:"sweep,omitempty"`
 	Convicts int              `json:"invalid"`
 	Messages int              `json:"messages"`
 	Faults   int              `json:"faults_begun"`
@@ -153,7 +162,8 @@ type simulatedSearch struct {
 // A simulation job is one case of a search.
 type simulationJob struct {
 	simulation.Job
-	order int
+	order  int
+	faults []int // of a sweep: those that the case has
 }
 
 // simulate searches, makes what it found small, and shows it.
@@ -164,27 +174,34 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		return err
 	}
 	defer pool.Close()
-	jobs, err := o.jobs(ctx, pool)
-	if err != nil {
-		return asHarness(err)
-	}
 	begun := time.Now()
 	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Kinds: []*simulatedKind{}}
 	progress := newProgress(a.stderr, fmt.Sprintf("simulated %s · %s", o.Topology, o.lock.Name))
 	var mu sync.Mutex
-	err = batch(ctx, o.parallel, jobs, func(context.Context) (worker[simulationJob], error) {
-		return worker[simulationJob]{do: func(ctx context.Context, j simulationJob) error {
-			r, err := pool.Do(ctx, j.Job)
-			if err != nil {
-				return asHarness(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			s.add(j.order, r)
-			tell(progress, s, len(jobs), time.Since(begun))
-			return nil
-		}}, nil
-	})
+	play := func(jobs []simulationJob, done func(simulationJob, simulation.Result) error) error {
+		return batch(ctx, o.parallel, jobs, func(context.Context) (worker[simulationJob], error) {
+			return worker[simulationJob]{do: func(ctx context.Context, j simulationJob) error {
+				r, err := pool.Do(ctx, j.Job)
+				if err != nil {
+					return asHarness(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				s.add(j.order, r)
+				tell(progress, s, time.Since(begun))
+				return done(j, r)
+			}}, nil
+		})
+	}
+	if o.search == searchSweep {
+		err = o.sweep(ctx, pool, &s, play)
+	} else {
+		var jobs []simulationJob
+		if jobs, err = o.jobs(); err == nil {
+			s.Of = len(jobs)
+			err = play(jobs, func(simulationJob, simulation.Result) error { return nil })
+		}
+	}
 	progress.end()
 	s.Seconds = time.Since(begun).Seconds()
 	if err != nil {
@@ -204,8 +221,8 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 }
 
 // tell shows how far a search is.
-func tell(p *progress, s simulatedSearch, of int, elapsed time.Duration) {
-	line := fmt.Sprintf("%s · %d of %d cases · %.0f a second · %d invalid", p.title, s.Cases, of, float64(s.Cases)/elapsed.Seconds(), s.Convicts)
+func tell(p *progress, s simulatedSearch, elapsed time.Duration) {
+	line := fmt.Sprintf("%s · %d of %d cases · %.0f a second · %d invalid", p.title, s.Cases, s.Of, float64(s.Cases)/elapsed.Seconds(), s.Convicts)
 	switch {
 	case p.live:
 		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(line, p.width-1))
@@ -215,26 +232,15 @@ func tell(p *progress, s simulatedSearch, of int, elapsed time.Duration) {
 	}
 }
 
-// jobs are the cases of the search.
-func (o *simulateOptions) jobs(ctx context.Context, pool *simulation.Pool) ([]simulationJob, error) {
+// jobs are the cases of a random search.
+func (o *simulateOptions) jobs() ([]simulationJob, error) {
 	seeds, err := parseSeeds(o.seeds)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []simulationJob
-	if o.search == searchRandom {
-		for i, seed := range seeds {
-			jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed}, i})
-		}
-		return jobs, nil
-	}
-	base := simulation.SweepBase(o.lock, o.Campaign, seeds[0])
-	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base})
-	if err != nil {
-		return nil, err
-	}
-	for c := range simulation.Sweep(base, r.Links) {
-		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Case: &c, Seed: c.Seed}, len(jobs)})
+	for i, seed := range seeds {
+		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed}, i, nil})
 	}
 	return jobs, nil
 }
@@ -305,6 +311,10 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	}
 	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
 		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
+	if c := s.Sweep; c != nil {
+		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
+			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
+	}
 	if len(s.Kinds) > 0 {
 		a.printf("simulated, and not confirmed on real servers\n")
 	}
