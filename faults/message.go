@@ -25,7 +25,7 @@ func messageSpecs() []Spec {
 	nth := number("nth", "").otherwise("1").drawn("1-8")
 	nth.About = "of those, from 1"
 	command := Param{
-		Name: "command", About: "the name of a command or script, and words of its arguments",
+		Name: "command", About: "the name of a command or script, or a script's SHA-1, and words of its arguments",
 		Ask: "which command", Default: "",
 	}
 	late := number("for", "ms").required("for how many ms").drawn("100-1500")
@@ -139,8 +139,8 @@ func onMessages(of func(rs []topologies.Interceptor, p pattern, s Step) Fault) f
 
 // pattern says which commands a fault is aimed at.
 type pattern struct {
-	// Words are what a command must have: first its name, or that of the script
-	// that it runs, in any case of letters; the others are each a part of one of
+	// Words are what a command must have: first its name, or the name or SHA-1 of the
+	// script that it runs, in any case of letters; the others are each a part of one of
 	// its arguments, or the script's name. Of a published message they are parts
 	// of its channel or its text.
 	Words []string
@@ -161,10 +161,11 @@ func (p pattern) matches(words []string) bool {
 	if len(words) == 0 || len(p.Words) == 0 {
 		return false
 	}
-	script := p.script(words)
+	script, digest := p.script(words)
 	for i, want := range p.Words {
 		switch {
 		case script != "" && strings.EqualFold(want, script):
+		case i == 0 && digest != "" && strings.EqualFold(want, digest):
 		case i == 0 && strings.EqualFold(want, words[0]):
 		case i > 0 && slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }):
 		default:
@@ -174,19 +175,19 @@ func (p pattern) matches(words []string) bool {
 	return true
 }
 
-// script is the name of the script that a command runs; empty if it has none.
-func (p pattern) script(words []string) string {
+// script is the name of the script that a command runs, empty if it has none, and its
+// SHA-1.
+func (p pattern) script(words []string) (name, digest string) {
 	if len(words) < 2 {
-		return ""
+		return "", ""
 	}
 	switch strings.ToUpper(words[0]) {
 	case "EVALSHA", "EVALSHA_RO":
-		return p.Scripts[strings.ToLower(words[1])]
+		digest = strings.ToLower(words[1])
 	case "EVAL", "EVAL_RO":
-		return p.Scripts[ScriptDigest(words[1])]
-	default:
-		return ""
+		digest = ScriptDigest(words[1])
 	}
+	return p.Scripts[digest], digest
 }
 
 // announces reports whether a published message is one of those.

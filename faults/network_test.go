@@ -267,6 +267,21 @@ func TestWhatComesBeforeALostCommandIsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A script that has no name is named by its SHA-1, also where it is sent in full.
+func TestATrapWaitsForAScriptByItsSHA(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	rdb := client(t, d, nil)
+	const source = `return redis.call('INCR', KEYS[1])`
+	injection, err := built(t, d, "drop-reply", zoneA, "command", redis.NewScript(source).Hash()).Inject(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, rdb.Eval(t.Context(), "return 1", nil).Err())
+	require.Error(t, rdb.Eval(t.Context(), source, []string{"key"}).Err())
+	effect, err := injection.AwaitFiring(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, effect, "was lost")
+}
+
 func TestATrapThatNeverStruckSaysSo(t *testing.T) {
 	t.Parallel()
 	d := start(t)

@@ -74,6 +74,8 @@ type Run struct {
 	Settings json.RawMessage `json:"settings,omitempty"`
 	// Control is what came of the same plan with the control lock; nil: it was not run.
 	Control *Control `json:"control,omitempty"`
+	// Confirmation is what real servers showed of a simulated run; nil: they were not asked.
+	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
 	Started     time.Time     `json:"started"` // wall clock, for people
 	Duration    time.Duration `json:"duration"`
@@ -96,6 +98,38 @@ type Control struct {
 	Dir  string `json:"dir"`
 	// Verdict is valid, invalid or unknown.
 	Verdict string `json:"verdict"`
+}
+
+// A Confirmation says whether real servers showed the violation of a simulated run.
+type Confirmation struct {
+	// Violation is the kind that was looked for.
+	Violation string `json:"violation"`
+	// Confirmed says that a run on real servers showed it.
+	Confirmed bool `json:"confirmed"`
+	// Attempts is how many runs there were.
+	Attempts int `json:"attempts"`
+	// Scenario is the file that was played, and Run the directory of the run that showed
+	// the violation, both in the directory of the simulated run.
+	Scenario string `json:"scenario,omitempty"`
+	Run      string `json:"run,omitempty"`
+	// Why says why the last attempt did not show it, or why there was none.
+	Why string `json:"why,omitempty"`
+}
+
+// Simulation says in a word or two what the violations of a run were seen on: "simulated",
+// "simulated, confirmed", "simulated only" if real servers did not show them; empty for a
+// run on real servers.
+func (r Run) Simulation() string {
+	switch {
+	case r.Backend != Simulated:
+		return ""
+	case r.Confirmation == nil:
+		return "simulated"
+	case r.Confirmation.Confirmed:
+		return "simulated, " + r.Confirmation.Violation + " confirmed on real servers"
+	default:
+		return "simulated only, " + r.Confirmation.Violation + " not confirmed on real servers"
+	}
 }
 
 // A Ledger is what resources saw that forget nothing.

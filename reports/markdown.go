@@ -58,7 +58,7 @@ func (m *markdown) head() {
 		parts = append(parts, fmt.Sprintf("seed %d", m.Seed))
 	}
 	if m.Simulated {
-		parts = append(parts, "**simulated**")
+		parts = append(parts, "**"+m.Simulation+"**")
 	}
 	switch {
 	case m.Expect == "":

@@ -24,13 +24,15 @@ type Results struct {
 	Seed     uint64          `json:"seed"`
 	Topology string          `json:"topology,omitempty"`
 	// Simulated says that the servers were, and that the run was in virtual time.
-	Simulated bool          `json:"simulated,omitempty"`
-	Lock      string        `json:"lock,omitempty"`
-	Workload  string        `json:"workload,omitempty"`
-	Command   string        `json:"command,omitempty"` // repeats the run
-	Program   string        `json:"program,omitempty"` // the version of lockchaos that ran
-	Started   time.Time     `json:"started,omitzero"`
-	Duration  time.Duration `json:"duration"` // of the record
+	Simulated bool `json:"simulated,omitempty"`
+	// Simulation says whether real servers were asked for the same, and what they showed.
+	Simulation string        `json:"simulation,omitempty"`
+	Lock       string        `json:"lock,omitempty"`
+	Workload   string        `json:"workload,omitempty"`
+	Command    string        `json:"command,omitempty"` // repeats the run
+	Program    string        `json:"program,omitempty"` // the version of lockchaos that ran
+	Started    time.Time     `json:"started,omitzero"`
+	Duration   time.Duration `json:"duration"` // of the record
 	// Unmet says which step of a scenario could not be done, and why: then it was
 	// cut short, and its verdict is unknown.
 	Unmet string `json:"unmet,omitempty"`
@@ -60,7 +62,7 @@ func (d *digest) results() Results {
 	r := Results{
 		Version: ResultsVersion, Verdict: d.Report.Verdict,
 		Scenario: d.Run.Scenario, Expect: d.Run.Expect, Seed: d.Run.Seed,
-		Topology: d.Run.Topology.Name, Simulated: d.Run.Backend == history.Simulated, Lock: d.Run.Lock, Workload: d.Run.Workload,
+		Topology: d.Run.Topology.Name, Simulated: d.Run.Backend == history.Simulated, Simulation: d.Run.Simulation(), Lock: d.Run.Lock, Workload: d.Run.Workload,
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
 		Unmet: d.Run.Unmet, LeftOut: d.Run.LeftOut, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,

@@ -111,7 +111,7 @@ func (t *textReport) head() []string {
 		names = append(names, fmt.Sprintf("seed %d", t.Seed))
 	}
 	if t.Simulated {
-		names = append(names, "simulated")
+		names = append(names, t.Simulation)
 	}
 	about := strings.Join(names, " · ")
 	incomplete := []string{}

@@ -35,6 +35,8 @@ type Outcome struct {
 	// Counts are how much happened, and Links how many requests each link had.
 	Counts world.Counts
 	Links  map[string]int
+	// Sent are the commands of clients, in order.
+	Sent []world.Sent
 	// Virtual is how long the run took by its own clock.
 	Virtual time.Duration
 }
@@ -109,7 +111,7 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 		do()
 	}
 	time.Sleep(leftover)
-	out.History, out.Counts, out.Links, out.Topology = written.Bytes(), d.Counts(), d.Requests(), d.drawing()
+	out.History, out.Counts, out.Links, out.Sent, out.Topology = written.Bytes(), d.Counts(), d.Requests(), d.Sent(), d.drawing()
 	return out, err
 }
 

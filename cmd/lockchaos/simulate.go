@@ -60,6 +60,7 @@ type simulateOptions struct {
 	replay   string
 	out      string
 	asJSON   bool
+	confirm  bool
 }
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -93,6 +94,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
 	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED)")
 	f.BoolVar(&o.asJSON, "json", false, "print what was found as JSON")
+	f.BoolVar(&o.confirm, "confirm", false, "write each violation's smallest run as a scenario, and play it on real servers until one shows the violation, at most nine times")
 	return cmd
 }
 
@@ -139,6 +141,8 @@ type simulatedKind struct {
 	Runs int    `json:"runs"`
 	Same bool   `json:"replayed_identically"`
 	Dir  string `json:"dir"`
+	// Confirmation is what real servers showed, if they were asked.
+	Confirmation *history.Confirmation `json:"confirmation,omitempty"`
 
 	first simulation.Case
 	order int // of the case, for those that a sweep makes of one seed
@@ -213,8 +217,16 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int { return cmp.Compare(a.order, b.order) })
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
-		if err := a.shrinkSimulation(ctx, o, pool, k, i == 0); err != nil {
+		r, err := a.shrinkSimulation(ctx, o, pool, k, i == 0)
+		if err != nil {
 			return err
+		}
+		if o.confirm {
+			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind)
+			if err != nil {
+				return asHarness(err)
+			}
+			k.Confirmation = &found
 		}
 	}
 	return errors.Join(a.printSimulation(s, o), s.exit())
@@ -267,10 +279,10 @@ func (s *simulatedSearch) add(order int, r simulation.Result) {
 }
 
 // shrinkSimulation makes the first case of a violation small, and writes its run.
-func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *simulation.Pool, k *simulatedKind, first bool) error {
+func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *simulation.Pool, k *simulatedKind, first bool) (simulation.Result, error) {
 	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &k.first, Seed: k.Seed, Shrink: k.Kind, Budget: o.shrink, Again: 2, Keep: true})
 	if err != nil {
-		return asHarness(err)
+		return r, asHarness(err)
 	}
 	k.Runs, k.Same = r.Runs, r.Same == 2
 	for _, f := range r.Case.Plan {
@@ -281,7 +293,7 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 		out = o.out
 	}
 	k.Dir, err = a.writeSimulation(out, o.lock, r)
-	return err
+	return r, err
 }
 
 // writeSimulation writes a run directory.
@@ -308,6 +320,9 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 			a.printf("    %s\n", f)
 		}
 		a.printf("  %s\n", k.Dir)
+		if k.Confirmation != nil {
+			a.printf("  %s\n", confirmed(k.Dir, k.Confirmation))
+		}
 	}
 	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
 		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
@@ -315,7 +330,7 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
 			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
 	}
-	if len(s.Kinds) > 0 {
+	if len(s.Kinds) > 0 && !o.confirm {
 		a.printf("simulated, and not confirmed on real servers\n")
 	}
 	return nil
@@ -337,7 +352,7 @@ func (s simulatedSearch) exit() error {
 
 // besideSimulationReplay are the flags that mean something beside --replay.
 func besideSimulationReplay() map[string]bool {
-	return map[string]bool{"replay": true, "out": true, "json": true, "verbose": true, "help": true}
+	return map[string]bool{"replay": true, "out": true, "json": true, "confirm": true, "verbose": true, "help": true}
 }
 
 // replaySimulation runs the case of a record again.
@@ -378,5 +393,15 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
+	if o.confirm {
+		if len(r.Findings) > 0 { // the record is of one
+			kind := r.Findings[0]
+			found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, kind)
+			if err != nil {
+				return asHarness(err)
+			}
+			fmt.Fprintf(a.stderr, "%s: %s\n", kind, confirmed(dir, &found))
+		}
+	}
 	return a.conclude(dir, o.asJSON)
 }

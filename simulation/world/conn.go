@@ -49,8 +49,11 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	}
 	data := slices.Clone(b)
-	names := commands(data)
-	w.trace("%s #%d sends %q", c.up.link, c.id, data[:min(len(data), 120)])
+	requests := parse(data)
+	names := commands(requests)
+	if w.Trace != nil {
+		w.trace("%s #%d sends %q", c.up.link, c.id, data[:min(len(data), 120)])
+	}
 	if c.node.kind == sentinelNode || greets(names) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
@@ -58,6 +61,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.prompt = false
 		return len(b), nil
 	}
+	w.log(c.up.link, requests)
 	struck := w.requested(c.up.link, names)
 	var more, late time.Duration
 	lost, mute := false, false
@@ -91,18 +95,27 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// commands are the names of those in a request, in upper case.
-func commands(data []byte) []string {
-	var all []string
+// parse takes the commands of a request apart.
+func parse(data []byte) [][]string {
+	var all [][]string
 	for len(data) > 0 {
 		args, n, err := simredis.Parse(data)
 		if err != nil || n == 0 {
 			break
 		}
 		if len(args) > 0 {
-			all = append(all, strings.ToUpper(args[0]))
+			all = append(all, args)
 		}
 		data = data[n:]
+	}
+	return all
+}
+
+// commands are the names of those in a request, in upper case.
+func commands(requests [][]string) []string {
+	all := make([]string, len(requests))
+	for i, args := range requests {
+		all[i] = strings.ToUpper(args[0])
 	}
 	return all
 }
@@ -152,7 +165,9 @@ func (c *conn) reply(b []byte) {
 		return
 	}
 	b = slices.Clone(b)
-	c.w.trace("%s #%d is answered %q", c.up.link, c.id, b[:min(len(b), 120)])
+	if c.w.Trace != nil {
+		c.w.trace("%s #%d is answered %q", c.up.link, c.id, b[:min(len(b), 120)])
+	}
 	if c.prompt {
 		c.w.counts.Messages++
 		c.arrive(b)

@@ -7,8 +7,12 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/simulation/simredis"
 )
 
 // A World is a deployment in virtual time. Create it with [New] in a bubble, add
@@ -33,6 +37,7 @@ type World struct {
 	counts  Counts
 
 	requests map[string]int // by link
+	sent     []Sent
 
 	plan   []Fault
 	armed  []*armed  // those that wait for an event
@@ -80,6 +85,39 @@ func (w *World) Requests() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.requests)
+}
+
+// A Sent is a command that a client sent: not what it says first on a connection.
+type Sent struct {
+	// At is the time since the world began.
+	At   time.Duration `json:"at"`
+	Link string        `json:"link"`
+	// Name is the command's, in upper case, and Script the SHA-1 of the script that it
+	// runs, if it does.
+	Name   string `json:"name"`
+	Script string `json:"script,omitempty"`
+}
+
+// log notes the commands of a request.
+func (w *World) log(link string, requests [][]string) {
+	for _, args := range requests {
+		s := Sent{At: w.now(), Link: link, Name: strings.ToUpper(args[0])}
+		switch {
+		case len(args) < 2:
+		case s.Name == "EVALSHA":
+			s.Script = strings.ToLower(args[1])
+		case s.Name == "EVAL":
+			s.Script = simredis.Sha(args[1])
+		}
+		w.sent = append(w.sent, s)
+	}
+}
+
+// Sent are the commands that clients sent so far, in order.
+func (w *World) Sent() []Sent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.sent)
 }
 
 // Start lets time pass in the world. It fails for a fault that it can't have.

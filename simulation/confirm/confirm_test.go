@@ -1,0 +1,148 @@
+package confirm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/confirm"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// stepsOf is the part of a scenario below "steps", without its indentation.
+func stepsOf(t *testing.T, s confirm.Script) string {
+	t.Helper()
+	_, steps, found := strings.Cut(string(s.YAML), "steps:\n")
+	require.True(t, found, "%s", s.YAML)
+	return strings.ReplaceAll(steps, "  - ", "")
+}
+
+// found runs a case, and returns its scenarios for the first violation of a kind.
+func found(t *testing.T, c simulation.Case, kind string) ([]confirm.Script, error) {
+	t.Helper()
+	logging.Disable()
+	l, err := locks.All().ByName(c.Lock)
+	require.NoError(t, err)
+	o, err := simulation.Run(new(testing.T), l, c)
+	require.NoError(t, err)
+	h, err := history.ReadAll(strings.NewReader(string(o.History)))
+	require.NoError(t, err)
+	for _, r := range harness.Judge(t.Context(), c.Record(l, o), h).Results {
+		for _, v := range r.Violations {
+			if v.Kind == kind {
+				return confirm.Scripts(c, l, o, v)
+			}
+		}
+	}
+	require.Fail(t, "the simulated run shows no "+kind)
+	return nil, nil
+}
+
+// base is a short case in which clients hold the lock long enough to meet a fault.
+func base(topology, lock string, plan ...world.Fault) simulation.Case {
+	return simulation.Case{
+		Lock: lock, Topology: topology, Seed: 1, Plan: plan, Length: time.Second, Workload: "contended",
+		Clients: 2, Lease: 6 * time.Second, Wait: 3 * time.Second, Hold: 300 * time.Millisecond,
+	}
+}
+
+// A killed server becomes a restart between the two grants, and leases that nothing
+// waits for are long.
+func TestRestart(t *testing.T) {
+	c := base(topologies.Single, "redislock", world.Fault{Name: world.Kill, Target: "redis-1", At: 100 * time.Millisecond, For: time.Millisecond})
+	scripts, err := found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	require.Equal(t, confirm.Held, scripts[0].Form)
+	steps := stepsOf(t, scripts[0])
+	restart := strings.Index(steps, "{inject: restart, target: redis-1}")
+	require.Positive(t, restart, steps)
+	require.Contains(t, steps[:restart], "acquire: lock-1, lease: 30s")
+	require.Contains(t, steps[restart:], "until: granted}")
+	require.Contains(t, steps, "expect: {verdict: invalid, violation: double-grant}")
+	require.Equal(t, checker.DoubleGrant, scripts[0].Scenario.Expect.Violation)
+	require.NoError(t, scripts[0].Scenario.Validate())
+}
+
+// A server that keeps its data has a file on real servers.
+func TestKeepsData(t *testing.T) {
+	plan := []world.Fault{
+		{Name: world.Kill, Target: "redis-1", At: 100 * time.Millisecond, For: time.Millisecond},
+		{Name: world.Kill, Target: "redis-1", At: 50 * time.Millisecond, For: time.Millisecond, Keep: true},
+	}
+	scripts, err := found(t, base(topologies.Single, "redislock", plan...), checker.DoubleGrant)
+	require.NoError(t, err)
+	require.Contains(t, string(scripts[0].YAML), "servers: {persistence: always}")
+	require.Contains(t, stepsOf(t, scripts[0]), "{inject: restart-empty, target: redis-1}")
+	require.Contains(t, stepsOf(t, scripts[0]), "{inject: restart, target: redis-1}")
+}
+
+// The links of replicas are cut before the grant that no replica is to have.
+func TestFailover(t *testing.T) {
+	c := base(topologies.Sentinels, "redislock", world.Fault{
+		Name: world.CrashFailover, Target: world.TheMaster, Lag: 5 * time.Millisecond, By: time.Millisecond, For: 20 * time.Millisecond,
+		After: &world.Anchor{Event: world.Write, Of: world.TheMaster, Nth: 1},
+	})
+	scripts, err := found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	steps := stepsOf(t, scripts[0])
+	cut, acquire, crash := strings.Index(steps, `{inject: cut, target: "redis>redis-1"}`), strings.Index(steps, "acquire: lock-1"), strings.Index(steps, "{inject: crash-failover}")
+	require.NotEqual(t, -1, cut, steps)
+	require.Less(t, cut, acquire, steps)
+	require.Less(t, acquire, crash, steps)
+}
+
+// A command that is late is one of a script, by its SHA-1, and is held back until its
+// place; the lease that ends in between stays short.
+func TestLateCommand(t *testing.T) {
+	c := simulation.Case{}
+	var scripts []confirm.Script
+	l, err := locks.All().ByName("broken-plain-delete")
+	require.NoError(t, err)
+	for seed := uint64(1); scripts == nil; seed++ {
+		require.Less(t, seed, uint64(200), "no seed shows the violation")
+		c, err = simulation.Campaign{Topology: topologies.Single, Faults: "network"}.Draw(l, seed)
+		require.NoError(t, err)
+		o, err := simulation.Run(new(testing.T), l, c)
+		require.NoError(t, err)
+		kinds, err := c.Findings(t.Context(), l, o)
+		require.NoError(t, err)
+		late := 0
+		for _, f := range c.Plan {
+			if f.Name == world.DelayCommand {
+				late++
+			}
+		}
+		if len(kinds) > 0 && kinds[0] == checker.DoubleGrant && late > 0 {
+			scripts, err = found(t, c, checker.DoubleGrant)
+			require.NoError(t, err)
+		}
+	}
+	steps := stepsOf(t, scripts[len(scripts)-1])
+	require.Regexp(t, `inject: hold-command, target: "zone-[ab]>redis-1", params: \{command: "[0-9a-f]{40}", nth: "\d+"\}`, steps)
+	require.Contains(t, steps, "acquire: warm-up")
+}
+
+// What a scenario has no step for is said.
+func TestNoScript(t *testing.T) {
+	for _, lock := range []string{"semaphore-permit", "rwmutex", "multilock"} {
+		l, err := locks.All().ByName(lock)
+		require.NoError(t, err)
+		_, err = confirm.Scripts(base(topologies.Single, lock), l, simulation.Outcome{}, checker.Violation{})
+		require.ErrorContains(t, err, "no step of a scenario")
+	}
+	l, err := locks.All().ByName("mutex")
+	require.NoError(t, err)
+	_, err = confirm.Scripts(base("moon", "mutex"), l, simulation.Outcome{}, checker.Violation{})
+	require.ErrorContains(t, err, "topology moon")
+	_, err = confirm.Scripts(base(topologies.Single, "mutex"), l, simulation.Outcome{}, checker.Violation{Kind: checker.DoubleGrant})
+	require.ErrorContains(t, err, "proved by no operation")
+}

@@ -1,0 +1,341 @@
+package confirm
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A mark is a place in the script: a step begins or ends at that time.
+type mark struct {
+	at   time.Duration
+	step string
+	// Of an operation: the mark is its beginning, or its end.
+	op  *operation
+	end bool
+}
+
+func (w *writer) mark(at time.Duration, format string, args ...any) {
+	w.marks = append(w.marks, mark{at: at, step: fmt.Sprintf(format, args...)})
+}
+
+// write writes the scenario.
+func (w *writer) write() ([]byte, error) {
+	kept := of(w.ops, func(o *operation) bool { return o.keep })
+	if len(kept) == 0 {
+		return nil, errors.New("the violation is proved by no operation of a client")
+	}
+	if o := slices.IndexFunc(kept, func(o *operation) bool { return o.mode != "" && o.mode != history.Exclusive }); o >= 0 {
+		return nil, fmt.Errorf("a client asks for the lock in mode %s, which no step of a scenario does", kept[o].mode)
+	}
+	owners := map[string]bool{}
+	for _, o := range kept {
+		if o.op == history.Acquire && owners[o.owner] {
+			return nil, errors.New("a client asks again for a lock that it holds, which no step of a scenario does")
+		}
+		owners[o.owner] = owners[o.owner] || o.op == history.Acquire
+	}
+	if err := w.place(kept); err != nil {
+		return nil, err
+	}
+	for _, o := range kept {
+		w.marks = append(w.marks, mark{at: o.from, op: o}, mark{at: o.until, op: o, end: true})
+	}
+	for _, i := range w.incidents {
+		if err := w.fault(i, kept); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(w.marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	var b bytes.Buffer
+	w.head(&b, kept)
+	for _, step := range append(w.warmUp(), w.steps()...) {
+		fmt.Fprintf(&b, "  - {%s}\n", step)
+	}
+	fmt.Fprintf(&b, "\nexpect: {verdict: %s, violation: %s}\n", checker.Invalid, w.violation.Kind)
+	return b.Bytes(), nil
+}
+
+// head writes what the scenario is about.
+func (w *writer) head(b *bytes.Buffer, kept []*operation) {
+	fmt.Fprintf(b, "name: simulated-%s\n", w.violation.Kind)
+	fmt.Fprintf(b, "title: %s\n", strconv.Quote("What a simulated run showed: "+w.violation.Explanation))
+	fmt.Fprintf(b, "source: lockchaos simulate, lock %s, topology %s, seed %d\n", w.lock.Name, w.Topology, w.Seed)
+	fmt.Fprintf(b, "topology: %s\n", w.Topology)
+	var servers []string
+	if w.Topology == topologies.Independent {
+		servers = append(servers, fmt.Sprintf("nodes: %d", cmp.Or(w.Servers, 3)))
+	}
+	if w.keeps() {
+		servers = append(servers, "persistence: always")
+	}
+	if len(servers) > 0 {
+		fmt.Fprintf(b, "servers: {%s}\n", strings.Join(servers, ", "))
+	}
+	fmt.Fprintf(b, "lock: %s\n", w.lock.Name)
+	if w.ReplicaAcks > 0 {
+		fmt.Fprintf(b, "replica-acks: %d\n", w.ReplicaAcks)
+	}
+	if !w.lock.Endless && slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 }) {
+		fmt.Fprintf(b, "watchdog: %v\n", w.watchdogOf(kept))
+	}
+	if w.Progress > 0 {
+		fmt.Fprintf(b, "progress: %v\n", w.Progress)
+	}
+	zones := map[string]string{}
+	for _, o := range kept {
+		zones[w.clients[o.client]] = w.zones[o.zone]
+	}
+	var clients []string
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		clients = append(clients, name+": "+zones[name])
+	}
+	fmt.Fprintf(b, "clients: {%s}\n\n# The faults of the simulated run:\n", strings.Join(clients, ", "))
+	for _, f := range w.Plan {
+		fmt.Fprintf(b, "#   %v\n", f)
+	}
+	fmt.Fprintf(b, "steps:\n")
+}
+
+// warmUp has each zone use the lock's scripts once, where a fault waits for one: a server
+// that does not know a script is sent it twice.
+func (w *writer) warmUp() []string {
+	if !slices.ContainsFunc(w.incidents, func(i *incident) bool { return ofMessage(i.Name) }) {
+		return nil
+	}
+	var steps, warm []string
+	for _, o := range w.ops {
+		zone := w.zones[o.zone]
+		if !o.keep || slices.Contains(warm, zone) {
+			continue
+		}
+		warm = append(warm, zone)
+		client := w.clients[o.client]
+		steps = append(steps, fmt.Sprintf("client: %s, acquire: warm-up%s, until: granted", client, w.lease(longLease, o)),
+			fmt.Sprintf("client: %s, release: warm-up", client))
+	}
+	return steps
+}
+
+// lease is the part of a step that says it.
+func (w *writer) lease(d time.Duration, o *operation) string {
+	if w.lock.Endless || o.lease == 0 || d == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", lease: %v", d)
+}
+
+// patience is how long a client waits in a script that waited for the lock.
+const patience = 20 * time.Second
+
+// atOnce is how long an operation takes that waits for nothing but the network.
+const atOnce = 30 * time.Millisecond
+
+// steps are those of the marks, in order.
+func (w *writer) steps() []string {
+	var steps []string
+	busy := map[*operation]bool{}
+	add := func(format string, args ...any) { steps = append(steps, fmt.Sprintf(format, args...)) }
+	for n, m := range w.marks {
+		o := m.op
+		if o == nil {
+			add("%s", m.step)
+			continue
+		}
+		client := w.clients[o.client]
+		next := n+1 < len(w.marks) && w.marks[n+1].op == o
+		switch {
+		case o.op == history.Access && !m.end && next:
+			add("client: %s, access: %s", client, o.lock)
+		case o.op == history.Access && !m.end:
+			busy[o] = true
+			add("client: %s, read: %s", client, o.lock)
+		case o.op == history.Access && busy[o]:
+			add("client: %s, write: %s", client, o.lock)
+		case o.op == history.Access:
+		case !m.end && next:
+			if o.strict {
+				add("%s, until: granted", w.request(o))
+			} else {
+				add("%s, until: %s", w.request(o), w.must(o))
+			}
+		case !m.end:
+			busy[o] = true
+			add("%s, background: true", w.request(o))
+		case busy[o]:
+			add("await: %s, until: %s", client, w.must(o))
+		}
+	}
+	return steps
+}
+
+// must is how a request has to end, for the violation to be possible.
+func (w *writer) must(o *operation) string {
+	if o.strict {
+		return "granted"
+	}
+	return "ended"
+}
+
+// request is the step of a request, without how it goes on.
+func (w *writer) request(o *operation) string {
+	client := w.clients[o.client]
+	switch o.op {
+	case history.Acquire:
+		step := fmt.Sprintf("client: %s, acquire: %s%s", client, o.lock, w.lease(w.leaseOf(o), o))
+		took := o.until - o.from
+		switch {
+		case o.until == never || took > atOnce && o.strict:
+			step += fmt.Sprintf(", wait: %v", patience)
+		case took > atOnce:
+			step += fmt.Sprintf(", wait: %v", min(took.Round(time.Millisecond), patience))
+		}
+		return step
+	case history.Extend:
+		return fmt.Sprintf("client: %s, extend: %s, lease: %v", client, o.lock, cmp.Or(o.lease, longLease))
+	default:
+		return fmt.Sprintf("client: %s, release: %s", client, o.lock)
+	}
+}
+
+// fault adds the steps of a fault.
+func (w *writer) fault(i *incident, kept []*operation) error {
+	target := w.target(i.Target)
+	if ofMessage(i.Name) {
+		w.message(i, target)
+		return nil
+	}
+	heal := func(name string) {
+		if i.ended < w.end {
+			w.mark(i.ended, "heal: %s", name)
+		}
+	}
+	switch i.Name {
+	case world.Stall, world.Cut, world.Pause:
+		params := ""
+		if i.Stream != "" && i.Stream != world.Both {
+			params = fmt.Sprintf(", params: {stream: %s}", i.Stream)
+		}
+		w.mark(i.began, "inject: %s, target: %q%s", i.Name, target, params)
+		heal(i.Name)
+	case world.Reset, world.Flush, world.ScriptFlush:
+		w.mark(i.began, "inject: %s, target: %q", i.Name, target)
+	case world.ClockForward, world.ClockBack:
+		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(max(leastJump, i.By).Milliseconds()))
+		heal(i.Name)
+	case world.ClockRate:
+		w.mark(i.began, "inject: %s, target: %s, params: {percent: %q}", i.Name, target, fmt.Sprint(i.Percent))
+		heal(i.Name)
+	case world.Kill:
+		w.kill(i, target, kept, heal)
+	case world.CrashFailover, world.SplitBrain:
+		w.failOver(i, kept, heal)
+	case world.PauseClient:
+		for _, client := range w.clientsOf(i.Target, kept) {
+			w.mark(i.began, "inject: %s, target: %s", i.Name, client)
+		}
+		for range w.clientsOf(i.Target, kept) {
+			heal(i.Name)
+		}
+	default:
+		return fmt.Errorf("no fault of real servers is like %s", i.Name)
+	}
+	return nil
+}
+
+// leastJump is the smallest step of a clock that can be injected.
+const leastJump = 100 * time.Millisecond
+
+// clientsOf are the clients of a simulated process, in order of name.
+func (w *writer) clientsOf(zone string, kept []*operation) []string {
+	var all []string
+	for _, o := range kept {
+		if name := w.clients[o.client]; o.zone == zone && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// message adds the steps of a fault of one command: it is armed before the operation
+// that sends it, and what it keeps is let go where the simulated message arrived.
+func (w *writer) message(i *incident, target string) {
+	armed := i.began
+	if i.struck != nil {
+		armed = i.struck.from - 1
+	}
+	name := map[string]string{world.DelayCommand: "hold-command", world.DelayReply: "hold-reply"}[i.Name]
+	params := fmt.Sprintf("{command: %q, nth: %q}", i.command, strconv.Itoa(i.nth))
+	w.mark(armed, "inject: %s, target: %q, params: %s", cmp.Or(name, i.Name), target, params)
+	if name == "" {
+		return
+	}
+	if i.struck != nil {
+		w.mark(i.began, "await: %s, target: %q", name, target)
+	}
+	if at := i.delivered(); at <= w.end {
+		w.mark(at, "heal: %s", name)
+	}
+}
+
+// kill adds the steps of a killed server: a restart, unless something happens while it
+// is gone.
+func (w *writer) kill(i *incident, target string, kept []*operation, heal func(string)) {
+	between := slices.ContainsFunc(kept, func(o *operation) bool {
+		return o.from > i.began && o.from < i.ended || o.until > i.began && o.until < i.ended && o.from < i.began && o.op != history.Access
+	})
+	switch {
+	case !i.Keep && w.keeps():
+		w.mark(i.began, "inject: restart-empty, target: %s", target)
+	case between && i.ended < w.end:
+		w.mark(i.began, "inject: kill, target: %s", target)
+		heal(world.Kill)
+	default:
+		w.mark(i.began, "inject: restart, target: %s", target)
+	}
+}
+
+// failOver adds the steps of a failover. Of a master that is silent to its replicas
+// before, or dies at a write, the links of the replicas are cut before that write is made.
+func (w *writer) failOver(i *incident, kept []*operation, heal func(string)) {
+	_, atWrite := i.anchored()
+	if i.Name == world.CrashFailover && (i.Lag > 0 || atWrite) {
+		at := i.began
+		for _, o := range kept {
+			if o.op != history.Access && o.goesOn(i.began) {
+				at = min(at, o.from-1)
+			}
+		}
+		w.mark(at, "inject: cut, target: %q", "redis>"+i.Target)
+	}
+	target := ""
+	if i.Name == world.SplitBrain { // those who stay with the old master are its first user's
+		zone := "zone-a"
+		for _, o := range kept {
+			if o.op == history.Acquire && o.outcome == history.OK && o.until >= i.began {
+				zone = w.zones[o.zone]
+				break
+			}
+		}
+		target = ", target: " + zone
+	}
+	w.mark(i.began+i.Lag, "inject: %s%s", i.Name, target)
+	heal(i.Name)
+}
+
+// anchored reports whether the fault began at a write.
+func (i *incident) anchored() (*world.Anchor, bool) {
+	return i.After, i.After != nil && i.After.Event == world.Write
+}
