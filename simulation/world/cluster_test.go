@@ -3,7 +3,9 @@ package world_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,13 +23,13 @@ const first = "b"
 
 // clustered runs a test with three masters and a replica of each, a client that follows
 // the slots, and one of each node.
-func clustered(t *testing.T, plan []world.Fault, test func(t *testing.T, rdb *redis.ClusterClient, node func(i int) *redis.Client, told *[]world.Notice)) {
+func clustered(t *testing.T, plan []world.Fault, test func(t *testing.T, rdb *redis.ClusterClient, node func(i int) *redis.Client, told *notices)) {
 	t.Helper()
 	logging.Disable()
 	synctest.Test(t, func(t *testing.T) {
 		w := world.New(1, plan)
-		var told []world.Notice
-		w.Notice = func(n world.Notice) { told = append(told, n) }
+		var told notices
+		w.Notice = told.add
 		var addresses []string
 		for i := range 6 {
 			addresses = append(addresses, w.AddServer(fmt.Sprintf("redis-%d", i+1)).Address())
@@ -69,13 +71,24 @@ func until(t *testing.T, what func() bool) time.Duration {
 	return time.Since(begin)
 }
 
-func promoted(told []world.Notice) (all []string) {
-	for _, n := range told {
-		if n.Promoted != "" {
-			all = append(all, n.Promoted)
-		}
+// notices keeps the promotions that a world tells of.
+type notices struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (n *notices) add(notice world.Notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if notice.Promoted != "" {
+		n.all = append(n.all, notice.Promoted)
 	}
-	return all
+}
+
+func (n *notices) promoted() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.all)
 }
 
 // A master that is gone is replaced when the node timeout and an election have passed, and
@@ -83,12 +96,12 @@ func promoted(told []world.Notice) (all []string) {
 func TestClusterReplacesAMaster(t *testing.T) {
 	for _, name := range []string{world.Kill, world.Pause, world.CrashFailover} {
 		f := world.Fault{Name: name, Target: "redis-1", Keep: true, At: 100 * ms, For: 5 * time.Second}
-		clustered(t, []world.Fault{f}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+		clustered(t, []world.Fault{f}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 			t.Helper()
 			require.NoError(t, rdb.Set(t.Context(), first, "before", 0).Err())
 			time.Sleep(100 * ms)
-			took := until(t, func() bool { return len(promoted(*told)) > 0 })
-			require.Equal(t, []string{"redis-4"}, promoted(*told))
+			took := until(t, func() bool { return len(told.promoted()) > 0 })
+			require.Equal(t, []string{"redis-4"}, told.promoted())
 			require.GreaterOrEqual(t, took, world.NodeTimeout+450*ms, "no replica asks for votes before")
 			require.Less(t, took, 2*time.Second)
 			until(t, func() bool { // a master that stood still carries out what waits for it before it knows
@@ -109,21 +122,21 @@ func TestClusterReplacesAMaster(t *testing.T) {
 
 // A master that is back before it is missed stays one, and serves nothing for two seconds.
 func TestClusterMasterThatRestarts(t *testing.T) {
-	clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-1", Keep: true, At: 100 * ms, For: 20 * ms}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+	clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-1", Keep: true, At: 100 * ms, For: 20 * ms}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 		t.Helper()
 		require.NoError(t, rdb.Set(t.Context(), first, "v", 0).Err())
 		time.Sleep(200 * ms)
 		require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "CLUSTERDOWN The cluster is down")
 		took := until(t, func() bool { return node(1).Get(t.Context(), first).Err() == nil })
 		require.Greater(t, took, 1800*ms)
-		require.Empty(t, promoted(*told))
+		require.Empty(t, told.promoted())
 	})
 }
 
 // A master that reaches no other node serves nothing after the node timeout, before its
 // replica is elected, and loses what it wrote meanwhile.
 func TestClusterSplitBrain(t *testing.T) {
-	clustered(t, []world.Fault{{Name: world.SplitBrain, At: 100 * ms, For: 4 * time.Second}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+	clustered(t, []world.Fault{{Name: world.SplitBrain, At: 100 * ms, For: 4 * time.Second}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 		t.Helper()
 		require.NoError(t, rdb.Set(t.Context(), first, "v", 0).Err())
 		time.Sleep(120 * ms)
@@ -131,8 +144,8 @@ func TestClusterSplitBrain(t *testing.T) {
 		took := until(t, func() bool { return node(1).Set(t.Context(), first, "lost", 0).Err() != nil })
 		require.Greater(t, took, world.NodeTimeout/2)
 		require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "CLUSTERDOWN")
-		require.Empty(t, promoted(*told), "it refuses before it is replaced")
-		until(t, func() bool { return len(promoted(*told)) > 0 })
+		require.Empty(t, told.promoted(), "it refuses before it is replaced")
+		until(t, func() bool { return len(told.promoted()) > 0 })
 		require.Equal(t, "v", node(4).Get(t.Context(), first).Val())
 		until(t, func() bool {
 			role, err := node(1).Do(t.Context(), "ROLE").Slice()
@@ -146,11 +159,11 @@ func TestClusterWithoutAMajority(t *testing.T) {
 	clustered(t, []world.Fault{
 		{Name: world.Kill, Target: "redis-1", Keep: true, At: 100 * ms, For: 6 * time.Second},
 		{Name: world.Kill, Target: "redis-2", Keep: true, At: 110 * ms, For: 6 * time.Second},
-	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 		t.Helper()
 		require.NoError(t, rdb.Ping(t.Context()).Err())
 		time.Sleep(5 * time.Second)
-		require.Empty(t, promoted(*told))
+		require.Empty(t, told.promoted())
 		require.ErrorContains(t, node(3).Get(t.Context(), "a").Err(), "CLUSTERDOWN") // slot 15495
 		until(t, func() bool { return rdb.Set(t.Context(), first, "v", 0).Err() == nil })
 	})
@@ -161,20 +174,20 @@ func TestClusterBus(t *testing.T) {
 	clustered(t, []world.Fault{
 		{Name: world.Cut, Target: "redis-1>redis-2/bus", At: 100 * ms, For: 3 * time.Second},
 		{Name: world.Stall, Target: "redis-2>redis-1/bus", At: 100 * ms, For: 3 * time.Second},
-	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *[]world.Notice) {
+	}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 		t.Helper()
 		require.NoError(t, rdb.Ping(t.Context()).Err())
 		for range 40 {
 			time.Sleep(100 * ms)
 			require.NoError(t, node(1).Set(t.Context(), first, "v", 0).Err())
 		}
-		require.Empty(t, promoted(*told))
+		require.Empty(t, told.promoted())
 	})
 }
 
 // A message reaches the subscribers of every node, and that of a shard those of its nodes.
 func TestClusterMessages(t *testing.T) {
-	clustered(t, nil, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, _ *[]world.Notice) {
+	clustered(t, nil, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, _ *notices) {
 		t.Helper()
 		everywhere := node(6).Subscribe(t.Context(), "c")
 		defer everywhere.Close()
@@ -202,7 +215,7 @@ func TestClusterMessages(t *testing.T) {
 func TestClusterSameSeed(t *testing.T) {
 	var runs [2]string
 	for i := range runs {
-		clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-2", At: 50 * ms, For: 3 * time.Second}}, func(t *testing.T, _ *redis.ClusterClient, node func(int) *redis.Client, _ *[]world.Notice) {
+		clustered(t, []world.Fault{{Name: world.Kill, Target: "redis-2", At: 50 * ms, For: 3 * time.Second}}, func(t *testing.T, _ *redis.ClusterClient, node func(int) *redis.Client, _ *notices) {
 			t.Helper()
 			var b strings.Builder
 			for range 100 {
