@@ -49,15 +49,15 @@ define play_lockchaos
 	echo "lockchaos: $$word (exit code $$code)"; exit $$code
 endef
 
-# Only local processes need a redis-server on this machine.
-servers = $(if $(filter container attach,$(BACKEND)),,redis)
+# Only local processes need a server program on this machine.
+servers = $(if $(filter container attach,$(BACKEND)),,$(if $(filter etcd,$(TOPOLOGY)),etcd,redis))
 
 .PHONY: chaos
 chaos: $(servers) build ## Drive a lock under random faults: TOPOLOGY= LOCK= BACKEND= SEED= DURATION= FAULTS= CLIENTS= ARGS=
 	$(call run_lockchaos,run --topology $(TOPOLOGY) $(call flag,lock,$(LOCK)) $(call flag,seed,$(SEED)) $(call flag,duration,$(DURATION)) $(call flag,faults,$(FAULTS)) $(call flag,clients,$(CLIENTS)) $(call flag,backend,$(BACKEND)) $(ARGS))
 
 .PHONY: reproduce
-reproduce: $(servers) build ## Play a scripted failure: BUG=failover-double-grant REPEAT=1 BACKEND=, or BUG=--all
+reproduce: $(if $(filter container attach,$(BACKEND)),,redis) build ## Play a scripted failure: BUG=failover-double-grant REPEAT=1 BACKEND=, or BUG=--all
 	$(call play_lockchaos,reproduce $(BUG) --repeat $(REPEAT) $(call flag,backend,$(BACKEND)) $(ARGS))
 
 .PHONY: mutants
@@ -90,7 +90,7 @@ redis: ## Install redis-server where there is none (Debian, Ubuntu)
 	@./scripts/install-redis
 
 .PHONY: etcd
-etcd: ## Install etcd where there is none, for the tests of its adapter and `bench --lock etcd` (Debian, Ubuntu)
+etcd: ## Install etcd where there is none, for topology etcd and `bench --lock etcd` (Debian, Ubuntu)
 	@./scripts/install-etcd
 
 .PHONY: drivers

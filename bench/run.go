@@ -70,6 +70,8 @@ func (p Plan) Validate() error {
 		errs = append(errs, err)
 	} else if p.Topology == topologies.Independent {
 		errs = append(errs, errors.New("topology independent: the workloads redlock-... bring their servers with them; choose another topology for the others"))
+	} else if topologies.StoreOf(p.Topology) != topologies.StoreRedis {
+		errs = append(errs, fmt.Errorf("topology %s: the baselines are on Redis; --lock etcd measures a lock on a member beside them", p.Topology))
 	}
 	if p.Rounds < 0 || p.Budget < 0 || p.Length < 0 || p.WarmUp < 0 {
 		errs = append(errs, errors.New("rounds, budget, duration and warm-up must be above 0"))

@@ -91,7 +91,7 @@ type LockTraits struct {
 // keeps reports whether servers remember what they granted when they are killed.
 func (e Environment) keeps() bool {
 	kept := e.Topology.Options.Persistence
-	return kept != "" && kept != topologies.PersistNone
+	return e.Topology.Consensus() || kept != "" && kept != topologies.PersistNone
 }
 
 // replicated reports whether there is a server to fail over to, and elects whether
@@ -102,6 +102,9 @@ func (e Environment) elects() bool     { return e.replicated() && e.Topology.Ele
 // acked reports whether each grant is known to every replica that may be
 // promoted.
 func (e Environment) acked() bool {
+	if e.Topology.Consensus() {
+		return true
+	}
 	for _, shard := range e.Topology.Shards() {
 		if e.Acks < len(e.Topology.Members(shard))-1 {
 			return false
@@ -212,7 +215,7 @@ func (e Environment) Validate(s Step) error {
 		return e.nothing(s.Fault, nil)
 	}
 	if s.Target == TargetOfLock {
-		s.Target = e.Topology.Of(topologies.Redis)[0]
+		s.Target = e.Topology.Servers()[0]
 	}
 	return spec.Validate(e.Topology, s)
 }

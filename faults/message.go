@@ -105,7 +105,7 @@ func messageSpecs() []Spec {
 	}
 	for i := range specs {
 		s := &specs[i]
-		s.Family, s.Target, s.Needs, s.Life = Network, AtMessages, []topologies.Capability{topologies.Proxies}, history.Triggered
+		s.Family, s.Target, s.Needs, s.Life = Network, AtMessages, []topologies.Capability{topologies.Proxies, topologies.Messages}, history.Triggered
 		if s.Hits == HitsAnything {
 			s.Hits = HitsRequests
 		}

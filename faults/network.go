@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,17 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// oneZone is the links of the clients of one zone or the other.
-const oneZone = "zone-a>redis|zone-b>redis"
+// ofOneZone is the one candidate of a fault that lasts, on the links of the clients of one
+// zone or the other.
+func ofOneZone(weight int) func(Environment) []Candidate {
+	return func(e Environment) []Candidate {
+		var targets []string
+		for _, zone := range []string{"zone-a", "zone-b"} {
+			targets = append(targets, zone+">"+string(cmp.Or(e.Topology.ServerKind(), topologies.Redis)))
+		}
+		return lasting(strings.Join(targets, "|"), weight, never)(e)
+	}
+}
 
 // stream is the parameter that says in which direction data passes.
 func stream() Param {
@@ -32,8 +42,9 @@ func networkSpecs() []Spec {
 		{
 			Name: "bandwidth", Summary: "let only so many bytes a second pass",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
+			Needs:      []topologies.Capability{topologies.Bandwidth},
 			Params:     []Param{number("rate", "bytes/s").required("how many bytes a second").drawn("2000-20000"), stream().drawn("upstream|downstream|both")},
-			Candidates: lasting(oneZone, 1, never),
+			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
 			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
 			Story:   Story{Injected: "{target} {was} slowed down to a limited bandwidth"},
@@ -45,7 +56,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "cut", Summary: "reset all connections and refuse new ones",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Cuts},
-			Candidates: lasting(oneZone, 4, never),
+			Candidates: ofOneZone(4),
 			Observed:   "a probe is refused", Healed: "the links answer",
 			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
 			Story:   Story{"{target} {was} cut", connected},
@@ -55,7 +66,7 @@ func networkSpecs() []Spec {
 			Name: "flap", Summary: "cut and mend, over and over",
 			Target: AtLinks, Life: history.Repeating, Effects: []history.Effect{history.Cuts},
 			Params:     []Param{number("down", "ms").otherwise("200").drawn("50-300"), number("up", "ms").otherwise("200").drawn("50-300")},
-			Candidates: lasting(oneZone, 1, never),
+			Candidates: ofOneZone(1),
 			Observed:   "one round: refused, and answered again", Healed: "the links answer",
 			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
 			Story:   Story{"{target} {was} cut and mended, over and over", connected},
@@ -94,7 +105,7 @@ func networkSpecs() []Spec {
 			Name: "slow-close", Summary: "pass the end of a connection on late",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
-			Candidates: lasting(oneZone, 1, never),
+			Candidates: ofOneZone(1),
 			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
 			Pitfall: "a reset is not delayed: it is no end in order",
 			Story:   Story{Injected: "{target} passed the end of connections on late"},
@@ -107,7 +118,7 @@ func networkSpecs() []Spec {
 			Name: "stall", Aliases: []string{"hold"}, Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
 			Params:     []Param{stream().drawn("upstream|downstream|both")},
-			Candidates: lasting(oneZone, 4, never),
+			Candidates: ofOneZone(4),
 			Observed:   "a probe gets no answer within 100 ms", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
 			Story:   Story{"traffic on {target} was held back", connected},
@@ -118,7 +129,7 @@ func networkSpecs() []Spec {
 	}
 	specs = append(specs, partitionSpecs()...)
 	for i := range specs {
-		specs[i].Family, specs[i].Needs = Network, []topologies.Capability{topologies.Proxies}
+		specs[i].Family, specs[i].Needs = Network, append([]topologies.Capability{topologies.Proxies}, specs[i].Needs...)
 	}
 	return specs
 }
@@ -142,7 +153,7 @@ func partitionSpecs() []Spec {
 				c := Candidate{Weight: 2, Least: leastFor, Most: mostFor}
 				clients, servers := c, amongServers(e, c)
 				clients.Target = strings.Join(e.Topology.Of(topologies.Zone), "|")
-				servers.Target = strings.Join(e.Topology.Of(topologies.Redis), "|")
+				servers.Target = strings.Join(e.Topology.Servers(), "|")
 				return []Candidate{clients, servers}
 			},
 			Pitfall: "it waits for no promotion: `split-brain` does",
@@ -152,7 +163,7 @@ func partitionSpecs() []Spec {
 		{
 			Name: "partition-bridge", Summary: "cut the deployment in two, but for one server that both sides see", Target: AtParties,
 			Candidates: func(e Environment) []Candidate {
-				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Of(topologies.Redis), "|"), Weight: 1, Least: leastFor, Most: mostFor})}
+				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Servers(), "|"), Weight: 1, Least: leastFor, Most: mostFor})}
 			},
 			Pitfall: "the target is the server that both sides see",
 			Story:   Story{twoSides + ", but for {target}, which both sides saw", "the two sides were connected again"},
@@ -225,7 +236,7 @@ func divided(t topologies.Topology, fault, target string) ([]topologies.Link, er
 
 // separation reports of two parties whether the partition keeps them apart.
 func separation(t topologies.Topology, fault, target string) (apart func(a, b string) bool, err error) {
-	servers := slices.Concat(t.Of(topologies.Redis), t.Of(topologies.Sentinel))
+	servers := slices.Concat(t.Servers(), t.Of(topologies.Sentinel))
 	switch fault {
 	case "partition":
 		group := strings.Fields(strings.Trim(target, "{}"))
@@ -268,7 +279,7 @@ func separation(t topologies.Topology, fault, target string) (apart func(a, b st
 // or the others. The bridge belongs to neither.
 func halves(t topologies.Topology, bridge string) map[string]bool {
 	first := map[string]bool{}
-	for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel} {
+	for _, kind := range []topologies.Kind{t.ServerKind(), topologies.Sentinel} {
 		of := slices.DeleteFunc(t.Of(kind), func(name string) bool { return name == bridge })
 		for _, name := range of[:len(of)/2] {
 			first[name] = true

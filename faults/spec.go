@@ -84,7 +84,7 @@ const (
 	AtLinks      Target = "links"
 	AtMessages   Target = "client links" // those of a zone to a server
 	AtParties    Target = "parties"
-	AtServer     Target = "server"             // Redis
+	AtServer     Target = "server"             // that locks can be on
 	AtProcess    Target = "server or sentinel" // any server process
 	AtZone       Target = "zone"
 	AtClient     Target = "client"
@@ -221,6 +221,12 @@ func (spec Spec) OnLinks() bool {
 
 // Validate checks that a topology can have a step with the fault.
 func (spec Spec) Validate(t topologies.Topology, s Step) error {
+	without := t.Unsupported()
+	for _, c := range spec.Needs {
+		if why, lacks := without[c]; lacks {
+			return fmt.Errorf("%s: %s", spec.Name, why)
+		}
+	}
 	if err := spec.aimed(t, s.Target); err != nil {
 		return err
 	}
@@ -238,7 +244,7 @@ func (spec Spec) Validate(t topologies.Topology, s Step) error {
 
 // aimed checks the target of a step.
 func (spec Spec) aimed(t topologies.Topology, target string) error {
-	servers := t.Of(topologies.Redis)
+	servers := t.Servers()
 	switch spec.Target {
 	case AtProcess:
 		servers = append(servers, t.Of(topologies.Sentinel)...)

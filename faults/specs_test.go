@@ -45,7 +45,10 @@ func environments(t *testing.T) []faults.Environment {
 	var all []faults.Environment
 	for _, name := range topologies.Names() {
 		options := []topologies.Options{{Persistence: topologies.PersistAlways}}
-		if name == topologies.Single {
+		switch name {
+		case topologies.EtcdCluster:
+			options = []topologies.Options{{}}
+		case topologies.Single:
 			options = append(options, topologies.Options{Access: topologies.AccessName})
 		}
 		for _, o := range options {
@@ -110,7 +113,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 					require.LessOrEqual(t, step.For, c.Most, c.Fault)
 					require.NoError(t, e.Validate(step), "%+v", step)
 					if step.Target == faults.TargetOfLock {
-						step.Target = "redis-1"
+						step.Target = e.Topology.Servers()[0]
 					}
 					f, err := faults.New(site, step)
 					require.NoError(t, err, "%+v", step)

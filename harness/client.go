@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/driver"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/worker"
@@ -75,7 +76,7 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 		Name: name, Path: path, Args: []string{WorkerCommand},
 		Setup: workerSetup{
 			Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog,
-			Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
+			Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
 			Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
 		},
 		Recorder: st.recorder, Processes: &st.processes, NodeName: st.deployment.NodeAt, Stderr: complaints,
@@ -118,6 +119,7 @@ type workerSetup struct {
 	Lock        string
 	ReplicaAcks int
 	Watchdog    time.Duration
+	Zone        string
 	Addresses   []string
 	MasterName  string
 	Cluster     bool
@@ -149,13 +151,21 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) 
 
 func (s workerSetup) open(l LockSpec, observer lock.Observer) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
+	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Observer: observer}
+	if !l.onRedis() {
+		o.At = &Place{Zone: s.Zone, Timeout: s.Timeout, Dial: dialer.DialContext}
+		for _, address := range s.Addresses {
+			o.At.Servers = append(o.At.Servers, driver.Server{Name: address, Kind: l.Store, Addr: address})
+		}
+		return l.Open(nil, o)
+	}
 	servers := topologies.Clients(&redis.UniversalOptions{
 		Addrs: s.Addresses, MasterName: s.MasterName, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
 		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
 		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	locker, closeLocker, err := l.Open(servers, LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Observer: observer})
+	locker, closeLocker, err := l.Open(servers, o)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -40,7 +40,7 @@ func CheckLinks(d topologies.Deployment, step faults.Step) error {
 
 // CheckAcks refuses more acknowledgements than a master has replicas.
 func CheckAcks(acks int, t topologies.Topology) error {
-	for _, name := range t.Of(topologies.Redis) {
+	for _, name := range t.Servers() {
 		if n, _ := t.Node(name); n.Role != topologies.Master {
 			continue
 		}
@@ -62,7 +62,7 @@ func CheckOptions(want topologies.Options, t topologies.Topology) error {
 		}
 	}
 	if want.Nodes != 0 {
-		note("nodes", want.Nodes, len(t.Of(topologies.Redis)))
+		note("nodes", want.Nodes, len(t.Servers()))
 	}
 	switch {
 	case want.Persistence == "":

@@ -70,6 +70,11 @@ type LockSpec struct {
 	// a key that is there means that the lock is held.
 	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
 
+	// Store is the store that the lock is on: [topologies.StoreOf] of the topologies that
+	// it can live on; empty: Redis. A lock on another store connects from
+	// [LockOptions.At], and is given no connections to Redis.
+	Store string
+
 	// Foreign says that the lock is of another library: a run learns in a warm-up
 	// which keys and commands it uses, and aims faults at those. See [Learn].
 	Foreign bool
@@ -146,7 +151,11 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	var errs []error
 	replicas := 0
 	if t, err := topologies.New(topology, servers); err == nil {
-		replicas = len(t.Members(t.Of(topologies.Redis)[0])) - 1
+		replicas = t.Replicas()
+	}
+	if store := cmp.Or(l.Store, topologies.StoreRedis); l.InProcess == nil && l.Name != "" && store != topologies.StoreOf(topology) {
+		return fmt.Errorf("lock %s is on %s, and topology %s has %s servers: use topology %s", l.Name, store, topology,
+			topologies.StoreOf(topology), strings.Join(topologies.NamesOf(store), ", "))
 	}
 	if l.Independent && topology != topologies.Independent {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
@@ -185,6 +194,11 @@ func (l LockSpec) Unpromised() []string {
 		}
 	}
 	return none
+}
+
+// onRedis reports whether the lock is on Redis, where it is on servers at all.
+func (l LockSpec) onRedis() bool {
+	return cmp.Or(l.Store, topologies.StoreRedis) == topologies.StoreRedis
 }
 
 // Exclusive reports whether one owner at a time holds the lock, in whatever way it

@@ -14,12 +14,12 @@ import (
 // PlaceIn is where clients of a zone are that keep no log and judge nothing.
 func PlaceIn(d topologies.Deployment, zone string) Place {
 	o := d.ClientOptions(zone)
-	kind := driver.KindRedis
+	kind := d.Topology().Store()
 	if o.MasterName != "" {
 		kind = driver.KindSentinel
 	}
 	p := Place{
-		Zone: zone, Topology: d.Topology().Name, Master: o.MasterName, Timeout: o.ReadTimeout,
+		Zone: zone, Topology: d.Topology().Name, Master: o.MasterName, Timeout: o.ReadTimeout, Dial: o.Dialer,
 		Adopt: func(group int) (func(), error) { return d.Adopt(group, zone) },
 		Log:   func() (io.WriteCloser, error) { return discard{io.Discard}, nil },
 		Doubt: func(string) {},
@@ -58,14 +58,14 @@ func (st *Session) requests() (n int64, ok bool) {
 		if to, _ := t.Node(l.To); l.Kind != topologies.Client || to.Kind != topologies.Redis {
 			continue
 		}
-		wire, ok := st.deployment.Proxy(l.Name()).(topologies.Interceptor)
-		if !ok {
+		wire, counts := st.deployment.Proxy(l.Name()).(topologies.Interceptor)
+		if !counts {
 			return 0, false
 		}
 		begun, _ := wire.Requests()
-		n += begun
+		n, ok = n+begun, true
 	}
-	return n, true
+	return n, ok
 }
 
 // place is where the clients of a zone are, for a lock that connects by itself.

@@ -141,6 +141,9 @@ func (d *pooled) Close() error {
 
 // reset removes what a run left in the servers, and proves the deployment whole.
 func (d *pooled) reset(ctx context.Context) error {
+	if why, lacks := d.Topology().Unsupported()[topologies.Settings]; lacks {
+		return errors.New(why) // so that its locks stay
+	}
 	for _, n := range d.Topology().Nodes {
 		if n.Kind != topologies.Redis {
 			continue

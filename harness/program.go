@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ type Place struct {
 	// the master that the sentinels among them know.
 	Servers []driver.Server
 	Master  string
+	// Dial opens connections as clients of the zone do.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Timeout is for how long a client should wait for a server.
 	Timeout time.Duration
 	// Adopt has the connections of a process group pass the links of the zone.

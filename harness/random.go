@@ -173,7 +173,7 @@ func (r Random) Run(ctx context.Context, s Config) (err error) {
 			Resources: st.resources.all(name, r.Workload.LockNames()),
 		})
 	}
-	if r.Lock.Foreign && len(plan) > 0 {
+	if r.Lock.Foreign && r.Lock.onRedis() && len(plan) > 0 {
 		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {
 			st.notice(err.Error() + ": faults are aimed at what is usual")
 		}

@@ -187,7 +187,7 @@ func cant(d topologies.Deployment, plan faults.Schedule) error {
 			continue
 		}
 		if step.Target == faults.TargetOfLock {
-			step.Target = d.Topology().Of(topologies.Redis)[0]
+			step.Target = d.Topology().Servers()[0]
 		}
 		if _, err := faults.New(site(d), step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
 			errs = append(errs, err)

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
@@ -151,7 +153,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
 		return nil, err
 	}
-	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, "redis", st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
+	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, t.Store(), st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
 	err = Impossible(begin.Resource.startable(s.BackendName))
 	if err == nil && begin.Prepare != nil {
 		err = begin.Prepare(st.deployment, &run)
@@ -163,7 +165,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	run.Version = history.RunVersion
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
 	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
-	run.Servers = map[string]string{"redis": st.deployment.Version()}
+	run.Servers = map[string]string{t.Store(): st.deployment.Version()}
 	run.Machine = thisMachine()
 	st.run = run
 	if err := st.openRecord(); err != nil {
@@ -276,7 +278,10 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
-	servers := topologies.Clients(options)
+	var servers []redis.UniversalClient
+	if st.lock.onRedis() {
+		servers = topologies.Clients(options)
+	}
 	for _, rdb := range servers {
 		st.closers = append(st.closers, func() { _ = rdb.Close() })
 	}

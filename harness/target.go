@@ -25,7 +25,7 @@ func (st *Session) resolve(ctx context.Context, target string) (string, error) {
 	if d, ok := st.deployment.(topologies.Replicated); ok {
 		return d.Master(ctx, t.Shards()[0])
 	}
-	servers := t.Of(topologies.Redis) // which all have all locks
+	servers := t.Servers() // which all have all locks
 	st.aimed++
 	return servers[(st.aimed-1)%len(servers)], nil
 }

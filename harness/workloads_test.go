@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -106,6 +107,9 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 func TestEveryLockHasAWorkload(t *testing.T) {
 	for _, name := range locks.All().Names() {
 		topology := "single"
+		if runtest.Lock(name).Store == topologies.StoreEtcd {
+			topology = topologies.EtcdCluster
+		}
 		r := harness.Random{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
 		if err := r.Validate(); err != nil {
 			require.ErrorContains(t, err, "know nothing of each other", name)

@@ -59,7 +59,7 @@ const (
 
 // What an Observe event reports of its node.
 const (
-	ObserveRole   = "role"   // value: master, replica
+	ObserveRole   = "role"   // value: master, replica; leader, follower
 	ObserveEpoch  = "epoch"  // value: the configuration epoch
 	ObserveMaster = "master" // value: the node that the observed one takes for the master
 	ObserveKey    = "key"    // value: "<lock> <owner>", or "<lock>" when the key is absent

@@ -405,6 +405,21 @@ type roleChange struct {
 	role, was string // was is empty for the role at the start
 }
 
+// The roles of the members of a consensus store: at boot, and those that they are seen in.
+const (
+	roleMember   = "member"
+	roleLeader   = "leader"
+	roleFollower = "follower"
+)
+
+// became says that a server was seen in a role, and in another before.
+func became(role string) string {
+	if role == roleLeader {
+		return "became the leader"
+	}
+	return "became a " + role
+}
+
 // roleChanges are the roles at the start, at instant 0, and every change that
 // was observed.
 func roleChanges(t history.Topology, notes []*history.Event) []roleChange {
@@ -416,8 +431,18 @@ func roleChanges(t history.Topology, notes []*history.Event) []roleChange {
 			changes = append(changes, roleChange{node: n.Name, role: n.Role})
 		}
 	}
+	boot := len(changes)
 	for _, e := range notes {
 		if e.Op != history.Observe || e.What != history.ObserveRole || e.Value == current[e.Node] {
+			continue
+		}
+		if current[e.Node] == roleMember { // what it is first seen to be, it was from the start
+			for i := range changes[:boot] {
+				if changes[i].node == e.Node {
+					changes[i].role = e.Value
+				}
+			}
+			current[e.Node] = e.Value
 			continue
 		}
 		changes = append(changes, roleChange{at: e.Time, node: e.Node, role: e.Value, was: current[e.Node]})

@@ -293,7 +293,7 @@ func (s *sequencer) promotions() {
 		s.actor(c.node, "server")
 		switch {
 		case c.role != "master":
-			s.note(StepNote, c.at, c.node, e, "became a "+c.role)
+			s.note(StepNote, c.at, c.node, e, became(c.role))
 		case slices.ContainsFunc(s.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "sentinel" }):
 			s.add(StepRequest, c.at, s.actor(actorSentinels, "sentinels"), c.node, "promotion to master", e)
 		default:

@@ -368,7 +368,7 @@ func (d *digest) serverMoments(from, to time.Duration, holders []*holding.Hold) 
 		if c.at == 0 || c.at < from || c.at > to {
 			continue
 		}
-		text := c.node + " became a " + c.role
+		text := c.node + " " + became(c.role)
 		if c.role == "master" {
 			text = c.node + " was promoted to master"
 			if d.forgotten(c, holders) {

@@ -91,6 +91,8 @@ func legendEntries() []legendEntry {
 		{"look-none", "looked: no key", func(s *drawing, x, y float64) { s.path("t-look", cross(x+10, y, 2.5), "") }},
 		{"master", "master", box("t-master", 7, 2)},
 		{"replica", "replica", box("t-replica", 7, 2)},
+		{roleLeader, roleLeader, box("t-master", 7, 2)},
+		{roleFollower, roleFollower, box("t-replica", 7, 2)},
 		{"down", "down or paused", box("t-down", 6.5, 2)},
 		{"fault", "fault", box("t-fault", 7, 2)},
 		{"missed", "fault without effect", box("t-missed", 7, 2)},

@@ -113,6 +113,13 @@ func (c *chart) stretch(node string, s stretch, h float64) {
 		if s.changed && c.win.meets(s.from, s.from) {
 			label = "promoted to master at " + instant(s.from)
 		}
+	case roleLeader:
+		c.used[roleLeader] = true
+		c.out.rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
+		class = "t-on-master"
+	case roleFollower, roleMember:
+		c.used[roleFollower] = true
+		c.out.rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
 	case "replica":
 		c.used["replica"] = true
 		c.out.rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
@@ -121,7 +128,7 @@ func (c *chart) stretch(node string, s stretch, h float64) {
 		c.out.rect("t-down", from, c.y+0.5, math.Max(to-from, 1), h-1, 2, title)
 	}
 	if s.changed && s.state != "master" {
-		label = "became a " + s.state
+		label = became(s.state)
 	}
 	for _, text := range []string{label, s.state} {
 		if wide(text, smallSize)+14 < to-from {

@@ -239,6 +239,10 @@ func className(state string) string {
 	switch state {
 	case "master", "replica", "down", "paused", "cut", "hold", "slow", "replicates":
 		return state
+	case roleLeader:
+		return "master"
+	case roleFollower, roleMember:
+		return "replica"
 	default:
 		return "plain"
 	}
@@ -354,7 +358,7 @@ func (e *edge) draw(s *drawing, d *digest, changes []time.Duration, at time.Dura
 // mark on it is worth the room: between clients and servers, and replication.
 func (e *edge) carries() bool {
 	return slices.ContainsFunc(e.links, func(l history.Link) bool {
-		return l.Kind == "replication" || l.Kind == "client" && (e.b.node.Kind == "redis" || e.b.node.Role != "")
+		return l.Kind == "replication" || l.Kind == "peer" || l.Kind == "client" && (e.b.node.Kind == "redis" || e.b.node.Role != "")
 	})
 }
 

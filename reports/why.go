@@ -187,7 +187,7 @@ func (d *digest) whyFaults(v *checker.Violation) *Why {
 	}
 	for _, c := range d.roles {
 		if c.was != "" && c.at >= from && c.at <= to {
-			text := c.node + " became a " + c.role
+			text := c.node + " " + became(c.role)
 			if c.role == "master" {
 				text = c.node + " was promoted to master"
 			}

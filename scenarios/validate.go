@@ -202,7 +202,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if step.In != "" {
 			return fmt.Errorf(`require %s is of servers, which stand in "on", and not in "in"`, step.Require)
 		}
-		servers := t.Of(topologies.Redis)
+		servers := t.Servers()
 		for _, name := range step.On {
 			if !slices.Contains(servers, name) {
 				return names.Unknown("server", name, servers)

@@ -65,7 +65,7 @@ const (
 
 // Topologies lists what can be simulated.
 func Topologies() []string {
-	return topologies.Names()
+	return topologies.NamesOf(topologies.StoreRedis)
 }
 
 // clusterMasters is how many masters a cluster has, with one replica each.

@@ -17,8 +17,8 @@ var (
 	// ErrUnusable says that what its user named in particular, a program or an
 	// image, can't be used.
 	ErrUnusable = errors.New("can't be used")
-	// ErrTooOld says that the Redis found is older than [MinRedis].
-	ErrTooOld = errors.New("redis is too old")
+	// ErrTooOld says that the server program found is older than [MinRedis] or [MinEtcd].
+	ErrTooOld = errors.New("is too old")
 )
 
 // A CleanupError says what could not be undone or removed, so that it stays behind:
@@ -40,6 +40,10 @@ func Left(errs ...error) error {
 // bind-source-addr and SENTINEL DEBUG.
 const MinRedis = "7.0.0"
 
+// MinEtcd is the oldest etcd that the harness can drive: it needs pre-vote, and the JSON
+// gateway under /v3.
+const MinEtcd = "3.4.0"
+
 // A Backend starts deployments. Its Start returns once the deployment is
 // ready: roles agreed, replication proven by a write that every replica
 // acknowledged, and every zone of clients served.
@@ -52,9 +56,9 @@ type Backend interface {
 // its error is a [CleanupError].
 type Deployment interface {
 	Topology() Topology
-	// Version is the version of the Redis servers.
+	// Version is the version of the servers.
 	Version() string
-	// Server returns a node of kind [Redis] or [Sentinel]; nil for any other.
+	// Server returns a server or a sentinel; nil for any other node.
 	Server(name string) Server
 	// NodeAt is the name of the server that clients know by an address, or
 	// [Primary] for the address of [AccessName]; the address itself if there is
@@ -68,7 +72,8 @@ type Deployment interface {
 	Disk(server string) Disk
 	// ClientOptions connect clients of a zone as their services would: through
 	// the zone's links, by the name where there is one, else by sentinels where
-	// there are some. [Clients] makes the clients of them.
+	// there are some. [Clients] makes the clients of them. Of servers that are no
+	// Redis, the addresses, the dialer and the timeouts are good for any client.
 	ClientOptions(zone string) *redis.UniversalOptions
 	// Adopt has the connections of a process group, and of the processes that it
 	// started, pass the links of a zone, for clients that can't be told to dial
@@ -111,6 +116,10 @@ const (
 	// Failovers: the deployment is a [Failover], if its topology is one whose
 	// servers replace their masters.
 	Failovers Capability = "failovers"
+	// Messages: what clients and servers send each other can be read and changed.
+	Messages Capability = "messages"
+	// Bandwidth: the bandwidth of a link can be limited, and that be proven.
+	Bandwidth Capability = "bandwidth"
 	// Isolation: a server whose links are cut is out of touch with all others.
 	Isolation Capability = "isolation"
 )
@@ -165,7 +174,8 @@ type Server interface {
 	// starts empty. What the server knows of the others, such as a cluster's
 	// slots, stays. It fails while the server runs.
 	Wipe(ctx context.Context) error
-	// Observer is a connection past every fault. The deployment closes it.
+	// Observer is a connection past every fault. The deployment closes it. Of a
+	// server that is no Redis, it refuses every command, and says so.
 	Observer() *redis.Client
 	// Log is a file with the server's log so far; empty if there is none.
 	Log() string

@@ -15,16 +15,23 @@ const (
 	Sentinels   = "sentinel"    // a master, two replicas and three sentinels
 	Cluster     = "cluster"     // three masters with a replica each
 	Independent = "independent" // masters that know nothing of each other
+	EtcdCluster = "etcd"        // members of one etcd cluster
 )
 
 // Names lists the topologies that [New] knows.
-func Names() []string { return []string{Single, Sentinels, Cluster, Independent} }
+func Names() []string { return []string{Single, Sentinels, Cluster, Independent, EtcdCluster} }
+
+// NamesOf lists the topologies whose servers are of a store.
+func NamesOf(store string) []string {
+	return slices.DeleteFunc(Names(), func(name string) bool { return StoreOf(name) != store })
+}
 
 // Options size and tune a topology. The zero value gives every topology its
 // defaults; those that a topology has no use for stay zero.
 type Options struct {
 	// Nodes is how many servers the independent topology has: an odd number
-	// from 3 to 15; 5 by default. The others have their fixed size.
+	// from 3 to 15; 5 by default. An etcd cluster has 3 members by default, or 5. The
+	// others have their fixed size.
 	Nodes int `json:"nodes,omitempty" yaml:"nodes"`
 	// Persistence is what a server keeps of its data when it is killed: one of
 	// [Persistences]; none by default.
@@ -83,6 +90,7 @@ func Persistences() []string {
 // The sizes of the independent topology, and the bounds of a node timeout.
 const (
 	defaultNodes, leastNodes, mostNodes = 5, 3, 15
+	defaultMembers, mostMembers         = 3, 5
 
 	defaultNodeTimeout = 200 * time.Millisecond
 	leastNodeTimeout   = 50 * time.Millisecond // below, an idle cluster fails over by itself
@@ -108,12 +116,20 @@ func (o Options) Validate(name string) error {
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case o.Nodes == 0:
+	case name == EtcdCluster:
+		if o.Nodes != defaultMembers && o.Nodes != mostMembers {
+			problem("topology %s has %d or %d members, not %d", name, defaultMembers, mostMembers, o.Nodes)
+		}
 	case name != Independent:
-		problem("topology %s has a fixed number of servers, and can't have %d: only %s can be sized", name, o.Nodes, Independent)
+		problem("topology %s has a fixed number of servers, and can't have %d: only %s and %s can be sized", name, o.Nodes, Independent, EtcdCluster)
 	case o.Nodes < leastNodes || o.Nodes > mostNodes || o.Nodes%2 == 0:
 		problem("independent servers must be an odd number from %d to %d, not %d", leastNodes, mostNodes, o.Nodes)
 	}
-	if o.Persistence != "" && !slices.Contains(Persistences(), o.Persistence) {
+	switch {
+	case o.Persistence == "":
+	case StoreOf(name) != StoreRedis:
+		problem("topology %s has no persistence to choose: its servers keep all that they acknowledged", name)
+	case !slices.Contains(Persistences(), o.Persistence):
 		errs = append(errs, names.Unknown("persistence", o.Persistence, Persistences()))
 	}
 	switch {
@@ -138,6 +154,9 @@ func (o Options) Validate(name string) error {
 // Settable lists the options that mean something in the topology of that name, as
 // flags and scripts call them.
 func Settable(name string) []string {
+	if StoreOf(name) != StoreRedis {
+		return []string{"nodes"}
+	}
 	all := []string{"persistence"}
 	if name == Independent {
 		all = append(all, "nodes")
@@ -174,8 +193,11 @@ func (o Options) Changed(name string) map[string]string {
 
 // withDefaults fills in what is zero and means something in the topology.
 func (o Options) withDefaults(name string) Options {
-	if o.Persistence == "" {
+	if o.Persistence == "" && StoreOf(name) == StoreRedis {
 		o.Persistence = PersistNone
+	}
+	if name == EtcdCluster && o.Nodes == 0 {
+		o.Nodes = defaultMembers
 	}
 	if o.Access == "" && (name == Single || name == Sentinels) {
 		o.Access = AccessDirect

@@ -13,6 +13,7 @@ type Kind string
 const (
 	Redis    Kind = "redis"    // a Redis server
 	Sentinel Kind = "sentinel" // a Redis Sentinel
+	Etcd     Kind = "etcd"     // a member of an etcd cluster
 	Zone     Kind = "zone"     // a group of clients with links of its own
 )
 
@@ -26,14 +27,15 @@ const (
 	Monitor     LinkKind = "monitor"     // a sentinel to a Redis server
 	Gossip      LinkKind = "gossip"      // a sentinel to another
 	Bus         LinkKind = "bus"         // a cluster's node to the bus port of another
+	Peer        LinkKind = "peer"        // a member of a consensus store to another
 )
 
 // A Node is a server, a sentinel or a zone of clients.
 type Node struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Role is what a Redis server boots as: master or replica; empty for the
-	// other kinds.
+	// Role is what a server boots as: master or replica of Redis, member of a
+	// consensus store; empty for the other kinds.
 	Role string `json:"role,omitempty"`
 	// Of is the master that a replica boots as a replica of; empty for all
 	// others.
@@ -58,11 +60,76 @@ func (l Link) Name() string {
 	return l.From + ">" + l.To
 }
 
-// The roles of a Redis server.
+// The roles of a server.
 const (
 	Master  = "master"
 	Replica = "replica"
+	// Member is the boot role of every server of a consensus store, whose members elect
+	// a Leader, which the others are a Follower of.
+	Member   = "member"
+	Leader   = "leader"
+	Follower = "follower"
 )
+
+// The stores that servers are of.
+const (
+	StoreRedis = "redis"
+	StoreEtcd  = "etcd"
+)
+
+// StoreOf is the store that the servers of the topology of that name are of.
+func StoreOf(name string) string {
+	if name == EtcdCluster {
+		return StoreEtcd
+	}
+	return StoreRedis
+}
+
+// Store is the store that the servers are of.
+func (t Topology) Store() string { return StoreOf(t.Name) }
+
+// Consensus reports whether the servers answer a write only after a majority of them
+// has it, so that a new leader knows all that was granted.
+func (t Topology) Consensus() bool {
+	return slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Role == Member })
+}
+
+// Servers are the names of the servers that locks can be on, in order.
+func (t Topology) Servers() []string {
+	var names []string
+	for _, n := range t.Nodes {
+		if n.Kind != Zone && n.Kind != Sentinel {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// ServerKind is the kind of the servers that locks can be on; empty if there are none.
+func (t Topology) ServerKind() Kind {
+	for _, n := range t.Nodes {
+		if n.Kind != Zone && n.Kind != Sentinel {
+			return n.Kind
+		}
+	}
+	return ""
+}
+
+// Unsupported says what can't be done to any deployment of the topology, and why; empty
+// where its servers rule nothing out.
+func (t Topology) Unsupported() map[Capability]string {
+	if t.Store() != StoreEtcd {
+		return nil
+	}
+	return map[Capability]string{
+		Settings:  "it is a fault of Redis servers, and topology " + t.Name + " has none",
+		Messages:  "the proxies take apart what Redis clients send, and not what etcd clients send",
+		Bandwidth: "etcd has no request that comes back as large as it was sent, by which the bandwidth could be proven",
+		Wiping:    "an etcd member that lost its data may not come back under its name",
+		Clocks:    "etcd counts leases and elections by monotonic time, and a Go program evades the library that shows another clock",
+		Disks:     "a Go program evades the library that shows another disk",
+	}
+}
 
 // A Topology is the plan of a deployment.
 type Topology struct {
@@ -82,6 +149,7 @@ func ByName(name string) (Topology, error) { return New(name, Options{}) }
 //   - sentinel: a master, two replicas and three sentinels.
 //   - cluster: three masters, with a third of the slots and one replica each.
 //   - independent: [Options.Nodes] servers that know nothing of each other.
+//   - etcd: [Options.Nodes] members of one etcd cluster.
 //
 // All have two zones of clients, zone-a and zone-b.
 func New(name string, o Options) (Topology, error) {
@@ -97,6 +165,11 @@ func New(name string, o Options) (Topology, error) {
 		t.add(Sentinel, 3)
 	case Cluster:
 		t.addShards(3, o.replicasOf(name))
+	case EtcdCluster:
+		t.add(Etcd, t.Options.Nodes)
+		for i := range t.Nodes {
+			t.Nodes[i].Role = Member
+		}
 	default:
 		t.addShards(t.Options.Nodes, 0)
 	}
@@ -150,6 +223,8 @@ func (t *Topology) linkKinds(from, to Node) []LinkKind {
 		if t.Name == Cluster {
 			kinds = append(kinds, Bus)
 		}
+	case from.Role == Member && to.Role == Member:
+		kinds = append(kinds, Peer)
 	case from.Kind == Sentinel && to.Kind == Redis:
 		kinds = append(kinds, Monitor)
 	case from.Kind == Sentinel && to.Kind == Sentinel:
@@ -168,8 +243,12 @@ func (n Node) shard() string {
 
 // Shards names the masters whose role can move to a replica, by the servers
 // that have it at boot: redis-1 of sentinel, redis-1 to redis-3 of cluster, redis-1
-// of single with [AccessName]; none where no server has a replica.
+// of single with [AccessName]; none where no server has a replica. A consensus store is
+// one shard, named by its first member, whichever member leads.
 func (t Topology) Shards() []string {
+	if t.Consensus() {
+		return t.Servers()[:1]
+	}
 	var shards []string
 	for _, name := range t.Of(Redis) {
 		if len(t.Members(name)) > 1 {
@@ -181,12 +260,20 @@ func (t Topology) Shards() []string {
 
 // Elects reports whether the servers replace a master that is gone by themselves.
 // Where they do not, an operator moves its role: in a planned failover.
-func (t Topology) Elects() bool { return t.Name == Sentinels || t.Name == Cluster }
+func (t Topology) Elects() bool {
+	return t.Name == Sentinels || t.Name == Cluster || t.Consensus()
+}
 
 // Members are the servers that share the data of a boot master, itself first:
 // redis-1 and redis-4 of the cluster's redis-1. They are none for a server that
 // boots as a replica.
 func (t Topology) Members(master string) []string {
+	if t.Consensus() {
+		if servers := t.Servers(); servers[0] == master {
+			return servers
+		}
+		return nil
+	}
 	var members []string
 	for _, n := range t.Nodes {
 		if n.Kind == Redis && n.shard() == master {
@@ -194,6 +281,15 @@ func (t Topology) Members(master string) []string {
 		}
 	}
 	return members
+}
+
+// Replicas is how many replicas the first server boots with, which may acknowledge a
+// write one by one; 0 for a consensus store, whose members are no replicas.
+func (t Topology) Replicas() int {
+	if servers := t.Servers(); len(servers) > 0 && !t.Consensus() {
+		return len(t.Members(servers[0])) - 1
+	}
+	return 0
 }
 
 // Of returns the names of the nodes of a kind, in order.
@@ -218,7 +314,7 @@ func (t Topology) Node(name string) (Node, bool) {
 
 // Select returns the links that a target names:
 //
-//   - "replication", "client", "monitor", "gossip", "bus": all of that kind;
+//   - "replication", "client", "monitor", "gossip", "bus", "peer": all of that kind;
 //   - "redis-1": all from or to that node;
 //   - "zone-a>redis-1": those from one to the other; either side may be a kind
 //     of node or "*": "zone-a>*", "sentinel>redis-1";

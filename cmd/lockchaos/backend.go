@@ -124,8 +124,9 @@ func (s *serverFlags) completeAttach() error {
 	return s.attach.Validate()
 }
 
-// open returns the backend that was asked for, and its name.
-func (s *serverFlags) open(ctx context.Context, log *slog.Logger) (topologies.Backend, string, error) {
+// open returns the backend that was asked for, and its name. Its servers are of a store,
+// one of those that topologies name.
+func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) (topologies.Backend, string, error) {
 	switch s.backend {
 	case containerBackend:
 		return container.Backend{Image: s.image, Log: log}, s.backend, nil
@@ -136,8 +137,8 @@ func (s *serverFlags) open(ctx context.Context, log *slog.Logger) (topologies.Ba
 	case processBackend:
 		return process.Backend{Log: log}, s.backend, nil
 	}
-	_, noProcess := process.FindBinary(ctx)
-	if noProcess == nil || os.Getenv(process.BinaryVariable) != "" { // who names a binary wants that one
+	_, noProcess := process.Find(ctx, store)
+	if noProcess == nil || store != topologies.StoreRedis || os.Getenv(process.BinaryVariable) != "" { // the user who names a binary wants that one
 		return process.Backend{Log: log}, processBackend, noProcess
 	}
 	if _, noEngine := container.Available(ctx); noEngine != nil {

@@ -23,10 +23,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			a.doctorProcesses(ctx)
+			a.doctorEtcd(ctx)
 			a.doctorContainers(ctx)
 			a.doctorCompose(ctx)
 			a.doctorCompiler()
-			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil)
+			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis)
 			if err != nil {
 				return err
 			}
@@ -56,6 +57,19 @@ func (a *app) doctorProcesses(ctx context.Context) {
 		return
 	}
 	a.finding(true, "processes: redis-server %s at %s", binary.Version, binary.Path)
+}
+
+// doctorEtcd looks for what topology etcd needs.
+func (a *app) doctorEtcd(ctx context.Context) {
+	if runtime.GOOS != "linux" {
+		return // doctorProcesses said so
+	}
+	binary, err := process.FindEtcd(ctx)
+	if err != nil {
+		a.finding(false, "processes: %v; topology etcd alone needs it", err)
+		return
+	}
+	a.finding(true, "processes: etcd %s at %s (topology etcd)", binary.Version, binary.Path)
 }
 
 // doctorContainers looks for what the container backend needs.
@@ -119,6 +133,6 @@ func (a *app) doctorBoot(ctx context.Context, b topologies.Backend, of string) e
 		a.finding(false, "topology %s does not come down", t.Name)
 		return harnessError{err}
 	}
-	a.finding(true, "topology %s: %d servers (%s) ready in %.1f s, and gone again", t.Name, len(t.Of(topologies.Redis)), of, took.Seconds())
+	a.finding(true, "topology %s: %d servers (%s) ready in %.1f s, and gone again", t.Name, len(t.Servers()), of, took.Seconds())
 	return nil
 }

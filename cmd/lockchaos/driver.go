@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 func (a *app) driverCommand() *cobra.Command {
@@ -47,7 +48,7 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, args []strin
 	if _, err := harness.Program(command); err != nil {
 		return err
 	}
-	backend, _, err := servers.open(cmd.Context(), nil)
+	backend, _, err := servers.open(cmd.Context(), nil, topologies.StoreRedis)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (a *app) topologiesJSON() error {
 }
 
 func listTopologies() (listing, error) {
-	l := listing{columns: []string{"name", "servers", "sentinels", "zones", "links", "options"}}
+	l := listing{columns: []string{"name", "store", "servers", "sentinels", "zones", "links", "options"}}
 	for _, name := range topologies.Names() {
 		t, err := topologies.ByName(name)
 		if err != nil {
@@ -140,7 +140,7 @@ func listTopologies() (listing, error) {
 		}
 		count := func(k topologies.Kind) string { return fmt.Sprint(len(t.Of(k))) }
 		l.rows = append(l.rows, []string{
-			name, count(topologies.Redis), count(topologies.Sentinel), count(topologies.Zone), fmt.Sprint(len(t.Links)),
+			name, t.Store(), fmt.Sprint(len(t.Servers())), count(topologies.Sentinel), count(topologies.Zone), fmt.Sprint(len(t.Links)),
 			strings.Join(topologies.Settable(name), ", "),
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
@@ -253,7 +254,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		return played{}, err
 	}
 	defer log.Close()
-	backend, backendName, err := s.servers.open(ctx, a.log(log))
+	backend, backendName, err := s.servers.open(ctx, a.log(log), topologies.StoreOf(s.Topology))
 	if err != nil {
 		return played{}, errors.Join(err, removeEmpty(dir, before))
 	}

@@ -102,7 +102,7 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 	}
 	defer log.Close()
 	again := "lockchaos run" + o.again(cmd, o.seed)
-	backend, backendName, err := o.servers.open(cmd.Context(), a.log(log))
+	backend, backendName, err := o.servers.open(cmd.Context(), a.log(log), topologies.StoreOf(o.Topology))
 	if err != nil {
 		return errors.Join(err, removeEmpty(dir, before))
 	}
@@ -182,13 +182,13 @@ func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.R
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Topology, "topology", "single", "the servers that store the lock (lockchaos list topologies)")
-	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5)")
+	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5); etcd: of members, 3 or 5 (default 3)")
 	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec or always (default none)")
 	f.IntVar(&o.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
 	f.StringVar(&o.Servers.Access, "access", "", "single, sentinel: how clients find the master: direct, or name, an address that moves with the master role (single then has two replicas) (default direct)")
 	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: the silence after which a node is suspected (default 200ms)")
 	o.servers.register(f)
-	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock)")
+	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock, on etcd etcd-mutex)")
 	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock)")
 	f.StringVar(&o.Resource.Kind, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Resource.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")

@@ -128,7 +128,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	var mu sync.Mutex  // of s and failures
 	var failures error // of the harness, in runs that are judged all the same
 	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
-		backend, name, err := o.servers.open(ctx, a.log(log))
+		backend, name, err := o.servers.open(ctx, a.log(log), topologies.StoreOf(o.Topology))
 		if err != nil {
 			return worker[uint64]{}, err
 		}

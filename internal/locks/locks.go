@@ -15,7 +15,7 @@ import (
 // All lists what can be put under test, in order of name; those with a planted bug
 // come last.
 func All() harness.Locks {
-	all := slices.Concat(own(), others(), planted())
+	all := slices.Concat(own(), others(), onEtcd(), planted())
 	for _, m := range mutants.Mutants() {
 		all = append(all, m.Spec())
 	}
@@ -33,6 +33,9 @@ func All() harness.Locks {
 
 // Control is the name of the lock that does the least that is correct on a topology.
 func Control(topology string) string {
+	if topology == topologies.EtcdCluster {
+		return "etcd-mutex-leased"
+	}
 	if topology == topologies.Independent {
 		return "redlock"
 	}
@@ -42,6 +45,9 @@ func Control(topology string) string {
 // Default is the name of the lock that is put under test on a topology when none is
 // named.
 func Default(topology string) string {
+	if topology == topologies.EtcdCluster {
+		return "etcd-mutex"
+	}
 	if topology == topologies.Independent {
 		return "redlock"
 	}

@@ -30,6 +30,9 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
+	if err := bootstrap.OnlyRedis(t); err != nil {
+		return nil, err
+	}
 	if err := CheckOptions(t.Options); err != nil {
 		return nil, err
 	}

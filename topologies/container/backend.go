@@ -41,6 +41,9 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
+	if err := bootstrap.OnlyRedis(t); err != nil {
+		return nil, err
+	}
 	engine, err := connect(ctx)
 	if err != nil {
 		return nil, err

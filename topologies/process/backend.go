@@ -17,7 +17,7 @@ import (
 )
 
 // Backend starts topologies as local processes. Its zero value uses the
-// redis-server that [FindBinary] finds.
+// redis-server that [FindBinary] finds, and the etcd that [FindEtcd] finds.
 type Backend struct {
 	// Log gets what a boot waits for. Nil: it is not logged.
 	Log *slog.Logger
@@ -29,10 +29,11 @@ type Backend struct {
 }
 
 // Start boots a topology and waits until it is ready. It fails with
-// [topologies.ErrMissing] or [topologies.ErrTooOld] if no Redis can be run;
+// [topologies.ErrMissing] or [topologies.ErrTooOld] if no server of the topology can be run;
 // when a server does not start, the error carries its last words.
 func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	binary, err := FindBinary(ctx)
+	program := programs()[t.Store()]
+	binary, err := program.find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +42,10 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 			return nil, err
 		}
 	}
-	g := &ground{servers: map[string]*server{}}
+	g := &ground{store: program.store, servers: map[string]*server{}}
 	nodes, err := g.prepare(t, binary.Path)
 	parts := bootstrap.Parts{
-		Topology: t, Version: binary.Version, Nodes: nodes,
+		Topology: t, Store: g.store, Version: binary.Version, Nodes: nodes,
 		Proxy: func(name string) topologies.Proxy { return g.network.Link(name) },
 		Dial:  func(zone string) bootstrap.Dialer { return g.dialer(t, zone) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
@@ -68,6 +69,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 
 // A ground is what a deployment stands on: all that must be cleared after it.
 type ground struct {
+	store   bootstrap.Store
 	slot    *slot
 	folder  *scratch.Folder
 	network *proxynet.Network
@@ -87,16 +89,21 @@ func (g *ground) prepare(t topologies.Topology, binary string) (map[string]boots
 	addresses := g.slot.addresses(t)
 	nodes := map[string]bootstrap.Node{}
 	for name, at := range addresses {
-		config, err := bootstrap.Configure(t, name, addresses)
+		config, err := g.store.Configure(t, name, addresses)
 		if err != nil {
 			return nil, err
 		}
-		s, err := newServer(name, binary, at.Listen.String(), config, g.folder)
+		s, err := newServer(name, binary, g.store, at, config, g.folder)
 		if err != nil {
 			return nil, err
 		}
 		g.servers[name] = s
-		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String()}
+		if _, ok := g.store.(bootstrap.Consensus); ok {
+			// Its peers dial from whatever address the kernel chooses, so that they are told
+			// apart by their processes.
+			s.launched = func(pid int) func() { return g.network.Adopt(pid, name) }
+		}
+		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String(), At: at}
 	}
 	if g.network, err = proxynet.New(g.endpoints(t, addresses), t.Links); err != nil {
 		return nil, err
@@ -112,6 +119,9 @@ func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap
 	}
 	for name, at := range addresses {
 		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		if _, ok := g.store.(bootstrap.Consensus); ok {
+			p.Greeting = g.store.Greeting
+		}
 		if at.Bus != 0 {
 			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
 			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)

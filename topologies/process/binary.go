@@ -17,10 +17,40 @@ import (
 // other than the first one in PATH.
 const BinaryVariable = "LOCKCHAOS_REDIS_SERVER"
 
-// A Binary is a redis-server that can be run.
+// EtcdVariable names the environment variable that chooses an etcd other than the first
+// one in PATH.
+const EtcdVariable = "LOCKCHAOS_ETCD"
+
+// A Binary is a server program that can be run.
 type Binary struct {
 	Path    string
 	Version string // "7.0.15"
+}
+
+// A program is the server program of a store.
+type program struct {
+	store bootstrap.Store
+	find  func(ctx context.Context) (Binary, error)
+}
+
+// programs are those that the backend can start, by the stores that topologies name.
+func programs() map[string]program {
+	return map[string]program{
+		topologies.StoreRedis: {bootstrap.RedisStore{}, FindBinary},
+		topologies.StoreEtcd:  {bootstrap.NewEtcd(), FindEtcd},
+	}
+}
+
+// Find looks for the server program of a store, one of those that topologies name.
+func Find(ctx context.Context, store string) (Binary, error) { return programs()[store].find(ctx) }
+
+// A wanted is a server program that is looked for.
+type wanted struct {
+	name, variable string
+	// install says how to get it.
+	install   string
+	parse     func(out string) (version string, err error)
+	newEnough func(what, version string) error
 }
 
 // FindBinary looks for a redis-server: the one that [BinaryVariable] names,
@@ -29,45 +59,60 @@ type Binary struct {
 // and with [topologies.ErrUnusable] if either, or that it is no redis-server, is
 // true of the one that was named.
 func FindBinary(ctx context.Context) (Binary, error) {
+	return find(ctx, wanted{
+		name: "redis-server", variable: BinaryVariable, install: "`make redis` or `apt-get install redis-server`",
+		parse: bootstrap.ParseVersion, newEnough: bootstrap.NewEnough,
+	})
+}
+
+// FindEtcd looks for an etcd: the one that [EtcdVariable] names, else the first in PATH.
+// Its errors are those of [FindBinary], with [topologies.MinEtcd].
+func FindEtcd(ctx context.Context) (Binary, error) {
+	return find(ctx, wanted{
+		name: "etcd", variable: EtcdVariable, install: "`make etcd` or `apt-get install etcd-server`",
+		parse: bootstrap.ParseEtcdVersion, newEnough: bootstrap.NewEnoughEtcd,
+	})
+}
+
+func find(ctx context.Context, w wanted) (Binary, error) {
 	if runtime.GOOS != "linux" {
 		return Binary{}, fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
 			"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
 	}
-	named := os.Getenv(BinaryVariable)
-	path, err := exec.LookPath(cmp.Or(named, "redis-server"))
+	named := os.Getenv(w.variable)
+	path, err := exec.LookPath(cmp.Or(named, w.name))
 	switch {
 	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, BinaryVariable, named)
+		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, w.variable, named)
 	case err != nil:
-		return Binary{}, fmt.Errorf("%w: no redis-server (install it with `make redis` "+
-			"or `apt-get install redis-server`, or name one in %s)", topologies.ErrMissing, BinaryVariable)
+		return Binary{}, fmt.Errorf("%w: no %s (install it with %s, or name one in %s)", topologies.ErrMissing, w.name, w.install, w.variable)
 	}
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
-		return Binary{}, fmt.Errorf("find redis-server: %w", err)
+		return Binary{}, fmt.Errorf("find %s: %w", w.name, err)
 	}
-	version, err := askVersion(ctx, path)
+	version, err := askVersion(ctx, path, w.parse)
 	switch {
 	case ctx.Err() != nil:
 		return Binary{}, context.Cause(ctx)
 	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, which is no redis-server: %w", topologies.ErrUnusable, BinaryVariable, named, err)
+		return Binary{}, fmt.Errorf("%w: %s names %s, which is no %s: %w", topologies.ErrUnusable, w.variable, named, w.name, err)
 	case err != nil:
 		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	err = bootstrap.NewEnough(path, version)
+	err = w.newEnough(path, version)
 	switch {
 	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%s %w: %w", BinaryVariable, topologies.ErrUnusable, err)
+		return Binary{}, fmt.Errorf("%s %w: %w", w.variable, topologies.ErrUnusable, err)
 	case err != nil:
 		return Binary{}, err
 	}
 	return Binary{Path: path, Version: version}, nil
 }
 
-func askVersion(ctx context.Context, path string) (string, error) {
+func askVersion(ctx context.Context, path string, parse func(out string) (string, error)) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", filepath.Base(path), err)
 	}
-	return bootstrap.ParseVersion(string(out))
+	return parse(string(out))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
-// A server is one redis-server process, sentinels included. It is killed and
+// A server is one process of a store's server program, sentinels included. It is killed and
 // started again under the same name and address.
 type server struct {
 	name     string
@@ -27,7 +28,8 @@ type server struct {
 	args     []string // without the binary
 	dir      string
 	logTo    string
-	at       string // where it listens
+	alive    func(ctx context.Context) error // nil once it answers
+	launched func(pid int) (ended func())    // told of each process when it was started, and when it has ended; nil: nothing is
 	observer *redis.Client
 	folder   *scratch.Folder // in which dir is
 	shim     *shim           // nil without one
@@ -60,23 +62,28 @@ func (s *server) launch() error {
 	if err := spawn.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
+	ended := func() {}
+	if s.launched != nil {
+		ended = s.launched(cmd.Process.Pid)
+	}
 	s.cmd, s.gone = cmd, make(chan struct{})
 	gone := s.gone
 	go func() {
 		_ = cmd.Wait() // how it ended is in its log
+		ended()
 		close(gone)
 	}()
 	return s.folder.Watch(cmd.Process.Pid)
 }
 
-// answers waits until the process answers a PING, or has ended.
+// answers waits until the process answers, or has ended.
 func (s *server) answers(ctx context.Context) error {
 	s.mu.Lock()
 	gone := s.gone
 	s.mu.Unlock()
 	ctx, cancel := await.Unless(ctx, gone, errors.New("it ended"))
 	defer cancel()
-	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, s.at) }); err != nil {
+	if err := await.Until(ctx, func() error { return s.alive(ctx) }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.TailLog(s.logTo))
 	}
 	return nil
@@ -184,7 +191,7 @@ func (s *server) Wipe(context.Context) error {
 }
 
 // newServer prepares a server in a folder of its own without starting it.
-func newServer(name, path, at string, c bootstrap.Config, f *scratch.Folder) (*server, error) {
+func newServer(name, path string, store bootstrap.Store, at bootstrap.Address, c bootstrap.Config, f *scratch.Folder) (*server, error) {
 	dir := filepath.Join(f.Path, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
@@ -194,12 +201,18 @@ func newServer(name, path, at string, c bootstrap.Config, f *scratch.Folder) (*s
 			return nil, fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	o := bootstrap.ObserverOptions(at)
+	o := bootstrap.ObserverOptions(at.Listen.String())
+	if _, other := store.(bootstrap.Consensus); other {
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+			return nil, fmt.Errorf("%s is no Redis server", name)
+		}
+	}
 	// A loopback address refuses at once, so that a dial that takes long says
 	// nothing of the server, but that this process is slow.
 	o.DialTimeout = 5 * time.Second
 	return &server{
-		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"), at: at,
+		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"),
+		alive:    func(ctx context.Context) error { return store.Alive(ctx, at) },
 		observer: redis.NewClient(o), folder: f,
 	}, nil
 }

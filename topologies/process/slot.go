@@ -20,6 +20,8 @@ const (
 	redisPort    = 22001
 	busPort      = 23001
 	sentinelPort = 22501
+	etcdPort     = 22379
+	etcdPeerPort = 22380
 )
 
 // The slots, each the second octet of its addresses 127.S.x.y.
@@ -98,6 +100,12 @@ func (s *slot) addresses(t topologies.Topology) map[string]bootstrap.Address {
 	for i, name := range t.Of(topologies.Sentinel) {
 		host := byte(100 + i + 1)
 		at[name] = bootstrap.Address{Listen: s.real(host, sentinelPort), Announced: s.virtual(host, sentinelPort)}
+	}
+	for i, name := range t.Of(topologies.Etcd) {
+		host := byte(i + 1)
+		at[name] = bootstrap.Address{
+			Listen: s.real(host, etcdPort), Announced: s.virtual(host, etcdPort), Bus: etcdPeerPort, AnnouncedBus: etcdPeerPort,
+		}
 	}
 	return at
 }

@@ -16,13 +16,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
@@ -42,6 +46,7 @@ const (
 type Locker struct {
 	client *clientv3.Client
 	ttl    time.Duration
+	leased bool
 
 	mu     sync.Mutex
 	closed bool
@@ -61,10 +66,38 @@ func New(client *clientv3.Client, ttl time.Duration) *Locker {
 	return &Locker{client: client, ttl: max(ttl.Round(time.Second), time.Second)}
 }
 
+// NewLeased is as [New], but a hold lasts no longer than the session would without
+// another renewal, counted from when the last one that was made for the hold was sent; so
+// a holder that is cut off stops before another client is granted the lock. A lease of
+// zero, or of more than ttl, becomes ttl.
+func NewLeased(client *clientv3.Client, ttl time.Duration) *Locker {
+	l := New(client, ttl)
+	l.leased = true
+	return l
+}
+
 // Dial returns a client of the members at those addresses, which writes nothing
-// to stderr. Whoever called it closes it.
-func Dial(endpoints ...string) (*clientv3.Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop()})
+// to stderr. The caller closes it.
+func Dial(endpoints ...string) (*clientv3.Client, error) { return DialWith(nil, endpoints...) }
+
+// How long a client waits before it dials a member again that refused: by default it is
+// up to two minutes, beyond the lease of any lock.
+const leastBackoff, mostBackoff = 20 * time.Millisecond, 100 * time.Millisecond
+
+// DialWith is as [Dial], with connections that dial opens. Such a client soon tries again
+// to reach a member that refused. Nil: those of the library.
+func DialWith(dial func(ctx context.Context, network, addr string) (net.Conn, error), endpoints ...string) (*clientv3.Client, error) {
+	config := clientv3.Config{Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop()}
+	if dial != nil {
+		config.DialOptions = []grpc.DialOption{
+			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: leastBackoff, Multiplier: 2, MaxDelay: mostBackoff},
+				MinConnectTimeout: time.Second,
+			}),
+		}
+	}
+	c, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd: %w", err)
 	}
@@ -86,7 +119,11 @@ func (l *Locker) Close() {
 
 // Acquire asks for the lock, and waits in line for it.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, 0)
+	long := time.Duration(0)
+	if l.leased {
+		long = l.ttl
+	}
+	lease, err := adapt.Lease(ctx, name, o, long)
 	if err != nil {
 		return nil, err
 	}
@@ -118,23 +155,51 @@ func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Durati
 		err = ctx.Err()
 	case m.Key() == withdrawn && (errors.Is(err, concurrency.ErrLocked) || errors.Is(err, context.DeadlineExceeded)):
 		err = lock.ErrNotAcquired
+	case errors.Is(err, concurrency.ErrSessionExpired): // and its place in the queue with it
+		err = fmt.Errorf("%w: %w", lock.ErrNotAcquired, err)
 	}
 	if err != nil {
 		l.free(s, m.Key() == withdrawn)
 		return nil, err
 	}
-	lease.Token = m.Header().GetRevision()
-	if lease.Length > 0 {
-		lease.Expires = adapt.Expires(sent, lease.Length)
-	}
-	return adapt.Kept(lease, s.Ctx(), func(ctx context.Context) error { //nolint:contextcheck // the session's says when it is lost
+	giveUp := func(ctx context.Context) error {
 		if err := m.Unlock(ctx); err != nil {
 			s.Orphan() // so that the lock ends with its session, if not before
 			return err
 		}
 		l.free(s, true)
 		return nil
-	}), nil
+	}
+	lease.Token = m.Header().GetRevision()
+	if l.leased {
+		renew := func(ctx context.Context, d time.Duration) (time.Time, error) { return l.renew(ctx, s, d) }
+		if lease.Expires, err = renew(ctx, lease.Length); err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+			defer cancel()
+			return nil, errors.Join(err, giveUp(ctx))
+		}
+		return adapt.Renewed(lease, s.Ctx(), giveUp, renew), nil //nolint:contextcheck // the session's says when it is lost
+	}
+	if lease.Length > 0 {
+		lease.Expires = adapt.Expires(sent, lease.Length)
+	}
+	return adapt.Kept(lease, s.Ctx(), giveUp), nil //nolint:contextcheck // the session's says when it is lost
+}
+
+// renew has a session begin again, and returns until when a holder may believe in it.
+func (l *Locker) renew(ctx context.Context, s *concurrency.Session, d time.Duration) (time.Time, error) {
+	sent := time.Now()
+	_, err := l.client.KeepAliveOnce(ctx, s.Lease())
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return time.Time{}, fmt.Errorf("%w: its session has ended", lock.ErrNotHeld)
+	case err != nil:
+		return time.Time{}, fmt.Errorf("renew session: %w", err)
+	}
+	if d == 0 || d > l.ttl {
+		d = l.ttl
+	}
+	return adapt.Expires(sent, d), nil
 }
 
 // session returns one that nobody uses.

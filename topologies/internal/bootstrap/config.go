@@ -16,12 +16,13 @@ type Address struct {
 	Listen netip.AddrPort
 	// Announced is what it tells the others, and all others dial.
 	Announced netip.AddrPort
-	// Bus and AnnouncedBus are the ports, on the same addresses, of a
-	// cluster's bus; 0 in all other topologies.
+	// Bus and AnnouncedBus are the ports, on the same addresses, at which servers talk
+	// to each other: of a cluster's bus, and of the members of a consensus store; 0 in
+	// all other topologies.
 	Bus, AnnouncedBus uint16
 }
 
-// A Config is what it takes to run a node: redis-server with these arguments,
+// A Config is what it takes to run a node: the server program with these arguments,
 // in a folder of its own with these files in it. The server rewrites the files.
 type Config struct {
 	Args  []string

@@ -22,9 +22,10 @@ import (
 type deployment struct {
 	parts    Parts
 	topology topologies.Topology
-	voters   voters  // nil where no master can change
-	elector  elector // nil where the servers replace no master
-	name     *name   // nil where clients go by none
+	voters   voters   // nil where no master can change
+	elector  elector  // nil where the servers replace no master
+	members  *members // of a consensus store; else nil
+	name     *name    // nil where clients go by none
 	servers  map[string]topologies.Server
 	proofs   map[string]string // a key of each shard of a cluster
 	close    func() error
@@ -37,7 +38,11 @@ func assemble(p Parts) *deployment {
 	}
 	p.Without = uninstrumented(p)
 	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
+	store, consensus := p.Store.(Consensus)
 	switch {
+	case consensus:
+		d.members = &members{deployment: d, store: store}
+		d.elector = d.members
 	case len(d.topology.Shards()) > 0 && !d.topology.Elects():
 		d.voters = followers{d}
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
@@ -132,7 +137,7 @@ func (d *deployment) tune(ctx context.Context) error {
 // Topology is what was started.
 func (d *deployment) Topology() topologies.Topology { return d.topology }
 
-// Version is the version of the Redis servers.
+// Version is the version of the servers.
 func (d *deployment) Version() string { return d.parts.Version }
 
 // Server returns a server or sentinel, or nil.
@@ -169,11 +174,12 @@ func (d *deployment) Proxy(name string) topologies.Proxy {
 func uninstrumented(p Parts) map[topologies.Capability]string {
 	without := map[topologies.Capability]string{}
 	maps.Copy(without, p.Without)
+	maps.Copy(without, p.Topology.Unsupported())
 	const why = "the servers see the clock and the disk of their machine; others are shown to local processes alone (--backend process)"
-	if p.Clock == nil {
+	if _, said := without[topologies.Clocks]; !said && p.Clock == nil {
 		without[topologies.Clocks] = why
 	}
-	if p.Disk == nil {
+	if _, said := without[topologies.Disks]; !said && p.Disk == nil {
 		without[topologies.Disks] = why
 	}
 	if p.Foreign {
@@ -216,7 +222,7 @@ func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
 	case len(sentinels) > 0:
 		entry, o.MasterName = sentinels, d.parts.MasterName
 	default:
-		entry = d.topology.Of(topologies.Redis)
+		entry = d.topology.Servers()
 		o.IsClusterMode = d.topology.Name == topologies.Cluster
 	}
 	for _, name := range entry {
@@ -263,6 +269,9 @@ func (d *deployment) tearDown() error {
 		ctx, cancel := context.WithTimeout(context.Background(), disarmTimeout)
 		defer cancel()
 		errs = append(errs, d.elector.disarm(ctx))
+	}
+	if d.members != nil {
+		d.members.store.Close()
 	}
 	if d.parts.Close != nil {
 		errs = append(errs, d.parts.Close())

@@ -64,7 +64,7 @@ func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if role != topologies.Master {
+		if role != topologies.Master && role != topologies.Leader {
 			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.voters.who(), candidate, role)
 		}
 		return candidate, nil

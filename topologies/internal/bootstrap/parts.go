@@ -13,7 +13,9 @@ import (
 // Parts are what a backend makes a deployment of.
 type Parts struct {
 	Topology topologies.Topology
-	// Version is the version of the Redis servers.
+	// Store is what the servers are; nil: Redis.
+	Store Store
+	// Version is the version of the servers.
 	Version string
 	// Nodes are the servers and sentinels of the topology, by name.
 	Nodes map[string]Node
@@ -66,6 +68,8 @@ type Parts struct {
 type Node struct {
 	topologies.Server
 	Announced string
+	// At is where it is, of a member of a consensus store.
+	At Address
 }
 
 // A Name is an address that leads to one of the servers.

@@ -31,7 +31,8 @@ type lacking struct {
 func (l *lacking) Error() string { return l.what + ": " + l.err.Error() }
 func (l *lacking) Unwrap() error { return l.err }
 
-// AwaitReady blocks until every shard has one master, which all others follow,
+// AwaitReady blocks until the members of a consensus store agree on a leader and every
+// zone can write by way of each of them; of Redis, until every shard has one master, which all others follow,
 // as a write proves that all of them acknowledged; until all sentinels, or all
 // nodes of the cluster, know of that, and the name leads to the master; and until
 // every zone reaches every server, and writes to every master.
@@ -105,9 +106,13 @@ func (d *deployment) ready(ctx context.Context) error {
 			return &lacking{"", "the name to move", err}
 		}
 	}
+	served := d.served
+	if d.members != nil {
+		served = d.members.serves
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, zone := range d.topology.Of(topologies.Zone) {
-		group.Go(func() error { return d.served(ctx, zone) })
+		group.Go(func() error { return served(ctx, zone) })
 	}
 	return group.Wait()
 }
@@ -132,8 +137,13 @@ func (d *deployment) onlyMaster(ctx context.Context, shard string) (string, erro
 	return masters[0], nil
 }
 
-// role is what a Redis server says it is: master or replica.
+// role is what a server says it is: master or replica; leader or follower of a consensus
+// store.
 func (d *deployment) role(ctx context.Context, name string) (string, error) {
+	if d.members != nil {
+		s, err := d.members.state(ctx, name)
+		return s.Role(), err
+	}
 	r, err := d.observer(name).Do(ctx, "ROLE").Slice()
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its role: %w", name, err)

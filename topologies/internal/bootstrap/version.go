@@ -21,18 +21,27 @@ func ParseVersion(out string) (string, error) {
 // NewEnough fails with [topologies.ErrTooOld] if the Redis of what, a program or
 // an image, is older than [topologies.MinRedis].
 func NewEnough(what, version string) error {
-	is, least := strings.Split(version, "."), strings.Split(topologies.MinRedis, ".")
+	return newEnough("Redis", what, version, topologies.MinRedis)
+}
+
+// NewEnoughEtcd is the same for an etcd, and [topologies.MinEtcd].
+func NewEnoughEtcd(what, version string) error {
+	return newEnough("etcd", what, version, topologies.MinEtcd)
+}
+
+func newEnough(of, what, version, oldest string) error {
+	is, least := strings.Split(version, "."), strings.Split(oldest, ".")
 	for i := range min(len(is), len(least)) {
 		x, err := strconv.Atoi(is[i])
 		if err != nil {
-			return fmt.Errorf("%w: %s calls its Redis version %q", topologies.ErrUnusable, what, version)
+			return fmt.Errorf("%w: %s calls its %s version %q", topologies.ErrUnusable, what, of, version)
 		}
 		switch y, _ := strconv.Atoi(least[i]); { // a constant
 		case x > y:
 			return nil
 		case x < y:
-			return fmt.Errorf("%w: %s is version %s, and %s is the oldest that can be driven",
-				topologies.ErrTooOld, what, version, topologies.MinRedis)
+			return fmt.Errorf("%s %w: %s is version %s, and %s is the oldest that can be driven",
+				strings.ToLower(of), topologies.ErrTooOld, what, version, oldest)
 		}
 	}
 	return nil

@@ -16,6 +16,10 @@ const watchEvery = 10 * time.Millisecond
 // server that does not answer is passed over until it does.
 func (d *deployment) Watch(ctx context.Context, report func(topologies.Observation)) {
 	var all sync.WaitGroup
+	every := watchEvery
+	if d.members != nil {
+		every = watchMembersEvery
+	}
 	for name := range d.parts.Nodes {
 		ask := map[string]func(context.Context, string) (string, error){}
 		switch n, _ := d.topology.Node(name); {
@@ -28,7 +32,7 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 		}
 		for what, ask := range ask {
 			all.Go(func() {
-				watch(ctx, func() (string, error) { return ask(ctx, name) }, func(value string) {
+				watch(ctx, every, func() (string, error) { return ask(ctx, name) }, func(value string) {
 					report(topologies.Observation{Node: name, What: what, Value: value})
 				})
 			})
@@ -36,7 +40,7 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 	}
 	if d.name != nil {
 		all.Go(func() {
-			watch(ctx, d.name.target, func(value string) {
+			watch(ctx, every, d.name.target, func(value string) {
 				report(topologies.Observation{Node: topologies.Primary, What: "master", Value: value})
 			})
 		})
@@ -46,9 +50,9 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 
 // watch reports what is answered, each time that it differs from the answer
 // before.
-func watch(ctx context.Context, ask func() (string, error), report func(string)) {
+func watch(ctx context.Context, every time.Duration, ask func() (string, error), report func(string)) {
 	last := ""
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		if value, err := ask(); err == nil && value != last {

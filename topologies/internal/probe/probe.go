@@ -14,14 +14,23 @@ import (
 // its answer, until the context's deadline. What the answer says does not
 // matter: a server that asks for a password lives as well.
 func Ask(ctx context.Context, c net.Conn, kind topologies.LinkKind) error {
+	return Send(ctx, c, Greeting(kind))
+}
+
+// Greeting is the request that Redis and its sentinels answer on a link of that kind.
+func Greeting(kind topologies.LinkKind) []byte {
+	if kind == topologies.Bus {
+		return busPing()
+	}
+	return []byte("PING\r\n") // Redis and Sentinel both answer
+}
+
+// Send is [Ask] with a request of the caller's.
+func Send(ctx context.Context, c net.Conn, request []byte) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := c.SetDeadline(deadline); err != nil {
 			return err
 		}
-	}
-	request := []byte("PING\r\n") // Redis and Sentinel both answer
-	if kind == topologies.Bus {
-		request = busPing()
 	}
 	if _, err := c.Write(request); err != nil {
 		return err

@@ -30,6 +30,8 @@ type Link struct {
 	engine *toxiproxy.ApiServer
 	from   netip.Addr
 	to     netip.AddrPort
+	// greeting is [Endpoint.Greeting] of its end.
+	greeting func(kind topologies.LinkKind) []byte
 
 	mu     sync.Mutex
 	cuts   int
@@ -190,14 +192,22 @@ func (w *Link) lift(put []impairment) {
 	}
 }
 
-// Probe sends a PING through the link, as if its caller had dialled, and
-// returns how long the first byte of an answer took. Any Redis or Sentinel
-// answers, and so does the bus port of a cluster's node.
+// ask sends what the link's end answers.
+func (w *Link) ask(ctx context.Context, c *net.TCPConn) error {
+	if w.greeting != nil {
+		return probe.Send(ctx, c, w.greeting(w.link.Kind))
+	}
+	return probe.Ask(ctx, c, w.link.Kind)
+}
+
+// Probe sends a PING, or what else the link's end answers, through the link, as if its
+// caller had dialled, and returns how long the first byte of an answer took. Any Redis or
+// Sentinel answers, and so does the bus port of a cluster's node.
 func (w *Link) Probe(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	c, err := w.enter(ctx)
 	if err == nil {
-		err = probe.Ask(ctx, c, w.link.Kind)
+		err = w.ask(ctx, c)
 		abort(c)
 	}
 	if err != nil {
@@ -225,7 +235,7 @@ func (w *Link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, err
 func (w *Link) ProbeClose(ctx context.Context) (time.Duration, error) {
 	var began time.Time
 	_, err := w.visit(ctx, "farewell", func(c *net.TCPConn) error {
-		if err := probe.Ask(ctx, c, w.link.Kind); err != nil {
+		if err := w.ask(ctx, c); err != nil {
 			return err
 		}
 		began = time.Now()

@@ -33,9 +33,14 @@ type Endpoint struct {
 	// Virtual is the address that the others dial, and Real the one behind
 	// it. Both are zero for an endpoint that no other endpoint dials.
 	Virtual, Real netip.AddrPort
-	// VirtualBus and RealBus are the same for the bus port of a cluster's
-	// node; zero for all others.
+	// VirtualBus and RealBus are the same for the port at which servers talk to each
+	// other: the bus of a cluster's node, the peers of a consensus store's member; zero
+	// for all others.
 	VirtualBus, RealBus netip.AddrPort
+	// Greeting is a request that is answered on a link of that kind to the endpoint, by
+	// which the link is probed. Nil: that of Redis, whose messages are taken apart; those
+	// of any other endpoint are not.
+	Greeting func(kind topologies.LinkKind) []byte
 	// Moves says that the virtual address belongs to no server: it leads to the
 	// endpoint that [Network.Point] says, over the link to that one.
 	Moves bool
@@ -66,7 +71,7 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 		points:    map[string]string{},
 		groups:    map[int]string{},
 	}
-	byName := map[string]Endpoint{}
+	byName, between := map[string]Endpoint{}, map[string]topologies.LinkKind{}
 	for _, p := range endpoints {
 		byName[p.Name] = p
 		if p.Moves {
@@ -77,17 +82,18 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 	}
 	for _, l := range links {
 		to := byName[l.To].Real
-		if l.Kind == topologies.Bus {
+		if among(l.Kind) {
 			to = byName[l.To].RealBus
+			between[l.To] = l.Kind
 		}
 		f.wires[l.Name()] = &Link{
-			link: l, engine: f.engine, from: byName[l.From].Source, to: to,
+			link: l, engine: f.engine, from: byName[l.From].Source, to: to, greeting: byName[l.To].Greeting,
 			pipes: map[*pipe]struct{}{},
 		}
 	}
 	for _, p := range endpoints {
 		err := errors.Join(f.listen(p.Virtual, topologies.Link{To: p.Name}),
-			f.listen(p.VirtualBus, topologies.Link{To: p.Name, Kind: topologies.Bus}))
+			f.listen(p.VirtualBus, topologies.Link{To: p.Name, Kind: between[p.Name]}))
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -95,13 +101,28 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 	return f, nil
 }
 
-// Link returns a link by its name, or nil.
+// among reports whether links of a kind lead to the port at which servers talk to each
+// other.
+func among(kind topologies.LinkKind) bool {
+	return kind == topologies.Bus || kind == topologies.Peer
+}
+
+// Link returns a link by its name, or nil. That to an endpoint with a greeting of its own
+// is no [topologies.Interceptor].
 func (f *Network) Link(name string) topologies.Proxy {
-	if w, ok := f.wires[name]; ok {
+	w, ok := f.wires[name]
+	switch {
+	case !ok:
+		return nil
+	case w.greeting != nil:
+		return unread{w}
+	default:
 		return w
 	}
-	return nil
 }
+
+// unread is a link whose messages are not taken apart.
+type unread struct{ topologies.Shaper }
 
 // Point has new connections to an address that moves lead to an endpoint; empty: they
 // are refused. Those that are open stay where they are.
@@ -168,7 +189,7 @@ func (f *Network) forward(client *net.TCPConn, link topologies.Link) {
 	}
 	link.From, link.To = endpoint, f.target(link.To)
 	w := f.wires[link.Name()]
-	if w == nil {
+	if w == nil || among(w.link.Kind) != among(link.Kind) {
 		f.mu.Lock()
 		f.unknownPeers++
 		f.mu.Unlock()

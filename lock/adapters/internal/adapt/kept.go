@@ -15,6 +15,7 @@ const endLimit = 10 * time.Second
 // lease is kept here: the lock is given up when it ends.
 type kept struct {
 	giveUp  func(context.Context) error
+	renew   func(ctx context.Context, d time.Duration) (end time.Time, err error) // nil: not asked
 	unwatch func() bool
 
 	mu    sync.Mutex
@@ -27,7 +28,15 @@ type kept struct {
 // giveUp gives the lock up, and may be called again after an error. A lease with
 // an end is given up when that comes.
 func Kept(l lock.Lease, alive context.Context, giveUp func(context.Context) error) *lock.Hold { //nolint:revive // the context is no limit of this call
-	k := &kept{giveUp: giveUp}
+	return Renewed(l, alive, giveUp, nil)
+}
+
+// Renewed is as [Kept], but an extension asks renew, which has the library's own lease
+// begin again and says until when the holder may believe in it.
+func Renewed(l lock.Lease, alive context.Context, giveUp func(context.Context) error, //nolint:revive // the context is no limit of this call
+	renew func(ctx context.Context, d time.Duration) (end time.Time, err error),
+) *lock.Hold {
+	k := &kept{giveUp: giveUp, renew: renew}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.arm(l.Expires)
@@ -70,12 +79,18 @@ func (k *kept) expire() {
 }
 
 // Extend is for [lock.Hold].
-func (k *kept) Extend(_ context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
+func (k *kept) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
 	end := Expires(time.Now(), d)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over {
 		return time.Time{}, lock.ErrNotHeld
+	}
+	if k.renew != nil {
+		var err error
+		if end, err = k.renew(ctx, d); err != nil {
+			return time.Time{}, err
+		}
 	}
 	if k.timer == nil {
 		return time.Time{}, nil // it has no end

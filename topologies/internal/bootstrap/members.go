@@ -1,0 +1,152 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// members are those of a consensus store, which elect a leader by themselves and at one
+// speed.
+type members struct {
+	*deployment
+	store Consensus
+}
+
+var _ elector = (*members)(nil)
+
+func (*members) who() string { return "the members" }
+
+// state is what a member says of itself.
+func (m *members) state(ctx context.Context, name string) (MemberState, error) {
+	ctx, cancel := context.WithTimeout(ctx, observerTimeout)
+	defer cancel()
+	s, err := m.store.State(ctx, m.parts.Nodes[name].At)
+	if err != nil {
+		return s, fmt.Errorf("ask %s for its role: %w", name, err)
+	}
+	return s, nil
+}
+
+// states are what the members say that answer.
+func (m *members) states(ctx context.Context) map[string]MemberState {
+	names := m.topology.Servers()
+	found := make([]*MemberState, len(names))
+	var group errgroup.Group
+	for i, name := range names {
+		group.Go(func() error {
+			if s, err := m.state(ctx, name); err == nil {
+				found[i] = &s
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // which never fails
+	states := map[string]MemberState{}
+	for i, name := range names {
+		if found[i] != nil {
+			states[name] = *found[i]
+		}
+	}
+	return states
+}
+
+// votes has each member vote for the one that it takes for the leader. Of a leader that
+// does not answer itself, the name is known from before; until it answered once it has
+// no votes.
+func (m *members) votes(ctx context.Context, _ string) (votes map[string]int, majority int) {
+	votes = map[string]int{}
+	states := m.states(ctx)
+	named := map[string]string{}
+	for name, s := range states {
+		named[s.ID] = name
+	}
+	for _, s := range states {
+		if leader := named[s.Leader]; leader != "" {
+			votes[leader]++
+		}
+	}
+	return votes, len(m.topology.Servers())/2 + 1
+}
+
+// agree fails unless every member answers, and all have the same leader, which is one of
+// them.
+func (m *members) agree(ctx context.Context, _ map[string]string) error {
+	states := m.states(ctx)
+	names := m.topology.Servers()
+	for _, name := range names {
+		if _, ok := states[name]; !ok {
+			return &lacking{name, name + " to answer", errors.New("it does not say what it takes for the leader")}
+		}
+	}
+	leads := 0
+	for _, name := range names {
+		s := states[name]
+		if s.Leader == "" || s.Leader != states[names[0]].Leader {
+			return &lacking{name, "the members to agree on a leader", fmt.Errorf("%s takes %q for it, and %s takes %q",
+				name, s.Leader, names[0], states[names[0]].Leader)}
+		}
+		if s.Role() == topologies.Leader {
+			leads++
+		}
+	}
+	if leads != 1 {
+		return &lacking{names[0], "one leader among the members", fmt.Errorf("%d take themselves for it", leads)}
+	}
+	return nil
+}
+
+// serves fails unless clients of a zone can write by way of every member.
+func (m *members) serves(ctx context.Context, zone string) error {
+	dial := m.parts.Dial(zone)
+	for _, name := range m.topology.Servers() {
+		if err := m.serve(ctx, dial, name); err != nil {
+			return &lacking{name, zone + " to write to " + name, err}
+		}
+	}
+	return nil
+}
+
+func (m *members) serve(ctx context.Context, dial Dialer, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, ClientTimeout)
+	defer cancel()
+	return m.store.Serves(ctx, dial, m.parts.Nodes[name].Announced)
+}
+
+func (*members) tune(context.Context) error   { return nil }
+func (*members) arm(context.Context) error    { return nil }
+func (*members) disarm(context.Context) error { return nil }
+func (*members) changed(string)               {}
+
+// promote has the leader hand over to the next member that answers.
+func (m *members) promote(ctx context.Context, shard string) error {
+	leader, err := (&replicated{m.deployment}).Master(ctx, shard)
+	if err != nil {
+		return err
+	}
+	names, states := m.topology.Servers(), m.states(ctx)
+	for i := range names {
+		if names[i] != leader {
+			continue
+		}
+		for j := 1; j < len(names); j++ {
+			next, ok := states[names[(i+j)%len(names)]]
+			if !ok {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
+		}
+	}
+	return fmt.Errorf("no member but %s answers", leader)
+}
+
+// watchMembersEvery is how often a member is asked for its role: it costs it more than a
+// Redis server.
+const watchMembersEvery = 25 * time.Millisecond

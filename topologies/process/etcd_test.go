@@ -1,0 +1,173 @@
+package process_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+func startEtcd(t *testing.T) (topologies.Failover, error) {
+	t.Helper()
+	topology, err := topologies.ByName(topologies.EtcdCluster)
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), topology)
+	if err != nil {
+		return nil, err
+	}
+	return d.(topologies.Failover), nil
+}
+
+// A cluster of etcd elects another leader whatever becomes of the one that it has, is
+// whole again afterwards, and leaves nothing behind.
+func TestEtcdKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	needEtcd(t)
+	d, err := startEtcd(t)
+	require.NoError(t, err)
+	dir := filepath.Dir(filepath.Dir(d.Server("etcd-1").Log()))
+	t.Cleanup(func() {
+		require.NoError(t, d.Close())
+		require.NoDirExists(t, dir)
+	})
+	ctx := t.Context()
+	for _, l := range d.Topology().Links {
+		_, err := d.Proxy(l.Name()).Probe(ctx)
+		require.NoError(t, err, l.Name())
+		_, reads := d.Proxy(l.Name()).(topologies.Interceptor)
+		require.False(t, reads, "what passes %s is not Redis", l.Name())
+		if l.Kind == topologies.Peer { // members are told apart by their processes
+			require.NoError(t, await.Until(ctx, func() error {
+				if d.Proxy(l.Name()).Reset() == 0 {
+					return assert.AnError
+				}
+				return nil
+			}), "no connection of %s was seen on its link", l.Name())
+		}
+	}
+	require.Contains(t, d.Unsupported(), topologies.Settings)
+	require.ErrorContains(t, d.Server("etcd-1").Observer().Ping(ctx).Err(), "etcd-1 is no Redis server")
+	require.Equal(t, "etcd-2", d.NodeAt(d.ClientOptions("zone-a").Addrs[1]))
+
+	cutOff := func(group ...string) (mend func()) {
+		var mends []func()
+		for _, l := range d.Topology().Across(group) {
+			mends = append(mends, d.Proxy(l.Name()).Cut())
+			_, err := d.Proxy(l.Name()).Probe(ctx)
+			require.Error(t, err, l.Name())
+		}
+		return func() {
+			for _, mend := range mends {
+				mend()
+			}
+		}
+	}
+	server := func(do func(topologies.Server, context.Context) error, name string) {
+		require.NoError(t, do(d.Server(name), ctx))
+	}
+	for _, tt := range []struct {
+		name string
+		do   func(leader string) (undo func())
+	}{
+		{"split", func(leader string) func() { return cutOff(leader, "zone-a") }},
+		{"hand over", func(string) func() {
+			require.NoError(t, d.Promote(ctx, "etcd-1"))
+			return func() {}
+		}},
+		{"kill", func(leader string) func() {
+			server(topologies.Server.Kill, leader)
+			return func() { server(topologies.Server.Restart, leader) }
+		}},
+		{"pause", func(leader string) func() {
+			server(topologies.Server.Pause, leader)
+			return func() { server(topologies.Server.Resume, leader) }
+		}},
+	} {
+		require.NoError(t, d.AwaitReady(ctx), tt.name)
+		leader, err := d.Master(ctx, "etcd-1")
+		require.NoError(t, err, tt.name)
+		undo := tt.do(leader)
+		next, err := d.AwaitMaster(ctx, "etcd-1", leader)
+		require.NoError(t, err, tt.name)
+		require.NotEqual(t, leader, next, tt.name)
+		undo()
+	}
+	require.NoError(t, d.AwaitReady(ctx))
+	var mu sync.Mutex
+	roles := map[string]string{}
+	watching, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	d.Watch(watching, func(o topologies.Observation) {
+		mu.Lock()
+		defer mu.Unlock()
+		if roles[o.Node] = o.Value; len(roles) == len(d.Topology().Servers()) {
+			stop()
+		}
+	})
+	require.ElementsMatch(t, []string{topologies.Leader, topologies.Follower, topologies.Follower}, slices.Collect(maps.Values(roles)))
+}
+
+// script is a program that is none of etcd's.
+func script(t *testing.T, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "etcd")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700))
+	return path
+}
+
+// needEtcd skips the test where there is no etcd.
+func needEtcd(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	if _, err := process.FindEtcd(t.Context()); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// What is wrong with the etcd of a machine is said in a sentence.
+func TestEtcdThatCantBeUsed(t *testing.T) {
+	for _, tt := range []struct {
+		name, named, want string
+		is                error
+	}{
+		{"named and not there", "/nowhere/etcd", "LOCKCHAOS_ETCD names /nowhere/etcd, and there is no such program", topologies.ErrUnusable},
+		{"another program", script(t, "echo hello"), "which is no etcd: no version of etcd", topologies.ErrUnusable},
+		{"too old", script(t, "echo etcd Version: 3.3.25"), "etcd is too old: ", topologies.ErrTooOld},
+		{"does not come up", script(t, `case $1 in --version) echo etcd Version: 3.4.23;; *) echo no room on this disk; exit 1;; esac`), "no room on this disk", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv(process.EtcdVariable, tt.named)
+			_, err := startEtcd(t)
+			require.ErrorContains(t, err, tt.want)
+			if tt.is != nil {
+				require.ErrorIs(t, err, tt.is)
+				require.NotContains(t, err.Error(), "\n")
+			}
+		})
+	}
+	t.Run("not there", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		t.Setenv(process.EtcdVariable, "")
+		_, err := startEtcd(t)
+		require.ErrorIs(t, err, topologies.ErrMissing)
+		require.Contains(t, err.Error(), "no etcd (install it with `make etcd`")
+		require.Equal(t, 1, strings.Count(err.Error(), "etcd-server"))
+	})
+}
