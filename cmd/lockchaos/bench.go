@@ -55,7 +55,7 @@ Workloads:
 ` + benchWorkloads(),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := compare.validate(args); err != nil {
+			if err := compare.validate(cmd.Flags(), args); err != nil {
 				return err
 			}
 			if compare.table {

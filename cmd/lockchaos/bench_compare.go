@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
 
 	"github.com/lockchaos/lockchaos/bench"
 )
@@ -17,7 +20,7 @@ type benchCompare struct {
 }
 
 // validate says what does not go together.
-func (c benchCompare) validate(args []string) error {
+func (c benchCompare) validate(flags *pflag.FlagSet, args []string) error {
 	switch {
 	case c.failOn != "" && c.failOn != failOnWorse:
 		return fmt.Errorf("--fail-on: %q is not known (want %s)", c.failOn, failOnWorse)
@@ -31,8 +34,24 @@ func (c benchCompare) validate(args []string) error {
 		return fmt.Errorf("bench measures without an argument; %s is for --table, or for --compare", args[0])
 	case c.old != "" && len(args) > 1:
 		return errors.New("--compare takes one later result, or none, to measure it now")
+	case len(args) > 0:
+		return withoutMeasuring(flags)
 	}
 	return nil
+}
+
+// withoutMeasuring refuses flags that have no effect where results are only read.
+func withoutMeasuring(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch {
+		case slices.Contains([]string{"compare", "fail-on", "table", "verbose"}, f.Name):
+		case f.Name != "markdown":
+			err = errors.Join(err, fmt.Errorf("--%s is for measuring, and results are only read here", f.Name))
+		case f.Value.String() != "-":
+			err = errors.Join(err, errors.New("--markdown: results that are only read are printed; say --markdown -"))
+		}
+	})
+	return err
 }
 
 func readBench(path string) (r bench.Results, err error) {
