@@ -63,7 +63,7 @@ func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 		return key
 	}
 	for _, l := range locks.All() {
-		if l.Single || l.Independent || l.InProcess != nil {
+		if l.Single || l.Independent || l.InProcess != nil || l.Store != "" {
 			continue
 		}
 		servers := topologies.Clients(d.ClientOptions("zone-a"))
