@@ -81,7 +81,14 @@ func change(w WorkloadResult, s SystemResult, before WorkloadResult, b SystemRes
 		c.Times = c.New / c.Old
 	}
 	c.Interval = intervalOfChange(older, newer, seed)
-	c.Difference = difference(c.Interval, w.Metric.less())
+	switch {
+	case s.Broken():
+		c.Difference = Violates
+	case b.Broken():
+		c.Difference = Violated
+	default:
+		c.Difference = difference(c.Interval, w.Metric.less())
+	}
 	return c
 }
 
@@ -122,11 +129,11 @@ func (r Results) name() string {
 	return fmt.Sprintf("%s of %s", r.Program, r.Started.UTC().Format("2006-01-02 15:04"))
 }
 
-// Worse lists the locks that got worse.
+// Worse lists the locks that got worse, or violate exclusion.
 func (c Comparison) Worse() []string {
 	var all []string
 	for _, r := range c.Rows {
-		if r.Difference == Worse {
+		if r.Difference == Worse || r.Difference == Violates {
 			all = append(all, fmt.Sprintf("%s at %s", r.System, r.Workload))
 		}
 	}

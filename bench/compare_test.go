@@ -47,6 +47,20 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// A lock that breaks exclusion is not better, however fast it became.
+func TestCompareOfABrokenLock(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	slow, fast := measured(OpsPerSecond, 1, 12, rng), measured(OpsPerSecond, 2, 12, rng)
+	require.Equal(t, Better, Compare(slow, fast).Rows[0].Difference)
+	fast.Workloads[0].Systems[1].Violations = 1
+	c := Compare(slow, fast)
+	require.Equal(t, Violates, c.Rows[0].Difference)
+	require.Len(t, c.Worse(), 1)
+	c = Compare(fast, slow) // the earlier one is broken
+	require.Equal(t, Violated, c.Rows[0].Difference)
+	require.Empty(t, c.Worse())
+}
+
 // Where nothing changed, a comparison says so about as often as its confidence is.
 func TestComparisonOfEquals(t *testing.T) {
 	t.Parallel()

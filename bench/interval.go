@@ -33,6 +33,10 @@ const (
 	Worse        Difference = "worse"
 	NoneShown    Difference = "no difference shown" // the interval contains 1
 	TooFewRounds Difference = "too few rounds"      // to have an interval
+	// Violates and Violated are a lock that broke exclusion in the later, or only in the
+	// earlier of two results: such figures are not compared.
+	Violates Difference = "violates exclusion"
+	Violated Difference = "violated exclusion before"
 )
 
 // A Ratio is a figure divided by another one of the same round, over all rounds.
