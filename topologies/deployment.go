@@ -3,6 +3,7 @@ package topologies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -236,6 +237,18 @@ const (
 	Downstream Stream = "downstream" // to the one who dialled
 	Both       Stream = "both"
 )
+
+// StreamsOf lists the streams that a fault's stream means: both, or the one.
+func StreamsOf(s Stream) ([]Stream, error) {
+	switch s {
+	case Both:
+		return []Stream{Upstream, Downstream}, nil
+	case Upstream, Downstream:
+		return []Stream{s}, nil
+	default:
+		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
+	}
+}
 
 // An Observation is what a server was seen to say.
 type Observation struct {

@@ -236,9 +236,9 @@ func countsPeers(t *testing.T, b attach.Backend, topology string) {
 	for _, l := range d.Topology().Links {
 		switch {
 		case l.Kind == topologies.Client, l.Kind == topologies.Replication && topology == topologies.Cluster && replica(l.To):
-			require.Zero(t, d.Proxy(l.Name()).Reset(), "nobody dials %s", l.Name())
+			require.Zero(t, d.Proxy(l.Name()).Reset(), "no party dials %s", l.Name())
 		default:
-			require.Positive(t, d.Proxy(l.Name()).Reset(), "somebody dials %s", l.Name())
+			require.Positive(t, d.Proxy(l.Name()).Reset(), "a party dials %s", l.Name())
 			require.NoError(t, d.AwaitReady(within(t)))
 		}
 	}

@@ -123,14 +123,9 @@ func (w *link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend f
 }
 
 func (w *link) impair(s topologies.Stream, t toxic) (func(), error) {
-	var streams []topologies.Stream
-	switch s {
-	case topologies.Both:
-		streams = []topologies.Stream{topologies.Upstream, topologies.Downstream}
-	case topologies.Upstream, topologies.Downstream:
-		streams = []topologies.Stream{s}
-	default:
-		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
+	streams, err := topologies.StreamsOf(s)
+	if err != nil {
+		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -162,6 +162,7 @@ func (o *delayedWriter) write(parts []*part) error {
 			return err
 		}
 		n := min(max(1, int(int64(rate)*int64(tick)/int64(time.Second))), len(data[0]))
+		// The rate is what the fault is about, so that the time itself is awaited.
 		time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
 		if _, err := o.to.Write(data[0][:n]); err != nil {
 			return err

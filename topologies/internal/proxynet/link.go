@@ -157,14 +157,9 @@ func (w *Link) DelayClose(s topologies.Stream, d time.Duration) (mend func(), er
 }
 
 func (w *Link) put(s topologies.Stream, i impairment) (func(), error) {
-	var streams []topologies.Stream
-	switch s {
-	case topologies.Both:
-		streams = []topologies.Stream{topologies.Upstream, topologies.Downstream}
-	case topologies.Upstream, topologies.Downstream:
-		streams = []topologies.Stream{s}
-	default:
-		return nil, fmt.Errorf("unknown stream %q (want upstream, downstream or both)", s)
+	streams, err := topologies.StreamsOf(s)
+	if err != nil {
+		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
