@@ -87,7 +87,7 @@ type watch struct {
 	bound    time.Duration
 	promises map[string]history.Promise
 	granted  bool
-	longest  time.Duration // that a lock was free and asked for in vain
+	longest  time.Duration // that a lock was free, asked for, and not granted
 
 	faults    map[[2]string]int // in effect, by name and target
 	active    int

@@ -292,7 +292,7 @@ func TestRefusalAfterAnExtendUnderWay(t *testing.T) {
 	)
 }
 
-// A hold that seems to go on is kept with what its owner did meanwhile: a later grant,
+// A hold that seems to go on is kept with what its owner did since: a later grant,
 // which breaks another property, was given back.
 func TestGrantWithinAHold(t *testing.T) {
 	t.Parallel()
