@@ -33,7 +33,7 @@ const (
 //
 // The lock must reach the servers by the clients of go-redis that it is given, and must
 // not wait for a network with a mutex locked: time stands still in a bubble of package
-// testing/synctest meanwhile, and the test is ended with the stacks of all goroutines.
+// testing/synctest while it waits, and the test is ended with the stacks of all goroutines.
 //
 // Of the plan, Topology is single, sentinel, cluster or independent, or a comma list of them;
 // Faults is a comma list of network, process, crash, clock, failover, client, none and

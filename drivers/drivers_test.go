@@ -167,7 +167,7 @@ func TestDrivers(t *testing.T) {
 			if l.silent {
 				require.Contains(t, told.Unpromised, history.UnpromisedRelease)
 			}
-			// A late release does harm if another client was granted the lock meanwhile: a matter
+			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.
 			judged(t, checker.Invalid, bug, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
 		})

@@ -110,7 +110,7 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 	for _, do := range slices.Backward(d.closers) {
 		do()
 	}
-	time.Sleep(leftover)
+	time.Sleep(leftover) // in virtual time: the bubble has no condition for "all timers fired"
 	out.History, out.Counts, out.Links, out.Sent, out.Topology = written.Bytes(), d.Counts(), d.Requests(), d.Sent(), d.drawing()
 	return out, err
 }

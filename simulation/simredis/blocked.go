@@ -65,7 +65,7 @@ func (c *Session) leave() {
 	}
 }
 
-// unblock gives the session its reply. What it has received meanwhile is run when
+// unblock gives the session its reply. What it received while it waited is run when
 // no other command is.
 func (s *Server) unblock(b *blocked, r any) {
 	b.c.leave()

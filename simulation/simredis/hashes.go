@@ -98,7 +98,13 @@ func hmget(s *Server, a []string) any {
 }
 
 func hdel(s *Server, a []string) any {
-	v, right := s.typed(a[1], kindHash)
+	return s.deleteMembers(a, kindHash, func(v *value, field string) bool { return v.hash.delete(field) })
+}
+
+// deleteMembers takes the members that a command names out of a hash or set, and
+// returns how many there were.
+func (s *Server) deleteMembers(a []string, of kind, drop func(v *value, member string) bool) any {
+	v, right := s.typed(a[1], of)
 	switch {
 	case !right:
 		return errWrongType
@@ -106,8 +112,8 @@ func hdel(s *Server, a []string) any {
 		return int64(0)
 	}
 	n := int64(0)
-	for _, f := range a[2:] {
-		n += integer(v.hash.delete(f))
+	for _, member := range a[2:] {
+		n += integer(drop(v, member))
 	}
 	if n > 0 {
 		s.dropIfEmpty(a[1], v)

@@ -65,7 +65,7 @@ func (c *Session) ID() int64 { return c.id }
 // protocol. The connection is to be closed then.
 func (c *Session) Closed() bool { return c.closed }
 
-// Blocked tells whether the session waits, as in WAIT. It takes bytes meanwhile
+// Blocked tells whether the session waits, as in WAIT. It takes bytes while it waits
 // and runs them afterwards.
 func (c *Session) Blocked() bool { return c.blocked != nil }
 

@@ -38,22 +38,7 @@ func sadd(s *Server, a []string) any {
 }
 
 func srem(s *Server, a []string) any {
-	v, right := s.typed(a[1], kindSet)
-	switch {
-	case !right:
-		return errWrongType
-	case v == nil:
-		return int64(0)
-	}
-	n := int64(0)
-	for _, m := range a[2:] {
-		n += integer(v.set.delete(m))
-	}
-	if n > 0 {
-		s.dropIfEmpty(a[1], v)
-		s.wrote(a[1], a...)
-	}
-	return n
+	return s.deleteMembers(a, kindSet, func(v *value, member string) bool { return v.set.delete(member) })
 }
 
 func smembers(s *Server, a []string) any {

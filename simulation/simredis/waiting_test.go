@@ -130,7 +130,7 @@ func TestBlockingPopEnds(t *testing.T) {
 	require.Empty(t, w.send("BLPOP", "l", "1"))
 	w.timers[0]()
 	require.Equal(t, "*-1\r\n", w.got())
-	require.Equal(t, int64(1), w.Do("RPUSH", "l", "e"), "nobody waits any more")
+	require.Equal(t, int64(1), w.Do("RPUSH", "l", "e"), "no session waits any more")
 	require.Equal(t, "*2\r\n$1\r\nl\r\n$1\r\ne\r\n", w.send("BLPOP", "l", "1"))
 }
 

@@ -249,22 +249,7 @@ func zcount(s *Server, a []string) any {
 }
 
 func zrem(s *Server, a []string) any {
-	v, right := s.typed(a[1], kindSortedSet)
-	switch {
-	case !right:
-		return errWrongType
-	case v == nil:
-		return int64(0)
-	}
-	n := int64(0)
-	for _, m := range a[2:] {
-		n += integer(v.zset.delete(m))
-	}
-	if n > 0 {
-		s.dropIfEmpty(a[1], v)
-		s.wrote(a[1], a...)
-	}
-	return n
+	return s.deleteMembers(a, kindSortedSet, func(v *value, member string) bool { return v.zset.delete(member) })
 }
 
 func (s *Server) zpop(a []string, largest bool) any {

@@ -134,7 +134,7 @@ func TestClusterMasterThatRestarts(t *testing.T) {
 }
 
 // A master that reaches no other node serves nothing after the node timeout, before its
-// replica is elected, and loses what it wrote meanwhile.
+// replica is elected, and loses what it wrote until then.
 func TestClusterSplitBrain(t *testing.T) {
 	clustered(t, []world.Fault{{Name: world.SplitBrain, At: 100 * ms, For: 4 * time.Second}}, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, told *notices) {
 		t.Helper()

@@ -39,7 +39,7 @@ func (z *Zone) Stand() {
 	}
 	z.w.mu.Unlock()
 	if still > 0 {
-		time.Sleep(still)
+		time.Sleep(still) // in virtual time: how long is what the fault is about
 	}
 }
 
