@@ -400,7 +400,7 @@ func TestWhatItImports(t *testing.T) {
 		for _, not := range []string{
 			"github.com/lockchaos/lockchaos/lock/adapters", "github.com/lockchaos/lockchaos/internal/locks",
 			"github.com/lockchaos/lockchaos/topologies/container", "github.com/lockchaos/lockchaos/topologies/attach",
-			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "google.golang.org/grpc",
+			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "github.com/go-zookeeper", "google.golang.org/grpc",
 			"github.com/docker", "github.com/moby", "github.com/testcontainers", "github.com/spf13", "github.com/stretchr",
 		} {
 			require.False(t, strings.HasPrefix(p, not), p)
@@ -414,7 +414,7 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers; -short leaves them out")
 	}
-	args := []string{"test", "-count=1"}
+	args := []string{"test", "-count=1", "-ldflags=-w"} // linked as the other tests are
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race") // what is compiled is that of the other tests
 	}

@@ -74,7 +74,7 @@ func migrateSlot(servers []topologies.Server, key string) Fault { return &slotMi
 // Name returns "migrate-slot".
 func (*slotMigration) Name() string { return "migrate-slot" }
 
-// Inject fails if nobody serves the slot, or nobody else could.
+// Inject fails if no master serves the slot, or no other could.
 func (m *slotMigration) Inject(ctx context.Context) (Injection, error) {
 	nodes, err := m.nodes(ctx)
 	if err != nil {
@@ -145,12 +145,12 @@ func (m *slotMigration) route(ctx context.Context, nodes []node) (slot int, from
 		masters = append(masters, candidate)
 	}
 	if at < 0 || len(masters) < 2 {
-		return 0, from, to, fmt.Errorf("slot %d of %s has nobody to move from and to", slot, m.key)
+		return 0, from, to, fmt.Errorf("slot %d of %s has no master to move from, or none to move to", slot, m.key)
 	}
 	return slot, masters[at], masters[(at+1)%len(masters)], nil
 }
 
-// serving is the name of the node that serves a slot; empty for nobody.
+// serving is the name of the node that serves a slot; empty if none does.
 func serving(owners []redis.ClusterShard, slot int) string {
 	for _, o := range owners {
 		if slices.ContainsFunc(o.Slots, func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }) {
@@ -225,7 +225,7 @@ func (m *slotMigration) undo(ctx context.Context, slot int, from, to node) error
 	return errors.Join(back, to.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "STABLE").Err())
 }
 
-// finishMove gives the slot to its new master, tells everybody, and waits until all
+// finishMove gives the slot to its new master, tells all nodes, and waits until they
 // know.
 func finishMove(ctx context.Context, nodes []node, slot int, to node) error {
 	if err := to.rdb().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", to.id).Err(); err != nil {

@@ -70,5 +70,5 @@ func TestAMovingSlotKeepsTheContract(t *testing.T) {
 	faultstest.Run(t, built(t, d, "migrate-slot", "", "key", key), broken, whole)
 
 	_, err = faults.MigrateSlot(servers[:1], key).Inject(t.Context())
-	require.ErrorContains(t, err, "nobody to move from and to")
+	require.ErrorContains(t, err, "no master to move from")
 }

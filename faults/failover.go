@@ -43,7 +43,7 @@ func failoverSpecs() []Spec {
 		},
 		{
 			Name: "failover", Summary: "ask the servers for a failover that nothing forces",
-			Needs:  []topologies.Capability{topologies.Failovers},
+			Needs:  []topologies.Capability{topologies.Failovers, topologies.HandOvers},
 			Target: AtDeployment, Params: []Param{shard},
 			Life: history.Momentary, Effects: []history.Effect{history.Promotes},
 			Check: elects,
@@ -376,7 +376,7 @@ func (f *splitBrainFault) Inject(ctx context.Context) (Injection, error) {
 		return Injection{}, errors.Join(err, mended)
 	}
 	return Injection{
-		Effect: strings.Join([]string{cut.Effect, side.Name + " is alone with " + old, master + " is master of the rest"}, ", "),
+		Effect: strings.Join([]string{cut.Effect, old + " is master of " + side.Name, master + " of the rest"}, ", "),
 		Heal: Once(func(ctx context.Context) (string, error) {
 			if _, err := cut.Heal(ctx); err != nil {
 				return "", err

@@ -119,7 +119,7 @@ func networkSpecs() []Spec {
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
 			Params:     []Param{stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(4),
-			Observed:   "a probe gets no answer within 100 ms", Healed: "all that was kept is delivered, in order",
+			Observed:   "a probe gets no answer within 100 ms more than the one before took", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
 			Story:   Story{"traffic on {target} was held back", connected},
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
@@ -230,6 +230,13 @@ func divided(t topologies.Topology, fault, target string) ([]topologies.Link, er
 	links := slices.DeleteFunc(slices.Clone(t.Links), func(l topologies.Link) bool { return !apart(l.From, l.To) })
 	if len(links) == 0 {
 		return nil, fmt.Errorf("topology %s has no links between those", t.Name)
+	}
+	for _, a := range t.Nodes {
+		for _, b := range t.Nodes {
+			if apart(a.Name, b.Name) && t.Unlinked(a.Name, b.Name) {
+				return nil, fmt.Errorf("%s and %s reach each other past lockchaos' proxies, and can't be kept apart", a.Name, b.Name)
+			}
+		}
 	}
 	return links, nil
 }
@@ -346,7 +353,11 @@ const (
 	// probeTimeout is how long the answer to a probe may take on a link that
 	// ought to work.
 	probeTimeout = 2 * time.Second
-	// silence is how long a link must stay silent to count as held.
+	// healTimeout is how long it may take on one whose fault was healed: data that was
+	// late may still be on its way before it.
+	healTimeout = 5 * time.Second
+	// silence is how much longer than its last answer took a link must stay silent to
+	// count as held.
 	silence = 100 * time.Millisecond
 )
 
@@ -356,7 +367,8 @@ type linkFault struct {
 	name  string
 	links []topologies.Proxy
 	put   func(topologies.Proxy) (mend func(), err error)
-	seen  func(context.Context, topologies.Proxy) error
+	// seen fails unless the fault is on a link, which answered a probe in a time before it.
+	seen  func(ctx context.Context, l topologies.Proxy, took time.Duration) error
 	words string // what the links are: "refusing"
 }
 
@@ -366,7 +378,8 @@ func (f *linkFault) Name() string { return f.name }
 // Inject puts the fault on all links, and sees that it is on each that worked
 // before. If none did, nothing can be seen, and it fails.
 func (f *linkFault) Inject(ctx context.Context) (Injection, error) {
-	working := answering(ctx, f.links)
+	answered := probed(ctx, f.links)
+	working := proxies(answered)
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", f.name)
 	}
@@ -385,8 +398,8 @@ func (f *linkFault) Inject(ctx context.Context) (Injection, error) {
 		mends = append(mends, m)
 	}
 	group, seeing := errgroup.WithContext(ctx)
-	for _, l := range working {
-		group.Go(func() error { return f.seen(seeing, l) })
+	for _, l := range answered {
+		group.Go(func() error { return f.seen(seeing, l.Proxy, l.took) })
 	}
 	if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
 		mend()
@@ -415,7 +428,7 @@ func (f *linkFault) mended(ctx context.Context, links []topologies.Proxy) (strin
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range links {
 		group.Go(func() error {
-			err := works(ctx, l)
+			_, err := works(ctx, l, healTimeout)
 			if err == nil {
 				answer.Add(1)
 			} else if timedOut(err) {
@@ -438,29 +451,52 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// answering are the links that answer.
-func answering(ctx context.Context, links []topologies.Proxy) []topologies.Proxy {
-	ok := make([]bool, len(links))
-	var all sync.WaitGroup
-	for i, l := range links {
-		all.Go(func() { ok[i] = works(ctx, l) == nil })
-	}
-	all.Wait()
-	var working []topologies.Proxy
-	for i, l := range links {
-		if ok[i] {
-			working = append(working, l)
-		}
-	}
-	return working
+// An answer is a link that answered a probe, and how long that took.
+type answer struct {
+	topologies.Proxy
+
+	took time.Duration
 }
 
-// works sees that a link answers.
-func works(ctx context.Context, l topologies.Proxy) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+// answering are the links that answer.
+func answering(ctx context.Context, links []topologies.Proxy) []topologies.Proxy {
+	return proxies(probed(ctx, links))
+}
+
+func proxies(answers []answer) []topologies.Proxy {
+	var all []topologies.Proxy
+	for _, a := range answers {
+		all = append(all, a.Proxy)
+	}
+	return all
+}
+
+// probed are the answers of links.
+func probed(ctx context.Context, links []topologies.Proxy) []answer {
+	answers := make([]*answer, len(links))
+	var all sync.WaitGroup
+	for i, l := range links {
+		all.Go(func() {
+			if took, err := works(ctx, l, probeTimeout); err == nil {
+				answers[i] = &answer{l, took}
+			}
+		})
+	}
+	all.Wait()
+	var came []answer
+	for _, a := range answers {
+		if a != nil {
+			came = append(came, *a)
+		}
+	}
+	return came
+}
+
+// works sees that a link answers, and how soon.
+func works(ctx context.Context, l topologies.Proxy, within time.Duration) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	_, err := l.Probe(ctx)
-	return err
+	return l.Probe(ctx)
 }
 
 func timedOut(err error) bool {
@@ -473,7 +509,7 @@ func cutLinks(links []topologies.Proxy) Fault {
 	return &linkFault{
 		name: "cut", links: links, words: "refusing",
 		put: func(l topologies.Proxy) (func(), error) { return l.Cut(), nil },
-		seen: func(ctx context.Context, l topologies.Proxy) error {
+		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
 			if _, err := l.Probe(ctx); err == nil {
@@ -508,8 +544,8 @@ func stallLinks(links []topologies.Proxy, stream string) Fault {
 	return &linkFault{
 		name: "stall", links: links, words: words,
 		put: func(l topologies.Proxy) (func(), error) { return l.Hold(stream) },
-		seen: func(ctx context.Context, l topologies.Proxy) error {
-			ctx, cancel := context.WithTimeout(ctx, silence)
+		seen: func(ctx context.Context, l topologies.Proxy, took time.Duration) error {
+			ctx, cancel := context.WithTimeout(ctx, took+silence) // also beyond a latency that the link has already
 			defer cancel()
 			switch _, err := l.Probe(ctx); {
 			case err == nil:
@@ -522,15 +558,23 @@ func stallLinks(links []topologies.Proxy, stream string) Fault {
 	}
 }
 
+// streamWords say which way data goes that a fault concerns.
+func streamWords(stream string) string {
+	if stream == topologies.Both {
+		return "both ways"
+	}
+	return stream
+}
+
 // slowLinks delays the data of a stream of the links, give or take the jitter.
 // Both count in whole milliseconds; the jitter is below the latency.
 func slowLinks(links []topologies.Proxy, stream string, latency, jitter time.Duration) Fault {
 	least := latency - jitter
 	return &linkFault{
 		name: "latency", links: links,
-		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, stream),
+		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, streamWords(stream)),
 		put:   func(l topologies.Proxy) (func(), error) { return l.Delay(stream, latency, jitter) },
-		seen: func(ctx context.Context, l topologies.Proxy) error {
+		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout+2*(latency+jitter))
 			defer cancel()
 			took, err := l.Probe(ctx)
@@ -673,7 +717,7 @@ func limitBandwidth(links []topologies.Proxy, stream string, rate int) Fault {
 			}
 			return p.Throttle(stream, rate)
 		},
-		seen: func(ctx context.Context, l topologies.Proxy) error {
+		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
 			p, err := asPacer(l)
 			if err != nil {
 				return err
@@ -701,7 +745,7 @@ func slowClose(links []topologies.Proxy, stream string, d time.Duration) Fault {
 			}
 			return p.DelayClose(stream, d)
 		},
-		seen: func(ctx context.Context, l topologies.Proxy) error {
+		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
 			p, err := asPacer(l)
 			if err != nil {
 				return err

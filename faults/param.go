@@ -163,14 +163,3 @@ func (spec Spec) ParamWords() string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// LeastParams are the first of the choices that a random run has for each parameter.
-func (spec Spec) LeastParams() map[string]string {
-	params := map[string]string{}
-	for _, p := range spec.Params {
-		if p.Draw != "" {
-			params[p.Name] = firstOf(p.Draw)
-		}
-	}
-	return params
-}

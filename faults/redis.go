@@ -404,7 +404,7 @@ func dropKeys(s topologies.Server, pattern string) Fault {
 // foreign is what another program left in a key, and removeForeign takes that
 // away and nothing that came after it.
 const (
-	foreign       = "somebody else's"
+	foreign       = "of another owner"
 	removeForeign = `if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 

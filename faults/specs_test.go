@@ -46,7 +46,7 @@ func environments(t *testing.T) []faults.Environment {
 	for _, name := range topologies.Names() {
 		options := []topologies.Options{{Persistence: topologies.PersistAlways}}
 		switch name {
-		case topologies.EtcdCluster:
+		case topologies.EtcdCluster, topologies.ZooKeeperEnsemble:
 			options = []topologies.Options{{}}
 		case topologies.Single:
 			options = append(options, topologies.Options{Access: topologies.AccessName})

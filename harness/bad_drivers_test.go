@@ -25,13 +25,17 @@ echo $$ >>PIDS
 while read -r line; do
 	id=${line#*\"id\":} && id=${id%%,*} && id=${id%\}}
 	case $line in
-	*'"op":"hello"'*) echo '{"re":0,"protocol":1,"name":"bad","promises":{PROMISES}}' ;;
+	*'"op":"hello"'*)
+		address=${line#*\"addr\":\"} && address=${address%%\"*}
+		echo '{"re":0,"protocol":1,"name":"bad","promises":{PROMISES}}'
+		;;
 	*'"op":"ping"'*) echo "{\"re\":$id,\"result\":\"ok\"}" ;;
 	*'"op":"acquire"'*)
 		ACQUIRE
 		;;
 	*'"op":"release"'*)
 		rmdir LOCK 2>/dev/null
+		RELEASE
 		echo "{\"re\":$id,\"result\":\"ok\"}"
 		;;
 	*) echo "{\"re\":$id,\"result\":\"unsupported\"}" ;;
@@ -43,7 +47,9 @@ END
 // grantAll grants whatever is asked for. grantByFolder keeps all clients but one out, by
 // a folder that the drivers share: it is a correct lock, and asks no server.
 const (
-	grantAll      = `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\"}"`
+	grantAll  = `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\"}"`
+	grantNear = `[ -n "$real" ] || real=$(redis-cli -h "${address%:*}" -p "${address##*:}" CONFIG GET bind port | awk 'name == "bind" { at = $1 } name == "port" { port = $1 } { name = $1 } END { print at ":" port }')
+		if [ "$(redis-cli -h "${real%:*}" -p "${real##*:}" SET lock 1 NX PX 5000)" = OK ]; then ` + grantAll + `; else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
 	grantByFolder = `if mkdir LOCK 2>/dev/null; then ` + grantAll + `; else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
 )
 
@@ -52,14 +58,21 @@ const (
 func TestBadDrivers(t *testing.T) {
 	t.Parallel()
 	const fromMemory = "the driver answers from memory, or reaches the servers past the proxies"
-	for _, c := range []struct{ name, promises, acquire, end, want string }{
+	for _, c := range []struct{ name, promises, acquire, release, end, want string }{
+		{name: "closes its connection", acquire: "exec >&-; sleep 1000 & echo $! >>PIDS; wait", want: "it closed its side of the connection"},
+		{name: "reaches the server past the proxies", acquire: grantNear, release: `redis-cli -h "${real%:*}" -p "${real##*:}" DEL lock >/dev/null`, want: fromMemory},
+		{name: "answers from memory and promises to hand over", promises: `"hands_over":true`, acquire: grantByFolder, want: "and 0 requests reached the servers over the links: " + fromMemory},
+		{name: "answers from memory and promises re-entry", promises: `"reentrant":true`, acquire: grantByFolder, want: fromMemory},
 		{name: "dies", acquire: "exit 4", want: "it ended: exit status 4"},
 		{name: "prints garbage", acquire: "echo connecting...", want: `it sent the line "connecting..."`},
 		{name: "answers twice", acquire: grantAll + "; " + grantAll, want: "it answered request"},
 		{name: "answers an unknown id", acquire: `echo '{"re":99999,"result":"ok","hold":"h"}'`, want: "which was never sent"},
-		{name: "hangs", acquire: "sleep 1000 & echo $! >>PIDS; wait"},
+		{name: "hangs", acquire: "sleep 1000 & echo $! >>PIDS; wait", want: "for a lock"},
 		{name: "goes on at the end of its input", acquire: grantByFolder, end: "sleep 1000 & echo $! >>PIDS; wait", want: fromMemory},
 		{name: "answers from memory", acquire: grantByFolder, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
+		{name: "answers unknown, and then refused", acquire: `echo "{\"re\":$id,\"result\":\"info\"}"; echo "{\"re\":$id,\"result\":\"fail\"}"`, want: "twice"},
+		{name: "promises tokens that it does not have", promises: `"token":true`, acquire: grantByFolder, want: `without a "token"`},
+		{name: "tells a time in another unit", acquire: `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\",\"valid_ms\":2000000000}"`, want: `it says "valid_ms":2000000000`},
 		{name: "calls all requests refused", acquire: `echo "{\"re\":$id,\"result\":\"fail\"}"`},
 		{name: "promises an extension that it does not have", promises: `"extend":true`, acquire: grantByFolder, want: fromMemory},
 		{name: "floods its log", acquire: "head -c 5000000 /dev/zero >&2; " + grantByFolder, want: fromMemory},
@@ -69,25 +82,65 @@ func TestBadDrivers(t *testing.T) {
 			config := runtest.Setup(t)
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
-			text := strings.NewReplacer("PROMISES", c.promises, "ACQUIRE", c.acquire, "END\n", c.end+"\n").Replace(badDriver)
+			text := strings.NewReplacer("PROMISES", c.promises, "ACQUIRE", c.acquire, "RELEASE", c.release, "END\n", c.end+"\n").Replace(badDriver)
 			text = strings.NewReplacer("PIDS", pids, "LOCK", filepath.Join(dir, "lock")).Replace(text)
 			path := filepath.Join(dir, "driver.sh")
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
 			spec, err := harness.Program(path)
 			require.NoError(t, err)
 			r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
+			if c.release != "" { // it asks over the links once, and starts programs for each grant
+				r.Length = 4 * time.Second
+			}
 			r.Workload.Clients, r.Workload.Locks = 4, 1
 			require.NoError(t, r.Run(t.Context(), config))
 
 			told, _, report := runtest.Judged(t, config.Dir)
 			require.NotEqual(t, checker.Valid, report.Verdict)
-			require.Contains(t, told.Failed, c.want)
+			require.Contains(t, told.DriverFault, c.want)
 			started, err := os.ReadFile(pids)
 			require.NoError(t, err)
 			for pid := range strings.FieldsSeq(string(started)) {
 				require.Eventually(t, func() bool { return ended(pid) }, time.Minute, 10*time.Millisecond, "process %s goes on", pid)
 			}
 		})
+	}
+}
+
+// A driver that does not start is told by what it did.
+func TestBadDrivers_NoStart(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		"/no/such/driver --fast": `start driver "/no/such/driver --fast": the driver can't be used: it ended: exit status 127`,
+		"echo hello":             `start driver "echo hello": the driver can't be used: it sent the line "hello", which is no message`,
+		"false":                  `start driver "false": the driver can't be used: it ended: exit status 1`,
+		`echo '{"re":0,"result":"fail","why":"no library"}'`: `it refused hello with "fail": "no library"`,
+		" ": "needs a command",
+	} {
+		_, err := harness.Program(command)
+		require.ErrorContains(t, err, want, command)
+	}
+}
+
+// One that starts, and then can't serve the servers of a run, is no failure of the harness.
+func TestBadDrivers_NoStartOfARun(t *testing.T) {
+	t.Parallel()
+	for does, want := range map[string]string{
+		"echo no such module >&2; exit 3":                                 `it ended: exit status 3; it logged "no such module"`,
+		`echo '{"re":0,"result":"fail","why":"it has no such topology"}'`: `it refused hello with "fail": "it has no such topology"`,
+	} {
+		config := runtest.Setup(t)
+		path := filepath.Join(t.TempDir(), "driver.sh")
+		text := "#!/bin/sh\nread -r line\ncase $line in *servers*) " + does + ";; *) echo '{\"re\":0,\"protocol\":1,\"name\":\"bad\"}';; esac\nread -r line\n"
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+		spec, err := harness.Program(path)
+		require.NoError(t, err)
+		r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
+		require.NoError(t, r.Run(t.Context(), config))
+		told, _, report := runtest.Judged(t, config.Dir)
+		require.Equal(t, checker.Unknown, report.Verdict)
+		require.Contains(t, told.DriverFault, want)
+		require.Empty(t, told.Failed)
 	}
 }
 

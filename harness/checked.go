@@ -9,8 +9,8 @@ import (
 )
 
 // A marked resource keeps the mark of the owner who was the last to begin a
-// change, and takes a write from no other owner. The mark has no order: whoever
-// comes last, however late, has it. It is the check-and-set of Sanfilippo, "Is
+// change, and takes a write from no other owner. The mark has no order: the last
+// owner, however late, has it. It is the check-and-set of Sanfilippo, "Is
 // Redlock safe?", 2016.
 type marked interface {
 	workload.Resource

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/driver"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -38,6 +40,10 @@ type Client interface {
 // Client opens a client of a script in a zone, in a process of its own if it is to be
 // apart.
 func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (Client, error) {
+	if st.run.Clients == nil {
+		st.run.Clients = map[string]string{}
+	}
+	st.run.Clients[name] = zone
 	if apart {
 		return st.worker(ctx, name, zone)
 	}
@@ -45,8 +51,94 @@ func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (C
 	if err != nil {
 		return nil, err
 	}
-	c := st.NewClient(name, locker) // what it does when is the script's business
-	return &c, nil
+	c := &watched{Client: st.NewClient(name, locker), ended: make(chan struct{})} // what it does when is the script's business
+	st.closers = append(st.closers, func() {
+		close(c.ended)
+		c.watching.Wait()
+	})
+	return c, nil
+}
+
+// A watched client records that it lost a hold which no lease ends at the moment at which
+// it is told, whatever the script does then: nothing else in the history says until when
+// it believed in it. Acquire, Extend, Release, Read, Write and AwaitLost exclude each other.
+type watched struct {
+	workload.Client
+
+	mu       sync.Mutex
+	ended    chan struct{}
+	watching sync.WaitGroup
+}
+
+// Acquire is that of [workload.Client].
+func (c *watched) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	outcome := c.Client.Acquire(ctx, name, lease, wait)
+	if lost := c.LostUnleased(); lost != nil {
+		c.watching.Go(func() { c.watch(lost) })
+	}
+	return outcome
+}
+
+// watch notices that the hold is lost, unless it is released before.
+func (c *watched) watch(lost <-chan struct{}) {
+	select {
+	case <-lost:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.LostUnleased() == lost {
+			c.NoticeLost()
+		}
+	case <-c.ended:
+	}
+}
+
+// Extend is that of [workload.Client].
+func (c *watched) Extend(ctx context.Context, d time.Duration) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.Extend(ctx, d)
+}
+
+// Release is that of [workload.Client].
+func (c *watched) Release(ctx context.Context) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.Release(ctx)
+}
+
+// Read is that of [workload.Client].
+func (c *watched) Read(ctx context.Context, name string, r workload.Resource) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.Read(ctx, name, r)
+}
+
+// Write is that of [workload.Client].
+func (c *watched) Write(ctx context.Context, name string, r workload.Resource) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.Write(ctx, name, r)
+}
+
+// AwaitLost waits until the client is told that it lost what it was granted last.
+func (c *watched) AwaitLost(ctx context.Context) error {
+	c.mu.Lock()
+	lost := c.Lost()
+	c.mu.Unlock()
+	if lost == nil {
+		return errors.New("it was granted nothing that it could lose")
+	}
+	select {
+	case <-lost:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.NoticeLost()
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("it was not told that it lost its hold: %w", context.Cause(ctx))
+	}
 }
 
 // WorkerCommand is the subcommand by which the program that runs a scenario
@@ -72,13 +164,32 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 		return nil, fmt.Errorf("start client %s: %w", name, err)
 	}
 	st.closers = append(st.closers, func() { _ = complaints.Close() })
+	setup := workerSetup{
+		Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog,
+		Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
+		Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
+	}
+	var adopt func(group int) error
+	if st.lock.Connects {
+		at := PlaceIn(st.deployment, zone)
+		setup.Topology, setup.Servers = at.Topology, at.Servers
+		if setup.Temp, err = os.MkdirTemp("", "lockchaos-client-"); err != nil { // it outlives a client that is killed
+			return nil, fmt.Errorf("start client %s: %w", name, err)
+		}
+		st.closers = append(st.closers, func() { _ = os.RemoveAll(setup.Temp) })
+		adopt = func(group int) error {
+			end, err := at.Adopt(group)
+			if err == nil {
+				st.closers = append(st.closers, func() {
+					end()
+					_ = spawn.Kill(group) // what the driver started, and has left
+				})
+			}
+			return err
+		}
+	}
 	w, err := worker.Start(ctx, worker.Config{
-		Name: name, Path: path, Args: []string{WorkerCommand},
-		Setup: workerSetup{
-			Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog,
-			Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
-			Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
-		},
+		Name: name, Path: path, Args: []string{WorkerCommand}, Setup: setup, Started: adopt,
 		Recorder: st.recorder, Processes: &st.processes, NodeName: st.deployment.NodeAt, Stderr: complaints,
 	})
 	if err != nil {
@@ -90,6 +201,9 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 		}
 		if err := w.Close(); err != nil {
 			st.Log.WarnContext(ctx, "a client did not end by itself", "client", name, "error", err)
+		}
+		if err := w.Exit(); err != nil && st.lock.Connects {
+			st.run.DriverFault = cmp.Or(st.run.DriverFault, fmt.Sprintf("the driver of client %s broke the protocol, or left requests without an answer: logs/client-%s.log says more", name, name))
 		}
 	})
 	if st.apart == nil {
@@ -127,11 +241,16 @@ type workerSetup struct {
 	Retries     int
 	PoolSize    int
 	Timeout     time.Duration
+	// Of a lock that connects by itself.
+	Topology string          `json:",omitempty"`
+	Servers  []driver.Server `json:",omitempty"`
+	Temp     string          `json:",omitempty"`
 }
 
 // ServeWorker is the process of a client of a scenario: it is told on in what to
 // do, and answers on out, until in ends. Its lock is one of locks.
 func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) error {
+	var doubt error                                                                                               // noted before the lock is closed
 	err := worker.Serve(ctx, in, out, func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error) { //nolint:contextcheck // a driver bounds its own start
 		var s workerSetup
 		if err := json.Unmarshal(setup, &s); err != nil {
@@ -141,17 +260,26 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) 
 		if err != nil {
 			return nil, nil, err
 		}
-		return s.open(l, o)
+		return s.open(l, o, func(why string) { doubt = errors.New(why) })
 	})
 	if errors.Is(err, context.Canceled) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, doubt)
 }
 
-func (s workerSetup) open(l LockSpec, observer lock.Observer) (lock.Locker, func(), error) {
+func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why string)) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
 	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Observer: observer}
+	if l.Connects {
+		o.At = &Place{
+			Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
+			Joins: true, Temp: s.Temp, Doubt: doubt,
+			Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
+			Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
+		}
+		return l.Open(nil, o)
+	}
 	if !l.onRedis() {
 		o.At = &Place{Zone: s.Zone, Timeout: s.Timeout, Dial: dialer.DialContext}
 		for _, address := range s.Addresses {

@@ -51,7 +51,7 @@ func CheckAcks(acks int, t topologies.Topology) error {
 	return nil
 }
 
-// CheckOptions refuses servers that are not as was asked for. What nobody asked
+// CheckOptions refuses servers that are not as was asked for. What was not asked
 // for may be as it is.
 func CheckOptions(want topologies.Options, t topologies.Topology) error {
 	have := t.Options

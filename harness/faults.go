@@ -100,10 +100,38 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		maps.Copy(at.Scripts, st.footprint.Scripts())
 	}
 	at.Clients = st.apart
-	if target, ok := toResource(s.Target); ok && st.resourceServer != nil {
-		s.Target, at.Deployment = target, st.resourceServer
+	target, ok := toResource(s.Target)
+	if !ok || st.resourceServer == nil {
+		return faults.New(at, s)
 	}
-	return faults.New(at, s)
+	link := s.Target
+	s.Target, at.Deployment = target, st.resourceServer
+	f, err := faults.New(at, s)
+	if err != nil {
+		return nil, err
+	}
+	return onResource{f, strings.NewReplacer(target, link)}, nil
+}
+
+// An onResource is a fault of the protected resource, whose only server has the name of one
+// of the locks': what was observed is told of the resource.
+type onResource struct {
+	faults.Fault
+
+	names *strings.Replacer
+}
+
+// Inject is that of the fault.
+func (f onResource) Inject(ctx context.Context) (faults.Injection, error) {
+	in, err := f.Fault.Inject(ctx)
+	in.Effect = f.names.Replace(in.Effect)
+	if fires := in.AwaitFiring; fires != nil {
+		in.AwaitFiring = func(ctx context.Context) (string, error) {
+			effect, err := fires(ctx)
+			return f.names.Replace(effect), err
+		}
+	}
+	return in, err
 }
 
 // CheckStep checks that the topology, and what the locks of the run protect, can have

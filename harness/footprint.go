@@ -33,6 +33,10 @@ const (
 	namePart = "{name}"
 )
 
+// ErrUnlearnt says that the traffic of a lock does not show what a script has to know of
+// it: the lock keeps or sends nothing of that kind.
+var ErrUnlearnt = errors.New("this was not learnt of the lock")
+
 // A Footprint is what a lock keeps on the servers and sends to them, as far as a
 // warm-up shows it. See [Learn].
 type Footprint struct {
@@ -179,7 +183,7 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 		}
 	}
 	if len(f.Keys) == 0 {
-		return f, errors.New("no key with the name of the lock is on a server while it is held, and gone after the release")
+		return f, fmt.Errorf("%w: no key with the name of the lock is on a server while it is held, and gone after the release", ErrUnlearnt)
 	}
 	f.Acquire = chosen(acquired, held)
 	return f, nil

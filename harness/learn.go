@@ -38,7 +38,7 @@ func (st *Session) NameOnServerOf(ctx context.Context, name string) (string, err
 			return other, nil
 		}
 	}
-	return "", fmt.Errorf("no name was found of which the lock keeps its key on %s: all its keys may be in one slot", want)
+	return "", fmt.Errorf("%w: no name was found of which the lock keeps its key on %s: all its keys may be in one slot", ErrUnlearnt, want)
 }
 
 // Learn learns what the lock keeps on the servers and sends to them, from the traffic
@@ -88,7 +88,7 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	}
 	aimed, ok := st.footprint.Aim(words)
 	if !ok {
-		return s, fmt.Errorf("it waits for %q, and lock %s sends no such command", words, st.lock.Name)
+		return s, fmt.Errorf("%w: the fault waits for %q, and lock %s sends no such command", ErrUnlearnt, words, st.lock.Name)
 	}
 	if aimed != words {
 		s.Params = maps.Clone(s.Params)

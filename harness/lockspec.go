@@ -81,6 +81,9 @@ type LockSpec struct {
 	// Connects says that the lock connects to the servers by itself, from
 	// [LockOptions.At]: its clients can't be processes of their own.
 	Connects bool
+	// GrantsLocally says that a process that has the lock may grant it to another of its
+	// clients without a request to the servers.
+	GrantsLocally bool
 	// Caches says that servers must tell the lock of keys that changed (client-side
 	// caching, CLIENT TRACKING).
 	Caches bool
@@ -161,8 +164,15 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
 	}
 	if topology == topologies.Independent && l.Name != "" && !l.Independent && !l.Everywhere && l.InProcess == nil {
-		errs = append(errs, fmt.Errorf("lock %s would be on one of the servers of topology %s, which know nothing of each other: use topology %s, or lock redlock or redsync",
-			l.Name, topologies.Independent, topologies.Single))
+		instead := "lock redlock or redsync"
+		switch {
+		case l.Connects:
+			instead = `promise "quorum" if it is on a majority of them`
+		case l.Foreign:
+			instead += " (of your own: set Everywhere)"
+		}
+		errs = append(errs, fmt.Errorf("lock %s would be on one of the servers of topology %s, which know nothing of each other: use topology %s, or %s",
+			l.Name, topologies.Independent, topologies.Single, instead))
 	}
 	if l.Single && topology != topologies.Single {
 		errs = append(errs, fmt.Errorf("lock %s is put under test on one server only: use topology %s", l.Name, topologies.Single))

@@ -6,4 +6,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 )
 
-func TestMain(m *testing.M) { runtest.Main(m) }
+func TestMain(m *testing.M) {
+	runtest.FewAtOnce()
+	runtest.Main(m)
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock/driver"
@@ -40,32 +42,93 @@ func (discard) Close() error { return nil }
 // requests reached the servers over the links than locks were granted. It is empty where
 // they did, or where that can't be told.
 func (st *Session) unreached() string {
-	if !st.lock.Connects || st.lock.Reentrant { // a re-entry may ask no server
+	if !st.lock.Connects {
 		return ""
 	}
-	requests, ok := st.requests()
-	if granted := st.grants.Load(); ok && requests-st.before < granted {
-		return fmt.Sprintf("the lock was granted %d times, and %d requests reached the servers over the links: the driver answers from memory, or reaches the servers past the proxies", granted, requests-st.before)
+	met, ok := requests(st.deployment)
+	const why = "and %d requests reached the servers over the links: the driver answers from memory, or reaches the servers past the proxies"
+	asked := sum(met) - sum(st.before)
+	switch granted, servers := st.grants.all.Load(), more(met, st.before); {
+	case !ok:
+		return ""
+	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
+		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the driver promises a lock on a majority of them", granted, servers, len(met))
+	case !st.lock.Reentrant && !st.lock.GrantsLocally: // each grant asks a server
+		if asked < granted {
+			return fmt.Sprintf("the lock was granted %d times, "+why, granted, asked)
+		}
+	case asked < st.grants.moved():
+		return fmt.Sprintf("the lock went from one driver to another %d times, "+why, st.grants.moved(), asked)
 	}
 	return ""
 }
 
-// requests counts those over the links of clients to servers that keep locks, so far. It
-// is false where links can't be counted.
-func (st *Session) requests() (n int64, ok bool) {
-	t := st.deployment.Topology()
+// grants counts those of a run.
+type grants struct {
+	all atomic.Int64
+
+	mu    sync.Mutex
+	zones map[string]string // where the latest grant of each lock was
+	moves int64             // to another zone, whose driver is another process; and the first
+}
+
+func (g *grants) add(zone, name string) {
+	g.all.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.zones == nil {
+		g.zones = map[string]string{}
+	}
+	if g.zones[name] != zone {
+		g.zones[name] = zone
+		g.moves++
+	}
+}
+
+// moved is how often a lock was granted in another zone than before. Such a grant asks
+// the servers, whatever a process hands over within itself.
+func (g *grants) moved() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.moves
+}
+
+// requests counts those over the links of clients to each server that keeps locks, so
+// far. It is false where links can't be counted.
+func requests(d topologies.Deployment) (to map[string]int64, ok bool) {
+	t := d.Topology()
+	to = map[string]int64{}
 	for _, l := range t.Links {
-		if to, _ := t.Node(l.To); l.Kind != topologies.Client || to.Kind != topologies.Redis {
+		if node, _ := t.Node(l.To); l.Kind != topologies.Client || node.Kind != topologies.Redis {
 			continue
 		}
-		wire, counts := st.deployment.Proxy(l.Name()).(topologies.Interceptor)
+		wire, counts := d.Proxy(l.Name()).(topologies.Interceptor)
 		if !counts {
-			return 0, false
+			return nil, false
 		}
 		begun, _ := wire.Requests()
-		n, ok = n+begun, true
+		to[l.To] += begun
+		ok = true
 	}
-	return n, ok
+	return to, ok
+}
+
+// sum is how many requests there were to all servers.
+func sum(to map[string]int64) (n int64) {
+	for _, requests := range to {
+		n += requests
+	}
+	return n
+}
+
+// more is how many servers had requests since then.
+func more(to, then map[string]int64) (servers int) {
+	for server, requests := range to {
+		if requests > then[server] {
+			servers++
+		}
+	}
+	return servers
 }
 
 // place is where the clients of a zone are, for a lock that connects by itself.
@@ -74,6 +137,6 @@ func (st *Session) place(zone string) *Place {
 	p.Log = func() (io.WriteCloser, error) {
 		return os.OpenFile(history.Dir(st.Dir).Path(history.LogsDir, "driver-"+zone+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
-	p.Doubt = func(why string) { st.run.Failed = cmp.Or(st.run.Failed, why) }
+	p.Doubt = func(why string) { st.run.DriverFault = cmp.Or(st.run.DriverFault, why) }
 	return &p
 }

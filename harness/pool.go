@@ -141,6 +141,16 @@ func (d *pooled) Close() error {
 
 // reset removes what a run left in the servers, and proves the deployment whole.
 func (d *pooled) reset(ctx context.Context) error {
+	if d.Topology().Consensus() {
+		e, ok := d.Deployment.(topologies.Emptied)
+		if !ok {
+			return errors.New("it can't be emptied")
+		}
+		if err := d.AwaitReady(ctx); err != nil {
+			return err
+		}
+		return e.Empty(ctx)
+	}
 	if why, lacks := d.Topology().Unsupported()[topologies.Settings]; lacks {
 		return errors.New(why) // so that its locks stay
 	}

@@ -37,6 +37,10 @@ type Place struct {
 	Adopt func(group int) (end func(), err error)
 	// Log makes the file that the program's log goes to; it is closed with the lock.
 	Log func() (io.WriteCloser, error)
+	// Joins has the program be in the process group of this process, which faults stop
+	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
+	Joins bool
+	Temp  string
 	// Doubt notes why a run with this lock proves nothing.
 	Doubt func(why string)
 }
@@ -44,6 +48,10 @@ type Place struct {
 // lagShare is the part of a lease within which a driver has to answer a ping: one
 // that takes longer may not act on a lease while that lasts.
 const lagShare = 10
+
+// silence is how long a driver may owe an answer at the end of a run, beyond the time
+// that its library may wait.
+const silence = 10 * time.Second
 
 // programLease is what a driver without a watchdog is asked for where a workload
 // leaves the lease to the watchdog, and no other is set.
@@ -64,7 +72,7 @@ func Program(command string) (LockSpec, error) {
 		return LockSpec{}, fmt.Errorf("%s needs a command, such as %spython3 driver.py", ProgramPrefix, ProgramPrefix)
 	}
 	argv := shell(command)
-	d, err := driver.Start(context.Background(), driver.Config{Command: argv})
+	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command})
 	if err != nil {
 		return LockSpec{}, err
 	}
@@ -74,14 +82,14 @@ func Program(command string) (LockSpec, error) {
 	}
 	l := LockSpec{
 		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
-		Reentrant: hello.Promises.Reentrant, Tokens: hello.Promises.Token, Commands: programCommands,
-		Foreign: true, Connects: true, NoExtend: !hello.Promises.Extend,
+		Reentrant: hello.Promises.Reentrant, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: programCommands,
+		Foreign: true, Connects: true, Everywhere: hello.Promises.Quorum, NoExtend: !hello.Promises.Extend,
 		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
 			}
-			return openProgram(argv, *o.At, o)
+			return openProgram(command, *o.At, o)
 		},
 	}
 	if len(hello.Keys) > 0 {
@@ -95,7 +103,7 @@ func Program(command string) (LockSpec, error) {
 func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
 
 // openProgram starts a driver for the clients of a zone.
-func openProgram(argv []string, at Place, o LockOptions) (lock.Locker, func(), error) {
+func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), error) {
 	log, err := at.Log()
 	if err != nil {
 		return nil, nil, err
@@ -103,7 +111,8 @@ func openProgram(argv []string, at Place, o LockOptions) (lock.Locker, func(), e
 	var end func()
 	var refused error
 	d, err := driver.Start(context.Background(), driver.Config{
-		Command: argv, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Log: log,
+		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Log: log,
+		Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) { end, refused = at.Adopt(group) },
 	})
 	if err == nil && refused != nil {
@@ -117,13 +126,16 @@ func openProgram(argv []string, at Place, o LockOptions) (lock.Locker, func(), e
 	}
 	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
 	return l, func() {
-		if err := d.Err(); err != nil {
-			at.Doubt(fmt.Sprintf("the driver of %s: %v", at.Zone, err))
-		}
-		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare {
+		silent := d.Silent(silence)
+		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Joins {
 			at.Doubt(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
+		if broken := d.Err(); broken != nil { // also a connection that it closed shortly before
+			at.Doubt(strings.Replace(broken.Error(), "the driver", "the driver of "+at.Zone, 1))
+		} else if silent != "" {
+			at.Doubt("the driver of " + at.Zone + " " + silent)
+		}
 		if d.Killed() {
 			err = errors.Join(errors.New("the driver did not exit at the end of its input, and was killed"), err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock/driver"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -135,7 +136,7 @@ func (r Random) Run(ctx context.Context, s Config) (err error) {
 	if err != nil {
 		return err
 	}
-	// Somebody else's deployment may be of another size than ours would be, so
+	// A deployment that was there before may be of another size than one of ours, so
 	// the plan is for the one that is there.
 	prepare := func(d topologies.Deployment, run *history.Run) error {
 		if err := Impossible(CheckAcks(r.Options.ReplicaAcks, d.Topology()), CheckOptions(r.Servers, d.Topology())); err != nil {
@@ -165,6 +166,10 @@ func (r Random) Run(ctx context.Context, s Config) (err error) {
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
 		locker, err := st.locker(name)
+		if errors.Is(err, driver.ErrNotStarted) {
+			st.run.DriverFault = err.Error()
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -278,7 +283,7 @@ func (st *Session) report(ctx context.Context, length time.Duration) {
 			case <-ticker.C:
 				st.Progress(Progress{
 					Elapsed: time.Since(start), Length: length,
-					Grants: st.grants.Load(), Fault: st.activeFault(),
+					Grants: st.grants.all.Load(), Fault: st.activeFault(),
 				})
 			case <-ctx.Done():
 				return

@@ -2,7 +2,6 @@ package harness_test
 
 import (
 	"context"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func grounds(t *testing.T) []harness.Random {
 					Topology: topology, Servers: servers, Lock: runtest.Lock(locks.Default(topology)), Faults: mix, Length: time.Minute,
 				}
 				if err := r.Validate(); err != nil {
-					require.Regexp(t, "nothing to fail over to|has no slots|topology etcd has none|evades the library", err.Error(), "%s %s", topology, mix)
+					require.Regexp(t, "nothing to fail over to|has no slots|topology (etcd|zookeeper) has none|evades the library|ZooKeeper counts|files of Redis alone", err.Error(), "%s %s", topology, mix)
 					continue
 				}
 				all = append(all, r)
@@ -208,53 +207,6 @@ func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, tt.want)
-	}
-}
-
-func TestEveryMixIsDocumented(t *testing.T) {
-	t.Parallel()
-	b, err := os.ReadFile("../docs/faults.md")
-	require.NoError(t, err)
-	doc := string(b)
-	for _, mix := range faults.Mixes() {
-		require.Contains(t, doc, "\n| `"+mix+"` |")
-	}
-	where := map[string]map[string]bool{} // fault, topology
-	for _, topology := range topologies.NamesOf(topologies.StoreRedis) {
-		all, err := harness.Picks(harness.Random{Topology: topology, Servers: harness.Persistent(), Lock: runtest.Lock(locks.Default(topology)), Length: 1})
-		require.NoError(t, err)
-		for _, p := range all {
-			if where[p.Fault] == nil {
-				where[p.Fault] = map[string]bool{}
-			}
-			if p.Cant == "" {
-				where[p.Fault][topology] = true
-			}
-		}
-	}
-	byName := map[string]bool{} // drawn on single, where clients go by a name
-	named := harness.Persistent()
-	named.Access = topologies.AccessName
-	all, err := harness.Picks(harness.Random{Topology: topologies.Single, Servers: named, Lock: runtest.Lock("mutex"), Length: 1})
-	require.NoError(t, err)
-	for _, p := range all {
-		byName[p.Fault] = byName[p.Fault] || p.Cant == ""
-	}
-	for fault, on := range where {
-		var names []string
-		for _, name := range topologies.NamesOf(topologies.StoreRedis) {
-			if on[name] {
-				names = append(names, name)
-			}
-		}
-		at := strings.Join(names, ", ")
-		switch {
-		case len(names) == len(topologies.NamesOf(topologies.StoreRedis)):
-			at = "all"
-		case len(names) == 0 && byName[fault]:
-			at = "single by name"
-		}
-		require.Regexp(t, `\n\| .*`+"`"+fault+"`"+`.* \| `+at+` \|`, doc, "%s is drawn on %s", fault, at)
 	}
 }
 

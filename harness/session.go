@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,12 +79,12 @@ type Session struct {
 	keys           map[string]string     // a key in the slot of each
 	lock           LockSpec              // under test
 	options        LockOptions
-	open           Opener        // of that lock, in this run
-	before         int64         // requests over the links of clients, before that lock was opened
-	footprint      *Footprint    // of that lock, where the run learnt it; else nil
-	aimed          int           // faults, each at the server of one of them
-	moved          bool          // a slot, or some
-	patience       time.Duration // of a fault that is of effect only at some moments
+	open           Opener           // of that lock, in this run
+	before         map[string]int64 // requests over the links of clients, before that lock was opened
+	footprint      *Footprint       // of that lock, where the run learnt it; else nil
+	aimed          int              // faults, each at the server of one of them
+	moved          bool             // a slot, or some
+	patience       time.Duration    // of a fault that is of effect only at some moments
 	stopWatch      func()
 	closers        []func()
 	apart          map[string]faults.ClientProcess // clients that are processes of their own
@@ -97,7 +96,7 @@ type Session struct {
 
 	stay    []*activeFault // those of which something stays, whose requests are counted to the end
 	waiting sync.WaitGroup // for those that may still fire
-	grants  atomic.Int64
+	grants  grants
 }
 
 // An armedKey is how a script names an armed fault; the target may be
@@ -153,7 +152,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
 		return nil, err
 	}
-	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, t.Store(), st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
+	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, st.deployment.Product(), st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
 	err = Impossible(begin.Resource.startable(s.BackendName))
 	if err == nil && begin.Prepare != nil {
 		err = begin.Prepare(st.deployment, &run)
@@ -165,7 +164,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	run.Version = history.RunVersion
 	run.Program, run.Command, run.Seed = s.Program, s.Command, s.Seed
 	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
-	run.Servers = map[string]string{t.Store(): st.deployment.Version()}
+	run.Servers = map[string]string{st.deployment.Product(): st.deployment.Version()}
 	run.Machine = thisMachine()
 	st.run = run
 	if err := st.openRecord(); err != nil {
@@ -208,6 +207,12 @@ func (st *Session) Note(what string) { st.notice(what) }
 // answer.
 func (st *Session) Abort(why error) { st.run.Unmet = why.Error() }
 
+// Unsuit records why a script can't be asked of the lock.
+func (st *Session) Unsuit(why error) { st.run.Unsuited = why.Error() }
+
+// Spare records at which step the lock did not show the bug that a script is about.
+func (st *Session) Spare(why error) { st.run.Spared = why.Error() }
+
 func (st *Session) openRecord() error {
 	var err error
 	if st.file, err = history.Dir(st.Dir).Create(); err != nil {
@@ -247,7 +252,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
-	st.before, _ = st.requests()
+	st.before, _ = requests(st.deployment)
 }
 
 // Declare records what the lock under test promises under these names.
@@ -293,20 +298,22 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 		return nil, fmt.Errorf("open lock %s for %s: %w", st.lock.Name, zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
-	return counted{locker, &st.grants}, nil
+	return counted{locker, zone, &st.grants}, nil
 }
 
 // counted counts grants for the progress line.
 type counted struct {
 	lock.Locker
-	grants *atomic.Int64
+
+	zone   string
+	grants *grants
 }
 
 // Acquire counts a grant.
 func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	h, err := c.Locker.Acquire(ctx, name, o)
 	if err == nil {
-		c.grants.Add(1)
+		c.grants.add(c.zone, name)
 	}
 	return h, err
 }
@@ -315,7 +322,7 @@ func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 	h, err := workload.Ask(ctx, c.Locker, r, o)
 	if err == nil {
-		c.grants.Add(1)
+		c.grants.add(c.zone, strings.Join(r.Locks, " "))
 	}
 	return h, err
 }
@@ -399,7 +406,7 @@ func checkClaim(d topologies.Deployment) error {
 	return nil
 }
 
-// over records that a fault without a duration has passed: else whoever reads
+// over records that a fault without a duration has passed: else a reader of
 // the record takes it for one that is in effect to the end.
 func (st *Session) over(e history.Event) {
 	e.Op, e.Type, e.Value, e.Life, e.Effects = history.Heal, history.Invoke, "", "", nil
@@ -586,13 +593,13 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	if err := checkClaim(st.deployment); err != nil {
 		st.run.Unclaimed = err.Error()
 	}
-	if st.run.Scenario != "" && len(st.missed) > 0 {
+	if st.run.Scenario != "" && len(st.missed) > 0 && st.run.Unsuited == "" && st.run.Spared == "" {
 		st.run.Unmet = cmp.Or(st.run.Unmet, "a fault was armed and never fired: "+st.missed[0])
 	}
 	for _, c := range slices.Backward(st.closers) {
 		c()
 	}
-	st.run.Failed = cmp.Or(st.run.Failed, st.unreached())
+	st.run.DriverFault = cmp.Or(st.run.DriverFault, st.unreached())
 	st.stopWatch()
 	err := errors.Join(before, healed, st.recorder.Close(), st.file.Close())
 	took := time.Since(st.run.Started).Round(time.Millisecond)

@@ -107,8 +107,8 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 func TestEveryLockHasAWorkload(t *testing.T) {
 	for _, name := range locks.All().Names() {
 		topology := "single"
-		if runtest.Lock(name).Store == topologies.StoreEtcd {
-			topology = topologies.EtcdCluster
+		if store := runtest.Lock(name).Store; store != "" {
+			topology = topologies.NamesOf(store)[0]
 		}
 		r := harness.Random{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
 		if err := r.Validate(); err != nil {

@@ -31,9 +31,20 @@ type Run struct {
 	// Unmet says which step of a scenario could not be done, and why. A run
 	// with one has shown nothing.
 	Unmet string `json:"unmet,omitempty"`
+	// Unsuited says why a scenario can't be asked of the lock, where that is not the
+	// scenario's own: the lock answered otherwise than a step needs, and the script
+	// ended there. What is violated until then is, and a run without a violation is
+	// not valid.
+	Unsuited string `json:"unsuited,omitempty"`
+	// Spared says at which step the lock, where it is not the scenario's own, did not
+	// show the bug that the scenario is about. The script ended there.
+	Spared string `json:"spared,omitempty"`
 	// Unclaimed says who else drove the servers by the end. A run with it has
 	// shown nothing: what was seen may be the other's work.
 	Unclaimed string `json:"unclaimed,omitempty"`
+	// DriverFault says what the driver of the lock did wrong. A run with it is never
+	// valid.
+	DriverFault string `json:"driver_fault,omitempty"`
 	// Failed says what the harness could not do, such as to heal a fault or to stop
 	// a server. A run with it is never valid.
 	Failed string `json:"failed,omitempty"`
@@ -46,12 +57,15 @@ type Run struct {
 	// Backend is what the servers ran in: process, container, attach, or [Simulated].
 	Backend  string   `json:"backend,omitempty"`
 	Topology Topology `json:"topology"`
-	// Servers are the server versions, by what they run: "redis": "7.0.15".
+	// Servers are the server versions, by what they run: "redis": "7.0.15", "valkey": "8.0.1".
 	Servers map[string]string `json:"servers,omitempty"`
 	// Machine is what the clients ran on, and servers that are local processes; nil
 	// where that was not recorded.
 	Machine *Machine `json:"machine,omitempty"`
-	Lock    string   `json:"lock"`
+	// Clients are the clients of a script by name, with the zone that each is in: of a
+	// random run the names say it.
+	Clients map[string]string `json:"clients,omitempty"`
+	Lock    string            `json:"lock"`
 	// Unpromised are what the lock does not promise, and is not judged by or asked for:
 	// names such as [UnpromisedRelease].
 	Unpromised []string `json:"unpromised,omitempty"`

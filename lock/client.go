@@ -230,7 +230,7 @@ func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, er
 }
 
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the
-// requests in flight, which the timeouts of the Redis client bound. Holds that
+// requests in flight, which the timeouts and MaxRetries of the Redis client bound. Holds that
 // are left run out with their lease, or after 5s where they were handed over an
 // instant before, and may still be released. A second call
 // waits as well.
@@ -247,7 +247,7 @@ func (c *Client) tell(ctx context.Context, kind EventKind, l Lease, took time.Du
 	}
 }
 
-// begun is the time, if anybody wants to know how long something took: a lock that is
+// begun is the time, if an observer is told how long something took: a lock that is
 // passed on in memory takes so little that looks at the clock count.
 func (c *Client) begun() (begin time.Time) {
 	if c.config.Observer != nil {
@@ -256,7 +256,7 @@ func (c *Client) begun() (begin time.Time) {
 	return begin
 }
 
-// took is the time since begin, if anybody wants to know.
+// took is the time since begin, if an observer is told.
 func (c *Client) took(begin time.Time) time.Duration {
 	if c.config.Observer == nil {
 		return 0

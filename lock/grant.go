@@ -22,6 +22,7 @@ type grant struct {
 	watched   bool    // kept alive by the watchdog
 	waits     bool    // if it is refused at first
 	place     int64   // in a queue, as the server said
+	displaced bool    // it was lost once, and given back
 	refused   refused // when the server last did
 	waiter    *waiter // that messages reach; nil while none do
 	failures  int     // of requests, one after the other, that the wait outlived
@@ -66,18 +67,19 @@ func (g *grant) introduce() {
 // answer is the server's to one try. The zero answer is a refusal, and so is one without an
 // answer for a reason that may pass: the outcome is unknown then.
 type answer struct {
-	granted bool
-	handed  bool // by who released it, and for a short lease at first
-	denied  bool // a refusal that waiting doesn't change
-	holds   int
-	token   int64
-	expires time.Time
-	ttl     time.Duration // of a refusal: until the lock runs out
-	place   int64         // of a refusal: in the queue, if there is one
-	unacked error         // of a grant: too few replicas have it
-	at      refused       // of a refusal
-	failed  error         // why there was no answer, if a waiter is to ask again
-	copies  bool          // of the request there may be on their way
+	granted   bool
+	handed    bool // by who released it, and for a short lease at first
+	denied    bool // a refusal that waiting doesn't change
+	holds     int
+	token     int64
+	expires   time.Time
+	ttl       time.Duration // of a refusal: until the lock runs out
+	place     int64         // of a refusal: in the queue, if there is one
+	displaced bool          // the place in the queue had been lost, and others may have been served
+	unacked   error         // of a grant: too few replicas have it
+	at        refused       // of a refusal
+	failed    error         // why there was no answer, if a waiter is to ask again
+	copies    bool          // of the request there may be on their way
 }
 
 // try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
@@ -100,7 +102,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 			_ = g.withdraw(ctx)
 		}
 	})
-	g.copied = g.copied || a.copies
+	g.copied, g.displaced = g.copied || a.copies, g.displaced || a.displaced
 	switch {
 	case err == nil && a.denied && g.copied:
 		return g.undo(ctx, false, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied), errCopied)
@@ -109,9 +111,10 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	case err != nil:
 		return a, err
 	case a.failed != nil:
+		g.displaced = g.displaced || g.place != 0 // it may have been granted unheard, and have lost its place since
 		a.ttl = pauseAfter(g.failures)
 		g.failures++
-		return a, nil //nolint:nilerr // the failure is in the answer, and the wait goes on
+		return a, nil // the failure is in the answer, and the wait goes on
 	case !a.granted:
 		g.failures = 0
 		g.place, g.refused = a.place, a.at // here, since a request that was given up may be answered yet
@@ -165,13 +168,13 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
-			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.copies,
+			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.copies, displaced: g.kind.queued && numbers[3] == 1,
 		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
 		expires: c.expires(sent, g.lease), unacked: unacked,
-		copies: r.copies,
+		copies: r.copies, displaced: g.kind.queued && numbers[3] == 1,
 	}, nil
 }
 
@@ -268,8 +271,12 @@ var errCopied = errors.New("refused, and a copy of the request may be on its way
 
 // leased is the grant as plain data.
 func (g *grant) leased(a answer) Lease {
+	place := g.place
+	if g.displaced {
+		place = 0
+	}
 	return Lease{
-		Name: g.name, Owner: g.named, Request: g.id, Holds: a.holds, Token: a.token, Queued: g.place,
+		Name: g.name, Owner: g.named, Request: g.id, Holds: a.holds, Token: a.token, Queued: place,
 		Length: g.lease, Expires: a.expires, Node: g.client.node,
 	}
 }

@@ -101,7 +101,9 @@ type Lease struct {
 	Token int64
 	// Queued is the place in the lock's queue that the grant came from: of two
 	// that waited, the one with the smaller number arrived first. 0 if it did not
-	// wait, or if the lock keeps no queue ([FairMutex] does).
+	// wait, if the place was lost before (the caller was silent for too long, or an
+	// earlier copy of its request was granted the lock unheard, until the lease was over),
+	// or if the lock keeps no queue ([FairMutex] does).
 	Queued int64
 	// Holds is the owner's hold count right after the grant, 1 for a first one.
 	Holds int

@@ -37,7 +37,7 @@ func stuckFor(lease time.Duration) time.Duration { return lease + mutantBound + 
 
 // twoAsk: a holds, and b asks.
 func twoAsk(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func twoAsk(ctx context.Context, t *trial) error {
 
 // lateRelease: a releases after its lease, when b holds, and c asks.
 func lateRelease(ctx context.Context, t *trial) error {
-	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	a, b, c := t.three()
 	if err := errors.Join(a.get(ctx, 200*time.Millisecond), b.get(ctx, long)); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func lateRelease(ctx context.Context, t *trial) error {
 // slowRelease: a begins to release within its lease, and ends when b holds; then
 // c asks.
 func slowRelease(ctx context.Context, t *trial) error {
-	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	a, b, c := t.three()
 	if err := a.get(ctx, 2*time.Second); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func slowRelease(ctx context.Context, t *trial) error {
 // lostAnswer: the answer to a's request is lost with its connection. Whatever a
 // is told, it gives back what it holds, and b asks.
 func lostAnswer(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
 	}
@@ -97,8 +97,10 @@ func lostAnswer(ctx context.Context, t *trial) error {
 	if got == history.Info {
 		return fmt.Errorf("a was left without any answer: %w", errNotShown)
 	}
-	if got == history.OK && a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	if got == history.OK {
+		if err := a.giveBack(ctx); err != nil {
+			return err
+		}
 	}
 	b.tryFor(ctx, stuckFor(0), long)
 	a.ask(ctx, long)
@@ -109,7 +111,7 @@ func lostAnswer(ctx context.Context, t *trial) error {
 // to ask again, as far as it asks again. b asks until it is granted the lock.
 func lateRetry(ctx context.Context, t *trial) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
 	}
@@ -120,12 +122,8 @@ func lateRetry(ctx context.Context, t *trial) error {
 	}
 	workload.Pause(ctx, delay)
 	a.gate.open()
-	got, err := outcome(ctx, asked)
-	if err != nil {
+	if err := must(ctx, asked, history.OK, "a was refused a lock within its lease"); err != nil {
 		return err
-	}
-	if got != history.OK {
-		return fmt.Errorf("a was refused a lock within its lease: %w", errNotShown)
 	}
 	return b.get(ctx, long)
 }
@@ -134,7 +132,7 @@ func lateRetry(ctx context.Context, t *trial) error {
 // lock, it goes to work.
 func longWait(ctx context.Context, t *trial) error {
 	var stock workload.Register
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := a.get(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
@@ -147,15 +145,15 @@ func longWait(ctx context.Context, t *trial) error {
 // givenUp: b waits for the lock until it waits no longer. a releases it, and asks
 // again.
 func givenUp(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
 	}
 	if got := b.Acquire(ctx, theLock, long, 200*time.Millisecond); got != history.Fail {
 		return fmt.Errorf("b was not refused: %w", errNotShown)
 	}
-	if a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	if err := a.giveBack(ctx); err != nil {
+		return err
 	}
 	a.tryFor(ctx, stuckFor(0), long)
 	return nil
@@ -176,8 +174,8 @@ func twoInLine(ctx context.Context, t *trial) error {
 	if err := a.lined(ctx, len(asked)); err != nil {
 		return err
 	}
-	if a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	if err := a.giveBack(ctx); err != nil {
+		return err
 	}
 	granted := 0
 	for _, done := range asked {
@@ -199,7 +197,7 @@ func twoInLine(ctx context.Context, t *trial) error {
 // quarter of its lease is over. b asks until it is granted the lock.
 func lateInLine(ctx context.Context, t *trial) error {
 	const lease = 6 * time.Second
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	c := t.beside(a, "c")
 	if err := a.get(ctx, lease); err != nil {
 		return err
@@ -209,15 +207,11 @@ func lateInLine(ctx context.Context, t *trial) error {
 		return err
 	}
 	workload.Pause(ctx, lease/4)
-	if a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
-	}
-	got, err := outcome(ctx, asked)
-	if err != nil {
+	if err := a.giveBack(ctx); err != nil {
 		return err
 	}
-	if got != history.OK {
-		return fmt.Errorf("c was refused a lock that was free: %w", errNotShown)
+	if err := must(ctx, asked, history.OK, "c was refused a lock that was free"); err != nil {
+		return err
 	}
 	return b.get(ctx, long)
 }
@@ -226,7 +220,7 @@ func lateInLine(ctx context.Context, t *trial) error {
 // word to the clients. a releases on the new master, and c asks.
 func movedBehindAName(ctx context.Context, t *trial) error {
 	const wait = 3 * time.Second
-	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	a, b, c := t.three()
 	if err := a.get(ctx, long); err != nil {
 		return err
 	}
@@ -241,8 +235,8 @@ func movedBehindAName(ctx context.Context, t *trial) error {
 	if err := errors.Join(t.fault(ctx, "planned-failover", "", nil), a.writes(ctx), c.writes(ctx)); err != nil {
 		return err
 	}
-	if a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
+	if err := a.giveBack(ctx); err != nil {
+		return err
 	}
 	c.ask(ctx, long)
 	_, err := outcome(ctx, asked)
@@ -255,17 +249,14 @@ var errNotShown = errors.New("the script shows nothing")
 // lateReplica: the replicas fall behind while a holds. a releases, b is granted the
 // lock, and a asks again.
 func lateReplica(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
 	}
 	if err := errors.Join(t.arrived(ctx, "", "redis-2", "redis-3"), t.hold(ctx, topologies.Both, toReplicas)); err != nil {
 		return err
 	}
-	if a.Release(ctx) != history.OK {
-		return fmt.Errorf("a could not release what it held: %w", errNotShown)
-	}
-	if err := b.get(ctx, long); err != nil {
+	if err := errors.Join(a.giveBack(ctx), b.get(ctx, long)); err != nil {
 		return err
 	}
 	a.again(ctx, long)
@@ -276,7 +267,7 @@ func lateReplica(ctx context.Context, t *trial) error {
 // asks after the lease.
 func diesAsking(ctx context.Context, t *trial) error {
 	const lease = 500 * time.Millisecond
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	a.gate.shut()
 	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
 	if err := a.gate.reached(ctx, asked); err != nil {
@@ -301,7 +292,7 @@ func diesAsking(ctx context.Context, t *trial) error {
 // diesHolding: a dies while it holds, and b asks after the lease.
 func diesHolding(ctx context.Context, t *trial) error {
 	const lease = 500 * time.Millisecond
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := a.get(ctx, lease); err != nil {
 		return err
 	}
@@ -333,7 +324,7 @@ func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (hist
 // granted the lock, it goes to work.
 func lateAnswer(ctx context.Context, t *trial) error {
 	var stock workload.Register
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	got, err := overdue(ctx, t, a, b, func() {})
 	if err != nil || got != history.OK {
 		return err
@@ -344,7 +335,7 @@ func lateAnswer(ctx context.Context, t *trial) error {
 // lateAnswerByASteppedClock: the same, and a's wall clock is set back by an hour
 // in the meantime.
 func lateAnswerByASteppedClock(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	_, err := overdue(ctx, t, a, b, func() {
 		t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set back by 1h",
 			func() { a.clock.Step(-time.Hour) }, func() { a.clock.Step(time.Hour) })
@@ -359,7 +350,7 @@ const clientClock = "client-clock"
 // until it is granted the lock.
 func slowAnswer(ctx context.Context, t *trial) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
 		return err
 	}
@@ -371,12 +362,8 @@ func slowAnswer(ctx context.Context, t *trial) error {
 	if err := t.Heal(ctx, "stall"); err != nil {
 		return err
 	}
-	got, err := outcome(ctx, asked)
-	if err != nil {
+	if err := must(ctx, asked, history.OK, "a was refused a lock within its lease"); err != nil {
 		return err
-	}
-	if got != history.OK {
-		return fmt.Errorf("a was refused a lock within its lease: %w", errNotShown)
 	}
 	return b.get(ctx, long)
 }
@@ -385,7 +372,7 @@ func slowAnswer(ctx context.Context, t *trial) error {
 // the lock.
 func slowClock(ctx context.Context, t *trial) error {
 	const lease, part = 6 * time.Second, 0.09
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
 	return errors.Join(a.get(ctx, lease), b.get(ctx, long))
 }
@@ -399,16 +386,11 @@ func lateRenewal(ctx context.Context, t *trial) error {
 // lateRenewalOfAFreeLock: it arrives when b has held the lock, and has given it
 // back.
 func lateRenewalOfAFreeLock(ctx context.Context, t *trial) error {
-	return renewLate(ctx, t, func(b *party) error {
-		if b.Release(ctx) != history.OK {
-			return fmt.Errorf("b could not release what it held: %w", errNotShown)
-		}
-		return nil
-	})
+	return renewLate(ctx, t, func(b *party) error { return b.giveBack(ctx) })
 }
 
 func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.get(ctx, 0), t.hold(ctx, topologies.Upstream, toA)); err != nil {
 		return err
 	}
@@ -425,7 +407,7 @@ func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) er
 // lostRelease: a gives back a hold that a watchdog keeps, and the request is lost.
 // b asks after the lease.
 func lostRelease(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.get(ctx, 0), t.cut(ctx, toA)); err != nil {
 		return err
 	}
@@ -446,7 +428,7 @@ func lostRelease(ctx context.Context, t *trial) error {
 // fewServers: a reaches one server of three, and asks for a while; b reaches all of
 // them.
 func fewServers(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3")); err != nil {
 		return err
 	}
@@ -461,7 +443,7 @@ func fewServers(ctx context.Context, t *trial) error {
 // twoMinorities: a reaches one server of three and b another, and once the network
 // is whole c asks.
 func twoMinorities(ctx context.Context, t *trial) error {
-	a, b, c := t.party("a", "zone-a"), t.party("b", "zone-b"), t.party("c", "zone-a")
+	a, b, c := t.three()
 	if err := t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3", "zone-b>redis-1", "zone-b>redis-3"); err != nil {
 		return err
 	}
@@ -478,7 +460,7 @@ func twoMinorities(ctx context.Context, t *trial) error {
 // lostVotes: two of three servers grant a the lock, and their answers are lost. Once
 // the network is whole a takes its request back, and b asks.
 func lostVotes(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, "zone-a>redis-1", "zone-a>redis-2")); err != nil {
 		return err
 	}
@@ -488,12 +470,8 @@ func lostVotes(ctx context.Context, t *trial) error {
 		return err
 	}
 	a.gate.open()
-	got, err := outcome(ctx, asked)
-	if err != nil {
+	if err := must(ctx, asked, history.Fail, "a was not refused"); err != nil {
 		return err
-	}
-	if got != history.Fail {
-		return fmt.Errorf("a was not refused: %w", errNotShown)
 	}
 	b.tryFor(ctx, stuckFor(0), long)
 	a.ask(ctx, long)
@@ -512,7 +490,7 @@ func lostReplicas(ctx context.Context, t *trial) error {
 }
 
 func dies(ctx context.Context, t *trial, before func() error) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), before()); err != nil {
 		return err
 	}
@@ -527,7 +505,7 @@ func dies(ctx context.Context, t *trial, before func() error) error {
 // replicasComeBack: a asks while the replicas are cut off, and b once they are
 // back.
 func replicasComeBack(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := t.cut(ctx, toReplicas); err != nil {
 		return err
 	}
@@ -546,7 +524,7 @@ func replicasComeBack(ctx context.Context, t *trial) error {
 // gives it back, the master dies, and b is granted the lock by the next one.
 func lostCount(ctx context.Context, t *trial) error {
 	const lease = 2 * time.Second
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.arrived(ctx, "1", "redis-2", "redis-3")); err != nil {
 		return err
 	}
@@ -556,12 +534,8 @@ func lostCount(ctx context.Context, t *trial) error {
 		return err
 	}
 	a.gate.open()
-	got, err := outcome(ctx, asked)
-	if err != nil {
+	if err := must(ctx, asked, history.OK, "a was refused what replicas had"); err != nil {
 		return err
-	}
-	if got != history.OK {
-		return fmt.Errorf("a was refused what replicas had: %w", errNotShown)
 	}
 	a.Release(ctx)
 	if err := errors.Join(t.fault(ctx, "crash-failover", "", nil), b.get(ctx, long)); err != nil {
@@ -573,7 +547,7 @@ func lostCount(ctx context.Context, t *trial) error {
 
 // fastClock: a's wall clock is an hour ahead. It holds the lock, and then b does.
 func fastClock(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set forward by 1h",
 		func() { a.clock.Step(time.Hour) }, func() { a.clock.Step(-time.Hour) })
 	if err := errors.Join(a.warm(ctx), b.get(ctx, long)); err != nil {
@@ -586,7 +560,7 @@ func fastClock(ctx context.Context, t *trial) error {
 // lostReentry: a, which replicas know to hold the lock, is granted it again when
 // they are cut off. The master dies, a gives the inner grant back, and b asks.
 func lostReentry(ctx context.Context, t *trial) error {
-	a, b := t.party("a", "zone-a"), t.party("b", "zone-b")
+	a, b := t.two()
 	if err := errors.Join(a.get(ctx, long), t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas)); err != nil {
 		return err
 	}

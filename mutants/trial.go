@@ -83,6 +83,15 @@ func (t *trial) party(name, zone string) *party {
 	return p
 }
 
+// two opens the clients a and b, in different zones.
+func (t *trial) two() (a, b *party) { return t.party("a", "zone-a"), t.party("b", "zone-b") }
+
+// three opens a client more, c, in the zone of a.
+func (t *trial) three() (a, b, c *party) {
+	a, b = t.two()
+	return a, b, t.party("c", "zone-a")
+}
+
 // beside opens another client in the process of a party, which has the same lock.
 func (t *trial) beside(p *party, name string) *party {
 	return &party{trial: t, rdb: p.rdb, record: p.record, Client: t.NewClient(name, p.Locker)}
@@ -120,6 +129,14 @@ func (p *party) again(ctx context.Context, lease time.Duration) history.Type {
 func (p *party) get(ctx context.Context, lease time.Duration) error {
 	if !p.tryFor(ctx, requestTimeout, lease) {
 		return fmt.Errorf("%s was not granted the lock", p.Name)
+	}
+	return nil
+}
+
+// giveBack releases what it holds, which must be confirmed for the script to show anything.
+func (p *party) giveBack(ctx context.Context) error {
+	if p.Release(ctx) != history.OK {
+		return fmt.Errorf("%s could not release what it held: %w", p.Name, errNotShown)
 	}
 	return nil
 }
@@ -173,6 +190,16 @@ func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error
 	case <-ctx.Done():
 		return "", fmt.Errorf("no end of what was begun: %w", context.Cause(ctx))
 	}
+}
+
+// must waits for what is in the background, which must have this outcome for the
+// script to show anything; otherwise says what happened instead.
+func must(ctx context.Context, done <-chan history.Type, want history.Type, otherwise string) error {
+	got, err := outcome(ctx, done)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s: %w", otherwise, errNotShown)
+	}
+	return err
 }
 
 // A gate stops a client between two steps. Its zero value lets everything pass.

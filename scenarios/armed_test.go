@@ -32,6 +32,8 @@ func TestParseSaysWhereAStepIsWrong(t *testing.T) {
 		{"never awaited", "  - {client: a, acquire: l, background: true}\n", "x.yaml: client a is still busy in the background at the end (a acquires l): await it"},
 		{"awaits nothing", "  - {await: a}\n", "step 1: client a does nothing in the background"},
 		{"awaits nobody", "  - {await: hold-comand}\n", `await: unknown client or fault "hold-comand"`},
+		{"told to nobody", "  - {await: a, until: lost}\n", "step 1: client a has asked for no lock yet"},
+		{"told to a process", "  - {client: a, acquire: l}\n  - {inject: pause-client, target: a}\n  - {await: a, until: lost}\n", "client a is a process of its own"},
 		{"not injected", "  - {await: hold-command}\n", "step 1: await hold-command: nothing has injected it"},
 		{"not armed", "  - {inject: cut, target: client}\n  - {await: cut}\n", "cut does not wait for a message, so there is nothing to await"},
 		{"one shot", "  - {inject: drop-reply, target: client, params: {command: SET}}\n  - {heal: drop-reply}\n", "drop-reply is over once it fired"},

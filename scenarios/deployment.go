@@ -13,8 +13,8 @@ import (
 )
 
 // fits refuses a deployment on which the script can't be played to its end. One
-// that was started for it is as the script was validated for; that of somebody
-// else has other servers, links and settings.
+// that was started for it is as the script was validated for; a deployment of
+// the user has other servers, links and settings.
 func (s Scenario) fits(d topologies.Deployment) error {
 	if err := harness.Possible(d, s.faults()); err != nil {
 		return err

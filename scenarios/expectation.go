@@ -15,6 +15,9 @@ func (e Expectation) Met(run history.Run, report checker.Report) error {
 	if why := checker.NoAnswer(run); why != "" {
 		return errors.New(why)
 	}
+	if run.Unsuited != "" && report.Verdict == checker.Unknown {
+		return errors.New("the scenario can't be asked of this lock: " + run.Unsuited)
+	}
 	if string(report.Verdict) != e.Verdict {
 		return fmt.Errorf("expected %s, got %s", e.Verdict, report.Verdict)
 	}

@@ -73,12 +73,14 @@ func TestUnder_WhatALockCannot(t *testing.T) {
 	t.Parallel()
 	l := runtest.Lock("redislock")
 	for name, want := range map[string]string{
-		"failover-double-grant/replica-acks": "asks no replicas for an acknowledgement",
-		"abandoned-wait/withdrawn":           "it is about the lock mutex-fair",
-		"failover-double-grant/fencing":      "it is about the lock mutex-fenced",
-		"paused-holder":                      "can't be paused or killed",
-		"late-extend":                        "which lock redislock can't",
-		"late-request":                       "would be on one of the servers",
+		"failover-double-grant/replica-acks":    "asks no replicas for an acknowledgement",
+		"abandoned-wait/withdrawn":              "it is about the lock mutex-fair",
+		"failover-double-grant/fencing":         "it is about the lock mutex-fenced",
+		"late-extend":                           "which lock redislock can't",
+		"late-request":                          "would be on one of the servers",
+		"stale-waiter":                          "it is about the planted bug of broken-stale-waiter",
+		"late-retry-double-grant/first-request": "clients send a request again when no reply comes",
+		"lost-message":                          "is not known to wait for any",
 	} {
 		l.Connects, l.NoExtend = true, true
 		_, err := under(t, name, l)
@@ -101,6 +103,41 @@ func TestUnder_LockWithoutKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
 	run, _, report := runtest.Judged(t, setup.Dir)
-	require.Contains(t, run.Unmet, "no key with the name of the lock is on a server")
+	require.Contains(t, run.Unsuited, "no key with the name of the lock is on a server")
 	require.Equal(t, checker.Unknown, report.Verdict)
+}
+
+// A correct lock of another library answers at once that it does not have a planted bug,
+// or that a step asks what it does not do; one with the bug is convicted in both plays.
+func TestUnder_OtherLockAnswersOtherwise(t *testing.T) {
+	for _, tc := range []struct {
+		scenario, lock   string
+		want             checker.Verdict
+		spared, unsuited string
+	}{
+		{"late-release-double-grant", "redislock", checker.Valid, "client b was granted the lock and has not released it", ""},
+		{"abandoned-wait", "redislock", checker.Valid, "it was granted, and should have been refused", ""},
+		{"lost-reply", "redislock", checker.Unknown, "", "client a may have been granted the lock"},
+		{"abandoned-wait/on-its-way", "redislock", checker.Unknown, "", "step "},
+		{"flush-double-grant/no-eviction", "redislock", checker.Valid, "", ""},
+		{"late-release-double-grant", "broken-plain-delete", checker.Invalid, "", ""},
+		{"late-release-double-grant/owner-checked", "broken-plain-delete", checker.Invalid, "", "it was granted, and should have been refused"},
+	} {
+		t.Run(strings.ReplaceAll(tc.scenario, "/", "-")+"-"+tc.lock, func(t *testing.T) {
+			t.Parallel()
+			setup := runtest.Setup(t)
+			l := runtest.Lock(tc.lock)
+			l.Name, l.Foreign, l.HeldOn = "theirs", true, nil
+			s, err := under(t, tc.scenario, l)
+			require.NoError(t, err)
+			require.NoError(t, s.Run(t.Context(), setup))
+			run, _, report := runtest.Judged(t, setup.Dir)
+			require.Empty(t, run.Unmet)
+			require.Equal(t, tc.want, report.Verdict, "%+v %+v", run, report)
+			for _, said := range [][2]string{{run.Spared, tc.spared}, {run.Unsuited, tc.unsuited}} {
+				require.Equal(t, said[1] == "", said[0] == "", said)
+				require.Contains(t, said[0], said[1])
+			}
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
@@ -68,6 +69,9 @@ type Scenario struct {
 	Cures []string `yaml:"cures"`
 	// Variants are the same script under other conditions: cures, controls.
 	Variants []Variant `yaml:"variants"`
+
+	// other says that the lock is not that of the file: see [Scenario.Under].
+	other bool
 }
 
 // A Variant is a scenario with a cure or without its cause. Steps name it in
@@ -125,12 +129,16 @@ type ScriptStep struct {
 	// A Write or Access may have to be done, refused by the resource, or unknown;
 	// empty: ended.
 	Until string `yaml:"until"`
+	// Symptom says that only a lock with the bug of the scenario's own lock ends the
+	// step so. Another lock that ends it otherwise does not have the bug.
+	Symptom bool `yaml:"symptom"`
 	// Background leaves Acquire, Extend or Release to itself, until Await. It
 	// is tried once.
 	Background bool `yaml:"background"`
 
 	// Await waits until the step that a client has in the background ended, as
-	// Until says; or until an armed fault fired.
+	// Until says; until a client was told that it lost what it was granted last, where
+	// Until is lost; or until an armed fault fired.
 	Await string `yaml:"await"`
 
 	// Inject and Heal name a fault.
@@ -273,6 +281,15 @@ func lineOf(tree *ast.File, step int) int {
 	return node.GetToken().Position.Line
 }
 
+// Stores names scenarios that compare the stores: one split brain on four deployments, and
+// for the two that it does not fool what does, with the cure by a token.
+func Stores() []string {
+	return []string{
+		"split-brain-double-grant", "cluster-split-brain-double-grant", "etcd-split-brain", "zookeeper-split-brain",
+		"etcd-late-keep-alive", "etcd-late-keep-alive/fencing", "zookeeper-session-lost", "zookeeper-session-lost/fencing",
+	}
+}
+
 // Find returns the scenario of the catalogue with that name or alias;
 // "name/variant" is one of its variants.
 func Find(name string, locks harness.Locks) (Scenario, string, error) {
@@ -359,8 +376,12 @@ func (s Scenario) As(variant string) Scenario {
 	return s
 }
 
-// plainMutex is the lock of variants that any correct mutex can play.
-const plainMutex = "mutex"
+// plainMutex is the lock of variants that any correct mutex can play, and plantedBug
+// begins the names of locks with one.
+const (
+	plainMutex = "mutex"
+	plantedBug = "broken-"
+)
 
 // Under is the variant of the scenario with another lock under test; the empty
 // variant is the scenario itself. The verdict that it expects is that of its own
@@ -374,12 +395,25 @@ func (s Scenario) Under(l harness.LockSpec, variant string) (Scenario, error) {
 	if as.LockName != s.LockName && as.LockName != plainMutex {
 		return as, fmt.Errorf("%s: it is about the lock %s", as.Name, as.LockName)
 	}
-	as.Lock, as.LockName = l, l.Name
-	if err := as.Validate(); err != nil {
-		return as, err
+	if strings.HasPrefix(as.LockName, plantedBug) && l.Name != as.LockName && as.Expect.Verdict == string(checker.Invalid) &&
+		!slices.ContainsFunc(as.Steps, func(step ScriptStep) bool { return step.Symptom }) {
+		return as, fmt.Errorf("%s: it is about the planted bug of %s, which no answer of another lock shows", as.Name, as.LockName)
 	}
-	if err := l.On(as.Topology, as.Servers, harness.LockOptions{ReplicaAcks: as.ReplicaAcks, Watchdog: as.Watchdog}); err != nil {
-		return as, fmt.Errorf("%s: %w", as.Name, err)
+	as.other = l.Name != as.LockName
+	as.Lock, as.LockName = l, l.Name
+	var reasons []string
+	for _, err := range append(as.problems(), l.Validate(), l.On(as.Topology, as.Servers, harness.LockOptions{ReplicaAcks: as.ReplicaAcks, Watchdog: as.Watchdog})) {
+		if err == nil {
+			continue
+		}
+		for reason := range strings.Lines(err.Error()) {
+			if reason = strings.TrimPrefix(strings.TrimSpace(reason), as.Name+": "); !slices.Contains(reasons, reason) {
+				reasons = append(reasons, reason)
+			}
+		}
+	}
+	if len(reasons) > 0 {
+		return as, fmt.Errorf("%s: %s", as.Name, strings.Join(reasons, "; "))
 	}
 	return as, nil
 }

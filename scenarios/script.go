@@ -26,6 +26,7 @@ const (
 	untilRefused  = "refused"
 	untilUnknown  = "unknown" // no answer
 	untilEnded    = "ended"   // in whatever way
+	untilLost     = "lost"    // of a client that is awaited: it was told that it lost its hold
 )
 
 // requests reports whether the step asks the lock for something.
@@ -92,18 +93,19 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
 	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
-	if s, err = s.learned(ctx, st); err != nil {
-		st.Abort(err)
-		return nil
-	}
 	p := &play{
 		Session: st, scenario: s, clients: map[string]harness.Client{},
-		attempts: map[string]attempt{}, background: map[string]chan ended{},
+		attempts: map[string]attempt{}, background: map[string]pending{},
 	}
+	if s, err = s.learned(ctx, st); err != nil {
+		p.cut(ScriptStep{}, err)
+		return nil
+	}
+	p.scenario = s
 	st.Declare(p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
 		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
-			return err
+			return p.unopened(err)
 		}
 	}
 	behind, cancel := context.WithCancel(ctx)
@@ -111,12 +113,12 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	defer cancel()
 	for i, step := range s.Steps {
 		if err := p.do(ctx, behind, step); err != nil {
-			st.Abort(fmt.Errorf("step %d (%s): %w", i+1, step, err))
+			p.cut(step, fmt.Errorf("step %d (%s): %w", i+1, step, err))
 			st.Log.WarnContext(ctx, "the scenario ends early", "step", i+1, "error", err)
 			break
 		}
 	}
-	for _, name := range p.owners.locks() { // what a lock was left as tells why nobody got it
+	for _, name := range p.owners.locks() { // what a lock was left as tells why no client was granted it
 		p.lookForKey(ctx, name)
 	}
 	return nil
@@ -182,8 +184,16 @@ type play struct {
 	attempts map[string]attempt // the latest of each client
 	owners   owners
 	// background is where the end of what each client does there is told.
-	background map[string]chan ended
+	background map[string]pending
 	busy       sync.WaitGroup
+	beliefs    beliefs
+}
+
+// A pending is what a client does in the background.
+type pending struct {
+	step ScriptStep
+	done chan ended    // what came of it
+	over chan struct{} // closed then
 }
 
 // An attempt is the latest request of a client for a lock.
@@ -221,14 +231,15 @@ func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
 	defer cancel()
 	switch {
 	case step.Background:
-		done := make(chan ended, 1)
-		p.background[step.Client] = done
+		doing := pending{step, make(chan ended, 1), make(chan struct{})}
+		p.background[step.Client] = doing
 		c := p.clients[step.Client]
 		p.asks(step)
 		p.busy.Go(func() {
 			ctx, cancel := context.WithTimeoutCause(behind, stepTimeout, timeout)
 			defer cancel()
-			done <- ended{step, p.once(ctx, c, step)}
+			doing.done <- ended{step, p.once(ctx, c, step)}
+			close(doing.over)
 		})
 		return nil
 	case step.Await != "":
@@ -274,12 +285,19 @@ func (p *play) act(ctx context.Context, c harness.Client, step ScriptStep) error
 func (p *play) asks(step ScriptStep) {
 	if step.Acquire != "" {
 		n := p.attempts[step.Client].number + 1
-		p.attempts[step.Client] = attempt{n, step.Acquire, fmt.Sprintf("%s#%d", step.Client, n)}
+		p.attempts[step.Client] = attempt{number: n, lock: step.Acquire, owner: fmt.Sprintf("%s#%d", step.Client, n)}
 	}
 }
 
-// once makes one request, and looks at the servers when an acquire was answered.
+// once makes one request, and notes what the client may believe since.
 func (p *play) once(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
+	outcome := p.request(ctx, c, step)
+	p.beliefs.note(step, outcome)
+	return outcome
+}
+
+// request makes one request, and looks at the servers when an acquire was answered.
+func (p *play) request(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
 	switch {
 	case step.Acquire != "":
 		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
@@ -305,11 +323,18 @@ func (p *play) insist(ctx context.Context, c harness.Client, step ScriptStep) er
 	if step.Acquire == "" && !c.Holding() {
 		return errors.New("it was granted nothing that it could extend or release")
 	}
+	began, unknowns := time.Now(), 0
 	for {
 		p.asks(step)
 		outcome := p.once(ctx, c, step)
 		again, err := step.judge(outcome)
 		if !again {
+			return err
+		}
+		if outcome == history.Info {
+			unknowns++
+		}
+		if err := p.hopeless(step, outcome, unknowns, time.Since(began)); err != nil {
 			return err
 		}
 		if step.Acquire == "" {
@@ -363,19 +388,28 @@ func (e ended) differs(until string) error {
 	case e.outcome == history.OK:
 		was = untilDone
 	}
-	return fmt.Errorf("it was %s, and should have been %s", was, cmp.Or(until, untilAnswered))
+	return differentError{fmt.Errorf("it was %s, and should have been %s", was, cmp.Or(until, untilAnswered)), e.outcome != history.Info}
 }
 
 // await waits for what a client has in the background, or for a fault that lies
 // in wait.
 func (p *play) await(ctx context.Context, step ScriptStep) error {
-	done, ok := p.background[step.Await]
+	doing, ok := p.background[step.Await]
+	if !ok && step.Until == untilLost {
+		c, ok := p.clients[step.Await].(interface {
+			AwaitLost(ctx context.Context) error
+		})
+		if !ok { // which was checked before
+			return fmt.Errorf("client %s can't be awaited", step.Await)
+		}
+		return c.AwaitLost(ctx)
+	}
 	if !ok {
-		return p.AwaitFault(ctx, step.Await, step.Target)
+		return p.awaitFault(ctx, step)
 	}
 	delete(p.background, step.Await)
 	select {
-	case e := <-done:
+	case e := <-doing.done:
 		if !e.met(step.Until) {
 			return e.differs(step.Until)
 		}
@@ -460,6 +494,12 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 	asked := p.attempts[step.Of]
 	if step.In != "" {
 		return p.requireLedger(step, asked.owner)
+	}
+	if p.scenario.other && step.Require == requireHeld && p.beliefs.refused(step.Of) {
+		return differentError{fmt.Errorf("client %s was refused, and a server should have its grant", step.Of), false}
+	}
+	if p.scenario.other && p.scenario.Lock.HeldOn == nil && step.Require == requireAbsent && p.beliefs.others(step.Of) {
+		return differentError{errors.New("another client holds the lock, and its keys do not tell whose a grant is"), false}
 	}
 	for _, server := range step.On {
 		there := p.Deployment().Server(server)

@@ -138,6 +138,9 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	if count(step.Client, step.Await, step.Inject, step.Heal, step.Require) != 1 {
 		return errors.New("want exactly one of client, inject, heal, require, await")
 	}
+	if step.Symptom && step.Until == "" {
+		return errors.New(`a symptom needs "until": how the step ends with the bug`)
+	}
 	clients := slices.Sorted(maps.Keys(s.Clients))
 	switch {
 	case step.Client != "":
@@ -215,6 +218,12 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	return nil
 }
 
+// hitsSubscribers reports whether a fault is of messages to subscribers.
+func hitsSubscribers(fault string) bool {
+	spec, err := faults.ByName(fault)
+	return err == nil && spec.Hits == faults.HitsSubscribers
+}
+
 // lockFits refuses steps that mean nothing with the lock, of a scenario as one
 // variant has it.
 func (s Scenario) lockFits() error {
@@ -225,8 +234,11 @@ func (s Scenario) lockFits() error {
 	if l.InProcess != nil && slices.ContainsFunc(s.Steps, ScriptStep.ofServers) {
 		return fmt.Errorf("%s: require asks servers, and lock %s has none", s.Name, l.Name)
 	}
-	if l.Connects && len(s.apart()) > 0 {
-		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is a program for all clients of a zone", s.Name, s.apart()[0], l.Name)
+	if l.Connects && s.Retries > 0 {
+		return fmt.Errorf("%s: its clients send a request again when no reply comes, and the clients of lock %s decide that by themselves", s.Name, l.Name)
+	}
+	if l.Foreign && !l.Subscribes && slices.ContainsFunc(s.faults(), hitsSubscribers) {
+		return fmt.Errorf("%s: a message of the server is lost, and lock %s is not known to wait for any", s.Name, l.Name)
 	}
 	if l.NoExtend && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Extend != "" }) {
 		return fmt.Errorf("%s: a client extends its hold, which lock %s can't", s.Name, l.Name)
@@ -261,6 +273,13 @@ func (s Scenario) walk(variant string) []error {
 		case step.Await != "":
 			doing, ok := busy[step.Await]
 			switch {
+			case !ok && step.Until == untilLost && s.Clients[step.Await] != "":
+				switch {
+				case asked[step.Await] == "":
+					problem("client %s has asked for no lock yet", step.Await)
+				case slices.Contains(s.apart(), step.Await):
+					problem("client %s is a process of its own, as the target of a fault: what it is told can't be awaited", step.Await)
+				}
 			case ok && step.Until != "" && !slices.Contains(doing.untils(), step.Until):
 				problem("%w", names.Unknown("until", step.Until, doing.untils()))
 			case !ok && s.Clients[step.Await] != "":

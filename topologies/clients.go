@@ -14,7 +14,8 @@ const slotsEvery = 100 * time.Millisecond
 
 // Clients makes the clients that [Deployment.ClientOptions] describe: one that
 // follows the master or the slots, and for servers that know nothing of each
-// other, one for each, in order. The caller closes them.
+// other, one for each, in order. With MaxRetries -1 none of them repeats a request that a
+// server may have carried out. The caller closes them.
 func Clients(o *redis.UniversalOptions) []redis.UniversalClient {
 	switch {
 	case o.MasterName != "":
@@ -22,6 +23,9 @@ func Clients(o *redis.UniversalOptions) []redis.UniversalClient {
 	case o.IsClusterMode:
 		cluster := o.Cluster()
 		cluster.ClusterStateReloadInterval = slotsEvery
+		if o.MaxRetries < 0 {
+			return []redis.UniversalClient{once(cluster)}
+		}
 		return []redis.UniversalClient{redis.NewClusterClient(cluster)}
 	default:
 		var clients []redis.UniversalClient

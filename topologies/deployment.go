@@ -18,7 +18,8 @@ var (
 	// ErrUnusable says that what its user named in particular, a program or an
 	// image, can't be used.
 	ErrUnusable = errors.New("can't be used")
-	// ErrTooOld says that the server program found is older than [MinRedis] or [MinEtcd].
+	// ErrTooOld says that the server program found is older than [MinRedis], [MinEtcd] or
+	// [MinZooKeeper].
 	ErrTooOld = errors.New("is too old")
 )
 
@@ -45,6 +46,9 @@ const MinRedis = "7.0.0"
 // gateway under /v3.
 const MinEtcd = "3.4.0"
 
+// MinZooKeeper is the oldest ZooKeeper that the harness drives: no older one was tried.
+const MinZooKeeper = "3.8.0"
+
 // A Backend starts deployments. Its Start returns once the deployment is
 // ready: roles agreed, replication proven by a write that every replica
 // acknowledged, and every zone of clients served.
@@ -57,8 +61,10 @@ type Backend interface {
 // its error is a [CleanupError].
 type Deployment interface {
 	Topology() Topology
-	// Version is the version of the servers.
+	// Version is the version of the servers, and Product what they are: their store, or
+	// what a server in its place calls itself, such as "valkey".
 	Version() string
+	Product() string
 	// Server returns a server or a sentinel; nil for any other node.
 	Server(name string) Server
 	// NodeAt is the name of the server that clients know by an address, or
@@ -117,6 +123,8 @@ const (
 	// Failovers: the deployment is a [Failover], if its topology is one whose
 	// servers replace their masters.
 	Failovers Capability = "failovers"
+	// HandOvers: a server that is in office can be asked to hand over: [Failover.Promote].
+	HandOvers Capability = "hand-overs"
 	// Messages: what clients and servers send each other can be read and changed.
 	Messages Capability = "messages"
 	// Bandwidth: the bandwidth of a link can be limited, and that be proven.
@@ -131,6 +139,14 @@ type Claimed interface {
 	// CheckClaim fails once another run has the deployment. It asks no server, and says
 	// nothing of whether the deployment is whole.
 	CheckClaim() error
+}
+
+// An Emptied deployment can be emptied of all that clients wrote, for another run.
+type Emptied interface {
+	Deployment
+	// Empty removes it, past every fault. It fails where the servers are not the
+	// harness's own, or their store has no such thing.
+	Empty(ctx context.Context) error
 }
 
 // A Replicated deployment has shards whose masters can change. A shard is

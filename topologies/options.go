@@ -16,10 +16,14 @@ const (
 	Cluster     = "cluster"     // three masters with a replica each
 	Independent = "independent" // masters that know nothing of each other
 	EtcdCluster = "etcd"        // members of one etcd cluster
+
+	ZooKeeperEnsemble = "zookeeper" // members of one ZooKeeper ensemble
 )
 
 // Names lists the topologies that [New] knows.
-func Names() []string { return []string{Single, Sentinels, Cluster, Independent, EtcdCluster} }
+func Names() []string {
+	return []string{Single, Sentinels, Cluster, Independent, EtcdCluster, ZooKeeperEnsemble}
+}
 
 // NamesOf lists the topologies whose servers are of a store.
 func NamesOf(store string) []string {
@@ -30,8 +34,8 @@ func NamesOf(store string) []string {
 // defaults; those that a topology has no use for stay zero.
 type Options struct {
 	// Nodes is how many servers the independent topology has: an odd number
-	// from 3 to 15; 5 by default. An etcd cluster has 3 members by default, or 5. The
-	// others have their fixed size.
+	// from 3 to 15; 5 by default. An etcd cluster and a ZooKeeper ensemble have 3
+	// members by default, or 5. The others have their fixed size.
 	Nodes int `json:"nodes,omitempty" yaml:"nodes"`
 	// Persistence is what a server keeps of its data when it is killed: one of
 	// [Persistences]; none by default.
@@ -114,14 +118,16 @@ func (o Options) Validate(name string) error {
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	_, _, consensus := consensusOf(name)
 	switch {
 	case o.Nodes == 0:
-	case name == EtcdCluster:
+	case consensus:
 		if o.Nodes != defaultMembers && o.Nodes != mostMembers {
 			problem("topology %s has %d or %d members, not %d", name, defaultMembers, mostMembers, o.Nodes)
 		}
 	case name != Independent:
-		problem("topology %s has a fixed number of servers, and can't have %d: only %s and %s can be sized", name, o.Nodes, Independent, EtcdCluster)
+		problem("topology %s has a fixed number of servers, and can't have %d: only %s, %s and %s can be sized", name, o.Nodes,
+			Independent, EtcdCluster, ZooKeeperEnsemble)
 	case o.Nodes < leastNodes || o.Nodes > mostNodes || o.Nodes%2 == 0:
 		problem("independent servers must be an odd number from %d to %d, not %d", leastNodes, mostNodes, o.Nodes)
 	}
@@ -196,7 +202,7 @@ func (o Options) withDefaults(name string) Options {
 	if o.Persistence == "" && StoreOf(name) == StoreRedis {
 		o.Persistence = PersistNone
 	}
-	if name == EtcdCluster && o.Nodes == 0 {
+	if _, _, consensus := consensusOf(name); consensus && o.Nodes == 0 {
 		o.Nodes = defaultMembers
 	}
 	if o.Access == "" && (name == Single || name == Sentinels) {

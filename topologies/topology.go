@@ -11,10 +11,11 @@ type Kind string
 
 // The kinds of node.
 const (
-	Redis    Kind = "redis"    // a Redis server
-	Sentinel Kind = "sentinel" // a Redis Sentinel
-	Etcd     Kind = "etcd"     // a member of an etcd cluster
-	Zone     Kind = "zone"     // a group of clients with links of its own
+	Redis     Kind = "redis"     // a Redis server
+	Sentinel  Kind = "sentinel"  // a Redis Sentinel
+	Etcd      Kind = "etcd"      // a member of an etcd cluster
+	ZooKeeper Kind = "zookeeper" // a member of a ZooKeeper ensemble
+	Zone      Kind = "zone"      // a group of clients with links of its own
 )
 
 // A LinkKind says what a link carries.
@@ -73,14 +74,28 @@ const (
 
 // The stores that servers are of.
 const (
-	StoreRedis = "redis"
-	StoreEtcd  = "etcd"
+	StoreRedis     = "redis"
+	StoreEtcd      = "etcd"
+	StoreZooKeeper = "zookeeper"
 )
+
+// consensusOf are the stores of the topologies whose servers elect a leader, and the kind
+// of those servers.
+func consensusOf(name string) (store string, kind Kind, ok bool) {
+	switch name {
+	case EtcdCluster:
+		return StoreEtcd, Etcd, true
+	case ZooKeeperEnsemble:
+		return StoreZooKeeper, ZooKeeper, true
+	default:
+		return "", "", false
+	}
+}
 
 // StoreOf is the store that the servers of the topology of that name are of.
 func StoreOf(name string) string {
-	if name == EtcdCluster {
-		return StoreEtcd
+	if store, _, ok := consensusOf(name); ok {
+		return store
 	}
 	return StoreRedis
 }
@@ -118,16 +133,26 @@ func (t Topology) ServerKind() Kind {
 // Unsupported says what can't be done to any deployment of the topology, and why; empty
 // where its servers rule nothing out.
 func (t Topology) Unsupported() map[Capability]string {
-	if t.Store() != StoreEtcd {
+	redis := "it is a fault of Redis servers, and topology " + t.Name + " has none"
+	messages := "the proxies take apart what Redis clients send, and not what " + t.Store() + " clients send"
+	bandwidth := t.Store() + " has no request that comes back as large as it was sent, by which the bandwidth could be proven"
+	switch t.Store() {
+	case StoreEtcd:
+		return map[Capability]string{
+			Settings: redis, Messages: messages, Bandwidth: bandwidth,
+			Wiping: "an etcd member that lost its data may not come back under its name",
+			Clocks: "etcd counts leases and elections by monotonic time, and a Go program evades the library that shows another clock",
+			Disks:  "a Go program evades the library that shows another disk",
+		}
+	case StoreZooKeeper:
+		return map[Capability]string{
+			Settings: redis, Messages: messages, Bandwidth: bandwidth,
+			HandOvers: "a ZooKeeper leader can't be asked to hand over",
+			Clocks:    "ZooKeeper counts sessions and elections by monotonic time",
+			Disks:     "the library that shows another disk knows the files of Redis alone",
+		}
+	default:
 		return nil
-	}
-	return map[Capability]string{
-		Settings:  "it is a fault of Redis servers, and topology " + t.Name + " has none",
-		Messages:  "the proxies take apart what Redis clients send, and not what etcd clients send",
-		Bandwidth: "etcd has no request that comes back as large as it was sent, by which the bandwidth could be proven",
-		Wiping:    "an etcd member that lost its data may not come back under its name",
-		Clocks:    "etcd counts leases and elections by monotonic time, and a Go program evades the library that shows another clock",
-		Disks:     "a Go program evades the library that shows another disk",
 	}
 }
 
@@ -150,6 +175,7 @@ func ByName(name string) (Topology, error) { return New(name, Options{}) }
 //   - cluster: three masters, with a third of the slots and one replica each.
 //   - independent: [Options.Nodes] servers that know nothing of each other.
 //   - etcd: [Options.Nodes] members of one etcd cluster.
+//   - zookeeper: [Options.Nodes] members of one ZooKeeper ensemble.
 //
 // All have two zones of clients, zone-a and zone-b.
 func New(name string, o Options) (Topology, error) {
@@ -157,16 +183,17 @@ func New(name string, o Options) (Topology, error) {
 		return Topology{}, err
 	}
 	t := Topology{Name: name, Options: o.withDefaults(name)}
-	switch name {
-	case Single:
+	_, member, consensus := consensusOf(name)
+	switch {
+	case name == Single:
 		t.addShards(1, o.replicasOf(name))
-	case Sentinels:
+	case name == Sentinels:
 		t.addShards(1, o.replicasOf(name))
 		t.add(Sentinel, 3)
-	case Cluster:
+	case name == Cluster:
 		t.addShards(3, o.replicasOf(name))
-	case EtcdCluster:
-		t.add(Etcd, t.Options.Nodes)
+	case consensus:
+		t.add(member, t.Options.Nodes)
 		for i := range t.Nodes {
 			t.Nodes[i].Role = Member
 		}
@@ -231,6 +258,17 @@ func (t *Topology) linkKinds(from, to Node) []LinkKind {
 		kinds = append(kinds, Gossip)
 	}
 	return kinds
+}
+
+// Unlinked reports whether two servers talk to each other past every link, as those of a
+// deployment may that runs already: nothing but clients passes a link to either.
+func (t Topology) Unlinked(a, b string) bool {
+	one, _ := t.Node(a)
+	other, _ := t.Node(b)
+	if one.Kind == Zone || other.Kind == Zone || len(t.linkKinds(one, other)) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(t.Links, func(l Link) bool { return l.Kind != Client && (l.To == a || l.To == b) })
 }
 
 // shard is the boot master of the servers that replicate each other.

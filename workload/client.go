@@ -124,6 +124,16 @@ func (c *Client) Lost() <-chan struct{} {
 	return h.Lost()
 }
 
+// LostUnleased is [Client.Lost] of a hold whose end the client does not know from a lease,
+// and of which it was not told yet that it is lost. Nil otherwise.
+func (c *Client) LostUnleased() <-chan struct{} {
+	h := c.newest()
+	if h == nil || h.toldLost || !h.Lease().Expires.IsZero() {
+		return nil
+	}
+	return h.Lost()
+}
+
 // event is one of the client's, on the i-th lock of a request.
 func (c *Client) event(i int, base history.Event, op history.Op, t history.Type) history.Event {
 	for len(c.processes) <= i {

@@ -8,7 +8,7 @@ import (
 )
 
 // Renewals records what the watchdog of a lock client does: each renewal is an
-// extend, by a process of its own, for the owner of the hold. While somebody asks
+// extend, by a process of its own, for the owner of the hold. While a client asks
 // for several locks at once, what renews those that it has until then is not
 // recorded: they are no hold of which the history knows, and are given back
 // without a word if the others can't be had. It is a [lock.Observer]; make it with

@@ -83,7 +83,13 @@ func entries() []entry {
 		if spec.Target == faults.AtServer || spec.Target == faults.AtProcess {
 			target = server
 		}
-		all = append(all, entry{Step: faults.Step{Fault: spec.Name, Target: target, Params: spec.LeastParams()}})
+		drawn := faults.Candidate{Params: map[string]string{}}
+		for _, p := range spec.Params {
+			if p.Draw != "" {
+				drawn.Params[p.Name] = p.Draw
+			}
+		}
+		all = append(all, entry{Step: faults.Step{Fault: spec.Name, Target: target, Params: drawn.FirstParams()}})
 	}
 	return all
 }

@@ -31,12 +31,19 @@ import (
 // collector would close it.
 var kept topologies.Deployment
 
+// memberPaused is that of a consensus store a member is stopped, which must end all the
+// same.
+const memberPaused = "member-paused"
+
 // harness is another program that this test binary is: it injects a fault, says
 // so, and panics when it is told to.
 func harness(topology, fault string) error {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGUSR1)
 	o := topologies.Options{Persistence: topologies.PersistAlways}
+	if topologies.StoreOf(topology) != topologies.StoreRedis {
+		o = topologies.Options{}
+	}
 	if topology == topologies.Cluster {
 		o.NodeTimeout = time.Second // so that none fails over only because the machine is busy
 	}
@@ -44,18 +51,29 @@ func harness(topology, fault string) error {
 	if err != nil {
 		return err
 	}
-	d, err := process.Backend{}.Instrumented().Start(context.Background(), plan)
+	var backend topologies.Backend = process.Backend{}
+	if !plan.Consensus() { // whose clocks and disks can't be interfered with
+		backend = process.Backend{}.Instrumented()
+	}
+	d, err := backend.Start(context.Background(), plan)
 	if err != nil {
 		return err
 	}
 	kept = d
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	i, err := faultstest.Inject(ctx, d, fault)
+	effect := fault
+	if fault == memberPaused {
+		err = d.Server(plan.Servers()[0]).Pause(ctx)
+	} else {
+		var i faults.Injection
+		i, err = faultstest.Inject(ctx, d, fault)
+		effect = i.Effect
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Println(i.Effect); err != nil { //nolint:forbidigo // to the test
+	if _, err := fmt.Println(effect); err != nil { //nolint:forbidigo // to the test
 		return err
 	}
 	go func() {
@@ -81,12 +99,24 @@ func TestHarness_killedDuringAFaultLeavesNothing(t *testing.T) {
 			kinds[topologies.Single] = append(kinds[topologies.Single], spec.Name)
 		}
 	}
+	for _, store := range []string{topologies.EtcdCluster, topologies.ZooKeeperEnsemble} { // for their members
+		kinds[store] = []string{memberPaused}
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for topology, names := range kinds {
 		for _, name := range names {
 			for end, with := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "panics": syscall.SIGUSR1} {
-				t.Run(name+" "+end, func(t *testing.T) {
+				if store := topologies.StoreOf(topology); store != topologies.StoreRedis {
+					if end != "killed" { // the kernel does the same
+						continue
+					}
+					if _, err := process.Find(t.Context(), store); err != nil {
+						require.NotEqual(t, "1", os.Getenv("LOCKCHAOS_TEST_REQUIRE"), err)
+						continue
+					}
+				}
+				t.Run(topology+" "+name+" "+end, func(t *testing.T) {
 					t.Parallel()
 					tmp := t.TempDir()
 					cmd := exec.Command(self, "harness", topology, name)

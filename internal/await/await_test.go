@@ -25,6 +25,26 @@ func TestUntil(t *testing.T) {
 	})
 }
 
+// What does not become true at once is looked at less often, and never much too late.
+func TestUntilLooksLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var looks []time.Duration
+		require.NoError(t, await.Until(t.Context(), func() error {
+			looks = append(looks, time.Since(begin))
+			if looks[len(looks)-1] < 10*time.Second {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		require.Zero(t, looks[0])
+		for i, look := range looks[1:] {
+			require.LessOrEqual(t, look-looks[i], min(max(2*time.Millisecond, look/50), 20*time.Millisecond))
+		}
+		require.Less(t, len(looks), 800, "it was looked at 5,000 times when it was each 2 ms")
+	})
+}
+
 func TestUntilSaysWhatItWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := errors.New("it took too long")

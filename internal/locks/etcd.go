@@ -18,19 +18,27 @@ func onEtcd() harness.Locks {
 		{
 			Name: "etcd-mutex", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
 			About: "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL",
-			Open:  openEtcd(false),
+			Open:  openEtcd(asBelieved),
 		},
 		{
 			Name: "etcd-mutex-leased", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
 			About: "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last",
-			Open:  openEtcd(true),
+			Open:  openEtcd(leased),
 		},
 	}
 }
 
-// openEtcd opens a lock on the members that the clients of a zone know: by the library's
-// session alone, or leased.
-func openEtcd(leased bool) harness.Opener {
+// A heeding is what a holder on etcd takes for the loss of its lock.
+type heeding int
+
+const (
+	asBelieved heeding = iota // what the library's session says
+	leased                    // that, and its own clock
+	nothing                   // a planted bug
+)
+
+// openEtcd opens a lock on the members that the clients of a zone know.
+func openEtcd(heeds heeding) harness.Opener {
 	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		if o.At == nil || o.At.Dial == nil {
 			return nil, nil, errors.New("a lock on etcd is opened in a run, which says where the members are")
@@ -44,8 +52,12 @@ func openEtcd(leased bool) harness.Opener {
 			return nil, nil, err
 		}
 		open := etcd.New
-		if leased {
+		switch heeds {
+		case leased:
 			open = etcd.NewLeased
+		case nothing:
+			open = etcd.NewDeaf
+		case asBelieved:
 		}
 		l := open(c, o.Watchdog)
 		end := func() {
@@ -54,7 +66,7 @@ func openEtcd(leased bool) harness.Opener {
 				o.Unclosed(err)
 			}
 		}
-		if leased {
+		if heeds == leased {
 			return l, end, nil
 		}
 		return lock.LockerFunc(func(ctx context.Context, name string, asked lock.Options) (*lock.Hold, error) {

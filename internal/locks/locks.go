@@ -15,7 +15,7 @@ import (
 // All lists what can be put under test, in order of name; those with a planted bug
 // come last.
 func All() harness.Locks {
-	all := slices.Concat(own(), others(), onEtcd(), planted())
+	all := slices.Concat(own(), others(), onEtcd(), onZooKeeper(), planted())
 	for _, m := range mutants.Mutants() {
 		all = append(all, m.Spec())
 	}
@@ -36,6 +36,9 @@ func Control(topology string) string {
 	if topology == topologies.EtcdCluster {
 		return "etcd-mutex-leased"
 	}
+	if topology == topologies.ZooKeeperEnsemble {
+		return "zookeeper-lock-leased"
+	}
 	if topology == topologies.Independent {
 		return "redlock"
 	}
@@ -47,6 +50,9 @@ func Control(topology string) string {
 func Default(topology string) string {
 	if topology == topologies.EtcdCluster {
 		return "etcd-mutex"
+	}
+	if topology == topologies.ZooKeeperEnsemble {
+		return "zookeeper-lock"
 	}
 	if topology == topologies.Independent {
 		return "redlock"

@@ -6,14 +6,21 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/mutants"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // planted are locks with a planted bug, and correct twins of some, beside those of
 // the mutants.
 func planted() harness.Locks {
 	return harness.Locks{
+		{
+			Name: "broken-etcd-deaf", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
+			About: "planted bug: as etcd-mutex, but a holder does not heed that its session has ended",
+			Open:  openEtcd(nothing),
+		},
 		{
 			Name: "broken-first-member", Together: true, Subscribes: true,
 			About: "planted bug: of several locks that are requested together, only the first is acquired",
@@ -54,6 +61,11 @@ func planted() harness.Locks {
 			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
 				return readWrite(broken.UnseenReaders(c))
 			}),
+		},
+		{
+			Name: "broken-zookeeper-hasty", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
+			About: "planted bug: as zookeeper-lock, but a waiter takes the lock when the node before its own is gone, though it may not be the lowest",
+			Open:  openZooKeeper(zookeeper.Disconnected, zookeeper.OpenHasty),
 		},
 		{
 			Name: "correct-hand-over", Commands: inFull(), Subscribes: true,

@@ -5,9 +5,12 @@ package runtest
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,6 +39,21 @@ func Main(m *testing.M) {
 	// Processes are started from threads, for as long as there are tests.
 	threads := goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1")
 	goleak.VerifyTestMain(settled{m, threads}, threads)
+}
+
+// FewAtOnce has no more than two tests a processor run at the same time. The servers of more
+// deployments miss the deadlines of their elections, clients dial again, and the same
+// tests took 128 s of processor time and not 44 s. It is called before the tests run.
+func FewAtOnce() {
+	flag.Parse()
+	parallel := flag.Lookup("test.parallel")
+	given, err := strconv.Atoi(parallel.Value.String())
+	if err != nil {
+		panic(err)
+	}
+	if err := parallel.Value.Set(strconv.Itoa(min(given, 2*runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 }
 
 // settled gives what ends behind the tests the time to do so, which on a busy
@@ -119,6 +137,17 @@ func FailedFaults(h *history.History) []history.Event {
 	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool {
 		return e.Op != history.Inject && e.Op != history.Heal || e.Type != history.Fail
 	})
+}
+
+// NeedStore skips the test where a store has no server program.
+func NeedStore(t *testing.T, store string) {
+	t.Helper()
+	if _, err := process.Find(t.Context(), store); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
 }
 
 // NeedCompiler skips the test where clocks can't be changed.

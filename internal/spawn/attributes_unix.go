@@ -5,3 +5,5 @@ package spawn
 import "syscall"
 
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func joining() *syscall.SysProcAttr { return nil }

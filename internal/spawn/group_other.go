@@ -13,6 +13,8 @@ import (
 
 func attributes() *syscall.SysProcAttr { return nil }
 
+func joining() *syscall.SysProcAttr { return nil }
+
 // Kill ends the process that leads a group: there are no groups here. That there is
 // none any more is no error.
 func Kill(group int) error {

@@ -12,6 +12,16 @@ import (
 // process when ours ends, in whatever way, even if it stands still then.
 func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = attributes()
+	return start(cmd)
+}
+
+// Join starts cmd as Start does, in the process group of this process.
+func Join(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = joining()
+	return start(cmd)
+}
+
+func start(cmd *exec.Cmd) error {
 	failed := make(chan error)
 	starts() <- func() { failed <- cmd.Start() }
 	return <-failed

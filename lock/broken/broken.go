@@ -33,7 +33,7 @@ import (
 // A Setup is what a lock is made on. Servers is required.
 type Setup struct {
 	// Servers are the deployment: one client, or for a quorum one for each
-	// server. Whoever made the lock closes them.
+	// server. The maker of the lock closes them.
 	Servers []redis.UniversalClient
 	// Other is a second way to the deployment, for the locks that say so.
 	// Default: the first of Servers.
@@ -46,13 +46,13 @@ type Setup struct {
 	// Watchdog is the lease that is kept alive for a hold that asked for none.
 	// Default: 30s.
 	Watchdog time.Duration
-	// Observer is told of each renewal by a watchdog. Nil: nobody is.
+	// Observer is told of each renewal by a watchdog. May be nil.
 	Observer lock.Observer
 	// Clock is that of the client's machine. Nil: a right one.
 	Clock *Clock
 	// Gate is called where a lock does in two steps what ought to be one, or
-	// might be interrupted between two: whoever waits in it is a client that is
-	// slow at the worst moment. Nil: nobody waits.
+	// might be interrupted between two: a client that waits in it is
+	// slow at the worst moment. Nil: none waits.
 	Gate func(ctx context.Context)
 }
 

@@ -41,7 +41,7 @@ func GetThenDelete(s Setup) *Lock {
 
 // ConstantToken returns a lock whose callers all write the same token. Each takes
 // another's lock for its own: every request is granted, and a release or an
-// extension works on whoever's hold it is.
+// extension works on any owner's hold.
 //
 // It is the bug of locks that write "1", or the name of the service, and then
 // compare; it was reported of redis-py (#415), twenty (#25661), nexspence (#223)
@@ -54,7 +54,7 @@ func ConstantToken(s Setup) *Lock {
 
 // RetryRefused returns a lock that sends a request again when its answer was
 // lost, and takes the refusal of the second one for an answer. The first one has
-// set the key: nobody holds the lock until the lease is over.
+// set the key: no client holds the lock until the lease is over.
 //
 // It is the bug of plain SET NX behind a client library that retries by itself,
 // as most do; node-redlock (#369) counts a key with its own token as a grant.
@@ -66,7 +66,7 @@ func RetryRefused(s Setup) *Lock {
 
 // ReadReplica returns a re-entrant lock that asks a replica whether the caller
 // holds the lock already, and if so only counts on the master. A replica that lags
-// says so of a lock that was released, and of which somebody else is the holder.
+// says so of a lock that was released, and of which another client is the holder.
 // Setup.Other reads from replicas.
 //
 // It is the bug of clients that are set to prefer replicas for what only reads,

@@ -12,7 +12,7 @@ func HalfQuorum(s Setup) *Lock {
 }
 
 // NoCleanup returns a quorum lock that leaves the keys of a request without a
-// majority where they are. After a few of them nobody finds a majority until a
+// majority where they are. After a few of them no client finds a majority until a
 // lease is over.
 //
 // It was reported of node-redlock (#168): a caller that tried again was kept out by

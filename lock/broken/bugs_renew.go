@@ -8,7 +8,7 @@ import (
 )
 
 // RenewAny returns a lock that renews the key without looking whose it is. A
-// renewal that arrives late prolongs the hold of somebody else, and both believe
+// renewal that arrives late prolongs the hold of another client, and both believe
 // that they hold.
 //
 // It was reported of redlock-rb (#36); redsync (#61) compared, and read the result
@@ -20,7 +20,7 @@ func RenewAny(s Setup) *Lock {
 }
 
 // RenewRecreates returns a lock that sets the key again where a renewal finds
-// none. Its holder believes that it held all the time, and somebody else has held
+// none. Its holder believes that it held all the time, and another client has held
 // the lock in between.
 //
 // It is the bug of a renewal by SET; redsync (#147, #149) made it a choice of the
@@ -38,7 +38,7 @@ return 1`)
 }
 
 // RenewUnchecked returns a lock that takes any answer to a renewal for a yes. Its
-// holder goes on when the lock is somebody else's.
+// holder goes on when another client holds the lock.
 //
 // It was reported of redsync (#61), where the result was compared with a value of
 // another type.
@@ -53,7 +53,7 @@ func RenewUnchecked(s Setup) *Lock {
 }
 
 // WatchdogOutlives returns a lock whose watchdog does not stop at the release. If
-// the release is lost on the way, the lock is held for ever, by nobody.
+// the release is lost on the way, the lock is held for ever, and no client uses it.
 //
 // It was reported of Redisson (#7272), where a renewal and the end of the renewals
 // could pass each other.

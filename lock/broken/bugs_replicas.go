@@ -43,7 +43,7 @@ func WaitIgnored(s Setup) *Lock {
 }
 
 // WaitLeftover returns a lock that refuses a grant of which too few replicas know,
-// and leaves the key. Nobody holds the lock until the lease is over.
+// and leaves the key. No client holds the lock until the lease is over.
 //
 // It was reported of coredis (#86): WAIT takes nothing back.
 func WaitLeftover(s Setup) *Lock {

@@ -32,8 +32,8 @@ func OneMorePermit(c *lock.Client, permits int) func(ctx context.Context, name s
 }
 
 // UnseenReaders returns the two sides of a read-write lock whose writers look for
-// other writers only: they come in while somebody reads, and readers while
-// somebody writes.
+// other writers only: they are granted the lock beside readers, and readers
+// are granted it beside a writer.
 //
 // It is the bug of read-write locks that keep the writer and the readers under
 // two keys, and look at one of them.
@@ -51,7 +51,7 @@ func UnseenReaders(c *lock.Client) (read, write lock.Locker) {
 // first is acquired.
 //
 // It is the bug of callers who protect what several locks are for with one of
-// them, because "everybody takes that one first".
+// them, because "all of us take that one first".
 func FirstMember(l lock.Locker) func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
 	return func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
 		return l.Acquire(ctx, names[0], o)
@@ -120,7 +120,7 @@ func (u *uncounted) Release(ctx context.Context, l lock.Lease) error {
 }
 
 // QueueJumping returns a mutex that numbers its callers in the order of their
-// arrival, and then grants the lock to whoever asks first when it is free. It
+// arrival, and then grants the lock to the first request when it is free. It
 // asks for a lease; without one it is 30 seconds.
 //
 // It is the bug of locks that call themselves fair and poll.

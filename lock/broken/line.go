@@ -10,7 +10,7 @@ import (
 )
 
 // batch is how often a lock is passed on in memory before it is released for
-// everybody.
+// all clients.
 const batch = 8
 
 // A line is where the callers of one [Lock] wait who pass it on to each other in
@@ -66,7 +66,7 @@ func PassedToAll(s Setup) *Lock {
 // in it for too long.
 //
 // It is what comes of passing on a lock with a lease like one without. OpenViking
-// (#3886) tells of a lock that nobody renews while it is handed on.
+// (#3886) tells of a lock that no client renews while it is handed on.
 func PassedRecounted(s Setup) *Lock {
 	l := CorrectLine(s)
 	l.line.recounted = true

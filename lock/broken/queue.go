@@ -9,8 +9,8 @@ import (
 
 // The steps of a lock with a queue. KEYS[1] has the place of each caller, and
 // KEYS[2] when its lease ends, in milliseconds of the server's clock. ARGV[1] is the
-// mark of the caller, and ARGV[2] its lease. Whoever is ahead of all others whose
-// lease is not over is first.
+// mark of the caller, and ARGV[2] its lease. The first is the caller ahead of all others whose
+// lease is not over.
 const (
 	queueNow = `
 local time = redis.call('TIME')
@@ -46,7 +46,7 @@ return ends > now and 1 or 0`
 )
 
 // CorrectQueue returns the lock with a queue without a bug. Callers line up, each
-// with a lease from then on, and whoever is first holds the lock. One whose lease is
+// with a lease from then on, and the first one holds the lock. One whose lease is
 // over when its turn comes is refused, and one that waits no longer leaves.
 //
 // It is the lock of etcd (client/v3/concurrency), whose callers each have a lease
@@ -84,8 +84,8 @@ func StaleWaiter(s Setup) *Lock {
 }
 
 // AbandonedWait returns a lock with a queue whose callers stay in it when they wait
-// no longer. When the turn of one comes, nobody is there to hold the lock, and
-// nobody else gets it until that lease is over.
+// no longer. When the turn of one comes, the lock is held for a caller that has left, and
+// no other is granted it until that lease is over.
 //
 // Jepsen's test of etcd (jepsen-io/etcd, lock.clj) revokes the lease of each request
 // that failed, so as not to run into it.

@@ -20,7 +20,7 @@ type quorum struct {
 	swept func(granted []bool) []bool
 }
 
-// CorrectQuorum returns the lock that is held by whoever has the key on more
+// CorrectQuorum returns the lock that is held by the client that has the key on more
 // than half of Setup.Servers, which know nothing of each other, without a bug: the
 // Redlock of the Redis documentation. A request without a majority is taken back
 // from every server, whatever it answered.

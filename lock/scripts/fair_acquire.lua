@@ -9,11 +9,12 @@
 -- withdrawn or released
 -- ARGV: owner, request, lease in ms, heartbeat in ms, 1 to take a place, the
 -- place of this request or 0, channel
--- Returns {1, the owner's grants}, or {0, ms until the lock runs out for the
--- first in the queue, or until the first loses its place if the lock is free, or
--- 0; the place or 0}.
+-- Returns {1, the owner's grants, 0, 1 if the place had been lost}, or {0, ms
+-- until the lock runs out for the first in the queue, or until the first loses
+-- its place if the lock is free, or 0; the place or 0; 1 if it had been lost}.
 local fields = redis.call('HGETALL', KEYS[1])
-local mine = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[2]) or ARGV[6])
+local queued = redis.call('ZSCORE', KEYS[2], ARGV[2])
+local mine = tonumber(queued or ARGV[6])
 local holder, ends, others, last, over = nil, 0, 0, 0, {}
 for i = 1, #fields, 2 do
   if fields[i] == 'owner' then
@@ -31,6 +32,7 @@ end
 if redis.call('EXISTS', KEYS[4]) == 1 then return {0, 0, 0} end
 
 local held = last > 0
+local lost = mine > 0 and not queued and ends == 0 and 1 or 0
 local head, place = first()
 local before = not head or (mine > 0 and mine <= place) -- no other is before us
 if held and holder == ARGV[1] or not held and before then
@@ -43,7 +45,7 @@ if held and holder == ARGV[1] or not held and before then
   -- The first in the queue now learns of a longer lease by its next poll.
   head = first()
   if head and tonumber(ARGV[3]) < tonumber(ARGV[4]) then redis.pcall('PUBLISH', ARGV[7], '=' .. head) end
-  return {1, others + 1}
+  return {1, others + 1, 0, lost}
 end
 
 if ARGV[5] == '1' then
@@ -56,7 +58,7 @@ if ARGV[5] == '1' then
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
   for i = 2, 3 do redis.call('PEXPIREAT', KEYS[i], string.format('%.0f', tonumber(newest))) end
 end
-if held then return {0, before and last - now or 0, mine} end
+if held then return {0, before and last - now or 0, mine, lost} end
 local deadline = tonumber(redis.call('ZSCORE', KEYS[3], head))
 redis.pcall('PUBLISH', ARGV[7], '=' .. head)
-return {0, deadline - now, mine}
+return {0, deadline - now, mine, lost}

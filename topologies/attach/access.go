@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -29,6 +30,7 @@ const (
 type access struct {
 	username, password string
 	tls                *tls.Config
+	to                 string // what a server must be: "etcd member"; empty: "Redis server"
 }
 
 // dial opens a connection to at, of a server that is called announced.
@@ -100,8 +102,9 @@ func (a access) refused(server string, err error) error {
 		return usage("%s does not agree on TLS: %w", server, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return usage("nothing listens at %s", server)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return usage("%s closed the connection: it is no Redis server, or wants TLS", server)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		strings.Contains(said, "server closed idle connection"): // net/http, if that came before the request; it exports no such error
+		return usage("%s closed the connection: it is no %s, or wants TLS", server, cmp.Or(a.to, "Redis server"))
 	case a.tls != nil && errors.As(err, &netErr) && netErr.Timeout(): // Redis waits for the rest of a line
 		return usage("%s does not answer within %v: it may not speak TLS", server, meetTimeout)
 	case errors.As(err, &netErr) && netErr.Timeout():

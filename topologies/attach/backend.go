@@ -21,7 +21,8 @@ var ErrUsage = errors.New("can't attach")
 type Backend struct {
 	// Endpoints are addresses of servers, HOST:PORT: of any sentinels for the
 	// topology sentinel, of any nodes for cluster, of the one server for single,
-	// and of all for independent, in the order in which they get their names.
+	// and of all for independent, and of all members of a consensus store, in the
+	// order in which they get their names.
 	// Empty: those that the proxies stand for.
 	Endpoints []string
 	// MasterName is how the sentinels call what they watch. Empty: the only one

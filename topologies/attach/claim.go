@@ -24,7 +24,7 @@ import (
 
 // claimKey says on every master who drives the deployment: two that do so would
 // mend each other's faults, and take each other's locks for their own.
-const claimKey = "lockchaos:claim"
+const claimKey = bootstrap.ClaimKey
 
 const (
 	// claimLease is how long a claim outlives the run that made it. A run repeats
@@ -54,12 +54,8 @@ type place struct {
 // claim takes the deployment, or fails with [ErrUsage] and names who has it. The
 // discovery's connections must stay open until it was released.
 func (s *discovery) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
 	c := &claim{
-		owner:  fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8]),
+		owner:  claimOwner(),
 		places: s.places(),
 		log:    log,
 	}
@@ -71,6 +67,38 @@ func (s *discovery) claim(ctx context.Context, log *slog.Logger) (*claim, error)
 	}
 	c.keep()
 	return c, nil
+}
+
+// claimOwner names this run in a claim.
+func claimOwner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8])
+}
+
+// every does something over and over until it is stopped, which waits for it.
+func every(period time.Duration, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				do(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
 }
 
 // places are one for each master. Their order is the same for every run, so
@@ -135,25 +163,7 @@ func (c *claim) ask(ctx context.Context, rdb *redis.Client, key string) (who str
 
 // keep repeats the claim until it is released.
 func (c *claim) keep() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(claimLease / 5)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				c.everywhere(ctx, c.renew)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	c.stop = sync.OnceFunc(func() {
-		cancel()
-		<-done
-	})
+	c.stop = every(claimLease/5, func(ctx context.Context) { c.everywhere(ctx, c.renew) })
 }
 
 // everywhere asks all servers at once. Those that are away, or no masters, have

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
@@ -30,6 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
+	runtest.FewAtOnce()
 	// The thread that starts processes is never given back.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }

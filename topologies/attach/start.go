@@ -30,14 +30,14 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
-	if err := bootstrap.OnlyRedis(t); err != nil {
-		return nil, err
-	}
 	if err := CheckOptions(t.Options); err != nil {
 		return nil, err
 	}
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
+	}
+	if store := bootstrap.NewConsensus(t.Store()); store != nil {
+		return b.startMembers(ctx, t, store)
 	}
 	s, err := b.discover(ctx, t.Name)
 	if err != nil {
@@ -82,18 +82,29 @@ func (b Backend) discover(ctx context.Context, topology string) (*discovery, err
 	if err != nil {
 		return nil, err
 	}
+	var s *discovery
+	err = settled(ctx, b.Log, func(ctx context.Context) error {
+		var err error
+		s, err = b.look(ctx, y, topology)
+		return err
+	})
+	return s, err
+}
+
+// settled looks at a deployment until it is whole, for a while.
+func settled(ctx context.Context, log *slog.Logger, look func(context.Context) error) error {
 	ticker := time.NewTicker(settleTimeout / 20)
 	defer ticker.Stop()
 	for until := time.Now().Add(settleTimeout); ; {
-		s, err := b.look(ctx, y, topology)
+		err := look(ctx)
 		if !errors.Is(err, errUnsettled) || time.Now().After(until) {
-			return s, err
+			return err
 		}
-		b.Log.InfoContext(ctx, "waiting", "for", "the deployment to be whole", "because", err)
+		log.InfoContext(ctx, "waiting", "for", "the deployment to be whole", "because", err)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), err)
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
@@ -104,8 +115,8 @@ func (b Backend) look(ctx context.Context, y *proxySet, topology string) (*disco
 		proxies:    y,
 		topology:   topology,
 		masterName: b.MasterName,
-		redis:      access{b.Username, b.Password, b.TLS},
-		sentinels:  access{b.SentinelUsername, b.SentinelPassword, b.TLS},
+		redis:      access{username: b.Username, password: b.Password, tls: b.TLS},
+		sentinels:  access{username: b.SentinelUsername, password: b.SentinelPassword, tls: b.TLS},
 	}
 	endpoints, err := b.endpoints(ctx, s)
 	if err == nil {

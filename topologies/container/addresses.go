@@ -13,11 +13,12 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
 
-// The ports that nodes listen on are those that Redis comes with. The ones they
+// The ports that nodes listen on are those that their servers come with. The ones they
 // announce are all on the gateway, and so differ: the nth server's is n above
 // the first of these.
 const (
 	redisPort, busPort, sentinelPort = 6379, 16379, 26379
+	etcdPort, etcdPeerPort           = 2379, 2380
 
 	redisPorts, sentinelPorts, busPorts = 22000, 22500, 23000
 
@@ -34,11 +35,11 @@ const portRanges, portRange = 5, 2000
 func (g *ground) wire(t topologies.Topology) error {
 	var err error
 	for i := range uint16(portRanges) {
-		if g.addresses, err = g.bridge.addresses(t, i*portRange); err != nil {
+		if g.addresses, err = g.bridge.addresses(t, g.program, i*portRange); err != nil {
 			return err
 		}
 		g.name = netip.AddrPortFrom(g.bridge.gateway, namePort+i*portRange)
-		g.network, err = proxynet.New(endpoints(t, g.addresses, g.name), t.Links)
+		g.network, err = proxynet.New(endpoints(t, g.program.store, g.addresses, g.name), t.Links)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -54,7 +55,7 @@ func (g *ground) wire(t topologies.Topology) error {
 }
 
 // addresses gives every node its own.
-func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]bootstrap.Address, error) {
+func (b *bridge) addresses(t topologies.Topology, p program, above uint16) (map[string]bootstrap.Address, error) {
 	at := map[string]bootstrap.Address{}
 	next := func(first, port uint16) bootstrap.Address {
 		n := len(at) + 1
@@ -63,10 +64,10 @@ func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]boot
 			Announced: netip.AddrPortFrom(b.gateway, first+above+uint16(n)),
 		}
 	}
-	for _, name := range t.Of(topologies.Redis) {
-		a := next(redisPorts, redisPort)
-		if t.Name == topologies.Cluster {
-			a.Bus, a.AnnouncedBus = busPort, a.Announced.Port()+busPorts-redisPorts
+	for _, name := range t.Servers() {
+		a := next(redisPorts, p.port)
+		if t.Name == topologies.Cluster || t.Consensus() {
+			a.Bus, a.AnnouncedBus = p.among, a.Announced.Port()+busPorts-redisPorts
 		}
 		at[name] = a
 	}
@@ -82,16 +83,21 @@ func (b *bridge) addresses(t topologies.Topology, above uint16) (map[string]boot
 }
 
 // endpoints are the nodes as the network sees them, and the name, where there is one.
-func endpoints(t topologies.Topology, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Endpoint {
+func endpoints(t topologies.Topology, store bootstrap.Store, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Endpoint {
 	var endpoints []proxynet.Endpoint
 	for _, zone := range t.Of(topologies.Zone) {
 		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: source(t, zone)})
 	}
 	for name, at := range addresses {
 		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
+		if consensus, ok := store.(bootstrap.Consensus); ok {
+			p.Greeting, p.Patience = consensus.Greeting, consensus.Patience()
+		}
 		if at.Bus != 0 {
-			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
-			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
+			p.Among = []proxynet.Door{{
+				Virtual: netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus),
+				Real:    netip.AddrPortFrom(at.Listen.Addr(), at.Bus),
+			}}
 		}
 		endpoints = append(endpoints, p)
 	}

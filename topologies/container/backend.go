@@ -20,12 +20,13 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // Backend starts topologies in containers. Its zero value uses [LocalImage]
 // where it is there, else [OfficialImage].
 type Backend struct {
-	// Image is what nodes are made of: any with /bin/sh and redis-server. One
+	// Image is what nodes are made of: any with /bin/sh and the server program. One
 	// that is not on this machine is pulled.
 	Image string
 	// Log gets what a boot waits for. Nil: it is not logged.
@@ -41,28 +42,29 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := bootstrap.OnlyRedis(t); err != nil {
-		return nil, err
+	p, ok := programs()[t.Store()]
+	if !ok {
+		return nil, fmt.Errorf("topology %s %w here: its servers run as local processes only (--backend process), or run already (--backend attach)", t.Name, topologies.ErrUnusable)
 	}
 	engine, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	image, err := findImage(ctx, engine, b.Image, b.Log)
+	image, err := findImage(ctx, engine, b.Image, t.Store(), b.Log)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	b.Log.InfoContext(ctx, "making containers", "image", image.name)
-	g := &ground{engine: engine}
+	g := &ground{program: p, engine: engine}
 	if err := g.prepare(ctx, t, image); err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
 	nodes := map[string]bootstrap.Node{}
 	for _, n := range g.nodes {
-		nodes[n.name] = bootstrap.Node{Server: n, Announced: g.addresses[n.name].Announced.String()}
+		nodes[n.name] = bootstrap.Node{Server: n, Announced: n.at.Announced.String(), At: n.at}
 	}
 	parts := bootstrap.Parts{
-		Topology: t, Version: g.version, Nodes: nodes,
+		Topology: t, Store: p.store, Version: g.version, Nodes: nodes,
 		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
@@ -78,6 +80,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 
 // A ground is what a deployment stands on: all that must be cleared after it.
 type ground struct {
+	program   program
 	engine    *client.Client
 	dir       string
 	labels    map[string]string
@@ -86,14 +89,15 @@ type ground struct {
 	network   *proxynet.Network
 	addresses map[string]bootstrap.Address
 	name      netip.AddrPort // the address that moves, of a topology that has one
-	version   string         // of Redis
+	version   string         // of the servers
 	nodes     []*node
 	unsure    bool // whether there is something that we don't know of
 }
 
 // makeTimeout bounds how long the engine may take to make everything. Half a
-// second is usual.
-const makeTimeout = 30 * time.Second
+// second is usual, and a second for each network where it makes several at once, one
+// after the other.
+const makeTimeout = time.Minute
 
 // prepare makes everything but starts no server. What the engine was asked to
 // make is waited for even if the boot is called off: it would make it anyway,
@@ -116,22 +120,23 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 	}
 	if g.version = i.version; g.version == "" {
 		if g.version, err = g.askVersion(ctx, i); err != nil {
-			return fmt.Errorf("%w: image %s does not tell its version of Redis: %w", i.unusable(), i.name, err)
+			return fmt.Errorf("%w: image %s does not tell its version of %s (`make image` puts that of this machine into %s): %w",
+				i.unusable(), i.name, t.Store(), LocalImage, err)
 		}
 	}
-	if err := bootstrap.NewEnough("image "+i.name, g.version); err != nil {
+	if err := g.program.newEnough("image "+i.name, g.version); err != nil {
 		return fmt.Errorf("%w: %w", i.unusable(), err)
 	}
 	if err := g.wire(t); err != nil {
 		return err
 	}
 	var group errgroup.Group // in which one that fails leaves the others alone
-	for _, name := range append(t.Of(topologies.Redis), t.Of(topologies.Sentinel)...) {
-		config, err := bootstrap.Configure(t, name, g.addresses)
+	for _, name := range append(t.Servers(), t.Of(topologies.Sentinel)...) {
+		config, err := g.program.store.Configure(t, name, g.addresses)
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
-		n, err := g.node(name, g.addresses[name].Listen)
+		n, err := g.node(name, g.addresses[name])
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
@@ -147,7 +152,11 @@ func (g *ground) claim() error {
 	if err != nil {
 		return err
 	}
-	parent, err := filepath.Abs(os.TempDir())
+	parent := os.TempDir()
+	if _, ok := g.program.store.(bootstrap.Consensus); ok {
+		parent = scratch.Fast() // members wait for the disk at each write, and at a busy one lose their leader
+	}
+	parent, err = filepath.Abs(parent)
 	if err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
@@ -167,20 +176,21 @@ func (g *ground) claim() error {
 }
 
 // node prepares a node with a folder of its own.
-func (g *ground) node(name string, at netip.AddrPort) (*node, error) {
+func (g *ground) node(name string, at bootstrap.Address) (*node, error) {
 	dir := filepath.Join(g.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
-	return &node{
-		name: name, dir: dir, at: at, engine: g.engine,
-		observer: redis.NewClient(bootstrap.ObserverOptions(at.String())),
-	}, nil
+	observer := bootstrap.ObserverOptions(at.Listen.String())
+	if _, other := g.program.store.(bootstrap.Consensus); other {
+		observer.Dialer = bootstrap.NoRedis(name)
+	}
+	return &node{name: name, dir: dir, at: at, program: g.program, engine: g.engine, observer: redis.NewClient(observer)}, nil
 }
 
 // clearTimeout bounds how long it may take to remove everything. A second is
 // usual.
-const clearTimeout = 30 * time.Second
+const clearTimeout = time.Minute
 
 // clear removes everything that was made.
 func (g *ground) clear() error {

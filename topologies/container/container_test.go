@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -18,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
@@ -32,6 +35,7 @@ func TestMain(m *testing.M) {
 		bootAndStay(name)
 		return
 	}
+	runtest.FewAtOnce()
 	goleak.VerifyTestMain(m)
 }
 
@@ -56,7 +60,7 @@ var missing = sync.OnceValues(func() (withoutEngine bool, err error) {
 		return true, err
 	}
 	defer c.Close()
-	_, err = findImage(ctx, c, "", quiet())
+	_, err = findImage(ctx, c, "", topologies.StoreRedis, quiet())
 	return false, err
 })
 
@@ -159,6 +163,54 @@ func TestBackendKeepsTheContract(t *testing.T) {
 	}
 }
 
+// The members of an etcd cluster elect another leader when the one that they have is cut
+// off, or killed, and are whole again afterwards.
+func TestEtcdElects(t *testing.T) {
+	t.Parallel()
+	c := engine(t)
+	d := start(t, Backend{}, topologies.EtcdCluster).(topologies.Failover)
+	shard := d.Topology().Shards()[0]
+	leader, err := d.Master(within(t), shard)
+	require.NoError(t, err)
+	require.Regexp(t, `^3\.\d+\.\d+$`, d.Version())
+
+	var mends []func()
+	for _, l := range d.Topology().Across([]string{leader}) {
+		if l.Kind == topologies.Peer { // each is told apart by the address of its container
+			require.NoError(t, await.Until(within(t), func() error {
+				if d.Proxy(l.Name()).Reset() == 0 {
+					return fmt.Errorf("no connection of %s was seen on its link", l.Name())
+				}
+				return nil
+			}))
+		}
+		mends = append(mends, d.Proxy(l.Name()).Cut())
+	}
+	second, err := d.AwaitMaster(within(t), shard, leader)
+	require.NoError(t, err)
+	require.NotEqual(t, leader, second)
+	for _, mend := range mends {
+		mend()
+	}
+	require.NoError(t, d.AwaitReady(within(t)))
+
+	second, err = d.Master(within(t), shard)
+	require.NoError(t, err)
+	require.NoError(t, d.Server(second).Kill(within(t)))
+	_, err = d.AwaitMaster(within(t), shard, second)
+	require.NoError(t, err)
+	require.NoError(t, d.Server(second).Restart(within(t)))
+	require.NoError(t, d.AwaitReady(within(t)))
+	removedAll(t, d.Close())
+	require.Empty(t, leftOfDeployment(t, c, d))
+	require.NoDirExists(t, folderOf(d))
+
+	none := Backend{Image: variant(t, c, "LABEL org.lockchaos.etcd=", "ENV PATH=/bin")}
+	_, err = none.Start(within(t), d.Topology())
+	require.ErrorIs(t, err, topologies.ErrUnusable)
+	require.ErrorContains(t, err, "`make image` puts that of this machine into "+LocalImage)
+}
+
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	c := engine(t)
 	topology, err := topologies.ByName(topologies.Single)
@@ -195,7 +247,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 // Dockerfile.
 func variant(t *testing.T, c *client.Client, changes ...string) string {
 	t.Helper()
-	i, err := findImage(t.Context(), c, "", quiet())
+	i, err := findImage(t.Context(), c, "", topologies.StoreRedis, quiet())
 	require.NoError(t, err)
 	made, err := c.ContainerCreate(t.Context(), client.ContainerCreateOptions{Image: i.name})
 	require.NoError(t, err)
@@ -244,7 +296,7 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	c := engine(t)
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
-	g := &ground{engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
+	g := &ground{program: programs()[topologies.StoreRedis], engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
 	g.bridge, err = makeBridge(t.Context(), c, g.labels)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.bridge.Remove(t.Context())) }()

@@ -35,14 +35,14 @@ const pullTimeout = 5 * time.Minute
 type image struct {
 	name    string
 	asked   bool     // by its name
-	version string   // of the Redis in it; empty if it does not say
+	version string   // of the server in it; empty if it does not say
 	ports   []string // that testcontainers publishes unasked
 }
 
 // findImage returns the image that is asked for; for an empty name, the local
 // one where it is there, else the official one. What is not on this machine is
 // pulled.
-func findImage(ctx context.Context, c *client.Client, name string, log *slog.Logger) (image, error) {
+func findImage(ctx context.Context, c *client.Client, name, store string, log *slog.Logger) (image, error) {
 	i := image{name: cmp.Or(name, LocalImage), asked: name != ""}
 	found, err := c.ImageInspect(ctx, i.name)
 	if errdefs.IsNotFound(err) && !i.asked {
@@ -64,7 +64,7 @@ func findImage(ctx context.Context, c *client.Client, name string, log *slog.Log
 		return image{}, fmt.Errorf("%w: no image %s: %w", i.unusable(), i.name, err)
 	}
 	if found.Config != nil {
-		i.version = versionIn(found.Config.Labels, found.Config.Env)
+		i.version = versionIn(store, found.Config.Labels, found.Config.Env)
 		i.ports = slices.Collect(maps.Keys(found.Config.ExposedPorts))
 	}
 	return i, nil
@@ -89,14 +89,14 @@ func pull(ctx context.Context, c *client.Client, name string) error {
 	return errors.Join(progress.Wait(ctx), progress.Close())
 }
 
-// versionIn reads the version of Redis that an image tells of itself: ours in a
-// label, the official ones in their environment.
-func versionIn(labels map[string]string, env []string) string {
-	if v := labels["org.lockchaos.redis"]; v != "" {
+// versionIn reads the version of a store's server that an image tells of itself: ours in a
+// label, the official ones of Redis in their environment.
+func versionIn(store string, labels map[string]string, env []string) string {
+	if v := labels["org.lockchaos."+store]; v != "" {
 		return v
 	}
 	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "REDIS_VERSION="); ok {
+		if v, ok := strings.CutPrefix(e, strings.ToUpper(store)+"_VERSION="); ok {
 			return v
 		}
 	}

@@ -25,7 +25,7 @@ func Image(ctx context.Context) (name, version string, err error) {
 		case err != nil:
 			return "", "", err
 		case found.Config != nil:
-			return name, versionIn(found.Config.Labels, found.Config.Env), nil
+			return name, versionIn(topologies.StoreRedis, found.Config.Labels, found.Config.Env), nil
 		default:
 			return name, "", nil
 		}

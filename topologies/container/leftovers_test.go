@@ -40,6 +40,10 @@ type leftover struct {
 
 func (l leftover) String() string { return l.kind + " " + l.name }
 
+// lookEvery is how often the engine is asked what it has, which keeps it from its work:
+// making a network takes it a second.
+const lookEvery = 20 * time.Millisecond
+
 // leftOf lists what the engine has of a harness.
 func leftOf(t *testing.T, c *client.Client, o owner) []leftover {
 	t.Helper()
@@ -67,7 +71,7 @@ func leftOfDeployment(t *testing.T, c *client.Client, d topologies.Deployment) [
 
 // folderOf is the folder of a deployment.
 func folderOf(d topologies.Deployment) string {
-	return filepath.Dir(filepath.Dir(d.Server("redis-1").Log()))
+	return filepath.Dir(filepath.Dir(d.Server(d.Topology().Servers()[0]).Log()))
 }
 
 func TestCloseRemovesAlsoWhatIsPaused(t *testing.T) {
@@ -148,7 +152,7 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 					folder = left[0].labels[folderLabel]
 				}
 				return come(left)
-			}, 3*time.Minute, time.Millisecond)
+			}, 3*time.Minute, lookEvery)
 			require.NoError(t, harness.Process.Kill())
 			require.Error(t, harness.Wait())
 			// The folder goes last.
@@ -205,7 +209,7 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 				}
 				failed <- err
 			}()
-			require.Eventually(t, func() bool { return come(leftOf(t, c, ourselves(t))) }, 3*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return come(leftOf(t, c, ourselves(t))) }, 3*time.Minute, lookEvery)
 			cancel(errors.New("called off"))
 			err = <-failed
 			require.Regexp(t, "called off|^it was ready before$", err.Error())
@@ -221,15 +225,15 @@ func lone(t *testing.T, c *client.Client, o owner) (*ground, *node) {
 	ctx := within(t)
 	dir := filepath.Join(t.TempDir(), folderPrefix+rand.Text()[:12])
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	g := &ground{engine: c, dir: dir, labels: map[string]string{
+	g := &ground{program: programs()[topologies.StoreRedis], engine: c, dir: dir, labels: map[string]string{
 		deploymentLabel: filepath.Base(dir), harnessLabel: o.String(), folderLabel: dir,
 	}}
 	var err error
 	g.bridge, err = makeBridge(ctx, c, g.labels)
 	require.NoError(t, err)
-	i, err := findImage(ctx, c, "", quiet())
+	i, err := findImage(ctx, c, "", topologies.StoreRedis, quiet())
 	require.NoError(t, err)
-	n, err := g.node("redis-1", netip.AddrPortFrom(g.bridge.address(1), redisPort))
+	n, err := g.node("redis-1", bootstrap.Address{Listen: netip.AddrPortFrom(g.bridge.address(1), redisPort)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.observer.Close()) })
 	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: []string{"--protected-mode", "no"}}))

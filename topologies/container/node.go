@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +25,8 @@ import (
 type node struct {
 	name     string
 	dir      string
-	at       netip.AddrPort // where it listens
+	at       bootstrap.Address
+	program  program
 	engine   *client.Client
 	observer *redis.Client
 	id       string // of the container; empty before create
@@ -38,7 +38,7 @@ func (n *node) Log() string             { return filepath.Join(n.dir, "log") }
 
 // startScript lets the server write its log into its folder, from its first
 // word on, and then leaves its place to it.
-const startScript = `exec redis-server "$@" >>log 2>&1`
+const startScript = `exec "$0" "$@" >>log 2>&1`
 
 // workdir is where a server finds its folder.
 const workdir = "/data"
@@ -55,7 +55,7 @@ func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string
 		testcontainers.WithNoStart(),
 		testcontainers.WithName(labels[deploymentLabel]+"-"+n.name),
 		testcontainers.WithLabels(labels),
-		testcontainers.WithEntrypoint("/bin/sh", "-c", startScript, "sh"),
+		testcontainers.WithEntrypoint("/bin/sh", "-c", startScript, n.program.name),
 		testcontainers.WithCmd(c.Args...),
 		testcontainers.WithConfigModifier(func(c *dockercontainer.Config) {
 			c.Hostname = n.name
@@ -69,7 +69,7 @@ func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string
 		network.WithNetwork(nil, b.DockerNetwork),
 		testcontainers.WithEndpointSettingsModifier(func(settings map[string]*dockernetwork.EndpointSettings) {
 			for _, s := range settings {
-				s.IPAMConfig = &dockernetwork.EndpointIPAMConfig{IPv4Address: n.at.Addr()}
+				s.IPAMConfig = &dockernetwork.EndpointIPAMConfig{IPv4Address: n.at.Listen.Addr()}
 			}
 		}),
 	)
@@ -152,7 +152,7 @@ func (n *node) Restart(ctx context.Context) error {
 	return n.answers(ctx)
 }
 
-// answers waits until the server answers a PING, or has ended.
+// answers waits until the server answers, or has ended.
 func (n *node) answers(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watching := make(chan struct{})
@@ -166,7 +166,7 @@ func (n *node) answers(ctx context.Context) error {
 		cancel(nil)
 		<-watching
 	}()
-	if err := await.Until(ctx, func() error { return bootstrap.Ping(ctx, n.at.String()) }); err != nil {
+	if err := await.Until(ctx, func() error { return n.program.store.Alive(ctx, n.at) }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", n.name, err, bootstrap.TailLog(n.Log()))
 	}
 	return nil

@@ -8,12 +8,30 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// askVersion asks the Redis of an image that says nothing of it.
+// A program is the server program of a store.
+type program struct {
+	store       bootstrap.Store
+	name        string
+	port, among uint16 // of clients, and of servers for each other
+	parse       func(out string) (version string, err error)
+	newEnough   func(what, version string) error
+}
+
+// programs are those that the backend can start, by the stores that topologies name.
+func programs() map[string]program {
+	return map[string]program{
+		topologies.StoreRedis: {bootstrap.RedisStore{}, "redis-server", redisPort, busPort, bootstrap.ParseVersion, bootstrap.NewEnough},
+		topologies.StoreEtcd:  {bootstrap.NewEtcd(), "etcd", etcdPort, etcdPeerPort, bootstrap.ParseEtcdVersion, bootstrap.NewEnoughEtcd},
+	}
+}
+
+// askVersion asks the server program of an image that says nothing of it.
 func (g *ground) askVersion(ctx context.Context, i image) (version string, err error) {
-	n, err := g.node("version", netip.AddrPortFrom(g.bridge.address(1), redisPort))
+	n, err := g.node("version", bootstrap.Address{Listen: netip.AddrPortFrom(g.bridge.address(1), g.program.port)})
 	if err != nil {
 		return "", err
 	}
@@ -32,5 +50,5 @@ func (g *ground) askVersion(ctx context.Context, i image) (version string, err e
 	if err != nil {
 		return "", err
 	}
-	return bootstrap.ParseVersion(string(out))
+	return g.program.parse(string(out))
 }

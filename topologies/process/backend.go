@@ -17,7 +17,8 @@ import (
 )
 
 // Backend starts topologies as local processes. Its zero value uses the
-// redis-server that [FindBinary] finds, and the etcd that [FindEtcd] finds.
+// redis-server that [FindBinary] finds, the etcd that [FindEtcd] finds, and the
+// ZooKeeper that [FindZooKeeper] finds.
 type Backend struct {
 	// Log gets what a boot waits for. Nil: it is not logged.
 	Log *slog.Logger
@@ -37,15 +38,18 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err != nil {
 		return nil, err
 	}
-	if b.Shim {
+	if b.Shim || program.rebinds {
 		if _, err := FindCompiler(); err != nil {
 			return nil, err
 		}
 	}
 	g := &ground{store: program.store, servers: map[string]*server{}}
-	nodes, err := g.prepare(t, binary.Path)
+	nodes, err := g.prepare(t, binary)
+	if err == nil && program.rebinds {
+		err = g.rebind()
+	}
 	parts := bootstrap.Parts{
-		Topology: t, Store: g.store, Version: binary.Version, Nodes: nodes,
+		Topology: t, Store: g.store, Version: binary.Version, Product: binary.Product, Nodes: nodes,
 		Proxy: func(name string) topologies.Proxy { return g.network.Link(name) },
 		Dial:  func(zone string) bootstrap.Dialer { return g.dialer(t, zone) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
@@ -78,12 +82,16 @@ type ground struct {
 
 // prepare gives every endpoint its addresses, and everything that it needs to
 // start.
-func (g *ground) prepare(t topologies.Topology, binary string) (map[string]bootstrap.Node, error) {
+func (g *ground) prepare(t topologies.Topology, binary Binary) (map[string]bootstrap.Node, error) {
 	var err error
 	if g.slot, err = takeSlot(); err != nil {
 		return nil, err
 	}
-	if g.folder, err = scratch.Make("process"); err != nil {
+	folder := scratch.Make
+	if t.Consensus() {
+		folder = scratch.MakeFast // members wait for the disk at each write, and at a busy one lose their leader
+	}
+	if g.folder, err = folder("process"); err != nil {
 		return nil, err
 	}
 	addresses := g.slot.addresses(t)
@@ -119,13 +127,18 @@ func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap
 	}
 	for name, at := range addresses {
 		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
-		if _, ok := g.store.(bootstrap.Consensus); ok {
-			p.Greeting = g.store.Greeting
+		if store, ok := g.store.(bootstrap.Consensus); ok {
+			p.Greeting, p.Patience = store.Greeting, store.Patience()
 		}
-		if at.Bus != 0 {
-			p.VirtualBus = netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus)
-			p.RealBus = netip.AddrPortFrom(at.Listen.Addr(), at.Bus)
+		among := func(announced, listening uint16) {
+			if listening != 0 {
+				p.Among = append(p.Among, proxynet.Door{
+					Virtual: netip.AddrPortFrom(at.Announced.Addr(), announced), Real: netip.AddrPortFrom(at.Listen.Addr(), listening),
+				})
+			}
 		}
+		among(at.AnnouncedBus, at.Bus)
+		among(at.Election, at.Election)
 		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {

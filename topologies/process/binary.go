@@ -23,21 +23,30 @@ const EtcdVariable = "LOCKCHAOS_ETCD"
 
 // A Binary is a server program that can be run.
 type Binary struct {
-	Path    string
+	Path string
+	// Args come before those of a server.
+	Args    []string
 	Version string // "7.0.15"
+	// Product is what a server calls itself that takes the place of its store's: "valkey".
+	// Empty: it is not asked.
+	Product string
 }
 
 // A program is the server program of a store.
 type program struct {
 	store bootstrap.Store
 	find  func(ctx context.Context) (Binary, error)
+	// rebinds says that a server of it listens where it announces itself, and can't be
+	// told otherwise: see [ground.rebind].
+	rebinds bool
 }
 
 // programs are those that the backend can start, by the stores that topologies name.
 func programs() map[string]program {
 	return map[string]program{
-		topologies.StoreRedis: {bootstrap.RedisStore{}, FindBinary},
-		topologies.StoreEtcd:  {bootstrap.NewEtcd(), FindEtcd},
+		topologies.StoreRedis:     {store: bootstrap.RedisStore{}, find: FindBinary},
+		topologies.StoreEtcd:      {store: bootstrap.NewEtcd(), find: FindEtcd},
+		topologies.StoreZooKeeper: {store: bootstrap.ZooKeeper{}, find: FindZooKeeper, rebinds: true},
 	}
 }
 
@@ -50,6 +59,7 @@ type wanted struct {
 	// install says how to get it.
 	install   string
 	parse     func(out string) (version string, err error)
+	product   func(out string) string // nil: it is not asked
 	newEnough func(what, version string) error
 }
 
@@ -61,7 +71,7 @@ type wanted struct {
 func FindBinary(ctx context.Context) (Binary, error) {
 	return find(ctx, wanted{
 		name: "redis-server", variable: BinaryVariable, install: "`make redis` or `apt-get install redis-server`",
-		parse: bootstrap.ParseVersion, newEnough: bootstrap.NewEnough,
+		parse: bootstrap.ParseVersion, product: bootstrap.ParseProduct, newEnough: bootstrap.NewEnough,
 	})
 }
 
@@ -74,10 +84,18 @@ func FindEtcd(ctx context.Context) (Binary, error) {
 	})
 }
 
+// onLinux fails anywhere else.
+func onLinux() error {
+	if runtime.GOOS == "linux" {
+		return nil
+	}
+	return fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
+		"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
+}
+
 func find(ctx context.Context, w wanted) (Binary, error) {
-	if runtime.GOOS != "linux" {
-		return Binary{}, fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
-			"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
+	if err := onLinux(); err != nil {
+		return Binary{}, err
 	}
 	named := os.Getenv(w.variable)
 	path, err := exec.LookPath(cmp.Or(named, w.name))
@@ -90,7 +108,11 @@ func find(ctx context.Context, w wanted) (Binary, error) {
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
 		return Binary{}, fmt.Errorf("find %s: %w", w.name, err)
 	}
-	version, err := askVersion(ctx, path, w.parse)
+	said, err := askVersion(ctx, path)
+	version := ""
+	if err == nil {
+		version, err = w.parse(said)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return Binary{}, context.Cause(ctx)
@@ -106,13 +128,17 @@ func find(ctx context.Context, w wanted) (Binary, error) {
 	case err != nil:
 		return Binary{}, err
 	}
-	return Binary{Path: path, Version: version}, nil
+	b := Binary{Path: path, Version: version}
+	if w.product != nil {
+		b.Product = w.product(said)
+	}
+	return b, nil
 }
 
-func askVersion(ctx context.Context, path string, parse func(out string) (string, error)) (string, error) {
+func askVersion(ctx context.Context, path string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", filepath.Base(path), err)
 	}
-	return parse(string(out))
+	return string(out), nil
 }

@@ -2,7 +2,11 @@ package process_test
 
 import (
 	"context"
+	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +25,13 @@ import (
 
 func startEtcd(t *testing.T) (topologies.Failover, error) {
 	t.Helper()
-	topology, err := topologies.ByName(topologies.EtcdCluster)
+	return startMembers(t, topologies.EtcdCluster)
+}
+
+// startMembers starts a consensus store.
+func startMembers(t *testing.T, name string) (topologies.Failover, error) {
+	t.Helper()
+	topology, err := topologies.ByName(name)
 	require.NoError(t, err)
 	d, err := process.Backend{}.Start(t.Context(), topology)
 	if err != nil {
@@ -37,7 +47,51 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 	needEtcd(t)
 	d, err := startEtcd(t)
 	require.NoError(t, err)
-	dir := filepath.Dir(filepath.Dir(d.Server("etcd-1").Log()))
+	membersKeepTheContract(t, d, func() {
+		etcdEmpties(t, d)
+		for _, l := range d.Topology().Links {
+			if l.Kind == topologies.Peer { // members are told apart by their processes
+				require.NoError(t, await.Until(t.Context(), func() error {
+					if d.Proxy(l.Name()).Reset() == 0 {
+						return assert.AnError
+					}
+					return nil
+				}), "no connection of %s was seen on its link", l.Name())
+			}
+		}
+	})
+}
+
+// Nothing of what clients wrote is left for the next run.
+func etcdEmpties(t *testing.T, d topologies.Deployment) {
+	t.Helper()
+	o := d.ClientOptions("zone-a")
+	client := &http.Client{Transport: &http.Transport{DialContext: o.Dialer, DisableKeepAlives: true}}
+	ask := func(what, body string) string {
+		response, err := client.Post("http://"+o.Addrs[0]+"/v3/"+what, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		said, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, response.StatusCode, "%s", said)
+		return string(said)
+	}
+	ask("lease/grant", `{"TTL": 60, "ID": 7}`)
+	ask("kv/put", `{"key": "YQ==", "lease": 7}`)
+	ask("kv/put", `{"key": "Yg=="}`)
+	const all = `{"key": "AA==", "range_end": "AA=="}`
+	require.Contains(t, ask("kv/range", all), `"count":"2"`)
+	require.NoError(t, d.(topologies.Emptied).Empty(t.Context()))
+	require.NotContains(t, ask("kv/range", all), `"count"`)
+	require.NotContains(t, ask("lease/leases", "{}"), `"ID"`)
+}
+
+// membersKeepTheContract does so with the members of a consensus store, looks at them, and
+// ends them.
+func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
+	t.Helper()
+	first := d.Topology().Servers()[0]
+	dir := filepath.Dir(filepath.Dir(d.Server(first).Log()))
 	t.Cleanup(func() {
 		require.NoError(t, d.Close())
 		require.NoDirExists(t, dir)
@@ -48,18 +102,11 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 		require.NoError(t, err, l.Name())
 		_, reads := d.Proxy(l.Name()).(topologies.Interceptor)
 		require.False(t, reads, "what passes %s is not Redis", l.Name())
-		if l.Kind == topologies.Peer { // members are told apart by their processes
-			require.NoError(t, await.Until(ctx, func() error {
-				if d.Proxy(l.Name()).Reset() == 0 {
-					return assert.AnError
-				}
-				return nil
-			}), "no connection of %s was seen on its link", l.Name())
-		}
 	}
+	look()
 	require.Contains(t, d.Unsupported(), topologies.Settings)
-	require.ErrorContains(t, d.Server("etcd-1").Observer().Ping(ctx).Err(), "etcd-1 is no Redis server")
-	require.Equal(t, "etcd-2", d.NodeAt(d.ClientOptions("zone-a").Addrs[1]))
+	require.ErrorContains(t, d.Server(first).Observer().Ping(ctx).Err(), first+" is no Redis server")
+	require.Equal(t, d.Topology().Servers()[1], d.NodeAt(d.ClientOptions("zone-a").Addrs[1]))
 
 	cutOff := func(group ...string) (mend func()) {
 		var mends []func()
@@ -83,7 +130,7 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 	}{
 		{"split", func(leader string) func() { return cutOff(leader, "zone-a") }},
 		{"hand over", func(string) func() {
-			require.NoError(t, d.Promote(ctx, "etcd-1"))
+			require.NoError(t, d.Promote(ctx, first))
 			return func() {}
 		}},
 		{"kill", func(leader string) func() {
@@ -95,16 +142,24 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 			return func() { server(topologies.Server.Resume, leader) }
 		}},
 	} {
+		if why, without := d.Unsupported()[topologies.HandOvers]; without && tt.name == "hand over" {
+			require.ErrorContains(t, d.Promote(ctx, first), why)
+			continue
+		}
 		require.NoError(t, d.AwaitReady(ctx), tt.name)
-		leader, err := d.Master(ctx, "etcd-1")
+		leader, err := d.Master(ctx, first)
 		require.NoError(t, err, tt.name)
+		began := time.Now()
 		undo := tt.do(leader)
-		next, err := d.AwaitMaster(ctx, "etcd-1", leader)
+		next, err := d.AwaitMaster(ctx, first, leader)
 		require.NoError(t, err, tt.name)
 		require.NotEqual(t, leader, next, tt.name)
+		elected := time.Since(began)
 		undo()
+		began = time.Now()
+		require.NoError(t, d.AwaitReady(ctx), tt.name)
+		t.Logf("%s: another leader after %v, whole %v after the heal", tt.name, elected, time.Since(began))
 	}
-	require.NoError(t, d.AwaitReady(ctx))
 	var mu sync.Mutex
 	roles := map[string]string{}
 	watching, stop := context.WithTimeout(ctx, time.Minute)
@@ -117,6 +172,20 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 		}
 	})
 	require.ElementsMatch(t, []string{topologies.Leader, topologies.Follower, topologies.Follower}, slices.Collect(maps.Values(roles)))
+
+	// Another program has the port of a member that comes back.
+	server(topologies.Server.Kill, first)
+	announced, err := netip.ParseAddrPort(d.ClientOptions("zone-a").Addrs[0])
+	require.NoError(t, err)
+	at := announced.Addr().As4()
+	at[2] = 1 // where it listens
+	taken, err := net.Listen("tcp", netip.AddrPortFrom(netip.AddrFrom4(at), announced.Port()).String())
+	require.NoError(t, err)
+	err = d.Server(first).Restart(ctx)
+	require.NoError(t, taken.Close())
+	require.ErrorContains(t, err, "await "+first+": it ended")
+	require.Regexp(t, `(?i)address already in use`, err.Error())
+	server(topologies.Server.Restart, first)
 }
 
 // script is a program that is none of etcd's.

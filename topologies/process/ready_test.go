@@ -24,6 +24,12 @@ func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	require.Contains(t, log.String(), `msg="starting servers" servers=[redis-1]`)
 
+	// An acknowledgement that takes a tenth of a second is one.
+	mend, err := d.Proxy("redis-2>redis-1").Delay(topologies.Upstream, 100*time.Millisecond, 0)
+	require.NoError(t, err)
+	require.NoError(t, d.AwaitReady(within(t)))
+	mend()
+
 	require.NoError(t, d.Server("redis-2").Kill(within(t)))
 	log.Reset()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

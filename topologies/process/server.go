@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +24,10 @@ import (
 // started again under the same name and address.
 type server struct {
 	name     string
+	at       bootstrap.Address
 	path     string   // of the binary
 	args     []string // without the binary
+	preloads preloads
 	dir      string
 	logTo    string
 	alive    func(ctx context.Context) error // nil once it answers
@@ -57,8 +59,8 @@ func (s *server) launch() error {
 	cmd.Stdout, cmd.Stderr = out, out
 	if s.shim != nil {
 		s.shim.started()
-		cmd.Env = s.shim.environment()
 	}
+	cmd.Env = s.preloads.environment()
 	if err := spawn.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
@@ -191,27 +193,30 @@ func (s *server) Wipe(context.Context) error {
 }
 
 // newServer prepares a server in a folder of its own without starting it.
-func newServer(name, path string, store bootstrap.Store, at bootstrap.Address, c bootstrap.Config, f *scratch.Folder) (*server, error) {
+func newServer(name string, binary Binary, store bootstrap.Store, at bootstrap.Address, c bootstrap.Config, f *scratch.Folder) (*server, error) {
 	dir := filepath.Join(f.Path, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
 	for file, contents := range c.Files {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(contents), 0o600); err != nil {
+		path := filepath.Join(dir, file)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(contents), 0o600)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
 	o := bootstrap.ObserverOptions(at.Listen.String())
 	if _, other := store.(bootstrap.Consensus); other {
-		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-			return nil, fmt.Errorf("%s is no Redis server", name)
-		}
+		o.Dialer = bootstrap.NoRedis(name)
 	}
 	// A loopback address refuses at once, so that a dial that takes long says
 	// nothing of the server, but that this process is slow.
 	o.DialTimeout = 5 * time.Second
 	return &server{
-		name: name, path: path, args: c.Args, dir: dir, logTo: filepath.Join(dir, "log"),
+		name: name, at: at, path: binary.Path, args: slices.Concat(binary.Args, c.Args), dir: dir, logTo: filepath.Join(dir, "log"),
 		alive:    func(ctx context.Context) error { return store.Alive(ctx, at) },
 		observer: redis.NewClient(o), folder: f,
 	}, nil

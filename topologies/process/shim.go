@@ -25,7 +25,7 @@ func FindCompiler() (path string, err error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no C compiler, which faults of clocks and disks are made with "+
+	return "", fmt.Errorf("%w: no C compiler, which faults of clocks and disks are made with, and the links of topology zookeeper "+
 		"(install one with `make compiler` or `apt-get install gcc libc6-dev`)", topologies.ErrMissing)
 }
 
@@ -34,10 +34,10 @@ var shimSource []byte
 
 // library is the shim, compiled once for the whole process: that takes longer
 // than a boot.
-var library = sync.OnceValues(compileShim) //nolint:gochecknoglobals // see above
+var library = sync.OnceValues(func() ([]byte, error) { return compile(shimSource) }) //nolint:gochecknoglobals // see above
 
-// compileShim makes the library that servers are preloaded with.
-func compileShim() (library []byte, err error) {
+// compile makes a library that servers are preloaded with.
+func compile(code []byte) (library []byte, err error) {
 	compiler, err := FindCompiler()
 	if err != nil {
 		return nil, err
@@ -48,10 +48,10 @@ func compileShim() (library []byte, err error) {
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	source, made := filepath.Join(folder.Path, "shim.c"), filepath.Join(folder.Path, "shim.so")
-	if err := os.WriteFile(source, shimSource, 0o600); err != nil {
+	if err := os.WriteFile(source, code, 0o600); err != nil {
 		return nil, fmt.Errorf("write shim: %w", err)
 	}
-	out, err := exec.CommandContext(context.Background(), compiler, "-O2", "-shared", "-fPIC", "-o", made, source).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), compiler, "-O2", "-shared", "-fPIC", "-o", made, source, "-ldl").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("compile shim with %s: %w\n%s", compiler, err, out)
 	}
@@ -98,11 +98,6 @@ func newShim(s *server, library string) (*shim, error) {
 	}
 	h.shared = (*shared)(unsafe.Pointer(&h.page[0]))
 	return h, nil
-}
-
-// environment is what a server is started with so that it has the shim.
-func (h *shim) environment() []string {
-	return append(os.Environ(), "LD_PRELOAD="+h.library, "LOCKCHAOS_SHIM="+h.file)
 }
 
 // started forgets what a process that is gone had begun.
@@ -221,6 +216,7 @@ func (g *ground) shims() error {
 		if s.shim, err = newShim(s, library); err != nil {
 			return err
 		}
+		s.preloads.add(library, "LOCKCHAOS_SHIM="+s.shim.file)
 	}
 	return nil
 }

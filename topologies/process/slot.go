@@ -22,6 +22,10 @@ const (
 	sentinelPort = 22501
 	etcdPort     = 22379
 	etcdPeerPort = 22380
+
+	zooKeeperPort         = 22181
+	zooKeeperPeerPort     = 22888
+	zooKeeperElectionPort = 23888
 )
 
 // The slots, each the second octet of its addresses 127.S.x.y.
@@ -105,6 +109,13 @@ func (s *slot) addresses(t topologies.Topology) map[string]bootstrap.Address {
 		host := byte(i + 1)
 		at[name] = bootstrap.Address{
 			Listen: s.real(host, etcdPort), Announced: s.virtual(host, etcdPort), Bus: etcdPeerPort, AnnouncedBus: etcdPeerPort,
+		}
+	}
+	for i, name := range t.Of(topologies.ZooKeeper) {
+		host := byte(i + 1)
+		at[name] = bootstrap.Address{
+			Listen: s.real(host, zooKeeperPort), Announced: s.virtual(host, zooKeeperPort),
+			Bus: zooKeeperPeerPort, AnnouncedBus: zooKeeperPeerPort, Election: zooKeeperElectionPort,
 		}
 	}
 	return at

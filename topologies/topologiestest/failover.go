@@ -21,7 +21,7 @@ func (s suite) failovers() {
 		s.t.Skipf("topology %s has no master that could change", s.d.Topology().Name)
 	}
 	shards := d.Topology().Shards()
-	if _, err := d.Master(s.t.Context(), "nobody"); err == nil {
+	if _, err := d.Master(s.t.Context(), "no-such"); err == nil {
 		s.t.Error("there is a master of an unknown shard")
 	}
 	if s.without(topologies.Processes) {

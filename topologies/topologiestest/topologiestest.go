@@ -204,7 +204,7 @@ func (s suite) boots() {
 			s.t.Errorf("link %s has no wire", l.Name())
 		}
 	}
-	if s.d.Server("nobody") != nil || s.d.Proxy("nobody>redis-1") != nil {
+	if s.d.Server("no-such") != nil || s.d.Proxy("no-such>redis-1") != nil {
 		s.t.Error("there is a server, or a wire, that the topology does not know")
 	}
 	for _, zone := range topology.Of(topologies.Zone) {

@@ -59,6 +59,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 			if err := s.say(said{Done: s.do(ctx, c, o)}); err != nil {
 				return err
 			}
+		case <-c.LostUnleased():
+			c.NoticeLost() // at once: no lease says when the hold ended
 		case <-ctx.Done():
 			select {
 			case err := <-ended:

@@ -31,6 +31,9 @@ type Config struct {
 	Args []string
 	// Setup is what the program's [Opener] is given, as JSON.
 	Setup any
+	// Started is told the worker's process group before the worker is told anything;
+	// optional.
+	Started func(group int) error
 	// Recorder merges what the worker records: see [history.Recorder.AwaitMerges].
 	Recorder *history.Recorder
 	// Processes hands out the worker's processes.
@@ -61,8 +64,10 @@ type Client struct {
 	latest    *history.Event        // by the client itself and not its watchdog
 	holding   bool
 	owner     string
-	ending    bool  // it is to end: by Kill, or by Close
+	ending    bool // it is to end: by Kill, or by Close
+	killed    bool
 	died      error // it ended by itself
+	exit      error // as the operating system says
 }
 
 // startTimeout bounds how long a worker may take to be ready.
@@ -106,6 +111,12 @@ func Start(ctx context.Context, c Config) (*Client, error) {
 		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
 	}
 	w.enc = json.NewEncoder(w.in)
+	if c.Started != nil {
+		if err := c.Started(w.cmd.Process.Pid); err != nil {
+			go w.listen(context.WithoutCancel(ctx), out)
+			return nil, errors.Join(fmt.Errorf("start client %s: %w", c.Name, err), w.Close())
+		}
+	}
 	go w.listen(context.WithoutCancel(ctx), out)
 	limited, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
 	defer cancel()
@@ -166,9 +177,11 @@ func (w *Client) listen(ctx context.Context, out io.Reader) {
 	if !errors.Is(end, io.EOF) {
 		_ = w.cmd.Process.Kill() // nothing that it says can be understood any more
 	}
-	end = errors.Join(end, w.cmd.Wait())
+	exit := w.cmd.Wait()
+	end = errors.Join(end, exit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.exit = exit
 	if !w.ending {
 		w.died = fmt.Errorf("the process of client %s ended by itself: %w", w.config.Name, end)
 	}
@@ -180,6 +193,17 @@ func (w *Client) Died() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.died
+}
+
+// Exit says how the process failed when it was to end; nil if it ended in order, was
+// killed, or has not ended.
+func (w *Client) Exit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.killed {
+		return nil
+	}
+	return w.exit
 }
 
 // end says that the process is about to end because we want it to.
@@ -420,6 +444,9 @@ func (w *Client) states() ([]string, error) {
 // crash: what it was doing may have happened.
 func (w *Client) Kill(ctx context.Context) error {
 	w.end()
+	w.mu.Lock()
+	w.killed = true
+	w.mu.Unlock()
 	if err := w.signal(spawn.Kill); err != nil {
 		return err
 	}

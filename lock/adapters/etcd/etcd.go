@@ -47,6 +47,7 @@ type Locker struct {
 	client *clientv3.Client
 	ttl    time.Duration
 	leased bool
+	deaf   bool // the planted bug of [NewDeaf]
 
 	mu     sync.Mutex
 	closed bool
@@ -73,6 +74,14 @@ func New(client *clientv3.Client, ttl time.Duration) *Locker {
 func NewLeased(client *clientv3.Client, ttl time.Duration) *Locker {
 	l := New(client, ttl)
 	l.leased = true
+	return l
+}
+
+// NewDeaf is as [New], with a planted bug: a holder does not heed that its session has
+// ended, as one that drops the channel of its keep-alives.
+func NewDeaf(client *clientv3.Client, ttl time.Duration) *Locker {
+	l := New(client, ttl)
+	l.deaf = true
 	return l
 }
 
@@ -104,7 +113,7 @@ func DialWith(dial func(ctx context.Context, network, addr string) (net.Conn, er
 	return c, nil
 }
 
-// Close ends the sessions that nobody uses. Locks that are held end with their
+// Close ends the sessions that no lock uses. Locks that are held end with their
 // release, and their sessions with it.
 func (l *Locker) Close() {
 	l.mu.Lock()
@@ -183,7 +192,11 @@ func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Durati
 	if lease.Length > 0 {
 		lease.Expires = adapt.Expires(sent, lease.Length)
 	}
-	return adapt.Kept(lease, s.Ctx(), giveUp), nil //nolint:contextcheck // the session's says when it is lost
+	alive := s.Ctx()
+	if l.deaf {
+		alive = context.Background()
+	}
+	return adapt.Kept(lease, alive, giveUp), nil //nolint:contextcheck // the session's says when it is lost
 }
 
 // renew has a session begin again, and returns until when a holder may believe in it.
@@ -202,7 +215,7 @@ func (l *Locker) renew(ctx context.Context, s *concurrency.Session, d time.Durat
 	return adapt.Expires(sent, d), nil
 }
 
-// session returns one that nobody uses.
+// session returns one that no lock uses.
 func (l *Locker) session(ctx context.Context) (*concurrency.Session, error) {
 	for {
 		l.mu.Lock()

@@ -2,7 +2,7 @@
 //
 // What the library can't do: it is not re-entrant, has no watchdog, no fencing
 // tokens, no queue and no signal that a lock is lost. Its waiters ask again and
-// again. A lease of zero is 30 seconds here, and nobody extends it.
+// again. A lease of zero is 30 seconds here, and nothing extends it.
 //
 // The context of a call ends the pauses between two requests; it ends a request
 // that is under way only where the Redis client has ContextTimeoutEnabled. A

@@ -3,7 +3,7 @@
 //
 // What the library can't do: it is not re-entrant, has no watchdog, no fencing
 // tokens, no queue and no signal that a lock is lost. Its waiters ask again and
-// again. A lease of zero is 30 seconds here, and nobody extends it. It repairs no
+// again. A lease of zero is 30 seconds here, and nothing extends it. It repairs no
 // server that lost its part of a quorum.
 //
 // The waiting is done here, by the library's own pauses: its loop hides the errors

@@ -87,12 +87,14 @@ func Ping(ctx context.Context, address string) error {
 	return nil
 }
 
-// TailLog are the last lines of a server's log; empty if there is none.
+// TailLog are the last lines of a server's log, without the frames of a Java stack, which
+// would hide what it is of; empty if there is none.
 func TailLog(file string) string {
 	log, err := os.ReadFile(file)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	frame := func(line string) bool { return strings.HasPrefix(line, "\tat ") || strings.HasPrefix(line, "\t... ") }
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(log)), "\n"), frame)
 	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }

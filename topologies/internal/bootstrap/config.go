@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ type Address struct {
 	// to each other: of a cluster's bus, and of the members of a consensus store; 0 in
 	// all other topologies.
 	Bus, AnnouncedBus uint16
+	// Election is a second port of that kind, the same on both addresses; 0 where there
+	// is none.
+	Election uint16
 }
 
 // A Config is what it takes to run a node: the server program with these arguments,
@@ -31,7 +35,9 @@ type Config struct {
 
 // DataFiles are patterns of the files and folders in a server's folder that
 // hold its data: what [topologies.Server.Wipe] removes.
-func DataFiles() []string { return []string{"dump.rdb", "temp-*", "appendonlydir"} }
+func DataFiles() []string {
+	return []string{"dump.rdb", "temp-*", "appendonlydir", filepath.Join("data", "version-2")}
+}
 
 // Configure tells how to run a server or sentinel of a topology, given the
 // addresses of all of them.

@@ -140,6 +140,9 @@ func (d *deployment) Topology() topologies.Topology { return d.topology }
 // Version is the version of the servers.
 func (d *deployment) Version() string { return d.parts.Version }
 
+// Product is what the servers are.
+func (d *deployment) Product() string { return cmp.Or(d.parts.Product, d.topology.Store()) }
+
 // Server returns a server or sentinel, or nil.
 func (d *deployment) Server(name string) topologies.Server {
 	if s, ok := d.servers[name]; ok {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
 // Etcd is etcd from 3.4 on. It is asked over the JSON gateway of its clients' port.
@@ -23,7 +25,7 @@ type Etcd struct {
 	direct *http.Client // past every link
 }
 
-var _ Consensus = (*Etcd)(nil)
+var _ HandsOver = (*Etcd)(nil)
 
 // NewEtcd returns one, for one deployment.
 func NewEtcd() *Etcd {
@@ -37,11 +39,12 @@ const idleEach = 4
 func (e *Etcd) Close() { e.direct.CloseIdleConnections() }
 
 // How often a leader is heard of, and after how much silence a member asks for an
-// election. The shortest lease that etcd gives is one and a half of the latter, rounded up
-// to a second.
+// election: the defaults of etcd. With less, members of a busy machine elect another leader
+// now and then, which begins all leases again. The shortest lease that etcd gives is one
+// and a half of the latter, rounded up to a second.
 const (
-	etcdHeartbeat = 50 * time.Millisecond
-	etcdElection  = 500 * time.Millisecond
+	etcdHeartbeat = 100 * time.Millisecond
+	etcdElection  = time.Second
 )
 
 // Configure starts a member of a new cluster. With pre-vote, a member that was cut off
@@ -104,13 +107,16 @@ const (
 )
 
 // Greeting asks for one of those paths.
-func (*Etcd) Greeting(kind topologies.LinkKind) []byte {
+func (*Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 	path := clientPath
 	if kind == topologies.Peer {
 		path = peerPath
 	}
-	return []byte("GET " + path + " HTTP/1.1\r\nHost: etcd\r\n\r\n")
+	return probe.Greet{Request: []byte("GET " + path + " HTTP/1.1\r\nHost: etcd\r\n\r\n")}
 }
+
+// Patience is none: a member dials again soon.
+func (*Etcd) Patience() time.Duration { return 0 }
 
 // State asks for the member's status.
 func (e *Etcd) State(ctx context.Context, at Address) (MemberState, error) {
@@ -139,6 +145,206 @@ func (*Etcd) Serves(ctx context.Context, dial Dialer, announced string) error {
 		return err
 	}
 	return call(ctx, client, announced, "kv/deleterange", key, nil)
+}
+
+// Empty ends all leases, and deletes all keys.
+func (e *Etcd) Empty(ctx context.Context, at Address) error {
+	type lease struct {
+		ID string
+	}
+	var all struct {
+		Leases []lease `json:"leases"`
+	}
+	if err := call(ctx, e.direct, at.Listen.String(), "lease/leases", struct{}{}, &all); err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	for _, l := range all.Leases {
+		if err := revoke(ctx, e.direct, at, l.ID); err != nil {
+			return err
+		}
+	}
+	every := map[string][]byte{"key": {0}, "range_end": {0}}
+	if err := call(ctx, e.direct, at.Listen.String(), "kv/deleterange", every, nil); err != nil {
+		return fmt.Errorf("delete all keys: %w", err)
+	}
+	return nil
+}
+
+// Meet asks for the member's status, and for the list of members.
+func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
+	var status struct {
+		Header struct {
+			MemberID string `json:"member_id"`
+		} `json:"header"`
+		Version   string `json:"version"`
+		Leader    string `json:"leader"`
+		IsLearner bool   `json:"isLearner"`
+	}
+	here := at.Listen.String()
+	if err := call(ctx, e.direct, here, "maintenance/status", struct{}{}, &status); err != nil {
+		return Introduction{}, inWords(err)
+	}
+	i := Introduction{Member: status.Header.MemberID, Version: status.Version}
+	switch {
+	case i.Member == "" || i.Version == "":
+		return i, errors.New("it is no etcd member")
+	case status.IsLearner:
+		return i, errors.New("it is a learner, which serves no client")
+	case status.Leader == "" || status.Leader == "0":
+		i.Leaderless = "it knows no leader"
+		return i, nil
+	}
+	if err := NewEnoughEtcd(here, i.Version); err != nil {
+		return i, err
+	}
+	var list struct {
+		Members []struct {
+			ID string
+		} `json:"members"`
+	}
+	if err := call(ctx, e.direct, here, "cluster/member/list", struct{}{}, &list); err != nil {
+		return i, inWords(err)
+	}
+	i.Members = len(list.Members)
+	return i, nil
+}
+
+// inWords says what the answer of a server that is not ours means.
+func inWords(err error) error {
+	var answer *answerError
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "malformed HTTP"):
+		return fmt.Errorf("it is no etcd member: %w", err)
+	case !errors.As(err, &answer):
+		return err
+	case strings.Contains(answer.body, "HTTP request to an HTTPS server"):
+		return errors.New("it wants TLS, which lockchaos does not speak with etcd")
+	case strings.Contains(answer.body, "user name is empty"), strings.Contains(answer.body, "permission denied"), strings.Contains(answer.body, "auth token"):
+		return errors.New("it wants a user and a password, which lockchaos has none of for etcd")
+	case strings.Contains(answer.body, "etcdserver:"):
+		return err
+	default:
+		return fmt.Errorf("it is no etcd member: %w", err)
+	}
+}
+
+// etcdKey is a key as the JSON gateway has it.
+func etcdKey(key string) map[string]any { return map[string]any{"key": []byte(key)} }
+
+// etcdValues are the keys of a range, or one key.
+type etcdValues struct {
+	Kvs []struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	} `json:"kvs"`
+}
+
+// etcdClaim is a key with a lease.
+type etcdClaim struct {
+	*Etcd
+	lease string
+	since string // the revision that made it
+}
+
+// Claim makes a key that ends with its lease, unless there is one.
+func (e *Etcd) Claim(ctx context.Context, at Address, owner string, lease time.Duration) (Claim, string, error) {
+	c := &etcdClaim{Etcd: e}
+	var granted struct {
+		ID string
+	}
+	if err := call(ctx, e.direct, at.Listen.String(), "lease/grant", map[string]any{"TTL": int(lease.Seconds())}, &granted); err != nil {
+		return nil, "", inWords(err)
+	}
+	c.lease = granted.ID
+	put := etcdKey(ClaimKey)
+	put["value"], put["lease"] = []byte(owner), c.lease
+	var reply struct {
+		Header struct {
+			Revision string `json:"revision"`
+		} `json:"header"`
+		Succeeded bool `json:"succeeded"`
+		Responses []struct {
+			Range etcdValues `json:"response_range"`
+		} `json:"responses"`
+	}
+	err := call(ctx, e.direct, at.Listen.String(), "kv/txn", map[string]any{
+		"compare": []any{map[string]any{"key": []byte(ClaimKey), "target": "CREATE", "create_revision": "0"}},
+		"success": []any{map[string]any{"request_put": put}},
+		"failure": []any{map[string]any{"request_range": etcdKey(ClaimKey)}},
+	}, &reply)
+	c.since = reply.Header.Revision
+	if err == nil && reply.Succeeded {
+		return c, "", nil
+	}
+	_ = c.Release(ctx, at) // else it ends by itself
+	for _, r := range reply.Responses {
+		for _, kv := range r.Range.Kvs {
+			return nil, string(kv.Value), nil
+		}
+	}
+	return nil, "", inWords(cmp.Or(err, errors.New("it makes no key")))
+}
+
+// Owner reads the key.
+func (c *etcdClaim) Owner(ctx context.Context, at Address) (string, error) {
+	var found etcdValues
+	err := call(ctx, c.direct, at.Listen.String(), "kv/range", etcdKey(ClaimKey), &found)
+	if err != nil || len(found.Kvs) == 0 {
+		return "", err
+	}
+	return string(found.Kvs[0].Value), nil
+}
+
+// Renew keeps the lease alive.
+func (c *etcdClaim) Renew(ctx context.Context, at Address) error {
+	var reply struct {
+		Result struct {
+			TTL string
+		} `json:"result"`
+	}
+	if err := call(ctx, c.direct, at.Listen.String(), "lease/keepalive", map[string]string{"ID": c.lease}, &reply); err != nil {
+		return err
+	}
+	if ttl := reply.Result.TTL; ttl == "" || ttl == "0" {
+		return ErrClaimLost
+	}
+	return nil
+}
+
+// Sweep deletes the keys that are newer than the claim.
+func (c *etcdClaim) Sweep(ctx context.Context, at Address) error {
+	for _, prefix := range []string{LocksPrefix + "/", proofKey} {
+		newer := etcdKey(prefix)
+		end := []byte(prefix)
+		end[len(end)-1]++
+		newer["range_end"], newer["keys_only"], newer["min_create_revision"] = end, true, c.since
+		var found etcdValues
+		if err := call(ctx, c.direct, at.Listen.String(), "kv/range", newer, &found); err != nil {
+			return fmt.Errorf("list keys: %w", err)
+		}
+		for _, kv := range found.Kvs {
+			if err := call(ctx, c.direct, at.Listen.String(), "kv/deleterange", etcdKey(string(kv.Key)), nil); err != nil {
+				return fmt.Errorf("delete a key: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Release ends the lease, and the key with it.
+func (c *etcdClaim) Release(ctx context.Context, at Address) error {
+	return revoke(ctx, c.direct, at, c.lease)
+}
+
+// revoke ends a lease. One that has ended meanwhile is no longer there.
+func revoke(ctx context.Context, client *http.Client, at Address, lease string) error {
+	err := call(ctx, client, at.Listen.String(), "lease/revoke", map[string]string{"ID": lease}, nil)
+	if err != nil && !strings.Contains(err.Error(), "lease not found") {
+		return fmt.Errorf("revoke a lease: %w", err)
+	}
+	return nil
 }
 
 // HandOver moves the leadership.
@@ -173,12 +379,19 @@ func call(ctx context.Context, client *http.Client, at, what string, ask, reply 
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s: %s", response.Status, bytes.TrimSpace(read))
+		return &answerError{response.Status, string(bytes.TrimSpace(read))}
 	}
 	if reply == nil {
 		return nil
 	}
 	return json.Unmarshal(read, reply)
+}
+
+// An answerError is an answer of another status than 200.
+type answerError struct{ status, body string }
+
+func (e *answerError) Error() string {
+	return strings.TrimSuffix("it answers "+e.status+": "+e.body, ": ")
 }
 
 // ParseEtcdVersion reads what `etcd --version` prints.

@@ -53,7 +53,25 @@ func (m *members) states(ctx context.Context) map[string]MemberState {
 			states[name] = *found[i]
 		}
 	}
+	nameLeader(states)
 	return states
+}
+
+// nameLeader has members that follow a leader, and do not say which, follow the newest of
+// those that lead. A leader that has not stepped down yet may be older.
+func nameLeader(states map[string]MemberState) {
+	newest := MemberState{}
+	for _, s := range states {
+		if s.Role() == topologies.Leader && s.Term >= newest.Term {
+			newest = s
+		}
+	}
+	for name, s := range states {
+		if s.Leader == Unnamed && newest.ID != "" {
+			s.Leader = newest.ID
+			states[name] = s
+		}
+	}
 }
 
 // votes has each member vote for the one that it takes for the leader. Of a leader that
@@ -125,6 +143,10 @@ func (*members) changed(string)               {}
 
 // promote has the leader hand over to the next member that answers.
 func (m *members) promote(ctx context.Context, shard string) error {
+	store, ok := m.store.(HandsOver)
+	if why, without := m.parts.Without[topologies.HandOvers]; without || !ok {
+		return errors.New(why)
+	}
 	leader, err := (&replicated{m.deployment}).Master(ctx, shard)
 	if err != nil {
 		return err
@@ -141,7 +163,7 @@ func (m *members) promote(ctx context.Context, shard string) error {
 			}
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
+			return store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
 		}
 	}
 	return fmt.Errorf("no member but %s answers", leader)

@@ -17,6 +17,8 @@ type Parts struct {
 	Store Store
 	// Version is the version of the servers.
 	Version string
+	// Product is what the servers call themselves where that is not their store.
+	Product string
 	// Nodes are the servers and sentinels of the topology, by name.
 	Nodes map[string]Node
 	// Proxy returns the proxy of a link by its name, or nil for none. Nil: there are none.

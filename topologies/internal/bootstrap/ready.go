@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -168,6 +169,11 @@ func prove(ctx context.Context, c redis.Cmdable, key string) error {
 	return c.Del(ctx, key).Err()
 }
 
+// acknowledgeTimeout bounds how long one write waits for its replicas. It does not slow
+// a deployment that is ready; a short one would never be met on a machine so busy that an
+// acknowledgement takes longer.
+const acknowledgeTimeout = time.Second
+
 // proveReplication writes a key and waits, on the same connection, until all
 // replicas acknowledged it. That a replica calls itself online proves nothing.
 func (d *deployment) proveReplication(ctx context.Context, shard, master string) error {
@@ -180,14 +186,38 @@ func (d *deployment) proveReplication(ctx context.Context, shard, master string)
 	if err := prove(ctx, conn, d.proofOf(shard)); err != nil {
 		return fmt.Errorf("prove replication: %w", err)
 	}
-	acks, err := conn.Do(ctx, "WAIT", replicas, "50").Int()
+	limited, cancel := context.WithTimeout(ctx, acknowledgeTimeout+observerTimeout)
+	defer cancel()
+	acks, err := conn.Wait(limited, replicas, acknowledgeTimeout).Result()
 	if err != nil {
 		return fmt.Errorf("prove replication: %w", err)
 	}
-	if acks < replicas {
-		return fmt.Errorf("prove replication: %d of %d acknowledged a write", acks, replicas)
+	if int(acks) < replicas {
+		return fmt.Errorf("prove replication: %d of %d acknowledged a write%s", acks, replicas, d.following(ctx, shard, master))
 	}
 	return nil
+}
+
+// following says of each server of a shard but its master what it follows, and how far
+// it is with that.
+func (d *deployment) following(ctx context.Context, shard, master string) string {
+	var all strings.Builder
+	for _, name := range d.topology.Members(shard) {
+		if name == master {
+			continue
+		}
+		r, err := d.observer(name).Do(ctx, "ROLE").Slice()
+		switch {
+		case err != nil:
+			fmt.Fprintf(&all, "; %s: %v", name, err)
+		case len(r) >= 4 && r[0] == "slave": // host, port, state, offset
+			at := net.JoinHostPort(fmt.Sprint(r[1]), fmt.Sprint(r[2]))
+			fmt.Fprintf(&all, "; %s follows %s: %v", name, cmp.Or(d.NodeAt(at), at), r[3])
+		default:
+			fmt.Fprintf(&all, "; %s says %v", name, r)
+		}
+	}
+	return all.String()
 }
 
 // served checks that clients of a zone reach every server that they have a

@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"net"
+	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
@@ -16,9 +18,9 @@ type Store interface {
 	// Alive fails unless the process of the server that listens there answers. It need
 	// not be of use to clients yet.
 	Alive(ctx context.Context, at Address) error
-	// Greeting is a harmless request for the server at the end of a link of that kind, to
-	// which it replies at once, whatever state it is in.
-	Greeting(kind topologies.LinkKind) []byte
+	// Greeting is how the server at the end of a link of that kind is asked for a sign of
+	// life, which it gives at once, whatever state it is in.
+	Greeting(kind topologies.LinkKind) probe.Greet
 }
 
 // A Consensus is a store whose members elect a leader among themselves, and answer a
@@ -32,18 +34,61 @@ type Consensus interface {
 	// Serves fails unless clients that dial so can write to the member that they know
 	// by that address.
 	Serves(ctx context.Context, dial Dialer, announced string) error
-	// HandOver asks the leader that listens there to make another member the leader,
-	// named by its [MemberState.ID].
-	HandOver(ctx context.Context, at Address, to string) error
+	// Empty removes all that clients wrote, by way of the member that listens there.
+	Empty(ctx context.Context, at Address) error
+	// Meet asks a member that is not ours who it is. Its error says in words what is wrong
+	// with the member, unless it could not be reached.
+	Meet(ctx context.Context, at Address) (Introduction, error)
+	// Claim takes servers that are not ours for owner, by way of the member that listens
+	// there, for a lease; who is another that has them.
+	Claim(ctx context.Context, at Address, owner string, lease time.Duration) (c Claim, who string, err error)
+	// Patience is how long a connection between two members waits on its link for the
+	// other one to listen.
+	Patience() time.Duration
 	// Close ends what the store keeps open to the members.
 	Close()
 }
 
+// A HandsOver is a store whose leader can be asked to hand over; without it, a topology is
+// without [topologies.HandOvers].
+type HandsOver interface {
+	Consensus
+	// HandOver asks the leader that listens there to make another member the leader,
+	// named by its [MemberState.ID].
+	HandOver(ctx context.Context, at Address, to string) error
+}
+
+// NewConsensus returns the consensus store of that name, for one deployment; nil if it is
+// another store.
+func NewConsensus(store string) Consensus {
+	switch store {
+	case topologies.StoreEtcd:
+		return NewEtcd()
+	case topologies.StoreZooKeeper:
+		return ZooKeeper{}
+	default:
+		return nil
+	}
+}
+
+// NoRedis dials for the observer of a server that is no Redis.
+func NoRedis(name string) Dialer {
+	return func(context.Context, string, string) (net.Conn, error) {
+		return nil, fmt.Errorf("%s is no Redis server", name)
+	}
+}
+
+// Unnamed is the leader of a member that follows one and does not say which.
+const Unnamed = "?"
+
 // A MemberState is what a member of a consensus store says of itself.
 type MemberState struct {
 	// ID is how the members call it, and Leader how they call the member that it takes
-	// for the leader; empty for none.
+	// for the leader; empty for none, [Unnamed] for one that it does not name.
 	ID, Leader string
+	// Term is, of a leader whose followers do not name it, greater than that of every
+	// leader before it.
+	Term uint64
 }
 
 // Role is [topologies.Leader] or [topologies.Follower].
@@ -52,15 +97,6 @@ func (s MemberState) Role() string {
 		return topologies.Leader
 	}
 	return topologies.Follower
-}
-
-// OnlyRedis refuses a topology of another store than Redis, for a backend that can't start
-// its servers.
-func OnlyRedis(t topologies.Topology) error {
-	if t.Store() == topologies.StoreRedis {
-		return nil
-	}
-	return fmt.Errorf("topology %s %w here: its servers run as local processes only (--backend process)", t.Name, topologies.ErrUnusable)
 }
 
 // RedisStore is Redis: its servers, its sentinels and its cluster. How those agree on
@@ -76,4 +112,6 @@ func (RedisStore) Configure(t topologies.Topology, name string, at map[string]Ad
 func (RedisStore) Alive(ctx context.Context, at Address) error { return Ping(ctx, at.Listen.String()) }
 
 // Greeting is that of [probe.Greeting].
-func (RedisStore) Greeting(kind topologies.LinkKind) []byte { return probe.Greeting(kind) }
+func (RedisStore) Greeting(kind topologies.LinkKind) probe.Greet {
+	return probe.Greet{Request: probe.Greeting(kind)}
+}

@@ -18,6 +18,15 @@ func ParseVersion(out string) (string, error) {
 	return m[1], nil
 }
 
+// ParseProduct reads from the same what the server is: "redis", or what a server in its
+// place calls itself, such as "valkey".
+func ParseProduct(out string) string {
+	if m := regexp.MustCompile(`^([A-Za-z]+) server v=`).FindStringSubmatch(out); m != nil {
+		return strings.ToLower(m[1])
+	}
+	return topologies.StoreRedis
+}
+
 // NewEnough fails with [topologies.ErrTooOld] if the Redis of what, a program or
 // an image, is older than [topologies.MinRedis].
 func NewEnough(what, version string) error {

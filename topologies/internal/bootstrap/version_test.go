@@ -34,4 +34,12 @@ func TestParseVersion(t *testing.T) {
 	require.Equal(t, "7.0.15", version)
 	_, err = ParseVersion("hello\n")
 	require.EqualError(t, err, `no version in "hello"`)
+
+	const valkey = "Valkey server v=8.0.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=0\n"
+	version, err = ParseVersion(valkey)
+	require.NoError(t, err)
+	require.Equal(t, "8.0.1", version)
+	require.Equal(t, "valkey", ParseProduct(valkey))
+	require.Equal(t, "redis", ParseProduct("Redis server v=7.0.15 sha=0"))
+	require.Equal(t, "redis", ParseProduct("v=7.0.0"))
 }

@@ -17,6 +17,17 @@ func Ask(ctx context.Context, c net.Conn, kind topologies.LinkKind) error {
 	return Send(ctx, c, Greeting(kind))
 }
 
+// A Greet is how a server is asked for a sign of life.
+type Greet struct {
+	// Request is harmless, and replied to at once.
+	Request []byte
+	// OfClients says that it is sent to the port of clients, over whatever link: the
+	// port behind that link has no request that does no harm.
+	OfClients bool
+	// Ends says that the server ends the connection after its reply.
+	Ends bool
+}
+
 // Greeting is the request that Redis and its sentinels answer on a link of that kind.
 func Greeting(kind topologies.LinkKind) []byte {
 	if kind == topologies.Bus {

@@ -1,6 +1,7 @@
 package proxynet
 
 import (
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -64,6 +65,9 @@ func (o *delayedWriter) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// ReadFrom has toxiproxy fill the stream with one of our buffers.
+func (o *delayedWriter) ReadFrom(from io.Reader) (int64, error) { return copyTo(o, from) }
 
 // take puts parts into the queue.
 func (o *delayedWriter) take(parts []part) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
@@ -29,9 +30,11 @@ type Link struct {
 	link   topologies.Link
 	engine *toxiproxy.ApiServer
 	from   netip.Addr
-	to     netip.AddrPort
-	// greeting is [Endpoint.Greeting] of its end.
-	greeting func(kind topologies.LinkKind) []byte
+	// probed is the address that probes ask; patience is [Endpoint.Patience], and greet
+	// what [Endpoint.Greeting] of its end says, or nil.
+	probed   netip.AddrPort
+	patience time.Duration
+	greet    *probe.Greet
 
 	mu     sync.Mutex
 	cuts   int
@@ -46,23 +49,20 @@ type Link struct {
 // Name is the name of its link.
 func (w *Link) Name() string { return w.link.Name() }
 
-// serve forwards one connection until it ends. What passes it is counted, unless it
-// is one of ours.
-func (w *Link) serve(client *net.TCPConn, ours bool) {
-	w.mu.Lock()
-	cut := w.cuts > 0
-	w.mu.Unlock()
+// serve forwards one connection to an address of its end until it ends. What passes it is
+// counted, unless it is one of ours.
+func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	refuse := func() {
 		if !ours {
 			w.requests.begun.Add(1)
 		}
 		abort(client)
 	}
-	if cut {
+	if w.isCut() {
 		refuse()
 		return
 	}
-	server, err := dialFrom(context.Background(), w.from, w.to)
+	server, err := w.reach(to)
 	if err != nil {
 		refuse()
 		return
@@ -96,6 +96,27 @@ func (w *Link) serve(client *net.TCPConn, ours bool) {
 	w.mu.Lock()
 	delete(w.pipes, p)
 	w.mu.Unlock()
+}
+
+// reach dials an address of its end. With patience, it tries again while nothing listens
+// there and the link is not cut.
+func (w *Link) reach(to netip.AddrPort) (server *net.TCPConn, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
+	defer cancel()
+	err = await.Until(ctx, func() error {
+		var refused error
+		if server, refused = dialFrom(context.Background(), w.from, to); refused != nil && w.isCut() {
+			cancel()
+		}
+		return refused
+	})
+	return server, err
+}
+
+func (w *Link) isCut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cuts > 0
 }
 
 // Cut resets every connection and refuses new ones until the returned function
@@ -189,8 +210,8 @@ func (w *Link) lift(put []impairment) {
 
 // ask sends what the link's end answers.
 func (w *Link) ask(ctx context.Context, c *net.TCPConn) error {
-	if w.greeting != nil {
-		return probe.Send(ctx, c, w.greeting(w.link.Kind))
+	if w.greet != nil {
+		return probe.Send(ctx, c, w.greet.Request)
 	}
 	return probe.Ask(ctx, c, w.link.Kind)
 }
@@ -226,12 +247,15 @@ func (w *Link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, err
 }
 
 // ProbeClose opens a connection through the link, ends it after an answer, and
-// returns how long it took until the server had ended it, too.
+// returns how long it took until the server had ended it, too. A server that ends
+// connections by itself once it answered is asked for nothing.
 func (w *Link) ProbeClose(ctx context.Context) (time.Duration, error) {
 	var began time.Time
 	_, err := w.visit(ctx, "farewell", func(c *net.TCPConn) error {
-		if err := w.ask(ctx, c); err != nil {
-			return err
+		if w.greet == nil || !w.greet.Ends {
+			if err := w.ask(ctx, c); err != nil {
+				return err
+			}
 		}
 		began = time.Now()
 		if err := c.CloseWrite(); err != nil {
@@ -266,27 +290,36 @@ func (w *Link) visit(ctx context.Context, what string, purpose func(*net.TCPConn
 // that we could dial from, so that it does not pass the endpoint's listener: both
 // of its ends are made here, and one is served.
 func (w *Link) enter(ctx context.Context) (*net.TCPConn, error) {
+	inner, outer, err := pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	go w.serve(inner, w.probed, true)
+	return outer, nil
+}
+
+// pair is both ends of a connection.
+func pair(ctx context.Context) (inner, outer *net.TCPConn, err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer l.Close()
 	var d net.Dialer
-	outer, err := d.DialContext(ctx, "tcp", l.Addr().String())
+	dialled, err := d.DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for {
-		inner, err := l.Accept()
+		accepted, err := l.Accept()
 		if err != nil {
-			return nil, errors.Join(err, outer.Close())
+			return nil, nil, errors.Join(err, dialled.Close())
 		}
-		if inner.RemoteAddr().String() != outer.LocalAddr().String() {
-			_ = inner.Close() // another caller dialled
+		if accepted.RemoteAddr().String() != dialled.LocalAddr().String() {
+			_ = accepted.Close() // another caller dialled
 			continue
 		}
-		go w.serve(inner.(*net.TCPConn), true)
-		return outer.(*net.TCPConn), nil
+		return accepted.(*net.TCPConn), dialled.(*net.TCPConn), nil
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
 // An Endpoint is one end of links.
@@ -33,18 +34,23 @@ type Endpoint struct {
 	// Virtual is the address that the others dial, and Real the one behind
 	// it. Both are zero for an endpoint that no other endpoint dials.
 	Virtual, Real netip.AddrPort
-	// VirtualBus and RealBus are the same for the port at which servers talk to each
-	// other: the bus of a cluster's node, the peers of a consensus store's member; zero
-	// for all others.
-	VirtualBus, RealBus netip.AddrPort
-	// Greeting is a request that is answered on a link of that kind to the endpoint, by
-	// which the link is probed. Nil: that of Redis, whose messages are taken apart; those
-	// of any other endpoint are not.
-	Greeting func(kind topologies.LinkKind) []byte
+	// Among are the same for the ports at which servers talk to each other: the bus of a
+	// cluster's node, the peers of a consensus store's member; empty for all others. A
+	// link between two servers leads to all of them.
+	Among []Door
+	// Patience is how long a connection to such a port waits for the server to listen
+	// there, where a server takes one that is opened and reset for an answer.
+	Patience time.Duration
+	// Greeting is how a link of that kind to the endpoint is probed. Nil: as Redis is,
+	// whose messages are taken apart; those of any other endpoint are not.
+	Greeting func(kind topologies.LinkKind) probe.Greet
 	// Moves says that the virtual address belongs to no server: it leads to the
 	// endpoint that [Network.Point] says, over the link to that one.
 	Moves bool
 }
+
+// A Door is a port of an endpoint: the address that the others dial, and the one behind it.
+type Door struct{ Virtual, Real netip.AddrPort }
 
 // A Network is the links between some endpoints. [New] makes it, and its caller
 // closes it.
@@ -57,6 +63,7 @@ type Network struct {
 	points       map[string]string // where the addresses that move lead to
 	groups       map[int]string    // the process groups that stand for endpoints
 	listeners    []net.Listener
+	closed       bool
 	unknownPeers int
 	done         sync.WaitGroup
 }
@@ -81,19 +88,26 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 		f.endpoints[p.Source] = p
 	}
 	for _, l := range links {
-		to := byName[l.To].Real
+		to := byName[l.To]
+		w := &Link{link: l, engine: f.engine, from: byName[l.From].Source, probed: to.Real, pipes: map[*pipe]struct{}{}}
 		if among(l.Kind) {
-			to = byName[l.To].RealBus
+			w.probed, w.patience = to.Among[0].Real, to.Patience
 			between[l.To] = l.Kind
 		}
-		f.wires[l.Name()] = &Link{
-			link: l, engine: f.engine, from: byName[l.From].Source, to: to, greeting: byName[l.To].Greeting,
-			pipes: map[*pipe]struct{}{},
+		if to.Greeting != nil {
+			greet := to.Greeting(l.Kind)
+			if greet.OfClients {
+				w.probed = to.Real
+			}
+			w.greet = &greet
 		}
+		f.wires[l.Name()] = w
 	}
 	for _, p := range endpoints {
-		err := errors.Join(f.listen(p.Virtual, topologies.Link{To: p.Name}),
-			f.listen(p.VirtualBus, topologies.Link{To: p.Name, Kind: between[p.Name]}))
+		err := f.listen(Door{p.Virtual, p.Real}, topologies.Link{To: p.Name})
+		for _, door := range p.Among {
+			err = errors.Join(err, f.listen(door, topologies.Link{To: p.Name, Kind: between[p.Name]}))
+		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -114,11 +128,32 @@ func (f *Network) Link(name string) topologies.Proxy {
 	switch {
 	case !ok:
 		return nil
-	case w.greeting != nil:
+	case w.greet != nil:
 		return unread{w}
 	default:
 		return w
 	}
+}
+
+// Dial opens a connection of the endpoint that a link comes from, to the one that it leads
+// to. That needs no address of either, but that where the latter listens.
+func (f *Network) Dial(ctx context.Context, link string) (net.Conn, error) {
+	w, ok := f.wires[link]
+	if !ok {
+		return nil, fmt.Errorf("there is no link %s", link)
+	}
+	inner, outer, err := pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		abort(inner)
+		return nil, errors.Join(net.ErrClosed, outer.Close())
+	}
+	f.done.Go(func() { w.serve(inner, w.probed, false) })
+	return outer, nil
 }
 
 // unread is a link whose messages are not taken apart.
@@ -142,30 +177,23 @@ func (f *Network) target(name string) string {
 	return name
 }
 
-// UnknownPeers is how many connections were refused because no link allows them.
-func (f *Network) UnknownPeers() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.unknownPeers
-}
-
 // listen serves the links that lead to an address. They differ in where they
 // come from.
-func (f *Network) listen(at netip.AddrPort, to topologies.Link) error {
-	if !at.IsValid() {
+func (f *Network) listen(door Door, to topologies.Link) error {
+	if !door.Virtual.IsValid() {
 		return nil
 	}
 	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), "tcp", at.String())
+	l, err := config.Listen(context.Background(), "tcp", door.Virtual.String())
 	if err != nil {
 		return fmt.Errorf("listen for %s: %w", to.To, err)
 	}
 	f.listeners = append(f.listeners, l)
-	f.done.Go(func() { f.accept(l, to) })
+	f.done.Go(func() { f.accept(l, to, door.Real) })
 	return nil
 }
 
-func (f *Network) accept(l net.Listener, link topologies.Link) {
+func (f *Network) accept(l net.Listener, link topologies.Link, behind netip.AddrPort) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -175,13 +203,14 @@ func (f *Network) accept(l net.Listener, link topologies.Link) {
 			continue // one that died before it was accepted
 		}
 		client := c.(*net.TCPConn)
-		f.done.Go(func() { f.forward(client, link) })
+		f.done.Go(func() { f.forward(client, link, behind) })
 	}
 }
 
-// forward serves a connection along the link of the endpoint that dialled. One that
-// no link allows is reset.
-func (f *Network) forward(client *net.TCPConn, link topologies.Link) {
+// forward serves a connection along the link of the endpoint that dialled, to the address
+// behind the one that it dialled; that of an address that moves is not known before. One
+// that no link allows is reset.
+func (f *Network) forward(client *net.TCPConn, link topologies.Link, behind netip.AddrPort) {
 	from := client.RemoteAddr().(*net.TCPAddr).AddrPort()
 	endpoint := f.endpoints[from.Addr().Unmap()].Name
 	if endpoint == "" {
@@ -196,7 +225,10 @@ func (f *Network) forward(client *net.TCPConn, link topologies.Link) {
 		abort(client)
 		return
 	}
-	w.serve(client, false)
+	if !behind.IsValid() {
+		behind = w.probed
+	}
+	w.serve(client, behind, false)
 }
 
 // Close refuses new connections, resets all open ones and waits for them.
@@ -205,6 +237,9 @@ func (f *Network) Close() error {
 	for _, l := range f.listeners {
 		errs = append(errs, l.Close())
 	}
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
 	for _, w := range f.wires {
 		w.Cut()
 	}

@@ -155,8 +155,17 @@ const tableTries = 3
 // the local address.
 const inodeField = 8
 
-// socketInode finds the socket at the other end of a connection of this machine.
+// socketInode finds the socket at the other end of a connection of this machine. A
+// kernel without sock_diag(7) has its tables read.
 func socketInode(from, to netip.AddrPort) (string, error) {
+	if inode, err := askKernel(from, to); err == nil {
+		return inode, nil
+	}
+	return listedInode(from, to)
+}
+
+// listedInode finds the socket in the tables of /proc.
+func listedInode(from, to netip.AddrPort) (string, error) {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(table)
 		if err != nil {

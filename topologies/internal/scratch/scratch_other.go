@@ -25,6 +25,9 @@ func Make(kind string) (*Folder, error) {
 	return &Folder{Path: path}, nil
 }
 
+// MakeFast is [Make].
+func MakeFast(kind string) (*Folder, error) { return Make(kind) }
+
 // Watch does nothing: processes are not ended on this system.
 func (f *Folder) Watch(int) error { return nil }
 
@@ -35,3 +38,6 @@ func (f *Folder) Close() error { return os.RemoveAll(f.Path) }
 func Reaper(string, ...string) (*exec.Cmd, io.WriteCloser, error) {
 	return nil, nil, fmt.Errorf("start reaper on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// Fast is where [MakeFast] makes folders.
+func Fast() string { return os.TempDir() }

@@ -100,6 +100,23 @@ func TestAFolderGoesWhenItIsClosed(t *testing.T) {
 	require.NoDirExists(t, f.Path)
 }
 
+func TestMakeFast_heedsTMPDIR(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
+	f, err := scratch.MakeFast("test")
+	require.NoError(t, err)
+	require.Equal(t, parent, filepath.Dir(f.Path))
+	require.NoError(t, f.Close())
+	t.Setenv("TMPDIR", "")
+	f, err = scratch.MakeFast("test")
+	require.NoError(t, err)
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		require.Equal(t, "/dev/shm", filepath.Dir(f.Path))
+	}
+	require.NoError(t, f.Close())
+	require.NoDirExists(t, f.Path)
+}
+
 func TestAFolderGoesWithTheProcessThatMadeIt(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	p, path, inside := holder(t)

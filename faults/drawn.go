@@ -1,0 +1,164 @@
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Drawn are faults that random runs draw alike, with what they do to the promises of
+// a correct lock on each of the [Grounds].
+type Drawn struct {
+	Faults      []string
+	Mix, Target string
+	Weight      int
+	// On says for each of the [Grounds] whether a correct lock stays valid: "safe",
+	// "unsafe" or "safe with …", what the servers or the grants need for it. Empty: it
+	// is not drawn there.
+	On []string
+}
+
+// Grounds are the topologies of [Draws], each with the options of the name behind a
+// space.
+func Grounds() []string {
+	return append(topologies.Names(), topologies.Single+" --access "+topologies.AccessName)
+}
+
+// Draws are all faults that random runs draw, for a lock on the servers whose
+// waiters subscribe.
+func Draws() ([]Drawn, error) {
+	var all []Drawn
+	for column, ground := range Grounds() {
+		seen := map[int]*safety{}
+		for _, persistence := range topologies.Persistences() {
+			for _, acks := range []int{0, 1} {
+				e, err := environmentOf(ground, persistence, acks == 1)
+				if err != nil {
+					return nil, err
+				}
+				for _, c := range e.Candidates() {
+					if c.Cant != "" {
+						continue
+					}
+					d := Drawn{Faults: []string{c.Fault}, Mix: c.Mix, Weight: c.Weight, Target: e.kindOfTarget(c.Target), On: make([]string, len(Grounds()))}
+					row := slices.IndexFunc(all, func(o Drawn) bool { return o.Faults[0] == c.Fault && o.like(d) })
+					if row < 0 {
+						row, all = len(all), append(all, d)
+					}
+					if seen[row] == nil {
+						seen[row] = &safety{}
+					}
+					seen[row].add(persistence, acks == 1, c.Breaks == "")
+				}
+			}
+		}
+		for row, s := range seen {
+			all[row].On[column] = s.String()
+		}
+	}
+	var merged []Drawn
+	for _, d := range all {
+		same := slices.IndexFunc(merged, func(o Drawn) bool { return o.like(d) && slices.Equal(o.On, d.On) })
+		if same < 0 {
+			merged = append(merged, d)
+			continue
+		}
+		merged[same].Faults = append(merged[same].Faults, d.Faults...)
+	}
+	for _, d := range merged {
+		slices.Sort(d.Faults)
+	}
+	slices.SortFunc(merged, func(a, b Drawn) int {
+		order := Mixes()
+		return cmp.Or(slices.Index(order, a.Mix)-slices.Index(order, b.Mix), b.Weight-a.Weight,
+			strings.Compare(a.Faults[0], b.Faults[0]), strings.Compare(a.Target, b.Target))
+	})
+	return merged, nil
+}
+
+// like reports whether two are drawn from the same mix, for the same kind of target
+// and with the same weight.
+func (d Drawn) like(other Drawn) bool {
+	return d.Mix == other.Mix && d.Target == other.Target && d.Weight == other.Weight
+}
+
+// environmentOf is a run on one of the [Grounds], whose grants wait for every replica
+// if acked.
+func environmentOf(ground, persistence string, acked bool) (Environment, error) {
+	name, access, _ := strings.Cut(ground, " --access ")
+	o := topologies.Options{Access: access}
+	if topologies.StoreOf(name) == topologies.StoreRedis {
+		o.Persistence = persistence
+	}
+	t, err := topologies.New(name, o)
+	e := Environment{
+		Topology: t, Locks: []string{"lock-1"},
+		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && name != topologies.Independent, Commands: "EVALSHA"},
+	}
+	if acked {
+		e.Acks = t.Replicas()
+	}
+	return e, err
+}
+
+// kindOfTarget says in general what a candidate's target is.
+func (e Environment) kindOfTarget(target string) string {
+	first := firstOf(target)
+	switch {
+	case slices.Contains(e.Topology.Of(topologies.Zone), first):
+		return "a zone of clients"
+	case slices.Contains(e.Topology.Servers(), first):
+		return "a server"
+	case target == TargetOfLock:
+		return "the server of a lock"
+	case target == "":
+		return ""
+	default:
+		return "links of clients"
+	}
+}
+
+// A safety is with which settings a fault leaves a correct lock valid.
+type safety struct{ safe, unsafe []setting }
+
+// A setting is what servers keep, by its place in [topologies.Persistences], and
+// whether grants wait for every replica.
+type setting struct {
+	kept  int
+	acked bool
+}
+
+func (s *safety) add(persistence string, acked, safe bool) {
+	at := setting{slices.Index(topologies.Persistences(), persistence), acked}
+	if safe {
+		s.safe = append(s.safe, at)
+	} else {
+		s.unsafe = append(s.unsafe, at)
+	}
+}
+
+// String is the least with which the fault is safe.
+func (s *safety) String() string {
+	switch {
+	case len(s.unsafe) == 0:
+		return "safe"
+	case len(s.safe) == 0:
+		return "unsafe"
+	}
+	var needs []string
+	kept := slices.MinFunc(s.safe, func(a, b setting) int { return a.kept - b.kept }).kept
+	if slices.ContainsFunc(s.unsafe, func(u setting) bool { return u.kept < kept }) {
+		name := topologies.Persistences()[kept]
+		if name == topologies.PersistNo {
+			name = "any"
+		}
+		needs = append(needs, "persistence "+name)
+	}
+	if !slices.ContainsFunc(s.safe, func(a setting) bool { return !a.acked }) {
+		needs = append(needs, "acks of all")
+	}
+	return fmt.Sprintf("safe with %s", strings.Join(needs, ", "))
+}

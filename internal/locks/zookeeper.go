@@ -1,0 +1,58 @@
+package locks
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/zookeeper"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// onZooKeeper are the locks on ZooKeeper.
+func onZooKeeper() harness.Locks {
+	return harness.Locks{
+		{
+			Name: "zookeeper-lock", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
+			About: "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout",
+			Open:  openZooKeeper(zookeeper.Disconnected, zookeeper.Open),
+		},
+		{
+			Name: "zookeeper-lock-expired", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
+			About: "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired",
+			Open:  openZooKeeper(zookeeper.Expired, zookeeper.Open),
+		},
+		{
+			Name: "zookeeper-lock-leased", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
+			About: "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last",
+			Open:  openZooKeeper(zookeeper.Leased, zookeeper.Open),
+		},
+	}
+}
+
+// openZooKeeper opens a lock on the members that the clients of a zone know.
+func openZooKeeper(heed zookeeper.Heed, open func(zookeeper.Config) (*zookeeper.Locker, error)) harness.Opener {
+	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		if o.At == nil || o.At.Dial == nil {
+			return nil, nil, errors.New("a lock on ZooKeeper is opened in a run, which says where the members are")
+		}
+		c := zookeeper.Config{TTL: o.Watchdog, Heed: heed, Dial: o.At.Dial}
+		for _, server := range o.At.Servers {
+			c.Servers = append(c.Servers, server.Addr)
+		}
+		l, err := open(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		if heed == zookeeper.Leased {
+			return l, l.Close, nil
+		}
+		return lock.LockerFunc(func(ctx context.Context, name string, asked lock.Options) (*lock.Hold, error) {
+			asked.Lease = 0 // the recipe knows of none but its session's timeout
+			return l.Acquire(ctx, name, asked)
+		}), l.Close, nil
+	}
+}

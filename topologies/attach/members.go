@@ -1,0 +1,301 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
+)
+
+// members are those of a consensus store that another operator runs. Clients reach them by
+// proxies of our own, which no other program uses.
+type members struct {
+	topology topologies.Topology
+	store    bootstrap.Consensus
+	version  string
+	nodes    map[string]bootstrap.Node
+	links    *proxynet.Network
+	claim    *memberClaim
+}
+
+// Why something can't be done to members.
+const (
+	noMemberProcess   = "the processes of members that lockchaos did not start are out of its reach"
+	noMemberIsolation = "members reach each other past lockchaos' proxies, so that none of them can be cut off"
+)
+
+// checkMembers refuses what only Redis can be attached to with.
+func (b Backend) checkMembers(t topologies.Topology) error {
+	for _, not := range []struct {
+		given bool
+		what  string
+	}{
+		{b.Toxiproxy != "", "a toxiproxy"},
+		{b.Compose != "", "a compose project"},
+		{b.MasterName != "", "the name of a master"},
+		{b.Username != "" || b.SentinelUsername != "", "a user"},
+		{b.TLS != nil, "TLS"},
+	} {
+		if not.given {
+			return usage("topology %s is attached to by the addresses of its members alone, without %s", t.Name, not.what)
+		}
+	}
+	return nil
+}
+
+// startMembers attaches to the members that the endpoints name, all of them.
+func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (topologies.Deployment, error) {
+	if err := b.checkMembers(t); err != nil {
+		return nil, err
+	}
+	m, err := b.findMembers(ctx, t, store)
+	if err == nil {
+		err = m.open(ctx, b.Log)
+	}
+	if err != nil {
+		store.Close()
+		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
+	}
+	without := map[topologies.Capability]string{
+		topologies.Processes: noMemberProcess, topologies.Isolation: noMemberIsolation,
+		topologies.Wiping: noWiping, topologies.Settings: noSettings,
+	}
+	if !b.Yes {
+		without[topologies.HandOvers] = noLeave
+	}
+	b.Log.InfoContext(ctx, "found", "topology", t.Name, "version", m.version, "servers", b.Endpoints)
+	return bootstrap.Adopt(ctx, bootstrap.Parts{
+		Topology: m.topology, Store: store, Version: m.version, Nodes: m.nodes,
+		Proxy:   func(name string) topologies.Proxy { return m.links.Link(name) },
+		Dial:    func(zone string) bootstrap.Dialer { return m.dialer(zone) },
+		Foreign: true, Check: m.claim.held, Without: without, Log: b.Log,
+		// Nothing of ours reaches the members any more when what we wrote is removed.
+		Restore: func() error { return errors.Join(m.links.Close(), m.claim.end()) },
+		Close: func() error {
+			var errs []error
+			for _, n := range m.nodes {
+				errs = append(errs, n.Observer().Close())
+			}
+			return errors.Join(errs...)
+		},
+	})
+}
+
+// findMembers asks all members who they are, and waits a while for those that have no
+// leader.
+func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (*members, error) {
+	topology, err := topologies.New(t.Name, topologies.Options{Nodes: len(b.Endpoints)})
+	if err != nil {
+		return nil, usage("every member is an endpoint: %w", err)
+	}
+	m := &members{topology: topology, store: store, nodes: map[string]bootstrap.Node{}}
+	m.topology.Links = nil
+	for _, l := range topology.Links {
+		if l.Kind == topologies.Client {
+			m.topology.Links = append(m.topology.Links, l)
+		}
+	}
+	met := make([]bootstrap.Introduction, len(b.Endpoints))
+	at := make([]bootstrap.Address, len(b.Endpoints))
+	err = settled(ctx, b.Log, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for i, endpoint := range b.Endpoints {
+			group.Go(func() (err error) {
+				at[i], met[i], err = b.meet(ctx, topology, store, endpoint)
+				return err
+			})
+		}
+		return group.Wait()
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.version = met[0].Version
+	for i, name := range m.topology.Servers() {
+		if n := met[i].Members; n != len(met) {
+			return nil, usage("%s is one of %d members, and %d endpoints were given: name all members, and no others", b.Endpoints[i], n, len(met))
+		}
+		for j := range i {
+			if met[j].Member == met[i].Member {
+				return nil, usage("%s and %s are the same member", b.Endpoints[j], b.Endpoints[i])
+			}
+		}
+		m.nodes[name] = bootstrap.Node{Server: outOfReach(name), Announced: at[i].Announced.String(), At: at[i]}
+	}
+	return m, nil
+}
+
+// memberAccess is how members let us in: as they let any client.
+func memberAccess(t topologies.Topology) access { return access{to: t.Store() + " member"} }
+
+// meet asks one member who it is.
+func (b Backend) meet(ctx context.Context, t topologies.Topology, store bootstrap.Consensus, endpoint string) (at bootstrap.Address, met bootstrap.Introduction, err error) {
+	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
+	defer cancel()
+	at, err = locate(ctx, endpoint)
+	if err == nil {
+		met, err = store.Meet(ctx, at)
+	}
+	switch {
+	case err != nil:
+		return at, met, memberAccess(t).refused(endpoint, err)
+	case met.Leaderless != "":
+		return at, met, unsettled("%s: %s", endpoint, met.Leaderless)
+	}
+	return at, met, nil
+}
+
+// locate is where an endpoint leads to, which may be given by a name.
+func locate(ctx context.Context, endpoint string) (bootstrap.Address, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", endpoint)
+	if err != nil {
+		return bootstrap.Address{}, err
+	}
+	defer c.Close()
+	to, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	return bootstrap.Address{Listen: to, Announced: to}, err
+}
+
+// outOfReach is a server whose process is.
+func outOfReach(name string) *server {
+	o := bootstrap.ObserverOptions("")
+	o.Dialer = bootstrap.NoRedis(name)
+	return &server{foundServer: &foundServer{name: name, client: redis.NewClient(o)}, why: noMemberProcess}
+}
+
+// open claims the members, and puts the proxies before them.
+func (m *members) open(ctx context.Context, log *slog.Logger) (err error) {
+	if m.claim, err = m.take(ctx, log); err != nil {
+		return err
+	}
+	var endpoints []proxynet.Endpoint
+	for _, zone := range m.topology.Of(topologies.Zone) {
+		endpoints = append(endpoints, proxynet.Endpoint{Name: zone})
+	}
+	for name, n := range m.nodes {
+		endpoints = append(endpoints, proxynet.Endpoint{Name: name, Real: n.At.Listen, Greeting: m.store.Greeting})
+	}
+	if m.links, err = proxynet.New(endpoints, m.topology.Links); err != nil {
+		return errors.Join(err, m.claim.end())
+	}
+	return nil
+}
+
+// dialer dials along the links of a zone, and nothing past them.
+func (m *members) dialer(zone string) bootstrap.Dialer {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		for name, n := range m.nodes {
+			if n.Announced == addr {
+				return m.links.Dial(ctx, zone+">"+name)
+			}
+		}
+		return nil, fmt.Errorf("no member of topology %s is at %s", m.topology.Name, addr)
+	}
+}
+
+// A memberClaim is our right to drive members.
+type memberClaim struct {
+	bootstrap.Claim
+	members []bootstrap.Node // in order
+	log     *slog.Logger
+	stop    func()
+
+	mu   sync.Mutex
+	lost error
+}
+
+// take claims the members by way of the first one, and sees that all others know of it:
+// one that does not is of another cluster.
+func (m *members) take(ctx context.Context, log *slog.Logger) (*memberClaim, error) {
+	c := &memberClaim{log: log}
+	for _, name := range m.topology.Servers() {
+		c.members = append(c.members, m.nodes[name])
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	first, owner := c.members[0], claimOwner()
+	var who string
+	var err error
+	if c.Claim, who, err = m.store.Claim(ctx, first.At, owner, claimLease); err != nil {
+		return nil, memberAccess(m.topology).refused(first.Announced, err)
+	}
+	if who != "" {
+		return nil, usage("another run drives this deployment: %s; if that one is dead, its claim %s ends by itself within %v", who, bootstrap.ClaimKey, claimLease)
+	}
+	for _, n := range c.members[1:] {
+		seen, err := c.Owner(ctx, n.At)
+		switch {
+		case err != nil:
+			err = memberAccess(m.topology).refused(n.Announced, err)
+		case seen != owner:
+			err = usage("%s is of another cluster than %s", n.Announced, first.Announced)
+		}
+		if err != nil {
+			_ = c.Release(ctx, first.At) // else it ends by itself
+			return nil, err
+		}
+	}
+	c.stop = every(claimLease/5, c.renew)
+	return c, nil
+}
+
+// anyone asks the members in turns until one has done it.
+func (c *memberClaim) anyone(ctx context.Context, do func(context.Context, bootstrap.Address) error) error {
+	var errs []error
+	for _, n := range c.members {
+		asked, cancel := context.WithTimeout(ctx, lookTimeout)
+		err := do(asked, n.At)
+		cancel()
+		if err == nil || errors.Is(err, bootstrap.ErrClaimLost) || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *memberClaim) renew(ctx context.Context) {
+	if err := c.anyone(ctx, c.Renew); errors.Is(err, bootstrap.ErrClaimLost) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.lost == nil {
+			c.log.WarnContext(ctx, "the claim to the deployment is lost", "error", err)
+		}
+		c.lost = err
+	}
+}
+
+// held fails once the claim is lost, as it can be after we stood still for longer than
+// the lease.
+func (c *memberClaim) held() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+// end removes what was written under the claim, and gives it up. Where it is lost, another
+// run may have written since.
+func (c *memberClaim) end() error {
+	c.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	err := c.anyone(ctx, c.Renew)
+	if err == nil {
+		err = c.anyone(ctx, c.Sweep)
+	}
+	if err = errors.Join(err, c.anyone(ctx, c.Release)); err != nil {
+		return fmt.Errorf("what is new below %s: %w", bootstrap.LocksPrefix, err)
+	}
+	return nil
+}
