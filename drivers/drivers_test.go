@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -27,22 +31,23 @@ type language struct {
 	name, file, needs string
 	right, wrong      string // in the driver's text
 	silent            bool   // a release does not tell whether the lock was held
+	topology          string // on which it is driven
 }
 
 func languages() []language {
 	return []language{
 		{
 			name: "python", file: "redis-py/driver.py", needs: "import redis",
-			right: "lock.release()", wrong: "client.delete(lock.name)",
+			right: "lock.release()", wrong: "client.delete(lock.name)", topology: topologies.Single,
 		},
 		{
-			name: "php", file: "symfony/driver.php", needs: "Symfony", silent: true,
+			name: "php", file: "symfony/driver.php", needs: "Symfony", silent: true, topology: topologies.Sentinels,
 			right: "(new RedisStore($redis))->delete($holds[$q['hold']]);", wrong: "$redis->del((string) $holds[$q['hold']]);",
 		},
 		{
 			name: "shell", file: "shell/driver.sh", needs: "redis-cli",
 			right: `release='if redis.call("GET",KEYS[1]) == ARGV[1] then return redis.call("DEL",KEYS[1]) end return 0'`,
-			wrong: `release='return redis.call("DEL",KEYS[1])'`,
+			wrong: `release='return redis.call("DEL",KEYS[1])'`, topology: topologies.Single,
 		},
 	}
 }
@@ -82,11 +87,20 @@ func need(t *testing.T, l language) {
 // mutated is a copy of a driver with the planted bug.
 func mutated(t *testing.T, l language) string {
 	t.Helper()
+	return replaced(t, l, l.right, l.wrong)
+}
+
+// replaced is a copy of a driver with some text in place of other: what, by what, and so on.
+func replaced(t *testing.T, l language, pairs ...string) string {
+	t.Helper()
 	text, err := os.ReadFile(l.file)
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), l.right), "the driver has changed: plant the bug again")
+	for pair := range slices.Chunk(pairs, 2) {
+		require.Equal(t, 1, strings.Count(string(text), pair[0]), "the driver has changed: plant the bug again")
+		text = []byte(strings.Replace(string(text), pair[0], pair[1], 1))
+	}
 	path := filepath.Join(t.TempDir(), filepath.Base(l.file))
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), l.right, l.wrong, 1)), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(path, text, 0o755)) //nolint:gosec // a program
 	return path
 }
 
@@ -98,9 +112,9 @@ func absolute(t *testing.T, file string) string {
 }
 
 // check returns what `lockchaos driver check` finds wrong.
-func check(t *testing.T, command string) (wrong []string) {
+func check(t *testing.T, command, topology string) (wrong []string) {
 	t.Helper()
-	err := harness.CheckDriver(t.Context(), process.Backend{}, command, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
+	err := harness.CheckDriver(t.Context(), process.Backend{}, command, topology, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
 		if err != nil {
 			wrong = append(wrong, c.Name+": "+err.Error())
 		}
@@ -160,16 +174,118 @@ func TestDrivers(t *testing.T) {
 			t.Parallel()
 			need(t, l)
 			command, bug := absolute(t, l.file), mutated(t, l)
-			require.Empty(t, check(t, command))
-			require.Contains(t, strings.Join(check(t, bug), "\n"), "late release")
+			require.Empty(t, check(t, command, topologies.Single))
+			require.Contains(t, strings.Join(check(t, bug, topologies.Single), "\n"), "late release")
 
-			told := judged(t, checker.Valid, command, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
+			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 10*time.Second)
 			if l.silent {
 				require.Contains(t, told.Unpromised, history.UnpromisedRelease)
 			}
 			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.
-			judged(t, checker.Invalid, bug, topologies.Single, "late-release", faults.MixNone, 10*time.Second)
+			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 10*time.Second)
+		})
+	}
+}
+
+// A lock on a majority of several servers is acquitted; a copy that is content with two
+// votes of five is caught by the check, and convicted by a run.
+func TestDrivers_Redlock(t *testing.T) {
+	t.Parallel()
+	need(t, languages()[0])
+	l := language{file: "redlock/driver.py", right: "votes > len(self.servers) // 2", wrong: "votes >= len(self.servers) // 2"}
+	command, bug := absolute(t, l.file), mutated(t, l)
+	require.Empty(t, check(t, command, topologies.Independent))
+	require.Contains(t, strings.Join(check(t, bug, topologies.Independent), "\n"), "the lock was granted with 2 of 5 servers")
+	judged(t, checker.Valid, command, topologies.Independent, "contended", "latency", 4*time.Second)
+	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 4*time.Second)
+
+	// One that asks the first server alone is no lock on a majority.
+	first := l
+	first.right, first.wrong = `for s in q["servers"]]`, `for s in q["servers"][:1]]`
+	_, report := run(t, 1, mutated(t, first), topologies.Independent, "contended", faults.MixNone, 2*time.Second)
+	require.Equal(t, checker.Unknown, report.Verdict)
+}
+
+// The check finds a driver that calls a request refused whose reply it never got, and one
+// that grants a lock from memory without a promise to hand it over.
+func TestDrivers_Liars(t *testing.T) {
+	t.Parallel()
+	shell := languages()[2]
+	need(t, shell)
+	for name, c := range map[string]struct {
+		replace []string // what, by what, ...
+		want    []string
+	}{
+		"calls unknown refused": {[]string{
+			`say '"result":"info","why":"redis-cli got no answer"'
+		fi
+		;;
+	release`, `say '"result":"fail","why":"taken"'
+		fi
+		;;
+	release`,
+		}, []string{"a request whose reply is lost is unknown: the answer is fail"}},
+		"grants from memory": {[]string{
+			`lock=$(field lock) lease=$(field lease_ms)`, `lock=$(field lock) lease=$(field lease_ms)
+		[ "$lock" = "${mine:-}" ] && say "\"result\":\"ok\",\"hold\":\"$lock/$id\"" && mine= && continue
+		mine=$lock`,
+		}, []string{"a grant asks the servers: another client of the process was granted the lock as well"}},
+		"promises what it does not have": {[]string{
+			`"promises":{`, `"promises":{"reentrant":true,"watchdog":true,`,
+			`NX PX "$lease"`, `NX EX "$((lease / 2000))"`, // so early that a slow machine sees it
+			`\"hold\"`, `\"valid_ms\":3,\"hold\"`,
+		}, []string{
+			"an owner is granted again what it holds, and gives it back as often: ", "a hold without a lease is kept: ",
+			"a lease that runs out frees the lock, and not before: the lock was free ",
+			`a grant with a lease of 5m0s may be believed for 3ms: give "valid_ms" in milliseconds`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wrong := strings.Join(check(t, replaced(t, shell, c.replace...), topologies.Single), "\n")
+			for _, want := range c.want {
+				require.Contains(t, wrong, want)
+			}
+		})
+	}
+}
+
+// A lock of which a process keeps what the server granted, and hands it over among its
+// clients, is correct if it says so; the same driver without the promise is unknown.
+func TestDrivers_HandOver(t *testing.T) {
+	t.Parallel()
+	need(t, languages()[0])
+	promising := absolute(t, "testdata/hand-over.py")
+	require.Empty(t, check(t, promising, topologies.Single))
+	judged(t, checker.Valid, promising, topologies.Single, "contended", faults.MixNone, 4*time.Second)
+
+	text, err := os.ReadFile(promising)
+	require.NoError(t, err)
+	silent := filepath.Join(t.TempDir(), "driver.sh")
+	require.NoError(t, os.WriteFile(silent, []byte(strings.Replace(string(text), `, "hands_over": True`, "", 1)), 0o755)) //nolint:gosec // a program
+	require.Contains(t, strings.Join(check(t, silent, topologies.Single), "\n"), "a grant asks the servers: no request reached the servers")
+}
+
+// A client whose driver stands still, or is killed, is one of a script.
+func TestDrivers_Paused(t *testing.T) {
+	t.Parallel()
+	python := languages()[0]
+	need(t, python)
+	spec, err := harness.Program(absolute(t, python.file))
+	require.NoError(t, err)
+	for name, want := range map[string]checker.Verdict{"paused-holder": checker.Invalid, "holder-killed": checker.Valid} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, variant, err := scenarios.Find(name, locks.All())
+			require.NoError(t, err)
+			s, err = s.Under(spec, variant)
+			require.NoError(t, err)
+			dir := t.TempDir()
+			require.NoError(t, s.Run(t.Context(), harness.Config{Dir: dir, Backend: process.Backend{}, BackendName: "process"}))
+			told, _, report := runtest.Judged(t, dir)
+			require.Empty(t, told.Unmet+told.Unsuited+told.DriverFault)
+			require.Equal(t, want, report.Verdict, "%+v", report)
 		})
 	}
 }
@@ -181,7 +297,7 @@ func TestDrivers_Go(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "driver")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./go").CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.Empty(t, check(t, path))
+	require.Empty(t, check(t, path, topologies.Single))
 	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
 		judged(t, checker.Valid, path, topology, "contended", "latency", 4*time.Second)
 	}

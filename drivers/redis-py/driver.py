@@ -12,6 +12,7 @@ import sys
 import threading
 
 import redis
+from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock
 from redis.sentinel import Sentinel
@@ -34,8 +35,11 @@ def connect(hello):
     if hello.get("master"):
         sentinels = Sentinel([(h, int(p)) for h, p in servers], socket_timeout=timeout, socket_connect_timeout=timeout)
         return sentinels.master_for(hello["master"], socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
+    if hello.get("topology") == "cluster":
+        nodes = [ClusterNode(h, int(p)) for h, p in servers]
+        return RedisCluster(startup_nodes=nodes, socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
     if len(servers) > 1:
-        raise ValueError("redis-py's Lock is on one server, or behind sentinels")
+        raise ValueError("redis-py's Lock is on one server, behind sentinels, or on a cluster")
     host, port = servers[0]
     return redis.Redis(host, int(port), socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
 

@@ -15,7 +15,7 @@ redis() { # redis COMMAND...: asks the master; fails where the answer is not kno
 		host=$(timeout "$wait" redis-cli -h "${address%:*}" -p "${address##*:}" SENTINEL get-master-addr-by-name "$master" 2>/dev/null | paste -sd:) || return 1
 	fi
 	[ -n "$host" ] || return 1
-	timeout "$wait" redis-cli -e --no-auth-warning -h "${host%:*}" -p "${host##*:}" "$@" 2>/dev/null
+	timeout "$wait" redis-cli $follow -e --no-auth-warning -h "${host%:*}" -p "${host##*:}" "$@" 2>/dev/null
 }
 
 say() { printf '{"re":%s,%s}\n' "$id" "$1"; }
@@ -30,8 +30,10 @@ while IFS= read -r line; do
 		master=$(field master)
 		wait=$((($(field timeout_ms) + 999) / 1000))
 		address=$(sed -nE 's/.*"addr":"([^"]*)".*/\1/p' <<<"$line")
-		if [ "$(field topology)" = cluster ]; then
-			say '"result":"fail","why":"redis-cli follows no slots here"'
+		follow=
+		[ "$(field topology)" = cluster ] && follow=-c # redis-cli goes where the slot is
+		if [ "$(field topology)" = independent ]; then
+			say '"result":"fail","why":"it is a lock on one server, behind sentinels or on a cluster"'
 		else
 			say '"protocol":1,"name":"shell","version":"1","language":"bash","promises":{"extend":true,"release_tells":true},"keys":["{name}"]'
 		fi

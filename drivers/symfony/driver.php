@@ -18,10 +18,13 @@ const HELLO = [
     'keys' => ['{name}'],
 ];
 
-/** Finds the master, and connects to it as a service would. */
-function connect(array $hello): Redis
+/** Finds the master, or the nodes of a cluster, and connects as a service would. */
+function connect(array $hello): Redis|RedisCluster
 {
     $timeout = ($hello['timeout_ms'] ?? 1000) / 1000;
+    if (($hello['topology'] ?? '') === 'cluster') {
+        return new RedisCluster(null, array_column($hello['servers'], 'addr'), $timeout, $timeout);
+    }
     foreach ($hello['servers'] as $server) {
         [$host, $port] = explode(':', $server['addr']);
         $redis = new Redis();
@@ -47,7 +50,7 @@ function say(array $answer): void
     fwrite(STDOUT, json_encode($answer)."\n");
 }
 
-function answer(array $q, array &$hello, ?Redis &$redis, array &$holds): array
+function answer(array $q, array &$hello, Redis|RedisCluster|null &$redis, array &$holds): array
 {
     switch ($q['op']) {
     case 'ping':
@@ -90,8 +93,8 @@ while (($line = fgets(STDIN)) !== false) {
     $q = json_decode($line, true);
     if ($q['op'] === 'hello') {
         $hello = $q;
-        if (($q['topology'] ?? '') === 'cluster' || ($q['topology'] ?? '') === 'independent') {
-            say(['re' => $q['id'], 'result' => 'fail', 'why' => 'this driver connects to one server, or by sentinels']);
+        if (($q['topology'] ?? '') === 'independent') {
+            say(['re' => $q['id'], 'result' => 'fail', 'why' => 'this driver connects to one server, by sentinels, or to a cluster']);
             continue;
         }
         say(['re' => $q['id']] + HELLO);

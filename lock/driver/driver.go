@@ -3,6 +3,7 @@ package driver
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,8 +42,24 @@ const (
 // since then has an unknown outcome.
 var ErrBroken = errors.New("the driver can't be used")
 
+// ErrNotStarted says that a driver did not start, or gave no answer to hello that can be
+// used. ErrRefused says that it refused hello, as a driver does that can't serve a
+// topology.
+var (
+	ErrNotStarted = errors.New("the driver did not start")
+	ErrRefused    = errors.New("the driver refused")
+)
+
+// A startError is what a driver did instead of starting.
+type startError struct{ error }
+
+// Unwrap returns what it did, and that it did not start.
+func (e startError) Unwrap() []error { return []error{e.error, ErrNotStarted} }
+
 // Config says how to start a driver.
 type Config struct {
+	// Name is what errors call the command; empty: the command itself.
+	Name string
 	// Command is the program and its arguments. Required.
 	Command []string
 	// Dir is where the program runs; empty: the working directory.
@@ -62,6 +79,11 @@ type Config struct {
 	// Started is told the driver's process group before the driver is told of any
 	// server; optional.
 	Started func(group int)
+	// Joins has the driver be in the process group of this process, so that a signal to
+	// the group reaches both; else it leads one of its own.
+	Joins bool
+	// Temp is the folder for the socket; empty: that of the system.
+	Temp string
 	// Log gets what the driver writes to stderr, 8 MB at most; nil: nothing is
 	// kept. The driver's stdout goes there too where it uses the socket.
 	Log io.Writer
@@ -73,6 +95,7 @@ type Driver struct {
 	hello   Hello
 	process *exec.Cmd
 	group   int
+	joins   bool        // the group is that of this process
 	send    chan []byte // lines to the driver
 	slots   chan struct{}
 	exited  chan struct{}
@@ -83,15 +106,17 @@ type Driver struct {
 	mu      sync.Mutex
 	to      io.WriteCloser // see talk
 	next    int64
-	open    map[int64]chan response
+	open    map[int64]opened
 	holds   map[string]*keeper
 	lost    map[string]bool // holds that were lost before their answer was read
 	clients map[string]chan struct{}
 	broken  error
-	closing bool
-	killed  bool
-	lag     atomic.Int64
-	wait    sync.WaitGroup
+	// How many requests for a lock were made, and how many of them were answered.
+	asked, answered int
+	closing         bool
+	killed          bool
+	lag             atomic.Int64
+	wait            sync.WaitGroup
 }
 
 // Start starts a driver in a process group of its own, and waits until it has
@@ -101,13 +126,13 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 		return nil, errors.New("start driver: no command: give a program, such as python3 driver.py")
 	}
 	d := &Driver{
-		send: make(chan []byte), exited: make(chan struct{}), open: map[int64]chan response{},
+		send: make(chan []byte), exited: make(chan struct{}), open: map[int64]opened{},
 		holds: map[string]*keeper{}, lost: map[string]bool{}, clients: map[string]chan struct{}{},
 	}
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.start(ctx, c); err != nil {
 		_ = d.Close()
-		return nil, fmt.Errorf("start driver %q: %w", strings.Join(c.Command, " "), err)
+		return nil, startError{fmt.Errorf("start driver %q: %w", cmp.Or(c.Name, strings.Join(c.Command, " ")), err)}
 	}
 	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
 	d.wait.Go(d.write)
@@ -116,7 +141,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 }
 
 func (d *Driver) start(ctx context.Context, c Config) error {
-	dir, err := os.MkdirTemp("", "lockchaos-driver-")
+	dir, err := os.MkdirTemp(c.Temp, "lockchaos-driver-")
 	if err != nil {
 		return err
 	}
@@ -144,7 +169,12 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		return err
 	}
 	d.process.Stdout = theirs
-	err = spawn.Start(d.process)
+	d.joins = c.Joins
+	if d.joins {
+		err = spawn.Join(d.process)
+	} else {
+		err = spawn.Start(d.process)
+	}
 	_ = theirs.Close()
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -153,9 +183,14 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	if c.Started != nil {
 		c.Started(d.group)
 	}
+	read := drained{out, make(chan struct{}), new(sync.Once)}
 	d.wait.Go(func() {
 		err := d.process.Wait()
 		close(d.exited)
+		select {
+		case <-read.end: // what it said last says more than how it ended
+		case <-time.After(time.Second): // a process that it left behind has its output
+		}
 		if err == nil {
 			err = errors.New("exit status 0")
 		}
@@ -174,7 +209,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	hello = append(hello, '\n')
 	answered := make(chan response, 1)
-	d.open[0] = answered
+	d.open[0] = opened{answer: answered}
 	d.wait.Go(func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -183,7 +218,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
 	})
 	d.wait.Go(func() {
-		d.talk(hello, in, out, func(line []byte, from io.WriteCloser) error {
+		d.talk(hello, in, read, func(line []byte, from io.WriteCloser) error {
 			if to := d.writesTo(); to != nil && to != from {
 				_, _ = log.Write(append(line, '\n')) // a log that is full is cut off
 				return nil
@@ -197,13 +232,41 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	case r := <-answered:
 		return d.greet(r)
 	case <-ctx.Done():
-		return fmt.Errorf("it did not answer hello within %v%s", helloLimit, log.lastWords())
+		return fmt.Errorf("it did not answer hello within %v (a driver flushes its output after each line)%s", helloLimit, log.lastWords())
 	case <-d.stopped.Done():
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.broken
 	}
+	select {
+	case r := <-answered: // it ended right behind its answer
+		if err := d.greet(r); err != nil {
+			return err
+		}
+	default:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.broken
 }
+
+// drained tells when all that there was to read has been read.
+type drained struct {
+	io.ReadCloser
+	end  chan struct{}
+	once *sync.Once
+}
+
+func (r drained) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil {
+		r.once.Do(func() { close(r.end) })
+	}
+	return n, err //nolint:wrapcheck // it is the reader's
+}
+
+// A refusalError is how a driver refused hello.
+type refusalError struct{ error }
+
+// Unwrap returns how, and that it refused.
+func (e refusalError) Unwrap() []error { return []error{e.error, ErrRefused} }
 
 // greet takes the answer to hello.
 func (d *Driver) greet(r response) error {
@@ -213,7 +276,7 @@ func (d *Driver) greet(r response) error {
 	}
 	switch {
 	case r.Result != "" && r.Result != resultOK:
-		return fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why))
+		return refusalError{fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why))}
 	case h.Protocol != Version:
 		return fmt.Errorf("it speaks protocol %d: say \"protocol\":%d in the answer to hello", h.Protocol, Version)
 	case h.Name == "":
@@ -243,6 +306,29 @@ func (d *Driver) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.broken
+}
+
+// An opened request waits for its answer.
+type opened struct {
+	answer chan response
+	op     string
+	due    time.Time // when the library may still be waiting, as it was told to
+}
+
+// Silent says which requests for a lock the driver left without an answer, where that
+// is no matter of a moment: all of them, or one for longer than that. It is empty if it left none.
+func (d *Driver) Silent(longer time.Duration) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asked > 0 && d.answered == 0 {
+		return fmt.Sprintf("answered none of %d requests for a lock", d.asked)
+	}
+	for id, q := range d.open {
+		if late := time.Since(q.due); q.op != opHello && late > longer {
+			return fmt.Sprintf("did not answer request %d (%s) in %v", id, q.op, late.Round(100*time.Millisecond))
+		}
+	}
+	return ""
 }
 
 // Killed reports whether Close had to kill the driver, since it did not exit at
@@ -287,7 +373,11 @@ func (d *Driver) Close() error {
 			d.mu.Unlock()
 		}
 		// The group may have other processes, also after its leader has exited.
-		_ = spawn.Kill(d.group)
+		if d.joins {
+			_ = d.process.Process.Kill() // the rest of the group is the caller's
+		} else {
+			_ = spawn.Kill(d.group)
+		}
 		<-d.exited
 	}
 	d.wait.Wait()
@@ -334,13 +424,30 @@ func (d *Driver) talk(hello []byte, to io.WriteCloser, from io.ReadCloser, take 
 		d.fail(fmt.Errorf("it sent a line of more than %d bytes", lineLimit))
 		return
 	}
-	if d.writesTo() != to {
+	d.mu.Lock()
+	ours := d.to == to && !d.closing
+	d.mu.Unlock()
+	if !ours {
 		return
 	}
 	select {
 	case <-d.exited: // which says more
+	case <-d.stopped.Done():
+		d.closed() // before the run had ended
 	case <-time.After(finishLimit):
-		d.fail(errors.New("it closed its side of the connection"))
+		d.fail(errClosed)
+	}
+}
+
+// errClosed says that a driver can't answer any more.
+var errClosed = errors.New("it closed its side of the connection")
+
+// closed notes that the driver closed its connection before the run had ended.
+func (d *Driver) closed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.broken == nil {
+		d.broken = fmt.Errorf("%w: %w", ErrBroken, errClosed)
 	}
 }
 
@@ -378,7 +485,7 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	if r.Re == nil {
 		return d.event(r, line)
 	}
-	answer, waits := d.open[*r.Re]
+	asked, waits := d.open[*r.Re]
 	switch {
 	case !waits && *r.Re >= 0 && *r.Re <= d.next:
 		return fmt.Errorf("it answered request %d twice: %s", *r.Re, quote(line))
@@ -391,7 +498,10 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 		return fmt.Errorf("it answered request %d with the result %q: give ok, fail, info or unsupported", *r.Re, r.Result)
 	}
 	delete(d.open, *r.Re)
-	answer <- r // there is room for one
+	if asked.op == opAcquire {
+		d.answered++
+	}
+	asked.answer <- r // there is room for one
 	return nil
 }
 

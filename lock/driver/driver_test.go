@@ -73,6 +73,12 @@ func act(role string) int {
 		_ = out.Encode(line{"re": 0, "result": "fail", "why": "no topology cluster"})
 	case "prints":
 		fmt.Fprintln(os.Stdout, "connecting...")
+	case "no-extend":
+		good["promises"] = line{"extend": true}
+		_ = out.Encode(good)
+	case "no-token":
+		good["promises"] = line{"token": true}
+		_ = out.Encode(good)
 	case "wrong-type":
 		_ = out.Encode(line{"re": 0, "protocol": 1, "name": 7})
 	default:
@@ -103,6 +109,11 @@ func act(role string) int {
 			_ = out.Encode(line{"re": q.ID, "result": "granted"})
 		case "no-hold":
 			_ = out.Encode(line{"re": q.ID, "result": "ok"})
+		case "no-token":
+			_ = out.Encode(grant)
+		case "seconds":
+			grant["valid_ms"] = 60_000_000
+			_ = out.Encode(grant)
 		case "same-hold":
 			_ = out.Encode(line{"re": q.ID, "result": "ok", "hold": "h"})
 		case "no-address":
@@ -205,6 +216,8 @@ func TestDriver_Broken(t *testing.T) {
 		"never-asked": "which was never sent",
 		"new-result":  `the result "granted"`,
 		"no-hold":     `without a "hold"`,
+		"no-token":    `it promises tokens, and granted the lock "orders" without a "token"`,
+		"seconds":     `it says "valid_ms":60000000 of a lease of 60000 ms`,
 		"no-address":  `neither "re" nor "event"`,
 		"array":       "it is a JSON array and no object",
 		"long":        "a line of more than 1048576 bytes",
@@ -315,6 +328,16 @@ func TestDriver_ReleaseThatTellsNothing(t *testing.T) {
 	err = h.Extend(t.Context(), time.Hour)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.NoError(t, h.Release(t.Context()))
+}
+
+// A driver keeps its promise to extend, or is not asked any more.
+func TestDriver_ExtensionThatIsPromised(t *testing.T) {
+	t.Parallel()
+	d := start(t, "no-extend")
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Hour})
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Hour), driver.ErrBroken)
+	require.ErrorContains(t, d.Err(), "it promises that a hold can be extended, and answered unsupported")
 }
 
 // The end of a lease is reckoned from before the request was sent.

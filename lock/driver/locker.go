@@ -101,8 +101,14 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 	default:
 		return nil, unknown(r)
 	}
-	if r.Hold == "" {
+	switch {
+	case r.Hold == "":
 		return nil, d.breaks(fmt.Errorf("it granted the lock %q without a \"hold\"", name))
+	case d.hello.Promises.Token && r.Token == 0:
+		return nil, d.breaks(fmt.Errorf("it promises tokens, and granted the lock %q without a \"token\"", name))
+	}
+	if err := believable(r.ValidMS, lease); err != nil {
+		return nil, d.breaks(err)
 	}
 	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
 	switch {
@@ -117,6 +123,19 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 		return nil, err
 	}
 	return h, nil
+}
+
+// Libraries round a lease to whole seconds, and may give some more. What is beyond that
+// is in another unit, or is a time of day.
+const leasesBelieved, alsoBelieved = 10, 1000
+
+// believable says what is wrong with the time for which a grant may be believed, of a
+// lease that was asked for; both in milliseconds.
+func believable(valid *int64, lease int64) error {
+	if valid == nil || lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved {
+		return nil
+	}
+	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)
 }
 
 // keep remembers a hold until it is over.
@@ -175,7 +194,10 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	d.next++
 	q.ID = d.next
 	answer := make(chan response, 1)
-	d.open[q.ID] = answer
+	d.open[q.ID] = opened{answer, q.Op, time.Now().Add(waitOf(q))}
+	if q.Op == opAcquire {
+		d.asked++
+	}
 	d.mu.Unlock()
 	line, err := json.Marshal(q)
 	if err != nil {
@@ -218,10 +240,21 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	}
 }
 
+// waitOf is for how long the library itself was told to wait.
+func waitOf(q request) time.Duration {
+	if q.WaitMS == nil {
+		return 0
+	}
+	return time.Duration(*q.WaitMS) * time.Millisecond
+}
+
 // forget drops a request that was not sent.
 func (d *Driver) forget(id int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.open[id].op == opAcquire {
+		d.asked--
+	}
 	delete(d.open, id)
 }
 
@@ -287,7 +320,7 @@ func (d *Driver) measureLag() {
 		d.next++
 		q := request{ID: d.next, Op: opPing}
 		answer := make(chan response, 1)
-		d.open[q.ID] = answer
+		d.open[q.ID] = opened{answer, opPing, time.Now()}
 		d.mu.Unlock()
 		line, _ := json.Marshal(q)
 		sent := time.Now()
@@ -355,10 +388,18 @@ func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (ti
 		k.over()
 		return time.Time{}, fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
+		if err := believable(r.ValidMS, lease); err != nil {
+			return time.Time{}, k.driver.breaks(err)
+		}
 		if r.ValidMS != nil {
 			by = time.Duration(min(max(*r.ValidMS, 0), maxMillis)) * time.Millisecond
 		}
 		return sent.Add(by), nil
+	case resultUnsupported:
+		if k.driver.hello.Promises.Extend {
+			return time.Time{}, k.driver.breaks(errors.New("it promises that a hold can be extended, and answered unsupported"))
+		}
+		return time.Time{}, unknown(r)
 	default:
 		return time.Time{}, unknown(r)
 	}

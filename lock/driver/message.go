@@ -60,6 +60,12 @@ type Promises struct {
 	Wait bool `json:"wait,omitempty"`
 	// Watchdog says that a hold without a lease is extended until it is released.
 	Watchdog bool `json:"watchdog,omitempty"`
+	// HandsOver says that the library may grant a lock without asking a server, to a
+	// client of a process that has it.
+	HandsOver bool `json:"hands_over,omitempty"`
+	// Quorum says that the lock is on a majority of several servers that know nothing of
+	// each other, as Redlock's is. Only such a lock can be on topology independent.
+	Quorum bool `json:"quorum,omitempty"`
 	// ReleaseTells says that a release of a lock that is not held fails. Without
 	// it, an "ok" to a release may also mean that there was nothing to release.
 	ReleaseTells bool `json:"release_tells,omitempty"`
