@@ -169,7 +169,7 @@ func (s *session) report() Report {
 }
 
 // sum is the verdict of several results. Where the engines differ, one of them
-// is wrong, and what either says convicts nobody.
+// is wrong, and what either says is no violation.
 func sum(results []Result, differ bool) Verdict {
 	var verdicts []Verdict
 	for _, r := range results {

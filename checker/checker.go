@@ -40,14 +40,14 @@ const (
 	DoubleGrant     = "double-grant"     // two owners hold at the same time
 	UseAfterLease   = "use-after-lease"  // an access after the holder's belief had to end
 	LostUpdate      = "lost-update"      // concurrent accesses lost a write
-	ForeignRelease  = "foreign-release"  // a release or extension confirmed for somebody who cannot have held
+	ForeignRelease  = "foreign-release"  // a release or extension confirmed for an owner that cannot have held
 	PrematureLoss   = "premature-loss"   // told "not held" before the lease can have run out
 	NotLinearizable = "not-linearizable" // no order of the operations explains their results
 	Reentrancy      = "reentrancy"       // granted again to its holder though not re-entrant, or with another token
 	FenceRegress    = "fence-regress"    // a later grant has a smaller fencing token
 	FenceDuplicate  = "fence-duplicate"  // two grants have the same fencing token
 	OverCapacity    = "over-capacity"    // more permits of a semaphore out than there are
-	Stuck           = "stuck"            // free of holders and faults, and nobody could acquire it
+	Stuck           = "stuck"            // free of holders and faults, and no client could acquire it
 	Overtaken       = "overtaken"        // of a fair lock, a request queued later was granted earlier
 	StaleAccess     = "stale-access"     // the resource accepted a token older than one it had accepted before
 )
@@ -75,7 +75,7 @@ type Result struct {
 	// Name is the property: mutual-exclusion, assumptions, …
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
-	// Summary says the result in a sentence, for whoever reads no further.
+	// Summary says the result in one sentence.
 	Summary string `json:"summary"`
 	// Engine is how it was decided: "interval sweep", "porcupine", …
 	Engine string `json:"engine"`

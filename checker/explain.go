@@ -65,7 +65,7 @@ func (p *property) minimal(ctx context.Context, ev *evidence, v Violation) []his
 }
 
 // exhibits are what a violation may depend on: what its owners did with the
-// lock and its resource, or what anybody did.
+// lock and its resource, or what any owner did.
 func exhibits(ev *evidence, v Violation, ownersOnly bool) []exhibit {
 	owners := map[string]bool{}
 	for i := range ev.history.Events {

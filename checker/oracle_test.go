@@ -19,12 +19,11 @@ import (
 
 // TestOracle compares the judge with the exhaustive search of package oracle,
 // which is written from the documents and shares nothing with the judge, on
-// random small histories of all kinds of locks. LOCKCHAOS_ORACLE is how many (by
-// default as many as take a second or two with the race detector), and
-// LOCKCHAOS_ORACLE_SEED makes other ones.
+// random small histories of all kinds of locks. LOCKCHAOS_ORACLE is how many,
+// and LOCKCHAOS_ORACLE_SEED makes other ones.
 func TestOracle(t *testing.T) {
 	t.Parallel()
-	number, seed := fromEnv(t, "LOCKCHAOS_ORACLE", 4000), fromEnv(t, "LOCKCHAOS_ORACLE_SEED", 1)
+	number, seed := fromEnv(t, "LOCKCHAOS_ORACLE", cases(t, 20_000)), fromEnv(t, "LOCKCHAOS_ORACLE_SEED", 1)
 	var (
 		mu     sync.Mutex
 		wg     sync.WaitGroup

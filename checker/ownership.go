@@ -12,8 +12,8 @@ import (
 // agrees with who held the lock.
 //
 // A confirmed one needs a hold of that owner at some instant of the call, else
-// somebody else's hold was ended or prolonged: foreign-release. A confirmation
-// after the lease is legal as long as nobody else was granted the lock in
+// another owner's hold was ended or prolonged: foreign-release. A confirmation
+// after the lease is legal as long as no other owner was granted the lock in
 // between. "Not held" needs a hold that can have ended by then, by its lease,
 // by its release, or by an operation with an unknown outcome; else the service
 // has forgotten a grant: premature-loss. Both are decided exactly.

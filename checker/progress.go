@@ -17,16 +17,16 @@ import (
 const ProgressBound = 10 * time.Second
 
 // Progress is the checker of "progress": a lock that is free is granted to
-// somebody who asks for it, within the bound; 0 is [ProgressBound].
+// a client that asks for it, within the bound; 0 is [ProgressBound].
 //
-// A lock is free from the instant at which nobody can hold it any more and no
+// A lock is free from the instant at which no client can hold it any more and no
 // fault is in effect. A hold can last until its release or refusal was
 // answered, else until its lease has run out, with any drift added; one without
 // a lease until it is released. A grant with an unknown outcome can last for
 // its lease from its end on, or from the crash of its process. (It may take effect later still; this property
 // takes it that requests do not travel for longer than their lease.) A renewal
 // that was sent after the owner had asked to release, and without an inner grant
-// left, prolongs nothing: nobody wants that hold any more. A request
+// left, prolongs nothing: its owner has given that hold up. A request
 // for several locks at once, which may be refused one that is free for another
 // that is not, asks for none of them. A fault is in effect from its inject until its heal was answered, or for ever.
 //
@@ -66,7 +66,7 @@ func Progress(bound time.Duration) Checker {
 			if !ev.history.Unfinished {
 				w.end(ev.history.End())
 			}
-			f.need(w.granted, "nobody was granted a lock, and the record is too short to say that nobody could be")
+			f.need(w.granted, "no client was granted a lock, and the record is too short to say that none could be")
 		},
 		conclude: func(f *findings) {
 			w, ok := f.memo.(*watch)
@@ -258,7 +258,7 @@ func (w *watch) see(e *history.Event) {
 	}
 }
 
-// prune forgets the locks that nobody holds or asks for, now and then.
+// prune forgets the locks that are neither held nor asked for, now and then.
 func (w *watch) prune(now time.Duration) {
 	const few = 4096
 	if len(w.locks) < max(few, 2*w.pruned) {
@@ -417,7 +417,7 @@ func (l *watched) remove(owner string, h *lasting) {
 	}
 }
 
-// askedFor takes note that somebody asked for the lock from the event on until
+// askedFor takes note that a client asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
 func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration, refused int) {
 	if w.active > 0 || w.joint[asked.owner] || l.capacity >= 0 && asked.permits > int(l.capacity) {
@@ -460,7 +460,7 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 	}
 	w.add(Violation{
 		Kind: Stuck, Lock: lock, From: f.asked, Until: now, Events: events(f.first.index, asked.index),
-		Explanation: fmt.Sprintf("nobody can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s nobody was granted it, %s",
+		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s no client was granted it, %s",
 			lock, seconds(since), seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
 	})
 }

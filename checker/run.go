@@ -83,6 +83,8 @@ func doubts(run history.Run, h *history.History) []string {
 	switch {
 	case run.Unmet != "":
 		why = append(why, "the scenario could not be played to its end: "+run.Unmet)
+	case run.Unsuited != "":
+		why = append(why, "the scenario can't be asked of this lock: "+run.Unsuited)
 	case run.Interrupted:
 		why = append(why, fmt.Sprintf("the run was interrupted, and is partial: the record ends at %.1f s", h.End().Seconds()))
 	case run.Duration == 0:
@@ -90,6 +92,9 @@ func doubts(run history.Run, h *history.History) []string {
 	}
 	if run.Unclaimed != "" {
 		why = append(why, unclaimed(run))
+	}
+	if run.DriverFault != "" {
+		why = append(why, run.DriverFault)
 	}
 	if run.Failed != "" {
 		why = append(why, "the harness failed: "+run.Failed)

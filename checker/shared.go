@@ -240,7 +240,7 @@ func sharedModel(from *shared, capacity int, may func() bool, took func(state in
 }
 
 // sharedSegments cuts the requests of a lock that the sweep found legal where
-// nothing is in flight and it is known who holds it. First it tightens: whoever
+// nothing is in flight and it is known who holds it. First it tightens: a request that
 // waited was granted the lock no earlier than the last end of a hold before its
 // answer, if at all there is an order, and if it held it for certain for some
 // time.

@@ -70,7 +70,7 @@ func (m *memory) limit(left int) int {
 // they were; so is why the account of an owner could not be told: it never is
 // trusted again. What is under way may still be answered in any way, and proves
 // nothing until then. To leave out whole accounts keeps a legal history legal, so
-// that nobody is blamed for what was forgotten. And no two of the forgotten holds
+// that no owner is blamed for what was forgotten. And no two of the forgotten holds
 // can share an instant with a later one, unless an owner returns after an
 // operation with an unknown outcome, or after its lease, and its hold turns out to
 // have lasted: then it meets the hold that reached farthest.
@@ -272,7 +272,7 @@ func (s *stream) resize(events int) {
 }
 
 // take adds an event to the window, and what its owner left on the shelf, or
-// everybody if nobody asked for the lock for a while.
+// what all owners left if the lock was not asked for for a while.
 func (s *stream) take(e *history.Event) {
 	if len(s.idle) > 0 && e.Lock != "" {
 		s.wake(e.Lock)

@@ -169,7 +169,7 @@ func (l *lane) push(f *front, p *piece) {
 	}
 }
 
-// reach is the piece of somebody else that goes beyond the start of p.
+// reach is the piece of another owner that goes beyond the start of p.
 func (l *lane) reach(f *front, p *piece) *piece {
 	for _, q := range f {
 		if q != nil && !l.same(q, p) && q.Until > p.From {
@@ -375,7 +375,7 @@ func (l *lane) decided(q query, holds []*holding.Hold) bool {
 	return false
 }
 
-// blocks are when somebody held the lock.
+// blocks are when the lock was held.
 type blocks struct {
 	*lane
 	pieces             []piece
@@ -391,7 +391,7 @@ func (l *lane) blocks(pieces []piece) *blocks {
 }
 
 // around is the stretch that has all the time of a query strictly inside, and in
-// which nobody else can hold the lock.
+// which no other owner can hold the lock.
 func (b *blocks) around(q query) *stretch {
 	if !b.rw {
 		return within(b.everything, q.span)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// UseWithinLease is the checker of "use-within-lease": whoever uses a resource
+// UseWithinLease is the checker of "use-within-lease": a process that uses a resource
 // under a lock is still entitled to believe that it holds the lock.
 //
 // It judges the accesses that name a lock. An access belongs to the holds of

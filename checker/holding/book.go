@@ -50,7 +50,7 @@ type Book struct {
 	joined     map[history.Asker]int64 // see History
 }
 
-// A Denial is the answer "not held" to somebody who must have held.
+// A Denial is the answer "not held" to an owner that must have held.
 type Denial struct {
 	Operation history.Operation
 	// Hold is the hold that was denied; its End and Belief end with the denial.
@@ -174,7 +174,7 @@ type entry struct {
 // again after an unknown outcome, Unclear says so and the account claims less
 // than it might.
 //
-// Whoever reads under a read-write lock may do so again, as if it were
+// A reader of a read-write lock may acquire it again, as if it were
 // re-entrant.
 //
 // An owner of a semaphore may be granted permits while it has some. Which of
@@ -421,8 +421,8 @@ func (c crashes) from(process int, t time.Duration) *history.Event {
 }
 
 // A crew are the processes that may have part in the hold of an owner: those
-// that sent an acquire that belongs to it, and was not refused. Where nobody
-// knows which of them renews it, the first that crashes may end it.
+// that sent an acquire that belongs to it, and was not refused. Where it is
+// not known which of them renews it, the first that crashes may end it.
 type crew struct {
 	crashed   crashes
 	reentrant bool

@@ -29,7 +29,7 @@ const JepsenLock = "lock"
 // yet, else with the last one of which it is unknown whether it holds the lock. Jepsen goes on with
 // another process after an :info, whose number is greater by the number of threads.
 // That number is told by the history where only one explains all its processes.
-// Where it is not, each process is a thread, and the release of one that is nobody's
+// Where it is not, each process is a thread, and the release of one without a holder
 // is taken for one of unknown outcome, if it may go with an earlier process.
 //
 // The lock is taken for a mutex that is not re-entrant. A history of another kind
