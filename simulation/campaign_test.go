@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -74,6 +75,82 @@ func TestCorrectLocks(t *testing.T) {
 					t.Errorf("%s: %d of %d seeds, first %v", kind, len(kinds[kind]), n, kinds[kind][:min(8, len(kinds[kind]))])
 				}
 			})
+		}
+	}
+}
+
+// Cases in which a correct lock was convicted, because a bound was too short, a client sent
+// a request twice, or a lock said that it was granted from a place which it had lost.
+func TestCasesThatConvictedCorrectLocks(t *testing.T) {
+	for _, x := range []struct {
+		topology, lock, faults string
+		acks                   int
+		seed                   uint64
+	}{
+		{topologies.Single, "mutex-fair", "network,process", 0, 209},
+		{topologies.Sentinels, "semaphore-permit", "network,failover", 2, 90},
+		{topologies.Sentinels, "mutex-unnamed", "network,failover", 2, 175},
+		{topologies.Sentinels, "multilock", "network,failover", 2, 376},
+		{topologies.Independent, "redsync-failfast", "network,process", 0, 253},
+		{topologies.Cluster, "redislock", "network", 0, 40},
+		{topologies.Cluster, "redsync", "network", 0, 5},
+	} {
+		t.Run(x.topology+"/"+x.lock, func(t *testing.T) {
+			c, found := findings(t, simulation.Campaign{Topology: x.topology, Faults: x.faults, ReplicaAcks: x.acks}, spec(t, x.lock), x.seed)
+			require.Empty(t, found, "%v", c.Plan)
+		})
+	}
+}
+
+// The mix of a search that names none is one that a correct lock withstands: on a topology
+// with replicas there are failovers only if enough of them acknowledge each grant.
+func TestSafeMix(t *testing.T) {
+	for _, x := range []struct {
+		topology string
+		acks     int
+		failover bool
+	}{
+		{topologies.Single, 0, false},
+		{topologies.Sentinels, 0, false},
+		{topologies.Sentinels, 1, false},
+		{topologies.Sentinels, 2, true},
+		{topologies.Cluster, 0, false},
+		{topologies.Cluster, 1, true},
+	} {
+		k, failover := simulation.Campaign{Topology: x.topology, ReplicaAcks: x.acks}, false
+		for seed := range uint64(50) {
+			c, err := k.Draw(spec(t, "mutex"), seed)
+			require.NoError(t, err)
+			for _, f := range c.Plan {
+				failover = failover || f.Name == world.CrashFailover
+				if x.topology != topologies.Single {
+					require.NotContains(t, []string{world.Kill, world.Pause}, f.Name)
+				}
+			}
+		}
+		require.Equal(t, x.failover, failover, "%v", x)
+	}
+	plan := []world.Fault{{Name: world.CrashFailover}}
+	require.True(t, simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 1}.BeyondLocks(plan))
+	require.False(t, simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 2}.BeyondLocks(plan))
+	require.False(t, simulation.Campaign{Topology: topologies.Cluster}.BeyondLocks([]world.Fault{{Name: world.Cut}}))
+}
+
+// A run is long enough for a lock to be seen stuck for longer than it may be.
+func TestCasesLastLongerThanTheirBound(t *testing.T) {
+	for _, name := range []string{"mutex", "mutex-fair", "semaphore-permit", "redlock"} {
+		for _, topology := range simulation.Topologies() {
+			k := simulation.Campaign{Topology: topology}
+			if k.Validate(spec(t, name)) != nil {
+				continue
+			}
+			for seed := range uint64(20) {
+				c, err := k.Draw(spec(t, name), seed)
+				require.NoError(t, err)
+				require.Greater(t, c.Length-2*time.Second, min(c.Progress, 8*time.Second))
+			}
+			w := simulation.NewSweep(simulation.SweepBase(spec(t, name), k, 1), map[string]int{"zone-a>redis-1": 1}).Case(0)
+			require.Greater(t, w.Length-time.Second, min(w.Progress, 8*time.Second))
 		}
 	}
 }

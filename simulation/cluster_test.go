@@ -60,9 +60,25 @@ func (a askedCluster) ask(t *testing.T, nodes ...string) []string {
 			}
 			answers = append(answers, name+" "+request+": "+a.plain(args, text))
 		}
+		a.replicated(t, conn)
 		require.NoError(t, conn.Close())
 	}
 	return answers
+}
+
+// replicated waits until the replicas of a node have what was written by a connection,
+// since they are asked next.
+func (a askedCluster) replicated(t *testing.T, conn *redis.Conn) {
+	t.Helper()
+	role, err := conn.Do(t.Context(), "ROLE").Slice()
+	require.NoError(t, err)
+	if role[0] != "master" {
+		return
+	}
+	replicas := len(role[2].([]any))
+	n, err := conn.Wait(t.Context(), replicas, time.Minute).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, replicas, n)
 }
 
 var (

@@ -23,13 +23,11 @@ type Campaign struct {
 	// Topology is one of [Topologies], and Servers how many are independent.
 	Topology string
 	Servers  int
-	// Faults is a comma list of [Mixes]. Empty: [DefaultMixes].
+	// Faults is a comma list of [Mixes]. Empty: [MixSafe].
 	Faults string
 	// ReplicaAcks is how many replicas must acknowledge a grant.
 	ReplicaAcks int
-	// Progress is how long a lock may stay free and asked for. Zero: 2 s, and on a
-	// topology with replicas the lease as well, for which a lock may stay held whose
-	// release did not reach the replica that was promoted.
+	// Progress is how long a lock may stay free and asked for. Zero: [Patience].
 	Progress time.Duration
 }
 
@@ -41,22 +39,41 @@ const (
 	MixClock    = "clock"    // clocks of servers
 	MixFailover = "failover" // another master
 	MixClient   = "client"   // processes of clients that stand still
+	MixSafe     = "safe"     // those of these that a correct lock withstands on the topology
 	MixNone     = "none"
 	MixAll      = "all"
 )
 
 // Mixes lists them.
 func Mixes() []string {
-	return []string{MixNetwork, MixProcess, MixCrash, MixClock, MixFailover, MixClient, MixNone, MixAll}
+	return []string{MixNetwork, MixProcess, MixCrash, MixClock, MixFailover, MixClient, MixSafe, MixNone, MixAll}
 }
 
-// DefaultMixes are the mixes of a topology: what a correct lock withstands there, and
-// on a topology with replicas failovers as well.
-func DefaultMixes(topology string) string {
-	if replicated(topology) {
-		return MixNetwork + "," + MixFailover
+// withstood are the mixes that a correct lock withstands on a topology. A failover is one
+// of them only if every replica that may be promoted has acknowledged each grant: without
+// that, a grant may be lost whatever the lock does.
+func withstood(topology string, replicaAcks int) []string {
+	switch {
+	case !replicated(topology):
+		return []string{MixNetwork, MixProcess}
+	case replicaAcks >= replicasOf(topology):
+		return []string{MixNetwork, MixFailover}
+	default: // a server that is gone is replaced
+		return []string{MixNetwork}
 	}
-	return MixNetwork + "," + MixProcess
+}
+
+// BeyondLocks reports whether a plan has a fault that no lock of the campaign withstands,
+// because it may lose a grant that a server confirmed.
+func (k Campaign) BeyondLocks(plan []world.Fault) bool {
+	return replicated(k.Topology) && k.ReplicaAcks < replicasOf(k.Topology) && slices.ContainsFunc(plan, func(f world.Fault) bool {
+		switch f.Name {
+		case world.CrashFailover, world.SplitBrain, world.Pause, world.Kill:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // replicated reports whether servers of a topology have replicas.
@@ -67,9 +84,9 @@ func replicasOf(topology string) int {
 	return map[string]int{topologies.Sentinels: 2, topologies.Cluster: 1}[topology]
 }
 
-// faultsOf are the faults of a list of mixes. One that is there twice is drawn twice as
+// kinds are the faults of the campaign's mixes. One that is there twice is drawn twice as
 // often.
-func faultsOf(list, topology string) ([]string, error) {
+func (k Campaign) kinds() ([]string, error) {
 	mixes := map[string][]string{
 		MixNetwork: {
 			world.Stall, world.Stall, world.Cut, world.Reset, world.DropReply, world.DropReply, world.DropCommand,
@@ -81,7 +98,7 @@ func faultsOf(list, topology string) ([]string, error) {
 		MixClient:  {world.PauseClient},
 		MixNone:    {},
 	}
-	if replicated(topology) {
+	if replicated(k.Topology) {
 		mixes[MixFailover] = []string{replicaStall, world.CrashFailover, silentFailover, silentFailover, world.SplitBrain}
 	}
 	var all []string
@@ -89,13 +106,16 @@ func faultsOf(list, topology string) ([]string, error) {
 		all = append(all, mixes[name]...)
 	}
 	mixes[MixAll] = all
+	for _, name := range withstood(k.Topology, k.ReplicaAcks) {
+		mixes[MixSafe] = append(mixes[MixSafe], mixes[name]...)
+	}
 	var chosen []string
 	var errs []error
-	for name := range strings.SplitSeq(list, ",") {
+	for name := range strings.SplitSeq(cmp.Or(k.Faults, MixSafe), ",") {
 		of, ok := mixes[name]
 		switch {
 		case name == MixFailover && !ok:
-			errs = append(errs, fmt.Errorf("topology %s has nothing to fail over to", topology))
+			errs = append(errs, fmt.Errorf("topology %s has nothing to fail over to", k.Topology))
 		case !ok:
 			errs = append(errs, names.Unknown("mix of simulated faults", name, Mixes()))
 		}
@@ -120,7 +140,7 @@ func (k Campaign) Validate(l harness.LockSpec) error {
 	if k.ReplicaAcks > replicasOf(k.Topology) {
 		errs = append(errs, fmt.Errorf("%d replica acks can't come: simulated topology %s has fewer replicas", k.ReplicaAcks, k.Topology))
 	}
-	if _, err := faultsOf(cmp.Or(k.Faults, DefaultMixes(k.Topology)), k.Topology); err != nil {
+	if _, err := k.kinds(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -136,21 +156,63 @@ const faultsWithin = 2 * time.Second
 // quietFor is how long that is, and leaseLong a lease after which it is longer.
 const (
 	quietFor  = 3 * time.Second
+	quietMost = 9 * time.Second // unless a cluster needs longer: where a lock may stay free for longer, it is not seen to be stuck
 	leaseLong = 5 * time.Second
 )
+
+// lengthOf is how long a case has to last, so that a lock that is of no use after the faults
+// is seen to be so for longer than it may be, as far as that is not too long.
+func lengthOf(c Case) time.Duration {
+	quiet := quietFor
+	if c.Lease > leaseLong {
+		quiet += 4 * time.Second
+	}
+	if c.Topology == topologies.Cluster {
+		quiet += clusterRecovery
+	}
+	return faultsWithin + max(quiet, min(c.Progress+time.Second, quietMost))
+}
 
 // clusterRecovery is how long a cluster may take to replace a master, or a master of it to
 // serve again that was restarted or cut off.
 const clusterRecovery = 3 * time.Second
 
-// ghostTicket is for how long a place in the queue of a fair lock may stay taken whose
-// client is gone, or was promoted back into it.
+// ghostTicket is for how long a place in the queue of a lock may stay taken whose client is
+// gone: a late copy of its request took it, or a failover lost that it was given up.
 const ghostTicket = 6 * time.Second
+
+// ghostTurn is for how long a lock may be handed to requests of clients that gave up.
+const ghostTurn = 10 * time.Second
+
+// Patience is for how long a correct lock may stay free and asked for in a case: 2 s, and
+//
+//   - where a failover may lose what ended a grant, or a request for the votes of several
+//     servers leave some behind, the lease as well;
+//   - of a lock that is handed to the next waiter, a lease for each client: a failover may
+//     lose that they gave up waiting;
+//   - on a cluster the time that it takes to replace a master;
+//   - where clients wait in a queue, the time after which one that is gone loses its place.
+func Patience(l harness.LockSpec, c Case) time.Duration {
+	p, lease := defaultProgress, cmp.Or(c.Lease, c.Watchdog, defaultWatchdog)
+	switch {
+	case replicated(c.Topology) && l.Subscribes:
+		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)
+	case replicated(c.Topology) || c.Topology == topologies.Independent:
+		p += lease
+	}
+	if c.Topology == topologies.Cluster {
+		p += clusterRecovery
+	}
+	if l.Fair || l.Kind == history.KindSemaphore {
+		p += ghostTicket
+	}
+	return p
+}
 
 // Draw draws a case: what the clients do, how patient and how careful they are, and two
 // to seven faults. The same seed draws the same case.
 func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
-	kinds, err := faultsOf(cmp.Or(k.Faults, DefaultMixes(k.Topology)), k.Topology)
+	kinds, err := k.kinds()
 	if err != nil {
 		return Case{}, err
 	}
@@ -186,22 +248,8 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		}
 	}
 	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
-	c.Progress = cmp.Or(k.Progress, defaultProgress)
-	if k.Progress == 0 && replicated(k.Topology) {
-		c.Progress = defaultProgress + cmp.Or(c.Lease, defaultWatchdog)
-	}
-	if k.Progress == 0 && k.Topology == topologies.Cluster {
-		c.Progress += clusterRecovery
-	}
-	if l.Fair && k.Progress == 0 {
-		c.Progress += ghostTicket
-	}
-	if c.Length = faultsWithin + quietFor; c.Lease > leaseLong {
-		c.Length += 4 * time.Second
-	}
-	if c.Topology == topologies.Cluster {
-		c.Length += clusterRecovery
-	}
+	c.Progress = cmp.Or(k.Progress, Patience(l, c))
+	c.Length = lengthOf(c)
 	return c, nil
 }
 

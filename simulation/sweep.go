@@ -14,7 +14,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation/world"
-	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // sweepDelay is by how much a sweep delays a message: longer than a client waits for a
@@ -26,10 +25,12 @@ const sweptFor = 400 * time.Millisecond
 
 // SweepBase is the short and plain case that a sweep begins with.
 func SweepBase(l harness.LockSpec, k Campaign, seed uint64) Case {
-	return Case{
+	c := Case{
 		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, ReplicaAcks: k.ReplicaAcks, Seed: seed, Length: sweptFor,
 		Workload: l.DefaultWorkload(), Clients: 2, Lease: time.Second, Wait: time.Second, Hold: 50 * time.Millisecond,
 	}
+	c.Progress = cmp.Or(k.Progress, Patience(l, c))
+	return c
 }
 
 // A Sweep is a case again and again, for longer and each time with other faults: first
@@ -67,14 +68,7 @@ func (s *Sweep) Faults() int { return len(s.faults) }
 // Case is the case with these faults.
 func (s *Sweep) Case(faults ...int) Case {
 	c := s.base
-	c.Length = faultsWithin + quietFor
-	if replicated(c.Topology) {
-		c.Progress = defaultProgress + cmp.Or(c.Lease, defaultWatchdog)
-	}
-	if c.Topology == topologies.Cluster {
-		c.Progress += clusterRecovery
-		c.Length += clusterRecovery
-	}
+	c.Length = lengthOf(c)
 	c.Plan = slices.Clone(c.Plan)
 	for _, i := range faults {
 		c.Plan = append(c.Plan, s.faults[i])

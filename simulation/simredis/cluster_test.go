@@ -145,7 +145,7 @@ func clusterIs(t *testing.T, p *pair, line string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, await.Until(ctx, func() error {
-		p.set(p.real.micros + 1000)
+		p.set(p.real.micros + 20_000)
 		r := p.control.do(t, "CLUSTER", "INFO")
 		if !strings.Contains(r, line+"\r\n") {
 			return errors.New(line + " is not in " + r)

@@ -3,6 +3,7 @@ package world_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // first is a key of the first shard of a cluster.
@@ -37,10 +39,10 @@ func clustered(t *testing.T, plan []world.Fault, test func(t *testing.T, rdb *re
 		w.Cluster(3, 0)
 		z := w.AddZone("zone-a")
 		require.NoError(t, w.Start())
-		rdb := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addresses, Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: 100, ClusterStateReloadInterval: 100 * ms, DisableIdentity: true,
+		rdb, _ := topologies.Clients(&redis.UniversalOptions{
+			Addrs: addresses, IsClusterMode: true, Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: 100, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
+		})[0].(*redis.ClusterClient)
 		clients := map[int]*redis.Client{}
 		node := func(i int) *redis.Client {
 			if clients[i] == nil {
@@ -235,4 +237,42 @@ func TestClusterSameSeed(t *testing.T) {
 		require.ErrorContains(t, w.Start(), "is no link")
 		w.Close()
 	})
+}
+
+// A client of a cluster does not repeat a request that a server may have carried out, also
+// one that was redirected, and returns the error as it was. The clients of a run are those.
+func TestClientOfAClusterRepeatsNothing(t *testing.T) {
+	for _, fault := range []string{world.DropReply, world.DelayReply} {
+		for name, incr := range map[string]func(ctx context.Context, rdb *redis.ClusterClient) error{
+			"command": func(ctx context.Context, rdb *redis.ClusterClient) error { return rdb.Incr(ctx, "{b}n").Err() },
+			"pipeline": func(ctx context.Context, rdb *redis.ClusterClient) error {
+				var n *redis.IntCmd
+				_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+					n = p.Incr(ctx, "{b}n")
+					return nil
+				})
+				require.Equal(t, err, n.Err())
+				return err
+			},
+			"transaction": func(ctx context.Context, rdb *redis.ClusterClient) error {
+				_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Incr(ctx, "{b}n").Err() })
+				return err
+			},
+		} {
+			t.Run(fault+"/"+name, func(t *testing.T) {
+				plan := []world.Fault{{Name: fault, Target: "zone-a>redis-1", By: 10 * time.Second, After: &world.Anchor{Event: world.Request, Nth: 2}}}
+				clustered(t, plan, func(t *testing.T, rdb *redis.ClusterClient, _ func(int) *redis.Client, _ *notices) {
+					t.Helper()
+					time.Sleep(ms)
+					require.NoError(t, incr(t.Context(), rdb))
+					err := incr(t.Context(), rdb)
+					var network net.Error
+					require.ErrorAs(t, err, &network)
+					require.Equal(t, fault == world.DelayReply, network.Timeout())
+					require.Equal(t, "2", rdb.Get(t.Context(), "{b}n").Val())
+					require.NoError(t, incr(t.Context(), rdb))
+				})
+			})
+		}
+	}
 }
