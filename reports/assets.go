@@ -19,6 +19,8 @@ var (
 	liveHTML string
 	//go:embed assets/compare.html
 	compareHTML string
+	//go:embed assets/matrix.html
+	matrixHTML string
 	//go:embed assets/report.html
 	pageHTML string
 )

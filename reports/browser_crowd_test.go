@@ -49,7 +49,7 @@ func TestBrowserCrowd(t *testing.T) {
 	tab.do(chromedp.Focus("#lanes"))
 	tab.do(chromedp.KeyEvent("lock-777"))
 	tab.drawn()
-	require.Equal(t, "lock lock-777", eval[string](tab, `document.querySelector(".live .t-group").textContent`))
+	require.Equal(t, "lock-777", eval[string](tab, `document.querySelector(".live .t-group").textContent`))
 	require.NotContains(t, eval[[]string](tab, rowNames), "zone-a.intruder")
 	tab.do(chromedp.KeyEvent(" zone-b"))
 	tab.drawn()

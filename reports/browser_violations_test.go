@@ -66,6 +66,8 @@ func TestBrowserViolations(t *testing.T) {
 	tab.drawn()
 	require.Equal(t, found, eval[int](tab, `[...document.querySelectorAll(".live .t-hit")].reduce((n, g) => n + Number(g.querySelector("text")?.textContent ?? 1), 0) + document.querySelectorAll(".live .t-violation").length`))
 
+	require.True(t, eval[bool](tab, `(() => { const flag = document.querySelector(".live .t-flag").getBoundingClientRect(); return [...document.querySelectorAll(".live .t-hit .t-bad-mark")].every((n) => n.getBoundingClientRect().top >= flag.bottom); })()`), "the flag covers none")
+
 	// A row leads to its place.
 	eval[bool](tab, `(document.querySelector("#filter").value = "", document.querySelector("#filter").dispatchEvent(new Event("input")), true)`)
 	require.Equal(t, found, rows())

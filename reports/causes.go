@@ -81,6 +81,16 @@ func (d *digest) causesOf() []*group {
 	return causes
 }
 
+// causeOf is the fault that a violation is grouped under, or -1.
+func (d *digest) causeOf(v *checker.Violation) int {
+	for _, c := range d.causesOf() {
+		if slices.Contains(c.found, v) {
+			return c.fault
+		}
+	}
+	return -1
+}
+
 // gravestOf is of the gravest kind the violation that lasted longest within the record,
 // and the first of those.
 func (d *digest) gravestOf(found []*checker.Violation) *checker.Violation {
@@ -101,10 +111,11 @@ func consequence(kind string) bool { return severity(kind) >= severity(checker.F
 func (d *digest) origins() map[*checker.Violation]int {
 	origin := map[*checker.Violation]int{}
 	roots := map[string][]*checker.Violation{} // by lock, in order of time
+	proofs := map[*checker.Violation][]*holding.Hold{}
 	for _, v := range d.distinct() {
 		if !consequence(v.Kind) {
 			origin[v] = d.origin(v)
-			roots[v.Lock] = append(roots[v.Lock], v)
+			roots[v.Lock], proofs[v] = append(roots[v.Lock], v), d.evidence(v)
 		}
 	}
 	for _, v := range d.distinct() {
@@ -112,9 +123,15 @@ func (d *digest) origins() map[*checker.Violation]int {
 			continue
 		}
 		origin[v] = d.origin(v)
+		holds, shared := d.evidence(v), false
 		for _, root := range roots[v.Lock] {
-			if root.From <= v.Until && root.Until >= v.From {
-				origin[v] = origin[root] // of several the last that began before it
+			if root.From > v.Until || root.Until < v.From {
+				continue
+			}
+			// Of several the last that began before it, and first of all one by the same holds.
+			same := slices.ContainsFunc(proofs[root], func(h *holding.Hold) bool { return slices.Contains(holds, h) })
+			if same || !shared {
+				origin[v], shared = origin[root], same
 			}
 		}
 	}
@@ -133,9 +150,10 @@ func (d *digest) origin(v *checker.Violation) int {
 		}
 	}
 	best, explains := -1, len(explaining())
+	where := d.sceneOf(v, evidence)
 	for i := range d.faults {
 		f := &d.faults[i]
-		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, evidence)
+		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, where)
 		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
 			hit = f.OK && f.End <= v.From
 		}
@@ -181,22 +199,144 @@ func (d *digest) extraMasters(at time.Duration) []string {
 	return masters
 }
 
-// concerns reports whether a fault can have touched the clients of some holds: one of
-// links that all belong to other zones of clients can't.
-func (d *digest) concerns(f *Fault, holds []*holding.Hold) bool {
+// A scene is where a violation took place, as far as it is known.
+type scene struct {
+	servers map[string]bool // that granted or answered, or were masters of those locks meanwhile; nil for any
+	zones   map[string]bool // of the clients; nil for any
+}
+
+// sceneOf is where the holds and answers of a violation took place.
+func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
+	s := scene{map[string]bool{}, map[string]bool{}}
+	from, to := v.From, d.since(v)
+	for _, h := range holds {
+		from = min(from, h.Acquire.Invoke.Time)
+		voters := d.voters(h)
+		for _, node := range voters {
+			s.servers[node] = true
+		}
+		if zone := d.zoneOf(h.Owner); d.isZone(zone) && s.zones != nil {
+			s.zones[zone] = true
+		} else {
+			s.zones = nil
+		}
+		if len(voters) == 0 {
+			s.servers = nil
+			break
+		}
+	}
+	if len(holds) == 0 || s.servers == nil {
+		s.servers = nil
+		return s
+	}
+	for _, index := range v.Events {
+		if e, ok := d.event(index); ok && e.Node != "" {
+			s.servers[e.Node] = true
+		}
+	}
+	shards := map[string]bool{}
+	for node := range s.servers {
+		shards[d.shardOf(node)] = true
+	}
+	for _, n := range d.Run.Topology.Nodes {
+		if n.Role == "" || !shards[d.shardOf(n.Name)] {
+			continue
+		}
+		master := d.roleAt(n.Name, from) == "master"
+		for _, c := range d.roles {
+			master = master || c.node == n.Name && c.role == "master" && c.at >= from && c.at <= to
+		}
+		if master {
+			s.servers[n.Name] = true
+		}
+	}
+	return s
+}
+
+func (d *digest) isZone(name string) bool {
+	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == name })
+}
+
+// shardOf is the server that a server shares its data with as their master at the start.
+func (d *digest) shardOf(server string) string {
+	first := ""
+	for _, n := range d.Run.Topology.Nodes {
+		if first == "" && n.Role == "master" {
+			first = n.Name
+		}
+	}
+	for _, n := range d.Run.Topology.Nodes {
+		if n.Name == server && n.Role == "replica" {
+			return cmp.Or(n.Of, first) // a record may leave it out where there is one
+		}
+	}
+	return server
+}
+
+func (s scene) server(name string) bool { return s.servers == nil || s.servers[name] }
+func (s scene) zone(name string) bool   { return s.zones == nil || s.zones[name] }
+
+// concerns reports whether a fault can have touched what happened at a scene: one of
+// other servers, of links that lead elsewhere, or of other zones of clients can't.
+func (d *digest) concerns(f *Fault, s scene) bool {
 	if f.Met != nil && *f.Met == 0 {
 		return false
 	}
+	if f.has(history.Promotes) && !f.has(history.Isolates) && s.servers != nil {
+		return d.replaces(f, s)
+	}
+	named, touched := false, false
+	for _, n := range d.Run.Topology.Nodes {
+		if strings.Contains(f.Target, ">") || !f.hits(n.Name) {
+			continue
+		}
+		switch {
+		case n.Kind == "zone":
+			named, touched = true, touched || s.zone(n.Name)
+		case n.Role != "" || n.Kind == "redis":
+			named, touched = true, touched || s.server(n.Name)
+		}
+	}
+	if named {
+		return touched
+	}
 	links := f.links(d.Run.Topology)
-	zone := func(name string) bool {
-		return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == name })
+	return len(links) == 0 || slices.ContainsFunc(links, func(l history.Link) bool {
+		switch {
+		case d.isZone(l.From):
+			return s.zone(l.From) && (s.server(l.To) || !d.isServer(l.To))
+		case d.isServer(l.From):
+			return s.server(l.From) || s.server(l.To)
+		default:
+			return s.server(l.To) || !d.isServer(l.To)
+		}
+	})
+}
+
+// replaces reports whether the masters that a fault replaces are those of a scene.
+func (d *digest) replaces(f *Fault, s scene) bool {
+	shard := f.Params["shard"]
+	for _, n := range d.Run.Topology.Nodes {
+		if shard == "" && n.Role != "" && f.hits(n.Name) {
+			shard = d.shardOf(n.Name)
+		}
 	}
-	if len(links) == 0 || len(holds) == 0 || slices.ContainsFunc(links, func(l history.Link) bool { return !zone(l.From) }) {
-		return true
+	for _, n := range d.Run.Topology.Nodes {
+		if shard == "" && n.Role == "master" { // that of the first
+			shard = n.Name
+		}
 	}
-	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
-		from := zoneOf(h.Owner)
-		return !zone(from) || slices.ContainsFunc(links, func(l history.Link) bool { return l.From == from })
+	for server := range s.servers {
+		if shard == "" || d.shardOf(server) == shard {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *digest) isServer(name string) bool {
+	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool {
+		return n.Name == name && (n.Role != "" || n.Kind == "redis")
 	})
 }
 
@@ -237,6 +377,9 @@ func (d *digest) causes() []Cause {
 // causeTitle says what caused how much, and when.
 func (d *digest) causeTitle(c *group) string {
 	if c.fault < 0 {
+		if c.From == c.Until {
+			return fmt.Sprintf("without any fault, at %s: %s", instant(c.From), kindCounts(c.Violations))
+		}
 		return fmt.Sprintf("without any fault, %s to %s: %s", instant(c.From), instant(c.Until), kindCounts(c.Violations))
 	}
 	f := &d.faults[c.fault]
@@ -319,11 +462,15 @@ func (d *digest) impact(c *group) string {
 	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
 		words += ", with damage to what the lock protects"
 	}
+	when := "in that time"
+	if from < c.From || until > c.Until {
+		when = fmt.Sprintf("from %s to %s", instant(from), instant(until))
+	}
 	switch {
 	case asked < 2 && unknown == 0:
 		return words + "."
 	case unknown == 0:
-		return fmt.Sprintf("%s; all %s in that time had a known outcome.", words, count(asked, "request for a lock"))
+		return fmt.Sprintf("%s; all %s %s had a known outcome.", words, count(asked, "request for a lock"), when)
 	}
-	return fmt.Sprintf("%s; %d of %s in that time had no known outcome.", words, unknown, count(asked, "request for a lock"))
+	return fmt.Sprintf("%s; %d of %s %s had no known outcome.", words, unknown, count(asked, "request for a lock"), when)
 }

@@ -336,7 +336,7 @@ func number(r float64) string {
 	case r >= 0.1:
 		return trimZeros(fmt.Sprintf("%.2f", r))
 	default:
-		return trimZeros(fmt.Sprintf("%.4f", r))
+		return fmt.Sprintf("%.2g", r)
 	}
 }
 

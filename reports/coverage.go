@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // covered says in one line what a history met, as far as a property counted it:
@@ -21,10 +22,19 @@ func covered(met map[string]int) string {
 	var parts []string
 	for _, name := range names {
 		if met[name] > 0 {
-			parts = append(parts, OneLine(name)+" "+thousands(int64(met[name])))
+			parts = append(parts, metName(name)+" "+thousands(int64(met[name])))
 		}
 	}
 	return strings.Join(parts, " · ")
+}
+
+// metName names what was met: holds beside another are shared only of a lock that
+// several may hold, and of any other they are its violations.
+func metName(name string) string {
+	if name == history.MetShared {
+		return "holds beside another"
+	}
+	return OneLine(name)
 }
 
 // coverage is the line of the property that counted; empty if none did.

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 )
 
 // ownerCure and prolongCure are what a release and an extension need so that
-// they can touch nobody else's hold.
+// they can touch no other hold.
 const (
 	ownerCure   = "compare the owner and delete in one step on the server"
 	prolongCure = "compare the owner and prolong in one step on the server"
@@ -24,14 +25,18 @@ const (
 	minCure     = "have masters without replicas refuse writes (min-replicas-to-write), which bounds how long one that was replaced goes on granting"
 	fileCure    = "keep the data in an append-only file with appendfsync always"
 	clockCure   = "slew the servers' clocks and never step them, and ask for leases that are longer than a clock may be off"
-	aloneCure   = "keep locks on a server of their own, with maxmemory-policy noeviction, where nobody removes keys"
+	aloneCure   = "keep locks on a server of their own, with maxmemory-policy noeviction, where nothing removes keys"
 )
 
-// What helps a holder whose time is over, and whoever relies on it.
+// What helps a holder whose time is over, and the clients that rely on it.
 const (
 	fenceCure = "have the resource refuse tokens older than the newest that it saw (fencing)"
 	stopCure  = "stop when the hold ends: Hold.Lost says so, and the work's context under Hold.Context"
 )
+
+// fencingVariant shows what fencing does, where a scenario has no variant of its own with
+// it: the damage is the same after any two grants.
+const fencingVariant = "failover-double-grant/fencing"
 
 // A Cure is something that helps against a cause.
 type Cure struct {
@@ -39,7 +44,8 @@ type Cure struct {
 	// Config sets it, in package lock or on the servers. Empty: it is in the text, or no
 	// setting does it.
 	Config string `json:"config,omitempty"`
-	// Try is the command that tries it. Empty: there is none.
+	// Try is the command that tries it: in another failure, if the scenario does not show
+	// it. Empty: there is none.
 	Try string `json:"try,omitempty"`
 	// Cost says what it costs.
 	Cost string `json:"cost,omitempty"`
@@ -78,25 +84,52 @@ func (d *digest) curesOf(texts []string) []Cure {
 				flag = "--lock mutex-fenced --fencing"
 			}
 			c.Cost = "the resource must store and compare a token; it stops the damage, not the double grant"
+			if d.Run.Lock == "redlock" {
+				c.Cost += "; Redlock has no tokens, since each of its servers would count for itself"
+			}
 		case says("Hold.Lost"):
 			c.Config, c.Cost = "the context under Hold.Context for all work", "work ends in the middle: it must be safe to repeat"
 		case says("slew"):
-			c.Cost = "leases get longer, and so does the wait for a crashed holder"
+			c.Cost = "a clock that is far off comes right slowly"
+			if says("longer") {
+				c.Cost += ", leases get longer, and so does the wait for a crashed holder"
+			}
 		case says("noeviction"):
 			c.Config, c.Cost = "maxmemory-policy noeviction", "another server to run"
 		}
 		if strings.Contains(text, c.Config) {
 			c.Config = ""
 		}
-		_, rest, found := strings.Cut(text, "(see ")
-		if variant, _, closed := strings.Cut(rest, ")"); found && closed {
-			c.Try, c.Prevents = fmt.Sprintf("lockchaos reproduce %s --seed %d", variant, d.Run.Seed), true
+		if variants := shownBy(text); variants != nil {
+			c.Try, c.Prevents = "lockchaos reproduce "+strings.Join(variants, " "), true
 		} else if flag != "" {
 			c.Try = d.with(flag)
+		}
+		if c.Try == "" && d.Run.Scenario != "" && (says("fencing") || says("refuse tokens")) {
+			c.Try = "lockchaos reproduce " + fencingVariant
 		}
 		cures = append(cures, c)
 	}
 	return cures
+}
+
+// shownBy are the variants that show a cure: "(see a/one, /two and a/three)".
+func shownBy(cure string) []string {
+	_, rest, _ := strings.Cut(cure, "(see ")
+	see, _, closed := strings.Cut(rest, ")")
+	if !closed {
+		return nil
+	}
+	var variants []string
+	of := ""
+	for name := range strings.SplitSeq(strings.ReplaceAll(see, " and ", ", "), ", ") {
+		if strings.HasPrefix(name, "/") {
+			name = of + name
+		}
+		of, _, _ = strings.Cut(name, "/")
+		variants = append(variants, name)
+	}
+	return variants
 }
 
 // with is the command of a random run with more flags, which replace those it has; empty
@@ -150,11 +183,9 @@ func (d *digest) number(name string) int {
 // has reports whether the run had a cure already: because it is the variant that
 // the cure leads to, because it was set so, or because it was seen at work.
 func (d *digest) has(cure string) bool {
-	_, rest, _ := strings.Cut(cure, "(see ")
-	see, _, _ := strings.Cut(rest, ")")
 	says := func(word string) bool { return strings.Contains(cure, word) }
 	switch {
-	case see != "" && see == d.Run.Scenario:
+	case slices.Contains(shownBy(cure), d.Run.Scenario):
 		return true
 	case says("acknowledged"):
 		return d.number("replica-acks") > 0
@@ -182,8 +213,13 @@ func (d *digest) cures(found []string) []string {
 }
 
 // remembering are the cures for a grant that was forgotten between two
-// instants, by what happened in between.
-func (d *digest) remembering(from, to time.Duration) []string {
+// instants, by what happened in between to the servers and clients of a violation. There
+// are none where no fault explains it.
+func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []string {
+	if d.origin(v) < 0 {
+		return nil
+	}
+	where := d.sceneOf(v, d.evidence(v))
 	var cures []string
 	add := func(cure string) {
 		if !slices.Contains(cures, cure) {
@@ -191,14 +227,14 @@ func (d *digest) remembering(from, to time.Duration) []string {
 		}
 	}
 	promoted := slices.ContainsFunc(d.roles, func(c roleChange) bool {
-		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to
+		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to && where.server(c.node)
 	})
 	promoted = promoted || slices.ContainsFunc(d.faults, func(f Fault) bool { // and the old master goes on
-		return f.has(history.Promotes) && f.OK && f.Start <= to && d.settled(&f) > f.End && d.settled(&f) >= from
+		return f.has(history.Promotes) && f.OK && f.Start <= to && d.settled(&f) > f.End && d.settled(&f) >= from && d.concerns(&f, where)
 	})
 	replaceable := d.replicas() > 0 || len(d.Run.Topology.Nodes) == 0 // or it is not known
 	while := func(does func(f *Fault) bool) bool {
-		return replaceable && slices.ContainsFunc(d.faults, func(f Fault) bool { return f.during(from, to) && does(&f) })
+		return replaceable && slices.ContainsFunc(d.faults, func(f Fault) bool { return f.during(from, to) && does(&f) && d.concerns(&f, where) })
 	}
 	divided := while(func(f *Fault) bool { return f.has(history.Isolates) })
 	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(d.Run.Topology) })
@@ -212,7 +248,7 @@ func (d *digest) remembering(from, to time.Duration) []string {
 	}
 	for i := range d.faults {
 		f := &d.faults[i]
-		if !f.during(from, to) {
+		if !f.during(from, to) || !d.concerns(f, where) {
 			continue
 		}
 		switch {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -48,17 +47,7 @@ func curveTints() []color.NRGBA {
 // share that took longer gets smaller, upwards the time longer. It is empty when
 // no curve has two points.
 func DrawCurves(title string, curves []Curve) (string, error) {
-	p := plot.New()
-	p.BackgroundColor = nil
-	face := font.Font{Typeface: "Liberation", Variant: "Sans", Size: smallSize}
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = face
-		axis.Tick.Label.Font = face
-		axis.LineStyle = tintInk.stroke(0.8)
-		axis.Tick.LineStyle = tintInk.stroke(0.8)
-		axis.Tick.Length = 4
-		axis.Padding = 0
-	}
+	p := emptyPlot()
 	p.X.Tick.Marker = plot.TickerFunc(shareTicks)
 	p.Y.Tick.Marker = plot.TickerFunc(microTicks)
 	p.X.Min, p.X.Max = 0, 1

@@ -45,6 +45,7 @@ type digest struct {
 	distincts []*checker.Violation // found when the first report asks
 	grouped   []*group             // the same
 
+	cause    int // the fault that caused the violation that is being told; -1 for none
 	searched bool
 	gravest  *checker.Violation // once it was searched for
 	told     *Story             // once it was asked for
@@ -65,6 +66,7 @@ func newDigest(in Input) *digest {
 	if in.History == nil {
 		in.History = &history.History{}
 	}
+	in.Report.Results = named(in.Report.Results)
 	in.Report.Verdict = checker.RunVerdict(in.Run, in.Report.Verdict, len(in.Missing) == 0)
 	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
 	d.holds = holding.Of(in.History)
@@ -74,6 +76,19 @@ func newDigest(in Input) *digest {
 	d.locateGrants()
 	d.measureRecovery()
 	return d
+}
+
+// named are results that call the clients as the stories do.
+func named(results []checker.Result) []checker.Result {
+	results = slices.Clone(results)
+	for i := range results {
+		r := &results[i]
+		r.Summary, r.Violations = byName(r.Summary), slices.Clone(r.Violations)
+		for j := range r.Violations {
+			r.Violations[j].Explanation = byName(r.Violations[j].Explanation)
+		}
+	}
+	return results
 }
 
 // notes are the events that are no client's, which are few.
@@ -130,7 +145,7 @@ func (d *digest) granter(h *holding.Hold) string {
 // instant, by what was seen of the servers and by the faults that cut groups
 // off from each other. It is empty if there was none, or more than one.
 func (d *digest) masterOf(owner string, at time.Duration) string {
-	zone, only := zoneOf(owner), ""
+	zone, only := d.zoneOf(owner), ""
 	for _, n := range d.Run.Topology.Nodes {
 		if n.Role == "" || d.roleAt(n.Name, at) != "master" || !d.reaches(zone, n.Name, at) {
 			continue
@@ -251,13 +266,15 @@ func (d *digest) toldName(told *checker.Violation) string {
 	}
 }
 
-// since is when a violation was there: a lost update when both writes were answered,
-// any other as soon as it began.
+// since is when a violation was there: one that is in an answer at that answer, a lost
+// update when both writes were answered, any other as soon as it began.
 func (d *digest) since(v *checker.Violation) time.Duration {
-	if v.Kind == checker.LostUpdate {
+	switch v.Kind {
+	case checker.LostUpdate, checker.PrematureLoss, checker.ForeignRelease, checker.StaleAccess:
 		return max(v.From, min(v.Until, d.end))
+	default:
+		return v.From
 	}
-	return v.From
 }
 
 // lasted is how long a violation lasted within the record.

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func TestAFaultThatNoRequestMetDoesNotCount(t *testing.T) {
 	for i := range faults {
 		words = append(words, faults[i].metWords())
 	}
-	require.Equal(t, []string{"3 requests met it", "", "no request met it", ""}, words)
+	require.Equal(t, []string{"3 requests met it or came later", "", "no request met it", ""}, words)
 	require.Equal(t, 2, effective(faults), "the last one was not counted, so that it counts")
 	d := &digest{Input: Input{History: h}, faults: faults}
 	require.Contains(t, d.faultWords(), "2 of 4 faults took effect")
@@ -105,4 +106,13 @@ func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
 	require.True(t, faults[1].Healed)
 	require.Equal(t, time.Duration(8), faults[1].End)
 	require.Empty(t, faults[1].HealError)
+}
+
+// Ratios have two figures, also small ones, and the counts of a terminal are written as elsewhere.
+func TestNumbersAreWrittenAlike(t *testing.T) {
+	for r, want := range map[float64]string{0.0395: "0.04", 0.0615: "0.061", 0.173: "0.17", 3195: "3,195"} {
+		require.Equal(t, want, number(r))
+	}
+	report := &textReport{TextOptions: TextOptions{Width: 100}, Results: Results{Operations: map[string]Outcomes{"acquire": {OK: 113393}}}}
+	require.Contains(t, strings.Join(report.operations(), "\n"), "acquire 113,393 ok 0 fail 0 info")
 }

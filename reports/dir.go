@@ -65,8 +65,16 @@ func WriteDir(dir string, in Input) error {
 			return f.name == ResultsFile || f.name == JUnitFile || f.name == MarkdownFile
 		})
 	}
+	plots := d.plotFiles()
 	for _, f := range files {
-		if err := history.WriteFile(filepath.Join(dir, f.name), f.write); err != nil {
+		path := filepath.Join(dir, f.name)
+		if slices.Contains([]string{LatencyFile, HoldsFile, ThroughputFile}, f.name) && !slices.Contains(plots, f.name) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier version
+				errs = append(errs, err)
+			}
+			continue
+		}
+		if err := history.WriteFile(path, f.write); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestDirRoundTrip(t *testing.T) {
 	dir := t.TempDir()
-	in := failover()
+	in := plotted(failover())
 	writeRun(t, dir, in)
 	require.NoError(t, reports.WriteDir(dir, in))
 	back, err := reports.ReadDir(dir)
@@ -135,6 +135,23 @@ func TestDamagedRuns(t *testing.T) {
 			text := string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
 			require.Contains(t, text, "? incomplete")
 		})
+	}
+}
+
+// There is no file of a plot where there is too little to plot: not of an earlier time
+// either.
+func TestNoPlotOfTwoDots(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, reports.WriteDir(dir, plotted(failover())))
+	for _, name := range []string{reports.LatencyFile, reports.HoldsFile, reports.ThroughputFile} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+	require.NoError(t, reports.WriteDir(dir, failover()))
+	page, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
+	require.NoError(t, err)
+	for _, name := range []string{reports.LatencyFile, reports.HoldsFile, reports.ThroughputFile} {
+		require.NoFileExists(t, filepath.Join(dir, name))
+		require.NotContains(t, string(page), name)
 	}
 }
 

@@ -26,13 +26,16 @@ func TestGuideIsComplete(t *testing.T) {
 		says(e.text)
 	}
 	topology := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(pageHTML, -1)
-	require.Len(t, topology, 5)
+	require.Len(t, topology, 6)
 	for _, m := range topology {
 		says(m[1])
 	}
 	_, holds := newDigest(heldOnce()).holdDurations()
-	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99", "fault in effect") {
+	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
 		says(words)
+	}
+	for _, f := range families() {
+		says(f.name)
 	}
 	for _, kind := range byGravity() {
 		require.True(t, strings.Contains(guide, "`"+kind+"`"), "the guide does not name %s", kind)

@@ -42,11 +42,10 @@ func ExampleWriteText() {
 	//   seed 7
 	//   0.001 s    client a was granted k and was entitled to hold it until 3.000 s
 	//   ✗ 2.900 s  client b was granted k and was entitled to hold it until 5.000 s
-	//              From 2.900 s on, where the record ends, both were entitled to believe that they hold
-	//              it, for 100 ms.
+	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
 	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info
-	//   acquire    avg 450 ms · min 1 ms · p50 1 ms · max 900 ms
+	//   acquire    avg 450 ms · min 1 ms · max 900 ms
 	//   faults     none
 	//   seed       7
 }

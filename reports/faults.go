@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ type Fault struct {
 	Effect string `json:"effect,omitempty"`
 	Error  string `json:"error,omitempty"`
 	// Recovery is how long it took, from the instant at which the fault hit,
-	// until somebody whose request had to pass where it was, and was sent
+	// until a client whose request had to pass where it was, and was sent
 	// after it, was granted a lock: of a fault that makes a new master, by that
 	// one. HealRecovery is the same from the heal. 0 is none in the record. They are
 	// measured in random runs, after faults that Interrupt: that can keep a lock from
@@ -105,13 +106,16 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 // counts reports whether the fault took effect, as far as requests are concerned.
 func (f *Fault) counts() bool { return f.OK && (f.Met == nil || *f.Met > 0) }
 
-// metWords says how many requests met the fault; empty where that is not known.
+// metWords says how many requests met the fault; empty where that is not known. Of one of
+// which something stays all that came later count.
 func (f *Fault) metWords() string {
 	switch {
 	case !f.OK || f.Met == nil:
 		return ""
 	case *f.Met == 0:
 		return "no request met it"
+	case f.momentary(), faults.Spec{Effects: f.Effects}.Stays():
+		return count(int(*f.Met), "request") + " met it or came later"
 	default:
 		return count(int(*f.Met), "request") + " met it"
 	}
@@ -169,9 +173,25 @@ func (f *Fault) detail() string {
 	}
 	var params []string
 	for _, k := range slices.Sorted(maps.Keys(f.Params)) {
-		params = append(params, k+" "+f.Params[k])
+		params = append(params, k+" "+f.param(k))
 	}
 	return f.label() + " (" + strings.Join(params, ", ") + ")"
+}
+
+// param is the value of a parameter with its unit.
+func (f *Fault) param(name string) string {
+	value := f.Params[name]
+	for _, p := range f.spec().Params {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if p.Name != name || p.Unit == "" || err != nil {
+			continue
+		}
+		if p.Unit == "ms" && n < int64(math.MaxInt64/time.Millisecond) {
+			return span(time.Duration(n) * time.Millisecond)
+		}
+		return thousands(n) + " " + p.Unit
+	}
+	return adapt(value)
 }
 
 // happened says in words what the fault did, without its time.
@@ -185,19 +205,59 @@ func (f *Fault) happened(t history.Topology) string {
 	}
 	story := f.story()
 	if story.Injected == "" && strings.HasPrefix(f.Effect, f.Target+" ") {
-		return agree(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
+		return adapt(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
 	}
 	s := "the fault " + f.detail() + " was injected"
 	if story.Injected != "" {
 		s = f.tell(story.Injected, t)
 	}
 	if f.has(history.Isolates) || f.has(history.Stops) && f.has(history.Promotes) {
+		if halves := f.halves(t); halves != "" {
+			s += ": " + halves
+		}
 		return s // more is told of what came of it
 	}
-	if f.Effect != "" && !strings.Contains(s, f.Effect) {
-		s += " (" + agree(f.Effect) + ")"
+	if effect := adapt(f.Effect); effect != "" && !strings.Contains(s, effect) {
+		s += " (" + effect + ")"
 	}
 	return s
+}
+
+// halves says which parties a fault of the whole deployment keeps apart; empty where
+// these are not two groups, or where its target names one.
+func (f *Fault) halves(t history.Topology) string {
+	if f.Target != "" || !f.has(history.Isolates) {
+		return ""
+	}
+	hit := f.links(t)
+	if len(hit) == 0 {
+		return ""
+	}
+	side := map[string]int{}
+	var sides [][]string
+	for _, n := range t.Nodes {
+		if _, seen := side[n.Name]; seen {
+			continue
+		}
+		group := []string{n.Name}
+		side[n.Name] = len(sides)
+		for i := 0; i < len(group); i++ {
+			for _, l := range t.Links {
+				for _, pair := range [][2]string{{l.From, l.To}, {l.To, l.From}} {
+					if _, seen := side[pair[1]]; pair[0] == group[i] && !seen && !slices.Contains(hit, l) {
+						side[pair[1]] = len(sides)
+						group = append(group, pair[1])
+					}
+				}
+			}
+		}
+		slices.SortFunc(group, natural)
+		sides = append(sides, group)
+	}
+	if len(sides) != 2 {
+		return ""
+	}
+	return list(sides[0]) + " on one side, " + list(sides[1]) + " on the other"
 }
 
 // healed says in words that the fault ended.
@@ -228,8 +288,8 @@ func (f *Fault) story() faults.Story {
 // tell fills the words of a story in.
 func (f *Fault) tell(story string, t history.Topology) string {
 	what, were := targetWords(f.Target, t)
-	params := ""
-	if len(f.Params) > 0 {
+	params := "" // what was observed has them already
+	if len(f.Params) > 0 && f.Effect == "" {
 		params = strings.TrimPrefix(f.detail(), f.label())
 	}
 	return strings.NewReplacer("{target}", what, "{was}", were, "{params}", params).Replace(story)

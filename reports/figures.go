@@ -23,12 +23,12 @@ func (o Outcomes) Total() int { return o.OK + o.Fail + o.Info }
 // the operations of one kind that were answered ok. The percentiles are exact:
 // the nearest rank, not interpolated. One that lies above all but a single sample, so that
 // it would be no more than the maximum, is 0: p95 of fewer than 20, p99 of fewer than 100,
-// p99.9 of fewer than 1,000.
+// p99.9 of fewer than 1,000; and so is the median of fewer than 5.
 type Latency struct {
 	Count int           `json:"count"`
 	Mean  time.Duration `json:"mean_ns"`
 	Min   time.Duration `json:"min_ns"`
-	P50   time.Duration `json:"p50_ns"`
+	P50   time.Duration `json:"p50_ns,omitempty"`
 	P95   time.Duration `json:"p95_ns,omitempty"`
 	P99   time.Duration `json:"p99_ns,omitempty"`
 	P999  time.Duration `json:"p99_9_ns,omitempty"`
@@ -99,7 +99,7 @@ func (l Latency) cells() []string {
 	cells := make([]string, len(latencyNames()))
 	for i, figure := range l.figures() {
 		carried := l.Count > 1 || l.Count == 1 && i == len(cells)-1
-		if i >= 3 && i <= 5 {
+		if i >= 2 && i <= 5 {
 			carried = figure > 0
 		}
 		cells[i] = none
@@ -110,9 +110,12 @@ func (l Latency) cells() []string {
 	return cells
 }
 
-// carries reports whether a sample of this size has anything above a percentile, in
-// permille. The median needs no more than itself.
-func carries(n, permille int) bool { return permille <= 500 || n*(1000-permille) >= 1000 }
+// leastRanked is how many samples have a percentile at all.
+const leastRanked = 5
+
+// carries reports whether a sample of this size has enough above a percentile, in
+// permille, for it to be more than one of the extremes.
+func carries(n, permille int) bool { return n >= leastRanked && n*(1000-permille) >= 1000 }
 
 // rank is the nearest-rank percentile of a sorted sample, in permille; 0 if the sample is
 // too small for it.

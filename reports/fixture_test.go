@@ -175,7 +175,7 @@ func failover() reports.Input {
 	h := s.history()
 
 	r := run()
-	r.Command = "lockchaos reproduce failover-double-grant --seed 42"
+	r.Command = "lockchaos reproduce failover-double-grant"
 	r.Scenario, r.Expect = "failover-double-grant", "invalid"
 	r.Title = "A lock on a master with replicas is granted twice when the master fails before it has replicated the grant."
 	r.Source = "the Redis documentation, “Why failover-based implementations are not enough”"
@@ -262,7 +262,7 @@ func undecided() reports.Input {
 	s.release(1, "orders", "a#1", "redis-1", 1200, 1201)
 	s.attempt(2, history.Release, "orders", "b#1", 1500, 2000, history.Info, "i/o timeout")
 	r := run()
-	r.Command = "lockchaos reproduce failover-double-grant --seed 42"
+	r.Command = "lockchaos reproduce failover-double-grant"
 	r.Scenario, r.Expect = "failover-double-grant", "invalid"
 	r.Title = failover().Run.Title
 	return reports.Input{Run: r, History: s.history(), Report: report(
@@ -289,13 +289,13 @@ func oversleeper() reports.Input {
 	s.release(2, "orders", "b#1", "redis-1", 900, 901)
 	h := s.history()
 	r := run()
-	r.Scenario, r.Command = "paused-holder", "lockchaos reproduce paused-holder --seed 42"
+	r.Scenario, r.Command = "paused-holder", "lockchaos reproduce paused-holder"
 	return reports.Input{Run: r, History: h, Report: report(
 		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
 		broken("use-within-lease", "interval sweep", "1 access after its owner's lease", checker.Violation{
 			Kind: checker.UseAfterLease, Lock: "orders", Resource: "ledger",
 			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Access, history.OK, "a#1")},
-			From:   ms(510), Until: ms(855), Explanation: "a#1 began to use ledger at 0.855 s; its lease ended at 0.510 s.",
+			From:   ms(855), Until: ms(860), Explanation: "a#1 began to use ledger at 0.855 s; its lease ended at 0.510 s.",
 		}),
 	)}
 }
@@ -319,7 +319,7 @@ func foreign() reports.Input {
 	s.release(3, "orders", "c#1", "redis-1", 600, 601)
 	h := s.history()
 	r := run()
-	r.Command = "lockchaos reproduce plain-delete --seed 42"
+	r.Command = "lockchaos reproduce plain-delete"
 	return reports.Input{Run: r, History: h, Report: report(
 		broken("ownership", "interval sweep", "1 release was confirmed for who did not hold", checker.Violation{
 			Kind: checker.ForeignRelease, Lock: "orders",
@@ -350,7 +350,7 @@ func forgotten() reports.Input {
 	s.attempt(1, history.Release, "orders", "a#1", 400, 401, history.Fail, "lock: not held")
 	h := s.history()
 	r := run()
-	r.Command = "lockchaos reproduce restart-without-persistence --seed 42"
+	r.Command = "lockchaos reproduce restart-without-persistence"
 	return reports.Input{Run: r, History: h, Report: report(
 		broken("ownership", "interval sweep", "1 grant was forgotten", checker.Violation{
 			Kind: checker.PrematureLoss, Lock: "orders",

@@ -106,3 +106,49 @@ func TestARunWithoutResultsIsNotOver(t *testing.T) {
 	in.Missing = []string{reports.ResultsFile + " is missing"}
 	require.Contains(t, reports.Summarize(in).Story.Headline, "Not decided yet")
 }
+
+// What there was nothing to check of is not among what held.
+func TestNothingToCheckIsNotHeld(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+	s.acquire(2, "orders", "b#1", "redis-1", 400, 401, 300)
+	properties := func() string {
+		var names []string
+		for _, p := range reports.Summarize(judged(run(), s.history())).Properties {
+			if p.Verdict == checker.Valid {
+				names = append(names, p.Name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	require.NotContains(t, properties(), "ownership", "no release or extension was answered")
+	require.NotContains(t, properties(), "use-within-lease", "nothing was used")
+	require.NotContains(t, properties(), "protected-resource")
+	s.release(2, "orders", "b#1", "redis-1", 420, 421)
+	require.Contains(t, properties(), "ownership")
+}
+
+// An access that was answered after the overlap of two holds did not happen in that time,
+// and requests that were counted from the start of a fault did not all come within the violations.
+func TestTimesThatAreSaid(t *testing.T) {
+	c := reports.Summarize(rare()["answered-later"]()).Causes[0]
+	require.Contains(t, c.Story.Outcome, "With accesses that were under way in that time, client a (at 0.150 s) and client b (at 0.120 s) both read 4 from ledger and changed it: one of the two updates is lost.")
+	require.Contains(t, c.Impact, "; all 2 requests for a lock from 0.010 s to 0.210 s had a known outcome.")
+}
+
+// The story of a script that held tells in which order the grants took effect.
+func TestOrderOfEffectsIsTold(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 100)
+	s.acquire(2, "orders", "b#1", "redis-1", 20, 121, 500)
+	s.access(2, "orders", "b#1", "prices", "0>1", 130, 140)
+	s.access(1, "orders", "a#1", "stock", "0>1", 12, 150)
+	in := judged(run(), s.history())
+	var told []string
+	for _, m := range reports.Summarize(in).Story.Moments {
+		told = append(told, m.Text)
+	}
+	require.Equal(t, []string{"client b read 0 from prices and wrote 1", "client a read 0 from stock and wrote 1"}, told[len(told)-2:])
+}

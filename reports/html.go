@@ -33,9 +33,11 @@ type page struct {
 	Block      template.HTML // what the script draws the timeline from
 	Map        template.HTML // the topology; empty if none was recorded
 	Moment     time.Duration // that the map shows
+	Plots      []string      // their files
 	Latency    template.HTML // empty if there is too little for a plot
 	Holds      template.HTML
 	Throughput template.HTML
+	Others     template.HTML // the latency of the other operations; empty if there is too little
 	Rows       []latencyRow
 	Proof      []property
 	Violations []violationRow
@@ -71,6 +73,17 @@ func (c toldCause) Diagram() template.HTML {
 		return ""
 	}
 	return template.HTML(sequenceFigure(c.Sequence))
+}
+
+// maxPaperRows bounds the violations that are listed on paper; page.css has it too.
+const maxPaperRows = 40
+
+// onPaper says how many of so many violations are left out on paper; empty for none.
+func onPaper(rows int) string {
+	if rows <= maxPaperRows {
+		return ""
+	}
+	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, count(rows, "violation"))
 }
 
 // Helps is the heading of its cures.
@@ -167,11 +180,11 @@ func (d *digest) writeHTML(w io.Writer) error {
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
-		"detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
+		"number": func(i int) int { return i + 1 }, "detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"since": func(t *time.Duration) time.Duration { return *t },
-		"at":    at, "count": count, "covered": covered,
+		"adapt": adapt, "at": at, "count": count, "covered": covered,
 		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
-		"recovery": recoveryCell, "list": list,
+		"recovery": recoveryCell, "list": list, "onPaper": onPaper,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -195,9 +208,17 @@ func (d *digest) writeHTML(w io.Writer) error {
 // the table does.
 const minPlot = 20
 
+// plotFiles are the files of the plots that a run has enough requests for.
+func (d *digest) plotFiles() []string {
+	if o := outcomes(d.ops)[string(history.Acquire)]; o.Total() < minPlot {
+		return nil
+	}
+	return []string{LatencyFile, HoldsFile, ThroughputFile}
+}
+
 // plots draws the plots, if there is enough to plot.
 func (d *digest) plots(p *page) error {
-	if o := p.Operations[string(history.Acquire)]; o.Total() < minPlot {
+	if p.Plots = d.plotFiles(); len(p.Plots) == 0 {
 		return nil
 	}
 	latency, err := d.plotOnce("latency", d.latencyFigure)
@@ -212,7 +233,14 @@ func (d *digest) plots(p *page) error {
 	if err != nil {
 		return err
 	}
+	others, err := d.plotOnce("operations", d.operationsFigure)
+	if err != nil {
+		return err
+	}
 	p.Latency, p.Holds, p.Throughput = latency.html(), holds.html(), throughput.html()
+	if others.body != "" {
+		p.Others = others.html()
+	}
 	return nil
 }
 
@@ -224,7 +252,7 @@ func at(t time.Duration) string {
 // around is the part of the page's address that shows a violation.
 func (d *digest) around(v *checker.Violation) string {
 	margin := max(d.lasted(v)/2, 20*time.Millisecond)
-	s := at(max(0, v.From-margin)) + "-" + at(min(d.whole().to, min(v.Until, d.end)+margin)) + "&at=" + at(v.From)
+	s := at(max(0, v.From-margin)) + "-" + at(min(d.whole().to, min(v.Until, d.end)+margin)) + "&at=" + at(d.since(v))
 	if v.Lock != "" {
 		s += "&lock=" + url.QueryEscape(v.Lock)
 	}

@@ -152,9 +152,12 @@ func (r RunEntry) Tone() checker.Verdict {
 
 // WriteIndex writes the page that lists runs. It leads to each run's report,
 // in the folder of the run's name beside the page.
-func WriteIndex(w io.Writer, runs []RunEntry) error {
+func WriteIndex(w io.Writer, runs []RunEntry) error { return writeIndex(w, runs, nil) }
+
+// writeIndex writes an index with what came of all runs together, if that is known.
+func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	t, err := template.New("index").Funcs(template.FuncMap{
-		"sign": sign, "length": runLength, "thousands": func(n int) string { return thousands(int64(n)) },
+		"sign": sign, "length": runLength, "instant": instant, "thousands": func(n int) string { return thousands(int64(n)) },
 		"wall":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"link":  func(name, file string) string { return "./" + url.PathEscape(name) + "/" + file },
@@ -183,7 +186,7 @@ func WriteIndex(w io.Writer, runs []RunEntry) error {
 	var b bytes.Buffer
 	if err := t.Execute(&b, map[string]any{
 		"CSS": template.CSS(paletteCSS + pageCSS), "Runs": runs,
-		"Summary": summary,
+		"Summary": summary, "Joint": joint,
 	}); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
@@ -193,11 +196,12 @@ func WriteIndex(w io.Writer, runs []RunEntry) error {
 	return nil
 }
 
-// UpdateIndex writes the index of a folder of runs anew, in one step.
+// UpdateIndex writes the index of a folder of runs anew, in one step. If the folder has
+// the joint results of its runs, the index begins with them.
 func UpdateIndex(dir string) error {
 	runs, err := ReadRuns(dir)
 	if err != nil {
 		return err
 	}
-	return history.WriteFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return WriteIndex(w, runs) })
+	return history.WriteFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return writeIndex(w, runs, readJoint(dir)) })
 }

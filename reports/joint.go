@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -33,13 +35,16 @@ type JointRun struct {
 	Topology string          `json:"topology,omitempty"`
 	Lock     string          `json:"lock,omitempty"`
 	Seed     uint64          `json:"seed"`
-	Headline string          `json:"headline"`
-	Causes   []string        `json:"causes,omitempty"` // the kinds and faults, as "double-grant under failover"
-	Command  string          `json:"command,omitempty"`
+	// Faults names the mix that those of a random run were drawn from.
+	Faults   string   `json:"faults,omitempty"`
+	Headline string   `json:"headline"`
+	Causes   []string `json:"causes,omitempty"` // the kinds and faults, as "double-grant under failover"
+	Command  string   `json:"command,omitempty"`
 	// Dir is its run directory, beside the joint files; empty if it was removed.
 	Dir string `json:"dir,omitempty"`
 
 	suite junitSuite
+	after map[string]time.Duration // by cause, when it was there
 }
 
 // NewJointRun takes from the results of a run what is told of it among others. Its
@@ -47,7 +52,7 @@ type JointRun struct {
 func NewJointRun(r Results, dir string) JointRun {
 	run := JointRun{
 		Verdict: r.Verdict, Expect: r.Expect, Scenario: r.Scenario, Topology: r.Topology, Lock: r.Lock, Seed: r.Seed,
-		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r),
+		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r), after: map[string]time.Duration{},
 	}
 	for i := range r.Causes {
 		c := &r.Causes[i]
@@ -56,7 +61,11 @@ func NewJointRun(r Results, dir string) JointRun {
 			under = "under " + c.Fault
 		}
 		for _, kind := range slices.Sorted(maps.Keys(c.Violations)) {
-			run.Causes = append(run.Causes, kind+" "+under)
+			name := kind + " " + under
+			run.Causes = append(run.Causes, name)
+			if at, known := run.after[name]; !known || c.From < at {
+				run.after[name] = c.From
+			}
 		}
 	}
 	slices.Sort(run.Causes)
@@ -74,15 +83,21 @@ func (r *JointRun) met() bool {
 }
 
 // kind is what runs have in common that differ by their seed and by chance alone.
-func (r *JointRun) kind() [3]string { return [3]string{r.Scenario, r.Topology, r.Lock} }
+func (r *JointRun) kind() [4]string { return [4]string{r.Scenario, r.Topology, r.Lock, r.Faults} }
+
+// seeded reports whether a seed was set, or drew something.
+func (r *JointRun) seeded() bool { return r.Scenario == "" || r.Seed != 0 }
 
 // name tells a run from the others.
 func (r *JointRun) name() string {
-	name := r.Scenario
-	if name == "" {
-		name = strings.TrimSpace(r.Topology + " " + r.Lock)
+	parts := []string{cmp.Or(r.Scenario, strings.TrimSpace(r.Topology+" "+r.Lock))}
+	if r.Faults != "" {
+		parts = append(parts, "faults "+r.Faults)
 	}
-	return fmt.Sprintf("%s seed %d", name, r.Seed)
+	if r.seeded() {
+		parts = append(parts, fmt.Sprintf("seed %d", r.Seed))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // newJoint joins runs.
@@ -139,12 +154,57 @@ func ratesOf(runs []JointRun) []Rate {
 	var rates []Rate
 	for _, name := range names {
 		r := Rate{Name: name, Seen: causes[name], Of: len(runs)}
+		for i := range runs {
+			run := &runs[i]
+			if !slices.Contains(run.Causes, name) {
+				continue
+			}
+			if run.seeded() && len(r.Seeds) < maxRateSeeds {
+				r.Seeds = append(r.Seeds, run.Seed)
+			}
+			if at, known := run.after[name]; known && run.Command != "" && (r.Shortest == "" || at < r.After) {
+				r.Shortest, r.After = run.Command, at
+			}
+		}
 		if !slices.ContainsFunc(runs, func(run JointRun) bool { return run.kind() != runs[0].kind() }) {
 			r.Interval = interval(r.Seen, r.Of)
 		}
 		rates = append(rates, r)
 	}
 	return rates
+}
+
+// maxRateSeeds bounds the seeds that a rate names.
+const maxRateSeeds = 20
+
+// readJoint reads the results of many runs from a folder; nil if it has none.
+func readJoint(dir string) *Joint {
+	var j Joint
+	err := readFile(history.Open, filepath.Join(dir, ResultsFile), func(r io.Reader) error { return json.NewDecoder(r).Decode(&j) })
+	if err != nil || j.Version != ResultsVersion || len(j.Runs) == 0 {
+		return nil // the list of runs is all there is
+	}
+	return &j
+}
+
+// Mark is the sign of the run's verdict, for the strip of an index.
+func (r *JointRun) Mark() string { return sign(r.Verdict) }
+
+// Tone is the verdict by which a run is coloured: one that is as it must be is in order.
+func (r *JointRun) Tone() checker.Verdict {
+	switch {
+	case r.met():
+		return checker.Valid
+	case r.Verdict == checker.Valid:
+		return checker.Invalid
+	default:
+		return r.Verdict
+	}
+}
+
+// Title is what a pointer on its sign shows.
+func (r *JointRun) Title() string {
+	return fmt.Sprintf("%s: %s. %s", r.name(), r.Verdict, r.Headline)
 }
 
 func (j *Joint) writeJSON(w io.Writer) error {
@@ -160,18 +220,23 @@ func (j *Joint) writeJSON(w io.Writer) error {
 
 func (j *Joint) writeJUnit(w io.Writer) error {
 	var all junitSuites
-	names := map[string]int{}
+	mixes, names := map[string][]string{}, map[string]int{}
 	for i := range j.Runs {
-		s := j.Runs[i].suite
-		s.ID = i
-		if names[s.Name]++; names[s.Name] > 1 { // the same run again
-			again := fmt.Sprintf(" run-%d", names[s.Name])
-			s.Name += again
-			s.Cases = slices.Clone(s.Cases)
-			for k := range s.Cases {
-				s.Cases[k].Class += strings.ReplaceAll(again, " ", ".")
-			}
+		r := &j.Runs[i]
+		if of := mixes[r.suite.Name]; !slices.Contains(of, r.Faults) {
+			mixes[r.suite.Name] = append(of, r.Faults)
 		}
+	}
+	for i := range j.Runs {
+		r := &j.Runs[i]
+		s := r.suite
+		if len(mixes[s.Name]) > 1 {
+			s = s.named("faults-" + cmp.Or(r.Faults, "unnamed"))
+		}
+		if names[s.Name]++; names[s.Name] > 1 { // the same run again
+			s = s.named(fmt.Sprintf("run-%d", names[s.Name]))
+		}
+		s.ID = i
 		all.Suites = append(all.Suites, s)
 	}
 	return writeJUnit(w, all)
@@ -181,22 +246,23 @@ func (j *Joint) writeMarkdown(w io.Writer) error {
 	m := markdown{}
 	m.printf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
 	if len(j.Rates) > 0 {
-		m.printf("| cause | runs (95 %% interval, if they are of one kind) |\n|---|--:|\n")
+		var rows [][]string
 		for _, r := range j.Rates {
-			m.printf("| %s | %s |\n", md(r.Name), r)
+			rows = append(rows, []string{md(r.Name), r.String()})
 		}
+		m.table([]string{"cause", ">runs (95 % interval, if they are of one kind)"}, rows)
 		m.printf("\n")
 	}
-	m.printf("| run | verdict | expected | what was found | directory |\n|---|---|---|---|---|\n")
 	runs := slices.Clone(j.Runs)
 	slices.SortStableFunc(runs, func(a, b JointRun) int { return b2i(a.met()) - b2i(b.met()) })
-	for i := range runs {
+	var rows [][]string
+	for i := range min(len(runs), maxJointRows) {
 		r := &runs[i]
-		if i == maxJointRows {
-			m.printf("\nand %s more, in results.json\n", count(len(runs)-maxJointRows, "run"))
-			break
-		}
-		m.printf("| %s | %s %s | %s | %s | %s |\n", md(r.name()), sign(r.Verdict), r.Verdict, md(r.Expect), md(shorten(r.Headline, 200)), md(r.Dir))
+		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(shorten(r.Headline, 200)), md(r.Dir)})
+	}
+	m.table([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
+	if more := len(runs) - len(rows); more > 0 {
+		m.printf("\nand %s more, in results.json\n", count(more, "run"))
 	}
 	if _, err := io.WriteString(w, m.String()); err != nil {
 		return fmt.Errorf("write markdown: %w", err)

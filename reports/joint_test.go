@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,39 @@ func TestJoint(t *testing.T) {
 	j, _, _ = joined(t, shows)
 	require.Equal(t, checker.Invalid, j.Verdict, "a scenario that shows nothing is no success")
 	joined(t, hostile(leaves))
+}
+
+// Runs of one lock and seed under other faults have names of their own, and a script has no
+// seed where none was set.
+func TestJointNames(t *testing.T) {
+	dir := t.TempDir()
+	var runs []reports.JointRun
+	for _, mix := range []string{"network", "process", "process"} {
+		run := reports.NewJointRun(reports.Summarize(valid()), "")
+		run.Faults = mix
+		runs = append(runs, run)
+	}
+	script := failover()
+	script.Run.Seed = 0
+	runs = append(runs, reports.NewJointRun(reports.Summarize(script), "script"))
+	require.NoError(t, reports.WriteJoint(dir, runs))
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return string(b)
+	}
+	summary := read(reports.MarkdownFile)
+	require.Contains(t, summary, "| sentinel mutex, faults network, seed 42 |")
+	require.Contains(t, summary, "| failover-double-grant |")
+	require.Contains(t, read(reports.ResultsFile), `"faults": "process"`)
+	require.NotContains(t, read(reports.ResultsFile), `"seeds"`)
+	require.NotContains(t, read(reports.IndexFile), "<td>0</td>")
+	var names []string
+	for _, found := range regexp.MustCompile(`<testsuite id="\d+" name="([^"]*)"`).FindAllStringSubmatch(read(reports.JUnitFile), -1) {
+		names = append(names, found[1])
+	}
+	require.Equal(t, []string{
+		"lockchaos run sentinel mutex seed-42 faults-network", "lockchaos run sentinel mutex seed-42 faults-process",
+		"lockchaos run sentinel mutex seed-42 faults-process run-2", "lockchaos failover-double-grant sentinel mutex seed-0",
+	}, names)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,16 @@ func junitNames(r *Results) []string {
 		names = append(names, fmt.Sprintf("seed-%d", r.Seed))
 	}
 	return names
+}
+
+// named is the suite with one more part in its name, and in those of its classes.
+func (s junitSuite) named(part string) junitSuite {
+	s.Name += " " + part
+	s.Cases = slices.Clone(s.Cases)
+	for i := range s.Cases {
+		s.Cases[i].Class += "." + part
+	}
+	return s
 }
 
 // junitOut is the story, a moment a line, with what a scenario violates as it must.

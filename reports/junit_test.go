@@ -171,9 +171,9 @@ func TestJUnitKeepsToTheSchema(t *testing.T) {
 // A percentile is given where its sample carries it.
 func TestPercentiles(t *testing.T) {
 	for _, tt := range []struct {
-		grants           int
-		p95, p99, p99And bool
-	}{{2, false, false, false}, {19, false, false, false}, {20, true, false, false}, {100, true, true, false}, {1000, true, true, true}} {
+		grants                int
+		p50, p95, p99, p99And bool
+	}{{2, false, false, false, false}, {4, false, false, false, false}, {5, true, false, false, false}, {19, true, false, false, false}, {20, true, true, false, false}, {100, true, true, true, false}, {1000, true, true, true, true}} {
 		s := &script{}
 		for i := range tt.grants {
 			at := 10 * float64(i)
@@ -181,7 +181,7 @@ func TestPercentiles(t *testing.T) {
 			s.release(1, "orders", "a#1", "redis-1", at+8, at+9)
 		}
 		l := reports.Summarize(reports.Input{Run: run(), History: s.history()}).Latency["acquire"]
-		require.Equal(t, []bool{tt.p95, tt.p99, tt.p99And}, []bool{l.P95 > 0, l.P99 > 0, l.P999 > 0}, tt.grants)
+		require.Equal(t, []bool{tt.p50, tt.p95, tt.p99, tt.p99And}, []bool{l.P50 > 0, l.P95 > 0, l.P99 > 0, l.P999 > 0}, tt.grants)
 		require.GreaterOrEqual(t, l.Max, 1*time.Millisecond)
 	}
 }

@@ -43,6 +43,22 @@ type markdown struct {
 
 func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(&m.Builder, format, args...) }
 
+// table writes a table of cells that are Markdown. A column whose name begins with ">" has
+// its cells on the right.
+func (m *markdown) table(columns []string, rows [][]string) {
+	names, rule := make([]string, len(columns)), make([]string, len(columns))
+	for i, column := range columns {
+		names[i], rule[i] = column, "---"
+		if name, right := strings.CutPrefix(column, ">"); right {
+			names[i], rule[i] = name, "--:"
+		}
+	}
+	m.printf("| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rule, "|"))
+	for _, row := range rows {
+		m.printf("| %s |\n", strings.Join(row, " | "))
+	}
+}
+
 func (m *markdown) head() {
 	m.printf("## %s %s: %s\n\n", sign(m.Verdict), strings.ToUpper(string(m.Verdict)), md(m.Story.Headline))
 	if m.Story.Notice != "" {
@@ -149,10 +165,11 @@ func (m *markdown) cures(cures []Cure) {
 	if len(cures) == 0 {
 		return
 	}
-	m.printf("| cure | set | try | costs |\n|---|---|---|---|\n")
+	var rows [][]string
 	for _, c := range cures {
-		m.printf("| %s | %s | %s | %s |\n", md(c.Text), md(c.Config), md(c.Try), md(c.Cost))
+		rows = append(rows, []string{md(c.Text), md(c.Config), md(c.Try), md(c.Cost)})
 	}
+	m.table([]string{"cure", "set", "try", "costs"}, rows)
 	m.printf("\n")
 }
 
@@ -180,10 +197,11 @@ func (m *markdown) properties() {
 		m.printf("Nothing was checked.\n\n")
 		return
 	}
-	m.printf("| property | verdict | |\n|---|---|---|\n")
+	var rows [][]string
 	for _, p := range m.Properties {
-		m.printf("| %s | %s %s | %s |\n", md(p.Name), sign(p.Verdict), p.Verdict, md(shorten(p.Summary, 300)))
+		rows = append(rows, []string{md(p.Name), sign(p.Verdict) + " " + string(p.Verdict), md(shorten(p.Summary, 300))})
 	}
+	m.table([]string{"property", "verdict", "what was found"}, rows)
 	if met := coverage(m.Properties); met != "" {
 		m.printf("\nCovered: %s\n", md(met))
 	}
@@ -194,16 +212,18 @@ func (m *markdown) figures() {
 	if len(m.Operations) == 0 {
 		return
 	}
-	m.printf("| operation | ok | fail | unknown | %s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", strings.Join(latencyNames(), " | "))
-	for _, op := range opNames() {
-		o, ok := m.Operations[op]
-		if !ok {
-			continue
-		}
-		m.printf("| %s | %s | %s | %s |", op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info)))
-		l := m.Latency[op]
-		m.printf(" %s |\n", strings.Join(l.cells(), " | "))
+	columns := []string{"operation", ">ok", ">fail", ">unknown"}
+	for _, name := range latencyNames() {
+		columns = append(columns, ">"+name)
 	}
+	var rows [][]string
+	for _, op := range opNames() {
+		if o, ok := m.Operations[op]; ok {
+			l := m.Latency[op]
+			rows = append(rows, append([]string{op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info))}, l.cells()...))
+		}
+	}
+	m.table(columns, rows)
 	m.printf("\n")
 }
 
@@ -211,12 +231,8 @@ func (m *markdown) faults() {
 	if len(m.Faults) == 0 {
 		return
 	}
-	m.printf("| fault | from | to | observed effect | first grant after it | after its heal |\n|---|--:|--:|---|--:|--:|\n")
-	for i := range m.Faults {
-		if i == maxRows {
-			m.printf("\nand %s more, in report.html\n", count(len(m.Faults)-maxRows, "fault"))
-			break
-		}
+	var rows [][]string
+	for i := range min(len(m.Faults), maxRows) {
 		f := &m.Faults[i]
 		effect := f.Effect
 		if effect == "" {
@@ -231,8 +247,14 @@ func (m *markdown) faults() {
 		if f.HealError != "" {
 			effect += "; not healed: " + f.HealError
 		}
-		m.printf("| %s | %s | %s | %s | %s | %s |\n", md(f.detail()), instant(f.Start), instant(f.End), md(shorten(effect, 300)),
-			recoveryCell(f.Interrupts, f.Recovery), recoveryCell(f.Interrupts && f.Healed, f.HealRecovery))
+		rows = append(rows, []string{
+			md(f.detail()), instant(f.Start), instant(f.End), md(shorten(effect, 300)),
+			recoveryCell(f.Interrupts, f.Recovery), recoveryCell(f.Interrupts && f.Healed, f.HealRecovery),
+		})
+	}
+	m.table([]string{"fault", ">from", ">to", "observed effect", ">first grant after it", ">after its heal"}, rows)
+	if more := len(m.Faults) - len(rows); more > 0 {
+		m.printf("\nand %s more, in report.html\n", count(more, "fault"))
 	}
 	m.printf("\n")
 }

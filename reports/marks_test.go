@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
 )
 
 // marksOf are the titles of the marks above a drawing of a whole run.
@@ -38,8 +39,8 @@ func TestEveryViolationIsMarked(t *testing.T) {
 	require.Greater(t, shared, 1, marks)
 }
 
-// A busy lane shows its refusals as others do, and all lanes are drawn by one rule.
-func TestBusyLanesShowRefusals(t *testing.T) {
+// busyLanes is a run with a client that asks often, and one that does not.
+func busyLanes() reports.Input {
 	s := &script{}
 	for i := range 200 {
 		at := 10 * float64(i)
@@ -52,7 +53,12 @@ func TestBusyLanesShowRefusals(t *testing.T) {
 	}
 	s.acquire(2, "orders", "zone-b.1#h", "redis-1", 2100, 2104, 300)
 	s.release(2, "orders", "zone-b.1#h", "redis-1", 2200, 2201)
-	_, drawing, found := strings.Cut(withoutCode(htmlOf(t, judged(run(), s.history()))), "Timeline of the whole run")
+	return judged(run(), s.history())
+}
+
+// A busy lane shows its refusals as others do, and all lanes are drawn by one rule.
+func TestBusyLanesShowRefusals(t *testing.T) {
+	_, drawing, found := strings.Cut(withoutCode(htmlOf(t, busyLanes())), "Timeline of the whole run")
 	require.True(t, found)
 	drawing, _, _ = strings.Cut(drawing, "</svg>")
 	require.True(t, strings.Contains(drawing, "t-hold t-d4"), "shares are drawn")

@@ -59,5 +59,5 @@ func TestIssue(t *testing.T) {
 	issue, _, _ = strings.Cut(issue, "</pre>")
 	require.Contains(t, issue, "## ✗ INVALID: Two clients")
 	require.Contains(t, issue, "```mermaid")
-	require.Contains(t, issue, "lockchaos reproduce failover-double-grant --seed 42")
+	require.Contains(t, issue, "lockchaos reproduce failover-double-grant")
 }

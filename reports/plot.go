@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // The colours that plotters draw with stand for the variables of the palette;
@@ -28,6 +32,40 @@ const (
 	tintFail tint = "#FF1E90"
 	tintBand tint = "#B58A1E"
 )
+
+// families are the faults by what they are done to, each with the colour of its bands.
+func families() []family {
+	return []family{
+		{"fault of the network", tintBand, "band"},
+		{"failover or partition", "#8A63D2", "band-failover"},
+		{"fault of a server", "#5E6B7B", "band-server"},
+		{"fault of a clock", "#0A9D7A", "band-clock"},
+		{"fault of a client", "#C2571A", "band-client"},
+	}
+}
+
+// A family are faults that are drawn alike.
+type family struct {
+	name     string
+	tint     tint
+	variable string // of the palette
+}
+
+// family is where the fault belongs, as an index into [families].
+func (f *Fault) family() int {
+	switch {
+	case f.has(history.Promotes), f.has(history.Isolates):
+		return 1
+	case f.has(history.ShiftsClock):
+		return 3
+	case f.has(history.StopsClient):
+		return 4
+	case f.has(history.Stops), f.has(history.Restarts), f.has(history.Forgets), f.has(history.Moves):
+		return 2
+	default:
+		return 0
+	}
+}
 
 // rgb is the tint as a colour with so much opacity.
 func (t tint) rgb(alpha uint8) color.NRGBA {
@@ -46,8 +84,8 @@ func (t tint) stroke(width float64, dashes ...vg.Length) draw.LineStyle {
 // plotHeight is the height of the data and its axes.
 const plotHeight = 210.0
 
-// newPlot is a plot over the whole run with the look of the timelines.
-func newPlot(w window, yLabel string) *plot.Plot {
+// emptyPlot is a plot with the axes of the reports.
+func emptyPlot() *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	face := font.Font{Typeface: "Liberation", Variant: "Sans", Size: smallSize}
@@ -59,6 +97,12 @@ func newPlot(w window, yLabel string) *plot.Plot {
 		axis.Tick.Length = 4
 		axis.Padding = 0
 	}
+	return p
+}
+
+// newPlot is a plot over the whole run with the look of the timelines.
+func newPlot(w window, yLabel string) *plot.Plot {
+	p := emptyPlot()
 	p.Y.Label.Text = yLabel
 	p.X.Min, p.X.Max = w.from.Seconds(), w.to.Seconds()
 	p.X.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
@@ -100,7 +144,7 @@ func (d *digest) plotOnce(name string, draw func() (figure, error)) (figure, err
 // names of the faults above it. Its data area lies exactly below that of a
 // timeline.
 func (d *digest) plotFigure(p *plot.Plot, w window, title string, keys []key) (figure, error) {
-	const head = 42.0
+	head := 26.0
 	canvas := vgsvg.New(vg.Length(chartWidth), vg.Length(plotHeight))
 	area := draw.New(canvas)
 	for range 4 { // tick labels at the edges move the data area a little each time
@@ -122,17 +166,74 @@ func (d *digest) plotFigure(p *plot.Plot, w window, title string, keys []key) (f
 		x += 26 + wide(k.text, smallSize) + 16
 	}
 	c := &chart{digest: d, win: w}
+	head = d.plotFaults(&s, c, head)
+	if len(d.distinct()) > 0 {
+		for _, m := range markClusters(d.distinct(), func(v *checker.Violation) float64 { return c.x(d.since(v)) }) {
+			first := m.of[0]
+			s.line("t-flag-pole", m.x, head+8, m.x, head+14)
+			s.path("t-bad-mark t-plot-mark", cross(m.x, head+4, 4), fmt.Sprintf("%s from %s on: %s", count(len(m.of), "violation"), instant(d.since(first)), first.Explanation))
+			if len(m.of) > 1 {
+				s.text("t-small t-bad-text", m.x+7, head+8, thousands(int64(len(m.of))))
+			}
+		}
+		head += 14
+	}
+	s.raw(`<g class="plot" transform="translate(0 `, num(head), `)">`, inner, `</g>`)
+	for i := range d.faults {
+		if f := &d.faults[i]; f.OK {
+			s.rect("t-hover", c.x(f.Start), head, max(c.x(f.End)-c.x(f.Start), 3), plotHeight-20, 0, fmt.Sprintf("%d: %s", i+1, faultTitle(f)))
+		}
+	}
+	label := title + " over " + runLength(w.length())
+	if n := effective(d.faults); n > 0 {
+		label += ", with " + count(n, "fault") + " in effect"
+	}
+	if n := len(d.distinct()); n > 0 {
+		label += " and " + count(n, "violation") + " marked"
+	}
+	return figure{body: s.String(), height: head + plotHeight, win: w, label: label}, nil
+}
+
+// plotFaults writes which families of faults there are, and where each fault begins: with
+// its number in the table of faults, and its name where there is room. It returns where
+// the plot may begin.
+func (d *digest) plotFaults(s *drawing, c *chart, head float64) float64 {
+	if effective(d.faults) == 0 {
+		return head
+	}
+	x := chartLeft
+	for i, family := range families() {
+		if !slices.ContainsFunc(d.faults, func(f Fault) bool { return f.OK && f.family() == i }) {
+			continue
+		}
+		s.rect("t-band t-"+family.variable, x, head-3, 20, 12, 0, "")
+		s.text("t-small", x+26, head+7, family.name)
+		x += 26 + wide(family.name, smallSize) + 16
+	}
+	head += 16
 	free := 0.0
 	for i := range d.faults {
 		f := &d.faults[i]
 		at := c.x(f.Start)
-		if label := shorten(f.label(), 40); f.OK && at > free && at+wide(label, smallSize) < chartWidth {
-			s.text("t-tick-left", at, head-5, label)
-			free = at + wide(label, smallSize) + 8
+		if !f.OK || at <= free {
+			continue
+		}
+		label, next := fmt.Sprint(i+1), chartWidth
+		for j := i + 1; j < len(d.faults); j++ {
+			if d.faults[j].OK && d.faults[j].Start > f.Start {
+				next = c.x(d.faults[j].Start)
+				break
+			}
+		}
+		if long := label + " " + shorten(f.label(), 40); at+wide(long, smallSize) < next {
+			label = long
+		}
+		if at+wide(label, smallSize) < chartWidth {
+			s.text("t-tick-left", at, head+7, label)
+			free = at + wide(label, smallSize) + 4
 		}
 	}
-	s.raw(`<g class="plot" transform="translate(0 `, num(head), `)">`, inner, `</g>`)
-	return figure{body: s.String(), height: head + plotHeight, win: w, label: title}, nil
+	return head + 12
 }
 
 var (
@@ -155,10 +256,11 @@ func restyle(canvas *vgsvg.Canvas) (string, error) {
 		"xlink:href", "href", "data:image/jpg;", "data:image/png;",
 		`style=";`, `style="`, ` style=""`, "", `style="font-size:11px;fill:#010203"`, "", `style="font-size:11px"`, "",
 	}
-	for t, name := range map[tint]string{
-		tintInk: "soft", tintGrid: "grid", tintOK: "ok", tintInfo: "info", tintFail: "fail", tintBand: "band",
-	} {
+	for t, name := range map[tint]string{tintInk: "soft", tintGrid: "grid", tintOK: "ok", tintInfo: "info", tintFail: "fail"} {
 		replace = append(replace, ":"+string(t), ":var(--"+name+")")
+	}
+	for _, f := range families() {
+		replace = append(replace, ":"+string(f.tint), ":var(--"+f.variable+")")
 	}
 	s = strings.NewReplacer(replace...).Replace(s)
 	return svgBlank.ReplaceAllString(s, " "), nil
@@ -177,10 +279,11 @@ func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		from, to := c.X(p.X.Norm(f.Start.Seconds())), c.X(p.X.Norm(f.End.Seconds()))
 		to = max(to, from+1)
-		c.FillPolygon(tintBand.rgb(30), []vg.Point{
+		tint := families()[f.family()].tint
+		c.FillPolygon(tint.rgb(30), []vg.Point{
 			{X: from, Y: c.Min.Y}, {X: to, Y: c.Min.Y}, {X: to, Y: c.Max.Y}, {X: from, Y: c.Max.Y},
 		})
-		c.StrokeLine2(tintBand.stroke(0.8), from, c.Min.Y, from, c.Max.Y)
+		c.StrokeLine2(tint.stroke(0.8), from, c.Min.Y, from, c.Max.Y)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestHoldDurations(t *testing.T) {
 	l, ok := d.holdLatency()
 	require.True(t, ok)
 	require.Equal(t, Latency{
-		Count: 1, Mean: 100 * time.Millisecond, Min: 100 * time.Millisecond, P50: 100 * time.Millisecond,
+		Count: 1, Mean: 100 * time.Millisecond, Min: 100 * time.Millisecond,
 		Max: 100 * time.Millisecond,
 	}, l)
 

@@ -113,16 +113,58 @@ func (d *digest) durationPlot(title, label string, s scale, dd durations) (figur
 			key{"p50", func(s *drawing, x, y float64) { s.line("t-axis t-p50", x, y, x+20, y) }},
 			key{"p99", func(s *drawing, x, y float64) { s.line("t-axis t-p99", x, y, x+20, y) }})
 	}
-	keys = append(keys, d.bandKey()...)
 	return d.plotFigure(p, w, title, keys)
 }
 
-// bandKey explains the bands, where there are any.
-func (d *digest) bandKey() []key {
-	if effective(d.faults) == 0 {
-		return nil
+// operationsFigure plots how long the other operations took, by their percentiles; false
+// if there are too few of each.
+func (d *digest) operationsFigure() (figure, error) {
+	w := d.whole()
+	p := newPlot(w, "latency")
+	p.Y.Scale = plot.LogScale{}
+	p.Y.Tick.Marker = plot.TickerFunc(latencyTicks)
+	p.Add(bands{d.faults}, grid{})
+	low, high := math.Inf(1), 0.0
+	var keys []key
+	for _, series := range []struct {
+		op    history.Op
+		tint  tint
+		class string
+	}{{history.Extend, tintInfo, "t-rate-info"}, {history.Release, tintInk, "t-axis t-p50"}, {history.Access, tintOK, "t-rate-ok"}} {
+		var points []point
+		for i := range d.ops {
+			if op := &d.ops[i]; op.Invoke.Op == series.op && op.OK() {
+				points = append(points, point{op.Complete.Time.Seconds(), max(took(op), leastLatency).Seconds()})
+			}
+		}
+		if len(points) < minPlot {
+			continue
+		}
+		for i, line := range [][]point{quantile(points, w, 500, 20), quantile(points, w, 990, 200)} {
+			drawn := false
+			for _, pt := range line {
+				if !math.IsNaN(pt.y) {
+					low, high, drawn = min(low, pt.y), max(high, pt.y), true
+				}
+			}
+			if len(line) == 1 { // of few there is one figure for the whole time
+				line = []point{{w.from.Seconds(), line[0].y}, {w.to.Seconds(), line[0].y}}
+			}
+			style := series.tint.stroke(1.6)
+			if i == 1 {
+				style = series.tint.stroke(1.2, 4, 3)
+			}
+			if drawn {
+				p.Add(polyline{line, style})
+			}
+		}
+		keys = append(keys, key{string(series.op), func(s *drawing, x, y float64) { s.line(series.class, x, y, x+20, y) }})
 	}
-	return []key{{"fault in effect", func(s *drawing, x, y float64) { s.rect("t-band", x, y-6, 20, 12, 0, "") }}}
+	if len(keys) == 0 || high == 0 {
+		return figure{}, nil
+	}
+	p.Y.Min, p.Y.Max = max(leastLatency.Seconds()/2, low/1.5), max(high*1.5, low*10)
+	return d.plotFigure(p, w, "Latency of the other operations, p50 and dashed p99", keys)
 }
 
 // latencyTicks are the powers of ten in the unit that reads best.

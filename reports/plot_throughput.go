@@ -90,7 +90,6 @@ func (d *digest) throughputPlot(title string, s scale) (figure, error) {
 		p.Add(polyline{lines[series.outcome], style})
 		keys = append(keys, key{series.text, func(s *drawing, x, y float64) { s.line(series.class, x, y, x+20, y) }})
 	}
-	keys = append(keys, d.bandKey()...)
 	return d.plotFigure(p, w, title, keys)
 }
 

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // A Rate is how often something was seen in many runs. If they are runs of the same
@@ -14,6 +15,11 @@ type Rate struct {
 	Seen     int         `json:"seen"`
 	Of       int         `json:"of"`
 	Interval *[2]float64 `json:"interval,omitempty"`
+	// Seeds are those of the first runs that had it. Shortest is the command of the run
+	// that came to it first, and After how long that took from its start.
+	Seeds    []uint64      `json:"seeds,omitempty"`
+	Shortest string        `json:"shortest,omitempty"`
+	After    time.Duration `json:"after,omitempty"`
 }
 
 // interval is where the true share lies of what was seen in so many runs.

@@ -95,7 +95,7 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*
 	}
 	known := map[string]bool{} // by zone and lock
 	return func(op *history.Operation) bool {
-		zone := zoneOf(op.Invoke.Owner)
+		zone := d.zoneOf(op.Invoke.Owner)
 		key := zone + "\x00" + op.Invoke.Lock
 		if is, ok := known[key]; ok {
 			return is
@@ -109,8 +109,11 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*
 	}
 }
 
-// zoneOf is the zone of a random run's client: its name up to the first dot.
-func zoneOf(owner string) string {
+// zoneOf is the zone of a client: that of the script, else its name up to the first dot.
+func (d *digest) zoneOf(owner string) string {
+	if zone := d.Run.Clients[client(owner)]; zone != "" {
+		return zone
+	}
 	zone, _, _ := strings.Cut(client(owner), ".")
 	return zone
 }

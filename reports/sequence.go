@@ -31,6 +31,8 @@ type SequenceStep struct {
 	From string        `json:"from,omitempty"`
 	To   string        `json:"to,omitempty"` // of a note over several the last
 	Text string        `json:"text"`
+	// Over are the parties that a fault concerns; absent where it is one, or all.
+	Over []string `json:"over,omitempty"`
 	// Event is the index of the event that it was drawn from; absent where there is none.
 	Event *int64 `json:"event,omitempty"`
 }
@@ -323,34 +325,42 @@ func (d *digest) injection(f *Fault) *history.Event {
 }
 
 func (s *sequencer) faults() {
+	inView := func(f *Fault) bool { return f.OK && f.at() <= s.win.to && s.settled(f) >= s.win.from }
+	for i := range s.digest.faults { // first those that make parties of their own
+		f := &s.digest.faults[i]
+		if party := s.faultParty(f); inView(f) && party != "" {
+			words := f.happened(s.Run.Topology)
+			if len(words) > 60 {
+				words = f.label()
+			}
+			s.note(StepFault, f.at(), s.actor(party, "server"), s.injection(f), shorten(words, 60))
+		}
+	}
 	var cuts []*Fault // several at once are one note
 	end := func() {
 		if len(cuts) == 0 {
 			return
 		}
 		f := *cuts[0]
-		var targets []string
+		var targets, over []string
 		for _, f := range cuts {
 			targets = append(targets, f.Target)
+			over = append(over, s.concerned(f)...)
 		}
 		f.Target = strings.Join(targets, " ")
 		s.note(StepFault, f.at(), "", s.injection(cuts[0]), shorten(f.label(), 90))
+		slices.SortFunc(over, natural)
+		if over = slices.Compact(over); len(over) < len(s.actors) {
+			s.steps[len(s.steps)-1].Over = over
+		}
 		cuts = nil
 	}
 	for i := range s.digest.faults {
 		f := &s.digest.faults[i]
-		if !f.OK || f.at() > s.win.to || s.settled(f) < s.win.from {
+		if !inView(f) || s.faultParty(f) != "" || len(s.concerned(f)) == 0 {
 			continue
 		}
-		if party := s.faultParty(f); party != "" {
-			words := f.happened(s.Run.Topology)
-			if len(words) > 60 {
-				words = f.label()
-			}
-			s.note(StepFault, f.at(), party, s.injection(f), shorten(words, 60))
-			continue
-		}
-		if len(cuts) > 0 && (cuts[0].Name != f.Name || f.at()-cuts[0].at() > oneLook) {
+		if len(cuts) > 0 && (cuts[0].Name != f.Name || f.at()-cuts[0].at() > oneLook || s.happened(cuts[0].at(), f.at())) {
 			end()
 		}
 		cuts = append(cuts, f)
@@ -358,12 +368,55 @@ func (s *sequencer) faults() {
 	end()
 }
 
-// faultParty is the party beside which a fault is written: the server that it hit, if it is
-// one of the parties.
+// happened reports whether the diagram has anything between two instants.
+func (s *sequencer) happened(from, to time.Duration) bool {
+	return slices.ContainsFunc(s.steps, func(step SequenceStep) bool { return step.At > from && step.At < to })
+}
+
+// concerned are the parties of the sequence that a fault touches: those that it names, else
+// the ends of its links, else all. A client whose zone is not known may be any.
+func (s *sequencer) concerned(f *Fault) []string {
+	ends, named := map[string]bool{}, map[string]bool{}
+	for _, n := range s.Run.Topology.Nodes {
+		if !strings.Contains(f.Target, ">") && f.hits(n.Name) {
+			named[n.Name] = true
+		}
+	}
+	for _, l := range f.links(s.Run.Topology) {
+		ends[l.From], ends[l.To] = true, true
+	}
+	if len(named) > 0 {
+		ends = named
+	}
+	touched := func(kind string) bool {
+		return slices.ContainsFunc(s.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == kind && ends[n.Name] })
+	}
+	var parties []string
+	for name, kind := range s.actors {
+		hit := len(ends) == 0
+		switch kind {
+		case "client":
+			zone := s.zoneOf(name)
+			hit = hit || ends[zone] || !s.isZone(zone) && touched("zone")
+		case actorSentinels:
+			hit = hit || touched("sentinel")
+		case "resource":
+			hit = hit || ends["resource"]
+		default:
+			hit = hit || ends[name] || name == actorServers
+		}
+		if hit {
+			parties = append(parties, name)
+		}
+	}
+	return parties
+}
+
+// faultParty is the server beside which a fault is written: the one that it hit.
 func (s *sequencer) faultParty(f *Fault) string {
 	for _, n := range s.Run.Topology.Nodes {
 		if n.Kind == "redis" && f.Target == n.Name {
-			return s.actor(n.Name, "server")
+			return n.Name
 		}
 	}
 	return ""
@@ -410,6 +463,25 @@ func (s *sequencer) finish() *Sequence {
 	return seq
 }
 
+// runs are parties as they stand beside each other in the diagram: the first and the last
+// of each group that no other party divides.
+func (q *Sequence) runs(parties []string) [][2]string {
+	var runs [][2]string
+	beside := false
+	for _, a := range q.Actors {
+		switch in := slices.Contains(parties, a.Name); {
+		case in && beside:
+			runs[len(runs)-1][1] = a.Name
+		case in:
+			runs = append(runs, [2]string{a.Name, a.Name})
+			beside = true
+		default:
+			beside = false
+		}
+	}
+	return runs
+}
+
 // mermaid is the sequence as a diagram that GitHub and others draw from text.
 func (q *Sequence) mermaid() string {
 	var b strings.Builder
@@ -427,6 +499,9 @@ func (q *Sequence) mermaid() string {
 	for _, s := range q.Steps {
 		text := mermaidText(instant(s.At) + " " + s.Text)
 		over := cmp.Or(id[s.From], all)
+		if runs := q.runs(s.Over); len(runs) > 0 {
+			over = id[runs[0][0]] + "," + id[runs[0][1]]
+		}
 		red := s.Kind == StepLost || s.Kind == StepViolation
 		if red {
 			b.WriteString("  rect rgba(196,22,28,0.15)\n")

@@ -49,6 +49,10 @@ func sequenceFigure(q *Sequence) string {
 			s.text("t-tick end", sequenceLeft-8, y+4, at)
 			last = at
 		}
+		if runs := q.runs(step.Over); len(runs) > 0 {
+			step.drawOver(&s, runs, x, y, width)
+			continue
+		}
 		step.draw(&s, x, y, width)
 	}
 	return fmt.Sprintf(`<svg class="figure sequence" viewBox="0 0 %s %s" style="max-width:%spx" role="img" aria-label="Sequence of the messages that led to the violation">%s</svg>`,
@@ -74,6 +78,34 @@ func actorClass(kind string) string {
 		return kind
 	}
 	return "server"
+}
+
+// drawOver draws a fault over the parties that it concerns, and no other: its words stand in
+// a bar that has room for them, else beside the bars.
+func (step *SequenceStep) drawOver(s *drawing, runs [][2]string, x map[string]float64, y, width float64) {
+	const half = 9.0 // of a bar over a single party
+	w := wide(step.Text, smallSize) + 8
+	at, free, class := -1.0, width-2, "q-text"
+	for _, run := range slices.Backward(runs) { // behind the last bar, else before one
+		from, to := x[run[0]]-half, x[run[1]]+half
+		s.rect("t-fault", from, y-10, to-from, 19, 3, step.Text)
+		if at < 0 && to+w <= free {
+			at = to
+		}
+		free = from
+	}
+	if at < 0 && free-w >= sequenceLeft {
+		at = free - w
+	}
+	for _, run := range runs {
+		if from := x[run[0]] - half; w <= x[run[1]]+half-from {
+			at, class = from, "q-text q-in"
+		}
+	}
+	if at < 0 { // there is no room that is free
+		at = math.Max(sequenceLeft, width-w-2)
+	}
+	s.text(class, at+w/2, y+4, step.Text)
 }
 
 func (step *SequenceStep) draw(s *drawing, x map[string]float64, y, width float64) {

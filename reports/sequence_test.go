@@ -123,6 +123,53 @@ func TestSequence(t *testing.T) {
 	require.Len(t, steps(q, reports.StepViolation), 1)
 	require.Contains(t, steps(q, reports.StepRequest), "sentinels>redis-2 promotion to master")
 
+	// A fault stands over the parties that it concerns.
+	over := func(in reports.Input) (all []string) {
+		q := reports.Summarize(in).Causes[0].Sequence
+		for _, s := range q.Steps {
+			if s.Kind == reports.StepFault && s.From == "" {
+				all = append(all, s.Text+": "+strings.Join(s.Over, " "))
+			}
+		}
+		return all
+	}
+	require.Equal(t, []string{"cut replication: redis-1 redis-2"}, over(failover()))
+	zoned := failover()
+	for i := range zoned.History.Events {
+		if e := &zoned.History.Events[i]; e.Fault == "cut" {
+			e.Target = "zone-a>redis-1"
+		}
+	}
+	require.Equal(t, []string{"cut zone-a>redis-1: a b redis-1"}, over(zoned), "where the clients are is not known")
+	zoned.Run.Clients = map[string]string{"a": "zone-b", "b": "zone-a"}
+	require.Equal(t, []string{"cut zone-a>redis-1: b redis-1"}, over(zoned))
+	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, reports.Summarize(zoned)) })), "Note over p1,p2: 0.402 s cut zone-a→redis-1")
+	zoned.Run.Clients = map[string]string{"a": "zone-b", "b": "zone-b"}
+	require.Equal(t, []string{"cut zone-a>redis-1: redis-1"}, over(zoned))
+	for i := range zoned.History.Events {
+		if e := &zoned.History.Events[i]; e.Fault == "cut" {
+			e.Target = "zone-a>redis-3"
+		}
+	}
+	zoned.Run.Topology.Links = append(zoned.Run.Topology.Links, history.Link{Name: "zone-a>redis-3", Kind: "client", From: "zone-a", To: "redis-3"})
+	require.Empty(t, over(zoned), "it concerns none of them")
+
+	// Two cuts with a grant between them are two, however close they are.
+	cuts := func(second float64) []string {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "cut", "zone-a>redis-1", 1, 2, history.OK, "", "")
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
+		s.fault(history.Inject, "cut", "zone-b>redis-1", second, second+1, history.OK, "", "")
+		s.acquire(2, "orders", "b#1", "redis-1", 40, 41, 3000)
+		s.observe(900, "redis-1", history.ObserveEpoch, "1")
+		in := judged(run(), s.history())
+		in.Run.Clients = map[string]string{"a": "zone-a", "b": "zone-b"}
+		return over(in)
+	}
+	require.Equal(t, []string{"cut zone-a>redis-1 zone-b>redis-1: "}, cuts(3), "it is over all")
+	require.Equal(t, []string{"cut zone-a>redis-1: a redis-1", "cut zone-b>redis-1: b redis-1"}, cuts(20))
+
 	// A server that was promoted before the first grant is none that missed it.
 	in := failover()
 	for i := range in.History.Events {

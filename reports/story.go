@@ -146,6 +146,7 @@ func (d *digest) violationStory(v *checker.Violation) Story {
 
 func (d *digest) tell(v *checker.Violation) Story {
 	var s Story
+	d.cause = d.causeOf(v)
 	switch v.Kind {
 	case checker.DoubleGrant:
 		s = d.doubleGrant(v)
@@ -185,7 +186,7 @@ func (d *digest) tell(v *checker.Violation) Story {
 }
 
 // shown reports whether a variant of the scenario shows that a cure helps.
-func shown(cure string) bool { return strings.Contains(cure, "(see ") }
+func shown(cure string) bool { return shownBy(cure) != nil }
 
 // moreViolations says how many there are beside the one that is told.
 func (d *digest) moreViolations(told *checker.Violation) string {
@@ -265,13 +266,13 @@ func (d *digest) entitled(h *holding.Hold) string {
 	case h.Ended == holding.EndReleased:
 		return "held it until it gave it back at " + instant(until)
 	case h.Ended == holding.EndLost:
-		return "believed so until it was told at " + instant(until) + " that it is lost"
+		return "held it until it was told at " + instant(until) + " that it is lost"
 	default:
 		return "was entitled to hold it until " + instant(until)
 	}
 }
 
-// believes is until when a holder was entitled to believe: no later than its
+// believes is until when a holder was entitled to hold: no later than its
 // hold is certain.
 func believes(h *holding.Hold) time.Duration {
 	if n := len(h.Belief); n > 0 {
@@ -303,7 +304,7 @@ const maxBackground = 6
 // some time of a window, and began before its end.
 func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []Moment {
 	begin := from
-	var moments []Moment
+	var moments, cause []Moment
 	var before *Fault // the one that was told last, if another may join it
 	for i := range d.faults {
 		f := &d.faults[i]
@@ -315,6 +316,9 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 			both.Target, both.Effect = before.Target+" "+f.Target, ""
 			moments[n-1].Text = both.happened(d.Run.Topology)
 			before = &both
+			if i == d.cause || len(cause) > 0 && cause[0].At == moments[n-1].At {
+				cause = moments[n-1 : n : n]
+			}
 			continue
 		}
 		before = nil
@@ -324,6 +328,9 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 				At: f.Start, Kind: MomentFault,
 				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), instant(f.InEffect)),
 			})
+			if i == d.cause {
+				cause = slices.Clone(moments[len(moments)-1:])
+			}
 			continue
 		}
 		text := f.happened(d.Run.Topology)
@@ -331,6 +338,9 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 			text += ", so that nothing " + d.granter(holders[0]) + " granted from then on could reach another server"
 		}
 		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
+		if i == d.cause {
+			cause = slices.Clone(moments[len(moments)-1:])
+		}
 		if (len(holders) == 0 || !d.isolated(f, holders[0])) && (!f.Healed || d.back(f) > to) {
 			before = f
 		}
@@ -341,7 +351,11 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 	moments = append(moments, d.serverMoments(begin, to, holders)...)
 	slices.SortStableFunc(moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
 	if extra := len(moments) - maxBackground; extra > 0 {
-		moments = moments[extra:]
+		kept := moments[extra:]
+		if len(cause) > 0 && !slices.Contains(kept, cause[0]) { // what is told as the cause is never left out
+			kept = append(cause, kept[1:]...)
+		}
+		moments = slices.Clone(kept)
 		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", count(extra, "event"))
 	}
 	return moments

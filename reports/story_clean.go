@@ -3,11 +3,13 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -23,6 +25,9 @@ func (d *digest) validStory() Story {
 	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
 	s.Outcome = append(s.Outcome, d.workloadWords(grants))
 	s.Outcome = append(s.Outcome, d.faultWords())
+	if words := d.exposureWords(); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	if words := d.fencingWords(""); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
@@ -64,6 +69,59 @@ func (d *digest) workloadWords(grants Outcomes) string {
 	return s
 }
 
+// exposureWords say what a lock that held withstood: how often its holder changed
+// and how close two holders came, and what happened while faults were in effect.
+func (d *digest) exposureWords() string {
+	over := map[string]*holding.Hold{} // the hold of each lock that ends last so far
+	shared := map[string]bool{}
+	for _, e := range d.notes {
+		if e.Op == history.Declare && d.shared(e.Lock) {
+			shared[e.Lock] = true
+		}
+	}
+	passed, least := 0, time.Duration(math.MaxInt64)
+	under, certain := 0, true
+	for i := range d.holds {
+		h := &d.holds[i]
+		under += b2i(slices.ContainsFunc(d.faults, func(f Fault) bool { return f.counts() && f.during(h.Start, h.Start) }))
+		if shared[h.Lock] {
+			certain = false
+			continue
+		}
+		before := over[h.Lock]
+		if before != nil && client(before.Owner) != client(h.Owner) && before.End <= h.Start {
+			passed++
+			least = min(least, h.Start-before.End)
+		}
+		if before == nil || h.End > before.End {
+			over[h.Lock] = h
+		}
+	}
+	var parts []string
+	switch {
+	case passed > 0:
+		parts = append(parts, fmt.Sprintf("The holder of a lock changed %s; the closest grant to another client came %s after the hold before it was over.", count(passed, "time"), span(least)))
+	case certain && len(d.holds) > 0:
+		parts = append(parts, "No lock was granted to one client after another, so this record says little about what keeps two clients apart.")
+	}
+	if n := effective(d.faults); n > 0 {
+		met := 0
+		for i := range d.faults {
+			f := &d.faults[i]
+			met += b2i(f.counts() && slices.ContainsFunc(d.holds, func(h holding.Hold) bool { return h.Start <= f.Start && f.Start < h.End }))
+		}
+		parts = append(parts, fmt.Sprintf("%s made while a fault was in effect, and %d of %s began while a lock was held.", wereMade(under), met, count(n, "fault")))
+	}
+	return strings.Join(parts, " ")
+}
+
+func wereMade(grants int) string {
+	if grants == 1 {
+		return "1 grant was"
+	}
+	return count(grants, "grant") + " were"
+}
+
 // maxNamedFaults bounds the faults that are named one by one.
 const maxNamedFaults = 5
 
@@ -87,10 +145,13 @@ const maxClientMoments = 10
 // clientMoments are what clients were answered, if that were so few that all can be told:
 // they show why nothing was violated.
 func (d *digest) clientMoments() []Moment {
-	var moments []Moment
+	var moments, accesses []Moment
 	for i := range d.ops {
 		op := &d.ops[i]
 		if op.Invoke.Op == history.Access {
+			if len(accesses) <= maxClientMoments && !op.Unknown() {
+				accesses = append(accesses, Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(op)})
+			}
 			continue
 		}
 		if len(moments) == maxClientMoments {
@@ -107,6 +168,9 @@ func (d *digest) clientMoments() []Moment {
 			m.Text += " (" + shorten(op.Complete.Error, 80) + ")"
 		}
 		moments = append(moments, m)
+	}
+	if len(moments)+len(accesses) <= maxClientMoments { // they show the order in which grants took effect
+		moments = append(moments, accesses...)
 	}
 	return append(moments, d.serverMoments(1, d.end, nil)...)
 }
@@ -168,6 +232,8 @@ func (d *digest) unknownStory() Story {
 		s.Headline = "Not decided yet: there are no results, as of a run that is under way or was stopped"
 	case len(d.Missing) > 0:
 		s.Headline = "Not decided: parts of the run are missing"
+	case d.Run.DriverFault != "":
+		s.Headline = "Not decided: " + strings.TrimRight(OneLine(d.Run.DriverFault), ". ")
 	case len(d.History.Events) == 0:
 		s.Headline = "Not decided: nothing was recorded"
 	case len(open) > 0 && open[0].Summary != "":

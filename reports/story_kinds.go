@@ -26,7 +26,7 @@ func (d *digest) overCapacity(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
-	s.Cures = d.remembering(holds[0].Start, last.Start)
+	s.Cures = d.remembering(v, holds[0].Start, last.Start)
 	return s
 }
 
@@ -97,7 +97,7 @@ func (d *digest) stuck(v *checker.Violation) Story {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
 	}
 	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
-	s.Moments = append(s.Moments, Moment{At: until, Kind: MomentViolation, Text: "still no client had been granted " + v.Lock})
+	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + instant(until)})
 	if words := d.blockers(v.Lock, v.From, until+oneLook); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}

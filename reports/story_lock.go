@@ -15,6 +15,9 @@ func (d *digest) aboutLock() []string {
 	if words := d.unpromisedWords(); words != "" {
 		all = append(all, words)
 	}
+	if d.Run.Spared != "" {
+		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+stop(d.Run.Spared))
+	}
 	if words := d.controlWords(); words != "" {
 		all = append(all, words)
 	}

@@ -42,15 +42,15 @@ func TestStoryOverlap(t *testing.T) {
 	}{
 		{
 			"within the record", ms(800), 790, "Two clients held the lock k at the same time for 300 ms",
-			"From 0.500 s to 0.800 s, for 300 ms, both were entitled to believe that they hold it.",
+			"From 0.500 s to 0.800 s, for 300 ms, both were entitled to hold it.",
 		},
 		{
 			"beyond the record", ms(5000), 4990, "Two clients held the lock k at the same time (500 ms of it observed)",
-			"From 0.500 s on both were entitled to believe that they hold it, for 4,500 ms; the record covers 500 ms of that.",
+			"From 0.500 s on both were entitled to hold it, for 4,500 ms; the record covers 500 ms of that.",
 		},
 		{
 			"without an end", history.Never, 0, "Two clients held the lock k at the same time (500 ms of it observed)",
-			"From 0.500 s on both were entitled to believe that they hold it, and nothing in the record ends that: 500 ms until the end of the record.",
+			"From 0.500 s on both were entitled to hold it, and nothing in the record ends that: 500 ms until the end of the record.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

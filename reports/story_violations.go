@@ -30,8 +30,11 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, causes...)
 	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
-	} else {
-		s.Cures = d.remembering(first.Start, second.Start)
+	} else if s.Cures = d.remembering(v, first.Start, second.Start); d.origin(v) < 0 && len(causes) == 0 {
+		if late, ok := d.lateRelease(first, second); ok {
+			s.Moments = append(s.Moments, late)
+			s.Cures = []string{ownerCure}
+		}
 	}
 	s.Moments = append(s.Moments, d.grant(second, true))
 	if words := d.mastersWords(first, second); words != "" {
@@ -95,6 +98,38 @@ func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 	return moments
 }
 
+// lateRelease is the last release that can have ended the first of two holds, since it may
+// have reached the servers after the lease of the client that sent it. It proves nothing: a
+// release whose outcome is unknown, or that was answered late, convicts no lock by itself.
+func (d *digest) lateRelease(first, second *holding.Hold) (late Moment, ok bool) {
+	lock := first.Lock
+	for i := range d.ops {
+		op := &d.ops[i]
+		if op.Invoke.Op != history.Release || op.Invoke.Lock != lock || op.Invoke.Owner == first.Owner || op.Failed() {
+			continue
+		}
+		own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time)
+		if op.Invoke.Time > second.Start || own == nil || own == second {
+			continue
+		}
+		ended := believes(own)
+		if op.OK() && op.Complete.Time <= max(ended, first.Acquire.Invoke.Time) || ended > second.Start {
+			continue
+		}
+		came := "may have reached the servers after its time had ended at "
+		if op.Invoke.Time > ended {
+			came = "was sent after its time had ended at "
+		}
+		answer := fmt.Sprintf("answered at %s", instant(op.Complete.Time))
+		if op.Unknown() {
+			answer = "whose outcome is unknown"
+		}
+		late, ok = Moment{At: op.Invoke.Time, Kind: MomentLock, Text: fmt.Sprintf("the release of %s by client %s, %s, %s%s: without a look at the owner it ends the hold of client %s",
+			lock, client(op.Invoke.Owner), answer, came, instant(ended), client(first.Owner))}, true
+	}
+	return late, ok
+}
+
 // answered is the release or extension that a violation is about.
 func (d *digest) answered(v *checker.Violation) (history.Operation, bool) {
 	if op, ok := d.lastOf(v, history.Release); ok {
@@ -117,21 +152,21 @@ func (d *digest) forHowLong(from, until time.Duration) string {
 	return " for " + span(until-from)
 }
 
-// overlapWords keeps apart what the two were entitled to believe and what was
+// overlapWords keeps apart what the two were entitled to hold and what was
 // observed of it.
 func (d *digest) overlapWords(from, until time.Duration) string {
 	observed := span(max(0, d.end-from))
 	switch {
 	case until == history.Never:
-		return fmt.Sprintf("From %s on both were entitled to believe that they hold it, and nothing in the record ends that: %s until the end of the record.", instant(from), observed)
+		return fmt.Sprintf("From %s on both were entitled to hold it, and nothing in the record ends that: %s until the end of the record.", instant(from), observed)
 	case until > d.end && d.end <= from:
-		return fmt.Sprintf("From %s on, where the record ends, both were entitled to believe that they hold it, for %s.", instant(from), span(until-from))
+		return fmt.Sprintf("From %s on, where the record ends, both were entitled to hold it, for %s.", instant(from), span(until-from))
 	case until > d.end:
-		return fmt.Sprintf("From %s on both were entitled to believe that they hold it, for %s; the record covers %s of that.", instant(from), span(until-from), observed)
+		return fmt.Sprintf("From %s on both were entitled to hold it, for %s; the record covers %s of that.", instant(from), span(until-from), observed)
 	case until <= from:
 		return "The second grant leaves no instant at which it can have been rightful."
 	default:
-		return fmt.Sprintf("From %s to %s, for %s, both were entitled to believe that they hold it.", instant(from), instant(until), span(until-from))
+		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", instant(from), instant(until), span(until-from))
 	}
 }
 
@@ -158,11 +193,19 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	if len(done) == 0 {
 		return []string{"Neither of them used the protected resource in that time."}
 	}
-	if lost := d.lostWithin(done); lost != "" {
-		return []string{"In that time " + lost}
+	const inTime, underWay = "In that time ", "With accesses that were under way in that time, "
+	answered := slices.DeleteFunc(slices.Clone(done), func(op history.Operation) bool { return op.Complete.Time > until })
+	for _, tell := range []func([]history.Operation) string{d.lostWithin, d.lostTo} {
+		if lost := tell(answered); lost != "" {
+			return []string{inTime + lost}
+		}
+		if lost := tell(done); lost != "" {
+			return []string{underWay + lost}
+		}
 	}
-	if lost := d.lostTo(done); lost != "" {
-		return []string{"In that time " + lost}
+	lead := inTime
+	if len(answered) < len(done) {
+		lead = underWay
 	}
 	clauses := make([]string, 0, len(done))
 	for i := range done {
@@ -172,7 +215,7 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 		}
 		clauses = append(clauses, d.accessClause(&done[i])+" at "+instant(done[i].Complete.Time))
 	}
-	return []string{"In that time " + list(clauses) + "."}
+	return []string{lead + list(clauses) + "."}
 }
 
 // accessClause says what an access did: "client a wrote 42 to ledger after
@@ -437,7 +480,7 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 	s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call; what it %s was the hold of %s.", client(owner), did, d.who(victim)))
 	next := d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, victim.End)
 	if len(next) > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s still believed, at %s %s.", d.who(victim), instant(next[0].At), next[0].Text))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s was still entitled to hold it, at %s %s.", d.who(victim), instant(next[0].At), next[0].Text))
 	}
 	return s
 }
@@ -485,7 +528,7 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", list(masters)))
 	}
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
-	s.Cures = d.remembering(hold.Start, last.Time)
+	s.Cures = d.remembering(v, hold.Start, last.Time)
 	return s
 }
 

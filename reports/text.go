@@ -249,7 +249,7 @@ func (t *textReport) operations() []string {
 	var parts []string
 	for _, op := range opNames() {
 		if o, ok := t.Operations[op]; ok {
-			parts = append(parts, fmt.Sprintf("%s %d ok %d fail %d info", op, o.OK, o.Fail, o.Info))
+			parts = append(parts, fmt.Sprintf("%s %s ok %s fail %s info", op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info))))
 		}
 	}
 	switch {
@@ -324,11 +324,14 @@ func (t *textReport) recovery() []string {
 	return t.line("recovery", strings.Join(parts, "; "))
 }
 
-// try is the command that tries the first of the cures that has one.
+// try is the command that tries the first of the cures of a random run that has one.
 func (t *textReport) try() []string {
+	if t.Scenario != "" {
+		return nil
+	}
 	for i := range t.Causes {
 		for _, c := range t.Causes[i].Cures {
-			if c.Try != "" && !c.Prevents {
+			if c.Try != "" {
 				return []string{pad("try") + OneLine(c.Try)}
 			}
 		}

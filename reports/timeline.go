@@ -34,6 +34,9 @@ func (d *digest) focus(v *checker.Violation) window {
 		}
 	}
 	lead := max(w.length(), 2*time.Millisecond)
+	if v.Kind == checker.Stuck { // its length is what there is to see
+		lead = max(lead, d.lasted(v))
+	}
 	w.to = max(w.to, min(v.Until, d.end, v.From+max(lead, 50*time.Millisecond)))
 	margin := w.length() / 14
 	w = window{from: max(0, w.from-margin), to: min(d.whole().to, w.to+margin)}

@@ -72,7 +72,7 @@ func legendEntries() []legendEntry {
 	}
 	return []legendEntry{
 		{"wait", "waiting", box("t-wait", 3, 0)},
-		{"hold", "entitled to believe it holds", box("t-hold", 7, 3)},
+		{"hold", "entitled to hold", box("t-hold", 7, 3)},
 		{"extend", "extended", func(s *drawing, x, y float64) {
 			s.rect("t-hold", x, y-7, 20, 14, 3, "")
 			s.line("t-extend", x+10, y-7, x+10, y+7)

@@ -126,7 +126,7 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 			if i > 0 {
 				c.y += groupGap - laneGap
 			}
-			c.heading("lock " + l.lock)
+			c.heading(lockHeading(l.lock))
 			lock = l.lock
 		}
 		c.lane(l)

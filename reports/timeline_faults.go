@@ -94,7 +94,7 @@ func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
 func faultTitle(f *Fault) string {
 	title := fmt.Sprintf("%s, %s to %s", f.detail(), instant(f.Start), instant(f.End))
 	if f.Effect != "" {
-		title += ": " + f.Effect
+		title += ": " + adapt(f.Effect)
 	}
 	if !f.OK {
 		title += ": no effect. " + f.Error

@@ -13,14 +13,9 @@ import (
 func (c *chart) mark(lanes []*lane) {
 	v := c.violation
 	var tops []float64
-	for i, h := range c.evidence(v) {
-		if i == 2 && v.Kind == checker.DoubleGrant {
-			break
-		}
-		for _, l := range lanes {
-			if l.lock == h.Lock && l.client == client(h.Owner) {
-				tops = append(tops, c.top[l])
-			}
+	for _, l := range c.lanesOf(v) {
+		if slices.Contains(lanes, l) {
+			tops = append(tops, c.top[l])
 		}
 	}
 	if len(tops) == 0 && len(lanes) > 0 {
@@ -33,15 +28,37 @@ func (c *chart) mark(lanes []*lane) {
 	if to-from < 3 {
 		from, to = from-1.5, from+1.5
 	}
-	top, bottom := slices.Min(tops)-3, slices.Max(tops)+laneHeight+3
 	c.used["violation"] = true
-	c.out.rect("t-violation", from, top, to-from, bottom-top, 2, v.Explanation)
+	var frame strings.Builder
+	parts := framed(tops)
+	for i, part := range parts {
+		fmt.Fprintf(&frame, "M%s %sh%sV%sh%sz", num(from), num(part[0]), num(to-from), num(part[1]), num(from-to))
+		if i > 0 {
+			c.out.line("t-flag-pole", from, parts[i-1][1], from, part[0])
+		}
+	}
+	c.out.path("t-violation", frame.String(), v.Explanation)
 	label := "✗ " + c.markWords(v)
 	w := wide(label, textSize)*1.1 + 14
 	x := math.Min(math.Max(from, chartLeft), chartWidth-chartRight-w)
-	c.out.line("t-flag-pole", from, 27, from, top)
+	c.out.line("t-flag-pole", from, 27, from, parts[0][0])
 	c.out.rect("t-flag", x, 6, w, 21, 3, "")
 	c.out.text("t-flag-text", x+7, 21, label)
+}
+
+// framed are the frames around lanes that stand beside each other: none of them covers a
+// lane that is not concerned.
+func framed(tops []float64) [][2]float64 {
+	slices.Sort(tops)
+	var parts [][2]float64
+	for _, top := range tops {
+		if n := len(parts); n > 0 && top-3 <= parts[n-1][1]+laneGap {
+			parts[n-1][1] = top + laneHeight + 3
+			continue
+		}
+		parts = append(parts, [2]float64{top - 3, top + laneHeight + 3})
+	}
+	return parts
 }
 
 func (d *digest) markWords(v *checker.Violation) string {

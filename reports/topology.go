@@ -17,6 +17,7 @@ const (
 	mapWidth  = 720.0
 	mapNode   = 132.0 // the widest a node gets
 	mapHeight = 46.0  // of a server
+	mapTall   = 62.0  // of a server that says what it granted
 	mapSmall  = 28.0  // of a zone or a sentinel
 	mapPerRow = 5
 	arcDrop   = 34.0 // how far an edge goes around what stands in its way
@@ -125,21 +126,27 @@ func (d *digest) places() (places []*place, height float64) {
 			others = append(others, n)
 		}
 	}
-	if len(masters) == 1 { // one shard: its master stands between its replicas
-		half := len(replicas) / 2
-		masters = slices.Concat(replicas[:half], masters, replicas[half:])
-		replicas = nil
+	if len(masters) == 1 { // one shard: its servers stand beside each other
+		masters, replicas = append(masters, replicas...), nil
+	}
+	byName := func(a, b history.Node) int { return natural(a.Name, b.Name) }
+	for _, group := range [][]history.Node{zones, masters, others} {
+		slices.SortStableFunc(group, byName)
 	}
 	slices.SortStableFunc(replicas, func(a, b history.Node) int {
 		above := func(n history.Node) int {
 			return slices.IndexFunc(masters, func(m history.Node) bool { return m.Name == n.Of })
 		}
-		return cmp.Compare(above(a), above(b))
+		return cmp.Or(cmp.Compare(above(a), above(b)), byName(a, b))
 	})
+	tall := mapHeight
+	if v := d.violation(); v != nil && v.Lock != "" {
+		tall = mapTall
+	}
 	y, row := 6.0, 0
 	for _, group := range [][]history.Node{zones, masters, replicas, others} {
 		for nodes := range slices.Chunk(group, mapPerRow) {
-			h := mapHeight
+			h := tall
 			if nodes[0].Kind != "redis" && nodes[0].Role == "" {
 				h = mapSmall
 			}
@@ -170,7 +177,12 @@ func (d *digest) topologyFigure(at time.Duration) string {
 	}
 	last := places[len(places)-1].row
 	below := 0.0 // for the arcs below the last row
+	apart := map[int]bool{}
+	for i := range d.faults {
+		apart[i] = d.drawSides(&s, &d.faults[i], places, changes, at)
+	}
 	for _, e := range d.edges(byName) {
+		e.apart = apart
 		e.draw(&s, d, changes, at)
 		if e.around && e.a.row == last {
 			below = arcDrop * 0.8
@@ -182,6 +194,65 @@ func (d *digest) topologyFigure(at time.Duration) string {
 	}
 	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
 		num(mapWidth), num(height), escape("The topology "+d.Run.Topology.Name+" at "+instant(at)), s.String())
+}
+
+// sideApart is the state of a side that is cut off, and of its links to the other.
+const sideApart = "apart"
+
+// drawSides draws the two sides that a fault keeps apart, each in a box of its own: or, where
+// the parties of one lie among those of the other, each party that is cut off in one. It
+// reports false, and draws nothing, of any other fault.
+func (d *digest) drawSides(s *drawing, f *Fault, places []*place, changes []time.Duration, at time.Duration) bool {
+	if !f.OK || !f.separates() {
+		return false
+	}
+	var sides [2][]*place
+	for _, p := range places {
+		side := b2i(f.hits(p.node.Name))
+		sides[side] = append(sides[side], p)
+	}
+	if len(sides[0]) == 0 || len(sides[1]) == 0 {
+		return false
+	}
+	boxes := []place{boxOf(sides[0]), boxOf(sides[1])}
+	among := func(i int) bool {
+		return slices.ContainsFunc(sides[1-i], func(p *place) bool { return boxes[i].meets(p) })
+	}
+	if among(0) || among(1) {
+		boxes = boxes[:0]
+		for _, p := range sides[1] {
+			boxes = append(boxes, boxOf([]*place{p}))
+		}
+	}
+	l := lifeOf(changes, func(at time.Duration) string {
+		if f.at() <= at && at < max(f.End, f.at()+1) {
+			return sideApart
+		}
+		return ""
+	})
+	s.raw(`<g class="map-side is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	for _, b := range boxes {
+		s.rect("", b.x, b.y, b.w, b.h, 9, "one side of "+f.label())
+	}
+	s.raw(`</g>`)
+	return true
+}
+
+// boxOf is what encloses some parties, with a margin.
+func boxOf(parties []*place) place {
+	const margin = 5
+	box := *parties[0]
+	right, bottom := box.x+box.w, box.y+box.h
+	for _, p := range parties {
+		box.x, box.y = min(box.x, p.x), min(box.y, p.y)
+		right, bottom = max(right, p.x+p.w), max(bottom, p.y+p.h)
+	}
+	return place{x: box.x - margin, y: box.y - margin, w: right - box.x + 2*margin, h: bottom - box.y + 2*margin}
+}
+
+// meets reports whether two places have a part in common.
+func (p *place) meets(q *place) bool {
+	return q.x < p.x+p.w && p.x < q.x+q.w && q.y < p.y+p.h && p.y < q.y+q.h
 }
 
 // drawNode draws a party with its role and, of a server, what it has granted.
@@ -197,7 +268,7 @@ func (d *digest) drawNode(s *drawing, p *place, changes []time.Duration, at time
 	}
 	l := lifeOf(changes, state)
 	kind := "map-other"
-	if p.h == mapHeight {
+	if p.h >= mapHeight {
 		kind = "map-server"
 	}
 	if p.node.Kind == "zone" {
@@ -208,11 +279,11 @@ func (d *digest) drawNode(s *drawing, p *place, changes []time.Duration, at time
 	middle := p.x + p.w/2
 	room := int(p.w / 6.6)
 	s.text("map-name", middle, p.y+18, shorten(p.node.Name, room))
-	if p.h == mapHeight {
+	if p.h >= mapHeight {
 		grants := d.grantsLife(p.node.Name)
 		s.raw(`<text class="map-role" x="`, num(middle), `" y="`, num(p.y+33), `" data-say="`, l.json(), `">`, escape(shorten(l.at(at), room)), `</text>`)
 		if len(grants) > 1 {
-			s.raw(`<text class="map-grant" x="`, num(middle), `" y="`, num(p.y+p.h+14), `" data-say="`, grants.json(), `">`, escape(grants.at(at)), `</text>`)
+			s.raw(`<text class="map-grant" x="`, num(middle), `" y="`, num(p.y+50), `" data-say="`, grants.json(), `">`, escape(shorten(grants.at(at), room)), `</text>`)
 		}
 	} else {
 		s.raw(`<title>`, escape(nodeTitle(p.node)), `</title>`)
@@ -237,7 +308,7 @@ func nodeTitle(n history.Node) string {
 // className makes a state, which may come from anywhere, part of a class.
 func className(state string) string {
 	switch state {
-	case "master", "replica", "down", "paused", "cut", "hold", "slow", "replicates":
+	case "master", "replica", "down", "paused", "cut", "hold", "slow", "replicates", sideApart:
 		return state
 	case roleLeader:
 		return "master"
@@ -282,7 +353,7 @@ func (d *digest) grantsLife(server string) life {
 		if len(names) == 0 {
 			return ""
 		}
-		return shorten("granted to "+strings.Join(names, ", "), 26)
+		return shorten("granted to "+strings.Join(names, ", "), 20)
 	})
 }
 
@@ -290,7 +361,8 @@ func (d *digest) grantsLife(server string) life {
 type edge struct {
 	a, b   *place
 	links  []history.Link
-	around bool // another party stands between them
+	around bool         // another party stands between them
+	apart  map[int]bool // the faults whose sides are drawn as boxes
 }
 
 // edges are the pairs that are linked, in the order of their links.
@@ -373,6 +445,9 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 	for i := range d.faults {
 		f := &d.faults[i]
 		if state := e.hitBy(f, d.Run.Topology); state != "" {
+			if e.apart[i] {
+				state = sideApart
+			}
 			hits = append(hits, hit{f, state})
 		}
 	}
@@ -380,7 +455,7 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 	return func(at time.Duration) string {
 		worst := ""
 		for _, h := range hits {
-			if at >= h.f.at() && at < max(h.f.End, h.f.at()+1) && (worst == "" || h.state < worst) { // cut, hold, slow
+			if at >= h.f.at() && at < max(h.f.End, h.f.at()+1) && (worst == "" || worst == sideApart || h.state != sideApart && h.state < worst) { // cut, hold, slow, apart
 				worst = h.state
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -27,6 +28,7 @@ type property struct {
 type shownViolation struct {
 	checker.Violation
 
+	Since time.Duration
 	Told  bool         // its story is told, so that it is open
 	Words []string     // the events in words
 	Lines []string     // the events, as they stand in the history
@@ -68,7 +70,7 @@ func (d *digest) properties() []property {
 }
 
 func (d *digest) shownViolation(v *checker.Violation, told bool) shownViolation {
-	s := shownViolation{Violation: *v, Told: told, Show: template.URL(d.around(v))}
+	s := shownViolation{Violation: *v, Since: d.since(v), Told: told, Show: template.URL(d.around(v))}
 	for _, index := range v.Events {
 		if e, ok := d.event(index); ok {
 			s.Words = append(s.Words, d.eventLine(e))

@@ -126,3 +126,42 @@ func TestNatural(t *testing.T) {
 	require.Negative(t, natural("zone-a.12", "zone-b.1"))
 	require.Zero(t, natural("a", "a"))
 }
+
+func TestAdapt(t *testing.T) {
+	for give, want := range map[string]string{
+		"redis-1 forgot its 1 keys":                                  "redis-1 forgot its 1 key",
+		"redis-1 is 1m0s ahead of the true time":                     "redis-1 is 60 s ahead of the true time",
+		"the 6th EVALSHA on zone-b>redis-2 was held back for 1.358s": "the 6th EVALSHA on zone-b>redis-2 was held back for 1,358 ms",
+		"10 links slower by 31ms ± 5ms both":                         "10 links slower by 31 ms ± 5 ms both",
+		"refusing for 184ms, answering for 255ms, and so on":         "refusing for 184 ms, answering for 255 ms, and so on",
+		"5 links limited to 12708 bytes a second downstream":         "5 links limited to 12,708 bytes a second downstream",
+		"orders-5s and 3rd, 12 masters, v1m0s, 0.5.3s":               "orders-5s and 3rd, 12 masters, v1m0s, 0.5.3s",
+		"99999999999999999999h ahead":                                "99999999999999999999h ahead",
+		"":                                                           "",
+	} {
+		require.Equal(t, want, adapt(give))
+		require.Equal(t, want, adapt(want), "twice is as good as once")
+	}
+}
+
+func TestByName(t *testing.T) {
+	require.Equal(t, "client zone-a.5 held, client b asked, p3 did not",
+		byName("p203 (owner zone-a.5#93) held, p1 (owner b) asked, p3 did not"))
+}
+
+// A deployment that is cut in two is told with its halves.
+func TestHalves(t *testing.T) {
+	d := mapped()
+	var halves history.Topology
+	halves.Name = "independent"
+	halves.Nodes = []history.Node{{Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"}, {Name: "redis-1", Kind: "redis", Role: "master"}, {Name: "redis-2", Kind: "redis", Role: "master"}}
+	for _, l := range [][2]string{{"zone-a", "redis-1"}, {"zone-a", "redis-2"}, {"zone-b", "redis-1"}, {"zone-b", "redis-2"}} {
+		halves.Links = append(halves.Links, history.Link{Name: l[0] + ">" + l[1], Kind: "client", From: l[0], To: l[1]})
+	}
+	f := Fault{Name: "partition-halves", OK: true, Effects: []history.Effect{history.Isolates, history.Cuts}}
+	require.Regexp(t, `: redis-\d and zone-[ab] on one side, redis-\d and zone-[ab] on the other$`, f.happened(halves))
+	f.Target = "redis-1"
+	require.NotContains(t, f.happened(halves), "on one side")
+	cut := Fault{Name: "cut", OK: true, Effects: []history.Effect{history.Cuts}}
+	require.NotContains(t, cut.happened(d.Run.Topology), "on one side")
+}

@@ -11,12 +11,12 @@
   const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock, find: "" };
   const view = { ...initial };
   const told = data.violations.find((v) => v.told);
-  const rows = faultRows(data.faults), ops = data.requests, crowd = data.lanes.length > 24 || data.locks.some((l) => l.cover);
+  const ops = data.requests, crowd = data.lanes.length > 24 || data.locks.some((l) => l.cover);
   const open = new Set(); // the locks that are unfolded
   const picker = document.getElementById("lanes");
   const names = new Set([...data.locks.map((l) => l.name), ...data.clients].map((s) => s.toLowerCase()));
   let most = 24, wanted = []; // how many rows are drawn, and what is looked for
-  let width = 0, left = 0, right = 0, queued = false, saved = 0;
+  let width = 0, left = 0, right = 0, queued = false, saved = 0, rows = [], marked = -1;
 
   // ---- reading the block
 
@@ -114,10 +114,10 @@
   // drawLane draws one client at one lock; many is the same for all lanes of a view, so
   // that they can be compared.
   function drawLane(lane, y, many) {
-    let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight);
-    const [low, high] = inView(lane);
+    const [low, high] = inView(lane), says = {}, shares = many && !sparse() ? drawDense([lane], y, says) : "";
+    let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight, 0, shares && `${lane.name} at ${lane.lock}: ${says.share} % held; ${counts(says)}`);
     if (sparse()) out += drawCover(lane.cover || "", y);
-    else if (many) out += drawDense([lane], y);
+    else if (many) out += shares;
     else for (let i = low; i < high; i++) out += drawOne(lane, y, i);
     for (const [a, b] of lane.beyond || []) {
       if (meets(a, b)) out += rect("t-beyond", x(a), y + 3, Math.max(x(b) - x(a), 1), laneHeight - 6, 3, "held beyond its lease, as a later answer shows");
@@ -132,13 +132,15 @@
     return out;
   }
 
+  const counts = (says) => `${thousands(says.granted)} granted, ${thousands(says.refused)} refused, ${thousands(says.unknown)} without a known outcome`;
+
   // drawLock draws a lock with all its clients in one row, which unfolds.
   function drawLock(lock, lanes, y, open) {
     const bad = data.violations.filter((v) => v.lock === lock.name && meets(v.from, v.to)).length;
     const words = `${open ? "▾" : "▸"} ${lock.name}`, says = {};
     const row = sparse() ? drawCover(lock.cover || "", y) : drawDense(lanes, y, says);
     const about = [sparse() ? "" : `${says.share} % held`, sparse() ? "" : lanes.length + (lanes.length === 1 ? " client" : " clients")].filter(Boolean).join(" · ");
-    const full = `${lock.name}: ${[about, sparse() ? "" : `${thousands(says.granted)} granted, ${thousands(says.refused)} refused, ${thousands(says.unknown)} without a known outcome`, bad ? `${thousands(bad)} in a violation` : ""].filter(Boolean).join("; ")}`;
+    const full = `${lock.name}: ${[about, sparse() ? "" : counts(says), bad ? `${thousands(bad)} in a violation` : ""].filter(Boolean).join("; ")}`;
     return `<g class="t-fold" data-fold="${esc(lock.name)}" tabindex="0" role="button" aria-expanded="${open}" aria-label="${esc(full)}">${rect("t-none", 0, y, left, laneHeight)}` +
       `<text class="t-label end${bad ? " t-bad-text" : ""}" x="${left - 8}" y="${n1(y + (about ? 11 : 17))}">${esc(short(words, Math.floor((left - 12) / 7)))}</text>${about ? text("t-small end", left - 8, y + 23, short(about, Math.floor((left - 8) / 6))) : ""}${title(full)}</g>` +
       rect("t-lane", left, y, right - left, laneHeight) + row;
@@ -264,17 +266,25 @@
     return out;
   }
 
-  // faultRows gives each fault a row that stays the same at every zoom.
+  const faultWords = (f) => f.name + (f.ok ? "" : " – no effect");
+
+  // faultRows gives each fault a row in which its name has room on the whole run, and so at
+  // every zoom. Where there are too many it shares one, and has its number for a name.
   function faultRows(faults) {
-    const free = [], most = 8, rows = [];
+    const free = [], most = width < 620 ? 14 : 10, rows = [], at = (t) => left + Math.min(t / data.end, 1) * (right - left);
+    let over = 0;
     for (const f of faults) {
-      let row = free.findIndex((t) => t <= f.from);
+      const a = at(f.from), b = Math.max(at(f.to), a + 3), w = wide(faultWords(f)) + 14;
+      const [begin, end] = b - a >= w ? [a, b] : b + w <= right + 10 ? [a, b + w] : [a - w, b];
+      let row = free.findIndex((x) => x <= begin);
       if (row < 0 && free.length < most) row = free.length;
-      if (row < 0) continue;
-      free[row] = f.to;
+      f.named = row >= 0;
+      if (row < 0) row = free.findIndex((x) => x <= a);
+      if (row < 0) { over++; continue; }
+      free[row] = f.named ? end : b + 30;
       (rows[row] ||= []).push(f);
     }
-    rows.left = faults.length - rows.reduce((n, r) => n + r.length, 0);
+    rows.left = over;
     return rows;
   }
 
@@ -282,12 +292,14 @@
     let out = "", free = left;
     const shown = row.filter((f) => meets(f.from, f.to));
     shown.forEach((f, i) => {
-      const a = x(f.from), b = Math.max(x(f.to), a + 3), words = f.name + (f.ok ? "" : " – no effect");
+      const a = x(f.from), b = Math.max(x(f.to), a + 3), next = i + 1 < shown.length ? x(shown[i + 1].from) : right + 10;
       out += rect(f.ok ? "t-fault" : "t-missed", a, y, b - a, h, 2, f.title);
-      const next = i + 1 < shown.length ? x(shown[i + 1].from) : right + 10, w = wide(words) + 10;
-      if (b - a > Math.min(w, 70)) out += text("t-small", a + 7, y + h / 2 + 4, short(words, Math.floor((b - a - 10) / 6.2)));
-      else if (b + w < next) { out += text("t-small", b + 5, y + h / 2 + 4, words); free = b + w; } else if (a - w > free) out += text("t-small end", a - 5, y + h / 2 + 4, words);
-      free = Math.max(free, b);
+      const fits = (w) => b - a >= w ? ["t-small", a + 7, b] : b + w <= next ? ["t-small", b + 5, b + w] : a - w >= free ? ["t-small end", a - 5, b] : null;
+      const number = "#" + (data.faults.indexOf(f) + 1);
+      const words = [faultWords(f), ...(f.named && b - a > 70 ? [short(faultWords(f), Math.floor((b - a - 10) / 6.2))] : []), number].find((s) => fits(wide(s) + 14));
+      const place = words && fits(wide(words) + 14);
+      if (place) out += text(place[0], place[1], y + h / 2 + 4, words);
+      free = Math.max(free, b, place ? place[2] : 0);
     });
     return out;
   }
@@ -307,6 +319,18 @@
     return out + path("t-look", looks, `${k.server} was looked at, and had it`) + path("t-look", none, `${k.server} had no holder of ${k.lock}`);
   }
 
+  // framed are the frames around lanes that stand beside each other: none of them covers a
+  // lane that is not concerned.
+  function framed(ys) {
+    const parts = [];
+    for (const y of [...new Set(ys)].sort((a, b) => a - b)) {
+      const last = parts.at(-1);
+      if (last && y - 3 <= last[1] + gap) last[1] = y + laneHeight + 3;
+      else parts.push([y - 3, y + laneHeight + 3]);
+    }
+    return parts;
+  }
+
   function drawViolations(tops) {
     let out = "", flagged = null;
     const clusters = []; // in order of time: those without room of their own share a mark
@@ -316,8 +340,9 @@
       const a = x(v.from), b = Math.max(x(v.to), a + 3);
       if (v.told || (!flagged && b - a > 30)) { if (!flagged || v.told) flagged = { v, a, ys }; }
       if (ys.length && (v.told || b - a > 12)) {
-        const top = Math.min(...ys) - 3, bottom = Math.max(...ys) + laneHeight + 3;
-        out += rect("t-violation", a, top, b - a, bottom - top, 2, v.title);
+        const parts = framed(ys);
+        out += path("t-violation", parts.map(([top, bottom]) => `M${n1(a)} ${n1(top)}h${n1(b - a)}V${n1(bottom)}h${n1(a - b)}z`).join(""), v.title);
+        out += path("t-flag-pole", parts.slice(1).map(([top], i) => `M${n1(a)} ${n1(parts[i][1])}V${n1(top)}`).join(""));
       } else if (v.from >= view.a) {
         const last = clusters.at(-1);
         if (last && a < last.a + 9 + (last.of.length > 1 ? 5 + wide(thousands(last.of.length)) : 0)) last.of.push(v);
@@ -327,7 +352,7 @@
     for (const { a, of } of clusters) {
       const v = of[0], more = of.length > 1;
       const words = more ? `${thousands(of.length)} violations from ${instant(v.from)} to ${instant(of.at(-1).from)}, the first: ${v.title}` : `${v.words} at ${instant(v.from)}: ${v.title}`;
-      out += `<g class="t-hit">${rect("t-none", a - 8, 0, 16, 30, 0)}${path("t-bad-mark", cross(a, 17, 4))}${more ? text("t-small t-bad-text", a + 7, 21, thousands(of.length)) : ""}${title(words)}</g>`;
+      out += `<g class="t-hit">${rect("t-none", a - 8, 28, 16, 20, 0)}${path("t-bad-mark", cross(a, 38, 4))}${more ? text("t-small t-bad-text", a + 7, 42, thousands(of.length)) : ""}${title(words)}</g>`;
     }
     if (flagged) {
       const words = "✗ " + flagged.v.words, w = wide(words) * 1.1 + 14, at = Math.min(Math.max(flagged.a, left), right - w);
@@ -355,8 +380,8 @@
     if (drag && !drag.moved) return; // else what is pressed would be gone, and the click lost; its end draws
     width = Math.max(chart.clientWidth, 240);
     left = width < 620 ? 84 : 124;
-    right = width - 14;
-    let y = data.violations.length ? 34 : 8, body = "", lock = null;
+    if (right !== width - 14) { right = width - 14; rows = faultRows(data.faults); }
+    let y = data.violations.length > 1 ? 52 : data.violations.length ? 34 : 8, body = "", lock = null; // the flag, and below it the marks of the others
     const tops = new Map(), top = y - 8;
     const heading = (s) => { body += text("t-group", 4, y + 11, short(s, Math.floor(width / 7))); y += 18; };
     const group = () => { if (body) y += 8; };
@@ -373,7 +398,7 @@
       if (crowd) lanes.sort((a, b) => a.index - b.index);
       const many = lanes.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
       for (const lane of lanes) {
-        if (lane.lock !== lock) { group(); heading("lock " + lane.lock); lock = lane.lock; }
+        if (lane.lock !== lock) { group(); heading(/^lock/i.test(lane.lock) ? lane.lock : "lock " + lane.lock); lock = lane.lock; }
         tops.set(lane, y);
         body += drawLane(lane, y, many);
         y += laneHeight + gap;
@@ -413,7 +438,7 @@
     if (data.servers.length) { group(); heading("servers"); }
     for (const s of data.servers) { body += drawServer(s, y, 18); y += 22; }
     if (rows.length) { group(); heading("faults"); }
-    for (const row of rows) { body += drawFaults(row, y, 18); y += 22; }
+    for (const row of rows) if (row.some((f) => meets(f.from, f.to))) { body += drawFaults(row, y, 18); y += 22; }
     if (rows.left) note(`${rows.left} more faults are in the table below`);
     const axis = drawAxis(top, y + 4);
     let moment = "";
@@ -425,6 +450,9 @@
     svg.setAttribute("height", n1(y));
     const focus = document.activeElement?.closest?.("[data-fold]")?.dataset.fold;
     svg.innerHTML = axis + body + drawViolations(tops) + moment + `<rect class="t-select" visibility="hidden" y="${top}" height="${n1(y - 20 - top)}"/><path class="cross-hair" visibility="hidden"/><text class="t-small" visibility="hidden" y="${n1(y - 22)}"></text>`;
+    marked = -1;
+    svg.removeAttribute("aria-activedescendant");
+    for (const node of document.querySelectorAll("[data-mark]")) node.textContent = "";
     if (focus !== undefined) svg.querySelector(`[data-fold="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     say();
   }
@@ -467,7 +495,7 @@
     for (const { node, life, say } of lives) {
       let state = "";
       for (const [from, s] of life) if (from <= view.at) state = s;
-      if (say) node.textContent = short(state, 26);
+      if (say) node.textContent = short(state, 20);
       else node.setAttribute("class", node.getAttribute("class").replace(/ ?is-\S*/g, "") + " is-" + (/^[a-z]+$/.test(state) ? state : "plain"));
     }
     clearTimeout(saved);
@@ -566,15 +594,33 @@
     left() { pan(-0.25); },
     right() { pan(0.25); },
     back() { choose(data.steps.findLast((t) => t < view.at) ?? 0); },
+    next() { walk(1); },
+    previous() { walk(-1); },
     on() { choose(data.steps.find((t) => t > view.at) ?? data.end); },
   };
-  const keys = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "whole", "0": "whole", v: "violation", ",": "back", ".": "on" };
+  // walk goes through what is drawn, lane by lane and each in order of time, and says what it
+  // stands on: all that a pointer could rest on.
+  function walk(by) {
+    const all = [...svg.querySelectorAll("title")].map((node) => node.parentNode).filter((node) => !node.matches("text"));
+    if (!all.length) return;
+    svg.querySelector("#mark")?.removeAttribute("id");
+    svg.querySelector(".t-now")?.classList.remove("t-now");
+    marked = marked < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(marked + by, 0), all.length - 1);
+    const node = all[marked], words = [...node.children].find((child) => child.nodeName === "title").textContent;
+    node.classList.add("t-now");
+    node.id = "mark";
+    node.setAttribute("role", "img");
+    node.setAttribute("aria-label", words);
+    svg.setAttribute("aria-activedescendant", "mark");
+    for (const out of document.querySelectorAll("[data-mark]")) out.textContent = words;
+  }
+  const keys = { ArrowDown: "next", ArrowUp: "previous", ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "whole", "0": "whole", v: "violation", ",": "back", ".": "on" };
 
   const svg = document.createElementNS(document.querySelector("svg").namespaceURI, "svg");
   svg.setAttribute("class", "figure live");
   svg.setAttribute("tabindex", "0");
   svg.setAttribute("role", "application");
-  svg.setAttribute("aria-label", "Timeline. Arrow keys move, plus and minus zoom, Home shows the whole run, comma and period step through the moments.");
+  svg.setAttribute("aria-label", "Timeline. Left and right move, up and down walk through what is drawn and say it, plus and minus zoom, Home shows the whole run, comma and period step through the moments.");
   chart.append(svg);
   svg.addEventListener("click", (event) => { const row = event.target.closest("[data-fold]"); if (row) fold(row.dataset.fold); });
   svg.addEventListener("keydown", (event) => {

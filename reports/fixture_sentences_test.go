@@ -1,0 +1,215 @@
+package reports_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// lateRelease is a client whose release ends the hold of another one, which is granted once
+// the lease of the first is over at 311 ms; the service does not tell.
+func lateRelease(sent, answered float64, outcome history.Type) func(s *script) {
+	return func(s *script) {
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+		s.acquire(2, "orders", "b#1", "redis-1", 320, 321, 900)
+		s.attempt(1, history.Release, "orders", "a#1", sent, answered, outcome, "")
+		s.acquire(3, "orders", "c#1", "redis-1", 370, 371, 900)
+	}
+}
+
+// rare are histories in which sentences are true that no other fixture has.
+func rare() map[string]func() reports.Input {
+	changed := func(from func() reports.Input, change func(in *reports.Input)) func() reports.Input {
+		return func() reports.Input {
+			in := from()
+			change(&in)
+			return in
+		}
+	}
+	written := func(write func(s *script)) func() reports.Input {
+		return func() reports.Input {
+			s := &script{}
+			s.declare("orders")
+			write(s)
+			return judged(run(), s.history())
+		}
+	}
+	claimed := func(in reports.Input, v checker.Violation) reports.Input {
+		in.Report = report(broken("p", "", "", v))
+		return in
+	}
+	control := func(found, of checker.Verdict) func() reports.Input {
+		return func() reports.Input {
+			in := failover()
+			in.Report.Verdict = found
+			in.Run.Control = &history.Control{Lock: "correct-key", Verdict: string(of)}
+			in.Run.Unpromised = []string{history.UnpromisedToken, history.UnpromisedRelease, history.UnpromisedLost, history.UnpromisedExtend}
+			return in
+		}
+	}
+	open := func(change func(in *reports.Input)) func() reports.Input {
+		return changed(valid, func(in *reports.Input) {
+			in.Report = checker.Report{Verdict: checker.Unknown}
+			change(in)
+		})
+	}
+	all := map[string]func() reports.Input{
+		"answered-later": written(func(s *script) {
+			s.fault(history.Inject, "split-brain", "redis-1", 10, 20, history.OK, "cut", "")
+			s.acquire(1, "orders", "a#1", "redis-3", 100, 101, 2000)
+			s.acquire(2, "orders", "b#1", "redis-1", 110, 111, 2000)
+			s.access(2, "orders", "b#1", "ledger", "4>5", 112, 120)
+			s.release(2, "orders", "b#1", "redis-1", 130, 131)
+			s.access(1, "orders", "a#1", "ledger", "4>5", 102, 150)
+			s.release(1, "orders", "a#1", "redis-3", 160, 161)
+			s.fault(history.Heal, "split-brain", "redis-1", 200, 210, history.OK, "", "")
+		}),
+		"control-invalid": control(checker.Invalid, checker.Invalid),
+		"control-valid":   control(checker.Invalid, checker.Valid),
+		"control-unknown": control(checker.Invalid, checker.Unknown),
+		"spared":          changed(valid, func(in *reports.Input) { in.Run.Spared = "step 2: no second grant within 5s" }),
+		"no-results":      open(func(in *reports.Input) { in.Missing = []string{"results.json is missing"} }),
+		"parts-missing":   open(func(in *reports.Input) { in.Missing = []string{"results.json is missing", "run.json is missing"} }),
+		"not-checked":     open(func(*reports.Input) {}),
+		"interrupted":     open(func(in *reports.Input) { in.Run.Interrupted = true }),
+		"taken-over": changed(failover, func(in *reports.Input) {
+			in.Run.Unclaimed = "another run drives it now"
+		}),
+		"cut-short-in-full": changed(cutShort, func(in *reports.Input) {
+			in.Run.Unmet = "step 1: " + strings.Repeat("it did not take effect, ", 20)
+		}),
+		"cures-shown": changed(failover, func(in *reports.Input) {
+			in.Run.Cures = []string{"count a grant only after replicas acknowledged it (see failover-double-grant/replica-acks)", "pray"}
+		}),
+		"unproven":        changed(valid, func(in *reports.Input) { in.Report = report(broken("p", "", "it does not")) }),
+		"unproven-at-all": changed(valid, func(in *reports.Input) { in.Report = checker.Report{Verdict: checker.Invalid} }),
+		"masters-at-once": func() reports.Input { return deposed(300) },
+		"votes":           func() reports.Input { return twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1") },
+		"blocked":         func() reports.Input { return blocked("a#1") },
+		"not-blocked":     func() reports.Input { return blocked("") },
+		"over-the-end": func() reports.Input {
+			s := &script{}
+			s.acquire(1, "k", "a#1", "", 10, 11, 790)
+			s.acquire(2, "k", "b#1", "", 490, 500, 900)
+			h := s.history()
+			return claimed(reports.Input{History: h}, checker.Violation{Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: ms(800), Events: []int64{1, 3}})
+		},
+		"without-an-end": func() reports.Input {
+			s := &script{}
+			s.acquire(1, "k", "a#1", "", 10, 11, 0)
+			s.acquire(2, "k", "b#1", "", 490, 500, 0)
+			s.observe(1000, "redis-1", history.ObserveEpoch, "1")
+			return claimed(reports.Input{History: s.history()}, checker.Violation{Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: history.Never, Events: []int64{1, 3}})
+		},
+		"no-capacity": func() reports.Input {
+			s := &script{}
+			s.acquire(1, "k", "a#1", "", 10, 11, 790)
+			return claimed(reports.Input{History: s.history()}, checker.Violation{Kind: checker.OverCapacity, Lock: "k", From: ms(11), Until: ms(20), Events: []int64{1}, Explanation: "too many"})
+		},
+		"reentrancy-of-nobody": func() reports.Input {
+			return claimed(reports.Input{History: &history.History{}}, checker.Violation{Kind: checker.Reentrancy, Lock: "k", Explanation: "again"})
+		},
+		"lost-to-unknown-end": func() reports.Input {
+			s := &script{}
+			s.declare("orders")
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 400)
+			s.attempt(1, history.Release, "orders", "a#1", 20, 30, history.Info, "timeout")
+			s.acquire(2, "orders", "b#1", "redis-1", 35, 36, 400)
+			s.access(2, "orders", "b#1", "stock", "1>2", 40, 41)
+			s.access(1, "orders", "a#1", "stock", "1>2", 50, 51)
+			h := s.history()
+			return claimed(reports.Input{Run: run(), History: h}, checker.Violation{Kind: checker.LostUpdate, Lock: "orders", Resource: "stock", From: ms(40), Until: ms(51), Events: []int64{8, 10}})
+		},
+		"loss-between-masters": func() reports.Input {
+			s := &script{}
+			s.declare("orders")
+			s.fault(history.Inject, "failover", "", 100, 200, history.OK, "redis-2 took over from redis-1", "")
+			s.observe(150, "redis-2", history.ObserveRole, "master")
+			s.observe(900, "redis-1", history.ObserveRole, "replica")
+			s.acquire(1, "orders", "zone-a.1#1", "", 300, 301, 2000)
+			s.attempt(1, history.Release, "orders", "zone-a.1#1", 400, 401, history.Fail, "lock: not held")
+			s.observe(1500, "redis-2", history.ObserveEpoch, "2")
+			return judged(run(), s.history())
+		},
+		"loss-under-a-watchdog": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 0)
+			s.attempt(1, history.Release, "orders", "a#1", 20, 21, history.Fail, "lock: not held")
+		}),
+		"late-release-unknown": written(lateRelease(350, 360, history.Info)),
+		"late-release-slow":    written(lateRelease(290, 360, history.OK)),
+		"unknown-access": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+			s.acquire(2, "orders", "b#1", "redis-1", 12, 13, 300)
+			s.at(20, history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Lock: "orders", Owner: "a#1", Resource: "stock"})
+			s.at(25, history.Event{Process: 1, Type: history.Info, Op: history.Access, Lock: "orders", Owner: "a#1", Resource: "stock"})
+		}),
+		"one-grant": func() reports.Input {
+			s := &script{}
+			s.fault(history.Inject, "latency", "zone-a>redis-1", 5, 6, history.OK, "1 link slower by 5ms", "")
+			s.acquire(1, "orders", "zone-a.1#1", "redis-1", 10, 11, 300)
+			s.release(1, "orders", "zone-a.1#1", "redis-1", 20, 21)
+			s.fault(history.Heal, "latency", "zone-a>redis-1", 30, 31, history.OK, "", "")
+			return reports.Input{Run: run(), History: s.history(), Report: report(held("mutual-exclusion", "", ""))}
+		},
+		"many-others": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 100)
+			for i := range 6 {
+				at := 200 + 10*float64(i)
+				owner := fmt.Sprintf("b#%d", i)
+				s.acquire(2, "orders", owner, "redis-1", at, at+1, 100)
+				s.release(2, "orders", owner, "redis-1", at+3, at+4)
+			}
+			s.access(1, "orders", "a#1", "stock", "1>2", 300, 301)
+		}),
+		"many-faults": changed(valid, func(in *reports.Input) {
+			s := &script{events: in.History.Events}
+			end := float64(in.History.End()) / 1e6
+			for i := range 15 {
+				at := end + 10*float64(i)
+				s.fault(history.Inject, "reset", "zone-a>redis-1", at, at+1, history.OK, "1 connection reset", "")
+			}
+			s.fault(history.Inject, "cut", "zone-a>redis-1", end+200, end+201, history.Fail, "", "still connected")
+			in.History = s.history()
+		}),
+		"restarted": func() reports.Input {
+			s := &script{}
+			s.declare("orders")
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
+			s.fault(history.Inject, "restart", "redis-1", 20, 25, history.OK, "redis-1 restarted", "")
+			s.acquire(2, "orders", "b#1", "redis-1", 100, 101, 10000)
+			r := run()
+			r.Topology = history.Topology{Name: "single", Nodes: []history.Node{{Name: "redis-1", Kind: "redis", Role: "master"}}}
+			r.Command = "lockchaos run --topology single --seed 42"
+			return judged(r, s.history())
+		},
+	}
+	for name, tokens := range map[string][]int64{"one-token": {34, 34}, "old-tokens": {33, 32}} {
+		all["fenced-"+name] = changed(fenced, func(in *reports.Input) {
+			s := &script{events: in.History.Events}
+			end := float64(in.History.End()) / 1e6
+			for i, token := range tokens {
+				s.access(1, "orders", "a#1", "ledger", "", end+5+float64(i), end+6+float64(i))
+				e := &s.events[len(s.events)-1]
+				e.Token, e.Type, e.Error = token, history.Fail, "stale token"
+			}
+			in.History = s.history()
+			if name == "one-token" { // and that of before is none
+				for i := range in.History.Events {
+					if e := &in.History.Events[i]; e.Token == 33 && e.Op == history.Access {
+						e.Token = 34
+					}
+				}
+			}
+		})
+	}
+	all["fenced-not-all"] = changed(fenced, func(in *reports.Input) {
+		in.Report.Verdict = checker.Invalid
+		in.Report.Results = append(in.Report.Results, checker.Result{Name: "protected-resource", Verdict: checker.Invalid, Violations: []checker.Violation{
+			{Kind: checker.LostUpdate, Lock: "orders", Resource: "ledger", From: ms(1990), Until: ms(2010)},
+		}})
+	})
+	return all
+}

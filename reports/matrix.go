@@ -1,0 +1,364 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// MatrixFile is the page of a matrix.
+const MatrixFile = "matrix.html"
+
+// A Matrix compares locks, each on a topology of its own, under the same seeds and
+// families of faults. In results.json it is a [Joint] with cells.
+type Matrix struct {
+	Joint
+
+	// Seeds is the list of seeds, Length how long the clients worked in each run, and
+	// Faults are the families, in the order of the columns.
+	Seeds  string        `json:"seeds"`
+	Length time.Duration `json:"length_ns"`
+	Faults []string      `json:"families"`
+	Cells  []MatrixCell  `json:"cells"` // lock by lock, a family each
+}
+
+// A MatrixCell is what came of a lock under one family of faults.
+type MatrixCell struct {
+	Lock     string `json:"lock"`
+	Topology string `json:"topology"`
+	Faults   string `json:"faults"`
+	// Impossible says why there is no run; empty if there are runs.
+	Impossible string `json:"impossible,omitempty"`
+	Valid      int    `json:"valid"`
+	Invalid    int    `json:"invalid"`
+	Unknown    int    `json:"unknown"`
+	// Twice are the runs in which a lock was granted twice, of all that were decided.
+	Twice Rate `json:"granted_twice"`
+	// Longest is for how long no client was granted any lock while clients asked, at
+	// most: the median of the runs, and the longest of all.
+	LongestMedian time.Duration `json:"unavailable_median_ns"`
+	Longest       time.Duration `json:"unavailable_max_ns"`
+	// Acquire is the latency of the acquires of all runs that were granted, and NoAnswer
+	// counts those whose outcome stayed unknown.
+	Acquire  Latency `json:"acquire"`
+	NoAnswer int     `json:"acquires_unknown"`
+	// Runs are those that the cell counts, in order of their seeds.
+	Runs []MatrixRun `json:"runs"`
+}
+
+// A MatrixRun is one run of a cell.
+type MatrixRun struct {
+	Seed    uint64          `json:"seed"`
+	Verdict checker.Verdict `json:"verdict"`
+	Twice   bool            `json:"granted_twice"`
+	// Unavailable is the longest time without a grant while clients asked.
+	Unavailable time.Duration `json:"unavailable_ns"`
+	Headline    string        `json:"headline"`
+	Command     string        `json:"command"`
+	// Dir is its run directory, beside the page; empty if it was removed.
+	Dir string `json:"dir,omitempty"`
+
+	acquires []time.Duration
+	noAnswer int
+}
+
+// NewMatrixRun takes from a judged run what a matrix tells of it. Its directory is that
+// beside the page, or empty if there is none.
+func NewMatrixRun(in Input, dir string) MatrixRun {
+	d := newDigest(in)
+	results := d.results()
+	r := MatrixRun{
+		Seed: results.Seed, Verdict: results.Verdict, Headline: results.Story.Headline, Command: results.Command, Dir: dir,
+		Unavailable: longestWithoutGrant(d.ops),
+	}
+	for _, p := range results.Properties {
+		for i := range p.Violations {
+			r.Twice = r.Twice || grantsTwice(p.Violations[i].Kind)
+		}
+	}
+	for i := range d.ops {
+		switch op := &d.ops[i]; {
+		case op.Invoke.Op != history.Acquire:
+		case op.OK():
+			r.acquires = append(r.acquires, took(op))
+		case op.Unknown():
+			r.noAnswer++
+		}
+	}
+	return r
+}
+
+// grantsTwice reports whether a violation is that more clients hold a lock than it admits.
+func grantsTwice(kind string) bool {
+	return kind == checker.DoubleGrant || kind == checker.OverCapacity
+}
+
+// longestWithoutGrant is the longest time in which no acquire was granted, from the first
+// request on until the last, or until the last answer to one.
+func longestWithoutGrant(ops []history.Operation) time.Duration {
+	var granted []time.Duration
+	first, last := time.Duration(-1), time.Duration(0)
+	for i := range ops {
+		op := &ops[i]
+		if op.Invoke.Op != history.Acquire {
+			continue
+		}
+		if first < 0 || op.Invoke.Time < first {
+			first = op.Invoke.Time
+		}
+		last = max(last, op.Invoke.Time)
+		if op.OK() {
+			granted = append(granted, op.Complete.Time)
+			last = max(last, op.Complete.Time)
+		}
+	}
+	if first < 0 {
+		return 0
+	}
+	slices.Sort(granted)
+	longest, before := time.Duration(0), first
+	for _, at := range append(granted, last) {
+		longest, before = max(longest, at-before), at
+	}
+	return longest
+}
+
+// Add counts a run.
+func (c *MatrixCell) Add(r MatrixRun) {
+	c.Runs = append(c.Runs, r)
+	slices.SortFunc(c.Runs, func(a, b MatrixRun) int { return compareSeeds(a.Seed, b.Seed) })
+}
+
+func compareSeeds(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// count fills in the figures of the runs.
+func (c *MatrixCell) count() {
+	c.Valid, c.Invalid, c.Unknown, c.NoAnswer, c.Longest, c.LongestMedian, c.Acquire = 0, 0, 0, 0, 0, 0, Latency{}
+	twice := 0
+	var gaps, acquires []time.Duration
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		switch r.Verdict {
+		case checker.Valid:
+			c.Valid++
+		case checker.Invalid:
+			c.Invalid++
+		default:
+			c.Unknown++
+		}
+		if r.Twice {
+			twice++
+		}
+		gaps = append(gaps, r.Unavailable)
+		acquires = append(acquires, r.acquires...)
+		c.NoAnswer += r.noAnswer
+	}
+	decided := 0
+	for i := range c.Runs {
+		if c.Runs[i].Verdict != checker.Unknown || c.Runs[i].Twice {
+			decided++
+		}
+	}
+	c.Twice = Rate{Name: checker.DoubleGrant, Seen: twice, Of: decided, Interval: interval(twice, decided)}
+	if len(gaps) > 0 {
+		slices.Sort(gaps)
+		c.LongestMedian, c.Longest = gaps[(len(gaps)-1)/2], gaps[len(gaps)-1]
+	}
+	if len(acquires) > 0 {
+		c.Acquire = latencyOf(acquires)
+	}
+}
+
+// NewMatrix joins cells, and all their runs.
+func NewMatrix(runs []JointRun, seeds string, length time.Duration, families []string, cells []MatrixCell) Matrix {
+	m := Matrix{Joint: newJoint(runs), Seeds: seeds, Length: length, Faults: families, Cells: cells}
+	for i := range m.Cells {
+		m.Cells[i].count()
+	}
+	return m
+}
+
+// WriteMatrix writes the page of a matrix, and its junit.xml, summary.md and results.json,
+// into the folder of its run directories, and the index of that.
+func WriteMatrix(dir string, m Matrix) error {
+	var errs []error
+	for name, write := range map[string]func(io.Writer) error{
+		MatrixFile: m.writeHTML, JUnitFile: m.writeJUnit, MarkdownFile: m.writeMarkdown, ResultsFile: m.writeJSON,
+	} {
+		errs = append(errs, history.WriteFile(path.Join(dir, name), write))
+	}
+	return errors.Join(append(errs, UpdateIndex(dir))...)
+}
+
+func (m *Matrix) writeJSON(w io.Writer) error {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "%s\n", Plain(string(b))); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// WriteMatrixJSON writes what results.json holds of a matrix.
+func WriteMatrixJSON(w io.Writer, m Matrix) error { return m.writeJSON(w) }
+
+// The columns of a cell in words.
+var matrixColumns = []string{ //nolint:gochecknoglobals // a constant
+	"lock", "topology", "faults", "granted twice (95 %)", "runs", "unavailable, median / most", "acquire p50 / p99", "acquires unanswered",
+}
+
+// words are the columns of a cell.
+func (c *MatrixCell) words() []string {
+	head := []string{c.Lock, c.Topology, c.Faults}
+	if c.Impossible != "" {
+		return append(head, "not possible: "+c.Impossible, "", "", "", "")
+	}
+	if len(c.Runs) == 0 {
+		return append(head, "no run", "", "", "", "")
+	}
+	acquire := "none granted"
+	if c.Acquire.Count > 0 {
+		acquire = span(c.Acquire.P50) + " / " + dash(c.Acquire.P99)
+	}
+	return append(head, c.twice(), c.verdicts(), span(c.LongestMedian)+" / "+span(c.Longest), acquire, thousands(int64(c.NoAnswer)))
+}
+
+func dash(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return span(d)
+}
+
+// twice is in how many of the decided runs a lock was granted twice.
+func (c *MatrixCell) twice() string {
+	if c.Twice.Of == 0 {
+		return "not decided"
+	}
+	return c.Twice.String()
+}
+
+// verdicts are those of the runs, but for none of a kind.
+func (c *MatrixCell) verdicts() string {
+	var parts []string
+	for _, v := range []struct {
+		n    int
+		word checker.Verdict
+	}{{c.Valid, checker.Valid}, {c.Invalid, checker.Invalid}, {c.Unknown, checker.Unknown}} {
+		if v.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", v.n, v.word))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WriteMatrixText writes a matrix as a table for a terminal.
+func WriteMatrixText(w io.Writer, m Matrix) error {
+	var out bytes.Buffer
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(matrixColumns, "\t")))
+	var impossible []string
+	for i := range m.Cells {
+		c := &m.Cells[i]
+		words := c.words()
+		if c.Impossible != "" {
+			words = append(words[:3], "not possible", "", "", "", "")
+			impossible = append(impossible, fmt.Sprintf("%s on %s under %s: %s", c.Lock, c.Topology, c.Faults, c.Impossible))
+		}
+		fmt.Fprintln(t, strings.Join(words, "\t"))
+	}
+	_ = t.Flush() // into memory
+	var text strings.Builder
+	for line := range strings.Lines(out.String()) {
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	for _, why := range impossible {
+		text.WriteString("not possible: " + why + "\n")
+	}
+	if _, err := io.WriteString(w, Plain(text.String())); err != nil {
+		return fmt.Errorf("write matrix: %w", err)
+	}
+	return nil
+}
+
+func (m *Matrix) writeMarkdown(w io.Writer) error {
+	t := markdown{}
+	t.printf("## Locks under the same faults\n\n%s\n\n", md(m.about()))
+	var rows [][]string
+	for i := range m.Cells {
+		words := m.Cells[i].words()
+		for k := range words {
+			words[k] = md(words[k])
+		}
+		rows = append(rows, words)
+	}
+	t.table(matrixColumns, rows)
+	t.printf("\n%s\n\n", matrixNote)
+	if _, err := io.WriteString(w, t.String()); err != nil {
+		return fmt.Errorf("write markdown: %w", err)
+	}
+	return m.Joint.writeMarkdown(w)
+}
+
+// matrixNote says how to read the columns.
+const matrixNote = "Granted twice: of the runs that were decided, those in which more clients held a lock than it admits, with Wilson's interval. " +
+	"Unavailable: the longest time of a run in which no client was granted any lock while clients asked. " +
+	"Acquire: from the request to the grant, with the time that other clients held the lock. " +
+	"A seed fixes the plan of faults and the choices of the clients, not how processes interleave; topologies differ, so that the same seed draws other targets on each."
+
+// about says what was run.
+func (m *Matrix) about() string {
+	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, runLength(m.Length), strings.Join(m.Faults, ", "))
+}
+
+func (m *Matrix) writeHTML(w io.Writer) error {
+	t, err := template.New("matrix").Funcs(template.FuncMap{"sign": sign, "span": span}).Parse(matrixHTML)
+	if err != nil {
+		return fmt.Errorf("parse template: %w", err)
+	}
+	type cell struct {
+		*MatrixCell
+		Words []string
+	}
+	p := struct {
+		*Matrix
+		CSS     template.CSS
+		About   string
+		Note    string
+		Columns []string
+		Rows    []cell
+	}{Matrix: m, CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), About: m.about(), Note: matrixNote, Columns: matrixColumns}
+	for i := range m.Cells {
+		p.Rows = append(p.Rows, cell{&m.Cells[i], m.Cells[i].words()})
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, &p); err != nil {
+		return fmt.Errorf("write matrix: %w", err)
+	}
+	if _, err := io.WriteString(w, Plain(out.String())); err != nil {
+		return fmt.Errorf("write matrix: %w", err)
+	}
+	return nil
+}
