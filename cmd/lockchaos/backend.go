@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -44,6 +45,7 @@ const (
 type serverFlags struct {
 	backend string
 	image   string
+	server  string
 	attach  attach.Backend
 
 	tls, tlsInsecure bool
@@ -58,7 +60,8 @@ var attachFlags = []string{ //nolint:gochecknoglobals // a constant
 func (s *serverFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (servers that run already), or auto: process or container, the first that this machine can run")
 	f.StringVar(&s.image, "image", "", "container: the image (default: the one that make image built, else "+container.OfficialImage+")")
-	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of some sentinels or cluster nodes, or of all independent servers")
+	f.StringVar(&s.server, "server", "", "process: the server program of Redis, or one that takes its place, such as valkey-server (default: what "+process.BinaryVariable+" names, else redis-server)")
+	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of some sentinels or cluster nodes, or of all independent servers or members")
 	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: the name of the master at the sentinels (default: the only one that they have)")
 	f.StringVar(&s.attach.Username, "username", "", "attach: the user name at the servers; the password is read from "+passwordVariable)
 	f.StringVar(&s.attach.SentinelUsername, "sentinel-username", "", "attach: the user name at the sentinels; the password is read from "+sentinelPasswordVariable)
@@ -67,7 +70,7 @@ func (s *serverFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&s.tls, "tls", false, "attach: use TLS")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "attach: file with the certificates to trust (PEM)")
 	f.BoolVar(&s.tlsInsecure, "tls-insecure", false, "attach: trust any certificate")
-	f.BoolVar(&s.attach.Yes, "yes", false, "attach: allow faults; they affect all users of the servers")
+	f.BoolVar(&s.attach.Yes, "yes", false, "attach: allow faults that affect all users of the servers")
 }
 
 // validate joins everything that is wrong with what was typed.
@@ -95,13 +98,23 @@ func (s *serverFlags) validate(cmd *cobra.Command) error {
 	if s.image != "" && s.backend != containerBackend {
 		errs = append(errs, errors.New("--image: for --backend container only"))
 	}
+	switch {
+	case s.server == "":
+	case s.backend == autoBackend, s.backend == processBackend:
+		if _, err := exec.LookPath(s.server); err != nil {
+			errs = append(errs, fmt.Errorf("--server %s: there is no such program", s.server))
+		}
+		errs = append(errs, os.Setenv(process.BinaryVariable, s.server))
+	default:
+		errs = append(errs, errors.New("--server: for --backend process only"))
+	}
 	return errors.Join(errs...)
 }
 
 // completeAttach adds what no flag says.
 func (s *serverFlags) completeAttach() error {
-	for i, e := range s.attach.Endpoints { // as clients of Redis name one
-		s.attach.Endpoints[i] = strings.TrimSuffix(strings.TrimPrefix(e, "redis://"), "/")
+	for i, e := range s.attach.Endpoints { // as clients of Redis and etcd name one
+		s.attach.Endpoints[i] = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(e, "redis://"), "http://"), "/")
 	}
 	s.attach.Password = os.Getenv(passwordVariable)
 	s.attach.SentinelPassword = os.Getenv(sentinelPasswordVariable)
@@ -124,9 +137,17 @@ func (s *serverFlags) completeAttach() error {
 	return s.attach.Validate()
 }
 
+// openServers returns the backend that was asked for, and its name. What auto took is
+// told once.
+func (a *app) openServers(ctx context.Context, s *serverFlags, log *slog.Logger, store string) (topologies.Backend, string, error) {
+	return s.open(ctx, log, store, func(took string) {
+		a.took.Do(func() { fmt.Fprintln(a.stderr, took) })
+	})
+}
+
 // open returns the backend that was asked for, and its name. Its servers are of a store,
-// one of those that topologies name.
-func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) (topologies.Backend, string, error) {
+// one of those that topologies name. It tells what auto took, and why.
+func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string, tell func(took string)) (topologies.Backend, string, error) {
 	switch s.backend {
 	case containerBackend:
 		return container.Backend{Image: s.image, Log: log}, s.backend, nil
@@ -137,12 +158,16 @@ func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) 
 	case processBackend:
 		return process.Backend{Log: log}, s.backend, nil
 	}
-	_, noProcess := process.Find(ctx, store)
+	binary, noProcess := process.Find(ctx, store)
+	if noProcess == nil {
+		tell(fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version))
+	}
 	if noProcess == nil || store != topologies.StoreRedis || os.Getenv(process.BinaryVariable) != "" { // the user who names a binary wants that one
 		return process.Backend{Log: log}, processBackend, noProcess
 	}
 	if _, noEngine := container.Available(ctx); noEngine != nil {
 		return nil, "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
 	}
+	tell(fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess))
 	return container.Backend{Log: log}, containerBackend, nil
 }

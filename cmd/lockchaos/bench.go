@@ -95,7 +95,7 @@ Workloads:
 			if err := p.Validate(); err != nil {
 				return err
 			}
-			backend, _, err := servers.open(cmd.Context(), a.log(io.Discard), topologies.StoreRedis)
+			backend, _, err := a.openServers(cmd.Context(), &servers, a.log(io.Discard), topologies.StoreRedis)
 			if err != nil {
 				return err
 			}

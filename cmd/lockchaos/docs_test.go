@@ -426,3 +426,73 @@ func TestPackagesAreDocumentedAsTheyAre(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// Documents and sources name the client, owner or server that they mean.
+func TestDocumentsAndSourcesNameTheParty(t *testing.T) {
+	t.Parallel()
+	vague := regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]nybody|[Ee]verybody)\b`)
+	texts := documents(t)
+	delete(texts, "CHANGELOG.md")
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		texts[path] = string(b)
+		return err
+	}))
+	require.Greater(t, len(texts), 300)
+	for name, text := range texts {
+		if found := vague.FindStringIndex(text); found != nil {
+			line := 1 + strings.Count(text[:found[0]], "\n")
+			t.Errorf("%s:%d: %s: say which client, owner or server", name, line, text[found[0]:found[1]])
+		}
+	}
+}
+
+// What `make test` leaves out with the race detector, it runs without: each test whose name
+// is skipped is in a package of the command that runs it.
+func TestSkippedTestsAreRunWithoutTheRaceDetector(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	makefile := strings.ReplaceAll(string(b), "$$", "$")
+	value := regexp.MustCompile(`(?m)^([A-Z]+) := (\^Test.*)$`)
+	skipped := regexp.MustCompile(`-race .*-skip '(.*)'`).FindStringSubmatch(makefile)
+	require.NotNil(t, skipped)
+	patterns := map[string]*regexp.Regexp{}
+	packages := map[string]string{}
+	for _, m := range value.FindAllStringSubmatch(makefile, -1) {
+		if !strings.Contains(skipped[1], "$("+m[1]+")") {
+			continue
+		}
+		patterns[m[1]] = regexp.MustCompile(m[2])
+		run := regexp.MustCompile(`(?m)-run '[^']*\$\(` + m[1] + `\)[^']*'(.*)$`).FindStringSubmatch(makefile)
+		require.NotNil(t, run, "nothing runs %s", m[1])
+		packages[m[1]] = run[1] + " "
+	}
+	require.NotEmpty(t, patterns)
+	require.Len(t, patterns, strings.Count(skipped[1], "$("))
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	found := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		for _, m := range function.FindAllStringSubmatch(string(source), -1) {
+			for variable, pattern := range patterns {
+				if pattern.MatchString(m[1]) {
+					found++
+					require.Contains(t, packages[variable], " ./"+filepath.ToSlash(folder)+" ", "%s of %s is skipped, and not run", m[1], path)
+				}
+			}
+		}
+		return err
+	}))
+	require.Greater(t, found, 5)
+}

@@ -24,10 +24,11 @@ func (a *app) doctorCommand() *cobra.Command {
 			ctx := cmd.Context()
 			a.doctorProcesses(ctx)
 			a.doctorEtcd(ctx)
+			a.doctorZooKeeper(ctx)
 			a.doctorContainers(ctx)
 			a.doctorCompose(ctx)
 			a.doctorCompiler()
-			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis)
+			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis, func(string) {})
 			if err != nil {
 				return err
 			}
@@ -56,7 +57,7 @@ func (a *app) doctorProcesses(ctx context.Context) {
 		a.finding(false, "processes: %v", err)
 		return
 	}
-	a.finding(true, "processes: redis-server %s at %s", binary.Version, binary.Path)
+	a.finding(true, "processes: %s-server %s at %s", binary.Product, binary.Version, binary.Path)
 }
 
 // doctorEtcd looks for what topology etcd needs.
@@ -70,6 +71,20 @@ func (a *app) doctorEtcd(ctx context.Context) {
 		return
 	}
 	a.finding(true, "processes: etcd %s at %s (topology etcd)", binary.Version, binary.Path)
+}
+
+// doctorZooKeeper looks for what topology zookeeper needs, but for a compiler.
+func (a *app) doctorZooKeeper(ctx context.Context) {
+	if runtime.GOOS != "linux" {
+		return // doctorProcesses said so
+	}
+	const alone = "topology zookeeper"
+	binary, err := process.FindZooKeeper(ctx)
+	if err != nil {
+		a.finding(false, "processes: %v; %s alone needs it", err, alone)
+		return
+	}
+	a.finding(true, "processes: ZooKeeper %s, run by java at %s (%s)", binary.Version, binary.Path, alone)
 }
 
 // doctorContainers looks for what the container backend needs.

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"os"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -21,11 +25,13 @@ func (a *app) driverCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var servers serverFlags
+	var topology string
 	check := &cobra.Command{
 		Use:   "check -- COMMAND [ARGUMENT...]",
-		Short: "Check that a driver keeps the protocol, on a healthy server",
+		Short: "Check that a driver keeps the protocol, on healthy servers",
 		Example: `  lockchaos driver check -- python3 driver.py
-  lockchaos driver check -- drivers/shell/driver.sh`,
+  lockchaos driver check -- drivers/shell/driver.sh
+  lockchaos driver check --topology sentinel -- python3 driver.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the driver's command: lockchaos driver check -- python3 driver.py")
@@ -33,28 +39,43 @@ func (a *app) driverCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.checkDriver(cmd, &servers, args)
+			return a.checkDriver(cmd, &servers, topology, args)
 		},
 	}
-	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the server runs in: process, container, or auto")
+	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
+	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster or independent (default: single; for a driver that promises a quorum, independent)")
 	parent.AddCommand(check)
 	return parent
 }
 
 // checkDriver prints a line for each check. A check that fails is a violation of
 // the protocol.
-func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, args []string) error {
+func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology string, args []string) error {
 	command := shellQuoted(args)
-	if _, err := harness.Program(command); err != nil {
-		return err
+	if backends := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(backends, servers.backend) {
+		return names.Unknown("backend", servers.backend, backends)
 	}
-	backend, _, err := servers.open(cmd.Context(), nil, topologies.StoreRedis)
+	if topology != "" && !slices.Contains(topologies.NamesOf(topologies.StoreRedis), topology) {
+		return names.Unknown("topology", topology, topologies.NamesOf(topologies.StoreRedis))
+	}
+	l, err := harness.Program(command)
 	if err != nil {
 		return err
 	}
-	log := os.Stderr
+	topology = cmp.Or(topology, harness.CheckTopology(l))
+	if err := l.On(topology, topologies.Options{}, harness.LockOptions{}); err != nil {
+		return err
+	}
+	backend, _, err := a.openServers(cmd.Context(), servers, nil, topologies.StoreRedis)
+	if err != nil {
+		return err
+	}
+	log := &lastLog{}
 	wrong := 0
-	err = harness.CheckDriver(cmd.Context(), backend, command, log, func(c harness.DriverCheck, skipped bool, err error) {
+	err = harness.CheckDriver(cmd.Context(), backend, command, topology, log, func(c harness.DriverCheck, skipped bool, err error) {
+		if logged := log.take(); err != nil || a.verbose { // a check that cuts its links has a driver log what went wrong
+			fmt.Fprint(a.stderr, logged)
+		}
 		switch {
 		case skipped:
 			a.printf("- %s: not promised\n", c.Name)
@@ -72,8 +93,38 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, args []strin
 		a.printf("%d of %d checks failed\n", wrong, len(harness.DriverChecks()))
 		return verdictError(exitInvalid)
 	}
-	a.printf("the driver can be used: lockchaos run --lock %s\n", quoted(harness.ProgramPrefix+command))
+	on := ""
+	if topology != topologies.Single {
+		on = " --topology " + topology
+	}
+	a.printf("the driver can be used: lockchaos run --lock %s%s\n", quoted(harness.ProgramPrefix+command), on)
 	return nil
+}
+
+// A lastLog keeps the end of what a driver logs.
+type lastLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// mostLogged is how much a lastLog keeps, in bytes.
+const mostLogged = 16 << 10
+
+func (l *lastLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	l.text = l.text[max(0, len(l.text)-mostLogged):]
+	return len(b), nil
+}
+
+// take returns what was logged since it was called last.
+func (l *lastLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := string(l.text)
+	l.text = nil
+	return text
 }
 
 // shellQuoted joins arguments so that a shell reads them as they are.

@@ -27,6 +27,8 @@ lockchaos check history.jsonl`,
 lockchaos run --lock redsync --topology independent --faults safe --duration 20s
 lockchaos run --lock 'exec:python3 driver.py' --topology cluster --control
 lockchaos run --seeds 1-50 --parallel 2 --duration 5s`,
+		"lockchaos matrix": `lockchaos matrix --locks mutex,redlock,etcd-mutex
+lockchaos matrix --locks mutex@sentinel,mutex@cluster,etcd-mutex --faults failover --seeds 1-20 --parallel 2`,
 		"lockchaos reproduce": `lockchaos reproduce failover-double-grant/replica-acks
 lockchaos reproduce ghost-lock --lock 'exec:python3 driver.py' --expect invalid
 lockchaos reproduce --all --repeat 3 --parallel 3`,
@@ -73,8 +75,8 @@ func flagGroups() []flagGroup {
 			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
 		}},
 		{"Faults and length", []string{"faults", "duration", "seed", "replay", "control"}},
-		{"Many runs", []string{"all", "repeat", "seeds", "parallel", "keep"}},
-		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image"}},
+		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep"}},
+		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
 		{"Servers that run already (--backend attach)", attachFlags},
 		{"Output", []string{"out", "json", "live"}},
 	}

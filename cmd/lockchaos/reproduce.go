@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
@@ -21,12 +24,12 @@ import (
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
-	var all, asJSON bool
+	var all, stores, asJSON, control bool
 	var servers serverFlags
 	var repeat, parallel int
 	var out, lockName, expect string
 	cmd := &cobra.Command{
-		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all",
+		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all | --stores",
 		Short: "Play scripted failures, and check that each gives its expected verdict",
 		Long: `Play scripted failures. Each scenario states the verdict that it must give: the
 failure itself is invalid, its cures and controls are valid. The exit code is 0
@@ -34,8 +37,17 @@ if each scenario gave its verdict in the required share of its runs.
 
 With --lock another lock plays them, such as one of your own. Its verdict need not be
 that of the scenario's own lock: --expect says what it must be, valid unless it is said.
-What can't be asked of the lock is left out.`,
+What can't be asked of the lock is left out.
+
+With --stores one split brain is played on Sentinel, Cluster, etcd and ZooKeeper, and for
+the last two the fault with which they grant a lock twice, without and with a token.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if stores {
+				if all || len(args) > 0 {
+					return errors.New("--stores says what is played: name no scenario, and not --all, beside it")
+				}
+				args = scenarios.Stores()
+			}
 			chosen, err := a.chooseScenarios(args, all)
 			if err == nil && lockName != "" {
 				chosen, err = a.under(chosen, lockName, expect)
@@ -43,11 +55,14 @@ What can't be asked of the lock is left out.`,
 			if expect != "" && lockName == "" {
 				err = errors.Join(err, errors.New("--expect is for a lock that --lock names: each scenario states the verdict of its own lock"))
 			}
+			if control && lockName == "" {
+				err = errors.Join(err, errors.New("--control is for a lock that --lock names: the variants of a scenario are the controls of its own lock"))
+			}
 			if err := errors.Join(err, servers.validate(cmd)); err != nil {
 				return err
 			}
 			for i := range chosen {
-				chosen[i].servers, chosen[i].flags = &servers, changedFlags(cmd)
+				chosen[i].servers, chosen[i].flags, chosen[i].control = &servers, changedFlags(cmd), control
 			}
 			if repeat < 1 {
 				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
@@ -78,10 +93,12 @@ What can't be asked of the lock is left out.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
+	f.BoolVar(&stores, "stores", false, "play one split brain on each store, and what fools those that it does not, with the cure")
 	f.IntVar(&repeat, "repeat", 1, "number of runs of each scenario")
 	f.IntVar(&parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
 	f.StringVar(&lockName, "lock", "", "play them with this lock (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own")
 	f.StringVar(&expect, "expect", "", "with --lock: the verdict that each run must have, valid or invalid (default valid)")
+	f.BoolVar(&control, "control", false, "with --lock: if a run is invalid, have the least lock that is correct on these servers (correct-key, redlock) play the script as well")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
 	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
@@ -193,6 +210,7 @@ type choice struct {
 	typed   string
 	servers *serverFlags
 	flags   string
+	control bool
 
 	// own is the verdict that the scenario's own lock must have, and ownLock its name,
 	// where another lock plays it; else empty. assumed says that --expect was left out.
@@ -207,6 +225,10 @@ func (c choice) outcome(p played) string {
 		by += " with lock " + c.LockName
 	}
 	switch {
+	case p.unsuited():
+		return fmt.Sprintf("%s: %v", by, p.met)
+	case p.met == nil && p.in.Run.Spared != "":
+		return fmt.Sprintf("%s is %s: it does not have the bug that the scenario is about", by, c.Expect.Verdict)
 	case p.met == nil && c.own == "":
 		return fmt.Sprintf("%s gave the verdict that it must (%s) in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
 	case p.met == nil && c.assumed:
@@ -221,11 +243,16 @@ func (c choice) outcome(p played) string {
 		return fmt.Sprintf("%s is not valid: %v", by, p.met)
 	case c.own == string(checker.Invalid) && strings.HasPrefix(c.ownLock, "broken-"):
 		return fmt.Sprintf("%s is invalid, as %s is, which has that bug planted: look for the cause in your lock", by, c.ownLock)
-	case c.own == string(checker.Invalid):
+	case c.limit():
 		return fmt.Sprintf("%s is invalid. So is the lock that the scenario is about: it shows what such a lock can't prevent here. If that is known of yours, say --expect invalid", by)
 	default:
 		return fmt.Sprintf("%s is invalid, and the lock that the scenario is about is not: look for the cause in your lock", by)
 	}
+}
+
+// limit reports whether the scenario shows what a correct lock of its kind can't prevent.
+func (c choice) limit() bool {
+	return c.own == string(checker.Invalid) && !strings.HasPrefix(c.ownLock, "broken-")
 }
 
 // again is the command that plays it again.
@@ -254,7 +281,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		return played{}, err
 	}
 	defer log.Close()
-	backend, backendName, err := s.servers.open(ctx, a.log(log), topologies.StoreOf(s.Topology))
+	backend, backendName, err := a.openServers(ctx, s.servers, a.log(log), topologies.StoreOf(s.Topology))
 	if err != nil {
 		return played{}, errors.Join(err, removeEmpty(dir, before))
 	}
@@ -269,8 +296,36 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 	p := played{dir: dir, took: time.Since(start)}
 	var judged error
 	p.in, judged = judge(context.Background(), dir) // also after Ctrl-C
+	if err == nil && judged == nil && s.control && p.in.Report.Verdict == checker.Invalid {
+		judged = a.playControl(ctx, s, dir, &p.in.Run, backend, backendName)
+		judged = errors.Join(judged, reports.WriteDir(dir, p.in))
+	}
 	p.met = s.Expect.Met(p.in.Run, p.in.Report)
 	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
+}
+
+// playControl has the control lock play a script that is invalid. One that can't be asked
+// of it has no control.
+func (a *app) playControl(ctx context.Context, s choice, dir string, run *history.Run, backend topologies.Backend, backendName string) error {
+	l, err := a.locks.ByName(locks.Control(s.Topology))
+	if err != nil {
+		return err
+	}
+	l.Foreign = true // faults of commands are aimed at what it sends
+	as, err := s.of.Under(l, s.variant)
+	if err != nil {
+		fmt.Fprintf(a.stderr, "no control: %v\n", err)
+		return nil
+	}
+	fmt.Fprintf(a.stderr, "%s is invalid: the same script again with %s\n", s.Name, l.Name)
+	err = as.Run(ctx, harness.Config{
+		Dir: filepath.Join(dir, controlDir), Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
+		Command: "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, Log: a.log(io.Discard),
+	})
+	if err != nil {
+		return fmt.Errorf("run the control: %w", err)
+	}
+	return noteControl(ctx, dir, run, l.Name)
 }
 
 // seedOfScripts is recorded for scripts, in which nothing is drawn.
@@ -295,6 +350,10 @@ func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bo
 func (p played) unknown() bool {
 	return p.in.Report.Verdict == checker.Unknown
 }
+
+// unsuited reports whether the scenario can't be asked of the lock, which has violated
+// nothing until then.
+func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() }
 
 // exit is the answer of a single run.
 func (p played) exit() error {

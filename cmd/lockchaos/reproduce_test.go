@@ -21,7 +21,8 @@ func TestTheExitOfSeveralRuns(t *testing.T) {
 	other := errors.New("it gave another verdict")
 	invalid, valid := judged(checker.Invalid, nil), judged(checker.Valid, nil)
 	missed, unknown := judged(checker.Valid, other), judged(checker.Unknown, other)
-	broken := unknown
+	broken, unsuited := unknown, unknown
+	unsuited.in.Run.Unsuited = "step 2: it was refused"
 	broken.failed = harnessError{errors.New("heal cut: it is still cut")}
 	times := func(n int, p played, and ...played) []played {
 		for range n {
@@ -42,6 +43,8 @@ func TestTheExitOfSeveralRuns(t *testing.T) {
 		{"eight of ten", "invalid", false, times(8, invalid, missed, unknown), exitInvalid},
 		{"nothing is known", "invalid", false, times(2, unknown), exitUnknown},
 		{"a cure that failed once", "valid", false, times(9, valid, judged(checker.Invalid, other)), exitInvalid},
+		{"one that can't be asked of the lock", "valid", true, times(2, unsuited), exitValid},
+		{"one that could be asked once", "valid", true, times(1, unsuited, judged(checker.Valid, nil)), exitInvalid},
 		{"a heal that failed once", "valid", false, times(9, valid, broken), exitHarness},
 	}
 	for _, tt := range tests {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,6 +19,7 @@ type app struct {
 	stdout, stderr io.Writer
 	verbose        bool
 	locks          harness.Locks // that can be put under test
+	took           sync.Once     // see openServers
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -41,7 +43,7 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
-		a.runCommand(), a.simulateCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
+		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.reproduceCommand(), a.checkCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
 		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.simulationWorkerCommand(),
 	)
 	root.SetUsageTemplate(usageWithGroups(root.UsageTemplate()))

@@ -82,9 +82,6 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if wrong = errors.Join(wrong, o.Validate()); wrong != nil || !o.control {
 		return wrong
 	}
-	if o.seeds != "" {
-		return errors.New("--control is for one run: leave out --seeds, and repeat the seed that is invalid")
-	}
 	_, err := o.controlRun(known, history.Run{})
 	return err
 }
@@ -102,7 +99,7 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 	}
 	defer log.Close()
 	again := "lockchaos run" + o.again(cmd, o.seed)
-	backend, backendName, err := o.servers.open(cmd.Context(), a.log(log), topologies.StoreOf(o.Topology))
+	backend, backendName, err := a.openServers(cmd.Context(), &o.servers, a.log(log), topologies.StoreOf(o.Topology))
 	if err != nil {
 		return errors.Join(err, removeEmpty(dir, before))
 	}
@@ -143,27 +140,41 @@ func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend
 	if err != nil || in.Report.Verdict != checker.Invalid {
 		return err
 	}
-	r, err := o.controlRun(a.locks, in.Run)
+	return a.controlSeed(ctx, o, o.seed, dir, &in.Run, backend, backendName)
+}
+
+// controlSeed repeats the run of a seed with the control lock.
+func (a *app) controlSeed(ctx context.Context, o *runOptions, seed uint64, dir string, run *history.Run, backend topologies.Backend, backendName string) error {
+	r, err := o.controlRun(a.locks, *run)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "invalid: the same plan again with %s\n", r.Lock.Name)
-	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, o.seed))
+	fmt.Fprintf(a.stderr, "seed %d is invalid: the same plan again with %s\n", seed, r.Lock.Name)
+	show, end := func(harness.Progress) {}, func() {}
+	if o.seeds == "" { // of several runs at a time, none is shown
+		progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, seed))
+		show, end = progress.show, progress.end
+	}
 	at := filepath.Join(dir, controlDir)
 	err = r.Run(ctx, harness.Config{
-		Dir: at, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(),
-		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: progress.show,
+		Dir: at, Backend: backend, BackendName: backendName, Seed: seed, Program: version(),
+		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: show,
 	})
-	progress.end()
+	end()
 	if err != nil {
 		return fmt.Errorf("run the control: %w", err)
 	}
-	control, err := judge(ctx, at)
+	return noteControl(ctx, dir, run, r.Lock.Name)
+}
+
+// noteControl judges the control of a run, and notes in the run's record what came of it.
+func noteControl(ctx context.Context, dir string, run *history.Run, name string) error {
+	control, err := judge(ctx, filepath.Join(dir, controlDir))
 	if err != nil {
 		return err
 	}
-	in.Run.Control = &history.Control{Lock: r.Lock.Name, Dir: controlDir, Verdict: string(control.Report.Verdict)}
-	return history.Dir(dir).WriteRun(in.Run)
+	run.Control = &history.Control{Lock: name, Dir: controlDir, Verdict: string(control.Report.Verdict)}
+	return history.Dir(dir).WriteRun(*run)
 }
 
 // controlRun is the run with the control lock.
@@ -182,13 +193,13 @@ func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.R
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Topology, "topology", "single", "the servers that store the lock (lockchaos list topologies)")
-	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5); etcd: of members, 3 or 5 (default 3)")
+	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5); etcd, zookeeper: of members, 3 or 5 (default 3)")
 	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec or always (default none)")
 	f.IntVar(&o.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
 	f.StringVar(&o.Servers.Access, "access", "", "single, sentinel: how clients find the master: direct, or name, an address that moves with the master role (single then has two replicas) (default direct)")
 	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: the silence after which a node is suspected (default 200ms)")
 	o.servers.register(f)
-	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock, on etcd etcd-mutex)")
+	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock, on etcd etcd-mutex, on zookeeper zookeeper-lock)")
 	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock)")
 	f.StringVar(&o.Resource.Kind, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Resource.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
@@ -248,14 +259,20 @@ func (a *app) conclude(dir string, asJSON bool) error {
 
 func (a *app) print(in reports.Input, dir string, asJSON bool) error {
 	r := reports.Summarize(in)
+	if err := a.annotate(r, dir); err != nil {
+		return err
+	}
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}
-	if os.Getenv("GITHUB_ACTIONS") == "true" {
-		if err := reports.WriteAnnotation(a.stderr, r, dir); err != nil {
-			return asHarness(err)
-		}
-	}
 	width, _ := onTerminal(a.stdout)
 	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir}))
+}
+
+// annotate says what GitHub Actions shows beside a job, where that is what runs.
+func (a *app) annotate(r reports.Results, dir string) error {
+	if os.Getenv("GITHUB_ACTIONS") != "true" {
+		return nil
+	}
+	return asHarness(reports.WriteAnnotation(a.stderr, r, dir))
 }

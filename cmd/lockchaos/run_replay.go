@@ -16,7 +16,7 @@ import (
 // besideReplay are the flags that mean something beside --replay: where the
 // servers are, and where the output goes.
 var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
-	"replay", "backend", "image", "out", "json", "verbose", "help",
+	"replay", "backend", "image", "server", "out", "json", "verbose", "help",
 }, attachFlags...)
 
 // readReplay takes the run from a record, all but the backend if the user named

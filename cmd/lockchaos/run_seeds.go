@@ -78,8 +78,11 @@ type seeded struct {
 	// Dir is its run directory; empty if that was removed.
 	Dir     string `json:"dir,omitempty"`
 	Command string `json:"command"`
+	// Control is what came of the same seed with the control lock; nil: it was not run.
+	Control *history.Control `json:"control,omitempty"`
 
 	joint   reports.JointRun
+	cell    reports.MatrixRun
 	failure error          // of the harness
 	landed  map[string]int // faults that were of effect
 	failed  map[string]int // and those that were not
@@ -128,7 +131,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	var mu sync.Mutex  // of s and failures
 	var failures error // of the harness, in runs that are judged all the same
 	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
-		backend, name, err := o.servers.open(ctx, a.log(log), topologies.StoreOf(o.Topology))
+		backend, name, err := a.openServers(ctx, &o.servers, a.log(log), topologies.StoreOf(o.Topology))
 		if err != nil {
 			return worker[uint64]{}, err
 		}
@@ -139,7 +142,8 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			w.end = func() error { return asHarness(closeAll()) }
 		}
 		w.do = func(ctx context.Context, seed uint64) error {
-			r, err := a.runSeed(ctx, cmd, o, backend, name, out, seed)
+			dir := filepath.Join(out, fmt.Sprintf("seed-%d", seed))
+			r, err := a.runSeed(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
 			if err != nil {
 				return gravest(r.failure, err)
 			}
@@ -189,10 +193,10 @@ func seedsDir(o *runOptions) (string, error) {
 	return name, emptyDir(name)
 }
 
-// runSeed makes one run, and removes its directory if it was valid.
-func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, backend topologies.Backend, backendName, out string, seed uint64) (seeded, error) {
-	dir := filepath.Join(out, fmt.Sprintf("seed-%d", seed))
-	s := seeded{Seed: seed, Dir: dir, Command: "lockchaos run" + o.again(cmd, seed), landed: map[string]int{}, failed: map[string]int{}}
+// runSeed makes one run, which that command repeats, and removes its directory if it was
+// valid.
+func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seeded, error) {
+	s := seeded{Seed: seed, Dir: dir, Command: command, landed: map[string]int{}, failed: map[string]int{}}
 	log, err := createLog(dir)
 	if err != nil {
 		return s, err
@@ -219,10 +223,21 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 		s.Found = s.failure.Error()
 	}
 	in.Report = harness.Judge(judging, in.Run, in.History)
-	s.note(in)
-	s.joint = reports.NewJointRun(reports.Summarize(in), filepath.Base(dir))
+	results := reports.Summarize(in)
+	s.note(in, results)
+	if err := a.annotate(results, dir); err != nil {
+		return s, err
+	}
+	if o.control && s.failure == nil && s.Verdict == checker.Invalid {
+		if err := a.controlSeed(ctx, o, seed, dir, &in.Run, backend, backendName); err != nil {
+			return s, harnessError{fmt.Errorf("seed %d: %w", seed, err)}
+		}
+		s.Control = in.Run.Control
+	}
+	s.joint, s.cell = reports.NewJointRun(reports.Summarize(in), filepath.Base(dir)), reports.NewMatrixRun(in, filepath.Base(dir))
+	s.joint.Faults = in.Run.Faults
 	if s.Verdict == checker.Valid && !o.keep {
-		s.Dir, s.joint.Dir = "", ""
+		s.Dir, s.joint.Dir, s.cell.Dir = "", "", ""
 		if err := os.RemoveAll(dir); err != nil {
 			return s, harnessError{fmt.Errorf("remove run directory: %w", err)}
 		}
@@ -232,8 +247,11 @@ func (a *app) runSeed(ctx context.Context, cmd *cobra.Command, o *runOptions, ba
 }
 
 // note takes from a judged run what is told of it.
-func (s *seeded) note(in reports.Input) {
+func (s *seeded) note(in reports.Input, results reports.Results) {
 	s.Verdict = in.Report.Verdict
+	if s.Found == "" && s.Verdict == checker.Invalid {
+		s.Found = results.Story.Headline + " (" + strings.Join(violated(in.Report), ", ") + ")"
+	}
 	for _, r := range in.Report.Results {
 		if s.Found == "" && r.Verdict == s.Verdict && r.Verdict != checker.Valid {
 			s.Found = r.Name + ": " + r.Summary
@@ -253,8 +271,20 @@ func (s *seeded) note(in reports.Input) {
 	}
 }
 
-func (s *survey) add(r seeded) {
-	switch r.Verdict {
+// violated are the properties that do not hold, with the number of their violations.
+func violated(r checker.Report) []string {
+	var names []string
+	for _, p := range r.Results {
+		if p.Verdict == checker.Invalid {
+			names = append(names, fmt.Sprintf("%s: %d", p.Name, max(p.Total, len(p.Violations))))
+		}
+	}
+	return names
+}
+
+// count counts a verdict.
+func (s *survey) count(v checker.Verdict) {
+	switch v {
 	case checker.Valid:
 		s.Valid++
 	case checker.Invalid:
@@ -262,6 +292,10 @@ func (s *survey) add(r seeded) {
 	default:
 		s.Unknown++
 	}
+}
+
+func (s *survey) add(r seeded) {
+	s.count(r.Verdict)
 	if r.Verdict != checker.Valid {
 		s.Runs = append(s.Runs, r)
 	}
@@ -311,6 +345,9 @@ func (a *app) printSurvey(s survey, asJSON bool, out string) error {
 	}
 	for _, r := range s.Runs {
 		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
+		if r.Control != nil {
+			a.printf("  control: %s was %s\n", r.Control.Lock, r.Control.Verdict)
+		}
 	}
 	a.printf("%s · %s · seeds %s: %d valid, %d unknown, %d invalid\n", s.Topology, s.Lock, s.Seeds, s.Valid, s.Unknown, s.Invalid)
 	a.printf("faults that took effect: %s\n", counted(s.Landed))

@@ -26,7 +26,10 @@ func newRunDir(chosen string, seed uint64, what ...string) (string, error) {
 		return chosen, emptyDir(chosen)
 	}
 	parts := append(append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...), strconv.FormatUint(seed, 10))
-	name := filepath.Join(runsDir, strings.ReplaceAll(strings.Join(parts, "-"), "/", "-"))
+	for i, part := range parts {
+		parts[i] = fileName(part)
+	}
+	name := filepath.Join(runsDir, strings.Join(parts, "-"))
 	if err := os.MkdirAll(runsDir, 0o755); err != nil {
 		return "", harnessError{fmt.Errorf("make run directory: %w", err)}
 	}

@@ -58,15 +58,7 @@ var toxiproxy = sync.OnceValues(func() (string, error) {
 // runForeign starts one until the test ends.
 func runForeign(t *testing.T) foreign {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real server; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	needServers(t)
 	single, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
 	d, err := process.Backend{}.Start(t.Context(), single)
@@ -356,10 +348,9 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// Ctrl-C ends the whole of a command that plays several scenarios, one or some at
-// a time.
-func TestCtrlCEndsAllScenarios(t *testing.T) {
-	t.Parallel()
+// needServers skips the test where servers can't be run.
+func needServers(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs real servers; -short leaves them out")
 	}
@@ -369,6 +360,13 @@ func TestCtrlCEndsAllScenarios(t *testing.T) {
 		}
 		t.Skip(err)
 	}
+}
+
+// Ctrl-C ends the whole of a command that plays several scenarios, one or some at
+// a time.
+func TestCtrlCEndsAllScenarios(t *testing.T) {
+	t.Parallel()
+	needServers(t)
 	program, err := exec.LookPath("lockchaos")
 	require.NoError(t, err)
 	script := filepath.Join(t.TempDir(), "waits.yaml")
@@ -416,15 +414,7 @@ steps:
 // that boot never answer, so that it goes on until the signal comes.
 func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	needServers(t)
 	program, err := exec.LookPath("lockchaos")
 	require.NoError(t, err)
 	tmp, out := t.TempDir(), t.TempDir()

@@ -20,6 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -84,7 +85,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.Topology, "topology", topologies.Single, "the simulated servers that store the lock: "+strings.Join(simulation.Topologies(), ", "))
 	f.IntVar(&o.Servers, "nodes", 0, "independent: number of servers (default 3)")
 	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
-	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default network,process; on sentinel and cluster network,failover)")
+	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default safe: what a correct lock withstands on the topology, which is network,process, and on sentinel and cluster network, with failover if --replica-acks are enough)")
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
 	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
@@ -144,8 +145,9 @@ type simulatedKind struct {
 	// Confirmation is what real servers showed, if they were asked.
 	Confirmation *history.Confirmation `json:"confirmation,omitempty"`
 
-	first simulation.Case
-	order int // of the case, for those that a sweep makes of one seed
+	first    simulation.Case
+	smallest []world.Fault
+	order    int // of the case, for those that a sweep makes of one seed
 }
 
 // A simulated search is what came of it.
@@ -284,7 +286,7 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 	if err != nil {
 		return r, asHarness(err)
 	}
-	k.Runs, k.Same = r.Runs, r.Same == 2
+	k.Runs, k.Same, k.smallest = r.Runs, r.Same == 2, r.Case.Plan
 	for _, f := range r.Case.Plan {
 		k.Plan = append(k.Plan, f.String())
 	}
@@ -318,6 +320,9 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 		a.printf("  %d faults made %d in %d runs; replayed identically: %s\n", k.Faults, len(k.Plan), k.Runs, yesNo(k.Same))
 		for _, f := range k.Plan {
 			a.printf("    %s\n", f)
+		}
+		if o.BeyondLocks(k.smallest) {
+			a.printf("  a failover loses a grant that no replica has: without --replica-acks that is a limit of the servers, whatever the lock\n")
 		}
 		a.printf("  %s\n", k.Dir)
 		if k.Confirmation != nil {
