@@ -50,7 +50,7 @@ define play_lockchaos
 endef
 
 # Only local processes need a server program on this machine.
-servers = $(if $(filter container attach,$(BACKEND)),,$(if $(filter etcd,$(TOPOLOGY)),etcd,redis))
+servers = $(if $(filter container attach,$(BACKEND)),,$(or $(filter etcd zookeeper,$(TOPOLOGY)),redis))
 
 .PHONY: chaos
 chaos: $(servers) build ## Drive a lock under random faults: TOPOLOGY= LOCK= BACKEND= SEED= DURATION= FAULTS= CLIENTS= ARGS=
@@ -93,6 +93,10 @@ redis: ## Install redis-server where there is none (Debian, Ubuntu)
 etcd: ## Install etcd where there is none, for topology etcd and `bench --lock etcd` (Debian, Ubuntu)
 	@./scripts/install-etcd
 
+.PHONY: zookeeper
+zookeeper: compiler ## Install ZooKeeper and a Java to run it where there is none, for topology zookeeper (Debian, Ubuntu)
+	@./scripts/install-zookeeper
+
 .PHONY: drivers
 drivers: ## Install Python and PHP with their lock libraries where there are none, for the tests of the drivers (Debian, Ubuntu)
 	@./scripts/install-drivers
@@ -106,29 +110,33 @@ chromium: ## Install Chromium where there is none, for the tests of the reports 
 	@./scripts/install-chromium
 
 .PHONY: image
-image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis
+image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis and etcd
 	@./scripts/build-image
 
 # A program with the race detector sleeps for a second before it exits, unless
 # it is told otherwise; the tests start hundreds. They mostly wait, so many run at a
-# time. Vet runs once, with the linter. No result comes from Go's cache, since the
-# servers are part of it (-count=1). Without tables for debuggers (-ldflags=-w)
-# linking takes a second less for each package. The race detector multiplies what the
-# judge and simulations cost (by ten), so it sees a few thousand histories of the oracle
-# instead of 100,000, no search in simulations, and no test of time and memory.
+# time, those of PACKAGES packages side by side, beginning with those that take longest.
+# Vet runs once, with the linter. No result comes from Go's cache, since the servers are
+# part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
+# less for each package. The race detector multiplies what the judge and simulations cost
+# (by ten), so it sees a twentieth of the random histories, no search in simulations, and
+# no test of time and memory. All of these run without it.
 COSTS := ^Test(Cost|Memory)
 SEARCHES := ^Test(CorrectLocks|KnownFailures|SimulatedMutants)$$
+HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
+ALONE := ^Test(WrongClocksOfTheCorpus|TheBenchmarksHistoriesAreLegal|BeyondTheBudgetIsUnknown|ALongHistory(IsCut|WithAViolation).*|ExplainFindsTheFew.*|OracleOnTheCorpus)$$
+LONGEST := ./lock ./scenarios ./harness ./chaos ./checker ./topologies/... ./cmd/lockchaos ./drivers
+PACKAGES ?= 2
 .PHONY: test
-test: redis etcd drivers compiler ## All tests, with the race detector and real servers
+test: redis etcd zookeeper drivers compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(SEARCHES)' ./...
-	go test -count=1 -vet=off -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
-	go test -count=1 -vet=off -run '$(SEARCHES)' ./simulation
-	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -vet=off -run '^TestOracle$$' -v ./checker
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -p $(PACKAGES) -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(SEARCHES)|$(ALONE)' $(LONGEST) ./...
+	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
+	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(SEARCHES)|$(HISTORIES)|$(ALONE)' -v ./simulation ./checker
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
-	go test -short -vet=off -ldflags=-w $(ARGS) ./...
+	go test -short -vet=off -ldflags=-w -skip '$(COSTS)|$(SEARCHES)|$(ALONE)' $(ARGS) ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
@@ -137,13 +145,8 @@ lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of
 
 # Judging, reports and attached servers are for these systems, too.
 .PHONY: cross
-# Without optimisations, which take half of the time: nothing of it is run.
-CROSS := -gcflags='all=-N -l' -ldflags='-s -w'
-cross: ## Build for macOS and Windows
-	GOOS=darwin GOARCH=arm64 go build $(CROSS) ./...
-	GOOS=windows GOARCH=amd64 go build $(CROSS) ./...
-	GOOS=darwin GOARCH=arm64 go build $(CROSS) -o /dev/null ./cmd/lockchaos
-	GOOS=windows GOARCH=amd64 go build $(CROSS) -o /dev/null ./cmd/lockchaos
+cross: ## Check that everything compiles for macOS and Windows
+	go run ./internal/typecheck darwin/arm64 windows/amd64
 
 .bin/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

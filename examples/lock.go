@@ -31,7 +31,7 @@ func New(rdb redis.UniversalClient) *Lock {
 		return 0`)}
 }
 
-// NewBuggy returns a lock that is unlocked by anybody. A holder that is late deletes
+// NewBuggy returns a lock that any client can unlock. A holder that is late deletes
 // the lock of the next one.
 func NewBuggy(rdb redis.UniversalClient) *Lock {
 	return &Lock{rdb, redis.NewScript(`return redis.call('DEL', KEYS[1])`)}
