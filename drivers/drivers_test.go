@@ -251,6 +251,33 @@ func TestDrivers_Liars(t *testing.T) {
 	}
 }
 
+// An outcome that a driver does not know, and an extension that is confirmed behind the
+// lease, are not defects of the driver: the check is made again, with more time.
+func TestDrivers_Slow(t *testing.T) {
+	t.Parallel()
+	shell := languages()[2]
+	need(t, shell)
+	for name, replace := range map[string][]string{
+		"unknown once": {`lock=$(field lock)`, `[ -e SEEN ] || { : >SEEN; say '"result":"info","why":"asked for the first time"'; continue; }
+		lock=$(field lock)`},
+		"late once": {`hold=$(field hold)`, `[ "$(field op)" = extend ] && [ ! -e SEEN ] && : >SEEN && sleep 3
+		hold=$(field hold)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := filepath.Join(t.TempDir(), "seen")
+			require.Empty(t, check(t, replaced(t, shell, replace[0], strings.ReplaceAll(replace[1], "SEEN", seen)), topologies.Single))
+			require.FileExists(t, seen)
+		})
+	}
+	t.Run("never known", func(t *testing.T) {
+		t.Parallel()
+		wrong := check(t, replaced(t, shell, `"result":"fail","why":"taken"`, `"result":"info","why":"taken"`), topologies.Single)
+		require.Contains(t, strings.Join(wrong, "\n"), "a lock that is held is refused to another process: in each of 3 tries, the last with a lease of 11.6s and servers awaited for 12s: "+
+			"the answer to the client of the other process must be fail, and is: ")
+	})
+}
+
 // A lock of which a process keeps what the server granted, and hands it over among its
 // clients, is correct if it says so; the same driver without the promise is unknown.
 func TestDrivers_HandOver(t *testing.T) {

@@ -42,6 +42,9 @@ const (
 // since then has an unknown outcome.
 var ErrBroken = errors.New("the driver can't be used")
 
+// ErrUnknown says that a driver answered with "info": the request may have been done, or not.
+var ErrUnknown = errors.New("the driver does not know the outcome")
+
 // ErrNotStarted says that a driver did not start, or gave no answer to hello that can be
 // used. ErrRefused says that it refused hello, as a driver does that can't serve a
 // topology.

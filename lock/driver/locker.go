@@ -35,8 +35,8 @@ var _ lock.Locker = (*Driver)(nil)
 // that promises to serve its waiters in order, or where the lease has no end.
 //
 // Errors: [lock.ErrNotAcquired] where the driver refused for certain, and
-// [ErrBroken] where it can't be used; after any other error the lock may have
-// been granted.
+// [ErrBroken] where it can't be used; after any other error, such as [ErrUnknown], the
+// lock may have been granted.
 func (d *Driver) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	h, err := d.acquire(ctx, name, o)
 	if err != nil {
@@ -179,7 +179,7 @@ func unknown(r response) error {
 	if r.Result == resultUnsupported {
 		return fmt.Errorf("the driver does not support this: %w", errors.ErrUnsupported)
 	}
-	return fmt.Errorf("the driver does not know the outcome%s", because(r.Why))
+	return fmt.Errorf("%w%s", ErrUnknown, because(r.Why))
 }
 
 // ask sends a request and awaits its answer. sent is told when the request is
