@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -19,8 +20,9 @@ import (
 const (
 	redisPort, busPort, sentinelPort = 6379, 16379, 26379
 	etcdPort, etcdPeerPort           = 2379, 2380
+	zooKeeperPort                    = 2181
 
-	redisPorts, sentinelPorts, busPorts = 22000, 22500, 23000
+	redisPorts, sentinelPorts, busPorts, electionPorts = 22000, 22500, 23000, 23500
 
 	// namePort is that of the address that moves, above the servers'.
 	namePort = redisPorts + 200
@@ -67,7 +69,11 @@ func (b *bridge) addresses(t topologies.Topology, p program, above uint16) (map[
 	for _, name := range t.Servers() {
 		a := next(redisPorts, p.port)
 		if t.Name == topologies.Cluster || t.Consensus() {
-			a.Bus, a.AnnouncedBus = p.among, a.Announced.Port()+busPorts-redisPorts
+			a.AnnouncedBus = a.Announced.Port() + busPorts - redisPorts
+			a.Bus = cmp.Or(p.among, a.AnnouncedBus)
+		}
+		if t.Store() == topologies.StoreZooKeeper {
+			a.Election = a.Announced.Port() + electionPorts - redisPorts
 		}
 		at[name] = a
 	}
@@ -93,12 +99,7 @@ func endpoints(t topologies.Topology, store bootstrap.Store, addresses map[strin
 		if consensus, ok := store.(bootstrap.Consensus); ok {
 			p.Greeting, p.Patience = consensus.Greeting, consensus.Patience()
 		}
-		if at.Bus != 0 {
-			p.Among = []proxynet.Door{{
-				Virtual: netip.AddrPortFrom(at.Announced.Addr(), at.AnnouncedBus),
-				Real:    netip.AddrPortFrom(at.Listen.Addr(), at.Bus),
-			}}
-		}
+		p.Among = at.Among()
 		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {

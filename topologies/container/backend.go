@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -42,10 +43,6 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
-	p, ok := programs()[t.Store()]
-	if !ok {
-		return nil, fmt.Errorf("topology %s %w here: its servers run as local processes only (--backend process), or run already (--backend attach)", t.Name, topologies.ErrUnusable)
-	}
 	engine, err := connect(ctx)
 	if err != nil {
 		return nil, err
@@ -55,7 +52,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		return nil, errors.Join(err, engine.Close())
 	}
 	b.Log.InfoContext(ctx, "making containers", "image", image.name)
-	g := &ground{program: p, engine: engine}
+	g := &ground{program: programs()[t.Store()], engine: engine}
 	if err := g.prepare(ctx, t, image); err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
@@ -64,7 +61,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		nodes[n.name] = bootstrap.Node{Server: n, Announced: n.at.Announced.String(), At: n.at}
 	}
 	parts := bootstrap.Parts{
-		Topology: t, Store: p.store, Version: g.version, Nodes: nodes,
+		Topology: t, Store: g.program.store, Version: g.version, Nodes: nodes,
 		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
@@ -120,7 +117,7 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 	}
 	if g.version = i.version; g.version == "" {
 		if g.version, err = g.askVersion(ctx, i); err != nil {
-			return fmt.Errorf("%w: image %s does not tell its version of %s (`make image` puts that of this machine into %s): %w",
+			return fmt.Errorf("%w: image %s does not tell its version of %s (`make %[3]s image` puts that of this machine into %s): %w",
 				i.unusable(), i.name, t.Store(), LocalImage, err)
 		}
 	}
@@ -136,6 +133,7 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
+		config.Args = slices.Concat(g.program.args, config.Args)
 		n, err := g.node(name, g.addresses[name])
 		if err != nil {
 			return errors.Join(err, group.Wait())

@@ -21,6 +21,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
@@ -208,7 +210,57 @@ func TestEtcdElects(t *testing.T) {
 	none := Backend{Image: variant(t, c, "LABEL org.lockchaos.etcd=", "ENV PATH=/bin")}
 	_, err = none.Start(within(t), d.Topology())
 	require.ErrorIs(t, err, topologies.ErrUnusable)
-	require.ErrorContains(t, err, "`make image` puts that of this machine into "+LocalImage)
+	require.ErrorContains(t, err, "`make etcd image` puts that of this machine into "+LocalImage)
+}
+
+// An ensemble of ZooKeeper grants a lock, also after its leader was killed. Every connection
+// between its members passes a link.
+func TestZooKeeperElects(t *testing.T) {
+	t.Parallel()
+	c := engine(t)
+	i, err := findImage(t.Context(), c, "", topologies.StoreZooKeeper, quiet())
+	require.NoError(t, err)
+	if i.version == "" && os.Getenv("LOCKCHAOS_TEST_REQUIRE") != "1" {
+		t.Skipf("image %s has no ZooKeeper", i.name)
+	}
+	began := time.Now()
+	d := start(t, Backend{}, topologies.ZooKeeperEnsemble).(topologies.Failover)
+	t.Logf("whole after %v", time.Since(began))
+	o := d.ClientOptions("zone-a")
+	locker, err := zookeeper.Open(zookeeper.Config{Servers: o.Addrs, Dial: o.Dialer})
+	require.NoError(t, err)
+	defer locker.Close()
+	grant := func() {
+		hold, err := locker.Acquire(within(t), "a", lock.Options{Wait: lock.Forever})
+		require.NoError(t, err)
+		require.NoError(t, hold.Release(within(t)))
+	}
+	grant()
+
+	shard := d.Topology().Shards()[0]
+	leader, err := d.Master(within(t), shard)
+	require.NoError(t, err)
+	for _, follower := range d.Topology().Servers() {
+		if follower != leader {
+			require.Positive(t, d.Proxy(follower+">"+leader).Reset(), "no connection of %s was seen on its link", follower)
+		}
+	}
+	require.NoError(t, d.AwaitReady(within(t)))
+	leader, err = d.Master(within(t), shard)
+	require.NoError(t, err)
+	began = time.Now()
+	require.NoError(t, d.Server(leader).Kill(within(t)))
+	next, err := d.AwaitMaster(within(t), shard, leader)
+	require.NoError(t, err)
+	t.Logf("%s is killed, and %s leads after %v", leader, next, time.Since(began))
+	grant()
+	require.NoError(t, d.Server(leader).Wipe(within(t)))
+	require.NoError(t, d.Server(leader).Restart(within(t)))
+	require.NoError(t, d.AwaitReady(within(t)))
+	locker.Close()
+	removedAll(t, d.Close())
+	require.Empty(t, leftOfDeployment(t, c, d))
+	require.NoDirExists(t, folderOf(d))
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {

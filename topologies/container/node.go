@@ -46,10 +46,8 @@ const workdir = "/data"
 // create makes the container without starting it. The server runs as our user,
 // who must be able to read and remove its files.
 func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string]string, c bootstrap.Config) error {
-	for file, contents := range c.Files {
-		if err := os.WriteFile(filepath.Join(n.dir, file), []byte(contents), 0o600); err != nil {
-			return fmt.Errorf("prepare %s: %w", n.name, err)
-		}
+	if err := c.Write(n.dir); err != nil {
+		return fmt.Errorf("prepare %s: %w", n.name, err)
 	}
 	made, err := testcontainers.Run(ctx, i.name,
 		testcontainers.WithNoStart(),

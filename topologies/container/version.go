@@ -16,16 +16,34 @@ import (
 type program struct {
 	store       bootstrap.Store
 	name        string
-	port, among uint16 // of clients, and of servers for each other
+	args        []string // before those of a server
+	asked       []string // for its version
+	port, among uint16   // of clients, and of servers for each other; the latter 0 for the one that is announced
 	parse       func(out string) (version string, err error)
 	newEnough   func(what, version string) error
 }
 
+// javaFolder is where an image has zookeeper.jar, and the libraries that its manifest names,
+// as Debian's package has them.
+const javaFolder = "/usr/share/java/"
+
 // programs are those that the backend can start, by the stores that topologies name.
 func programs() map[string]program {
+	version := []string{"--version"}
 	return map[string]program{
-		topologies.StoreRedis: {bootstrap.RedisStore{}, "redis-server", redisPort, busPort, bootstrap.ParseVersion, bootstrap.NewEnough},
-		topologies.StoreEtcd:  {bootstrap.NewEtcd(), "etcd", etcdPort, etcdPeerPort, bootstrap.ParseEtcdVersion, bootstrap.NewEnoughEtcd},
+		topologies.StoreRedis: {
+			store: bootstrap.RedisStore{}, name: "redis-server", asked: version, port: redisPort, among: busPort,
+			parse: bootstrap.ParseVersion, newEnough: bootstrap.NewEnough,
+		},
+		topologies.StoreEtcd: {
+			store: bootstrap.NewEtcd(), name: "etcd", asked: version, port: etcdPort, among: etcdPeerPort,
+			parse: bootstrap.ParseEtcdVersion, newEnough: bootstrap.NewEnoughEtcd,
+		},
+		topologies.StoreZooKeeper: {
+			store: bootstrap.ZooKeeper{Everywhere: true}, name: "java", asked: []string{"-cp", javaFolder + "zookeeper.jar", bootstrap.ZooKeeperVersionClass}, port: zooKeeperPort,
+			args:  bootstrap.ZooKeeperProgram(javaFolder+"zookeeper.jar", javaFolder+"slf4j-simple.jar"),
+			parse: bootstrap.ParseZooKeeperVersion, newEnough: bootstrap.NewEnoughZooKeeper,
+		},
 	}
 }
 
@@ -37,7 +55,7 @@ func (g *ground) askVersion(ctx context.Context, i image) (version string, err e
 	}
 	// Its address is wanted for a server.
 	defer func() { err = errors.Join(err, n.remove(ctx), n.observer.Close()) }()
-	if err := n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: []string{"--version"}}); err != nil {
+	if err := n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: g.program.asked}); err != nil {
 		return "", err
 	}
 	if _, err := g.engine.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {

@@ -130,15 +130,7 @@ func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap
 		if store, ok := g.store.(bootstrap.Consensus); ok {
 			p.Greeting, p.Patience = store.Greeting, store.Patience()
 		}
-		among := func(announced, listening uint16) {
-			if listening != 0 {
-				p.Among = append(p.Among, proxynet.Door{
-					Virtual: netip.AddrPortFrom(at.Announced.Addr(), announced), Real: netip.AddrPortFrom(at.Listen.Addr(), listening),
-				})
-			}
-		}
-		among(at.AnnouncedBus, at.Bus)
-		among(at.Election, at.Election)
+		p.Among = at.Among()
 		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {

@@ -198,15 +198,8 @@ func newServer(name string, binary Binary, store bootstrap.Store, at bootstrap.A
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
-	for file, contents := range c.Files {
-		path := filepath.Join(dir, file)
-		err := os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = os.WriteFile(path, []byte(contents), 0o600)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("prepare %s: %w", name, err)
-		}
+	if err := c.Write(dir); err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
 	o := bootstrap.ObserverOptions(at.Listen.String())
 	if _, other := store.(bootstrap.Consensus); other {

@@ -89,7 +89,7 @@ func exists(file string) bool {
 func askZooKeeper(ctx context.Context, java, jar string) (string, error) {
 	var said strings.Builder
 	cmd := exec.CommandContext(ctx, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx64m",
-		"-cp", jar, "org.apache.zookeeper.version.VersionInfoMain")
+		"-cp", jar, bootstrap.ZooKeeperVersionClass)
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {

@@ -3,11 +3,13 @@ package bootstrap
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
 
 // An Address is where a node of a topology is.
@@ -26,11 +28,38 @@ type Address struct {
 	Election uint16
 }
 
+// Among are the ports of servers for each other, as the network of proxies has them.
+func (a Address) Among() []proxynet.Door {
+	var doors []proxynet.Door
+	for _, port := range [][2]uint16{{a.AnnouncedBus, a.Bus}, {a.Election, a.Election}} {
+		if port[1] != 0 {
+			doors = append(doors, proxynet.Door{
+				Virtual: netip.AddrPortFrom(a.Announced.Addr(), port[0]), Real: netip.AddrPortFrom(a.Listen.Addr(), port[1]),
+			})
+		}
+	}
+	return doors
+}
+
 // A Config is what it takes to run a node: the server program with these arguments,
 // in a folder of its own with these files in it. The server rewrites the files.
 type Config struct {
 	Args  []string
 	Files map[string]string // contents by name
+}
+
+// Write puts the files into a server's folder.
+func (c Config) Write(dir string) error {
+	for file, contents := range c.Files {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(contents), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DataFiles are patterns of the files and folders in a server's folder that

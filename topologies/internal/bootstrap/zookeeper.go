@@ -19,7 +19,12 @@ import (
 
 // ZooKeeper is ZooKeeper from 3.8 on. It is asked by its words of four letters, at its
 // clients' port.
-type ZooKeeper struct{}
+type ZooKeeper struct {
+	// Everywhere has members listen for each other at every address of their machine. That is
+	// for a machine that does not have the address that a member announces, and where nothing
+	// else can reach it.
+	Everywhere bool
+}
 
 var _ Consensus = ZooKeeper{}
 
@@ -38,7 +43,7 @@ const (
 
 // Configure starts a member. All members have the same list of them, with the addresses
 // that they announce: a member passes its own entry on to others, who dial it.
-func (ZooKeeper) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
+func (z ZooKeeper) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
 	var conf strings.Builder
 	fmt.Fprintf(&conf, `tickTime=%d
 initLimit=%d
@@ -52,7 +57,8 @@ standaloneEnabled=false
 reconfigEnabled=false
 admin.enableServer=false
 4lw.commands.whitelist=%s
-`, zkTick.Milliseconds(), zkInit, zkSync, at[name].Listen.Port(), at[name].Listen.Addr(), zkWords)
+quorumListenOnAllIPs=%t
+`, zkTick.Milliseconds(), zkInit, zkSync, at[name].Listen.Port(), at[name].Listen.Addr(), zkWords, z.Everywhere)
 	id := 0
 	for i, member := range t.Servers() {
 		a, ok := at[member]
@@ -596,7 +602,10 @@ func ZooKeeperProgram(jar string, beside ...string) []string {
 	}
 }
 
-// ParseZooKeeperVersion reads what its program VersionInfoMain prints.
+// ZooKeeperVersionClass is the program in the jar that prints its version.
+const ZooKeeperVersionClass = "org.apache.zookeeper.version.VersionInfoMain"
+
+// ParseZooKeeperVersion reads what [ZooKeeperVersionClass] prints.
 func ParseZooKeeperVersion(out string) (string, error) {
 	m := regexp.MustCompile(`Apache ZooKeeper, version (\d+\.\d+\.\d+)`).FindStringSubmatch(out)
 	if m == nil {
