@@ -119,24 +119,23 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # Vet runs once, with the linter. No result comes from Go's cache, since the servers are
 # part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
 # less for each package. The race detector multiplies what the judge and simulations cost
-# (by ten), so it sees a twentieth of the random histories, no search in simulations, and
-# no test of time and memory. All of these run without it.
+# (by ten), so it sees a twentieth of the random histories (HISTORIES), and neither the
+# tests that are named _NoRace nor those of time and memory (COSTS). All run without it.
 COSTS := ^Test(Cost|Memory)
-SEARCHES := ^Test(CorrectLocks|KnownFailures|SimulatedMutants)$$
 HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
-ALONE := ^Test(WrongClocksOfTheCorpus|TheBenchmarksHistoriesAreLegal|BeyondTheBudgetIsUnknown|ALongHistory(IsCut|WithAViolation).*|ExplainFindsTheFew.*|OracleOnTheCorpus)$$
+NO_RACE := _NoRace$$
 LONGEST := ./lock ./scenarios ./harness ./chaos ./checker ./topologies/... ./cmd/lockchaos ./drivers
 PACKAGES ?= 2
 .PHONY: test
 test: redis etcd zookeeper drivers compiler ## All tests, with the race detector and real servers
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -p $(PACKAGES) -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(SEARCHES)|$(ALONE)' $(LONGEST) ./...
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -p $(PACKAGES) -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(NO_RACE)' $(LONGEST) ./...
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
-	GOGC=400 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(SEARCHES)|$(HISTORIES)|$(ALONE)' -v ./simulation ./checker
+	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)' ./simulation ./checker ./cmd/lockchaos
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
-	go test -short -vet=off -ldflags=-w -skip '$(COSTS)|$(SEARCHES)|$(ALONE)' $(ARGS) ./...
+	go test -short -vet=off -ldflags=-w -skip '$(COSTS)|$(NO_RACE)' $(ARGS) ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml

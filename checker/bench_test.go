@@ -224,7 +224,7 @@ func searchFile(ctx context.Context, r io.Reader) (checker.Verdict, error) {
 	return checker.Prepare(h, "orders").Search(ctx), nil
 }
 
-func TestTheBenchmarksHistoriesAreLegal(t *testing.T) {
+func TestTheBenchmarksHistoriesAreLegal_NoRace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []crowd{{10_000, 5, 0}, {10_000, 20, 0.01}, {10_000, 100, 0.1}} {
 		var file bytes.Buffer

@@ -55,7 +55,7 @@ func TestSimulatedBugsAreCaught(t *testing.T) {
 
 // A lock whose leases never run out is stuck once a holder is gone, and the same
 // lock without the bug never is.
-func TestASimulatedLockWithoutExpiryIsStuck(t *testing.T) {
+func TestASimulatedLockWithoutExpiryIsStuck_NoRace(t *testing.T) {
 	t.Parallel()
 	const runs, bound = 12, 30 // ticks; the longest lease has 22
 	stuck := 0

@@ -86,13 +86,13 @@ func TestNoTimeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestALongHistoryIsCutAndJudged(t *testing.T) {
+func TestALongHistoryIsCutAndJudged_NoRace(t *testing.T) {
 	t.Parallel()
 	h := turns(checker.SearchOperations)
 	require.Equal(t, checker.Valid, checker.Linearizability().Check(t.Context(), h).Verdict)
 }
 
-func TestALongHistoryWithAViolationIsSearchedAroundIt(t *testing.T) {
+func TestALongHistoryWithAViolationIsSearchedAroundIt_NoRace(t *testing.T) {
 	t.Parallel()
 	h := turns(checker.SearchOperations)
 	for i := range h.Events[:len(h.Events)-1] {
@@ -106,7 +106,7 @@ func TestALongHistoryWithAViolationIsSearchedAroundIt(t *testing.T) {
 	require.Equal(t, checker.Invalid, result(t, r, "linearizability").Verdict)
 }
 
-func TestBeyondTheBudgetIsUnknown(t *testing.T) {
+func TestBeyondTheBudgetIsUnknown_NoRace(t *testing.T) {
 	t.Parallel()
 	// The likeliest order does not explain the beginning: x was granted the lock
 	// and gave it back before y was answered, long before the answers to x.

@@ -48,7 +48,7 @@ func skew(rnd *rand.Rand, truth *history.History, off time.Duration, byOwner boo
 
 // However wrong the clocks were, what was possible is never invalid, and what was not is
 // never valid.
-func TestWrongClocksChangeNoVerdict(t *testing.T) {
+func TestWrongClocksChangeNoVerdict_NoRace(t *testing.T) {
 	t.Parallel()
 	const cases = 3000
 	agreed := map[string]int{}
@@ -92,7 +92,7 @@ func misled(seems checker.Report, was checker.Result) bool {
 
 // Each violation of the corpus is told where the error of the clocks is a nanosecond, or
 // it is unknown; and nothing that is valid or unknown becomes invalid.
-func TestWrongClocksOfTheCorpus(t *testing.T) {
+func TestWrongClocksOfTheCorpus_NoRace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.jsonl")
 	require.NoError(t, err)

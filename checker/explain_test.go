@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainFindsTheFewThatMatterInALongHistory(t *testing.T) {
+func TestExplainFindsTheFewThatMatterInALongHistory_NoRace(t *testing.T) {
 	t.Parallel()
 	h := turns(5_000)
 	last := h.Events[len(h.Events)-1]

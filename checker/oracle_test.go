@@ -84,8 +84,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestOracleOnTheCorpus compares the two on the corpus as well.
-func TestOracleOnTheCorpus(t *testing.T) {
+// TestOracleOnTheCorpus_NoRace compares the two on the corpus as well.
+func TestOracleOnTheCorpus_NoRace(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpusFiles(t) {
 		h := corpusHistory(t, file)

@@ -87,7 +87,7 @@ func TestWindowsKeepTheVerdict(t *testing.T) {
 
 // The same of what clients record who use a resource under a lock: accesses
 // find the holds of their owners, and updates the ones before.
-func TestWindowsKeepTheVerdictOfAWorkload(t *testing.T) {
+func TestWindowsKeepTheVerdictOfAWorkload_NoRace(t *testing.T) {
 	for seed := range uint64(6) {
 		var record bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestWindowsKeepTheVerdictOfAWorkload(t *testing.T) {
 }
 
 // The corpus judged in windows that end at every instant, and at every few.
-func TestWindowsKeepTheVerdictOfTheCorpus(t *testing.T) {
+func TestWindowsKeepTheVerdictOfTheCorpus_NoRace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.jsonl")
 	require.NoError(t, err)

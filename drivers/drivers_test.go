@@ -177,13 +177,13 @@ func TestDrivers(t *testing.T) {
 			require.Empty(t, check(t, command, topologies.Single))
 			require.Contains(t, strings.Join(check(t, bug, topologies.Single), "\n"), "late release")
 
-			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 10*time.Second)
+			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 5*time.Second)
 			if l.silent {
 				require.Contains(t, told.Unpromised, history.UnpromisedRelease)
 			}
 			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.
-			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 10*time.Second)
+			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 5*time.Second)
 		})
 	}
 }

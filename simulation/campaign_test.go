@@ -40,7 +40,7 @@ func findings(t *testing.T, k simulation.Campaign, l harness.LockSpec, seed uint
 }
 
 // Correct locks withstand what a correct lock can withstand.
-func TestCorrectLocks(t *testing.T) {
+func TestCorrectLocks_NoRace(t *testing.T) {
 	for _, x := range []struct {
 		topology, faults string
 		acks             int

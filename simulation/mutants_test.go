@@ -66,7 +66,7 @@ func shows(t *testing.T, k simulation.Campaign, m mutants.Mutant, twin bool, see
 }
 
 // Each mutant is convicted of its violation by some seed of which its twin is not.
-func TestSimulatedMutants(t *testing.T) {
+func TestSimulatedMutants_NoRace(t *testing.T) {
 	n := seeds(t, 0)
 	few := []string{"plain-delete", "constant-token", "half-quorum", "wait-ignored"}
 	for _, m := range mutants.Mutants() {

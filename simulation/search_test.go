@@ -48,7 +48,7 @@ func workers(t *testing.T, n int) *simulation.Pool {
 
 // What is known to be possible is found from random seeds, without a hint, and made
 // small.
-func TestKnownFailures(t *testing.T) {
+func TestKnownFailures_NoRace(t *testing.T) {
 	for _, x := range []struct {
 		name, topology, lock, faults, kind string
 		from, to                           uint64

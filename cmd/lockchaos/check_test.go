@@ -48,7 +48,7 @@ func longHistory(t *testing.T, wrong bool) string {
 	return path
 }
 
-func TestALongHistoryIsJudgedAsItStreamsBy(t *testing.T) {
+func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitValid, run([]string{"check", longHistory(t, false)}, &stdout, &stderr), stderr.String())

@@ -32,8 +32,19 @@ func TestMain(m *testing.M) {
 // that begin with server_ start real servers.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
+	scripts(t, "testdata")
+}
+
+// TestSimulate_NoRace drives simulations in the same way.
+func TestSimulate_NoRace(t *testing.T) {
+	t.Parallel()
+	scripts(t, "testdata/simulations")
+}
+
+func scripts(t *testing.T, dir string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			// Data folders of servers go where the script can look for them.
 			tmp := filepath.Join(env.WorkDir, "tmp")
