@@ -19,7 +19,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock"
 	planted "github.com/lockchaos/lockchaos/lock/broken"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // adversaryTime is the environment variable that says how long the adversary

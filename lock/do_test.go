@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 func TestDo(t *testing.T) {

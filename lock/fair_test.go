@@ -18,8 +18,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // fairly is the fair mutexes of a client.

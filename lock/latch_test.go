@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 const latchKey = "lock:latch:{orders}"

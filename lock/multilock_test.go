@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 func multi(t *testing.T, members ...lock.Member) *lock.MultiLock {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 const (

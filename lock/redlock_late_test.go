@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // endsAfter is a context that says that it has ended only when it was asked often

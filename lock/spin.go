@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 // Backoff is how long a [SpinMutex] pauses between two requests: at first Min,

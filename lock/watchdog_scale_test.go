@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // many is how many holds one client must be able to keep alive.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 // A wire sends pipelines through a client of go-redis. To one server each goes

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 // seedProcess fixes the random numbers that clients draw: those of package crypto/rand,

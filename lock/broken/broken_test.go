@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/broken"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/fence"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

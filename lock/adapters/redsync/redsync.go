@@ -32,9 +32,9 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 const (

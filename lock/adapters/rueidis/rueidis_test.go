@@ -13,8 +13,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock"
 	adapter "github.com/lockchaos/lockchaos/lock/adapters/rueidis"
-	"github.com/lockchaos/lockchaos/lock/internal/redistest"
 	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // open connects to the server. A request has five seconds for its answer, because

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/internal/chance"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 func draws(n int) []time.Duration {

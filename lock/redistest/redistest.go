@@ -1,4 +1,4 @@
-// Package redistest runs Redis servers for the tests of locks.
+// Package redistest runs Redis servers for the tests of locks, and of what uses them.
 package redistest
 
 import (
