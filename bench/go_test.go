@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/adapters/redislock"
+	"github.com/lockchaos/lockchaos/adapters/redsync"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/redislock"
-	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )

@@ -398,7 +398,7 @@ func TestWhatItImports(t *testing.T) {
 	require.Contains(t, packages, "github.com/lockchaos/lockchaos/checker")
 	for _, p := range packages {
 		for _, not := range []string{
-			"github.com/lockchaos/lockchaos/lock/adapters", "github.com/lockchaos/lockchaos/internal/locks",
+			"github.com/lockchaos/lockchaos/adapters", "github.com/lockchaos/lockchaos/internal/locks",
 			"github.com/lockchaos/lockchaos/topologies/container", "github.com/lockchaos/lockchaos/topologies/attach",
 			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "github.com/go-zookeeper", "google.golang.org/grpc",
 			"github.com/docker", "github.com/moby", "github.com/testcontainers", "github.com/spf13", "github.com/stretchr",

@@ -16,11 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/bench"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/etcdserver"
 	"github.com/lockchaos/lockchaos/internal/names"
-	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

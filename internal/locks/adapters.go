@@ -12,11 +12,11 @@ import (
 	client "github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
+	"github.com/lockchaos/lockchaos/adapters/redislock"
+	"github.com/lockchaos/lockchaos/adapters/redsync"
+	"github.com/lockchaos/lockchaos/adapters/rueidis"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/redislock"
-	"github.com/lockchaos/lockchaos/lock/adapters/redsync"
-	"github.com/lockchaos/lockchaos/lock/adapters/rueidis"
 )
 
 // others are the locks of other projects.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

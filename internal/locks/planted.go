@@ -3,10 +3,10 @@ package locks
 import (
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/topologies"

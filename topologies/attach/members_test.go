@@ -24,10 +24,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
-	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"

@@ -27,8 +27,8 @@ import (
 
 	"github.com/redis/rueidis/rueidislock"
 
+	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
 )
 
 // defaultPatience is the library's TryNextAfter.

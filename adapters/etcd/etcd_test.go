@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/internal/etcdserver"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/etcd"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 )
 

@@ -27,8 +27,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
 )
 
 // Heed is what a holder takes for the loss of its lock.

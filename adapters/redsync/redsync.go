@@ -32,8 +32,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
 	"github.com/lockchaos/lockchaos/lock/chance"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 	"github.com/stretchr/testify/require"
 
+	adapter "github.com/lockchaos/lockchaos/adapters/rueidis"
 	"github.com/lockchaos/lockchaos/lock"
-	adapter "github.com/lockchaos/lockchaos/lock/adapters/rueidis"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/internal/adapt"
 )
 
 const (
