@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/workload"
 )
 

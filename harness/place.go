@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/lock/driver"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

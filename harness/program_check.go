@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/driver"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	planted "github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/redistest"
+	planted "github.com/lockchaos/lockchaos/mutants/broken"
 )
 
 // adversaryTime is the environment variable that says how long the adversary

@@ -14,7 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

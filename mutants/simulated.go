@@ -2,7 +2,7 @@ package mutants
 
 import (
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/lock/broken"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 )
 
 // Simulated is the lock with the bug, or its twin, for runs in a simulation, in which

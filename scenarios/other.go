@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/lock/driver"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/mutants"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 )

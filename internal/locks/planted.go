@@ -7,8 +7,8 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/mutants"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/redistest"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 )
 
 // A release that one server carried out ended that vote, and with it perhaps the

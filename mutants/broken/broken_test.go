@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/broken"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
+	"github.com/lockchaos/lockchaos/mutants/broken"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
