@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
