@@ -127,6 +127,9 @@ func readDir(open opener, dir string) (Input, error) {
 		errs = append(errs, err)
 	}
 	in.Report = checker.Report{Verdict: stored.Verdict, Results: stored.Properties}
+	if !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, os.ErrNotExist) }) {
+		return in, fmt.Errorf("%s is no run directory: it has no %s, %s and %s: %w", dir, RunFile, HistoryFile, ResultsFile, os.ErrNotExist)
+	}
 	return in, errors.Join(errs...)
 }
 

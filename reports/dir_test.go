@@ -89,6 +89,7 @@ func TestReadDirNamesEveryPart(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NotContains(t, err.Error(), "\n", "one sentence for one mistake")
 }
 
 // Of a damaged run there is a report of what is left, which says what is not,

@@ -340,6 +340,11 @@ func (p *page) Glossary() [][2]string {
 	}
 }
 
+// SomeUnhealed reports whether a fault took effect whose heal was not recorded.
+func (p *page) SomeUnhealed() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.OK && !f.Healed })
+}
+
 // FaultsEffective says how many faults took effect.
 func (p *page) FaultsEffective() string {
 	return fmt.Sprintf("%d of %s took effect", effective(p.Faults), count(len(p.Faults), "fault"))

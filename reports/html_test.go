@@ -447,3 +447,15 @@ func TestLongRun(t *testing.T) {
 	require.Less(t, time.Since(start), time.Minute)
 	require.Contains(t, page, "a row for each lock")
 }
+
+// The note on faults whose heal is not in the record stands where a fault has its mark.
+func TestNoteOnHealsThatWereNotRecorded(t *testing.T) {
+	seen := map[bool]int{}
+	for name, fixture := range fixtures() {
+		page := htmlOf(t, fixture())
+		marked := strings.Contains(page, " *</td>")
+		require.Equal(t, marked, strings.Contains(page, "* no heal was recorded"), name)
+		seen[marked]++
+	}
+	require.Len(t, seen, 2, "no fixture has faults of both kinds")
+}

@@ -231,7 +231,7 @@ func (s *sequencer) operation(op *history.Operation) {
 		}
 		s.add(StepReply, answer.Time, to, who, text, answer)
 	case op.Failed():
-		s.add(StepRefusal, answer.Time, to, who, cmp.Or(shorten(answer.Error, 34), "refused"), answer)
+		s.add(StepRefusal, answer.Time, to, who, cmp.Or(shorten(answer.Error, 70), "refused"), answer)
 	default:
 		s.add(StepLost, answer.Time, to, who, "no answer", answer)
 	}
@@ -251,7 +251,7 @@ func (s *sequencer) access(who string, op *history.Operation) {
 		s.add(StepRequest, op.Complete.Time, who, resource, "used", op.Complete)
 	case op.Failed():
 		s.add(StepRequest, op.Invoke.Time, who, resource, "access", op.Invoke)
-		s.add(StepRefusal, op.Complete.Time, resource, who, cmp.Or(shorten(op.Complete.Error, 34), "refused"), op.Complete)
+		s.add(StepRefusal, op.Complete.Time, resource, who, cmp.Or(shorten(op.Complete.Error, 70), "refused"), op.Complete)
 	default:
 		s.add(StepLost, op.Complete.Time, resource, who, "no answer", op.Complete)
 	}

@@ -57,7 +57,7 @@ func (d *digest) why(v *checker.Violation) *Why {
 
 // whyHeld is that a client held the lock.
 func (d *digest) whyHeld(h *holding.Hold) *Why {
-	return because("client "+client(h.Owner)+" held it: it "+d.entitled(h),
+	return because("client "+client(h.Owner)+" "+d.entitled(h),
 		because(d.grant(h, false).Text).of(h.Acquire.Complete))
 }
 
