@@ -126,15 +126,17 @@ func (r Random) asked() ([]string, error) {
 
 // planFor is the plan for a deployment, which may be of another size and with
 // other settings than ours would be, and writes into the record what it is drawn
-// from. What was asked for by name, the deployment must be able to have. Of the
-// default mix and of [faults.MixSafe] it gets what it can have. The record says what is
-// left out, and why; so it does of targets of a fault that can have others. A run that is left with none shows nothing, and is
-// refused: who wants none says so.
+// from. A fault that was asked for by name, the deployment must be able to have; of a mix
+// it gets what it can have. The record says what is left out, and why; so it does of
+// targets of a fault that can have others. A mix that was asked for and of which nothing is
+// left is refused, and so is a run that is left with no fault: it would show nothing, and who
+// wants none says so.
 func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) (faults.Schedule, error) {
 	e, err := r.environment()
 	if err != nil {
 		return nil, err
 	}
+	usual := e
 	e.Topology = d.Topology()
 	run.Faults = cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
 	if r.Plan != nil {
@@ -144,8 +146,36 @@ func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) 
 	if err != nil {
 		return nil, Impossible(err)
 	}
-	var chosen []faults.Candidate
-	var missing, narrowed faults.Schedule
+	ours, err := usual.Choose(run.Faults)
+	if err != nil {
+		return nil, err
+	}
+	chosen, missing, narrowed := possible(d, all)
+	if r.Faults != "" && r.Faults != faults.MixSafe {
+		for name := range strings.SplitSeq(r.Faults, ",") {
+			named, err := e.Choose(name)
+			if err != nil {
+				return nil, Impossible(err)
+			}
+			name, _ := faults.CurrentName(name)
+			can, without, _ := possible(d, named)
+			if why := cant(d, without); why != nil && (len(can) == 0 || !slices.Contains(faults.Mixes(), name)) {
+				return nil, why
+			}
+		}
+	}
+	if why := cant(d, missing); why != nil && len(chosen) == 0 {
+		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
+	}
+	if why := errors.Join(unlike(e, ours, all), cant(d, slices.Concat(missing, narrowed))); why != nil {
+		run.LeftOut = strings.Split(why.Error(), "\n")
+	}
+	return r.draw(chosen, seed), nil
+}
+
+// possible are the candidates that a deployment can have, each with the targets that it can
+// have; and the steps of the others, and of the other targets.
+func possible(d topologies.Deployment, all []faults.Candidate) (chosen []faults.Candidate, missing, narrowed faults.Schedule) {
 	for _, c := range all {
 		var targets []string
 		var without faults.Schedule
@@ -164,17 +194,35 @@ func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) 
 		c.Target = strings.Join(targets, "|")
 		chosen, narrowed = append(chosen, c), append(narrowed, without...)
 	}
-	switch why := cant(d, missing); {
-	case why == nil:
-	case r.Faults != "" && r.Faults != faults.MixSafe:
-		return nil, why
-	case len(chosen) == 0:
-		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
+	return chosen, missing, narrowed
+}
+
+// unlike says which faults servers of ours could have and those of an environment can't,
+// because they are wired in another way, and why.
+func unlike(e faults.Environment, ours, here []faults.Candidate) error {
+	same := func(c faults.Candidate) func(faults.Candidate) bool {
+		return func(other faults.Candidate) bool { return other.Fault == c.Fault && other.Target == c.Target }
 	}
-	if why := cant(d, slices.Concat(missing, narrowed)); why != nil {
-		run.LeftOut = strings.Split(why.Error(), "\n")
+	var reasons []string
+	impossible := map[string][]string{} // by reason
+	for _, c := range e.Candidates() {
+		if c.Cant == "" || !slices.ContainsFunc(ours, same(c)) || slices.ContainsFunc(here, same(c)) {
+			continue
+		}
+		if impossible[c.Cant] == nil {
+			reasons = append(reasons, c.Cant)
+		}
+		what := c.Fault
+		if slices.ContainsFunc(here, func(other faults.Candidate) bool { return other.Fault == c.Fault }) {
+			what += " " + strings.ReplaceAll(c.Target, "|", " or ") // it can have others
+		}
+		impossible[c.Cant] = append(impossible[c.Cant], what)
 	}
-	return r.draw(chosen, seed), nil
+	var errs []error
+	for _, why := range reasons {
+		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(impossible[why], ", "), ErrImpossible, why))
+	}
+	return errors.Join(errs...)
 }
 
 // cant says which steps a deployment can't have, and why; nil if it can have all.

@@ -265,6 +265,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		if scripted := []string{"topology", "seed", "faults", "workload", "duration"}; cmd.Name() == "reproduce" && slices.Contains(scripted, unknown.GetSpecifiedName()) {
 			hint = "a scenario says that itself; " + hint
 		}
+		if cmd.Name() == "matrix" && (unknown.GetSpecifiedName() == "backend" || slices.Contains(attachFlags, unknown.GetSpecifiedName())) {
+			return fmt.Errorf("--%s: matrix starts servers of its own, because each lock has a topology of its own; on servers that run already, `lockchaos run --seeds` compares one lock at a time",
+				unknown.GetSpecifiedName())
+		}
 		if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
 			hint = "did you mean --" + nearest + "? " + hint
 		}

@@ -237,6 +237,7 @@ func membersAreLeftAsTheyWere(t *testing.T, e *ensemble) {
 
 	said := strings.Join(notices, "\n")
 	require.Contains(t, said, "can't be done here: "+"the processes of members")
+	require.Regexp(t, `partition \S+-1 or .*, partition-halves can't be done here: \S+-1 and \S+-2 reach each other past lockchaos' proxies`, said)
 	events, err := os.ReadFile(filepath.Join(dir, history.EventsFile))
 	require.NoError(t, err)
 	require.Regexp(t, `"type":"ok","op":"inject"`, injections(events))
@@ -279,6 +280,8 @@ func faultsOfMembers(t *testing.T, e *ensemble) {
 		require.ErrorContains(t, play(t, e.backend(), fmt.Sprintf(script, fault)), why, fault)
 	}
 	require.NoError(t, run(e.backend(), "cut,stall,partition"))
+	require.NoError(t, run(leave, "failover"), "a mix of which something is possible")
+	require.ErrorContains(t, run(leave, "failover,process"), "kill, pause, restart can't be done here")
 	const handOver = "  - {inject: failover}\n  - {client: a, release: l}\n"
 	head, _, _ := strings.Cut(script, "  - {inject")
 	require.ErrorContains(t, play(t, e.backend(), head+handOver), "--yes")

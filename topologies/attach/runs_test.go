@@ -56,8 +56,8 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	require.Regexp(t, `"type":"ok","op":"inject".*"fault":"failover"`, injections(b))
 
 	for name, r := range map[string]harness.Random{
-		"by name": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: string(faults.Failover)},
-		"all":     {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixAll},
+		"by name": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: "crash-failover"},
+		"a mix":   {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: "failover,process"},
 		"servers": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixNone, Servers: topologies.Options{MinReplicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
