@@ -51,6 +51,11 @@ func TestTwoCauses(t *testing.T) {
 		out := strings.ReplaceAll(string(written(t, write)), `\`, "")
 		for _, c := range r.Causes {
 			require.True(t, strings.Contains(out, c.Title), "%s does not tell %s", name, c.Title)
+			if name == "text" || name == "markdown" {
+				words := strings.Join(strings.Fields(out), " ")
+				require.Contains(t, words, c.Story.Headline, name)
+				require.Contains(t, words, c.Impact, name)
+			}
 		}
 		require.False(t, strings.Contains(out, "What would have prevented it"), "%s claims what nobody tried", name)
 	}

@@ -46,9 +46,16 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 	if t.whole {
 		t.Width = textWidth
 	}
+	impact := 1
+	if several(t.Causes) != "" {
+		impact = 0 // it tells which of them is worse
+	}
 	parts := []textPart{
 		{lines: t.head()},
-		{lines: t.story()},
+		{lines: t.proof(&t.Story)},
+		{impact, t.impact(&t.Story)},
+		{lines: t.cures(&t.Story)},
+		{lines: t.otherCauses()},
 		{lines: t.violated()},
 		{2, t.held()},
 		{8, t.covered()},
@@ -153,10 +160,21 @@ func (t *textReport) causes() []string {
 // recorded reports whether there is a record of the run beside its history.
 func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
 
-// story are the moments and what follows from them: the proof, of which nothing is cut.
-func (t *textReport) story() []string {
+// otherCauses tells what the causes behind the first one led to.
+func (t *textReport) otherCauses() []string {
 	var lines []string
-	for _, m := range t.Story.Moments {
+	for i := 1; i < min(len(t.Causes), maxTextCauses); i++ {
+		c := &t.Causes[i]
+		lines = append(lines, t.property(checker.Invalid, fmt.Sprintf("cause %d", i+1), c.Story.Headline)...)
+		lines = append(append(append(lines, t.proof(&c.Story)...), t.impact(&c.Story)...), t.cures(&c.Story)...)
+	}
+	return lines
+}
+
+// proof are the moments of a story and what follows from them, of which nothing is cut.
+func (t *textReport) proof(story *Story) []string {
+	var lines []string
+	for _, m := range story.Moments {
 		label := instant(m.At)
 		text := m.Text
 		if m.Kind == MomentViolation {
@@ -164,17 +182,31 @@ func (t *textReport) story() []string {
 		}
 		lines = append(lines, t.wrap(label, text)...)
 	}
-	for _, s := range t.Story.Outcome {
+	for _, s := range story.Outcome {
 		lines = append(lines, t.wrap("", s)...)
 	}
-	if len(t.Story.Cures) > 0 {
-		cures := t.wrap("cure", strings.Join(t.Story.Cures, "; or "))
-		if len(cures) > maxCureLines && !t.whole {
-			cures = append(cures[:maxCureLines-1], t.wrap("", "… and more: see the report")...)
+	return lines
+}
+
+// impact is how bad the cause is which a story tells.
+func (t *textReport) impact(story *Story) []string {
+	for i := range t.Causes {
+		if t.Causes[i].Story.Headline == story.Headline {
+			return t.wrap("impact", t.Causes[i].Impact)
 		}
-		lines = append(lines, cures...)
 	}
-	for _, s := range t.Story.Weight {
+	return nil
+}
+
+func (t *textReport) cures(story *Story) []string {
+	var lines []string
+	if len(story.Cures) > 0 {
+		lines = t.wrap("cure", strings.Join(story.Cures, "; or "))
+		if len(lines) > maxCureLines && !t.whole {
+			lines = append(lines[:maxCureLines-1], t.wrap("", "… and more: see the report")...)
+		}
+	}
+	for _, s := range story.Weight {
 		lines = append(lines, t.wrap("weigh", s)...)
 	}
 	return lines
