@@ -294,24 +294,34 @@ func Stores() []string {
 // "name/variant" is one of its variants.
 func Find(name string, locks harness.Locks) (Scenario, string, error) {
 	name, variant, _ := strings.Cut(name, "/")
+	file := name + ".yaml"
+	if b, err := catalogue.ReadFile(path.Join("catalogue", file)); err == nil { // the others need not be parsed
+		s, err := Parse(file, b, locks)
+		if err != nil {
+			return Scenario{}, "", err
+		}
+		return s.variant(variant)
+	}
 	all, err := Catalogue(locks)
 	if err != nil {
 		return Scenario{}, "", err
 	}
-	for _, s := range all {
-		if s.Name != name && !slices.Contains(s.Aliases, name) {
-			continue
-		}
-		if variant != "" && !slices.Contains(s.VariantNames(), variant) {
-			return s, "", names.Unknown("variant of "+s.Name, variant, s.VariantNames())
-		}
-		return s, variant, nil
-	}
 	var known []string
 	for _, s := range all {
+		if slices.Contains(s.Aliases, name) {
+			return s.variant(variant)
+		}
 		known = append(known, s.Name)
 	}
 	return Scenario{}, "", names.Unknown("scenario", name, known)
+}
+
+// variant returns the scenario and the name of one of its variants, which may be empty.
+func (s Scenario) variant(name string) (Scenario, string, error) {
+	if name != "" && !slices.Contains(s.VariantNames(), name) {
+		return s, "", names.Unknown("variant of "+s.Name, name, s.VariantNames())
+	}
+	return s, name, nil
 }
 
 // Load reads a scenario from a file of the user's.
