@@ -150,5 +150,13 @@ func (k keeper) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time
 	return asked.Add(d), k.Grant.Extend(ctx, d)
 }
 
+// ExtendLate asks the lock to extend what the holder knows to be over, which it must refuse.
+func (k keeper) ExtendLate(ctx context.Context, _ lock.Lease, d time.Duration) error {
+	if k.Grant.Extend == nil {
+		return lock.ErrNotHeld
+	}
+	return k.Grant.Extend(ctx, d)
+}
+
 // Release gives the lock back.
 func (k keeper) Release(ctx context.Context, _ lock.Lease) error { return k.Grant.Release(ctx) }

@@ -405,6 +405,15 @@ func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (ti
 	}
 }
 
+// ExtendLate is for [lock.Hold], of a hold that is over.
+func (k *keeper) ExtendLate(ctx context.Context, l lock.Lease, by time.Duration) error {
+	if !k.driver.hello.Promises.Extend {
+		return lock.ErrNotHeld
+	}
+	_, err := k.Extend(ctx, l, by)
+	return err
+}
+
 // Release is for [lock.Hold].
 func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
 	r, err := k.driver.ask(ctx, k.client, request{Op: opRelease, Hold: k.id}, nil, nil)

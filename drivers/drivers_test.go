@@ -251,6 +251,38 @@ func TestDrivers_Liars(t *testing.T) {
 	}
 }
 
+// A lock whose processes have one token each, and locks that extend what another client
+// holds, are caught by the check, and convicted by a run in which clients release and extend
+// what is not theirs any more.
+func TestDrivers_WhoseHold(t *testing.T) {
+	t.Parallel()
+	python := languages()[0]
+	need(t, python)
+	for name, c := range map[string]struct{ right, wrong, want, workload string }{
+		"one token for a process": {
+			`lock.acquire(blocking`, `lock.acquire(token="p%d" % os.getpid(), blocking`,
+			"a late release leaves the next holder alone: the late release was answered with ok, while another client of the same process held the lock", "late-release",
+		},
+		"an extension of whatever is there": {
+			`lock.extend(q["lease_ms"] / 1000, replace_ttl=True)`, `
+                if not client.pexpire(lock.name, q["lease_ms"]):
+                    return {"result": "fail"}`,
+			"a late extension is refused, and leaves the next holder alone: the late extension was answered with ok, while a client of another process held the lock", "release-twice",
+		},
+		"an extension that takes the lock": {
+			`lock.extend(q["lease_ms"] / 1000, replace_ttl=True)`, `client.set(lock.name, "mine", px=q["lease_ms"])`,
+			"a late extension is refused, and leaves the next holder alone: the late extension was answered with ok, while a client of another process held the lock", "release-twice",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bug := replaced(t, python, c.right, c.wrong)
+			require.Contains(t, check(t, bug, topologies.Single), c.want)
+			judged(t, checker.Invalid, bug, topologies.Single, c.workload, faults.MixNone, 5*time.Second)
+		})
+	}
+}
+
 // An outcome that a driver does not know, and an extension that is confirmed behind the
 // lease, are not defects of the driver: the check is made again, with more time.
 func TestDrivers_Slow(t *testing.T) {

@@ -67,6 +67,7 @@ func DriverChecks() []DriverCheck {
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
 		{Name: "a second release is not confirmed", Needs: func(p driver.Promises) bool { return p.ReleaseTells }, run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
+		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
 		{Name: "nothing is granted while the links are cut", run: checkCut},
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply},
@@ -346,14 +347,15 @@ func (k *driverCheck) race(ctx context.Context) (winners int, err error) {
 	return winners, errors.Join(wrong...)
 }
 
-// next awaits that the other client is granted the lock.
-func (k *driverCheck) next(ctx context.Context, lease time.Duration) error {
+// next awaits that the next client is granted the lock.
+func (k *driverCheck) next(ctx context.Context, d *driver.Driver, name, client string) (h *lock.Hold, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, errors.New("the lock is not free yet"))
 	defer cancel()
-	return await.Until(ctx, func() error {
-		_, err := ask(ctx, k.b, k.name, "zone-b.1", lease)
+	err = await.Until(ctx, func() error {
+		h, err = ask(ctx, d, name, client, checkLong)
 		return err
 	})
+	return h, err
 }
 
 func checkExpiry(ctx context.Context, k *driverCheck) error {
@@ -361,7 +363,7 @@ func checkExpiry(ctx context.Context, k *driverCheck) error {
 	if _, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease); err != nil {
 		return err
 	}
-	if err := k.next(ctx, checkLong); err != nil {
+	if _, err := k.next(ctx, k.b, k.name, "zone-b.1"); err != nil {
 		return err
 	}
 	if took := time.Since(sent); took < k.lease {
@@ -436,25 +438,60 @@ func checkReleaseTwice(ctx context.Context, k *driverCheck) error {
 }
 
 func checkLateRelease(ctx context.Context, k *driverCheck) error {
-	late, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
-	if err != nil {
-		return err
-	}
-	if err := k.next(ctx, checkLong); err != nil {
-		return err
-	}
-	err = late.Release(ctx)
-	if err == nil && k.a.Hello().Promises.ReleaseTells {
-		return errors.New("the late release was answered with ok")
-	}
-	_, err = ask(ctx, k.a, k.name, "zone-a.2", checkLong)
-	if errors.Is(err, lock.ErrNotAcquired) {
+	return k.outlived(ctx, func(late, _ *lock.Hold, name, next string) error {
+		err := late.Release(ctx)
+		if err == nil && k.a.Hello().Promises.ReleaseTells {
+			return fmt.Errorf("the late release was answered with ok, while %s held the lock", next)
+		}
+		_, err = ask(ctx, k.a, name, "zone-a.3", checkLong)
+		if err == nil {
+			return fmt.Errorf("the late release freed the lock, which %s held", next)
+		}
+		return refused(err, "a third client")
+	})
+}
+
+func checkLateExtend(ctx context.Context, k *driverCheck) error {
+	return k.outlived(ctx, func(late, hold *lock.Hold, _, next string) error {
+		if err := late.Extend(ctx, checkLong); err == nil {
+			return fmt.Errorf("the late extension was answered with ok, while %s held the lock", next)
+		}
+		if err := hold.Release(ctx); err != nil {
+			return fmt.Errorf("after a late extension, the release of %s, which held the lock, failed: %w", next, err)
+		}
 		return nil
+	})
+}
+
+// outlived has the lease of a client run out, once with the next holder in another
+// process and once in the same one, whose clients may take each other for the holder. It tells
+// what to do then the late hold, that of the next holder, the name of the lock, and who that is.
+func (k *driverCheck) outlived(ctx context.Context, then func(late, hold *lock.Hold, name, next string) error) error {
+	cases := []struct {
+		name, who, client string
+		d                 *driver.Driver
+		late              *lock.Hold
+	}{
+		{name: k.name + "-other", who: "a client of another process", client: "zone-b.1", d: k.b},
+		{name: k.name + "-same", who: "another client of the same process", client: "zone-a.2", d: k.a},
 	}
-	if err == nil {
-		return errors.New("the late release freed the lock that another client holds")
+	for i, c := range cases {
+		late, err := ask(ctx, k.a, c.name, "zone-a.1", k.lease)
+		if err != nil {
+			return err
+		}
+		cases[i].late = late
 	}
-	return err
+	for _, c := range cases {
+		hold, err := k.next(ctx, c.d, c.name, c.client)
+		if err != nil {
+			return err
+		}
+		if err := then(c.late, hold, c.name, c.who); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkTokens(ctx context.Context, k *driverCheck) error {

@@ -255,3 +255,34 @@ func ExampleNewHold() {
 	// <nil>
 	// release lock "orders": lock not held
 }
+
+// A lateKeeper is one of a lock under test.
+type lateKeeper struct {
+	keeper
+
+	asked int
+	err   error
+}
+
+func (k *lateKeeper) ExtendLate(context.Context, lock.Lease, time.Duration) error {
+	k.asked++
+	return k.err
+}
+
+// An extension of a hold that is over is refused by the hold itself, and asked of a lock
+// under test; the hold stays over.
+func TestHoldExtendsLateForALockUnderTest(t *testing.T) {
+	t.Parallel()
+	k := &lateKeeper{keeper: keeper{release: func() error { return nil }}}
+	h := lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, k)
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, h.Extend(t.Context(), time.Minute), "the service confirmed it")
+	k.err = lock.ErrNotHeld
+	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
+	require.Equal(t, 2, k.asked)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "it stays over")
+
+	plain := lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, &k.keeper)
+	require.NoError(t, plain.Release(t.Context()))
+	require.ErrorIs(t, plain.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
+}
