@@ -38,7 +38,21 @@ const (
 // oneKey is a lock of one key that expires, with a script that releases it.
 func oneKey(name, release string) harness.LockSpec {
 	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, release), nil, nil
+		return locker(s.Redis, release, extendOwn, time.Millisecond), nil, nil
+	})
+}
+
+// extendsAny is a lock whose extension does not look at the owner; cuts is one whose leases
+// are whole seconds.
+func extendsAny() harness.LockSpec {
+	return chaos.New("one-key-extends-any", func(s chaos.Servers) (lock.Locker, func() error, error) {
+		return locker(s.Redis, deleteOwn, `return redis.call('PEXPIRE', KEYS[1], ARGV[2])`, time.Millisecond), nil, nil
+	})
+}
+
+func cuts() harness.LockSpec {
+	return chaos.New("one-key-cuts", func(s chaos.Servers) (lock.Locker, func() error, error) {
+		return locker(s.Redis, deleteOwn, extendOwn, time.Second), nil, nil
 	})
 }
 
@@ -46,10 +60,10 @@ func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
 
 func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
 
-func locker(rdb redis.UniversalClient, release string) lock.Locker {
+func locker(rdb redis.UniversalClient, release, extend string, unit time.Duration) lock.Locker {
 	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
 		token := rand.Text()
-		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
+		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: max(lease.Truncate(unit), unit)}).Err()
 		if errors.Is(err, redis.Nil) {
 			err = lock.ErrNotAcquired
 		}
@@ -62,7 +76,7 @@ func locker(rdb redis.UniversalClient, release string) lock.Locker {
 		}
 		return chaos.Grant{
 			Release: func(ctx context.Context) error { return run(ctx, release) },
-			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, d.Milliseconds()) },
+			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extend, d.Milliseconds()) },
 		}, err
 	})
 }
@@ -97,6 +111,10 @@ func TestCase(t *testing.T) {
 		t.Skip("it is for the sub-processes of the other tests")
 	case "buggy smoke":
 		chaos.Smoke(t, buggy())
+	case "extends any smoke":
+		chaos.Smoke(t, extendsAny())
+	case "cuts smoke":
+		chaos.Smoke(t, cuts())
 	case "buggy simulate":
 		chaos.Simulate(t, buggy(), chaos.Plan{})
 	case "length of simulate":
@@ -123,11 +141,11 @@ func TestCase(t *testing.T) {
 		chaos.Run(t, tries(chaos.Grant{}, nil), short())
 	case "close blocks":
 		chaos.Run(t, chaos.New("slow-to-close", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			return locker(s.Redis, deleteOwn), func() error { select {} }, nil
+			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { select {} }, nil
 		}), chaos.Plan{Length: 2 * time.Second})
 	case "close fails":
 		chaos.Run(t, chaos.New("odd", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			return locker(s.Redis, deleteOwn), func() error { return errDown }, nil
+			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { return errDown }, nil
 		}), chaos.Plan{Length: 2 * time.Second})
 	case "acquire ignores its context":
 		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), short())
@@ -229,6 +247,11 @@ func TestFailures(t *testing.T) {
 			"a late release leaves the next holder alone: c was granted a lock that is held", "--- FAIL: TestCase/late-release",
 			"✗ INVALID  Two clients held lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
 		},
+		"extends any smoke": {
+			"an extension after the lease is refused: Extend after the lease returned", "--- FAIL: TestCase/release-twice",
+			"✗ INVALID  An extension of lock-1 was confirmed for client", "compare the owner and prolong in one step on the server",
+		},
+		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "clutser"`, "seeds: want whole numbers"},
 		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  Two clients held lock-1 at the same time"},

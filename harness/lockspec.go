@@ -227,6 +227,11 @@ func (l LockSpec) KeyOf(name string) string {
 // them.
 func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Commands, "|"), "EVALSHA") }
 
+// ProgramWorkload is the default of a mutex behind a driver. Nobody has played it before,
+// and the commonest bugs of such locks show only where holders release and extend what is
+// not theirs any more.
+const ProgramWorkload = workload.Contended + ",release-twice,late-release"
+
 // DefaultWorkload is the workload of a run that names none: what the lock is for.
 func (l LockSpec) DefaultWorkload() string {
 	switch {
@@ -240,6 +245,8 @@ func (l LockSpec) DefaultWorkload() string {
 		return "fair-queue"
 	case l.HandsOver:
 		return "bursts"
+	case l.Connects:
+		return ProgramWorkload
 	default:
 		return workload.Contended
 	}

@@ -47,6 +47,11 @@ func parseWorkload(list string) ([]workload.Kind, error) {
 	return kinds, errors.Join(errs...)
 }
 
+// programShort is the lease of workloads that need one, of a lock behind a driver. A driver
+// may start a program for each request, and a lock may cut a lease to whole seconds, which
+// such a lease shows.
+const programShort = 1500 * time.Millisecond
+
 // withLock completes a workload for a lock.
 func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Config {
 	c.Kinds = nil
@@ -57,5 +62,10 @@ func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Con
 		c.Mode = history.Permit
 	}
 	c.Together, c.Endless = l.Together, l.Endless
-	return c.WithDefaults()
+	asked := c.Lease
+	c = c.WithDefaults()
+	if l.Connects && asked == 0 && c.Lease > 0 {
+		c.Lease = programShort
+	}
+	return c
 }

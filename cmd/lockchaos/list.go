@@ -290,6 +290,9 @@ func (a *app) listWorkloads() (listing, error) {
 		}
 	}
 	defaults[workload.Contended] = []string{"all others"}
+	for w := range strings.SplitSeq(harness.ProgramWorkload, ",") {
+		defaults[w] = append(defaults[w], "drivers")
+	}
 	for _, w := range harness.Workloads() {
 		l.rows = append(l.rows, []string{w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About})
 	}

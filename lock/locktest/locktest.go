@@ -335,7 +335,7 @@ func (f Features) cancelled(ctx context.Context, l lock.Locker) error {
 }
 
 func (f Features) expires(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", f.Lease))
+	a, err := l.Acquire(ctx, name, try("a", f.Lease*3/2)) // of 1.5s, a lock may make 1s
 	if err != nil {
 		return err
 	}
