@@ -147,6 +147,34 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A baseline by commands that a server may lack is left out there, and the result says why.
+func TestABaselineThatTheServerLacks(t *testing.T) {
+	bench.NeedsRedis(t)
+	topology, err := topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), topology)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	has, err := bench.Knows(t.Context(), d.Server("redis-1").Observer(), "get", "no-such-command", "delex", "delifeq")
+	require.NoError(t, err)
+	require.True(t, has["get"])
+	require.False(t, has["no-such-command"])
+
+	r, err := plan(t, []bench.System{system("mutex", mutex)}, "uncontended-1").Run(t.Context())
+	require.NoError(t, err)
+	s := find(t, r.Workloads[0], bench.BaselineDelEx)
+	if has["delex"] || has["delifeq"] {
+		require.Empty(t, s.Unfit)
+		require.Empty(t, s.Errors)
+		require.Positive(t, s.Score.Median)
+		return
+	}
+	require.Equal(t, "the server has neither DELEX of Redis 8.4 nor DELIFEQ of Valkey 9", s.Unfit)
+	var out bytes.Buffer
+	require.NoError(t, r.WriteText(&out, 0))
+	require.Contains(t, out.String(), "set-nx-delex ("+s.Unfit+")")
+}
+
 func index(w bench.WorkloadResult, name string) int {
 	for i, s := range w.Systems {
 		if s.Name == name {

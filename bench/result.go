@@ -311,10 +311,10 @@ func (w WorkloadResult) stillWide(seed uint64) []string {
 func (w *WorkloadResult) rank() {
 	class := func(s SystemResult) int {
 		switch {
-		case s.Baseline:
-			return 0
 		case s.Unfit != "":
 			return 4
+		case s.Baseline:
+			return 0
 		case s.Broken():
 			return 3
 		case s.Score.Median == 0:

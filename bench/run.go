@@ -210,8 +210,16 @@ func (p Plan) measure(
 	}
 	defer func() { err = errors.Join(err, g.heal(ctx)) }()
 	all := p.systems()
+	lacking := map[string]bool{}
 	for i, s := range all {
-		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: s.unfit(w)})
+		unfit := s.unfit(w)
+		if unfit == "" {
+			if unfit, err = s.lacks(ctx, g.live); err != nil {
+				return result, err
+			}
+			lacking[s.Name] = unfit != ""
+		}
+		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: unfit})
 	}
 	more := p.untilNarrow(&result, budget)
 	if p.Rounds > 0 {
@@ -237,7 +245,7 @@ func (p Plan) measure(
 		}
 		result.Rounds++
 	}
-	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" })
+	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" && !lacking[s.Name] })
 	base := result.baselineRounds()
 	for i := range result.Systems {
 		r := &result.Systems[i]

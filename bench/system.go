@@ -21,6 +21,8 @@ type System struct {
 	// Unfit says why the system can't take part in a workload, or is empty. Nil:
 	// it takes part in all.
 	Unfit func(w Workload) string
+	// Lacks says what a server lacks that the system needs, or is empty. Nil: nothing.
+	Lacks func(ctx context.Context, server *redis.Client) (string, error)
 	// Open makes one instance, as one process of a service would. The servers are
 	// clients of one deployment, or of each of several servers, which Open does
 	// not close. The function that it returns closes the instance.
@@ -45,7 +47,15 @@ func Locker(l lock.Locker) Acquire {
 	}
 }
 
-// fits says whether a system takes part in a workload.
+// lacks says what the servers lack that the system needs.
+func (s System) lacks(ctx context.Context, servers []*redis.Client) (string, error) {
+	if s.Lacks == nil || len(servers) == 0 {
+		return "", nil
+	}
+	return s.Lacks(ctx, servers[0])
+}
+
+// unfit says why a system takes no part in a workload.
 func (s System) unfit(w Workload) string {
 	if s.Unfit == nil {
 		return ""
