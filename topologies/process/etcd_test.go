@@ -45,8 +45,10 @@ func startMembers(t *testing.T, name string) (topologies.Failover, error) {
 func TestEtcdKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	needEtcd(t)
+	began := time.Now()
 	d, err := startEtcd(t)
 	require.NoError(t, err)
+	t.Logf("whole after %v", time.Since(began))
 	membersKeepTheContract(t, d, func() {
 		etcdEmpties(t, d)
 		for _, l := range d.Topology().Links {
