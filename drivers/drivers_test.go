@@ -268,6 +268,13 @@ func TestDrivers_DefaultWorkload(t *testing.T) {
                     return {"result": "fail"}`,
 			"a late extension is refused, and leaves the next holder alone: the late extension was answered with ok, while a client of another process held the lock",
 		},
+		"a release in two steps": {
+			`lock.release()`, `
+                    if client.get(lock.name) != token:
+                        return {"result": "fail"}
+                    client.delete(lock.name)`,
+			"a release whose requests are slow leaves the next holder alone: the release freed the lock, ",
+		},
 		"leases cut to whole seconds": {
 			`timeout=lease / 1000`, `timeout=max(1, lease // 1000)`, "a lease that runs out frees the lock, and not before: the lock was free ",
 		},
@@ -280,6 +287,9 @@ func TestDrivers_DefaultWorkload(t *testing.T) {
 			t.Parallel()
 			bug := replaced(t, python, c.right, c.wrong)
 			require.Contains(t, strings.Join(check(t, bug, topologies.Single), "\n"), c.want)
+			if name == "a release in two steps" {
+				return // the lease must end between the two, which is a matter of chance in a run
+			}
 			judged(t, checker.Invalid, bug, topologies.Single, "", faults.MixNone, 8*time.Second)
 		})
 	}

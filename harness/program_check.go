@@ -67,6 +67,7 @@ func DriverChecks() []DriverCheck {
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
 		{Name: "a second release is not confirmed", Needs: func(p driver.Promises) bool { return p.ReleaseTells }, run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
+		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
 		{Name: "nothing is granted while the links are cut", run: checkCut},
@@ -449,6 +450,38 @@ func checkLateRelease(ctx context.Context, k *driverCheck) error {
 		}
 		return refused(err, "a third client")
 	})
+}
+
+// checkSlowRelease has each request of a release take more than half a lease. Of one that looks
+// at the owner first and deletes then, the second request comes after the end of the lease.
+func checkSlowRelease(ctx context.Context, k *driverCheck) error {
+	late, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
+	if err != nil {
+		return err
+	}
+	zone := k.d.Topology().Of(topologies.Zone)[0]
+	for _, l := range k.d.Topology().Links {
+		if l.Kind != topologies.Client || l.From != zone {
+			continue
+		}
+		mend, err := k.d.Proxy(l.Name()).Delay(topologies.Upstream, k.lease*3/5, 0)
+		if err != nil {
+			return err
+		}
+		defer mend()
+	}
+	released := make(chan error, 1)
+	go func() { released <- late.Release(ctx) }()
+	_, err = k.next(ctx, k.b, k.name, "zone-b.1")
+	<-released // whatever it says
+	if err != nil {
+		return err
+	}
+	_, err = ask(ctx, k.b, k.name, "zone-b.2", checkLong)
+	if err == nil {
+		return errors.New("the release freed the lock, which a client of another process held by then: compare the owner and delete in one step on the server")
+	}
+	return refused(err, "a third client")
 }
 
 func checkLateExtend(ctx context.Context, k *driverCheck) error {
