@@ -110,7 +110,7 @@ chromium: ## Install Chromium where there is none, for the tests of the reports 
 	@./scripts/install-chromium
 
 .PHONY: image
-image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis and etcd
+image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis, and its etcd and ZooKeeper if there are any
 	@./scripts/build-image
 
 # A program with the race detector sleeps for a second before it exits, unless
