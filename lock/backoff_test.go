@@ -1,18 +1,19 @@
 package lock
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // Pauses double until they reach the longest, and no number of tries makes them
 // overflow.
 func TestPauses(t *testing.T) {
-	durations := rapid.Int64Range(0, int64(365*24*time.Hour))
-	rapid.Check(t, func(t *rapid.T) {
-		b := Backoff{Min: time.Duration(durations.Draw(t, "min")), Max: time.Duration(durations.Draw(t, "max"))}
+	draws(t, func(t *testing.T, rng *rand.Rand) {
+		t.Helper()
+		// Of each order of magnitude as many, and none.
+		length := func() time.Duration { return time.Duration(rng.Int64N(2 << rng.IntN(54))) }
+		b := Backoff{Min: length() * time.Duration(rng.IntN(2)), Max: length() * time.Duration(rng.IntN(2))}
 		if b.Validate() != nil {
 			b.Min, b.Max = b.Max, b.Min
 		}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
 // willing keeps any grant, and is slow to hear of its loss.

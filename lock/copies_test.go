@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -246,7 +246,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	redistest.Await(t, "the release in the queue", func() bool { _, _, queued := c.road.one.state(); return queued == 1 })
 	cancel()
 	require.ErrorIs(t, <-released, context.Canceled)
-	require.EqualValues(t, 1, rdb.Del(t.Context(), "lock:{orders}").Val())
+	require.Equal(t, int64(1), rdb.Del(t.Context(), "lock:{orders}").Val())
 	deliver()
 	require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/fence"
 )
 
 func Example() { //nolint:testableexamples // needs a server
@@ -79,4 +80,87 @@ func ExampleDo() { //nolint:testableexamples // needs a server
 		return ctx.Err() // the work, which ends when ctx does
 	})
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
+}
+
+func ExampleHold_Detach() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
+	h, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: time.Minute})
+	text, _ := h.Detach(ctx)
+
+	// Another process, which was given the text:
+	others, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
+	h, err := others.Attach(ctx, text)
+	if errors.Is(err, lock.ErrNotHeld) {
+		return // it took longer than a minute
+	}
+	_ = h.Release(ctx)
+}
+
+func ExampleFencedMutex() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	locks, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		return
+	}
+	defer locks.Close()
+	guard, err := fence.NewRedis(rdb, fence.Config{})
+	if err != nil {
+		return
+	}
+
+	h, err := locks.FencedMutex("stock").Lock(ctx, lock.Options{Lease: 10 * time.Second})
+	if err != nil {
+		return
+	}
+	defer func() { _ = h.Release(ctx) }()
+	// Here the process may be paused for a minute, and another client work on the
+	// stock. Its token is greater than ours.
+	err = guard.Set(ctx, "stock", 42, h.Lease().Token)
+	if errors.Is(err, fence.ErrStale) {
+		return // nothing was written: our lease is over
+	}
+}
+
+func ExampleElection() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	locks, err := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
+	if err != nil {
+		return
+	}
+	defer func() { _ = locks.Shutdown(ctx) }() // resigns what is left
+
+	for ctx.Err() == nil {
+		leader, err := locks.Election("scheduler").Campaign(ctx, "node 7")
+		if err != nil {
+			return
+		}
+		<-leader.Context().Done() // the work of the leader, until it leads no more
+		_ = leader.Resign(ctx)
+	}
+}
+
+func ExampleClient_RWMutex() { //nolint:testableexamples // needs a server
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	locks, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		return
+	}
+	defer locks.Close()
+	prices := locks.RWMutex("prices", lock.RWOptions{PreferWriters: true})
+
+	// Write, and go on reading with all the others what was written.
+	me := lock.Options{Owner: "importer-1"}
+	w, err := prices.Write().Lock(ctx, me)
+	if err != nil {
+		return
+	}
+	r, err := prices.Read().TryLock(ctx, me) // before the write is given back, so that no other writer comes between
+	_ = w.Release(ctx)
+	if err != nil {
+		return
+	}
+	defer func() { _ = r.Release(ctx) }()
 }

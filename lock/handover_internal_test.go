@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
 // What a message says is believed from the instant at which the last refused request

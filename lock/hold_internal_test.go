@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
 // A release in the background is known to the next one as soon as that has its turn.

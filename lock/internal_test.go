@@ -1,15 +1,15 @@
 package lock
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -32,12 +32,20 @@ func all(k keys) []string {
 }
 
 func TestKeysShareASlot(t *testing.T) {
-	names := rapid.StringOfN(rapid.SampledFrom([]rune("{}%ab:7BD25")), 1, 8, -1)
-	parts := rapid.SampledFrom([]string{"token", "released:r", "readers", "writers", "places", "grants"})
-	rapid.Check(t, func(t *rapid.T) {
-		name, other := names.Draw(t, "name"), names.Draw(t, "other")
-		if part := parts.Draw(t, "part"); rapid.Bool().Draw(t, "alike") {
-			other = rapid.SampledFrom([]string{name + ":" + part, part + ":" + name, ":" + name}).Draw(t, "form")
+	const letters = "{}%ab:7BD25"
+	parts := []string{"token", "released:r", "readers", "writers", "places", "grants"}
+	draws(t, func(t *testing.T, rng *rand.Rand) {
+		t.Helper()
+		draw := func() string {
+			name := make([]byte, 1+rng.IntN(8))
+			for i := range name {
+				name[i] = letters[rng.IntN(len(letters))]
+			}
+			return string(name)
+		}
+		name, other := draw(), draw()
+		if part := oneOf(rng, parts...); rng.IntN(2) == 0 {
+			other = oneOf(rng, name+":"+part, part+":"+name, ":"+name)
 		}
 		k := keysOf("lock", name)
 		for _, key := range append(all(k), k.channel, k.readers(), k.writers()) {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -423,7 +423,7 @@ func TestConnectionThatIsSilent(t *testing.T) {
 	require.Empty(t, stuck)
 	cancel()
 	require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
-	require.EqualValues(t, 1, rdb.Exists(t.Context(), "lock:{stuck}").Val())
+	require.Equal(t, int64(1), rdb.Exists(t.Context(), "lock:{stuck}").Val())
 	deliver()
 	redistest.Await(t, "the grant to be withdrawn", func() bool {
 		return rdb.Exists(t.Context(), "lock:{stuck}").Val() == 0

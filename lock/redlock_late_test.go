@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -71,7 +71,8 @@ func TestRedlockAgainstAModel(t *testing.T) {
 	ctx := t.Context()
 	names := 0
 
-	rapid.Check(t, func(t *rapid.T) {
+	draws(t, func(t *testing.T, rng *rand.Rand) {
+		t.Helper()
 		names++
 		name := fmt.Sprint("orders ", names)
 		key := keysOf(defaultPrefix, name).lock
@@ -83,12 +84,12 @@ func TestRedlockAgainstAModel(t *testing.T) {
 		granted := 0
 		pick := func() (string, *modelHold) {
 			requests := slices.SortedFunc(maps.Keys(m.holds), func(a, b string) int { return m.holds[a].number - m.holds[b].number })
-			request := requests[rapid.IntRange(0, len(requests)-1).Draw(t, "hold")]
+			request := oneOf(rng, requests...)
 			return request, m.holds[request]
 		}
 		actions := map[string]func(){
 			"acquire": func() {
-				owner := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "owner")
+				owner := oneOf(rng, "a", "b")
 				votes := 0
 				for i := range m.grants {
 					if len(m.grants[i]) == 0 || m.owner[i] == owner {
@@ -158,12 +159,12 @@ func TestRedlockAgainstAModel(t *testing.T) {
 				delete(m.holds, request)
 			},
 			"a server forgets": func() {
-				i := rapid.IntRange(0, 2).Draw(t, "server")
+				i := rng.IntN(3)
 				require.NoError(t, clients[i].Del(ctx, key).Err())
 				m.grants[i], strangers[i] = map[string]bool{}, nil
 			},
 			"a stranger comes or goes": func() {
-				i := rapid.IntRange(0, 2).Draw(t, "server")
+				i := rng.IntN(3)
 				if h := strangers[i]; h != nil {
 					require.NoError(t, h.Release(ctx))
 					delete(m.grants[i], h.Lease().Request)
@@ -193,12 +194,12 @@ func TestRedlockAgainstAModel(t *testing.T) {
 			}
 			return wrong
 		}
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+		for range 1 + rng.IntN(20) {
 			possible := []string{"acquire", "a server forgets", "a stranger comes or goes"}
 			if len(m.holds) > 0 {
 				possible = append(possible, "extend", "extend", "release")
 			}
-			actions[rapid.SampledFrom(possible).Draw(t, "action")]()
+			actions[oneOf(rng, possible...)]()
 			wrong := quiet()
 			for deadline := time.Now().Add(20 * time.Second); wrong != ""; wrong = quiet() {
 				if time.Now().After(deadline) {

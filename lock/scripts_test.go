@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
 func TestScriptsAreThoseThatAreRun(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -242,7 +242,7 @@ func allHeld(tb testing.TB, rdb *redis.Client, holds []*Hold) {
 	tb.Helper()
 	n, err := rdb.DBSize(tb.Context()).Result()
 	require.NoError(tb, err)
-	require.EqualValues(tb, len(holds), n)
+	require.Equal(tb, int64(len(holds)), n)
 	for i, h := range holds {
 		select {
 		case <-h.Lost():

@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/lockchaos/lockchaos/lock/chance"
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
 func draws(n int) []time.Duration {

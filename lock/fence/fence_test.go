@@ -12,16 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/fence"
+	"github.com/lockchaos/lockchaos/lock/internal/require"
 	"github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // checker is either guard.
 type checker func(name string, token int64) error
@@ -139,13 +135,13 @@ func TestNothingSlipsInBetween(t *testing.T) {
 	}
 	work.Wait()
 	require.True(t, slices.IsSorted(wrote))
-	require.EqualValues(t, 100, g.Greatest("orders"))
+	require.Equal(t, int64(100), g.Greatest("orders"))
 
 	require.NoError(t, g.Do("orders", 100, func() error { return g.Check("other", 1) }), "other resources don't wait")
 	failed := errors.New("disk full")
 	require.ErrorIs(t, g.Do("orders", 101, func() error { return failed }), failed)
 	require.ErrorIs(t, g.Do("orders", 100, func() error { t.Error("called"); return nil }), fence.ErrStale)
-	require.EqualValues(t, 101, g.Greatest("orders"), "remembered though it failed")
+	require.Equal(t, int64(101), g.Greatest("orders"), "remembered though it failed")
 }
 
 func TestForget(t *testing.T) {
@@ -153,7 +149,7 @@ func TestForget(t *testing.T) {
 	require.Zero(t, g.Greatest("orders"))
 	g.Forget("orders")
 	require.NoError(t, g.Check("orders", 33))
-	require.EqualValues(t, 33, g.Greatest("orders"))
+	require.Equal(t, int64(33), g.Greatest("orders"))
 	g.Forget("orders")
 	require.Zero(t, g.Greatest("orders"))
 	require.NoError(t, g.Check("orders", 1))
@@ -194,9 +190,9 @@ func TestSet(t *testing.T) {
 	for key, token := range map[string]string{
 		"stock": "fence:{stock}", "{user:1}:cart": "fence::{user:1}:cart", "a{b": "fence:{a{b}",
 	} {
-		require.EqualValues(t, 1, rdb.Exists(ctx, token).Val(), token)
+		require.Equal(t, int64(1), rdb.Exists(ctx, token).Val(), token)
 		require.Equal(t, slot(key), slot(token), "%s and %s share a slot", key, token)
-		require.EqualValues(t, -1, rdb.PTTL(ctx, token).Val(), "kept for good")
+		require.Equal(t, time.Duration(-1), rdb.PTTL(ctx, token).Val(), "kept for good")
 	}
 	before := rdb.DBSize(ctx).Val()
 	for _, key := range []string{"a}b", "{}b"} {

@@ -1,0 +1,74 @@
+package locktests
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// withoutChannels makes a client of a user that may not use any channel, as Redis 7
+// makes new ones.
+func withoutChannels(t *testing.T, s *redistest.Server) *lock.Client {
+	t.Helper()
+	rdb := s.Client(t, nil)
+	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "quiet", "on", ">quiet", "~*", "resetchannels", "+@all").Err())
+	return newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "quiet", "quiet" }), lock.Config{})
+}
+
+// A user without channels may use every lock: what can't be published is found by
+// asking, and no release fails for it.
+func TestUserWithoutChannels(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := withoutChannels(t, s)
+	ctx := t.Context()
+	require.NoError(t, c.PermitSemaphore("orders").SetPermits(ctx, 1))
+	for name, l := range map[string]lock.LockerFunc{
+		"mutex": c.Acquire,
+		"spin": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.SpinMutex(n, lock.Backoff{}).Acquire(ctx, o)
+		},
+		"fair": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.FairMutex(n).Acquire(ctx, o)
+		},
+		"write": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.RWMutex(n, lock.RWOptions{}).Write().Acquire(ctx, o)
+		},
+		"permit": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.PermitSemaphore(n).Acquire(ctx, 1, o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := l.Acquire(ctx, "orders", lock.Options{Owner: "a", Lease: long})
+			require.NoError(t, err)
+			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, err = l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
+			require.Error(t, err)
+			next := waiting(ctx, t, l, lock.Options{Owner: "c", Lease: long, Wait: lock.Forever})
+			require.NoError(t, h.Release(ctx))
+			require.NoError(t, <-next)
+		})
+	}
+	l := c.CountDownLatch("orders")
+	_, err := l.TrySetCount(ctx, 1)
+	require.NoError(t, err)
+	left, err := l.CountDown(ctx)
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
+
+// A user that may not run a command of a script is told what to allow.
+func TestAdviceForAUserWithTooFewCommands(t *testing.T) {
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t, nil).Do(t.Context(), "ACL", "SETUSER", "few", "on", ">few", "~*", "&*", "+@all", "-set").Err())
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "few", "few" }), lock.Config{})
+	_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	require.ErrorContains(t, err, "let the user run")
+}

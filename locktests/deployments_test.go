@@ -1,0 +1,305 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// deployment starts a topology of real servers, for the length of a test.
+func deployment(t *testing.T, name string, o topologies.Options) topologies.Deployment {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+	top, err := topologies.New(name, o)
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), top)
+	if errors.Is(err, topologies.ErrMissing) && os.Getenv(redistest.Required) == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// clients are those of a zone: one, or one for each independent server.
+func clients(t *testing.T, d topologies.Deployment, zone string) []redis.UniversalClient {
+	t.Helper()
+	o := d.ClientOptions(zone)
+	// No fault of a network is looked at here, and the machine may be busy: a few
+	// connections do, and a link that doesn't reach its server at once is tried again.
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patient, patient, patient
+	o.PoolSize, o.MaxRetries, o.DialerRetries = 8, 10, 5
+	all := topologies.Clients(o)
+	t.Cleanup(func() {
+		for _, rdb := range all {
+			require.NoError(t, rdb.Close())
+		}
+	})
+	return all
+}
+
+const (
+	// shortWatchdog is a lease in which a busy machine gets something done, and so are
+	// watchful and leisurely, where many things are done at the same time.
+	shortWatchdog = 3 * time.Second
+	watchful      = 7 * time.Second
+	leisurely     = 4 * time.Second
+)
+
+var prefixes atomic.Int64
+
+// apart is a prefix that no other client has.
+func apart() string { return fmt.Sprintf("p%d", prefixes.Add(1)) }
+
+// A family is a kind of lock that keeps the contract.
+type family struct {
+	name     string
+	features locktest.Features
+	open     func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker
+}
+
+// families are those that live on one deployment; each asks in its own way.
+func families() []family {
+	of := func(ask func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error)) func(*testing.T, []redis.UniversalClient, string) lock.Locker {
+		return func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+			t.Helper()
+			c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful})
+			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				return ask(c, ctx, name, o)
+			})
+		}
+	}
+	reentrant := locktest.Features{Reentrant: true, Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60}
+	fenced := reentrant
+	fenced.Fenced = true
+	return []family{
+		{"Mutex", reentrant, of((*lock.Client).Acquire)},
+		{"FencedMutex", fenced, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return c.FencedMutex(name).Acquire(ctx, o)
+		})},
+		{"FairMutex", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return c.FairMutex(name).Acquire(ctx, o)
+		})},
+		{"SpinMutex", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
+		})},
+		{"RWMutex writing", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+		})},
+		{
+			"PermitSemaphore",
+			locktest.Features{Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60},
+			func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+				t.Helper()
+				return single(newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful}))
+			},
+		},
+		{"MultiLock", reentrant, pair},
+	}
+}
+
+// pair is two locks of one deployment as one, or one on each of the first two
+// independent servers.
+func pair(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+	t.Helper()
+	c := lock.Config{Prefix: prefix, Watchdog: watchful}
+	first := newClient(t, servers[0], c)
+	c.Prefix += "-too" // it may be on the same server
+	second := newClient(t, servers[min(1, len(servers)-1)], c)
+	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		m, err := lock.NewMultiLock(lock.Member{Locker: first, Name: name}, lock.Member{Locker: second, Name: name, Deployment: "2"})
+		if err != nil {
+			return nil, err
+		}
+		return m.Acquire(ctx, o)
+	})
+}
+
+// redlock lives on several independent servers.
+func redlock() family {
+	return family{
+		"Redlock",
+		locktest.Features{Reentrant: true, SplitVotes: true, Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 40},
+		func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+			t.Helper()
+			r, err := lock.NewRedlock(servers, lock.RedlockConfig{
+				Prefix: prefix, Watchdog: watchful, RetryDelay: 10 * time.Millisecond, NodeTimeout: patient,
+			})
+			require.NoError(t, err)
+			t.Cleanup(r.Close)
+			return r
+		},
+	}
+}
+
+// steady are options with which nothing fails over by itself.
+func steady(name string) topologies.Options {
+	if name == topologies.Cluster {
+		return topologies.Options{NodeTimeout: 10 * time.Second}
+	}
+	return topologies.Options{}
+}
+
+func TestEveryLockOnEveryDeployment(t *testing.T) {
+	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
+		if name == topologies.Single { // as in the tests of each kind of lock
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deployment(t, name, steady(name))
+			servers := clients(t, d, "zone-a")
+			all := families()
+			if len(servers) > 1 {
+				all = []family{redlock(), {"MultiLock", all[0].features, pair}}
+			}
+			for _, f := range all {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel() // a check waits for leases, mostly
+					locktest.Run(t, func(t *testing.T) lock.Locker {
+						t.Helper()
+						return f.open(t, servers, apart())
+					}, f.features)
+				})
+			}
+		})
+	}
+}
+
+// A hold that replicas have outlives a failover that nothing forces, and its
+// watchdog goes on renewing it on the new master.
+func TestHoldOutlivesAGracefulFailover(t *testing.T) {
+	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deployment(t, name, steady(name)).(topologies.Failover)
+			// The failover may take a second, in which no renewal succeeds.
+			c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 2 * time.Second, Watchdog: 15 * time.Second})
+			shard, key := d.Topology().Shards()[0], lockOn(t, d)
+			h, err := c.Acquire(t.Context(), key, lock.Options{})
+			require.NoError(t, err)
+			require.NoError(t, d.Promote(t.Context(), shard))
+			master, err := d.AwaitMaster(t.Context(), shard, shard)
+			require.NoError(t, err)
+			require.NoError(t, d.Disarm(t.Context()))
+			require.NoError(t, d.AwaitReady(t.Context()))
+			require.NotEqual(t, shard, master)
+			other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
+			redistest.Await(t, "the other client to see that the lock is held", func() bool {
+				_, err := other.Acquire(t.Context(), key, lock.Options{Lease: long})
+				return errors.Is(err, lock.ErrNotAcquired)
+			})
+			require.NoError(t, h.Extend(t.Context(), time.Minute), "the new master knows of the hold")
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+// After a crash of the master the lock can be had again, by any client that asks: a
+// failover leaves no orphan behind (redisson #4822).
+func TestLockIsThereAfterACrashOfTheMaster(t *testing.T) {
+	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deployment(t, name, topologies.Options{}).(topologies.Failover)
+			a := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
+			b := newClient(t, clients(t, d, "zone-b")[0], lock.Config{Watchdog: shortWatchdog})
+			holder := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
+			shard, key := d.Topology().Shards()[0], lockOn(t, d)
+			h, err := holder.Acquire(t.Context(), key, lock.Options{})
+			require.NoError(t, err)
+			require.NoError(t, d.Arm(t.Context()))
+			require.NoError(t, d.Server(shard).Kill(t.Context()))
+			_, err = d.AwaitMaster(t.Context(), shard, shard)
+			require.NoError(t, err)
+			require.NoError(t, d.Disarm(t.Context()))
+			holder.Close() // it is gone, whatever the new master knows of its hold
+			<-h.Lost()
+			for _, c := range []*lock.Client{b, a, b} {
+				redistest.Await(t, "the lock", func() bool {
+					h, err := c.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
+					return err == nil && h.Release(t.Context()) == nil
+				})
+			}
+		})
+	}
+}
+
+// A server that comes back without its data has forgotten the lock, and the
+// holder is told.
+func TestServerThatForgot(t *testing.T) {
+	t.Parallel()
+	d := deployment(t, topologies.Single, topologies.Options{})
+	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
+	h, err := c.Acquire(t.Context(), "orders", lock.Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Server("redis-1").Kill(t.Context()))
+	require.NoError(t, d.Server("redis-1").Restart(t.Context()))
+	<-h.Lost()
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// holderVariable makes the test binary a process that holds a lock for ever: it
+// names the server's socket.
+const holderVariable = "LOCKCHAOS_TEST_HOLDER"
+
+// A holder that is killed leaves a lock that ends with the watchdog's lease.
+func TestHolderIsKilled(t *testing.T) {
+	if socket := os.Getenv(holderVariable); socket != "" {
+		c, err := lock.New(redis.NewClient(&redis.Options{Network: "unix", Addr: socket}), lock.Config{Watchdog: shortWatchdog})
+		require.NoError(t, err)
+		_, err = c.Acquire(t.Context(), "orders", lock.Options{})
+		require.NoError(t, err)
+		select {} // until it is killed
+	}
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestHolderIsKilled$")
+	cmd.Env = append(os.Environ(), holderVariable+"="+rdb.Options().Addr)
+	require.NoError(t, cmd.Start())
+	c := open(t, s, lock.Config{})
+	redistest.Await(t, "the other process to hold the lock", func() bool {
+		locked, err := c.Mutex("orders").IsLocked(t.Context())
+		return err == nil && locked
+	})
+	_, err = c.Acquire(t.Context(), "orders", lock.Options{Wait: 3 * shortWatchdog / 2})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "it renews its hold")
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	h, err := c.Acquire(t.Context(), "orders", lock.Options{Wait: lock.Forever})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// lockOn is the name of a lock that lives on the first shard.
+func lockOn(t *testing.T, d topologies.Failover) string {
+	t.Helper()
+	at := d.Server(d.Topology().Shards()[0]).Observer()
+	for i := range 1000 {
+		name := fmt.Sprintf("orders-%d", i)
+		if !redis.HasErrorPrefix(at.Get(t.Context(), name).Err(), "MOVED") {
+			return name
+		}
+	}
+	t.Fatal("no lock lives on the first shard")
+	return ""
+}

@@ -1,0 +1,175 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+func detach(t *testing.T, h *lock.Hold) string {
+	t.Helper()
+	text, err := h.Detach(t.Context())
+	require.NoError(t, err)
+	return text
+}
+
+// Exactly one client renews a hold that was detached, and releases it.
+func TestDetachedHoldGoesToAnotherClient(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	mine, theirs := &events{}, &events{}
+	a := open(t, s, lock.Config{Watchdog: soonDead, Observer: mine})
+	b := open(t, s, lock.Config{Watchdog: soonDead, Observer: theirs})
+	first := acquire(t, fenced(a), "a \xff", 0)
+	work, cancel := first.Context(t.Context())
+	defer cancel()
+	text := detach(t, first)
+	require.ErrorIs(t, work.Err(), context.Canceled)
+	require.NotErrorIs(t, context.Cause(work), lock.ErrLost)
+	require.Equal(t, 1, mine.count(lock.Detached))
+	renewed := mine.count(lock.Renewing)
+	_, err := first.Detach(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotHeld)
+	require.ErrorIs(t, first.Extend(t.Context(), long), lock.ErrNotHeld)
+	require.ErrorIs(t, first.Release(t.Context()), lock.ErrNotHeld)
+
+	second, err := b.Attach(t.Context(), text)
+	require.NoError(t, err)
+	was, is := first.Lease(), second.Lease()
+	require.Greater(t, is.Expires, was.Expires)
+	is.Expires = was.Expires
+	require.Equal(t, was, is)
+	require.NoError(t, a.Shutdown(t.Context()), "it has nothing to release")
+	redistest.Await(t, "renewals", func() bool { return theirs.count(lock.Renewed) >= 2 })
+	require.Equal(t, renewed, mine.count(lock.Renewing))
+	held, err := b.FencedMutex("orders").IsHeldBy(t.Context(), "a \xff")
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, b.FencedMutex("orders").Unlock(t.Context(), second))
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+	_, err = b.Attach(t.Context(), text)
+	require.ErrorIs(t, err, lock.ErrNotHeld, "it was released")
+}
+
+// A hold without an owner can be detached as well, also one that was passed on in
+// memory; the callers of the client that wait ask the server then.
+func TestDetachedHoldOfNoOwner(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	next := make(chan *lock.Hold, 1)
+	first := acquire(t, c, "", long)
+	go func() {
+		h, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
+		if err == nil {
+			next <- h
+		}
+		close(next)
+	}()
+	parked(t, s.Client(t, nil), 1)
+	waits := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+	require.NoError(t, first.Release(t.Context()))
+	second := <-next
+	require.NotNil(t, second)
+	third, err := other.Attach(t.Context(), detach(t, second))
+	require.NoError(t, err)
+	require.Equal(t, second.Lease().Request, third.Lease().Request)
+	require.NoError(t, third.Release(t.Context()))
+	require.NoError(t, <-waits)
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+// A detached hold runs out, since no watchdog keeps it, and is not attached then, nor
+// when another owner holds the lock.
+func TestDetachedHoldRunsOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{Watchdog: soonOver})
+	h := acquire(t, c, "a", 0)
+	text := detach(t, h)
+	redistest.Await(t, "the end of the lease", func() bool { return rdb.Exists(t.Context(), "lock:{orders}").Val() == 0 })
+	_, err := c.Attach(t.Context(), text)
+	require.ErrorIs(t, err, lock.ErrNotHeld)
+	next := acquire(t, c, "a", long)
+	_, err = c.Attach(t.Context(), text)
+	require.ErrorIs(t, err, lock.ErrNotHeld)
+	require.NoError(t, next.Release(t.Context()))
+
+	late := acquire(t, c, "a", soonOver)
+	<-late.Lost()
+	_, err = late.Detach(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotHeld)
+}
+
+// An attach that the server doesn't answer is an error, and may be repeated.
+func TestAttachWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	network := &redistest.Network{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
+	text := detach(t, acquire(t, open(t, s, lock.Config{}), "a", long))
+	heal := network.Cut()
+	_, err := c.Attach(t.Context(), text)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	heal()
+	var h *lock.Hold
+	redistest.Await(t, "an attach", func() bool {
+		h, err = c.Attach(t.Context(), text)
+		return err == nil
+	})
+	require.Greater(t, time.Until(h.Lease().Expires), long/2)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+func TestAttachRefusesWhatIsNoHold(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	text := detach(t, acquire(t, open(t, s, lock.Config{Prefix: "other"}), "a", long))
+	tests := []struct{ name, text, want string }{
+		{"nothing", "", "not that of a detached hold"},
+		{"garbage", "\xff\x00 garbage", "not that of a detached hold"},
+		{"no object", "[1]", "not that of a detached hold"},
+		{"no version", "{}", "version 0"},
+		{"another kind", `{"version":1,"kind":"fair"}`, `kind "fair"`},
+		{"no request", `{"version":1,"kind":"mutex","name":"YQ=="}`, "no request"},
+		{"two words", `{"version":1,"kind":"mutex","name":"YQ==","request":"a b"}`, "no request"},
+		{"no name", `{"version":1,"kind":"mutex","request":"a"}`, "give the lock a name"},
+		{"strange lease", `{"version":1,"kind":"mutex","name":"YQ==","request":"a","lease":-1}`, "give a positive one"},
+		{"another prefix", text, "same Config.Prefix"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := c.Attach(t.Context(), tt.text)
+			require.ErrorContains(t, err, tt.want)
+			require.NotErrorIs(t, err, lock.ErrNotHeld)
+		})
+	}
+	c.Close()
+	_, err := c.Attach(t.Context(), detach(t, acquire(t, open(t, s, lock.Config{}), "a", long)))
+	require.ErrorIs(t, err, lock.ErrClosed)
+}
+
+// What can't be detached says so, and stays held.
+func TestLocksThatCannotBeDetached(t *testing.T) {
+	t.Parallel()
+	kinds, held := everyLock(t)
+	delete(kinds, "mutex")
+	delete(kinds, "fenced")
+	for name, l := range kinds {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, l, "", long)
+			_, err := h.Detach(t.Context())
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.True(t, held())
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}

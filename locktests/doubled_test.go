@@ -1,0 +1,173 @@
+package locktests
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// A doubler is a hook that sends each script once more, as a proxy may: right after the
+// request, whose answer the caller gets, or right before it; or when it is told to.
+type doubler struct {
+	before bool
+
+	mu     sync.Mutex
+	keeps  bool // the next script, for later
+	latter func(ctx context.Context) error
+}
+
+func (d *doubler) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (d *doubler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var copies []redis.Cmder
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" || cmd.Name() == "eval" {
+				copies = append(copies, redis.NewCmd(ctx, cmd.Args()...))
+			}
+		}
+		d.mu.Lock()
+		kept := d.keeps && len(copies) > 0
+		if kept {
+			d.keeps = false
+			d.latter = func(ctx context.Context) error { return next(ctx, copies) }
+		}
+		d.mu.Unlock()
+		if len(copies) == 0 || kept {
+			return next(ctx, cmds)
+		}
+		if d.before {
+			_ = next(ctx, copies)
+		}
+		err := next(ctx, cmds)
+		if !d.before {
+			_ = next(ctx, copies)
+		}
+		return err
+	}
+}
+
+// A request that reaches the server twice, unknown to the library, grants nothing twice and
+// leaves nothing behind. A release of a Mutex leaves no trace, so the answer to its second
+// copy is that of a hold that is over. And a copy of its acquire that arrives after the
+// release is a grant without a holder, until its lease ends; all other kinds refuse it.
+func TestRequestsThatAreDoubledUnseen(t *testing.T) {
+	t.Parallel()
+	type asker func(ctx context.Context, c *lock.Client) (*lock.Hold, error)
+	o := lock.Options{Lease: long}
+	kinds := []struct {
+		name      string
+		traceless bool
+		ask       asker
+	}{
+		{"Mutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.Mutex("orders").Acquire(ctx, o)
+		}},
+		{"FencedMutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.FencedMutex("orders").Acquire(ctx, o)
+		}},
+		{"SpinMutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, o)
+		}},
+		{"FairMutex", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.FairMutex("orders").Acquire(ctx, o)
+		}},
+		{"RWMutex", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.RWMutex("orders", lock.RWOptions{}).Write().Acquire(ctx, o)
+		}},
+		{"PermitSemaphore", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
+			return c.PermitSemaphore("orders").Acquire(ctx, 1, o)
+		}},
+	}
+	clients := func(t *testing.T, d *doubler) (doubled, other *lock.Client) {
+		t.Helper()
+		s := redistest.Start(t)
+		rdb := s.Client(t, nil)
+		other = open(t, s, lock.Config{})
+		_, err := other.Semaphore("orders").TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		_, err = other.CountDownLatch("orders").TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		rdb.AddHook(d)
+		return newClient(t, rdb, lock.Config{}), other
+	}
+	answers := map[string]bool{"the first answer": false, "the second answer": true}
+	for _, kind := range kinds {
+		refused := func(t *testing.T, c *lock.Client) {
+			t.Helper()
+			_, err := kind.ask(t.Context(), c)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
+		free := func(t *testing.T, c *lock.Client) {
+			t.Helper()
+			h, err := kind.ask(t.Context(), c)
+			require.NoError(t, err)
+			require.NoError(t, h.Release(t.Context()))
+		}
+		for name, before := range answers {
+			t.Run(kind.name+", "+name, func(t *testing.T) {
+				c, other := clients(t, &doubler{before: before})
+				h, err := kind.ask(t.Context(), c)
+				require.NoError(t, err)
+				require.Equal(t, 1, h.Lease().Holds)
+				refused(t, other)
+				refused(t, c)
+				require.NoError(t, h.Extend(t.Context(), 2*long))
+				err = h.Release(t.Context())
+				if kind.traceless && before {
+					require.ErrorIs(t, err, lock.ErrNotHeld)
+				} else {
+					require.NoError(t, err)
+				}
+				free(t, other)
+			})
+		}
+		t.Run(kind.name+", late", func(t *testing.T) {
+			d := &doubler{}
+			c, other := clients(t, d)
+			free(t, c) // so that the server knows the scripts
+			d.keeps = true
+			h, err := kind.ask(t.Context(), c)
+			require.NoError(t, err)
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, d.latter(t.Context()))
+			if !kind.traceless {
+				free(t, other)
+				return
+			}
+			refused(t, other)
+			ttl, err := other.Mutex("orders").TTL(t.Context())
+			require.NoError(t, err)
+			require.Positive(t, ttl)
+			require.LessOrEqual(t, ttl, long, "it ends by itself")
+		})
+	}
+	for name, before := range answers {
+		t.Run("Semaphore and CountDownLatch, "+name, func(t *testing.T) {
+			c, other := clients(t, &doubler{before: before})
+			s, l := c.Semaphore("orders"), c.CountDownLatch("orders")
+			require.NoError(t, s.SetPermits(t.Context(), 3))
+			require.NoError(t, s.AddPermits(t.Context(), 1))
+			require.NoError(t, s.Acquire(t.Context(), 3, 0))
+			size, taken, _ := counted(t, other.Semaphore("orders"))
+			require.Equal(t, []int{4, 3}, []int{size, taken})
+			require.NoError(t, s.Release(t.Context(), 1))
+			_, taken, _ = counted(t, other.Semaphore("orders"))
+			require.Equal(t, 2, taken)
+			left, err := l.CountDown(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, left)
+			zero, err := other.CountDownLatch("orders").Await(t.Context(), 10*time.Millisecond)
+			require.NoError(t, err)
+			require.False(t, zero)
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package locktests
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+const electionKey = "lock:election:{orders}"
+
+// soonDead is the watchdog's lease of a leader that dies in a test.
+const soonDead = 3 * time.Second
+
+// campaign wins the election.
+func campaign(t *testing.T, c *lock.Client, candidate string) *lock.Leadership {
+	t.Helper()
+	l, err := c.Election("orders").Campaign(t.Context(), candidate)
+	require.NoError(t, err)
+	return l
+}
+
+// campaigning campaigns in the background.
+func campaigning(ctx context.Context, t *testing.T, c *lock.Client, candidate string) <-chan *lock.Leadership {
+	t.Helper()
+	won := make(chan *lock.Leadership, 1)
+	go func() {
+		l, err := c.Election("orders").Campaign(ctx, candidate)
+		if err == nil {
+			won <- l
+		}
+		close(won)
+	}()
+	return won
+}
+
+// leads requires that the server knows the leader.
+func leads(t *testing.T, c *lock.Client, want string) {
+	t.Helper()
+	got, err := c.Election("orders").Leader(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// ended waits for the end of a leadership.
+func ended(t *testing.T, l *lock.Leadership) {
+	t.Helper()
+	happened(t, l.Context().Done())
+}
+
+func TestElectionHasOneLeaderAtATime(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var mu sync.Mutex
+	leading, tokens := 0, []int64(nil)
+	var all sync.WaitGroup
+	for i := range 4 {
+		c := open(t, s, lock.Config{})
+		all.Go(func() {
+			for range 5 {
+				l, err := c.Election("orders").Campaign(t.Context(), "node "+strconv.Itoa(i%2)) // the names needn't differ
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				leading++
+				if leading > 1 {
+					t.Error("two lead")
+				}
+				tokens = append(tokens, l.Token())
+				mu.Unlock()
+				if got, err := c.Election("orders").Leader(t.Context()); err != nil || got != "node "+strconv.Itoa(i%2) {
+					t.Errorf("%q leads, %v", got, err)
+				}
+				mu.Lock()
+				leading--
+				mu.Unlock()
+				if err := l.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, tokens, 20)
+	require.True(t, slices.IsSorted(tokens))
+	require.Len(t, slices.Compact(tokens), 20, "tokens grow")
+}
+
+func TestResignedLeadershipGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	leads(t, a, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	first, err := a.Election("orders").Campaign(ctx, "a#1")
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, first.Context().Err(), "a leadership outlives the context of its campaign")
+	leads(t, b, "a#1")
+	next := campaigning(t.Context(), t, b, "b")
+	parked(t, s.Client(t, nil), 1)
+	require.NoError(t, first.Resign(t.Context()))
+	require.ErrorIs(t, first.Context().Err(), context.Canceled)
+	require.NotErrorIs(t, context.Cause(first.Context()), lock.ErrLost)
+	second := <-next
+	require.NotNil(t, second)
+	leads(t, a, "b")
+	require.Greater(t, second.Token(), first.Token())
+	require.ErrorIs(t, first.Resign(t.Context()), lock.ErrNotHeld)
+	require.NoError(t, second.Context().Err())
+	require.NoError(t, second.Resign(t.Context()))
+	leads(t, a, "")
+	held, err := a.FencedMutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
+	require.NoError(t, err, "a mutex of that name is another lock")
+	require.NoError(t, held.Release(t.Context()))
+}
+
+// A leader that is cut off stops to believe before the next one leads.
+func TestElectionTakesOverFromADeadLeader(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	network := &redistest.Network{}
+	c := newClient(t, s.Client(t, network.Use), lock.Config{Watchdog: soonDead})
+	first := campaign(t, c, "a")
+	next := campaigning(t.Context(), t, open(t, s, lock.Config{}), "b")
+	defer network.Cut()()
+	second := <-next
+	require.NotNil(t, second)
+	require.ErrorIs(t, context.Cause(first.Context()), lock.ErrLost)
+	require.Greater(t, second.Token(), first.Token())
+	require.NoError(t, second.Resign(t.Context()))
+}
+
+func TestLostLeadershipEndsItsContext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := campaign(t, open(t, s, lock.Config{Watchdog: soonDead}), "a")
+	require.NoError(t, s.Client(t, nil).Del(t.Context(), electionKey).Err())
+	ended(t, l)
+	require.ErrorIs(t, context.Cause(l.Context()), lock.ErrLost)
+	require.ErrorIs(t, l.Resign(t.Context()), lock.ErrNotHeld)
+}
+
+// A campaign outlives a server that is away, at its begin and while it waits.
+func TestCampaignOutlivesAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	network := &redistest.Network{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
+	failed := func(n int) {
+		redistest.Await(t, "a connection that fails", func() bool { return network.Refused() >= n })
+	}
+	heal := network.Cut()
+	won := campaigning(t.Context(), t, c, "a")
+	failed(3)
+	heal()
+	first := <-won
+	require.NotNil(t, first)
+
+	other := open(t, s, lock.Config{})
+	require.NoError(t, first.Resign(t.Context()))
+	second := campaign(t, other, "b")
+	won = campaigning(t.Context(), t, c, "a")
+	redistest.Await(t, "a campaign that waits", func() bool {
+		return s.Client(t, nil).ZCard(t.Context(), "lock:election:{orders}:tickets").Val() > 0
+	})
+	heal = network.Cut()
+	failed(network.Refused() + 3)
+	heal()
+	require.NoError(t, second.Resign(t.Context()))
+	third := <-won
+	require.NotNil(t, third)
+	require.Greater(t, third.Token(), second.Token())
+	require.NoError(t, third.Resign(t.Context()))
+}
+
+func TestCampaignThatCannotSucceedEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	try := func(ctx context.Context, c *lock.Client, name, candidate string) error {
+		_, err := c.Election(name).Campaign(ctx, candidate)
+		return err
+	}
+	require.ErrorContains(t, try(t.Context(), c, "orders", ""), "give it a name")
+	require.ErrorContains(t, try(t.Context(), c, "", "a"), "give the lock a name")
+	require.NoError(t, rdb.LPush(t.Context(), electionKey, "my data").Err())
+	require.ErrorContains(t, try(t.Context(), c, "orders", "a"), "use another name")
+	require.NoError(t, rdb.Del(t.Context(), electionKey).Err())
+
+	leader := campaign(t, c, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, try(ctx, c, "orders", "b"), context.DeadlineExceeded)
+	require.NoError(t, leader.Resign(t.Context()))
+
+	s.Kill()
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, try(ctx, c, "orders", "b"), context.DeadlineExceeded)
+	c.Close()
+	require.ErrorIs(t, try(t.Context(), c, "orders", "b"), lock.ErrClosed)
+}

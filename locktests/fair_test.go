@@ -1,0 +1,1129 @@
+package locktests
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// fairly is the fair mutexes of a client.
+func fairly(c *lock.Client) lock.Locker {
+	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		return c.FairMutex(name).Acquire(ctx, o)
+	})
+}
+
+func TestFairMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		return fairly(open(t, s, lock.Config{Prefix: apart(), Watchdog: watchful}))
+	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: watchful})
+}
+
+func TestFairMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Replica(t)
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		return fairly(open(t, s, lock.Config{Prefix: apart(), ReplicaAcks: 1, AckTimeout: attentive}))
+	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Callers: 100})
+}
+
+// A queue is those who wait for the fair mutex "orders" of a server.
+type queue struct {
+	rdb     *redis.Client
+	waiters sync.WaitGroup
+
+	mu     sync.Mutex
+	served []string // who were granted the lock, in order
+	errs   map[string]error
+}
+
+func newQueue(t *testing.T, s *redistest.Server) *queue {
+	t.Helper()
+	q := &queue{rdb: s.Client(t, nil), errs: map[string]error{}}
+	t.Cleanup(q.waiters.Wait)
+	return q
+}
+
+// waits asks in the background, returns when it has a place, and gives the lock
+// back as soon as it was granted.
+func (q *queue) waits(t *testing.T, c *lock.Client, who string, o lock.Options) (cancel func()) {
+	t.Helper()
+	return q.enter(t, c, who, o, func(h *lock.Hold) error { return h.Release(context.WithoutCancel(t.Context())) })
+}
+
+// keeps waits until it is served, and lets the lease end.
+func (q *queue) keeps(t *testing.T, c *lock.Client, who string, lease time.Duration) {
+	t.Helper()
+	q.enter(t, c, who, lock.Options{Lease: lease, Wait: lock.Forever}, func(h *lock.Hold) error {
+		<-h.Lost()
+		return nil
+	})
+}
+
+func (q *queue) enter(t *testing.T, c *lock.Client, who string, o lock.Options, end func(*lock.Hold) error) (cancel func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	before := q.places(t)
+	q.waiters.Go(func() {
+		h, err := c.FairMutex("orders").Acquire(ctx, o)
+		if err == nil {
+			q.mu.Lock()
+			q.served = append(q.served, who)
+			q.mu.Unlock()
+			err = end(h)
+		}
+		q.mu.Lock()
+		q.errs[who] = err
+		q.mu.Unlock()
+	})
+	redistest.Await(t, who+" to have a place", func() bool {
+		return slices.ContainsFunc(q.places(t), func(request string) bool { return !slices.Contains(before, request) })
+	})
+	return cancel
+}
+
+// waitsLong waits until it is served.
+func (q *queue) waitsLong(t *testing.T, c *lock.Client, who ...string) {
+	t.Helper()
+	for _, w := range who {
+		q.waits(t, c, w, lock.Options{Lease: long, Wait: lock.Forever})
+	}
+}
+
+// dies takes a place and isn't heard of again. It counts as alive until silent
+// is called.
+func (q *queue) dies(t *testing.T, who string) {
+	t.Helper()
+	q.ask(t, fairAsk{request: who, owner: who, lease: long, heartbeat: long, waits: true})
+}
+
+// silent lets those who died lose their places together, after that time.
+func (q *queue) silent(t *testing.T, after time.Duration, who ...string) {
+	t.Helper()
+	end := q.rdb.Time(t.Context()).Val().Add(after)
+	for _, w := range who {
+		require.NoError(t, q.rdb.ZAdd(t.Context(), fairDeadlines, redis.Z{Member: w, Score: float64(end.UnixMilli())}).Err())
+	}
+}
+
+func (q *queue) places(t *testing.T) []string {
+	t.Helper()
+	places, err := q.rdb.ZRange(t.Context(), fairPlaces, 0, -1).Result()
+	require.NoError(t, err)
+	return places
+}
+
+// order returns who were served, when no client waits any more.
+func (q *queue) order(t *testing.T) []string {
+	t.Helper()
+	q.waiters.Wait()
+	redistest.Await(t, "everything to be gone", func() bool { return len(keysLeft(t, q.rdb)) == 0 })
+	return q.served
+}
+
+const (
+	fairLock      = "lock:{orders}"
+	fairPlaces    = fairLock + ":places"
+	fairDeadlines = fairLock + ":deadlines"
+	fairChannel   = fairLock + ":released"
+)
+
+// fairScript is one of the scripts as the server knows it.
+func fairScript(t *testing.T, name string) *redis.Script {
+	t.Helper()
+	source := lock.Scripts()["fair_"+name]
+	require.NotEmpty(t, source)
+	return redis.NewScript(source)
+}
+
+// fairAsk is a request as a client sends it.
+type fairAsk struct {
+	request, owner   string
+	lease, heartbeat time.Duration
+	waits            bool
+	place            int64
+}
+
+func (q *queue) ask(t *testing.T, a fairAsk) []int64 {
+	t.Helper()
+	waits := 0
+	if a.waits {
+		waits = 1
+	}
+	reply, err := fairScript(t, "acquire").Run(t.Context(), q.rdb,
+		[]string{fairLock, fairPlaces, fairDeadlines, fairLock + ":released:" + a.request},
+		a.owner, a.request, a.lease.Milliseconds(), a.heartbeat.Milliseconds(), waits, a.place, fairChannel,
+	).Int64Slice()
+	require.NoError(t, err)
+	return reply
+}
+
+func TestFairMutexServesInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{}), open(t, s, lock.Config{})}
+	h := acquire(t, fairly(clients[0]), "a", long)
+	var want []string
+	for i := range 30 {
+		want = append(want, strconv.Itoa(i))
+		q.waitsLong(t, clients[i%len(clients)], want[i])
+	}
+	n, err := clients[0].FairMutex("orders").Waiters(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 30, n)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, want, q.order(t))
+}
+
+// Redisson #1104, #2099: waiters with other times than their neighbours lose
+// their places. Here each has its own deadline.
+func TestFairMutexWithMixedHeartbeats(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	var clients []*lock.Client
+	for _, beat := range []time.Duration{3 * time.Second, 30 * time.Second, 6 * time.Second} {
+		clients = append(clients, open(t, s, lock.Config{Heartbeat: beat}))
+	}
+	h := acquire(t, fairly(clients[0]), "a", long)
+	var want []string
+	for i := range 9 {
+		want = append(want, strconv.Itoa(i))
+		q.waitsLong(t, clients[i%len(clients)], want[i])
+	}
+	first := q.places(t)[1] // of the client with the long heartbeat
+	deadline := q.rdb.ZScore(t.Context(), fairDeadlines, first).Val()
+	q.ask(t, fairAsk{request: "short", owner: "b", lease: long, heartbeat: time.Millisecond, waits: true})
+	redistest.Await(t, "the short one to lose its place", func() bool { return !slices.Contains(q.places(t), "short") })
+	require.GreaterOrEqual(t, q.rdb.ZScore(t.Context(), fairDeadlines, first).Val(), deadline)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, want, q.order(t))
+}
+
+// Redisson #3004: a waiter that waits for longer than its time in the queue
+// loses its place, and is put at the end.
+func TestFairMutexKeepsThePlaceOfAWaiterThatIsAlive(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	const heartbeat = 2 * time.Second
+	c := open(t, s, lock.Config{Heartbeat: heartbeat})
+	h := acquire(t, fairly(c), "a", long)
+	q.waitsLong(t, c, "old")
+	old := q.places(t)[0]
+	place := q.rdb.ZScore(t.Context(), fairPlaces, old).Val()
+	deadline := func() float64 { return q.rdb.ZScore(t.Context(), fairDeadlines, old).Val() }
+	first := deadline()
+	redistest.Await(t, "two heartbeats to pass", func() bool {
+		return deadline() > first+2*float64(heartbeat.Milliseconds())
+	})
+	q.waitsLong(t, c, "new")
+	require.InDelta(t, place, q.rdb.ZScore(t.Context(), fairPlaces, old).Val(), 0)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"old", "new"}, q.order(t))
+}
+
+// In Redisson a waiter that died costs the others minutes, and each further one
+// as much again. Here they cost one heartbeat together.
+func TestFairMutexPassesByWaitersThatDied(t *testing.T) {
+	t.Parallel()
+	const heartbeat = 2 * time.Second
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{Heartbeat: heartbeat})
+	h := acquire(t, fairly(c), "a", long)
+	var dead []string
+	bury := func(n int) {
+		for range n {
+			dead = append(dead, fmt.Sprintf("dead %d", len(dead)))
+			q.dies(t, dead[len(dead)-1])
+		}
+	}
+	bury(4)
+	q.waitsLong(t, c, "0", "1")
+	bury(4)
+	q.waitsLong(t, c, "2")
+	bury(2)
+	q.silent(t, heartbeat, dead...)
+	begin := time.Now()
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
+	require.Less(t, time.Since(begin), 4*heartbeat, "ten that died cost more than one")
+}
+
+// In Redisson waiters ask in a hot loop while the lock is free and the first of
+// them is dead.
+func TestFairMutexDoesNotSpinWhileADeadWaiterIsFirst(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{Heartbeat: 3 * time.Second})
+	h := acquire(t, fairly(c), "a", long)
+	q.dies(t, "dead")
+	q.waitsLong(t, c, "0", "1", "2")
+	q.silent(t, 3*time.Second, "dead")
+	require.NoError(t, q.rdb.ConfigResetStat(t.Context()).Err())
+	require.NoError(t, h.Release(t.Context()))
+	redistest.Await(t, "the dead one to lose its place", func() bool { return len(q.places(t)) < 3 })
+	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
+	require.Less(t, calls(t, q.rdb, "evalsha"), 150, "a hot loop asks a thousand times")
+}
+
+// calls counts the calls of a command since the statistics were reset.
+func calls(t *testing.T, rdb *redis.Client, command string) int {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, line, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+	number, _, _ := strings.Cut(line, ",")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
+func TestFairMutexWakesTheFirstAlone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	e := &events{}
+	holder := open(t, s, lock.Config{})
+	h := acquire(t, fairly(holder), "a", long)
+	sub := q.rdb.Subscribe(t.Context(), fairChannel)
+	defer func() { require.NoError(t, sub.Close()) }()
+	_, err := sub.Receive(t.Context())
+	require.NoError(t, err)
+	for i := range 5 {
+		q.waitsLong(t, open(t, s, lock.Config{Observer: e}), strconv.Itoa(i))
+	}
+	want := q.places(t)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
+	var told []string
+	require.NoError(t, q.rdb.Publish(t.Context(), fairChannel, "end").Err())
+	for {
+		m, err := sub.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		if m.Payload == "end" {
+			break
+		}
+		told = append(told, strings.TrimPrefix(m.Payload, "="))
+	}
+	require.Equal(t, want, slices.Compact(told), "each was told when it was its turn, and no other client")
+}
+
+// What is left when waiters give up, in each way that there is.
+func TestFairMutexWaiterThatGivesUpLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c, closing := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	h := acquire(t, fairly(c), "a", long)
+	cancel := q.waits(t, c, "cancelled", lock.Options{Lease: long, Wait: lock.Forever})
+	q.waitsLong(t, c, "0")
+	q.waits(t, c, "over", lock.Options{Lease: long, Wait: 3 * time.Second})
+	q.waitsLong(t, c, "1")
+	q.waitsLong(t, closing, "closed")
+	q.waitsLong(t, c, "2")
+	cancel()
+	closing.Close()
+	redistest.Await(t, "three to give up", func() bool { return len(q.places(t)) == 3 })
+	n, err := c.FairMutex("orders").Waiters(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
+	require.ErrorIs(t, q.errs["cancelled"], context.Canceled)
+	require.ErrorIs(t, q.errs["over"], lock.ErrNotAcquired)
+	require.ErrorIs(t, q.errs["closed"], lock.ErrClosed)
+	c.Close()
+	parked(t, q.rdb, 0)
+}
+
+// The first gives up at the moment in which it is told that the lock is free.
+func TestFairMutexPassesTheTurnOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, holder := open(t, s, lock.Config{Heartbeat: long}), open(t, s, lock.Config{}) // polls are rare
+	for i := range 50 {
+		q := newQueue(t, s)
+		h, err := holder.FairMutex("orders").Lock(t.Context(), lock.Options{Lease: long})
+		require.NoError(t, err)
+		cancel := q.waits(t, c, "quitter", lock.Options{Lease: long, Wait: lock.Forever})
+		q.waitsLong(t, c, "stayer")
+		time.AfterFunc(time.Duration(i)*20*time.Microsecond, cancel)
+		begin := time.Now()
+		require.NoError(t, h.Release(t.Context()))
+		q.waiters.Wait()
+		require.Less(t, time.Since(begin), 2*time.Second, "the turn was lost, and found by a poll")
+		require.NoError(t, q.errs["stayer"])
+	}
+}
+
+func TestFairMutexTryLockDoesNotJumpTheQueue(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	m := open(t, s, lock.Config{}).FairMutex("orders")
+	h, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	q.dies(t, "next")
+	require.NoError(t, h.Release(t.Context()))
+	_, err = m.TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "a client waits for it")
+	_, err = m.TryLock(t.Context(), lock.Options{Owner: "next", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "who waits for it is told by its request, not by its owner")
+	require.Equal(t, []string{"next"}, q.places(t))
+	locked, err := m.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+	q.silent(t, 0, "next")
+	n, err := m.Waiters(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	h, err = m.TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, q.rdb))
+}
+
+func TestFairMutexIsReenteredWhileOthersWait(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{})
+	m := c.FairMutex("orders")
+	outer, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	q.waitsLong(t, c, "0")
+	for _, wait := range []time.Duration{0, lock.Forever} {
+		inner, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long, Wait: wait})
+		require.NoError(t, err)
+		require.Equal(t, 2, inner.Lease().Holds)
+		require.NoError(t, m.Unlock(t.Context(), inner))
+	}
+	n, err := m.HoldCount(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Len(t, q.places(t), 1)
+	require.NoError(t, m.Unlock(t.Context(), outer))
+	require.Equal(t, []string{"0"}, q.order(t))
+}
+
+// In Redisson the unlock of a fair lock that no client holds succeeds for any client.
+func TestFairMutexIsNotReleasedByAStranger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{})
+	m := c.FairMutex("orders")
+	old, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: soonOver})
+	require.NoError(t, err)
+	<-old.Lost()
+	redistest.Await(t, "the lease to end", func() bool { return len(keysLeft(t, q.rdb)) == 0 })
+	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "no client holds it")
+	h := acquire(t, fairly(c), "b", long)
+	q.waitsLong(t, c, "0")
+	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "another client does")
+	require.ErrorIs(t, c.FairMutex("other").Unlock(t.Context(), h), lock.ErrNotHeld)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"0"}, q.order(t))
+}
+
+func TestFairMutexForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{Heartbeat: long})
+	m := c.FairMutex("orders")
+	was, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.False(t, was)
+	h := acquire(t, fairly(c), "a", long)
+	q.waitsLong(t, c, "0", "1")
+	begin := time.Now()
+	was, err = m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, was)
+	require.Equal(t, []string{"0", "1"}, q.order(t))
+	require.Less(t, time.Since(begin), 2*time.Second, "the first was not told")
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A lease that ends sends no message: the first waiter asks when it does, also
+// when it became the first only a moment ago.
+func TestFairMutexIsHandedOnWhenLeasesEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	c := open(t, s, lock.Config{Heartbeat: long}) // polls are rare
+	h := acquire(t, fairly(c), "a", long)
+	var want []string
+	for i := range 5 {
+		want = append(want, strconv.Itoa(i))
+		q.keeps(t, c, want[i], soonOver)
+	}
+	begin := time.Now()
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, want, q.order(t))
+	require.Less(t, time.Since(begin), 12*time.Second, "the ends of leases were found by polls")
+}
+
+// Redisson #4153, #5989: a queue whose deadlines are lost is stuck for ever.
+func TestFairMutexSurvivesTheLossOfItsQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, lost := range [][]string{{fairPlaces}, {fairDeadlines}, {fairPlaces, fairDeadlines}} {
+		q := newQueue(t, s)
+		h := acquire(t, fairly(open(t, s, lock.Config{})), "a", long)
+		for i, beat := range []time.Duration{3, 2, 1} { // they are heard of in the opposite order
+			q.waitsLong(t, open(t, s, lock.Config{Heartbeat: beat * 2 * time.Second}), strconv.Itoa(i))
+		}
+		want := q.places(t)
+		require.NoError(t, q.rdb.Del(t.Context(), lost...).Err())
+		redistest.Await(t, "all to have their places again", func() bool {
+			return len(q.places(t)) == 3 && q.rdb.ZCard(t.Context(), fairDeadlines).Val() == 3
+		})
+		require.Equal(t, want, q.places(t))
+		require.NoError(t, h.Release(t.Context()))
+		require.Equal(t, []string{"0", "1", "2"}, q.order(t))
+	}
+	q := newQueue(t, s) // and when no client comes back for its place
+	q.ask(t, fairAsk{request: "holder", owner: "a", lease: long, heartbeat: long})
+	q.dies(t, "dead")
+	require.Len(t, q.places(t), 1)
+	require.NoError(t, q.rdb.Del(t.Context(), fairDeadlines, fairLock).Err())
+	c := open(t, s, lock.Config{})
+	h, err := c.FairMutex("orders").TryLockFor(t.Context(), long, lock.Options{Lease: long})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, q.rdb))
+}
+
+// A waiter that was silent for too long is passed by, and goes before those who
+// arrived later when it is back.
+func TestFairMutexWaiterComesBack(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	ask := func(who string, place int64) []int64 {
+		return q.ask(t, fairAsk{request: who, owner: who, lease: long, heartbeat: long, waits: true, place: place})
+	}
+	require.EqualValues(t, 1, ask("holder", 0)[0])
+	first := ask("first", 0)[2]
+	second, third := ask("second", 0)[2], ask("third", 0)[2]
+	require.Less(t, second, third)
+	q.silent(t, 0, "first")
+	ask("second", second)
+	require.Equal(t, []string{"second", "third"}, q.places(t))
+	require.Equal(t, first, ask("first", first)[2])
+	require.Equal(t, []string{"first", "second", "third"}, q.places(t))
+}
+
+// A grant whose reply is lost, and whose lease is over before the waiter asks again, was
+// served in its turn: the next grant says no place, for others were served in between.
+func TestFairMutexGrantThatWasNotHeard(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	ask := func(who string, lease time.Duration, place int64) []int64 {
+		return q.ask(t, fairAsk{request: who, owner: who, lease: lease, heartbeat: long, waits: true, place: place})
+	}
+	require.EqualValues(t, 1, ask("holder", long, 0)[0])
+	place := ask("first", long, 0)[2]
+	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err())
+	require.Equal(t, []int64{1, 1, 0, 0}, ask("first", long, place))
+	require.Equal(t, []int64{1, 1, 0, 0}, ask("first", long, place), "a repetition, while it is held")
+	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err()) // as at the end of the lease
+	require.Equal(t, []int64{1, 1, 0, 1}, ask("first", long, place))
+	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err())
+	require.EqualValues(t, 1, ask("second", long, 0)[0])
+	require.EqualValues(t, 1, ask("first", long, place)[3], "and of a refusal, which gives the place back")
+	require.EqualValues(t, 0, ask("first", long, place)[3])
+}
+
+func TestFairMutexServerRestarts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+	}{
+		{"with its data", []string{"--appendonly", "yes", "--appendfsync", "always"}},
+		{"without", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, tt.args...)
+			q := newQueue(t, s)
+			// go-redis repeats the greeting of a connection of messages that died as it repeats
+			// a command, and Close waits for that: 100 times with a second between took 95 s.
+			patient := func(o *redis.Options) { o.MaxRetries, o.MaxRetryBackoff = 50, 100*time.Millisecond }
+			c := newClient(t, s.Client(t, patient), lock.Config{Heartbeat: 3 * time.Second})
+			h := acquire(t, fairly(c), "a", long)
+			q.waitsLong(t, c, "0", "1", "2", "3", "4")
+			s.Kill()
+			s.Start(t)
+			if tt.args == nil {
+				q.waiters.Wait() // the lock was lost too
+				require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
+				require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+				return
+			}
+			redistest.Await(t, "all to be back", func() bool {
+				n, err := c.FairMutex("orders").Waiters(t.Context())
+				return err == nil && n == 5 && len(q.places(t)) == 5
+			})
+			require.NoError(t, h.Release(t.Context()))
+			require.Equal(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
+		})
+	}
+}
+
+// Redisson #2278: a fair lock with many waiters stalls.
+func TestFairMutexWith500Waiters(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	var clients []*lock.Client
+	for range 4 {
+		clients = append(clients, open(t, s, lock.Config{Heartbeat: long})) // no client is passed by
+	}
+	h := acquire(t, fairly(clients[0]), "a", long)
+	const n = 500
+	for i := range n {
+		q.waiters.Go(func() {
+			h, err := clients[i%len(clients)].FairMutex("orders").Lock(t.Context(), lock.Options{})
+			if err == nil {
+				q.mu.Lock()
+				q.served = append(q.served, h.Lease().Request)
+				q.mu.Unlock()
+				err = h.Release(t.Context())
+			}
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.errs[strconv.Itoa(i)] = err
+		})
+	}
+	redistest.Await(t, "all to have a place", func() bool { return len(q.places(t)) == n })
+	want := q.places(t)
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, want, q.order(t))
+	for _, err := range q.errs {
+		require.NoError(t, err)
+	}
+}
+
+// The reply that is lost is that to each request of a wait in turn: the first,
+// which takes the place; the one that is granted; and the release.
+func TestFairMutexLostReplies(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{Heartbeat: 3 * time.Second})
+	holder := open(t, s, lock.Config{})
+	warm := acquire(t, fairly(c), "warm", long)
+	require.NoError(t, warm.Release(t.Context()))
+	asking, releasing := fairScript(t, "acquire").Hash(), fairScript(t, "release").Hash()
+
+	q := newQueue(t, s)
+	h := acquire(t, fairly(holder), "a", long)
+	q.waitsLong(t, holder, "0")
+	dropped := link.DropReply(asking)
+	q.waitsLong(t, c, "1")
+	happened(t, dropped)
+	q.waitsLong(t, holder, "2")
+	require.Len(t, q.places(t), 3)
+	dropped = link.DropReply(asking) // of a heartbeat, or of the grant
+	require.NoError(t, h.Release(t.Context()))
+	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
+	happened(t, dropped)
+
+	dropped = link.DropReply(asking)
+	h = acquire(t, fairly(c), "a", long)
+	happened(t, dropped)
+	require.Equal(t, 1, h.Lease().Holds)
+	q = newQueue(t, s)
+	q.waitsLong(t, holder, "0")
+	dropped = link.DropReply(releasing)
+	require.NoError(t, h.Release(t.Context()))
+	happened(t, dropped)
+	require.Equal(t, []string{"0"}, q.order(t))
+}
+
+func TestFairMutexLostReplyWhenAWaiterGivesUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, link := overLink(t, s, lock.Config{})
+	q := newQueue(t, s)
+	h := acquire(t, fairly(c), "a", long)
+	dropped := link.DropReply(fairScript(t, "release").Hash())
+	_, err := c.FairMutex("orders").TryLockFor(t.Context(), 20*time.Millisecond, lock.Options{Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	happened(t, dropped)
+	require.Empty(t, q.places(t))
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A call is cancelled, or its client closed, when the server has given it a
+// place and the reply isn't here yet.
+func TestFairMutexGivesUpInFlight(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	holder := open(t, s, lock.Config{})
+	h := acquire(t, fairly(holder), "a", long)
+	for _, how := range []string{"cancelled", "closed"} {
+		c, link := overLink(t, s, lock.Config{})
+		_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		held, deliver := link.HoldReplies(fairScript(t, "acquire").Hash())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := waiting(ctx, t, fairly(c), lock.Options{Lease: long, Wait: lock.Forever})
+		happened(t, held)
+		require.Len(t, q.places(t), 1)
+		want := context.Canceled
+		if how == "cancelled" {
+			cancel()
+		} else {
+			want = lock.ErrClosed
+			go c.Close()
+		}
+		require.ErrorIs(t, <-done, want)
+		cancel()
+		deliver()
+		c.Close()
+		require.Empty(t, q.places(t), "Close waited until the place was given back")
+	}
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A FairMutex and a Mutex of one name are the same lock, and each serves the
+// other's waiters in the end.
+func TestFairMutexAndMutexExcludeEachOther(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{Heartbeat: 300 * time.Millisecond})
+	h := acquire(t, c, "a", long)
+	_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	done := waiting(t.Context(), t, fairly(c), lock.Options{Owner: "b", Wait: lock.Forever})
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, <-done)
+	h = acquire(t, fairly(c), "a", long)
+	_, err = c.Acquire(t.Context(), "orders", lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	fenced, err := c.FencedMutex("orders").TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	again := acquire(t, fairly(c), "a", long)
+	require.Equal(t, 3, again.Lease().Holds)
+	for _, h := range []*lock.Hold{h, fenced, again} {
+		require.NoError(t, h.Release(t.Context()))
+	}
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+func TestFairMutexQueueGoesByItself(t *testing.T) {
+	s := redistest.Start(t)
+	q := newQueue(t, s)
+	h := acquire(t, fairly(open(t, s, lock.Config{})), "a", long)
+	for i, beat := range []time.Duration{long, time.Second} {
+		q.ask(t, fairAsk{request: strconv.Itoa(i), owner: "b", lease: long, heartbeat: beat, waits: true})
+	}
+	require.Equal(t, []string{fairLock, fairDeadlines, fairPlaces}, slices.Sorted(slices.Values(keysLeft(t, q.rdb))))
+	for _, key := range []string{fairPlaces, fairDeadlines} {
+		ttl := q.rdb.PTTL(t.Context(), key).Val()
+		require.Greater(t, ttl, long/2, "as long as the last of them")
+		require.LessOrEqual(t, ttl, long)
+	}
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A key of the wrong type is reported, and nothing is changed.
+func TestFairMutexOnForeignKeys(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	m := open(t, s, lock.Config{}).FairMutex("orders")
+	for _, key := range []string{fairLock, fairPlaces, fairDeadlines} {
+		require.NoError(t, rdb.FlushAll(t.Context()).Err())
+		h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+		require.NoError(t, err)
+		require.NoError(t, rdb.Set(t.Context(), key, "my data", 0).Err())
+		state := func() []string {
+			keys := rdb.Keys(t.Context(), "*").Val()
+			slices.Sort(keys)
+			for i, k := range keys {
+				keys[i] += " " + rdb.Dump(t.Context(), k).Val()
+			}
+			return keys
+		}
+		before := state()
+		refused := func(err error) {
+			t.Helper()
+			require.ErrorContains(t, err, "WRONGTYPE")
+			require.ErrorContains(t, err, "use another name")
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			require.NotErrorIs(t, err, lock.ErrNotHeld)
+		}
+		_, err = m.TryLock(t.Context(), lock.Options{})
+		refused(err)
+		_, err = m.TryLockFor(t.Context(), time.Second, lock.Options{})
+		refused(err)
+		refused(h.Release(t.Context()))
+		_, err = m.ForceUnlock(t.Context())
+		refused(err)
+		if key == fairDeadlines {
+			_, err = m.Waiters(t.Context())
+			refused(err)
+		}
+		require.Equal(t, before, state())
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	tests := []struct {
+		give lock.Config
+		want string
+	}{
+		{lock.Config{}, ""},
+		{lock.Config{Heartbeat: 100 * time.Millisecond}, ""},
+		{lock.Config{Heartbeat: 99 * time.Millisecond}, "give at least 100ms"},
+		{lock.Config{Heartbeat: -1}, "give at least 100ms"},
+		{lock.Config{Heartbeat: time.Second, ReplicaAcks: 1}, "give at least 3s"},
+		{lock.Config{Heartbeat: time.Second, ReplicaAcks: 1, AckTimeout: 300 * time.Millisecond}, ""},
+	}
+	for _, tt := range tests {
+		if err := tt.give.Validate(); tt.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, tt.want)
+		}
+	}
+}
+
+// fairModel is a fair lock as a few lines of Go: what the scripts must do, in
+// virtual time.
+type fairModel struct {
+	now       int
+	owner     string
+	grants    map[string]int // when they end
+	places    map[string]int64
+	deadlines map[string]int
+	queueEnds int // when the server drops the queue
+	marks     map[string]bool
+	told      []string
+}
+
+func (m *fairModel) free() bool { return len(m.grants) == 0 }
+
+func (m *fairModel) pass(d int) {
+	m.now += d
+	maps.DeleteFunc(m.grants, func(_ string, end int) bool { return end <= m.now })
+	if m.queueEnds <= m.now {
+		clear(m.places)
+		clear(m.deadlines)
+	}
+}
+
+func (m *fairModel) leave(request string) {
+	delete(m.places, request)
+	delete(m.deadlines, request)
+}
+
+func (m *fairModel) first() string {
+	for request, end := range m.deadlines {
+		if end <= m.now {
+			m.leave(request)
+		}
+	}
+	for {
+		order := slices.SortedFunc(maps.Keys(m.places), func(a, b string) int { return cmp.Compare(m.places[a], m.places[b]) })
+		if len(order) == 0 {
+			return ""
+		}
+		if _, ok := m.deadlines[order[0]]; ok {
+			return order[0]
+		}
+		delete(m.places, order[0])
+	}
+}
+
+func (m *fairModel) tell(request string) {
+	if request != "" {
+		m.told = append(m.told, "="+request)
+	}
+}
+
+// ask returns what the reply must be, with times in units. The place of a new
+// waiter is 1: the server's choice.
+func (m *fairModel) ask(request, owner string, lease, heartbeat int, waits bool, place int64) []int64 {
+	if m.marks[request] {
+		return []int64{0, 0, 0}
+	}
+	p, queued := m.places[request]
+	if queued {
+		place = p
+	}
+	lost := int64(0)
+	if _, granted := m.grants[request]; place > 0 && !queued && !granted {
+		lost = 1
+	}
+	head := m.first()
+	turn := head == "" || place > 0 && place <= m.places[head]
+	if !m.free() && m.owner == owner || m.free() && turn {
+		m.leave(request)
+		m.owner = owner
+		m.grants[request] = max(m.grants[request], m.now+lease)
+		if lease < heartbeat {
+			m.tell(m.first())
+		}
+		return []int64{1, int64(len(m.grants)), 0, lost}
+	}
+	after := 0
+	if m.free() {
+		m.tell(head)
+		after = m.deadlines[head] - m.now
+	} else if turn {
+		after = slices.Max(slices.Collect(maps.Values(m.grants))) - m.now
+	}
+	if waits {
+		if place == 0 {
+			place = 1
+		}
+		m.places[request] = place
+		m.deadlines[request] = m.now + heartbeat
+		m.queueEnds = slices.Max(slices.Collect(maps.Values(m.deadlines)))
+	}
+	return []int64{0, int64(after), place, lost}
+}
+
+func (m *fairModel) release(request string, withdraw bool) int64 {
+	if m.marks[request] {
+		return 1
+	}
+	_, held := m.grants[request]
+	if !held && !withdraw {
+		return 0
+	}
+	formerly := m.first()
+	m.marks[request] = true
+	delete(m.grants, request)
+	m.leave(request)
+	if head := m.first(); m.free() || head != formerly {
+		m.tell(head)
+	}
+	if held {
+		return 1
+	}
+	return 0
+}
+
+func (m *fairModel) force() int64 {
+	held := int64(0)
+	if !m.free() {
+		held = 1
+	}
+	clear(m.grants)
+	m.tell(m.first())
+	return held
+}
+
+// unit is one of the model's in ms: so long that real time doesn't count.
+const unit = 1_000_000
+
+// passScript lets a number of ms pass for the lock and its queue.
+var passScript = redis.NewScript(`
+local d = tonumber(ARGV[1])
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+  if fields[i] ~= 'owner' then redis.call('HINCRBY', KEYS[1], fields[i], -d) end
+end
+for _, request in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do redis.call('ZINCRBY', KEYS[3], -d, request) end
+for _, key in ipairs(KEYS) do
+  local ttl = redis.call('PTTL', key)
+  if ttl >= 0 then redis.call('PEXPIRE', key, ttl - d) end
+end
+return 1`)
+
+// Random requests, repetitions, releases, losses and time, against the model:
+// every reply, every message and the whole state must be the same.
+func TestFairScriptsDoWhatTheModelDoes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	sub := rdb.Subscribe(t.Context(), fairChannel)
+	defer func() { require.NoError(t, sub.Close()) }()
+	_, err := sub.Receive(t.Context())
+	require.NoError(t, err)
+	keys := []string{fairLock, fairPlaces, fairDeadlines}
+	mark := func(request string) string { return fairLock + ":released:" + request }
+	acquire, release, force := fairScript(t, "acquire"), fairScript(t, "release"), fairScript(t, "force")
+	source, err := os.ReadFile("../lock/scripts/extend.lua")
+	require.NoError(t, err)
+	extend := redis.NewScript(string(source))
+	source, err = os.ReadFile("../lock/scripts/fair_waiters.lua")
+	require.NoError(t, err)
+	waiters := redis.NewScript(string(source))
+
+	messages := func(t require.TestingT) (told []string) {
+		require.NoError(t, rdb.Publish(context.Background(), fairChannel, "end").Err())
+		for {
+			msg, err := sub.ReceiveMessage(context.Background())
+			require.NoError(t, err)
+			if msg.Payload == "end" {
+				return told
+			}
+			told = append(told, msg.Payload)
+		}
+	}
+
+	rapid.Check(t, func(rt *rapid.T) {
+		ctx := t.Context()
+		require.NoError(rt, rdb.FlushAll(ctx).Err())
+		messages(rt)
+		m := &fairModel{grants: map[string]int{}, places: map[string]int64{}, deadlines: map[string]int{}, marks: map[string]bool{}}
+		known := map[string]int64{} // the places that clients know of
+		requests := 6
+		pick := func(rt *rapid.T) (request, owner string) {
+			i := rapid.IntRange(0, requests-1).Draw(rt, "request")
+			return fmt.Sprintf("r%d", i), string(rune('a' + i%3))
+		}
+		number := func(rt *rapid.T, cmd *redis.Cmd) int64 {
+			n, err := cmd.Int64()
+			require.NoError(rt, err)
+			return n
+		}
+		short := rapid.IntRange(1, 4)
+		rt.Repeat(map[string]func(*rapid.T){
+			"ask": func(rt *rapid.T) {
+				request, owner := pick(rt)
+				lease, heartbeat := short.Draw(rt, "lease"), short.Draw(rt, "heartbeat")
+				waits := rapid.IntRange(0, 3).Draw(rt, "waits") > 0
+				place := known[request]
+				if rapid.IntRange(0, 4).Draw(rt, "an old copy") == 0 {
+					place = 0
+				}
+				newest := int64(0)
+				flag := 0
+				if waits {
+					flag = 1
+				}
+				got, err := acquire.Run(ctx, rdb, append(slices.Clone(keys), mark(request)),
+					owner, request, lease*unit, heartbeat*unit, flag, place, fairChannel).Int64Slice()
+				require.NoError(rt, err)
+				want := m.ask(request, owner, lease, heartbeat, waits, place)
+				for r, p := range m.places {
+					if r != request {
+						newest = max(newest, p)
+					}
+				}
+				if want[0] == 0 {
+					if want[2] == 1 { // a new waiter is behind all others
+						require.Greater(rt, got[2], max(newest, unit))
+						want[2] = got[2]
+						m.places[request] = got[2]
+					}
+					if waits && !m.marks[request] {
+						known[request] = got[2]
+					}
+					require.LessOrEqual(rt, got[1], want[1]*unit)
+					require.Greater(rt, got[1], want[1]*unit-unit/2)
+					got[1] = want[1]
+				}
+				require.Equal(rt, want, got)
+			},
+			"release": func(rt *rapid.T) {
+				request, _ := pick(rt)
+				withdraw := rapid.IntRange(0, 1).Draw(rt, "withdraw")
+				got := number(rt, release.Run(ctx, rdb, append(slices.Clone(keys), mark(request)), request, 1000*unit, fairChannel, withdraw))
+				require.Equal(rt, m.release(request, withdraw == 1), got)
+				if m.marks[request] && requests < 20 {
+					requests++ // another client comes
+				}
+			},
+			"extend": func(rt *rapid.T) {
+				request, _ := pick(rt)
+				d := short.Draw(rt, "lease")
+				got := number(rt, extend.Run(ctx, rdb, keys[:1], request, d*unit))
+				_, held := m.grants[request]
+				require.Equal(rt, held, got == 1)
+				if held {
+					m.grants[request] = max(m.grants[request], m.now+d)
+				}
+			},
+			"pass": func(rt *rapid.T) {
+				d := rapid.IntRange(1, 3).Draw(rt, "time")
+				require.NoError(rt, passScript.Run(ctx, rdb, keys, d*unit).Err())
+				m.pass(d)
+			},
+			"force": func(rt *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(rt, "skip") > 0 {
+					rt.Skip("it is rare")
+				}
+				require.Equal(rt, m.force(), number(rt, force.Run(ctx, rdb, keys, fairChannel)))
+			},
+			"lose": func(rt *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(rt, "skip") > 0 {
+					rt.Skip("it is rare")
+				}
+				if rapid.Bool().Draw(rt, "places") {
+					clear(m.places)
+					require.NoError(rt, rdb.Del(ctx, fairPlaces).Err())
+				} else {
+					clear(m.deadlines)
+					require.NoError(rt, rdb.Del(ctx, fairDeadlines).Err())
+				}
+			},
+			"": func(rt *rapid.T) {
+				require.Equal(rt, m.told, messages(rt))
+				m.told = nil
+
+				now := rdb.Time(ctx).Val().UnixMilli()
+				grants, places, deadlines := map[string]int{}, map[string]int64{}, map[string]int{}
+				units := func(end int64) int { return m.now + int((end-now+unit/2)/unit) }
+				for field, value := range rdb.HGetAll(ctx, fairLock).Val() {
+					if field == "owner" {
+						continue
+					}
+					end, err := strconv.ParseInt(value, 10, 64)
+					require.NoError(rt, err)
+					if end > now {
+						grants[field] = units(end)
+						require.Equal(rt, m.owner, rdb.HGet(ctx, fairLock, "owner").Val())
+					}
+				}
+				for _, z := range rdb.ZRangeWithScores(ctx, fairPlaces, 0, -1).Val() {
+					places[fmt.Sprint(z.Member)] = int64(z.Score)
+				}
+				alive := int64(0)
+				for _, z := range rdb.ZRangeWithScores(ctx, fairDeadlines, 0, -1).Val() {
+					if deadlines[fmt.Sprint(z.Member)] = m.now; int64(z.Score) > now {
+						deadlines[fmt.Sprint(z.Member)] = units(int64(z.Score))
+						alive++
+					}
+				}
+				require.Equal(rt, m.grants, grants)
+				require.Equal(rt, m.places, places)
+				for request, end := range m.deadlines {
+					m.deadlines[request] = max(end, m.now) // how long it was dead doesn't matter
+				}
+				require.Equal(rt, m.deadlines, deadlines)
+				require.Equal(rt, alive, number(rt, waiters.Run(ctx, rdb, keys[2:])))
+				for _, key := range rdb.Keys(ctx, "*").Val() {
+					require.Positive(rt, rdb.PTTL(ctx, key).Val(), "%s stays for ever", key)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,147 @@
+package locktests
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a Redis server in a bubble of virtual time: it knows the scripts by
+// their digests, and answers as it is told.
+type fake struct {
+	names map[string]string // of the scripts, by digest
+
+	mu     sync.Mutex
+	began  time.Time
+	calls  []string // "extend at 10s"
+	answer func(script string) string
+}
+
+const (
+	granted  = "*2\r\n:1\r\n:1\r\n"
+	yes      = ":1\r\n"
+	no       = ":0\r\n"
+	readOnly = "-READONLY You can't write against a read only replica.\r\n"
+)
+
+// allGood grants, extends and releases.
+func allGood(script string) string {
+	if script == "acquire" {
+		return granted
+	}
+	return yes
+}
+
+func newFake(t *testing.T) (*fake, *redis.Client) {
+	t.Helper()
+	f := &fake{names: map[string]string{}, began: time.Now(), answer: allGood}
+	for _, name := range []string{"acquire", "extend", "release"} {
+		f.names[digest(t, name)] = name
+	}
+	rdb := redis.NewClient(&redis.Options{
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Addr:                     "127.0.0.1:1", MaxRetries: -1, DisableIdentity: true, Protocol: 2,
+		ReadTimeout: time.Hour, // so that nothing but the lock's client gives up
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go f.serve(server)
+			return client, nil
+		},
+	})
+	return f, rdb
+}
+
+// answers sets how a script is answered from now on.
+func (f *fake) answers(answer func(script string) string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// log lists the calls of a script since the server started.
+func (f *fake) log(script string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var at []string
+	for _, c := range f.calls {
+		if name, when, _ := strings.Cut(c, " at "); name == script {
+			at = append(at, when)
+		}
+	}
+	return at
+}
+
+func (f *fake) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	replies := make(chan string, 1000) // a pipe has no buffer, and a pipeline is written in one go
+	defer close(replies)
+	go func() {
+		for reply := range replies {
+			_, _ = io.WriteString(conn, reply)
+		}
+	}()
+	r := bufio.NewReader(conn)
+	for {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		reply := "-ERR unknown command\r\n"
+		if name := ""; strings.EqualFold(args[0], "evalsha") {
+			f.mu.Lock()
+			name = f.names[args[1]]
+			f.calls = append(f.calls, fmt.Sprintf("%s at %v", name, time.Since(f.began)))
+			answer := f.answer
+			f.mu.Unlock()
+			reply = answer(name)
+		}
+		replies <- reply
+	}
+}
+
+func readCommand(r *bufio.Reader) ([]string, error) {
+	n, err := readLength(r)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, n)
+	for i := range args {
+		size, err := readLength(r)
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		args[i] = string(b[:size])
+	}
+	return args, nil
+}
+
+func readLength(r *bufio.Reader) (int, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+func TestFake(t *testing.T) {
+	_, err := readCommand(bufio.NewReader(strings.NewReader("*1\r\n$4\r\nPI")))
+	require.Error(t, err)
+	got, err := readCommand(bufio.NewReader(strings.NewReader("*1\r\n$4\r\nPING\r\n")))
+	require.NoError(t, err)
+	require.Equal(t, []string{"PING"}, got)
+}

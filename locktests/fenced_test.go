@@ -1,0 +1,209 @@
+package locktests
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/fence"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+const tokenKey = "lock:{orders}:token"
+
+// fenced is the fenced mutex as a lock.
+func fenced(c *lock.Client) lock.Locker {
+	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		return c.FencedMutex(name).Acquire(ctx, o)
+	})
+}
+
+func TestFencedMutexKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		return fenced(open(t, s, lock.Config{Prefix: apart()}))
+	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Fenced: true, Callers: 100})
+}
+
+// Each grant's token is greater than that of the one before, whatever ended that
+// and whatever became of the last token. Redisson's begin anew at 1 when the lock
+// is deleted.
+func TestTokensGrow(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	var last int64
+	next := func(c *lock.Client, why string) *lock.Hold {
+		t.Helper()
+		h := acquire(t, fenced(c), "a", long)
+		require.Greater(t, h.Lease().Token, last, why)
+		last = h.Lease().Token
+		return h
+	}
+	require.NoError(t, next(c, "the first").Release(ctx))
+	require.NoError(t, next(c, "a release").Release(ctx))
+	require.NoError(t, next(other, "another client").Release(ctx))
+
+	next(c, "a release by the other client")
+	_, err := c.FencedMutex("orders").ForceUnlock(ctx)
+	require.NoError(t, err)
+
+	next(c, "a force unlock")
+	require.NoError(t, rdb.Del(ctx, "lock:{orders}").Err()) // as at the end of the lease
+
+	require.NoError(t, next(other, "an expiry").Release(ctx))
+	require.NoError(t, rdb.Del(ctx, tokenKey).Err()) // as at the end of TokenLife
+	require.NoError(t, next(c, "a token that was forgotten").Release(ctx))
+
+	require.NoError(t, rdb.FlushAll(ctx).Err())
+	require.NoError(t, next(c, "a server that lost its data").Release(ctx))
+
+	// The clock is behind the last token: set back, or that of another server.
+	ahead := rdb.Time(ctx).Val().Add(time.Hour).UnixMicro()
+	require.NoError(t, rdb.Set(ctx, tokenKey, ahead, time.Minute).Err())
+	for i := range int64(3) {
+		h := next(c, "a clock that was set back")
+		require.Equal(t, ahead+1+i, h.Lease().Token)
+		require.NoError(t, h.Release(ctx))
+	}
+}
+
+func TestTokenIsTheTime(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	before := rdb.Time(t.Context()).Val().UnixMicro()
+	h := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
+	require.GreaterOrEqual(t, h.Lease().Token, before)
+	require.LessOrEqual(t, h.Lease().Token, rdb.Time(t.Context()).Val().UnixMicro())
+}
+
+// A re-entry has the token of the hold that it re-enters: with a greater one, as
+// Redisson gives, what the outer holder does is refused by the resource.
+func TestReentryKeepsItsToken(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	ctx := t.Context()
+	outer := acquire(t, fenced(c), "a", long)
+	inner := acquire(t, fenced(c), "a", long)
+	token := outer.Lease().Token
+	require.Equal(t, token, inner.Lease().Token)
+	require.NoError(t, outer.Release(ctx))
+	third := acquire(t, fenced(c), "a", long)
+	require.Equal(t, token, third.Lease().Token, "the lock wasn't free in between")
+	require.NoError(t, third.Extend(ctx, 2*long))
+	require.Equal(t, token, third.Lease().Token)
+	require.NoError(t, inner.Release(ctx))
+	require.NoError(t, third.Release(ctx))
+	next := acquire(t, fenced(c), "a", long)
+	require.Greater(t, next.Lease().Token, token)
+	require.NoError(t, next.Release(ctx))
+}
+
+func TestRepeatedRequestHasItsToken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, link := overLink(t, s, lock.Config{})
+	warm := acquire(t, fenced(c), "a", long) // so that the digest is known
+	require.NoError(t, warm.Release(t.Context()))
+	dropped := link.DropReply(digest(t, "acquire"))
+	h := acquire(t, fenced(c), "a", long)
+	happened(t, dropped)
+	require.Equal(t, 1, h.Lease().Holds)
+	last, err := rdb.Get(t.Context(), tokenKey).Int64()
+	require.NoError(t, err)
+	require.Equal(t, last, h.Lease().Token, "no second one was given")
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A refused request uses up no token, and a plain mutex of that name neither has
+// nor uses one.
+func TestTokenOfNobodyElse(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	ctx := t.Context()
+	h := acquire(t, fenced(c), "a", long)
+	rdb := s.Client(t, nil)
+	before := rdb.Get(ctx, tokenKey).Val()
+	_, err := c.FencedMutex("orders").TryLock(ctx, lock.Options{Owner: "b", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	_, err = c.Mutex("orders").TryLock(ctx, lock.Options{Owner: "b", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "they exclude each other")
+	plain := acquire(t, c, "a", long)
+	require.Zero(t, plain.Lease().Token)
+	require.Equal(t, before, rdb.Get(ctx, tokenKey).Val())
+	again := acquire(t, fenced(c), "a", long)
+	require.Equal(t, h.Lease().Token, again.Lease().Token)
+	for _, h := range []*lock.Hold{h, plain, again} {
+		require.NoError(t, h.Release(ctx))
+	}
+	require.ErrorIs(t, new(fence.Guard).Check("orders", plain.Lease().Token), fence.ErrNotFenced)
+}
+
+// Redisson's counters stay for ever: 25 million in one deployment (redisson
+// #6510).
+func TestTokensAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	c := open(t, s, lock.Config{TokenLife: 3 * time.Second})
+	h := acquire(t, fenced(c), "a", long)
+	token := rdb.PTTL(ctx, tokenKey).Val()
+	require.Positive(t, token)
+	require.LessOrEqual(t, token, 3*time.Second)
+	require.NoError(t, h.Release(ctx))
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		require.NotEqualValues(t, -1, rdb.PTTL(ctx, key).Val(), key)
+	}
+	redistest.Await(t, "the token to be forgotten", func() bool { return rdb.Exists(ctx, tokenKey).Val() == 0 })
+
+	day := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
+	require.Greater(t, rdb.PTTL(ctx, tokenKey).Val(), 23*time.Hour)
+	require.NoError(t, day.Release(ctx))
+}
+
+// Redisson's tryLockAndGetToken waits for ever, and its lockAndGetToken ignores
+// the lease.
+func TestFencedMutexHonoursItsOptions(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	m := c.FencedMutex("orders")
+	h, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	require.Equal(t, long, h.Lease().Length)
+	ttl, err := m.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, long/2)
+	_, err = m.TryLock(t.Context(), lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	_, err = m.TryLockFor(t.Context(), 10*time.Millisecond, lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, m.Unlock(t.Context(), h))
+}
+
+// A holder that was paused for longer than its lease writes nothing.
+func TestGuardRefusesTheZombie(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	ctx := t.Context()
+	guard, err := fence.NewRedis(rdb, fence.Config{})
+	require.NoError(t, err)
+	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	zombie := acquire(t, fenced(c), "a", soonOver)
+	require.NoError(t, guard.Set(ctx, "stock", "a", zombie.Lease().Token))
+	next, err := other.FencedMutex("orders").Lock(ctx, lock.Options{Owner: "b", Lease: long})
+	require.NoError(t, err)
+	require.NoError(t, guard.Set(ctx, "stock", "b", next.Lease().Token))
+	require.ErrorIs(t, guard.Set(ctx, "stock", "a again", zombie.Lease().Token), fence.ErrStale)
+	require.Equal(t, "b", rdb.Get(ctx, "stock").Val())
+	require.NoError(t, next.Release(ctx))
+}

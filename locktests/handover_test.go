@@ -1,0 +1,570 @@
+package locktests
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+const ordersTickets = "lock:{orders}:tickets"
+
+// queued waits until so many tickets were drawn.
+func queued(t *testing.T, rdb *redis.Client, n int64) {
+	t.Helper()
+	redistest.Await(t, "tickets", func() bool { return drawn(t, rdb, ordersTickets) == n })
+}
+
+// drawn is how many tickets there are, without the one for requests that have none.
+func drawn(t *testing.T, rdb *redis.Client, key string) int64 {
+	t.Helper()
+	n := int64(0)
+	for _, ticket := range rdb.ZRange(t.Context(), key, 0, -1).Val() {
+		if len(ticket) > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// scriptsRun is how many scripts the server has run.
+func scriptsRun(t *testing.T, rdb *redis.Client) int {
+	t.Helper()
+	stats := rdb.Info(t.Context(), "commandstats").Val()
+	found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(t, found, stats)
+	n, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return n
+}
+
+// granting asks in the background, and hands over what it was granted.
+func granting(ctx context.Context, t *testing.T, l lock.Locker, o lock.Options) <-chan *lock.Hold {
+	t.Helper()
+	holds := make(chan *lock.Hold, 1)
+	go func() {
+		defer close(holds)
+		if h, err := l.Acquire(ctx, "orders", o); err == nil {
+			holds <- h
+		}
+	}()
+	return holds
+}
+
+// listening makes a client that messages reach.
+func listening(t *testing.T, s *redistest.Server, holder *lock.Client, config lock.Config) *lock.Client {
+	t.Helper()
+	return listens(t, s, holder, open(t, s, config))
+}
+
+// listens makes messages reach a client.
+func listens(t *testing.T, s *redistest.Server, holder, c *lock.Client) *lock.Client {
+	t.Helper()
+	rdb := s.Client(t, nil)
+	h := acquire(t, holder, "a", long)
+	w := waiting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, <-w)
+	return c
+}
+
+// handOver has c wait for the lock of holder, which hands it over.
+func handOver(t *testing.T, s *redistest.Server, holder, c *lock.Client, o lock.Options) *lock.Hold {
+	t.Helper()
+	h := acquire(t, holder, "a", long)
+	holds := granting(t.Context(), t, c, o)
+	queued(t, s.Client(t, nil), 1)
+	require.NoError(t, h.Release(t.Context()))
+	next := <-holds
+	require.NotNil(t, next)
+	return next
+}
+
+// A lock that goes from one waiter to the next costs one request to draw a
+// ticket and one to release, in the order of the tickets.
+func TestHandOverCostsTwoRequests(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	var clients []*lock.Client
+	for range 2 {
+		c := open(t, s, lock.Config{})
+		clients = append(clients, listens(t, s, holder, c))
+	}
+	h := acquire(t, holder, "a", long)
+	before, begin := scriptsRun(t, rdb), time.Now()
+	var mu sync.Mutex
+	var served []int
+	var waiters []<-chan error
+	const each = 10
+	for i := range len(clients) * each {
+		done := make(chan error, 1)
+		waiters = append(waiters, done)
+		go func() {
+			h, err := clients[i%2].Acquire(t.Context(), "orders", lock.Options{Owner: fmt.Sprint(i), Wait: lock.Forever})
+			if err == nil {
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				err = h.Release(t.Context())
+			}
+			done <- err
+		}()
+		queued(t, rdb, int64(i+1))
+	}
+	require.NoError(t, h.Release(t.Context()))
+	for _, w := range waiters {
+		require.NoError(t, <-w)
+	}
+	for i, who := range served {
+		require.Equal(t, i, who, "%v", served)
+	}
+	polls := len(clients) * each * int(time.Since(begin)/(3*time.Second)) // on a busy machine
+	require.LessOrEqual(t, scriptsRun(t, rdb)-before, 2*len(clients)*each+1+polls, "the first release is not theirs")
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// A lock that is handed over has a short lease, which becomes the one that was
+// asked for if the holder lives, with or without a watchdog.
+func TestHandedLockGetsItsLease(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]time.Duration{"lease": time.Minute, "watchdog": 0} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			var log events
+			holder := open(t, s, lock.Config{})
+			c := listening(t, s, holder, lock.Config{Observer: &log})
+			next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: lease, Wait: lock.Forever})
+			l := next.Lease()
+			require.Less(t, time.Until(l.Expires), 5*time.Second)
+			require.Greater(t, time.Until(l.Expires), time.Second)
+			require.Equal(t, 1, l.Holds)
+			redistest.Await(t, "longer lease", func() bool { return time.Until(next.Lease().Expires) > 20*time.Second })
+			require.Equal(t, 1, log.count(lock.Renewing))
+			require.Equal(t, 1, log.count(lock.Renewed))
+			ttl, err := c.Mutex("orders").TTL(t.Context())
+			require.NoError(t, err)
+			require.Greater(t, ttl, 20*time.Second)
+			require.NoError(t, next.Release(t.Context()))
+		})
+	}
+}
+
+// An end that the owner chose stays as it is.
+func TestHandedLockThatItsOwnerExtends(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var log events
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{Observer: &log})
+	next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: time.Minute, Wait: lock.Forever})
+	require.NoError(t, next.Extend(t.Context(), 10*time.Second))
+	chosen := next.Lease().Expires
+	<-time.After(2 * time.Second) // in which it would have been extended
+	require.Equal(t, chosen, next.Lease().Expires)
+	require.Zero(t, log.count(lock.Renewing))
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// A message doesn't make a holder of a client that the server refused since, whatever
+// the clock says of the server that sent it: it may have been under way for long, or
+// come from a former master.
+func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
+	for name, apart := range map[string]time.Duration{"sent before": -time.Minute, "by a clock that is ahead": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			holder := open(t, s, lock.Config{})
+			c := listening(t, s, holder, lock.Config{})
+			h := acquire(t, holder, "a", long)
+			holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Lease: 3 * time.Second, Wait: lock.Forever})
+			queued(t, rdb, 1)
+			request, _, _ := strings.Cut(rdb.ZRange(t.Context(), ordersTickets, 0, -1).Val()[0], " ")
+			inbox := rdb.PubSubChannels(t.Context(), "*inbox*").Val()
+			require.Len(t, inbox, 1)
+			at := rdb.Time(t.Context()).Val().Add(apart).UnixMilli()
+			heard := rdb.Publish(t.Context(), inbox[0], fmt.Sprintf("=%s %d %d 0 lock:{orders}", request, at, at+3000))
+			require.Equal(t, int64(1), heard.Val())
+			select {
+			case <-holds:
+				t.Fatal("it believes that it holds what a holds")
+			case <-time.After(300 * time.Millisecond):
+			}
+			require.NoError(t, h.Release(t.Context()))
+			next := <-holds
+			require.NotNil(t, next)
+			require.NoError(t, next.Release(t.Context()))
+		})
+	}
+}
+
+// A holder that was handed the lock, and can't extend it, believes in it no
+// longer than the server.
+func TestHandedLockThatCannotBeExtended(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: time.Minute, Wait: lock.Forever})
+	until := next.Lease().Expires
+	s.Kill()
+	<-next.Lost()
+	require.False(t, time.Now().Before(until))
+	require.Error(t, next.Release(t.Context()))
+}
+
+// Waiters whom no message reaches are passed by at once.
+func TestHandOverPassesTheDeadBy(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	for i := range 5 { // of processes that were killed
+		draw(t, rdb, ticket(fmt.Sprint("gone", i), "gone", "x", 60_000, 0), true)
+	}
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 6)
+	begin := time.Now()
+	require.NoError(t, h.Release(t.Context()))
+	next := <-holds
+	require.NotNil(t, next)
+	require.Less(t, time.Since(begin), 3*time.Second, "no poll was needed")
+	require.NoError(t, next.Release(t.Context()))
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// draw puts a ticket in the queue, as acquire.lua does; counted says that the
+// server is to count who hears.
+func draw(t *testing.T, rdb *redis.Client, ticket string, counted bool) {
+	t.Helper()
+	if counted {
+		fields := strings.SplitN(ticket, " ", 5)
+		fields[3] = "1"
+		ticket = strings.Join(fields, " ")
+	}
+	now := rdb.Time(t.Context()).Val()
+	require.NoError(t, rdb.ZAdd(t.Context(), ordersTickets, redis.Z{Score: float64(now.UnixMicro()), Member: ticket}).Err())
+}
+
+// A client behind whose connection no client listens any more costs the others one
+// short lease, however many of its requests wait.
+func TestSilentClientCostsOneShortLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	deaf := rdb.Subscribe(t.Context(), "deaf")
+	defer deaf.Close()
+	_, err := deaf.Receive(t.Context())
+	require.NoError(t, err)
+	for i := range 3 {
+		draw(t, rdb, ticket(fmt.Sprint("gone", i), "deaf", "x", 60_000, 0), true)
+	}
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 4)
+	begin := time.Now()
+	require.NoError(t, h.Release(t.Context()))
+	_, err = c.Mutex("orders").TryLock(t.Context(), lock.Options{})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	next := <-holds
+	require.NotNil(t, next)
+	require.Less(t, time.Since(begin), 9*time.Second, "two short leases take 10s")
+	require.NoError(t, next.Release(t.Context()))
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// A message that never arrives costs no more than a poll: the waiter then learns
+// that it has held the lock all along.
+func TestHandOverWhoseMessageIsLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
+	queued(t, rdb, 1)
+	// What release.lua does, but for the message.
+	drawn := rdb.ZPopMin(t.Context(), ordersTickets).Val()[0].Member.(string)
+	request, _, _ := strings.Cut(drawn, " ")
+	ends := rdb.Time(t.Context()).Val().Add(5 * time.Second).UnixMilli()
+	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err())
+	require.NoError(t, rdb.HSet(t.Context(), "lock:{orders}", "owner", "b", request, ends).Err())
+	next := <-holds
+	require.NotNil(t, next)
+	require.Equal(t, request, next.Lease().Request)
+	require.Greater(t, time.Until(next.Lease().Expires), long/2, "it was asked for anew")
+	require.NoError(t, next.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// Waiters whose subscription breaks, while the lock is released again and again,
+// all get it, and sooner than by polling alone.
+func TestHandOverSurvivesBrokenSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	clients := []*lock.Client{listening(t, s, holder, lock.Config{}), listening(t, s, holder, lock.Config{})}
+	var workers sync.WaitGroup
+	failures := make(chan error, 100)
+	inside := 0
+	for i := range 8 {
+		workers.Go(func() {
+			for range 25 {
+				h, err := clients[i%2].Acquire(t.Context(), "orders", lock.Options{Owner: fmt.Sprint(i), Wait: time.Minute})
+				if err != nil {
+					failures <- err
+					return
+				}
+				inside++ // the race detector sees two who hold it at once
+				if err := h.Release(t.Context()); err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		workers.Wait()
+	}()
+	for killed := 0; ; {
+		select {
+		case <-done:
+			close(failures)
+			for err := range failures {
+				require.NoError(t, err)
+			}
+			require.Equal(t, 8*25, inside)
+			require.Positive(t, killed)
+			require.Empty(t, keysLeft(t, rdb))
+			return
+		case <-time.After(20 * time.Millisecond): // the disturbance's pace
+			if killed < 10 {
+				n, err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
+				require.NoError(t, err)
+				killed += int(n)
+			}
+		}
+	}
+}
+
+// Who gives up at the very moment at which it is handed the lock leaves it free.
+func TestGivingUpCrossesAHandOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	granted, refused := 0, 0
+	patience := 2 * time.Millisecond // of the waiter, at most: as long as makes it as likely served as not
+	for i := range 200 {
+		// A ticket that is taken back in the background may be served first.
+		h, err := holder.Mutex("orders").TryLockFor(t.Context(), 3*time.Second, lock.Options{Owner: "a", Lease: long})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		o := lock.Options{Owner: "b", Wait: lock.Forever}
+		if i%2 == 0 {
+			o.Wait = 1 + rand.N(patience)
+		}
+		holds := granting(ctx, t, c, o)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if i%2 == 1 {
+				<-time.After(rand.N(patience)) // so that they cross in every way
+				cancel()
+			}
+		})
+		<-time.After(rand.N(2 * time.Millisecond))
+		require.NoError(t, h.Release(t.Context()))
+		both.Wait()
+		if next := <-holds; next != nil {
+			granted++
+			patience = max(patience*2/3, 10*time.Microsecond)
+			require.NoError(t, next.Release(t.Context()))
+		} else {
+			refused++
+			patience = min(patience*3/2, 10*time.Second)
+		}
+		cancel()
+		// What is given back in the background may take a moment, but no lease.
+		again, err := holder.Mutex("orders").TryLockFor(t.Context(), 3*time.Second, lock.Options{Owner: "a"})
+		require.NoError(t, err)
+		require.NoError(t, again.Release(t.Context()))
+	}
+	t.Logf("%d granted, %d refused", granted, refused)
+	require.Positive(t, granted)
+	require.Positive(t, refused)
+	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// Who comes when a lease has run out does not go before those who wait.
+func TestNewcomerDoesNotOvertakeTheQueue(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 1)
+	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
+	_, err := holder.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	begin := time.Now()
+	next := <-holds
+	require.NotNil(t, next)
+	require.Less(t, time.Since(begin), 2*time.Second, "the newcomer's request handed it over")
+	require.NoError(t, next.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A forced unlock hands over as well.
+func TestForceUnlockHandsOver(t *testing.T) {
+	s := redistest.Start(t)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	acquire(t, holder, "a", long)
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, s.Client(t, nil), 1)
+	begin := time.Now()
+	forced, err := holder.Mutex("orders").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, forced)
+	next := <-holds
+	require.NotNil(t, next)
+	require.Less(t, time.Since(begin), 3*time.Second, "no poll was needed")
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// Tokens grow from grant to grant, also where the lock is handed over by holders
+// whose own grants have none.
+func TestHandedTokensGrow(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	fenced := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		return c.FencedMutex(name).Acquire(ctx, o)
+	})
+	last := int64(0)
+	for i := range 20 {
+		var before lock.Locker = holder
+		if i%2 == 0 {
+			before = fenced
+		}
+		h := acquire(t, before, "a", long)
+		if i%2 == 0 {
+			require.Greater(t, h.Lease().Token, last)
+			last = h.Lease().Token
+		}
+		holds := granting(t.Context(), t, fenced, lock.Options{Owner: "b", Wait: lock.Forever})
+		queued(t, rdb, 1)
+		require.NoError(t, h.Release(t.Context()))
+		next := <-holds
+		require.NotNil(t, next)
+		require.Greater(t, next.Lease().Token, last)
+		last = next.Lease().Token
+		require.NoError(t, next.Release(t.Context()))
+	}
+}
+
+// A client that is closed while it waits leaves no ticket.
+func TestCloseTakesTheTicketsBack(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	w := waiting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	c.Close()
+	require.ErrorIs(t, <-w, lock.ErrClosed)
+	queued(t, rdb, 0)
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// Owners may have any name.
+func TestHandOverToStrangeNames(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := open(t, s, lock.Config{Prefix: "a b 3 %"})
+	c := open(t, s, lock.Config{Prefix: "a b 3 %"})
+	for _, owner := range []string{"a b", " ", "\x00\n", "%d 1 2", strings.Repeat("x ", 1000), "ü"} {
+		h := acquire(t, holder, "first", long)
+		holds := granting(t.Context(), t, c, lock.Options{Owner: owner, Lease: long, Wait: lock.Forever})
+		redistest.Await(t, "ticket", func() bool {
+			return drawn(t, s.Client(t, nil), "a b 3 %:{orders}:tickets") == 1
+		})
+		require.NoError(t, h.Release(t.Context()))
+		next := <-holds
+		require.NotNil(t, next)
+		held, err := holder.Mutex("orders").IsHeldBy(t.Context(), owner)
+		require.NoError(t, err)
+		require.True(t, held)
+		require.NoError(t, next.Release(t.Context()))
+	}
+}
+
+// Locks that change hands under load, with holders that never release: no client
+// waits for much longer than their leases, and two never hold at once.
+func TestHandOverWithHoldersThatDie(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := open(t, s, lock.Config{})
+	clients := []*lock.Client{listening(t, s, holder, lock.Config{}), listening(t, s, holder, lock.Config{})}
+	var workers sync.WaitGroup
+	var mu sync.Mutex
+	var until time.Time // a client holds it
+	overlaps := 0
+	for i := range 6 {
+		workers.Go(func() {
+			for n := range 20 {
+				h, err := clients[i%2].Acquire(t.Context(), "orders", lock.Options{
+					Owner: fmt.Sprint(i, n), Lease: 500 * time.Millisecond, Wait: time.Minute,
+				})
+				if err != nil && strings.Contains(err.Error(), "over already") {
+					continue // the machine is busy
+				}
+				now := time.Now()
+				mu.Lock()
+				if err != nil || now.Before(until) {
+					overlaps++
+				}
+				if err == nil {
+					until = h.Lease().Expires
+				}
+				mu.Unlock()
+				if err == nil && n%10 != 0 {
+					mu.Lock()
+					until = time.Time{}
+					mu.Unlock()
+					_ = h.Release(t.Context())
+				}
+			}
+		})
+	}
+	workers.Wait()
+	require.Zero(t, overlaps)
+}

@@ -1,0 +1,441 @@
+package locktests
+
+import (
+	"context"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+const latchKey = "lock:latch:{orders}"
+
+// latch returns a latch that begins there.
+func latch(t *testing.T, c *lock.Client, count int) *lock.CountDownLatch {
+	t.Helper()
+	l := c.CountDownLatch("orders")
+	set, err := l.TrySetCount(t.Context(), count)
+	require.NoError(t, err)
+	require.True(t, set)
+	return l
+}
+
+func counts(t *testing.T, l *lock.CountDownLatch, want int) {
+	t.Helper()
+	n, err := l.Count(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, n)
+}
+
+// reached is what a wait in the background came to.
+type reached struct {
+	zero bool
+	err  error
+}
+
+func awaits(ctx context.Context, l *lock.CountDownLatch, wait time.Duration) <-chan reached {
+	done := make(chan reached, 1)
+	go func() {
+		zero, err := l.Await(ctx, wait)
+		done <- reached{zero, err}
+	}()
+	return done
+}
+
+func TestLatchCountsDown(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	l := latch(t, open(t, server, lock.Config{}), 2)
+	require.Equal(t, "orders", l.Name())
+	require.EqualValues(t, -1, rdb.PTTL(ctx, latchKey).Val())
+	set, err := l.TrySetCount(ctx, 5)
+	require.NoError(t, err)
+	require.False(t, set)
+	for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
+		zero, err := l.Await(ctx, wait)
+		require.NoError(t, err)
+		require.False(t, zero)
+	}
+	left, err := l.CountDown(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, left)
+	counts(t, l, 1)
+	left, err = l.CountDown(ctx)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	for _, wait := range []time.Duration{0, lock.Forever} {
+		zero, err := l.Await(ctx, wait)
+		require.NoError(t, err)
+		require.True(t, zero, "also who comes late")
+	}
+	left, err = l.CountDown(ctx)
+	require.NoError(t, err)
+	require.Zero(t, left, "no further")
+	set, err = l.TrySetCount(ctx, 5)
+	require.NoError(t, err)
+	require.False(t, set, "it is used once")
+	counts(t, l, 0)
+	life := rdb.PTTL(ctx, latchKey).Val()
+	require.Greater(t, life, 23*time.Hour)
+	require.LessOrEqual(t, life, 24*time.Hour)
+
+	deleted, err := l.Delete(ctx)
+	require.NoError(t, err)
+	require.True(t, deleted)
+	deleted, err = l.Delete(ctx)
+	require.NoError(t, err)
+	require.False(t, deleted)
+	set, err = l.TrySetCount(ctx, 1)
+	require.NoError(t, err)
+	require.True(t, set)
+}
+
+// Only the first of several waiters was told (redisson #5349), and some were
+// blocked (redisson #2304).
+func TestLatchLetsAllGo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	c, other := open(t, server, lock.Config{}), open(t, server, lock.Config{})
+	l := latch(t, c, 3)
+	var all []<-chan reached
+	for i := range 20 {
+		from := []*lock.Client{c, other}[i%2]
+		all = append(all, awaits(t.Context(), from.CountDownLatch("orders"), lock.Forever))
+	}
+	redistest.Await(t, "subscriptions", func() bool {
+		return rdb.PubSubNumSub(t.Context(), latchKey+":released").Val()[latchKey+":released"] == 2
+	})
+	for range 3 {
+		for _, done := range all {
+			select {
+			case r := <-done:
+				t.Fatalf("a waiter went on too soon: %v", r)
+			default:
+			}
+		}
+		_, err := l.CountDown(t.Context())
+		require.NoError(t, err)
+	}
+	for _, done := range all {
+		require.Equal(t, reached{zero: true}, <-done)
+	}
+	parked(t, rdb, 0)
+}
+
+// Redisson's await looks again only when a message arrives, so a lost one hangs
+// it.
+func TestLatchWithoutAnyMessage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	l := latch(t, open(t, server, lock.Config{}), 1)
+	forever, short := awaits(ctx, l, lock.Forever), awaits(ctx, l, 2*time.Second) // shorter than the poll
+	parked(t, rdb, 1)
+	require.NoError(t, rdb.HSet(ctx, latchKey, "count", 0).Err()) // publishes nothing
+	require.Equal(t, reached{zero: true}, <-short)
+	require.Equal(t, reached{zero: true}, <-forever)
+
+	require.NoError(t, rdb.HSet(ctx, latchKey, "count", 1).Err())
+	broken := awaits(ctx, l, lock.Forever)
+	parked(t, rdb, 1)
+	require.NoError(t, rdb.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+	_, err := l.CountDown(ctx)
+	require.NoError(t, err)
+	require.Equal(t, reached{zero: true}, <-broken)
+}
+
+// Redisson's delete leaves those who wait parked, and its count is 0 for a latch
+// that isn't there: who waits for one that no client has set yet, or that the server
+// lost, goes on too soon.
+func TestLatchThatIsNotThere(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	l := open(t, server, lock.Config{}).CountDownLatch("orders")
+	_, err := l.Await(ctx, lock.Forever)
+	require.ErrorIs(t, err, lock.ErrNotSet)
+	_, err = l.Count(ctx)
+	require.ErrorIs(t, err, lock.ErrNotSet)
+	_, err = l.CountDown(ctx)
+	require.ErrorIs(t, err, lock.ErrNotSet)
+	require.ErrorContains(t, err, "was not set")
+
+	remove := map[string]func(){
+		"deleted": func() {
+			_, err := l.Delete(ctx)
+			require.NoError(t, err)
+		},
+		"lost": func() { require.NoError(t, rdb.Del(ctx, latchKey).Err()) },
+		"set again": func() {
+			require.NoError(t, rdb.Del(ctx, latchKey).Err())
+			_, err := l.TrySetCount(ctx, 1)
+			require.NoError(t, err)
+		},
+	}
+	for name, remove := range remove {
+		t.Run(name, func(t *testing.T) {
+			_, err := l.TrySetCount(t.Context(), 1)
+			require.NoError(t, err)
+			done := awaits(t.Context(), l, lock.Forever)
+			parked(t, rdb, 1)
+			remove()
+			require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err()) // sooner than the poll
+			r := <-done
+			require.ErrorIs(t, r.err, lock.ErrNotSet)
+			require.False(t, r.zero)
+			parked(t, rdb, 0)
+		})
+	}
+}
+
+// Redisson doesn't repeat a count-down whose reply was lost, and has nothing to
+// tell a repetition by.
+func TestLostReplyCountsOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, link := overLink(t, server, lock.Config{})
+	ctx := t.Context()
+	l := latch(t, c, 5)
+	_, err := l.CountDown(ctx) // so that the digest is known
+	require.NoError(t, err)
+	dropped := link.DropReply(digest(t, "latch_down"))
+	left, err := l.CountDown(ctx)
+	require.NoError(t, err)
+	happened(t, dropped)
+	require.Equal(t, 3, left)
+	counts(t, l, 3)
+
+	_, err = l.Delete(ctx)
+	require.NoError(t, err)
+	dropped = link.DropReply(digest(t, "latch_set"))
+	set, err := l.TrySetCount(ctx, 1)
+	require.NoError(t, err)
+	happened(t, dropped)
+	require.True(t, set, "we set it")
+	dropped = link.DropReply(digest(t, "latch_delete"))
+	deleted, err := l.Delete(ctx)
+	require.NoError(t, err)
+	happened(t, dropped)
+	require.True(t, deleted)
+}
+
+func TestLatchWaitThatEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	c := open(t, server, lock.Config{})
+	l := latch(t, c, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := awaits(ctx, l, lock.Forever)
+	closed := awaits(t.Context(), l, lock.Forever)
+	parked(t, rdb, 1)
+	cancel()
+	require.ErrorIs(t, (<-cancelled).err, context.Canceled)
+	begin := time.Now()
+	zero, err := l.Await(t.Context(), 30*time.Millisecond)
+	require.NoError(t, err)
+	require.False(t, zero)
+	require.GreaterOrEqual(t, time.Since(begin), 30*time.Millisecond)
+	c.Close()
+	require.ErrorIs(t, (<-closed).err, lock.ErrClosed)
+	_, err = l.Await(t.Context(), 0)
+	require.ErrorIs(t, err, lock.ErrClosed)
+	parked(t, rdb, 0)
+	require.Equal(t, []string{latchKey}, keysLeft(t, rdb))
+}
+
+func TestLatchRefusesWhatMakesNoSense(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c := open(t, server, lock.Config{})
+	require.NoError(t, rdb.Set(ctx, "lock:latch:{text}", "my data", 0).Err())
+	set := func(l *lock.CountDownLatch, n int) error {
+		_, err := l.TrySetCount(ctx, n)
+		return err
+	}
+	await := func(l *lock.CountDownLatch, wait time.Duration) error {
+		_, err := l.Await(ctx, wait)
+		return err
+	}
+	down := func(l *lock.CountDownLatch) error {
+		_, err := l.CountDown(ctx)
+		return err
+	}
+	remove := func(l *lock.CountDownLatch) error {
+		_, err := l.Delete(ctx)
+		return err
+	}
+	l, unnamed, wrong := c.CountDownLatch("orders"), c.CountDownLatch(""), c.CountDownLatch("text")
+	tests := []struct {
+		name, want string
+		err        error
+	}{
+		{"no count", "give at least 1", set(l, 0)},
+		{"negative count", "give at least 1", set(l, -1)},
+		{"enormous count", "at most", set(l, math.MaxInt)},
+		{"negative wait", "give 0 for one try", await(l, -1)},
+		{"no name", "give the lock a name", set(unnamed, 1)},
+		{"no name: await", "give the lock a name", await(unnamed, 0)},
+		{"no name: count down", "give the lock a name", down(unnamed)},
+		{"wrong type: set", "use another name", set(wrong, 1)},
+		{"wrong type: await", "use another name", await(wrong, lock.Forever)},
+		{"wrong type: count down", "use another name", down(wrong)},
+		{"wrong type: delete", "use another name", remove(wrong)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.err, tt.want) })
+	}
+	require.Equal(t, []string{"lock:latch:{text}"}, rdb.Keys(ctx, "*").Val())
+	require.Equal(t, "my data", rdb.Get(ctx, "lock:latch:{text}").Val())
+}
+
+// A name with a hash tag of its own has its keys and its channel in one place
+// (Redisson adds braces to it, so that a cluster sends them elsewhere).
+func TestKeysOfALatch(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	l := open(t, server, lock.Config{Prefix: "app"}).CountDownLatch("{user:1}:ready")
+	_, err := l.TrySetCount(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = l.CountDown(t.Context())
+	require.NoError(t, err)
+	slot := rdb.ClusterKeySlot(t.Context(), "{user:1}").Val()
+	keys := rdb.Keys(t.Context(), "*").Val()
+	require.Len(t, keys, 3)
+	for _, key := range keys {
+		require.True(t, strings.HasPrefix(key, "app:latch:") && strings.HasSuffix(key, ":{user:1}:ready"), key)
+		require.Equal(t, slot, rdb.ClusterKeySlot(t.Context(), key).Val())
+		require.Positive(t, rdb.PTTL(t.Context(), key).Val(), "it goes by itself")
+	}
+}
+
+// A client that is at a replica, as after a failover behind a name, learns so: what a replica
+// has is late, so that its waiter would be told that a latch is not set, or wait for ever.
+func TestLatchOfAReplica(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica, detach := server.Replica(t)
+	defer detach()
+	latch(t, open(t, server, lock.Config{}), 1)
+	stale := newClient(t, replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }), lock.Config{})
+	for _, name := range []string{"orders", "set a moment ago"} {
+		_, err := stale.CountDownLatch(name).Await(t.Context(), 0)
+		require.ErrorContains(t, err, "the server is a replica", name)
+	}
+}
+
+func TestLatchNeedsTheAcksToo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	_, detach := server.Replica(t)
+	l := latch(t, open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: attentive}), 2)
+	detach()
+	_, err := l.CountDown(t.Context())
+	require.ErrorContains(t, err, "0 of 1 replicas")
+	counts(t, l, 1)
+}
+
+// TestLatchIsLikeItsModel drives the scripts with random requests, each also more
+// than once.
+func TestLatchIsLikeItsModel(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	scripts := map[string]*redis.Script{}
+	for _, step := range []string{"set", "down", "count", "delete"} {
+		b, err := os.ReadFile("../lock/scripts/latch_" + step + ".lua")
+		require.NoError(t, err)
+		scripts[step] = redis.NewScript(string(b))
+	}
+	pubsub := rdb.Subscribe(ctx, "c")
+	defer func() { require.NoError(t, pubsub.Close()) }()
+	_, err := pubsub.Receive(ctx)
+	require.NoError(t, err)
+
+	rapid.Check(t, func(t *rapid.T) {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		count, round := -1, ""
+		marks := map[string]int{}
+		var messages []string
+		run := func(step, request string, args ...any) any {
+			v, err := scripts[step].Run(ctx, rdb, []string{"l", "mark:" + request}, args...).Result()
+			if err != nil {
+				code, _, _ := strings.Cut(err.Error(), " ")
+				return code
+			}
+			return v
+		}
+		request := func(t *rapid.T, name string) string {
+			return name + strconv.Itoa(rapid.IntRange(0, 9).Draw(t, "request"))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				r, n := request(t, "s"), rapid.IntRange(1, 3).Draw(t, "n")
+				got := run("set", r, n, r, 60000)
+				want := 0
+				if _, ok := marks[r]; ok {
+					want = 1
+				} else if count < 0 {
+					want, count, round, marks[r] = 1, n, r, 1
+				}
+				require.EqualValues(t, want, got)
+			},
+			"down": func(t *rapid.T) {
+				r := request(t, "d")
+				got := run("down", r, 60000, 60000, "c")
+				if left, ok := marks[r]; ok {
+					require.EqualValues(t, left, got)
+					return
+				}
+				if count < 0 {
+					require.Equal(t, "NOTSET", got)
+					return
+				}
+				if count > 0 {
+					count--
+					marks[r] = count
+					if count == 0 {
+						messages = append(messages, "all")
+					}
+				}
+				require.EqualValues(t, count, got)
+			},
+			"delete": func(t *rapid.T) {
+				r := request(t, "x")
+				got := run("delete", r, 60000, "c")
+				want := 0
+				if _, ok := marks[r]; ok {
+					want = 1
+				} else if count >= 0 {
+					want, count, marks[r] = 1, -1, 1
+					messages = append(messages, "all")
+				}
+				require.EqualValues(t, want, got)
+			},
+			"": func(t *rapid.T) {
+				want := any("NOTSET")
+				if count >= 0 {
+					want = []any{int64(count), round}
+				}
+				require.Equal(t, want, run("count", ""))
+				require.Equal(t, messages, published(ctx, t, pubsub))
+				messages = nil
+				require.Equal(t, count > 0, rdb.PTTL(ctx, "l").Val() == -1, "what was counted down goes by itself")
+			},
+		})
+	})
+}

@@ -1,0 +1,141 @@
+package locktests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// A lock that one request holds is a string, until there is more to say of it.
+// Whatever makes it a hash leaves who holds it, and until when.
+func TestWhatMakesALockAHash(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	const key = "lock:{orders}"
+	for name, do := range map[string]func(t *testing.T, h *lock.Hold){
+		"another owner is refused": func(t *testing.T, _ *lock.Hold) {
+			t.Helper()
+			_, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		},
+		"another owner of the fair one": func(t *testing.T, _ *lock.Hold) {
+			t.Helper()
+			_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		},
+		"a re-entry": func(t *testing.T, _ *lock.Hold) {
+			t.Helper()
+			again := acquire(t, c, "a owner", long)
+			require.Equal(t, 2, again.Lease().Holds)
+			require.NoError(t, again.Release(t.Context()))
+		},
+		"a re-entry of the fair one": func(t *testing.T, _ *lock.Hold) {
+			t.Helper()
+			again, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "a owner", Lease: long})
+			require.NoError(t, err)
+			require.Equal(t, 2, again.Lease().Holds)
+			require.NoError(t, again.Release(t.Context()))
+		},
+		"a release by another client": func(t *testing.T, h *lock.Hold) {
+			t.Helper()
+			n, err := rdb.Eval(t.Context(), lock.Scripts()["release"], plainKeys(key, "other"), held("other", "owner"), 1, "", "channel").Int()
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.True(t, time.Now().Before(h.Lease().Expires))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, c, "a owner", long)
+			require.Equal(t, "held "+h.Lease().Request+" a owner", rdb.Get(t.Context(), key).Val())
+			do(t, h)
+			require.Equal(t, "hash", rdb.Type(t.Context(), key).Val())
+			held, err := c.Mutex("orders").IsHeldBy(t.Context(), "a owner")
+			require.NoError(t, err)
+			require.True(t, held)
+			require.WithinDuration(t, h.Lease().Expires, time.Now().Add(rdb.PTTL(t.Context(), key).Val()), 5*time.Second)
+			require.NoError(t, h.Release(t.Context()))
+			require.Zero(t, rdb.Exists(t.Context(), key).Val())
+		})
+	}
+}
+
+// What can be done with a lock that is a string leaves it one.
+func TestWhatLeavesALockAString(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	const key = "lock:{orders}"
+	h := acquire(t, c, "a", time.Minute)
+	require.NoError(t, h.Extend(t.Context(), time.Hour))
+	require.Greater(t, rdb.PTTL(t.Context(), key).Val(), 50*time.Minute)
+	require.NoError(t, h.Extend(t.Context(), time.Minute))
+	require.Greater(t, rdb.PTTL(t.Context(), key).Val(), 50*time.Minute, "an end never becomes sooner")
+	left, err := c.Mutex("orders").TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, left, 50*time.Minute)
+	other, err := rdb.Eval(t.Context(), lock.Scripts()["extend"], []string{key}, "other", 1000).Int()
+	require.NoError(t, err)
+	require.Zero(t, other)
+	require.Equal(t, "string", rdb.Type(t.Context(), key).Val())
+	require.NoError(t, h.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A string that is none of ours is left alone.
+func TestForeignStrings(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	const key = "lock:{orders}"
+	for _, text := range []string{"", "held", "held by", "another client", "HELD r o"} {
+		require.NoError(t, rdb.Set(t.Context(), key, text, time.Hour).Err())
+		_, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
+		require.ErrorContains(t, err, "holds something else", text)
+		_, err = c.FairMutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
+		require.ErrorContains(t, err, "holds something else", text)
+		_, err = c.Mutex("orders").ForceUnlock(t.Context())
+		require.ErrorContains(t, err, "WRONGTYPE", text)
+		_, err = c.Mutex("orders").IsLocked(t.Context())
+		require.ErrorContains(t, err, "WRONGTYPE", text)
+		for name, args := range map[string][]any{"extend": {"r", 1000}, "release": {held("r", "o"), 0, "", "channel"}} {
+			err = rdb.Eval(t.Context(), lock.Scripts()[name], plainKeys(key, "r"), args...).Err()
+			require.ErrorContains(t, err, "WRONGTYPE", name)
+		}
+		require.Equal(t, text, rdb.Get(t.Context(), key).Val())
+	}
+}
+
+// A server that stands still while it makes a lock a hash doesn't make it end
+// sooner.
+func TestPauseWhileALockBecomesAHash(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", long)
+	const key = "lock:{orders}"
+	end := func() time.Duration { // since 1970
+		d, err := rdb.PExpireTime(t.Context(), key).Result()
+		require.NoError(t, err)
+		return d
+	}
+	before := end()
+	const slow = `
+local call = redis.call
+local redis = {call = function(...)
+  local reply, from = call(...), call('TIME')
+  repeat local now = call('TIME') until (now[1] - from[1]) * 1000000 + now[2] - from[2] > 30000
+  return reply
+end}
+`
+	refused := rdb.Eval(t.Context(), slow+lock.Scripts()["acquire"], plainKeys(key, "other"), held("other", "b"), 1000, "", "")
+	require.NoError(t, refused.Err())
+	require.Equal(t, "hash", rdb.Type(t.Context(), key).Val())
+	require.GreaterOrEqual(t, end(), before-2*time.Millisecond)
+	require.NoError(t, h.Release(t.Context()))
+}

@@ -1,0 +1,387 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// contend has workers take the lock in turns, each n times, and returns the
+// order in which they had it. Two who hold it at once are a data race, and lose a
+// count. They begin when each client has a place in the queue.
+func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers, n int, o lock.Options) (served []int) {
+	t.Helper()
+	rdb := s.Client(t, nil)
+	first := acquire(t, open(t, s, lock.Config{}), "first", long)
+	var all sync.WaitGroup
+	errs := make(chan error, workers)
+	for i := range workers {
+		all.Go(func() {
+			for range n {
+				h, err := clients[i%len(clients)].Acquire(t.Context(), "orders", o)
+				if err != nil {
+					errs <- err
+					return
+				}
+				served = append(served, i)
+				if err := h.Release(t.Context()); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+		if i < len(clients) {
+			queued(t, rdb, int64(i+1))
+		}
+	}
+	require.NoError(t, first.Release(t.Context()))
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	require.Len(t, served, workers*n)
+	return served
+}
+
+// Many goroutines of one client take turns with few requests, and two clients
+// take turns too.
+func TestLockIsPassedOnInMemory(t *testing.T) {
+	t.Parallel()
+	for _, clients := range []int{1, 2} {
+		t.Run(fmt.Sprint(clients), func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			var cs []*lock.Client
+			for range clients {
+				cs = append(cs, open(t, s, lock.Config{}))
+			}
+			_ = scriptsRunFrom(t, s)
+			before := scriptsRun(t, rdb)
+			const workers, each = 16, 200
+			served := contend(t, s, cs, workers, each, lock.Options{Wait: time.Minute})
+			commands := float64(scriptsRun(t, rdb)-before) / (workers * each)
+			t.Logf("%.2f requests for each grant", commands)
+			require.Less(t, commands, 1.0)
+			if clients == 2 { // neither is starved while the other one works
+				last := [2]int{}
+				for i, who := range served {
+					last[who%2] = i
+				}
+				require.Greater(t, min(last[0], last[1]), len(served)/2)
+			}
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}
+
+// scriptsRunFrom makes sure that the server has run a script.
+func scriptsRunFrom(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	c := open(t, s, lock.Config{})
+	require.NoError(t, acquire(t, c, "first", long).Release(t.Context()))
+	return scriptsRun(t, s.Client(t, nil))
+}
+
+// A batch is no longer than it may be: the other client's ticket comes next.
+func TestBatchIsBounded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	const batch = 4
+	c := listening(t, s, holder, lock.Config{Batch: batch})
+	other := listening(t, s, holder, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	enter := func(name string, c *lock.Client, o lock.Options) {
+		all.Go(func() {
+			h, err := c.Acquire(t.Context(), "orders", o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	enter("mine", c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	for range 20 {
+		enter("mine", c, lock.Options{Wait: lock.Forever})
+	}
+	enter("other", other, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 2)
+	require.NoError(t, h.Release(t.Context()))
+	all.Wait()
+	for i, who := range order {
+		if who == "other" {
+			require.LessOrEqual(t, i, batch+1, "%v", order)
+			return
+		}
+	}
+	t.Fatalf("the other client was never served: %v", order)
+}
+
+// A grant without an owner may be passed on, so the owner in its lease is good for
+// nothing but to tell grants apart: by that name no caller gets into a lock that is
+// about to be another caller's.
+func TestGrantWithoutAnOwnerCannotBeReentered(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	m := c.Mutex("orders")
+	for range 2 { // the second one gets it from the server after a wait
+		h, err := m.Lock(t.Context(), lock.Options{Lease: long})
+		require.NoError(t, err)
+		next := granting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+		queued(t, s.Client(t, nil), 1)
+		_, err = m.TryLock(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, h.Release(t.Context()))
+		second := <-next
+		require.NotNil(t, second)
+		_, err = m.TryLock(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		_, err = m.TryLock(t.Context(), lock.Options{Owner: second.Lease().Owner, Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, second.Release(t.Context()))
+	}
+}
+
+// What a lock is passed on with: a grant of its own by name and request, the same
+// one on the server.
+func TestPassedGrantIsAnotherOne(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder := open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	first, err := c.Acquire(t.Context(), "orders", lock.Options{})
+	require.NoError(t, err)
+	inLine := granting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
+	queued(t, rdb, 1)
+	before := redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"]
+	require.NoError(t, first.Release(t.Context()))
+	second := <-inLine
+	require.NotNil(t, second)
+	a, b := first.Lease(), second.Lease()
+	require.NotEqual(t, a.Owner, b.Owner)
+	require.NotEqual(t, a.Request, b.Request)
+	if redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"] == before {
+		require.False(t, b.Expires.After(a.Expires), "a lease is not longer for being passed on")
+	}
+	require.ErrorIs(t, first.Release(t.Context()), lock.ErrNotHeld)
+	require.NoError(t, second.Release(t.Context()))
+	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// A lock that the server has lost is not passed on for long.
+func TestLostLockIsNotPassedOnForLong(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{0, 4, 1 << 20} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) { lostLock(t, batch) })
+	}
+}
+
+func lostLock(t *testing.T, batch int) {
+	t.Helper()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{Batch: batch})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lost := make(chan struct{})
+	var once sync.Once
+	var held, noticed atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				h, err := c.Acquire(ctx, "orders", lock.Options{Wait: lock.Forever})
+				if err != nil {
+					continue
+				}
+				n := held.Add(1)
+				if h.Release(context.WithoutCancel(ctx)) != nil {
+					once.Do(func() {
+						noticed.Store(n)
+						close(lost)
+					})
+				}
+			}
+		})
+	}
+	redistest.Await(t, "many holds", func() bool { return held.Load() > 2000 })
+	redistest.Await(t, "a held lock", func() bool {
+		return rdb.Eval(t.Context(), "return redis.call('DEL', KEYS[1])", []string{"lock:{orders}"}).Val() == int64(1)
+	})
+	before := held.Load()
+	select {
+	case <-lost:
+	case <-time.After(time.Minute):
+		t.Error("no caller was told")
+	}
+	cancel()
+	all.Wait()
+	if batch == 0 {
+		batch = 128
+	}
+	require.LessOrEqual(t, noticed.Load()-before, int64(2*batch))
+}
+
+// Calls that give up, holders that let their lease run out, and a client that is
+// closed in between: the lock is never held twice, and free in the end.
+func TestLineInTrouble(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 3}), open(t, s, lock.Config{})}
+	var mu sync.Mutex
+	var until time.Time
+	overlaps, granted := 0, 0
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for n := range 60 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				o := lock.Options{Lease: 100 * time.Millisecond, Wait: 10 * time.Second}
+				switch rand.N(4) {
+				case 0:
+					o.Wait = rand.N(10 * time.Millisecond)
+				case 1:
+					time.AfterFunc(rand.N(10*time.Millisecond), cancel)
+				}
+				h, err := clients[i%3].Acquire(ctx, "orders", o)
+				cancel()
+				if err != nil {
+					continue
+				}
+				now := time.Now()
+				mu.Lock()
+				granted++
+				if now.Before(until) {
+					overlaps++
+				}
+				until = h.Lease().Expires
+				mu.Unlock()
+				if n%20 == 7 {
+					continue // it never comes back
+				}
+				mu.Lock()
+				until = time.Time{}
+				mu.Unlock()
+				_ = h.Release(t.Context())
+			}
+			if i == 11 {
+				clients[2].Close()
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, overlaps)
+	require.Greater(t, granted, 100)
+	h, err := clients[0].Mutex("orders").TryLockFor(t.Context(), 10*time.Second, lock.Options{Owner: "last"})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// Clients that all pass it on in memory have equal shares.
+func TestLinesTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var clients []*lock.Client
+	for range 4 {
+		clients = append(clients, open(t, s, lock.Config{Batch: 8}))
+	}
+	served := contend(t, s, clients, 16, 100, lock.Options{Wait: time.Minute})
+	left := [16]int{}
+	for i := range left {
+		left[i] = 100
+	}
+	for _, who := range served {
+		if left[who]--; left[who] == 0 {
+			break
+		}
+	}
+	for who, n := range left {
+		require.Less(t, n, 50, "worker %d when another one was done", who)
+	}
+}
+
+// Connections that break, and locks that are taken away by force: each client that asks
+// gets it in the end. While no client uses force there is never more than one holder.
+func TestLinesUnderFire(t *testing.T) {
+	t.Parallel()
+	for _, force := range []bool{false, true} {
+		t.Run(fmt.Sprint("force ", force), func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 4}), open(t, s, lock.Config{Batch: 1 << 20})}
+			var over atomic.Bool
+			defer over.Store(true)
+			inside := 0
+			var served [12]int
+			var all sync.WaitGroup
+			for i := range served {
+				all.Go(func() {
+					for (!over.Load() || served[i] == 0) && t.Context().Err() == nil { // each gets it in the end
+						h, err := clients[i%3].Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: long})
+						if errors.Is(err, lock.ErrNotAcquired) {
+							t.Error(err)
+							return
+						}
+						if err != nil {
+							continue
+						}
+						if !force {
+							inside++
+						}
+						served[i]++
+						for err := h.Release(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld); {
+							err = h.Release(t.Context())
+						}
+					}
+				})
+			}
+			struck := 0
+			for range 20 {
+				<-time.After(20 * time.Millisecond) // the disturbance's pace
+				if force {
+					if freed, err := clients[0].Mutex("orders").ForceUnlock(t.Context()); err == nil && freed {
+						struck++
+					}
+					continue
+				}
+				for _, kind := range []string{"normal", "pubsub"} {
+					n, err := rdb.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Result()
+					require.NoError(t, err)
+					struck += int(n)
+				}
+			}
+			over.Store(true)
+			all.Wait()
+			require.Positive(t, struck)
+			for i, n := range served {
+				require.Positive(t, n, "worker %d", i)
+			}
+			t.Log(served, struck)
+			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
+		})
+	}
+}

@@ -1,0 +1,612 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+func multi(t *testing.T, members ...lock.Member) *lock.MultiLock {
+	t.Helper()
+	m, err := lock.NewMultiLock(members...)
+	require.NoError(t, err)
+	return m
+}
+
+// named are members of one Locker.
+func named(l lock.Locker, names ...string) []lock.Member {
+	var members []lock.Member
+	for _, name := range names {
+		members = append(members, lock.Member{Locker: l, Name: name})
+	}
+	return members
+}
+
+// One lock on three servers, of which one is asked for through a Redlock.
+func TestMultiLockKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	const watchdog = watchful
+	one, two, three := startQuorum(t, 1), startQuorum(t, 1), startQuorum(t, 3)
+	locktest.Run(t, func(t *testing.T) lock.Locker {
+		t.Helper()
+		config := lock.Config{Prefix: apart(), Watchdog: watchdog}
+		a, b := open(t, one[0], config), open(t, two[0], config)
+		c := three.redlock(t, lock.RedlockConfig{Prefix: config.Prefix, Watchdog: watchdog, NodeTimeout: patient, RetryDelay: 20 * time.Millisecond})
+		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			var members []lock.Member
+			for deployment, l := range map[string]lock.Locker{"a": a, "b": b, "c": c} {
+				members = append(members, lock.Member{Locker: l, Name: name, Deployment: deployment})
+			}
+			m, err := lock.NewMultiLock(members...)
+			if err != nil {
+				return nil, err
+			}
+			return m.Acquire(ctx, o)
+		})
+	}, locktest.Features{Reentrant: true, Watchdog: watchdog, Lease: leisurely, Apart: true, Callers: 200})
+}
+
+func TestMultiLockOfMembersThatDoNotSuit(t *testing.T) {
+	l := memory.New()
+	tests := []struct {
+		name string
+		give []lock.Member
+		want string
+	}{
+		{"none", nil, "give at least one"},
+		{"no locker", []lock.Member{{Name: "a"}}, `member "a" has no Locker`},
+		{"no name", named(l, "a", ""), "a member without a name"},
+		{"one twice", named(l, "a", "b", "a"), `member "a" is there twice`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := lock.NewMultiLock(tt.give...)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	m := multi(t, named(l, "b", "a")...)
+	require.Equal(t, "a+b", m.Name())
+	for _, o := range []lock.Options{{Lease: -1}, {Wait: -1}} {
+		_, err := m.Acquire(t.Context(), o)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	}
+}
+
+func TestMultiLockTellsWhatItGranted(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{Watchdog: time.Minute})
+	quick := open(t, s, lock.Config{Watchdog: 40 * time.Second, Prefix: "other"})
+	fenced := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		return c.FencedMutex(name).Acquire(ctx, o)
+	})
+	m := multi(t, lock.Member{Locker: quick, Name: "a", Deployment: "2"}, lock.Member{Locker: fenced, Name: "b", Deployment: "1"})
+	h, err := m.Lock(t.Context(), lock.Options{Owner: "me"})
+	require.NoError(t, err)
+	parts := m.Leases(h)
+	require.Len(t, parts, 2)
+	require.Equal(t, []string{"b", "a"}, []string{parts[0].Name, parts[1].Name})
+	require.Positive(t, parts[0].Token)
+	l := h.Lease()
+	require.Equal(t, "b+a", l.Name)
+	require.Equal(t, "me", l.Owner)
+	require.Equal(t, 1, l.Holds)
+	require.Zero(t, l.Token)
+	require.Equal(t, 40*time.Second, l.Length)
+	require.Equal(t, parts[1].Expires, l.Expires)
+
+	single := acquire(t, c, "me", long)
+	require.Nil(t, m.Leases(single))
+	require.ErrorIs(t, m.Unlock(t.Context(), single), lock.ErrNotHeld)
+	require.NoError(t, m.Unlock(t.Context(), h))
+	require.NoError(t, single.Release(t.Context()))
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+// A caller that lists the same locks in another order doesn't wait in a circle
+// (redisson #467, #1160: its MultiLock takes them in the order given).
+func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}, {"c", "a"}, {"b", "a"}}
+	var mu sync.Mutex
+	inside := map[string]int{}
+	errs := make([]error, len(orders))
+	var callers sync.WaitGroup
+	for i, names := range orders {
+		m := multi(t, named(open(t, s, lock.Config{}), names...)...)
+		callers.Go(func() {
+			for range 20 {
+				h, err := m.Lock(t.Context(), lock.Options{Lease: long})
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				mu.Lock()
+				for _, name := range names {
+					if inside[name]++; inside[name] > 1 {
+						errs[i] = fmt.Errorf("two hold %s", name)
+					}
+				}
+				mu.Unlock()
+				mu.Lock()
+				for _, name := range names {
+					inside[name]--
+				}
+				mu.Unlock()
+				errs[i] = errors.Join(errs[i], h.Release(t.Context()))
+			}
+		})
+	}
+	callers.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+func TestMultiLockGivesBackWhatItTook(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	link := &redistest.Link{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+	m := multi(t, named(c, "a", "orders", "z")...)
+	held := acquire(t, c, "other", long)
+	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
+		begin := time.Now()
+		_, err := m.TryLockFor(t.Context(), wait, lock.Options{Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.GreaterOrEqual(t, time.Since(begin), wait)
+		require.Equal(t, []string{"lock:{orders}"}, keysLeft(t, rdb))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Lock(ctx, lock.Options{Lease: long})
+		done <- err
+	}()
+	queued(t, rdb, 1) // nothing is under way
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	redistest.Await(t, "the ticket to be taken back", func() bool { return len(keysLeft(t, rdb)) == 1 })
+	require.Equal(t, []string{"lock:{orders}"}, keysLeft(t, rdb))
+
+	// What isn't confirmed is not called definite.
+	dropped := link.DropReply(digest(t, "release"))
+	_, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+	happened(t, dropped)
+	require.ErrorContains(t, err, "take the grants back")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, held.Release(t.Context()))
+}
+
+// The first exception ends an unlock of redisson's, and the other locks stay held
+// (§7).
+func TestMultiLockReleasesAllAlsoWhenOneFails(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	link := &redistest.Link{}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+	sound := open(t, s, lock.Config{})
+	m := multi(t, lock.Member{Locker: c, Name: "a"}, lock.Member{Locker: sound, Name: "b"}, lock.Member{Locker: sound, Name: "c"})
+	take := func() *lock.Hold {
+		h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+		require.NoError(t, err)
+		return h
+	}
+	require.NoError(t, take().Release(t.Context())) // so that the digest is known
+
+	h := take()
+	dropped := link.DropReply(digest(t, "release"))
+	err := h.Release(t.Context())
+	happened(t, dropped)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.True(t, isOver(h))
+	require.NoError(t, h.Release(t.Context()), "the one that is left")
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.Empty(t, keysLeft(t, rdb))
+
+	h = take()
+	_, err = sound.Mutex("b").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.Empty(t, keysLeft(t, rdb))
+
+	// An unknown outcome beside a definite one is not definite.
+	h = take()
+	_, err = sound.Mutex("b").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	dropped = link.DropReply(digest(t, "release"))
+	err = h.Release(t.Context())
+	happened(t, dropped)
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.ErrorContains(t, err, "not held")
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "it was asked again for the first one")
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// Redisson sets the expiry of every key once more when all are taken, whichever client
+// holds it by then, after it took them for longer than was asked (§7).
+func TestMultiLockNeverTouchesTheLeaseOfAnother(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	m := multi(t, named(c, "a", "orders")...)
+	blocker := acquire(t, other, "b", 10*long)
+	waiter := make(chan error, 1)
+	go func() {
+		_, err := m.TryLockFor(t.Context(), 2*soonOver, lock.Options{Lease: soonOver})
+		waiter <- err
+	}()
+	most := time.Duration(0)
+	for done := false; !done; {
+		select {
+		case err := <-waiter:
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			done = true
+		default:
+			most = max(most, rdb.PTTL(t.Context(), "lock:{a}").Val())
+		}
+	}
+	require.LessOrEqual(t, most, soonOver, "no member is taken for longer than was asked")
+	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), 9*long)
+	require.NoError(t, blocker.Release(t.Context()))
+}
+
+func TestMultiLockFollowsItsWatchdogs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{Watchdog: shortWatchdog})
+	m := multi(t, named(c, "a", "b")...)
+	h, err := m.Lock(t.Context(), lock.Options{})
+	require.NoError(t, err)
+	ctx, cancel := h.Context(t.Context())
+	defer cancel()
+	first := h.Lease().Expires
+	redistest.Await(t, "a renewal", func() bool { return h.Lease().Expires.After(first.Add(time.Second)) })
+	require.False(t, isOver(h))
+
+	_, err = c.Mutex("b").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+	<-h.Lost()
+	held, err := c.Mutex("a").IsLocked(t.Context())
+	require.NoError(t, err)
+	require.True(t, held, "the others stay held until the release")
+	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+func TestMultiLockThatLostAMember(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	h, err := multi(t, named(c, "a", "b")...).Lock(t.Context(), lock.Options{Lease: long})
+	require.NoError(t, err)
+	_, err = c.Mutex("b").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
+	require.True(t, isOver(h))
+	require.Equal(t, []string{"lock:{a}"}, keysLeft(t, s.Client(t, nil)))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.Empty(t, keysLeft(t, s.Client(t, nil)), "a release goes to the others all the same")
+}
+
+// A hold that a watchdog keeps is lost while the next lock is waited for.
+func TestMultiLockIsLostBeforeItIsComplete(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
+	held := acquire(t, other, "b", long)
+	m := multi(t, named(c, "a", "orders")...)
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Lock(t.Context(), lock.Options{})
+		done <- err
+	}()
+	parked(t, s.Client(t, nil), 1)
+	_, err := c.Mutex("a").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	err = <-done
+	require.ErrorIs(t, err, lock.ErrLost)
+	require.NotErrorIs(t, err, context.Canceled, "the caller did not cancel")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, held.Release(t.Context()))
+}
+
+// In virtual time, with locks in memory: their leases have no margin.
+func TestMultiLockInTime(t *testing.T) {
+	const second = time.Second
+	type bubble struct {
+		*testing.T
+
+		l     *memory.Locker
+		begin time.Time
+	}
+	hold := func(t bubble, name string, lease time.Duration) *lock.Hold {
+		h, err := t.l.Acquire(t.Context(), name, lock.Options{Owner: "other", Lease: lease})
+		require.NoError(t, err)
+		return h
+	}
+	tests := map[string]func(bubble){
+		"the age of the first counts": func(t bubble) {
+			hold(t, "b", 4*second)
+			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			require.NoError(t, err)
+			require.Equal(t, 4*second, time.Since(t.begin))
+			require.Equal(t, 10*second, h.Lease().Expires.Sub(t.begin))
+			require.Equal(t, 6*second, lostAfter(t.T, h))
+		},
+		"a lease that runs out on the way is asked for anew": func(t bubble) {
+			hold(t, "b", 25*second)
+			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			require.NoError(t, err)
+			require.Equal(t, 25*second, time.Since(t.begin))
+			require.Equal(t, 30*second, h.Lease().Expires.Sub(t.begin), "of the third round, which began at 20s")
+			require.NoError(t, h.Release(t.Context()))
+		},
+		"one wait for all": func(t bubble) {
+			hold(t, "a", 4*second)
+			hold(t, "b", 8*second)
+			_, err := multi(t.T, named(t.l, "a", "b")...).TryLockFor(t.Context(), 7*second, lock.Options{Lease: 10 * second})
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			require.Equal(t, 7*second, time.Since(t.begin))
+			require.NoError(t, hold(t, "a", second).Release(t.Context()), "it was given back")
+		},
+		"nothing is kept longer than the lease while another is waited for": func(t bubble) {
+			hold(t, "b", time.Hour)
+			_, err := multi(t.T, named(t.l, "a", "b")...).TryLockFor(t.Context(), 25*second, lock.Options{Lease: 10 * second})
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			require.Equal(t, 25*second, time.Since(t.begin))
+		},
+		"a first lease that ends before the last grant arrives": func(t bubble) {
+			slow := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				time.Sleep(12 * second)
+				return t.l.Acquire(ctx, name, o)
+			})
+			m := multi(t.T, lock.Member{Locker: t.l, Name: "a"}, lock.Member{Locker: slow, Name: "b"})
+			_, err := m.TryLock(t.Context(), lock.Options{Lease: 10 * second})
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			require.ErrorContains(t, err, "ran out")
+			require.NoError(t, hold(t, "b", second).Release(t.Context()), "it was given back")
+		},
+		"the sooner end counts": func(t bubble) {
+			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			require.NoError(t, err)
+			require.NoError(t, h.Extend(t.Context(), 5*second))
+			require.Equal(t, 5*second, time.Until(h.Lease().Expires))
+			require.NoError(t, h.Extend(t.Context(), 20*second))
+			require.Equal(t, 20*second, lostAfter(t.T, h))
+			synctest.Wait()
+			require.ErrorIs(t, h.Extend(t.Context(), second), lock.ErrNotHeld)
+			require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+		},
+		"one that can't be extended": func(t bubble) {
+			failing := lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+				return holdOf(o.Lease, &keeper{
+					extend:  func(time.Duration) (time.Time, error) { return time.Time{}, errLink },
+					release: func() error { return nil },
+				}), nil
+			})
+			m := multi(t.T, lock.Member{Locker: t.l, Name: "a"}, lock.Member{Locker: failing, Name: "b"})
+			h, err := m.Lock(t.Context(), lock.Options{Lease: 10 * second})
+			require.NoError(t, err)
+			err = h.Extend(t.Context(), 20*second)
+			require.ErrorIs(t, err, errLink)
+			require.NotErrorIs(t, err, lock.ErrNotHeld)
+			require.Equal(t, 10*second, lostAfter(t.T, h))
+			require.NoError(t, h.Release(t.Context()))
+		},
+		"without an end": func(t bubble) {
+			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{})
+			require.NoError(t, err)
+			time.Sleep(1000 * time.Hour)
+			require.False(t, isLost(h))
+			require.True(t, h.Lease().Expires.IsZero())
+			require.NoError(t, h.Release(t.Context()))
+			require.False(t, isLost(h))
+		},
+		"some without an end": func(t bubble) {
+			leased := lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) {
+				return holdOf(10*second, &keeper{release: func() error { return nil }}), nil
+			})
+			m := multi(t.T, lock.Member{Locker: leased, Name: "a"}, lock.Member{Locker: t.l, Name: "b"})
+			h, err := m.Lock(t.Context(), lock.Options{})
+			require.NoError(t, err)
+			require.Equal(t, 10*second, lostAfter(t.T, h))
+			require.NoError(t, h.Release(t.Context()))
+		},
+	}
+	for name, run := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { run(bubble{t, memory.New(), time.Now()}) })
+		})
+	}
+}
+
+// Random sets of locks by a few owners: all of a set are granted if and only if
+// no other client has any of them, and a refusal changes nothing.
+func TestMultiLockAgainstAModel(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	names := []string{"a", "b", "c", "d"}
+	ctx := t.Context()
+	rapid.Check(t, func(t *rapid.T) {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		type taken struct {
+			hold  *lock.Hold
+			owner string
+			names []string
+		}
+		var holds []taken
+		count := func(name, owner string) (mine, others int) {
+			for _, h := range holds {
+				if slices.Contains(h.names, name) {
+					if h.owner == owner {
+						mine++
+					} else {
+						others++
+					}
+				}
+			}
+			return mine, others
+		}
+		for range rapid.IntRange(1, 15).Draw(t, "steps") {
+			if len(holds) > 0 && rapid.Bool().Draw(t, "release") {
+				i := rapid.IntRange(0, len(holds)-1).Draw(t, "hold")
+				if err := holds[i].hold.Release(ctx); err != nil {
+					t.Fatal(err)
+				}
+				holds = slices.Delete(holds, i, i+1)
+			} else {
+				owner := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "owner")
+				set := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 4, rapid.ID).Draw(t, "names")
+				m, err := lock.NewMultiLock(named(c, set...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fewest, free := len(holds)+1, true
+				for _, name := range set {
+					mine, others := count(name, owner)
+					fewest, free = min(fewest, mine+1), free && others == 0
+				}
+				h, err := m.TryLock(ctx, lock.Options{Owner: owner, Lease: time.Hour})
+				switch {
+				case !free:
+					if !errors.Is(err, lock.ErrNotAcquired) {
+						t.Fatalf("a set that is held in part: %v", err)
+					}
+				case err != nil:
+					t.Fatal(err)
+				case h.Lease().Holds != fewest:
+					t.Fatalf("%d holds; want %d", h.Lease().Holds, fewest)
+				default:
+					holds = append(holds, taken{h, owner, set})
+				}
+			}
+			for _, name := range names {
+				x, _ := count(name, "x")
+				y, _ := count(name, "y")
+				if got := max(len(redistest.Fields(ctx, t, rdb, "lock:{"+name+"}"))-1, 0); got != x+y {
+					t.Fatalf("%s has %d grants; want %d", name, got, x+y)
+				}
+			}
+		}
+	})
+}
+
+func ExampleMultiLock() {
+	locks := memory.New() // any Lockers, on any servers
+	accounts, err := lock.NewMultiLock(
+		lock.Member{Locker: locks, Name: "account 7"},
+		lock.Member{Locker: locks, Name: "account 3"},
+	)
+	if err != nil {
+		return
+	}
+	ctx := context.Background()
+	h, err := accounts.TryLockFor(ctx, time.Second, lock.Options{Lease: 10 * time.Second})
+	if err != nil {
+		return
+	}
+	fmt.Println(h.Lease().Name)
+	fmt.Println(h.Release(ctx))
+	// Output:
+	// account 3+account 7
+	// <nil>
+}
+
+func TestMultiLockUnlockOfAnotherHold(t *testing.T) {
+	t.Parallel()
+	a, b := memory.New(), memory.New()
+	m := multi(t, named(a, "orders")...)
+	f := lock.LockerFunc(a.Acquire) // which can't be compared
+	byFunc := multi(t, named(f, "orders")...)
+	for name, other := range map[string]lock.Locker{
+		"members elsewhere": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			return multi(t, named(b, "orders")...).Acquire(ctx, o)
+		}),
+		"members of a function": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+			return byFunc.Acquire(ctx, o)
+		}),
+		"no MultiLock": b,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, other, "x", long)
+			require.ErrorIs(t, m.Unlock(t.Context(), h), lock.ErrNotHeld)
+			require.NoError(t, h.Release(t.Context()), "it is still held")
+		})
+	}
+	for name, same := range map[string][2]*lock.MultiLock{
+		"the same":         {m, m},
+		"the same members": {m, multi(t, named(a, "orders")...)},
+		"of a function":    {byFunc, byFunc},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := same[0].TryLock(t.Context(), lock.Options{Lease: long})
+			require.NoError(t, err)
+			require.NoError(t, same[1].Unlock(t.Context(), h))
+		})
+	}
+}
+
+// The other members are given back where one panics, whichever call it is.
+func TestMultiLockWithAMemberThatPanics(t *testing.T) {
+	t.Parallel()
+	in := memory.New()
+	panics := func(h *lock.Hold, when string) *lock.Hold {
+		return lock.NewHold(h.Lease(), &keeper{
+			extend: func(time.Duration) (time.Time, error) { panic(when) },
+			release: func() error {
+				if when == "release" {
+					panic(when)
+				}
+				return h.Release(context.Background())
+			},
+		})
+	}
+	for _, when := range []string{"acquire", "extend", "release"} {
+		t.Run(when, func(t *testing.T) {
+			bad := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				if when == "acquire" {
+					panic(when)
+				}
+				h, err := in.Acquire(ctx, name, o)
+				return panics(h, when), err
+			})
+			m := multi(t, lock.Member{Locker: in, Name: "a"}, lock.Member{Locker: bad, Name: "b"}, lock.Member{Locker: in, Name: "c"})
+			require.PanicsWithValue(t, when, func() {
+				h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+				require.NoError(t, err)
+				defer func() { _ = h.Release(t.Context()) }()
+				_ = h.Extend(t.Context(), long)
+			})
+			for _, name := range []string{"a", "c"} {
+				h, err := in.Acquire(t.Context(), name, lock.Options{Lease: long})
+				require.NoError(t, err, name)
+				require.NoError(t, h.Release(t.Context()))
+			}
+		})
+	}
+}

@@ -1,0 +1,496 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+func TestMutexTellsWhoHoldsIt(t *testing.T) {
+	s := redistest.Start(t)
+	m := open(t, s, lock.Config{}).Mutex("orders")
+	ctx := t.Context()
+	state := func(owner string) (locked, held bool, count int, ttl time.Duration) {
+		locked, err := m.IsLocked(ctx)
+		require.NoError(t, err)
+		held, err = m.IsHeldBy(ctx, owner)
+		require.NoError(t, err)
+		count, err = m.HoldCount(ctx, owner)
+		require.NoError(t, err)
+		ttl, err = m.TTL(ctx)
+		require.NoError(t, err)
+		return locked, held, count, ttl
+	}
+
+	locked, held, count, ttl := state("a")
+	require.Zero(t, []any{locked, held, count, ttl}[2])
+	require.False(t, locked)
+	require.False(t, held)
+	require.Zero(t, ttl)
+
+	first, err := m.Lock(ctx, lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	second, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long / 4})
+	require.NoError(t, err)
+	require.Equal(t, 2, second.Lease().Holds)
+	_, err = m.TryLockFor(ctx, 10*time.Millisecond, lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	locked, held, count, ttl = state("a")
+	require.True(t, locked)
+	require.True(t, held)
+	require.Equal(t, 2, count)
+	require.Greater(t, ttl, long/2, "the shorter re-entry leaves the longer lease alone")
+	require.LessOrEqual(t, ttl, long)
+	_, held, count, _ = state("b")
+	require.False(t, held)
+	require.Zero(t, count)
+
+	other := open(t, s, lock.Config{}).Mutex("other")
+	require.ErrorIs(t, other.Unlock(ctx, first), lock.ErrNotHeld)
+	require.NoError(t, m.Unlock(ctx, first))
+	_, _, count, ttl = state("a")
+	require.Equal(t, 1, count)
+	require.LessOrEqual(t, ttl, long/4, "what is left is the shorter lease")
+	require.NoError(t, m.Unlock(ctx, second))
+	require.ErrorIs(t, m.Unlock(ctx, second), lock.ErrNotHeld)
+	locked, _, _, _ = state("a")
+	require.False(t, locked)
+	require.Equal(t, "orders", m.Name())
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+func TestGrantThatEndsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := open(t, s, lock.Config{}).Mutex("orders")
+	ctx := t.Context()
+	kept, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	short, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: soonOver})
+	require.NoError(t, err)
+	redistest.Await(t, "the short grant to end", func() bool {
+		n, err := m.HoldCount(ctx, "a")
+		return err == nil && n == 1
+	})
+	require.ErrorIs(t, short.Extend(ctx, long), lock.ErrNotHeld)
+	require.ErrorIs(t, short.Release(ctx), lock.ErrNotHeld)
+	third, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	require.Equal(t, 2, third.Lease().Holds)
+	require.NoError(t, third.Release(ctx))
+	require.NoError(t, kept.Release(ctx))
+	locked, err := m.IsLocked(ctx)
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func TestForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	m := c.Mutex("orders")
+	was, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.False(t, was)
+	h := acquire(t, c, "a", long)
+	waiter := waiting(t.Context(), t, open(t, s, lock.Config{}), lock.Options{Wait: lock.Forever, Lease: long})
+	parked(t, s.Client(t, nil), 1)
+	was, err = m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, was)
+	require.NoError(t, <-waiter)
+	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
+	<-h.Lost()
+}
+
+// Without a lease the lock is kept until the client closes: no other client gets
+// in, however long the work takes.
+func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
+	h := acquire(t, c, "a", 0)
+	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * shortWatchdog / 2})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	c.Close()
+	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: lock.Forever})
+	require.NoError(t, err)
+	<-h.Lost()
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// With a lease that is shorter than the work another client gets in, and the
+// first holder is told when it releases.
+func TestLeaseShorterThanTheWork(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	h := acquire(t, c, "a", soonOver)
+	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// With a watchdog neither happens: work that takes half as long again as the
+// watchdog's lease keeps everybody else out, and its release succeeds.
+func TestWatchdogOutlivesTheWork(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
+	h := acquire(t, c, "a", 0)
+	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * shortWatchdog / 2})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	select {
+	case <-h.Lost():
+		t.Error("the hold was lost")
+	default:
+	}
+	require.NoError(t, h.Release(t.Context()))
+}
+
+func TestWakeUpIsPassedOnByAWaiterThatGivesUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		h, err := holder.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
+		require.NoError(t, err) // not at once: a grant that came too late for the quitter is taken back first
+		ctx, cancel := context.WithCancel(t.Context())
+		quitter := waiting(ctx, t, c, lock.Options{Lease: long, Wait: lock.Forever})
+		parked(t, s.Client(t, nil), 1)
+		stayer := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
+		time.AfterFunc(time.Duration(rng.Int64N(int64(time.Millisecond))), cancel)
+		begin := time.Now()
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-stayer)
+		require.Less(t, time.Since(begin), 2*time.Second, "a wake-up was lost, and a poll found the lock free")
+		if err := <-quitter; err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		cancel()
+	}
+}
+
+func TestOneSubscriptionForManyWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	var waiters []<-chan error
+	for range 20 {
+		waiters = append(waiters, waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever}))
+	}
+	parked(t, rdb, 1)
+	channel := rdb.PubSubChannels(t.Context(), "*").Val()[0]
+	require.Equal(t, map[string]int64{channel: 1}, rdb.PubSubNumSub(t.Context(), channel).Val())
+	require.NoError(t, h.Release(t.Context()))
+	for _, w := range waiters {
+		require.NoError(t, <-w)
+	}
+	parked(t, rdb, 1) // and no other was made
+	c.Close()
+	parked(t, rdb, 0)
+}
+
+func TestCloseWakesWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	h := acquire(t, holder, "a", long)
+	var waiters []<-chan error
+	for range 10 {
+		waiters = append(waiters, waiting(t.Context(), t, c, lock.Options{Wait: lock.Forever}))
+	}
+	parked(t, rdb, 1)
+	c.Close()
+	for _, w := range waiters {
+		require.ErrorIs(t, <-w, lock.ErrClosed)
+	}
+	parked(t, rdb, 0)
+	_, err := c.Acquire(t.Context(), "orders", lock.Options{})
+	require.ErrorIs(t, err, lock.ErrClosed)
+	c.Close()
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+func TestHoldIsReleasedAfterClose(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", 0)
+	c.Close()
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+func TestEventsOfAWait(t *testing.T) {
+	s := redistest.Start(t)
+	e := &events{}
+	c := open(t, s, lock.Config{Observer: e})
+	h := acquire(t, c, "a", long)
+	_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: 10 * time.Millisecond})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, h.Release(t.Context()))
+	all := e.list()
+	require.Len(t, all, 4)
+	require.Equal(t, []lock.EventKind{lock.Acquired, lock.Waited, lock.Refused, lock.Released},
+		[]lock.EventKind{all[0].Kind, all[1].Kind, all[2].Kind, all[3].Kind})
+	require.Equal(t, "b", all[1].Lease.Owner)
+	require.GreaterOrEqual(t, all[1].Took, 10*time.Millisecond)
+	require.ErrorIs(t, all[1].Err, lock.ErrNotAcquired)
+	require.Equal(t, h.Lease(), all[3].Lease)
+	require.NoError(t, all[3].Err)
+	require.Equal(t, "waited", lock.Waited.String())
+	require.Equal(t, "event 0", lock.EventKind(0).String())
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	replica, _ := s.Replica(t)
+	rdb := s.Client(t, nil)
+	require.NoError(t, rdb.Set(t.Context(), "lock:{text}", "my data", 0).Err())
+	c := open(t, s, lock.Config{})
+	onReplica := newClient(t, replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }), lock.Config{})
+	tests := []struct {
+		name string
+		c    *lock.Client
+		lock string
+		give lock.Options
+		want string
+	}{
+		{"wrong type", c, "text", lock.Options{}, "use another name or Config.Prefix"},
+		{"read only", onReplica, "orders", lock.Options{}, "connect to the master"},
+		{"no name", c, "", lock.Options{}, "give the lock a name"},
+		{"negative lease", c, "orders", lock.Options{Lease: -1}, "give a positive one"},
+		{"tiny lease", c, "orders", lock.Options{Lease: time.Microsecond}, "give at least 1ms"},
+		{"lease within the margin", c, "orders", lock.Options{Lease: 2 * time.Millisecond}, "clock drift"},
+		{"negative wait", c, "orders", lock.Options{Wait: -1}, "give 0 for one try"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := tt.c.Acquire(t.Context(), tt.lock, tt.give)
+			require.ErrorContains(t, err, tt.want)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		})
+	}
+	_, err := c.Mutex("text").ForceUnlock(t.Context())
+	require.ErrorContains(t, err, "use another name")
+	_, err = c.Mutex("text").TTL(t.Context())
+	require.ErrorContains(t, err, "use another name")
+	require.Equal(t, "my data", rdb.Get(t.Context(), "lock:{text}").Val())
+}
+
+// What a server in trouble answers is an error that says what to do, and leaves
+// the lock as it was.
+func TestServerInTrouble(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		// trouble makes it, and ends it.
+		trouble func(t *testing.T, s *redistest.Server, rdb *redis.Client) (end func())
+		want    string
+	}{
+		{"full", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			return func() { require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err()) }
+		}, "raise maxmemory"},
+		{"busy", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "busy-reply-threshold", "1").Err())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = rdb.Eval(t.Context(), "while true do end", nil).Err()
+			}()
+			redistest.Await(t, "the server to be busy", func() bool {
+				return redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY")
+			})
+			return func() {
+				require.NoError(t, rdb.ScriptKill(t.Context()).Err())
+				<-ended
+			}
+		}, "SCRIPT KILL"},
+		{"password", func(t *testing.T, _ *redistest.Server, rdb *redis.Client) func() {
+			t.Helper()
+			require.NoError(t, rdb.ConfigSet(t.Context(), "requirepass", "secret").Err())
+			return func() {
+				conn := rdb.Conn()
+				defer conn.Close()
+				require.NoError(t, conn.Auth(t.Context(), "secret").Err())
+				require.NoError(t, conn.ConfigSet(t.Context(), "requirepass", "").Err())
+			}
+		}, "the user and the password"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			once := func(o *redis.Options) { o.MaxRetries, o.PoolSize = -1, 50 }
+			h := acquire(t, open(t, s, lock.Config{}), "a", long)
+			end := tt.trouble(t, s, s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }))
+			// A connection of its own, which the server knows nothing of yet.
+			c := newClient(t, s.Client(t, once), lock.Config{})
+			_, err := c.Acquire(t.Context(), "other", lock.Options{Lease: long})
+			require.ErrorContains(t, err, tt.want)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			end()
+			_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+			require.ErrorIs(t, err, lock.ErrNotAcquired, "the lock is as it was")
+			require.NoError(t, h.Release(t.Context()))
+			redistest.Await(t, "the lock that was refused", func() bool {
+				locked, err := c.Mutex("other").IsLocked(t.Context())
+				return err == nil && !locked
+			})
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	require.NoError(t, lock.Config{}.Validate())
+	err := lock.Config{Prefix: "{a}", Watchdog: 1, Drift: 1, ReplicaAcks: -1, AckTimeout: 1}.Validate()
+	for _, want := range []string{"prefix", "watchdog", "drift", "replica acks", "ack timeout"} {
+		require.ErrorContains(t, err, want)
+	}
+	require.ErrorContains(t, lock.Config{Watchdog: 10 * time.Millisecond, Drift: 0.9}.Validate(), "smaller drift")
+	require.NoError(t, lock.Config{Watchdog: 10 * time.Millisecond, Drift: 0.7}.Validate())
+	_, err = lock.New(nil, lock.Config{Drift: -1})
+	require.ErrorContains(t, err, "no Redis client")
+	require.ErrorContains(t, err, "drift")
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer func() { require.NoError(t, ring.Close()) }()
+	_, err = lock.New(ring, lock.Config{})
+	require.ErrorContains(t, err, "ring")
+	rdb := redis.NewClient(&redis.Options{ReadTimeout: time.Second})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	_, err = lock.New(rdb, lock.Config{ReplicaAcks: 1})
+	require.ErrorContains(t, err, "less than the read timeout")
+	_, err = lock.New(rdb, lock.Config{})
+	require.NoError(t, err)
+}
+
+// Many owners, re-entries, short leases and cancelled calls on a few locks: at
+// no time do two owners believe that they hold one, and at the end nothing is
+// left.
+func TestMutexUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	type key struct{ name, owner string }
+	var mu sync.Mutex
+	holds := map[key]map[*lock.Hold]bool{}
+	var clash error
+	enter := func(h *lock.Hold) {
+		mu.Lock()
+		defer mu.Unlock()
+		mine := key{h.Lease().Name, h.Lease().Owner}
+		if holds[mine] == nil {
+			holds[mine] = map[*lock.Hold]bool{}
+		}
+		holds[mine][h] = true
+		now := time.Now()
+		if !now.Before(h.Lease().Expires) {
+			return
+		}
+		for k, others := range holds {
+			for o := range others {
+				if k.name == mine.name && k.owner != mine.owner && now.Before(o.Lease().Expires) {
+					clash = errors.New(k.owner + " and " + mine.owner + " hold " + k.name)
+				}
+			}
+		}
+	}
+	leave := func(h *lock.Hold) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(holds[key{h.Lease().Name, h.Lease().Owner}], h)
+	}
+	var work sync.WaitGroup
+	for i := range 8 {
+		c := open(t, s, lock.Config{Watchdog: time.Second})
+		work.Go(func() {
+			rng := rand.New(rand.NewPCG(7, uint64(i)))
+			owner := string(rune('a' + i))
+			for range 60 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(100))*time.Millisecond)
+				o := lock.Options{Owner: owner, Wait: lock.Forever}
+				if rng.IntN(2) == 0 {
+					o.Lease = time.Duration(5+rng.IntN(20)) * time.Millisecond
+				}
+				h, err := c.Acquire(ctx, string(rune('x'+rng.IntN(2))), o)
+				if err == nil {
+					enter(h)
+					if rng.IntN(3) == 0 {
+						time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
+					}
+					leave(h)
+					_ = h.Release(t.Context())
+				}
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	require.NoError(t, clash)
+	rdb := s.Client(t, nil)
+	redistest.Await(t, "the last leases to end", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+func TestKeysAreTidy(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{Prefix: "app"})
+	h := acquire(t, c, "a", long)
+	require.Equal(t, []string{"app:{orders}"}, rdb.Keys(t.Context(), "*").Val())
+	require.Positive(t, rdb.PTTL(t.Context(), "app:{orders}").Val())
+	require.NoError(t, h.Release(t.Context()))
+	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
+}
+
+// A lease that is as long as can be said is never told as one that is over.
+func TestTTLOfAnEndlessLease(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := t.Context()
+	c, rdb := open(t, s, lock.Config{}), s.Client(t, nil)
+	acquire(t, c, "", lock.Forever)
+	require.NoError(t, rdb.Do(ctx, "PEXPIRE", "lock:{orders}", int64(1e13)).Err()) // the milliseconds are rounded up
+	ttl, err := c.Mutex("orders").TTL(ctx)
+	require.NoError(t, err)
+	require.Equal(t, lock.Forever, ttl)
+
+	m := c.RWMutex("stock", lock.RWOptions{})
+	_, err = m.Write().TryLock(ctx, lock.Options{Lease: lock.Forever})
+	require.NoError(t, err)
+	for field := range rdb.HGetAll(ctx, "lock:{stock}").Val() {
+		require.NoError(t, rdb.HSet(ctx, "lock:{stock}", field, int64(1e13+1e15)).Err())
+	}
+	ttl, err = m.TTL(ctx)
+	require.NoError(t, err)
+	require.Equal(t, lock.Forever, ttl)
+}
+
+// A hold of another client is not one of this mutex: its server may be another one.
+func TestUnlockOfAHoldOfAnotherClient(t *testing.T) {
+	t.Parallel()
+	a, b := open(t, redistest.Start(t), lock.Config{}), open(t, redistest.Start(t), lock.Config{})
+	h := acquire(t, b, "x", long)
+	require.ErrorIs(t, a.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
+	require.NoError(t, h.Release(t.Context()), "it is still held")
+	r, err := b.RWMutex("orders", lock.RWOptions{}).Read().TryLock(t.Context(), lock.Options{Lease: long})
+	require.NoError(t, err)
+	require.ErrorIs(t, a.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), r), lock.ErrNotHeld)
+	require.NoError(t, r.Release(t.Context()), "it is still held")
+}

@@ -1,0 +1,173 @@
+package locktests
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// A server that can't do anything at the moment ends no wait, and no release.
+func TestBusyServerIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	busy := func(replicas string) {
+		t.Helper()
+		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err())
+	}
+	refused := func(do func()) { // returns once the server has refused what do began
+		t.Helper()
+		before := rdb.Info(t.Context(), "errorstats").Val()
+		do()
+		redistest.Await(t, "a refusal", func() bool { return rdb.Info(t.Context(), "errorstats").Val() != before })
+	}
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }), lock.Config{})
+	warm := acquire(t, c, "a", long)
+	require.NoError(t, warm.Release(t.Context()))
+	busy("1")
+	_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	require.ErrorContains(t, err, "NOREPLICAS", "without a wait")
+	_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: 50 * time.Millisecond})
+	require.ErrorContains(t, err, "NOREPLICAS", "the wait is over")
+	var holds <-chan *lock.Hold
+	refused(func() { holds = granting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever}) })
+	busy("0")
+	h := <-holds
+	require.NotNil(t, h)
+	busy("1")
+	released := make(chan error, 1)
+	refused(func() { go func() { released <- h.Release(t.Context()) }() })
+	busy("0")
+	require.NoError(t, <-released)
+	require.Empty(t, keysLeft(t, rdb))
+}
+
+// A wait outlives a server that can't be reached, for every kind of lock.
+func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	type asker func(ctx context.Context, c *lock.Client, wait time.Duration) (release func(context.Context) error, err error)
+	hold := func(h *lock.Hold, err error) (func(context.Context) error, error) {
+		if err != nil {
+			return nil, err
+		}
+		return h.Release, nil
+	}
+	of := func(o lock.Options, wait time.Duration) lock.Options {
+		o.Lease, o.Wait = long, wait
+		return o
+	}
+	kinds := map[string]asker{
+		"Mutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.Mutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"Mutex of an owner": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.Mutex("orders").Acquire(ctx, of(lock.Options{Owner: rand.Text()}, wait)))
+		},
+		"FencedMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.FencedMutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"FairMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.FairMutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"SpinMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"RWMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.RWMutex("orders", lock.RWOptions{PreferWriters: true}).Write().Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"MultiLock": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			m, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "parts"})
+			if err != nil {
+				return nil, err
+			}
+			return hold(m.Acquire(ctx, of(lock.Options{}, wait)))
+		},
+		"PermitSemaphore": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			return hold(c.PermitSemaphore("orders").Acquire(ctx, 1, of(lock.Options{}, wait)))
+		},
+		"Semaphore": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			s := c.Semaphore("orders")
+			return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1, wait)
+		},
+		"CountDownLatch": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			l := c.CountDownLatch("orders")
+			if wait == 0 { // the one whom the waiter waits for
+				return func(ctx context.Context) error {
+					_, err := l.CountDown(ctx)
+					return err
+				}, nil
+			}
+			zero, err := l.Await(ctx, wait)
+			if err == nil && !zero {
+				err = lock.ErrNotAcquired
+			}
+			return func(context.Context) error { return nil }, err
+		},
+	}
+	for name, ask := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, network := redistest.Start(t), &redistest.Network{}
+			ctx := t.Context()
+			holder := open(t, s, lock.Config{})
+			waiter := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
+			_, err := holder.Semaphore("orders").TrySetPermits(ctx, 1)
+			require.NoError(t, err)
+			_, err = holder.CountDownLatch("orders").TrySetCount(ctx, 1)
+			require.NoError(t, err)
+			release, err := ask(ctx, holder, 0)
+			require.NoError(t, err)
+
+			type outcome struct {
+				release func(context.Context) error
+				err     error
+			}
+			asks := func(ctx context.Context, wait time.Duration) <-chan outcome {
+				done := make(chan outcome, 1)
+				go func() {
+					release, err := ask(ctx, waiter, wait)
+					done <- outcome{release, err}
+				}()
+				return done
+			}
+			fails := func() {
+				t.Helper()
+				before := network.Refused()
+				redistest.Await(t, "requests that fail", func() bool { return network.Refused() > before+2 })
+			}
+			heal := network.Cut()
+			done := (<-asks(ctx, 50*time.Millisecond))
+			require.ErrorContains(t, done.err, "the network is cut", "the wait is over")
+			require.NotErrorIs(t, done.err, lock.ErrNotAcquired, "the outcome is not known")
+			cancelled, cancel := context.WithCancel(ctx)
+			pending := asks(cancelled, lock.Forever)
+			fails()
+			cancel()
+			require.ErrorIs(t, (<-pending).err, context.Canceled)
+			pending = asks(ctx, lock.Forever)
+			fails()
+			heal()
+			rdb := s.Client(t, nil)
+			redistest.Await(t, "a waiter", func() bool { return len(rdb.PubSubChannels(ctx, "*").Val()) > 0 || name == "SpinMutex" })
+			heal = network.Cut()
+			fails()
+			require.NoError(t, release(ctx))
+			heal()
+			done = <-pending
+			require.NoError(t, done.err)
+			// The pool of the waiter may still have a connection that was cut, and this
+			// client repeats nothing.
+			redistest.Await(t, "a release", func() bool { return done.release(ctx) == nil })
+			release, err = ask(ctx, holder, lock.Forever)
+			require.NoError(t, err, "nothing is left of the requests that were given up")
+			_ = release(ctx)
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package locktests
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis writes to stderr what its errors say as well
+	goleak.VerifyTestMain(m,
+		// The thread that starts servers is never given back.
+		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"),
+		// A pool whose server is gone sees a second late that it was closed.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+const (
+	long = time.Minute
+	// soonOver is a lease that a test lets run out, in which a grant arrives also on
+	// a busy machine.
+	soonOver = time.Second
+)
+
+// open returns a client of its own connection pool.
+func open(t *testing.T, s *redistest.Server, c lock.Config) *lock.Client {
+	t.Helper()
+	return newClient(t, s.Client(t, nil), c)
+}
+
+func newClient(t *testing.T, rdb redis.UniversalClient, c lock.Config) *lock.Client {
+	t.Helper()
+	client, err := lock.New(rdb, c)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func acquire(t *testing.T, l lock.Locker, owner string, lease time.Duration) *lock.Hold {
+	t.Helper()
+	h, err := l.Acquire(t.Context(), "orders", lock.Options{Owner: owner, Lease: lease})
+	require.NoError(t, err)
+	return h
+}
+
+// digest is what a script is called by.
+func digest(tb testing.TB, name string) string {
+	tb.Helper()
+	source := lock.Scripts()[name]
+	require.NotEmpty(tb, source, name)
+	return redis.NewScript(source).Hash()
+}
+
+// events is an observer that keeps all it is told.
+type events struct {
+	mu  sync.Mutex
+	all []lock.Event
+}
+
+func (e *events) Observe(ev lock.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, ev)
+}
+
+func (e *events) list() []lock.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]lock.Event(nil), e.all...)
+}
+
+func (e *events) count(kind lock.EventKind) int {
+	n := 0
+	for _, ev := range e.list() {
+		if ev.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// keysLeft lists what is on the server, but for the marks of released requests and
+// the last tokens.
+func keysLeft(t *testing.T, rdb *redis.Client) []string {
+	t.Helper()
+	all, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	var left []string
+	for _, key := range all {
+		kind := rdb.Type(t.Context(), key).Val()
+		if kind == "none" { // it ended since
+			continue
+		}
+		// The turn of requests without a ticket ends by itself, as a mark does.
+		if kind == "zset" && slices.Equal([]string{"-"}, rdb.ZRange(t.Context(), key, 0, -1).Val()) {
+			continue
+		}
+		if kind != "string" || strings.HasPrefix(rdb.Get(t.Context(), key).Val(), "held ") {
+			left = append(left, key)
+		}
+	}
+	return left
+}
+
+// waiting asks in the background, and gives the lock back at once.
+func waiting(ctx context.Context, t *testing.T, l lock.Locker, o lock.Options) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		h, err := l.Acquire(ctx, "orders", o)
+		if err == nil {
+			err = h.Release(context.WithoutCancel(ctx))
+		}
+		done <- err
+	}()
+	return done
+}
+
+// parked waits until so many subscriptions to locks are there.
+func parked(t *testing.T, rdb *redis.Client, channels int) {
+	t.Helper()
+	redistest.Await(t, "subscriptions", func() bool {
+		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == channels
+	})
+}

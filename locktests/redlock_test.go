@@ -1,0 +1,669 @@
+package locktests
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// patient is a node timeout that no healthy server exceeds on a busy machine.
+const patient = 10 * time.Second
+
+// quorum is a number of independent servers.
+type quorum []*redistest.Server
+
+func startQuorum(tb testing.TB, n int) quorum {
+	tb.Helper()
+	var q quorum
+	for range n {
+		q = append(q, redistest.Start(tb))
+	}
+	return q
+}
+
+// clients are of pools of their own. A server that is stuck, and isn't resumed,
+// holds up the end of a test for their read timeout.
+func (q quorum) clients(tb testing.TB, change ...func(i int, o *redis.Options)) []redis.UniversalClient {
+	tb.Helper()
+	var all []redis.UniversalClient
+	for i, s := range q {
+		all = append(all, s.Client(tb, func(o *redis.Options) {
+			o.ReadTimeout, o.MaxRetries, o.DialerRetries = patient, -1, 1
+			for _, f := range change {
+				f(i, o)
+			}
+		}))
+	}
+	return all
+}
+
+func (q quorum) redlock(t *testing.T, c lock.RedlockConfig, change ...func(i int, o *redis.Options)) *lock.Redlock {
+	t.Helper()
+	r, err := lock.NewRedlock(q.clients(t, change...), c)
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// warm lets all servers and connections know what they need, so that a fault
+// meets the request that it is for.
+func warm(t *testing.T, q quorum, r *lock.Redlock) {
+	t.Helper()
+	h, err := r.Acquire(t.Context(), "warm", lock.Options{Lease: long})
+	require.NoError(t, err)
+	redistest.Await(t, "the lock on all servers", func() bool {
+		return h.Extend(t.Context(), long) == nil && len(q.on(t)) == len(q)
+	})
+	require.NoError(t, h.Release(t.Context()))
+	q.await(t, 0)
+}
+
+// on lists the servers that have a lock.
+func (q quorum) on(t *testing.T) []int {
+	t.Helper()
+	var on []int
+	for i, s := range q {
+		if len(keysLeft(t, s.Client(t, nil))) > 0 {
+			on = append(on, i)
+		}
+	}
+	return on
+}
+
+// await waits until so many servers have a lock.
+func (q quorum) await(t *testing.T, servers int) {
+	t.Helper()
+	redistest.Await(t, fmt.Sprintf("a lock on %d servers", servers), func() bool { return len(q.on(t)) == servers })
+}
+
+func (q quorum) flush(t *testing.T) {
+	t.Helper()
+	for _, s := range q {
+		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
+	}
+}
+
+func TestRedlockKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name          string
+		servers, dead int
+		watchdog      time.Duration // that is waited for
+	}{
+		{"three servers", 3, 0, 0},
+		{"five servers, two of them dead", 5, 2, watchful},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := startQuorum(t, tt.servers)
+			for _, s := range q[:tt.dead] {
+				s.Kill()
+			}
+			locktest.Run(t, func(t *testing.T) lock.Locker {
+				t.Helper()
+				return q.redlock(t, lock.RedlockConfig{
+					Prefix: apart(), Watchdog: tt.watchdog, NodeTimeout: patient, RetryDelay: 20 * time.Millisecond,
+				})
+			}, locktest.Features{Reentrant: true, SplitVotes: true, Watchdog: tt.watchdog, Lease: leisurely, Apart: true, Callers: 200})
+		})
+	}
+}
+
+func TestRedlockTellsWhatItGranted(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	e := &events{}
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e})
+	m := r.Mutex("orders")
+	h, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	q.await(t, 3)
+	l := h.Lease()
+	require.Equal(t, "orders", m.Name())
+	require.Zero(t, l.Token, "there is no order of grants across servers")
+	require.Empty(t, l.Node)
+	for _, s := range q {
+		fields := redistest.Fields(t.Context(), t, s.Client(t, nil), "lock:{orders}")
+		require.Equal(t, "a", fields["owner"])
+		require.Contains(t, fields, l.Request, "the same request everywhere")
+	}
+
+	again, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	require.Equal(t, 2, again.Lease().Holds)
+	_, err = m.TryLockFor(t.Context(), time.Millisecond, lock.Options{Owner: "b"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.ErrorIs(t, r.Mutex("other").Unlock(t.Context(), h), lock.ErrNotHeld)
+	require.NoError(t, m.Unlock(t.Context(), h))
+	third, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	require.Equal(t, 2, third.Lease().Holds, "the first one is over")
+	require.NoError(t, m.Unlock(t.Context(), again))
+	require.NoError(t, m.Unlock(t.Context(), third))
+	q.await(t, 0)
+
+	var kinds []lock.EventKind
+	for _, ev := range e.list() {
+		kinds = append(kinds, ev.Kind)
+	}
+	require.Equal(t, []lock.EventKind{
+		lock.Acquired, lock.Acquired, lock.Waited, lock.Refused, lock.Released, lock.Acquired, lock.Released, lock.Released,
+	}, kinds)
+}
+
+func TestRedlockOfServersThatDoNotSuit(t *testing.T) {
+	client := func(addr string) *redis.Client {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		return rdb
+	}
+	a, b, c := client("a:1"), client("b:1"), client("c:1")
+	ring := redis.NewRing(&redis.RingOptions{})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"d:1"}})
+	t.Cleanup(func() {
+		for _, rdb := range []redis.UniversalClient{ring, cluster, failover} {
+			require.NoError(t, rdb.Close())
+		}
+	})
+	tests := []struct {
+		name string
+		give []redis.UniversalClient
+		want string
+	}{
+		{"none", nil, "no servers"},
+		{"one", []redis.UniversalClient{a}, "use New"},
+		{"an even number", []redis.UniversalClient{a, b, c, client("d:1")}, "4 servers survive no more failures than 3"},
+		{"no client", []redis.UniversalClient{a, b, nil}, "server 3: no Redis client"},
+		{"one twice", []redis.UniversalClient{a, b, client("a:1")}, "server a:1 is there twice"}, // redisson §8: it counts lock objects
+		{"a ring", []redis.UniversalClient{a, b, ring}, "a ring moves a lock"},
+		{"a cluster", []redis.UniversalClient{a, b, cluster}, "a cluster keeps a lock on one"},
+		{"a failover client", []redis.UniversalClient{a, b, failover}, "moves on to a replica"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := lock.NewRedlock(tt.give, lock.RedlockConfig{})
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	_, err := lock.NewRedlock([]redis.UniversalClient{a, b, c}, lock.RedlockConfig{})
+	require.NoError(t, err)
+	_, err = lock.NewRedlock([]redis.UniversalClient{a, b, c}, lock.RedlockConfig{
+		Prefix: "{", Watchdog: 1, Drift: 2, NodeTimeout: 1, RetryDelay: -1,
+	})
+	for _, want := range []string{"prefix", "watchdog", "drift", "node timeout", "retry delay"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestRedlockCheck(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	require.NoError(t, q.redlock(t, lock.RedlockConfig{}).Check(t.Context()))
+
+	replica, _ := q[0].Replica(t)
+	err := quorum{q[0], q[1], replica}.redlock(t, lock.RedlockConfig{}).Check(t.Context())
+	require.ErrorContains(t, err, "is a replica")
+
+	// One server under two names.
+	twice := q.clients(t, func(i int, o *redis.Options) {
+		if i == 2 {
+			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return q[0].Dial(ctx) }
+		}
+	})
+	r, err := lock.NewRedlock(twice, lock.RedlockConfig{})
+	require.NoError(t, err)
+	defer r.Close()
+	require.ErrorContains(t, r.Check(t.Context()), "its vote would count twice")
+
+	q[1].Kill()
+	require.ErrorContains(t, q.redlock(t, lock.RedlockConfig{}).Check(t.Context()), "connect")
+	r.Close()
+	require.ErrorIs(t, r.Check(t.Context()), lock.ErrClosed)
+}
+
+func TestRedlockOptionsThatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	for name, tt := range map[string]struct {
+		lock string
+		give lock.Options
+	}{
+		"give the lock a name": {"", lock.Options{}},
+		"give a positive one":  {"orders", lock.Options{Lease: -1}},
+		"clock drift":          {"orders", lock.Options{Lease: 2 * time.Millisecond}},
+	} {
+		_, err := r.Acquire(t.Context(), tt.lock, tt.give)
+		require.ErrorContains(t, err, name)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	}
+	// Keys that hold something else: on a minority they cost a vote, on a majority
+	// the error says what to do.
+	for i, s := range q {
+		require.NoError(t, s.Client(t, nil).Set(t.Context(), "lock:{orders}", "my data", 0).Err())
+		h, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+		if i == 0 {
+			require.NoError(t, err)
+			require.NoError(t, h.Extend(t.Context(), long))
+			require.NoError(t, h.Release(t.Context()))
+			q.await(t, 0)
+			continue
+		}
+		require.ErrorContains(t, err, "use another name")
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		q.await(t, 0)
+	}
+	for _, s := range q {
+		require.Equal(t, "my data", s.Client(t, nil).Get(t.Context(), "lock:{orders}").Val())
+	}
+}
+
+func TestRedlockWithAMajorityDead(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	warm(t, q, r)
+	h := acquire(t, r, "a", long)
+	q[1].Kill()
+	q[2].Kill()
+	_, err := r.Acquire(t.Context(), "other", lock.Options{Lease: long})
+	require.ErrorContains(t, err, "no majority of 3 servers")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired, "for all that is known it was granted")
+	require.Equal(t, 2, strings.Count(err.Error(), "connection refused"), "it names the servers and the reasons: %v", err)
+	redistest.Await(t, "the one grant to be given back", func() bool {
+		return slices.Equal(keysLeft(t, q[0].Client(t, nil)), []string{"lock:{orders}"})
+	})
+	_, err = r.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
+	require.NotErrorIs(t, err, lock.ErrNotAcquired, "one refusal is no majority")
+
+	end := h.Lease().Expires
+	err = h.Extend(t.Context(), 2*long)
+	require.ErrorContains(t, err, "no majority")
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.Equal(t, end, h.Lease().Expires)
+	err = h.Release(t.Context())
+	require.ErrorContains(t, err, "no majority")
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	q[1].Start(t)
+	redistest.Await(t, "a release that one server carried out, and that one forgot", func() bool {
+		return h.Release(t.Context()) == nil // a Redis client that failed often dials once a second
+	})
+	require.Empty(t, q[:2].on(t))
+}
+
+// The servers were asked before the wait for one that comes back.
+func TestRedlockWaitsForServersToComeBack(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{RetryDelay: 10 * time.Millisecond, NodeTimeout: patient})
+	q[0].Kill()
+	q[1].Kill()
+	done := waiting(t.Context(), t, r, lock.Options{Lease: long, Wait: lock.Forever})
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: 50 * time.Millisecond})
+	require.ErrorContains(t, err, "no majority")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	select {
+	case err := <-done:
+		t.Fatalf("the wait ended: %v", err)
+	default:
+	}
+	q[1].Start(t)
+	require.NoError(t, <-done)
+	q[1:].await(t, 0)
+}
+
+func TestRedlockIsNotHeldUpByAStuckServer(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 5)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	warm(t, q, r)
+	resume := []func(){q[0].Pause(t), q[3].Pause(t)}
+	begin := time.Now()
+	for range 20 {
+		h := acquire(t, r, "a", long)
+		require.NoError(t, h.Extend(t.Context(), 2*long))
+		require.NoError(t, h.Release(t.Context()))
+	}
+	require.Less(t, time.Since(begin), patient, "it waited for the stuck servers")
+	for _, f := range resume {
+		f()
+	}
+	q.await(t, 0) // also on those that were stuck, whatever order they did it in
+}
+
+func TestRedlockWithAMajorityStuck(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	const timeout = time.Second
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: timeout})
+	warm(t, q, r)
+	resume := []func(){q[0].Pause(t), q[1].Pause(t)}
+	begin := time.Now()
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	require.ErrorContains(t, err, "no answer within 1s")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context did not end")
+	require.GreaterOrEqual(t, time.Since(begin), timeout)
+	for _, f := range resume {
+		f()
+	}
+	q.await(t, 0)
+}
+
+// The reply of one server is lost: the grant is there, and is released with the
+// others, though no client knew of it. Redisson's RedLock releases what it believes
+// that it acquired (redisson #1606).
+func TestRedlockReleasesWhatItDidNotKnowOf(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	var link redistest.Link
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient}, func(i int, o *redis.Options) {
+		if i == 1 {
+			link.Use(o)
+		}
+	})
+	warm(t, q, r)
+	dropped := link.DropReply(digest(t, "acquire"))
+	h := acquire(t, r, "a", long)
+	happened(t, dropped)
+	q.await(t, 3)
+	require.NoError(t, h.Release(t.Context()))
+	q.await(t, 0)
+}
+
+// As before, but the round fails, and a caller that is told so leaves nothing.
+func TestRedlockTakesBackWhatItDidNotKnowOf(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	links := make([]redistest.Link, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: time.Second}, func(i int, o *redis.Options) { links[i].Use(o) })
+	warm(t, q, r)
+	held, deliver := links[0].HoldReply(digest(t, "acquire"))
+	dropped := links[1].DropReply(digest(t, "acquire"))
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	happened(t, held)
+	happened(t, dropped)
+	// Two answers of three are missing. Whether the one that was dropped is taken
+	// back in time decides what can be said.
+	require.Error(t, err)
+	deliver()
+	q.await(t, 0)
+}
+
+// A round whose grants no client knows of doesn't stand in the way of the next one of
+// the same caller.
+func TestRedlockIsNotBlockedByItself(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	links := make([]redistest.Link, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: time.Second, RetryDelay: 10 * time.Millisecond},
+		func(i int, o *redis.Options) { links[i].Use(o) })
+	warm(t, q, r)
+	var deliver []func()
+	for i := range 2 {
+		_, d := links[i].HoldReply(digest(t, "acquire"))
+		deliver = append(deliver, d)
+		t.Cleanup(d)
+	}
+	h, err := r.Mutex("orders").TryLockFor(t.Context(), patient, lock.Options{Lease: long})
+	require.NoError(t, err, "both servers have a grant of the first round")
+	for _, d := range deliver {
+		d()
+	}
+	require.NoError(t, h.Release(t.Context()))
+	q.await(t, 0)
+}
+
+// Everybody may release what is held on a majority: redisson fails to, if one of
+// the servers has forgotten it (redisson PR #4031).
+func TestRedlockReleaseNeedsAMajorityOnly(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 5)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	for forgot := range q {
+		h := acquire(t, r, "a", long)
+		q.await(t, 5)
+		q[:forgot].flush(t)
+		err := h.Release(t.Context())
+		if forgot < 3 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, lock.ErrNotHeld)
+		}
+		q.await(t, 0)
+		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	}
+}
+
+// Two clients that always ask at the same time split the votes again and again;
+// the random pauses let both through.
+func TestRedlockContendersMakeProgress(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	var inside, turns atomic.Int64
+	var clients sync.WaitGroup
+	errs := make([]error, 3)
+	for i := range errs {
+		r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, RetryDelay: 4 * time.Millisecond})
+		clients.Go(func() {
+			for range 20 {
+				h, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
+				if err == nil {
+					if inside.Add(1) > 1 {
+						err = fmt.Errorf("client %d is not alone", i)
+					}
+					inside.Add(-1)
+					turns.Add(1)
+					err = firstOf(err, h.Release(t.Context()))
+				}
+				if err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 60, turns.Load())
+	q.await(t, 0)
+}
+
+func firstOf(errs ...error) error {
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
+
+func TestRedlockWatchdog(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 5)
+	e := &events{}
+	r := q.redlock(t, lock.RedlockConfig{Watchdog: shortWatchdog, NodeTimeout: patient, Observer: e})
+	warm(t, q, r)
+	h := acquire(t, r, "a", 0)
+	again := acquire(t, r, "a", 0)
+	renewed := func() bool {
+		first, second := h.Lease().Expires, again.Lease().Expires
+		redistest.Await(t, "renewals", func() bool {
+			return isOver(h) || h.Lease().Expires.After(first) && again.Lease().Expires.After(second)
+		})
+		return !isOver(h)
+	}
+	require.True(t, renewed())
+	q[0].Kill()
+	q[1].Pause(t)
+	require.True(t, renewed(), "a majority is there")
+	require.True(t, renewed(), "a majority is there")
+	require.NoError(t, again.Release(t.Context()))
+
+	q[0].Start(t) // and has forgotten all
+	redistest.Await(t, "the server that came back to have the lock", func() bool { return len(q[:1].on(t)) == 1 })
+
+	// Another minority may fail now, and not more.
+	q[2].Kill()
+	first := h.Lease().Expires
+	redistest.Await(t, "a renewal", func() bool { return isOver(h) || h.Lease().Expires.After(first) })
+	require.False(t, isOver(h), "it was made up for")
+	q[3].Kill()
+	select {
+	case <-h.Lost():
+	case <-time.After(time.Minute):
+		t.Fatal("the hold was believed in though a majority is dead")
+	}
+	require.False(t, time.Now().Before(h.Lease().Expires))
+	redistest.Await(t, "the last renewal", func() bool { return e.count(lock.Renewing) == e.count(lock.Renewed) })
+	require.Equal(t, 1, e.count(lock.Lost))
+}
+
+func isOver(h *lock.Hold) bool {
+	select {
+	case <-h.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// A server that was slow may carry out an old extension after a newer one, so no
+// server takes a later end back.
+func TestRedlockExtendedToASoonerEnd(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	h := acquire(t, r, "a", 10*long)
+	q.await(t, 3)
+	require.NoError(t, h.Extend(t.Context(), long))
+	require.Less(t, time.Until(h.Lease().Expires), long)
+	for _, s := range q {
+		require.Greater(t, s.Client(t, nil).PTTL(t.Context(), "lock:{orders}").Val(), 9*long)
+	}
+	require.NoError(t, h.Release(t.Context()))
+	q.await(t, 0)
+}
+
+// Where a majority says that it is not held, the hold is lost at once, and what
+// is left of it goes.
+func TestRedlockThatAMajorityForgot(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	h := acquire(t, r, "a", long)
+	q.await(t, 3)
+	q[:2].flush(t)
+	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
+	require.True(t, isOver(h))
+	q.await(t, 0)
+}
+
+func TestRedlockCancelInFlightLeavesNothing(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	e := &events{}
+	links := make([]redistest.Link, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e}, func(i int, o *redis.Options) { links[i].Use(o) })
+	warm(t, q, r)
+	before := e.count(lock.Acquired)
+	var deliver []func()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var held []<-chan struct{}
+	for i := range 2 {
+		h, d := links[i].HoldReply(digest(t, "acquire"))
+		held, deliver = append(held, h), append(deliver, d)
+		t.Cleanup(d)
+	}
+	done := waiting(ctx, t, r, lock.Options{Lease: long, Wait: lock.Forever})
+	for _, h := range held {
+		happened(t, h)
+	}
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled) // without waiting for the replies
+	for _, d := range deliver {
+		d()
+	}
+	q.await(t, 0)
+	require.Equal(t, before, e.count(lock.Acquired))
+}
+
+func TestRedlockClose(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	links := make([]redistest.Link, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient}, func(i int, o *redis.Options) { links[i].Use(o) })
+	warm(t, q, r)
+	h := acquire(t, r, "a", 0)
+	q.await(t, 3)
+	var deliver []func()
+	var held []<-chan struct{}
+	for i := range 2 {
+		h, d := links[i].HoldReply(digest(t, "acquire"))
+		held, deliver = append(held, h), append(deliver, d)
+		t.Cleanup(d)
+	}
+	inFlight := make(chan error, 1)
+	go func() {
+		_, err := r.Acquire(t.Context(), "other", lock.Options{Lease: long})
+		inFlight <- err
+	}()
+	for _, h := range held {
+		happened(t, h)
+	}
+	waiter := waiting(t.Context(), t, r, lock.Options{Lease: long, Wait: lock.Forever})
+	closed := make(chan struct{})
+	go func() { r.Close(); close(closed) }()
+	require.ErrorIs(t, <-waiter, lock.ErrClosed)
+	require.ErrorIs(t, <-inFlight, lock.ErrClosed)
+	for _, d := range deliver {
+		d()
+	}
+	<-closed
+	require.False(t, isOver(h))
+	require.NoError(t, h.Release(t.Context()), "a hold may still be released")
+	require.Empty(t, q.on(t), "Close waited until all was taken back")
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{})
+	require.ErrorIs(t, err, lock.ErrClosed)
+	r.Close()
+}
+
+// The hold of another Redlock is not one of this mutex, though both have the same name.
+func TestRedlockUnlockOfAnotherHold(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
+	single := open(t, q[0], lock.Config{Prefix: "other"})
+	others := map[string]lock.Locker{
+		"another Redlock": q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Prefix: "another"}),
+		"a Mutex":         single,
+		"a MultiLock": lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return multi(t, named(single, name)...).Acquire(ctx, o)
+		}),
+	}
+	for name, other := range others {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, other, "a", long)
+			require.ErrorIs(t, r.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
+			require.NoError(t, h.Release(t.Context()), "it is still held")
+		})
+	}
+	require.ErrorIs(t, r.Mutex("other").Unlock(t.Context(), acquire(t, r, "a", long)), lock.ErrNotHeld)
+	require.NoError(t, r.Mutex("orders").Unlock(t.Context(), acquire(t, r, "a", long)))
+}

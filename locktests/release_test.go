@@ -1,0 +1,121 @@
+package locktests
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// everyLock are locks of each kind, on servers of their own, and who looks whether one
+// of them is held.
+func everyLock(t *testing.T) (kinds map[string]lock.Locker, held func() bool) {
+	t.Helper()
+	var servers []redis.UniversalClient
+	for range 3 {
+		servers = append(servers, redistest.Start(t).Client(t, nil))
+	}
+	c := newClient(t, servers[0], lock.Config{})
+	redlock, err := lock.NewRedlock(servers, lock.RedlockConfig{NodeTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(redlock.Close)
+	require.NoError(t, c.PermitSemaphore("orders").SetPermits(t.Context(), 1))
+	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "stock"})
+	require.NoError(t, err)
+	kinds = map[string]lock.Locker{
+		"mutex": c,
+		"fenced": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.FencedMutex(n).Acquire(ctx, o)
+		}),
+		"fair": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.FairMutex(n).Acquire(ctx, o)
+		}),
+		"rw": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.RWMutex(n, lock.RWOptions{}).Write().Acquire(ctx, o)
+		}),
+		"permit": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
+			return c.PermitSemaphore(n).Acquire(ctx, 1, o)
+		}),
+		"multi":   lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) { return multi.Acquire(ctx, o) }),
+		"redlock": redlock,
+	}
+	return kinds, func() bool {
+		for _, s := range servers {
+			for _, key := range []string{"lock:{orders}", "lock:{stock}", "lock:semaphore:{orders}:grants"} {
+				if s.Exists(t.Context(), key).Val() > 0 {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// A release whose caller is being cancelled is carried out all the same, and its
+// repetition says so.
+func TestReleaseWithACancelledContext(t *testing.T) {
+	t.Parallel()
+	kinds, held := everyLock(t)
+	for name, l := range kinds {
+		t.Run(name, func(t *testing.T) {
+			h := acquire(t, l, "", long)
+			require.True(t, held())
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.ErrorIs(t, h.Release(ctx), context.Canceled)
+			redistest.Await(t, "the release", func() bool { return !held() })
+			require.NoError(t, h.Release(t.Context()), "it was released")
+			require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+		})
+	}
+}
+
+// Close awaits the releases whose callers had no time.
+func TestCloseAwaitsReleases(t *testing.T) {
+	s := redistest.Start(t)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "", long)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, h.Release(ctx), context.Canceled)
+	c.Close()
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
+}
+
+// The context of a hold ends when its release begins, and may be that of the release.
+func TestHoldContextEndsAtTheRelease(t *testing.T) {
+	t.Parallel()
+	kinds, held := everyLock(t)
+	for name, l := range kinds {
+		t.Run(name, func(t *testing.T) {
+			// A Redlock is released by a majority first, and it has the key of the others.
+			redistest.Await(t, "the lock before to be gone", func() bool { return !held() })
+			h := acquire(t, l, "", long)
+			ctx, cancel := h.Context(t.Context())
+			defer cancel()
+			limited, stop := context.WithTimeout(ctx, long)
+			defer stop()
+			require.NoError(t, h.Release(limited))
+			require.ErrorIs(t, context.Cause(ctx), context.Canceled)
+			late, cancel := h.Context(t.Context())
+			defer cancel()
+			require.Error(t, late.Err(), "it ends at once if the hold is released")
+		})
+	}
+}
+
+func TestUnlockWithoutAHold(t *testing.T) {
+	c := open(t, redistest.Start(t), lock.Config{})
+	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"})
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.ErrorIs(t, c.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.ErrorIs(t, multi.Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.ErrorIs(t, new(lock.RedlockMutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.Empty(t, multi.Leases(nil))
+}

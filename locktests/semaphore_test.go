@@ -1,0 +1,629 @@
+package locktests
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+const semaphoreKey = "lock:semaphore:{orders}"
+
+// semaphore returns a semaphore with that many permits.
+func semaphore(t *testing.T, c *lock.Client, permits int) *lock.Semaphore {
+	t.Helper()
+	s := c.Semaphore("orders")
+	_, err := s.TrySetPermits(t.Context(), permits)
+	require.NoError(t, err)
+	return s
+}
+
+// counted is what all ways to look at a semaphore say.
+func counted(t *testing.T, s *lock.Semaphore) (size, taken, available int) {
+	t.Helper()
+	size, err := s.Permits(t.Context())
+	require.NoError(t, err)
+	taken, err = s.AcquiredPermits(t.Context())
+	require.NoError(t, err)
+	available, err = s.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	return size, taken, available
+}
+
+// available waits until so many permits are.
+func available(t *testing.T, s *lock.Semaphore, want int) {
+	t.Helper()
+	redistest.Await(t, "permits", func() bool {
+		n, err := s.AvailablePermits(t.Context())
+		return err == nil && n == want
+	})
+}
+
+// lined waits until so many requests stand in the queue of the semaphore.
+func lined(t *testing.T, rdb *redis.Client, want int) {
+	t.Helper()
+	redistest.Await(t, "a queue", func() bool {
+		return rdb.ZCard(t.Context(), semaphoreKey+":queue").Val() == int64(want)
+	})
+}
+
+// takes asks in the background.
+func takes(ctx context.Context, s *lock.Semaphore, n int, wait time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- s.Acquire(ctx, n, wait) }()
+	return done
+}
+
+// pends requires that nothing has come yet.
+func pends(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("it came to %v", err)
+	default:
+	}
+}
+
+func TestSemaphoreCountsItsPermits(t *testing.T) {
+	server := redistest.Start(t)
+	ctx := t.Context()
+	s := open(t, server, lock.Config{}).Semaphore("orders")
+	require.Equal(t, "orders", s.Name())
+	set, err := s.TrySetPermits(ctx, 5)
+	require.NoError(t, err)
+	require.True(t, set)
+	set, err = s.TrySetPermits(ctx, 9)
+	require.NoError(t, err)
+	require.False(t, set, "it was set")
+	check := func(size, taken int) {
+		t.Helper()
+		gotSize, gotTaken, gotAvailable := counted(t, s)
+		require.Equal(t, []int{size, taken, size - taken}, []int{gotSize, gotTaken, gotAvailable})
+	}
+	check(5, 0)
+	require.NoError(t, s.Acquire(ctx, 3, 0))
+	require.NoError(t, s.TryAcquire(ctx, 1))
+	check(5, 4)
+	require.ErrorIs(t, s.TryAcquire(ctx, 2), lock.ErrNotAcquired)
+	require.ErrorIs(t, s.Acquire(ctx, 2, 10*time.Millisecond), lock.ErrNotAcquired)
+	check(5, 4)
+	n, err := s.Drain(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	n, err = s.Drain(ctx)
+	require.NoError(t, err)
+	require.Zero(t, n, "nothing is left")
+	check(5, 5)
+	require.NoError(t, s.Release(ctx, 2))
+	check(5, 3)
+	require.NoError(t, s.AddPermits(ctx, -3))
+	check(2, 3)
+	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired)
+	require.NoError(t, s.Release(ctx, 3))
+	check(2, 0)
+	require.NoError(t, s.AddPermits(ctx, 2))
+	require.NoError(t, s.SetPermits(ctx, 7))
+	check(7, 0)
+	require.ErrorIs(t, s.Release(ctx, 1), lock.ErrNotHeld, "no permit is made by mistake")
+	check(7, 0)
+	deleted, err := s.Delete(ctx)
+	require.NoError(t, err)
+	require.True(t, deleted)
+	deleted, err = s.Delete(ctx)
+	require.NoError(t, err)
+	require.False(t, deleted)
+}
+
+func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c := open(t, server, lock.Config{})
+	s, unset, unnamed, wrong := semaphore(t, c, 3), c.Semaphore("unset"), c.Semaphore(""), c.Semaphore("text")
+	require.NoError(t, s.Acquire(ctx, 1, 0))
+	require.NoError(t, rdb.Set(ctx, "lock:semaphore:{text}", "my data", 0).Err())
+	permit := func(s *lock.PermitSemaphore, n int, o lock.Options) error {
+		_, err := s.Acquire(ctx, n, o)
+		return err
+	}
+	try := func(s *lock.Semaphore, n int) error {
+		_, err := s.TrySetPermits(ctx, n)
+		return err
+	}
+	drain := func(s *lock.Semaphore) error {
+		_, err := s.Drain(ctx)
+		return err
+	}
+	look := func(s *lock.Semaphore) error {
+		_, err := s.AvailablePermits(ctx)
+		return err
+	}
+	remove := func(s *lock.Semaphore) error {
+		_, err := s.Delete(ctx)
+		return err
+	}
+	tests := []struct {
+		name string
+		do   func() error
+		want string
+		is   error
+	}{
+		{"no permits", func() error { return s.Acquire(ctx, 0, 0) }, "give at least 1", nil},
+		{"less than none", func() error { return s.TryAcquire(ctx, -1) }, "give at least 1", nil},
+		{"no permits back", func() error { return s.Release(ctx, 0) }, "give at least 1", nil},
+		{"no permits for a time", func() error { return permit(c.PermitSemaphore("orders"), 0, lock.Options{}) }, "give at least 1", nil},
+		{"more than can be", func() error { return s.Acquire(ctx, math.MaxInt, 0) }, "at most", nil},
+		{"more than there are", func() error { return s.Acquire(ctx, 4, lock.Forever) }, "there are 3", lock.ErrTooMany},
+		{"more than there are, for a time", func() error {
+			return permit(c.PermitSemaphore("orders"), 4, lock.Options{Wait: lock.Forever})
+		}, "there are 3", lock.ErrTooMany},
+		{"negative wait", func() error { return s.Acquire(ctx, 1, -1) }, "give 0 for one try", nil},
+		{"negative lease", func() error { return permit(c.PermitSemaphore("orders"), 1, lock.Options{Lease: -1}) }, "give a positive one", nil},
+		{"negative size", func() error { return s.SetPermits(ctx, -1) }, "give at least 0", nil},
+		{"negative first size", func() error { return try(s, -1) }, "give at least 0", nil},
+		{"enormous size", func() error { return s.AddPermits(ctx, math.MaxInt) }, "at most", nil},
+		{"too much with what is there", func() error { return s.AddPermits(ctx, math.MaxInt32) }, "would be 2147483650", nil},
+		{"fewer than none", func() error { return s.AddPermits(ctx, -4) }, "would be -1", nil},
+
+		{"unset: acquire", func() error { return unset.Acquire(ctx, 1, lock.Forever) }, "was not set", lock.ErrNotSet},
+		{"unset: acquire for a time", func() error {
+			return permit(c.PermitSemaphore("unset"), 1, lock.Options{Wait: lock.Forever})
+		}, "was not set", lock.ErrNotSet},
+		{"unset: release", func() error { return unset.Release(ctx, 1) }, "was not set", lock.ErrNotSet},
+		{"unset: release is not held either", func() error { return unset.Release(ctx, 1) }, "", lock.ErrNotHeld},
+		{"unset: add", func() error { return unset.AddPermits(ctx, 1) }, "was not set", lock.ErrNotSet},
+		{"unset: drain", func() error { return drain(unset) }, "was not set", lock.ErrNotSet},
+		{"unset: look", func() error { return look(unset) }, "was not set", lock.ErrNotSet},
+
+		{"no name: acquire", func() error { return unnamed.Acquire(ctx, 1, 0) }, "give the lock a name", nil},
+		{"no name: release", func() error { return unnamed.Release(ctx, 1) }, "give the lock a name", nil},
+		{"no name: size", func() error { return try(unnamed, 1) }, "give the lock a name", nil},
+		{"no name: look", func() error { return look(unnamed) }, "give the lock a name", nil},
+
+		{"wrong type: acquire", func() error { return wrong.Acquire(ctx, 1, lock.Forever) }, "use another name", nil},
+		{"wrong type: release", func() error { return wrong.Release(ctx, 1) }, "use another name", nil},
+		{"wrong type: size", func() error { return wrong.SetPermits(ctx, 1) }, "use another name", nil},
+		{"wrong type: drain", func() error { return drain(wrong) }, "use another name", nil},
+		{"wrong type: look", func() error { return look(wrong) }, "use another name", nil},
+		{"wrong type: delete", func() error { return remove(wrong) }, "use another name", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.do()
+			require.ErrorContains(t, err, tt.want)
+			if tt.is != nil {
+				require.ErrorIs(t, err, tt.is)
+			}
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		})
+	}
+	require.Equal(t, "my data", rdb.Get(ctx, "lock:semaphore:{text}").Val())
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nothing was begun")
+	size, taken, _ := counted(t, s)
+	require.Equal(t, []int{3, 1}, []int{size, taken}, "nothing was changed")
+}
+
+// Redisson counts a request twice whose reply was lost (redisson #7367, #6025),
+// and has no request ids but for unlock.
+func TestLostReplyTakesAndGivesOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, link := overLink(t, server, lock.Config{})
+	ctx := t.Context()
+	s := semaphore(t, c, 10)
+	lost := func(step string, do func() error) {
+		t.Helper()
+		require.NoError(t, do()) // so that the digest is known
+		dropped := link.DropReply(semaphoreScript(t, step).Hash())
+		require.NoError(t, do(), "go-redis asked twice")
+		happened(t, dropped)
+	}
+	lost("acquire", func() error { return s.Acquire(ctx, 2, 0) })
+	_, taken, _ := counted(t, s)
+	require.Equal(t, 4, taken)
+	lost("give", func() error { return s.Release(ctx, 1) })
+	_, taken, _ = counted(t, s)
+	require.Equal(t, 2, taken)
+	lost("size", func() error { return s.AddPermits(ctx, 5) })
+	size, _, _ := counted(t, s)
+	require.Equal(t, 20, size)
+	dropped := link.DropReply(semaphoreScript(t, "acquire").Hash())
+	n, err := s.Drain(ctx)
+	require.NoError(t, err)
+	happened(t, dropped)
+	require.Equal(t, 18, n, "the repetition says what the first one took")
+	dropped = link.DropReply(semaphoreScript(t, "size").Hash())
+	set, err := c.Semaphore("other").TrySetPermits(ctx, 1)
+	require.NoError(t, err)
+	happened(t, dropped)
+	require.True(t, set, "we set it")
+	require.NoError(t, s.Release(ctx, 20))
+	lost("acquire", func() error {
+		h, err := c.PermitSemaphore("orders").Acquire(ctx, 3, lock.Options{Lease: long})
+		if err == nil {
+			require.Equal(t, 3, h.Lease().Holds)
+		}
+		return err
+	})
+	_, taken, _ = counted(t, s)
+	require.Equal(t, 6, taken)
+}
+
+// A request for many permits is not starved by those for few (redisson #6664,
+// #6687), and who came first is served first.
+func TestSemaphoreServesInOrder(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c, other := open(t, server, lock.Config{}), open(t, server, lock.Config{})
+	s := semaphore(t, c, 3)
+	require.NoError(t, s.Acquire(ctx, 3, 0))
+	many := takes(ctx, s, 3, lock.Forever)
+	lined(t, rdb, 1)
+	few := takes(ctx, other.Semaphore("orders"), 1, lock.Forever)
+	lined(t, rdb, 2)
+	require.NoError(t, s.Release(ctx, 2))
+	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired, "no request overtakes")
+	n, err := s.Drain(ctx)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	pends(t, many)
+	pends(t, few)
+	require.NoError(t, s.Release(ctx, 1))
+	require.NoError(t, <-many)
+	pends(t, few)
+	require.NoError(t, s.Release(ctx, 3))
+	require.NoError(t, <-few)
+	lined(t, rdb, 0)
+	_, taken, _ := counted(t, s)
+	require.Equal(t, 1, taken)
+}
+
+// One release that is enough for several waiters serves them all, one after the
+// other.
+func TestOneReleaseServesManyWaiters(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c, other := open(t, server, lock.Config{}), open(t, server, lock.Config{})
+	s := semaphore(t, c, 8)
+	require.NoError(t, s.Acquire(ctx, 8, 0))
+	var all []<-chan error
+	for i := range 8 {
+		from := []*lock.Client{c, other}[i%2]
+		all = append(all, takes(ctx, from.Semaphore("orders"), 1, lock.Forever))
+	}
+	lined(t, rdb, 8)
+	parked(t, rdb, 1)
+	require.NoError(t, s.Release(ctx, 8))
+	for _, done := range all {
+		require.NoError(t, <-done)
+	}
+	parked(t, rdb, 0)
+	_, taken, _ := counted(t, s)
+	require.Equal(t, 8, taken)
+}
+
+// A waiter that gives up leaves the queue, and its place goes to the next.
+func TestWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	c := open(t, server, lock.Config{})
+	s := semaphore(t, c, 2)
+	require.NoError(t, s.Acquire(t.Context(), 1, 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	many := takes(ctx, s, 2, lock.Forever)
+	lined(t, rdb, 1)
+	few := takes(t.Context(), s, 1, lock.Forever)
+	lined(t, rdb, 2)
+	cancel()
+	require.ErrorIs(t, <-many, context.Canceled)
+	require.NoError(t, <-few)
+	require.ErrorIs(t, s.Acquire(t.Context(), 1, 20*time.Millisecond), lock.ErrNotAcquired)
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb))
+	parked(t, rdb, 0)
+	_, taken, _ := counted(t, s)
+	require.Equal(t, 2, taken)
+}
+
+// A waiter whose process is gone holds the others up only until it doesn't count
+// as alive: seconds, and not minutes (redisson #4661, #6150).
+func TestDeadWaiterIsPassedOver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	s := semaphore(t, open(t, server, lock.Config{}), 1)
+	now := rdb.Time(ctx).Val()
+	require.NoError(t, rdb.ZAdd(ctx, semaphoreKey+":queue", redis.Z{Score: 1, Member: "dead"}).Err())
+	require.NoError(t, rdb.HSet(ctx, semaphoreKey+":alive", "dead", now.Add(soonOver).UnixMilli()).Err())
+	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired)
+	require.NoError(t, s.Acquire(ctx, 1, lock.Forever))
+	require.Greater(t, rdb.Time(ctx).Val().Sub(now), soonOver)
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb))
+
+	require.NoError(t, rdb.ZAdd(ctx, semaphoreKey+":queue", redis.Z{Score: 1, Member: "half"}).Err())
+	require.NoError(t, s.Release(ctx, 1))
+	require.NoError(t, s.TryAcquire(ctx, 1), "who is in one of the two keys only is passed over too (redisson #4153, #5989)")
+}
+
+// Redisson's acquire waits for a message without any bound (redisson #5761).
+func TestSemaphoreWaiterIsServedWithoutAnyMessage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	s := semaphore(t, open(t, server, lock.Config{}), 1)
+	require.NoError(t, s.Acquire(t.Context(), 1, 0))
+	waiter := takes(t.Context(), s, 1, lock.Forever)
+	lined(t, rdb, 1)
+	parked(t, rdb, 1)
+	require.NoError(t, rdb.HSet(t.Context(), semaphoreKey, "taken", 0).Err()) // publishes nothing
+	require.NoError(t, <-waiter)
+}
+
+func TestSemaphoreWaiterSurvivesABrokenSubscription(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	s := semaphore(t, open(t, server, lock.Config{}), 1)
+	require.NoError(t, s.Acquire(t.Context(), 1, 0))
+	waiter := takes(t.Context(), s, 1, lock.Forever)
+	parked(t, rdb, 1)
+	require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	require.NoError(t, s.Release(t.Context(), 1))
+	require.NoError(t, <-waiter)
+}
+
+func TestCloseWakesThoseWhoWaitForPermits(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	holder := semaphore(t, open(t, server, lock.Config{}), 1)
+	require.NoError(t, holder.Acquire(t.Context(), 1, 0))
+	c := open(t, server, lock.Config{})
+	var all []<-chan error
+	for range 5 {
+		all = append(all, takes(t.Context(), c.Semaphore("orders"), 1, lock.Forever))
+	}
+	lined(t, rdb, 5)
+	c.Close()
+	for _, done := range all {
+		require.ErrorIs(t, <-done, lock.ErrClosed)
+	}
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "no request is left in the queue")
+	parked(t, rdb, 0)
+	require.ErrorIs(t, c.Semaphore("orders").Acquire(t.Context(), 1, 0), lock.ErrClosed)
+}
+
+func TestCancelInFlightLeaksNoPermit(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, link := overLink(t, server, lock.Config{})
+	s := semaphore(t, c, 1)
+	require.NoError(t, s.Acquire(t.Context(), 1, 0)) // so that the digest is known
+	require.NoError(t, s.Release(t.Context(), 1))
+	asks := map[string]func(ctx context.Context) error{
+		"for good": func(ctx context.Context) error { return s.Acquire(ctx, 1, 0) },
+		"all of them": func(ctx context.Context) error {
+			_, err := s.Drain(ctx)
+			return err
+		},
+		"for a time": func(ctx context.Context) error {
+			_, err := c.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
+			return err
+		},
+	}
+	for name, ask := range asks {
+		t.Run(name, func(t *testing.T) {
+			held, deliver := link.HoldReplies(semaphoreScript(t, "acquire").Hash())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- ask(ctx) }()
+			happened(t, held)
+			available(t, s, 0)
+			cancel()
+			require.ErrorIs(t, <-done, context.Canceled)
+			deliver()
+			available(t, s, 1)
+		})
+	}
+}
+
+func TestChangesOfTheSizeReachThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c := open(t, server, lock.Config{})
+	s := semaphore(t, c, 3)
+	require.NoError(t, s.Acquire(ctx, 3, 0))
+	many := takes(ctx, s, 3, lock.Forever)
+	lined(t, rdb, 1)
+	few := takes(ctx, s, 1, lock.Forever)
+	lined(t, rdb, 2)
+	parked(t, rdb, 1)
+	require.NoError(t, s.SetPermits(ctx, 2))
+	require.ErrorIs(t, <-many, lock.ErrTooMany)
+	_, _, left := counted(t, s)
+	require.Equal(t, -1, left)
+	require.NoError(t, s.AddPermits(ctx, 2))
+	require.NoError(t, <-few)
+	again := takes(ctx, s, 1, lock.Forever)
+	lined(t, rdb, 1)
+	_, err := s.Delete(ctx)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-again, lock.ErrNotSet)
+	require.ErrorIs(t, s.Release(ctx, 1), lock.ErrNotHeld)
+	redistest.Await(t, "nothing to be left", func() bool { return len(keysLeft(t, rdb)) == 0 })
+}
+
+// A permit without a lease is leaked by a process that dies, one with a lease is
+// not (redisson #2045, #4462).
+func TestPermitOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	ctx := t.Context()
+	s := semaphore(t, open(t, server, lock.Config{}), 2)
+	dies := open(t, server, lock.Config{Watchdog: soonOver})
+	require.NoError(t, dies.Semaphore("orders").Acquire(ctx, 1, 0))
+	h, err := dies.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
+	require.NoError(t, err)
+	dies.Close()
+	require.NoError(t, s.Acquire(ctx, 1, lock.Forever), "the other kind's was given back")
+	<-h.Lost()
+	require.ErrorIs(t, s.Acquire(ctx, 1, 300*time.Millisecond), lock.ErrNotAcquired)
+	require.NoError(t, s.Release(ctx, 1), "another client gives it back")
+}
+
+func TestKeysOfASemaphore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, nil)
+	ctx := t.Context()
+	c := open(t, server, lock.Config{Prefix: "app"})
+	for _, name := range []string{"orders", "{user:1}:slots", "a}b{"} {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		s := c.Semaphore(name)
+		require.NoError(t, s.SetPermits(ctx, 2))
+		_, err := c.PermitSemaphore(name).Acquire(ctx, 1, lock.Options{Lease: long})
+		require.NoError(t, err)
+		require.NoError(t, s.Acquire(ctx, 1, 0))
+		stop, cancel := context.WithCancel(ctx)
+		waiter := takes(stop, s, 1, lock.Forever)
+		redistest.Await(t, "a queue", func() bool { return len(keysLeft(t, rdb)) == 4 })
+		var main string
+		slots := map[int64]bool{}
+		for _, key := range rdb.Keys(ctx, "*").Val() {
+			require.True(t, strings.HasPrefix(key, "app:semaphore:"), key)
+			slots[rdb.ClusterKeySlot(ctx, key).Val()] = true
+			if rdb.PTTL(ctx, key).Val() == -1 {
+				require.Empty(t, main, "only the size stays")
+				main = key
+			}
+		}
+		require.Len(t, slots, 1)
+		h, err := c.Acquire(ctx, name, lock.Options{Lease: long})
+		require.NoError(t, err, "a mutex of that name is another thing")
+		require.NoError(t, h.Release(ctx))
+		cancel()
+		require.ErrorIs(t, <-waiter, context.Canceled)
+	}
+}
+
+// Many clients, both kinds, small and large requests, leases that run out and
+// calls that are cancelled: never more are inside than there are permits, and at
+// the end all permits are there.
+func TestSemaphoreUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const permits = 5
+	watch := semaphore(t, open(t, server, lock.Config{}), permits)
+	var inside, most atomic.Int64
+	enter := func(n int) {
+		now := inside.Add(int64(n))
+		for {
+			seen := most.Load()
+			if now <= seen || most.CompareAndSwap(seen, now) {
+				return
+			}
+		}
+	}
+	var work sync.WaitGroup
+	for i := range 6 {
+		c := open(t, server, lock.Config{})
+		work.Go(func() {
+			for round := range 40 {
+				n := 1 + (i+round)%4
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				if (i+round)%5 == 0 {
+					cancel() // sometimes before, sometimes while it is under way
+				} else if (i+round)%7 == 0 {
+					time.AfterFunc(time.Millisecond, cancel)
+				}
+				if i%2 == 0 {
+					if c.Semaphore("orders").Acquire(ctx, n, lock.Forever) == nil {
+						enter(n)
+						inside.Add(int64(-n))
+						if err := c.Semaphore("orders").Release(t.Context(), n); err != nil {
+							t.Error(err)
+						}
+					}
+				} else if h, err := c.PermitSemaphore("orders").Acquire(ctx, n, lock.Options{Lease: long, Wait: lock.Forever}); err == nil {
+					enter(n)
+					inside.Add(int64(-n))
+					if err := h.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	require.LessOrEqual(t, most.Load(), int64(permits))
+	available(t, watch, permits)
+	redistest.Await(t, "the queue to be empty", func() bool { return len(keysLeft(t, server.Client(t, nil))) == 1 })
+}
+
+// A semaphore that is deleted and set again owes nothing to requests of the time before.
+func TestSemaphoreSetAgainWhileAnAcquireIsUndone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	other := semaphore(t, open(t, server, lock.Config{}), 2)
+	again := func(t *testing.T) {
+		t.Helper()
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		require.NoError(t, other.Acquire(t.Context(), 2, 0))
+	}
+	again(t) // so that the digests are known
+	t.Run("by a cancelled call", func(t *testing.T) {
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		c, link := overLink(t, server, lock.Config{})
+		s := c.Semaphore("orders")
+		held, deliver := link.HoldReplies(semaphoreScript(t, "acquire").Hash())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- s.Acquire(ctx, 1, 0) }()
+		happened(t, held)
+		again(t)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		deliver()
+		c.Close() // awaits what is undone
+		available(t, other, 0)
+		require.ErrorIs(t, other.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+	})
+	t.Run("by a repeated request", func(t *testing.T) {
+		_, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		_, err = other.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		rdb, ctx := server.Client(t, nil), t.Context()
+		keys := []string{semaphoreKey, semaphoreKey + ":grants", semaphoreKey + ":queue", semaphoreKey + ":alive", semaphoreKey + ":released:r"}
+		ask := func() error {
+			return semaphoreScript(t, "acquire").Run(ctx, rdb, keys, "r", 1, 0, 0, 5000, 60000, "c").Err()
+		}
+		require.NoError(t, ask())
+		require.NoError(t, ask())
+		again(t)
+		require.ErrorContains(t, ask(), "NOTSET")
+		available(t, other, 0)
+	})
+}

@@ -1,0 +1,90 @@
+package locktests
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// Beside clients that hand a lock over among each other without an end, a client that
+// waits in another way is granted it too: one that spins, one that tries again and
+// again, and one that wants acknowledgements of replicas.
+func TestNoClientStarvesBesideAHandOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Replica(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var busy sync.WaitGroup
+	var grants atomic.Int64
+	for range 2 {
+		c := open(t, s, lock.Config{})
+		for range 4 {
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					if h, err := c.Acquire(ctx, "orders", lock.Options{Lease: long, Wait: lock.Forever}); err == nil {
+						grants.Add(1)
+						_ = h.Release(context.WithoutCancel(ctx))
+					}
+				}
+			})
+		}
+	}
+	defer busy.Wait()
+	defer cancel()
+	c, acked := open(t, s, lock.Config{}), open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
+	for name, get := range map[string]func() (*lock.Hold, error){
+		"spin": func() (*lock.Hold, error) {
+			return c.SpinMutex("orders", lock.Backoff{}).Lock(ctx, lock.Options{Lease: long})
+		},
+		"try": func() (*lock.Hold, error) {
+			for {
+				h, err := c.Mutex("orders").TryLock(ctx, lock.Options{Lease: long})
+				if !errors.Is(err, lock.ErrNotAcquired) {
+					return h, err
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		},
+		"acked": func() (*lock.Hold, error) { return acked.Mutex("orders").Lock(ctx, lock.Options{Lease: long}) },
+	} {
+		for range often(1, 3) {
+			begin := time.Now()
+			h, err := get()
+			require.NoError(t, err, name)
+			require.NoError(t, h.Release(ctx), name)
+			t.Logf("%s after %v, %d grants", name, time.Since(begin), grants.Load())
+		}
+	}
+}
+
+// A moment for requests without a ticket that a clock ahead of this one has begun, as that
+// of a former master, doesn't keep the lock from those with one.
+func TestMomentOfAClockThatIsAheadIsOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	c := open(t, s, lock.Config{})
+	h := acquire(t, c, "a", time.Hour)
+	done := waiting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	redistest.Await(t, "a ticket", func() bool { return rdb.ZCard(t.Context(), "lock:{orders}:tickets").Val() > 0 })
+	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
+	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}:tickets", redis.Z{Score: ahead, Member: "+"}).Err())
+	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // the lease is over
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Error("the lock is free, and not granted")
+	}
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}

@@ -1,0 +1,270 @@
+package locktests
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+)
+
+// watched runs a test with a client that has a watchdog of 30s, on a server in
+// virtual time.
+func watched(t *testing.T, run func(t *testing.T, f *fake, c *lock.Client, e *events)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f, rdb := newFake(t)
+		e := &events{}
+		c, err := lock.New(rdb, lock.Config{Observer: e})
+		require.NoError(t, err)
+		run(t, f, c, e)
+		c.Close()
+		require.NoError(t, rdb.Close())
+		time.Sleep(time.Hour) // until everything that sleeps has seen it
+	})
+}
+
+func TestWatchdogRenewsEveryThird(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		first := h.Lease().Expires
+		require.Equal(t, 30*time.Second, h.Lease().Length)
+		require.Equal(t, 30*time.Second-302*time.Millisecond, time.Until(first), "1% and 2ms are left out")
+		time.Sleep(35 * time.Second)
+		require.Equal(t, []string{"10s", "20s", "30s"}, f.log("extend"))
+		require.Equal(t, 30*time.Second, h.Lease().Expires.Sub(first))
+		require.NoError(t, h.Release(t.Context()))
+		time.Sleep(time.Hour)
+		require.Len(t, f.log("extend"), 3, "nothing is renewed after the release")
+		require.Zero(t, e.count(lock.Lost))
+		kinds := []lock.EventKind{}
+		for _, ev := range e.list() {
+			kinds = append(kinds, ev.Kind)
+		}
+		require.Equal(t, []lock.EventKind{
+			lock.Acquired,
+			lock.Renewing, lock.Renewed, lock.Renewing, lock.Renewed, lock.Renewing, lock.Renewed,
+			lock.Released,
+		}, kinds)
+	})
+}
+
+func TestWatchdogRenewsUntilTheClientCloses(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		time.Sleep(time.Hour + time.Second)
+		require.Len(t, f.log("extend"), 360)
+		require.False(t, isLost(h))
+		c.Close()
+		require.Equal(t, 29*time.Second-302*time.Millisecond, lostAfter(t, h), "it runs out with the last renewal")
+		require.Len(t, f.log("extend"), 360)
+		synctest.Wait()
+		require.Equal(t, 1, e.count(lock.Lost))
+	})
+}
+
+func TestWatchdogRepeatsAFailedRenewal(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		f.answers(func(string) string { return readOnly })
+		time.Sleep(14 * time.Second)
+		require.Equal(t, []string{"10s", "10.5s", "11.5s", "13.5s"}, f.log("extend"))
+		f.answers(allGood)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, []string{"10s", "10.5s", "11.5s", "13.5s", "17.5s", "27.5s", "37.5s"}, f.log("extend"))
+		require.False(t, isLost(h))
+		require.Equal(t, e.count(lock.Renewing), e.count(lock.Renewed))
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestWatchdogLosesTheHoldWhenNoRenewalSucceeds(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		f.answers(func(string) string { return readOnly })
+		require.Equal(t, 30*time.Second-302*time.Millisecond, lostAfter(t, h))
+		tries := len(f.log("extend"))
+		require.Greater(t, tries, 5)
+		time.Sleep(time.Hour)
+		require.Len(t, f.log("extend"), tries, "a lost hold is not renewed")
+		require.Equal(t, 1, e.count(lock.Lost))
+		f.answers(allGood)
+		other, err := c.Acquire(t.Context(), "other", lock.Options{})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.False(t, isLost(other), "the watchdog goes on for others")
+	})
+}
+
+func TestWatchdogLosesTheHoldAtOnceWhenItIsNotHeld(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		f.answers(func(string) string { return no })
+		require.Equal(t, 10*time.Second, lostAfter(t, h))
+		synctest.Wait()
+		require.Equal(t, 1, e.count(lock.Lost))
+		all := e.list()
+		require.Equal(t, lock.Renewed, all[len(all)-1].Kind)
+		require.ErrorIs(t, all[len(all)-1].Err, lock.ErrNotHeld)
+		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+		require.Empty(t, f.log("release"), "it is known not to be held")
+	})
+}
+
+func TestWatchdogIsNotHeldUpByAnAnswerThatNeverComes(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		f.answers(func(script string) string {
+			if len(f.log("extend")) == 1 {
+				time.Sleep(time.Minute) // the first renewal is stuck
+			}
+			return allGood(script)
+		})
+		time.Sleep(40 * time.Second)
+		require.False(t, isLost(h))
+		failed := slices.IndexFunc(e.list(), func(ev lock.Event) bool { return ev.Kind == lock.Renewed && ev.Err != nil })
+		require.Positive(t, failed)
+		require.NotErrorIs(t, e.list()[failed].Err, lock.ErrNotHeld)
+		require.Equal(t, e.count(lock.Renewing), e.count(lock.Renewed))
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestWatchdogRenewsManyInOnePipeline(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		const n = 50
+		for range n {
+			h, err := c.Acquire(t.Context(), "orders", lock.Options{})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, h.Release(t.Context())) }()
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		at := f.log("extend")
+		require.GreaterOrEqual(t, len(at), n)
+		require.Equal(t, slices.Repeat([]string{"10s"}, n), at[:n])
+		require.Equal(t, e.count(lock.Renewing), e.count(lock.Renewed))
+	})
+}
+
+func TestExtendOfAWatchedHoldNeverShortensIt(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, _ *fake, c *lock.Client, _ *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		require.NoError(t, h.Extend(t.Context(), time.Hour))
+		end := h.Lease().Expires
+		require.Equal(t, time.Hour-36*time.Second-2*time.Millisecond, time.Until(end))
+		require.NoError(t, h.Extend(t.Context(), time.Second))
+		require.Equal(t, end, h.Lease().Expires)
+		time.Sleep(time.Minute)
+		require.Equal(t, end, h.Lease().Expires)
+		time.Sleep(time.Hour)
+		require.False(t, isLost(h))
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestCloseInTheMiddleOfARenewal(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		acquire(t, c, "a", 0)
+		f.answers(func(script string) string { time.Sleep(time.Second); return allGood(script) })
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.Equal(t, 1, e.count(lock.Renewing))
+		require.Zero(t, e.count(lock.Renewed))
+		c.Close()
+		require.Equal(t, 1, e.count(lock.Renewed))
+	})
+}
+
+func TestReleaseWaitsForARenewalInFlight(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		f.answers(func(script string) string {
+			if script == "extend" {
+				time.Sleep(time.Second)
+			}
+			return yes
+		})
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.NoError(t, h.Release(t.Context()))
+		require.Equal(t, []string{"11s"}, f.log("release"))
+		time.Sleep(time.Hour)
+		require.Len(t, f.log("extend"), 1)
+		require.Zero(t, e.count(lock.Lost))
+	})
+}
+
+func TestGrantThatArrivesAfterItsLeaseIsUndone(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		f.answers(func(script string) string {
+			if script == "acquire" {
+				time.Sleep(2 * time.Second)
+			}
+			return allGood(script)
+		})
+		_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: time.Second})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorContains(t, err, "over already")
+		require.Len(t, f.log("release"), 1)
+
+		f.answers(func(script string) string {
+			if script == "release" {
+				return readOnly
+			}
+			time.Sleep(2 * time.Second)
+			return granted
+		})
+		_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: time.Second})
+		require.NotErrorIs(t, err, lock.ErrNotAcquired, "it may be held, for all we know")
+		require.ErrorContains(t, err, "over already")
+		require.ErrorContains(t, err, "connect to the master")
+		require.Zero(t, e.count(lock.Acquired))
+	})
+}
+
+// A renewal whose answer comes after the end of the lease is no success for the observer.
+func TestRenewalThatIsAnsweredTooLate(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		begin := time.Now()
+		f.answers(func(script string) string {
+			switch now := time.Since(begin); {
+			case script != "extend":
+				return allGood(script)
+			case now > 27*time.Second:
+				time.Sleep(3 * time.Second)
+				return yes
+			default:
+				return readOnly
+			}
+		})
+		h := acquire(t, c, "a", 0)
+		<-h.Lost()
+		time.Sleep(time.Minute)
+		var last lock.Event
+		for _, ev := range e.list() {
+			if ev.Kind == lock.Renewed {
+				last = ev
+			}
+		}
+		require.ErrorIs(t, last.Err, lock.ErrLost)
+		require.NotErrorIs(t, last.Err, lock.ErrNotHeld)
+		require.Equal(t, 1, e.count(lock.Lost))
+	})
+}
