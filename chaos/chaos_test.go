@@ -431,7 +431,7 @@ func TestWhatItImports(t *testing.T) {
 	}
 }
 
-// The example module compiles, and its tests pass.
+// The example module compiles without the workspace, as that of a user does, and its tests pass.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -442,7 +442,7 @@ func TestExamples(t *testing.T) {
 		args = append(args, "-race") // what is compiled is that of the other tests
 	}
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
-	cmd.Dir = filepath.Join("..", "examples")
+	cmd.Dir, cmd.Env = filepath.Join("..", "examples"), append(os.Environ(), "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "ok  \texample.com/orders")

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/lockchaos/lockchaos v0.0.0
+	github.com/lockchaos/lockchaos/lock v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
@@ -42,4 +43,7 @@ require (
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 )
 
-replace github.com/lockchaos/lockchaos => ../
+replace (
+	github.com/lockchaos/lockchaos => ../
+	github.com/lockchaos/lockchaos/lock => ../lock
+)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
@@ -22,46 +23,79 @@ func (f sourceFile) Path() string                 { return f.path }
 func (f sourceFile) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.root, f.path)) }
 func (f sourceFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.root, f.path)) }
 
-// published puts the module, as it is in this folder, into a file proxy, as if it had a
-// version, and returns the environment of a go command that knows no other source than
-// that proxy and what was downloaded before.
-func published(t *testing.T, version string) []string {
+// Each module in this repository, and its folder. The root requires one version of the
+// other, which a release of both has as its own.
+const (
+	rootModule = "github.com/lockchaos/lockchaos"
+	lockModule = rootModule + "/lock"
+)
+
+// A proxy is a folder of modules, as GOPROXY=file:// takes it.
+type proxy struct {
+	version     string
+	environment []string // of a go command that asks this proxy, then what was downloaded before, then what it would ask
+}
+
+// published puts both modules, as they are in this folder, into a proxy, as if they had
+// the version that the root requires of lock.
+func published(t *testing.T) proxy {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	m := module.Version{Path: "github.com/lockchaos/lockchaos", Version: version}
+	mod := requirements(t, filepath.Join(root, "go.mod"))
+	require.Empty(t, mod.Replace, "go install refuses a module with a replace directive")
+	version := ""
+	for _, r := range mod.Require {
+		if r.Mod.Path == lockModule {
+			version = r.Mod.Version
+		}
+	}
 	list := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	out, err := list.Output()
 	require.NoError(t, err)
-	var files []zip.File
+	files := map[string][]zip.File{}
 	for path := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(root, path))
+		within, isLock := strings.CutPrefix(path, "lock/")
 		switch {
 		case err != nil, !info.Mode().IsRegular(): // deleted, or a link, which a module has not
-		case strings.HasPrefix(path, "examples/"): // a module of its own
+		case strings.HasPrefix(path, "examples/"): // a module that is not published
+		case isLock:
+			files[lockModule] = append(files[lockModule], sourceFile{filepath.Join(root, "lock"), within})
 		default:
-			files = append(files, sourceFile{root, path})
+			files[rootModule] = append(files[rootModule], sourceFile{root, path})
 		}
 	}
-	proxy := t.TempDir()
-	at := filepath.Join(proxy, m.Path, "@v")
-	require.NoError(t, os.MkdirAll(at, 0o755))
-	archive, err := os.Create(filepath.Join(at, version+".zip"))
-	require.NoError(t, err)
-	require.NoError(t, zip.Create(archive, m, files))
-	require.NoError(t, archive.Close())
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	require.NoError(t, err)
-	require.NotContains(t, string(mod), "\nreplace", "go install refuses a module with a replace directive")
-	for name, content := range map[string]string{
-		"list": version + "\n", version + ".mod": string(mod), version + ".info": fmt.Sprintf(`{"Version":%q}`, version),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(content), 0o600))
+	folder := t.TempDir()
+	for path, content := range files {
+		at := filepath.Join(folder, path, "@v")
+		require.NoError(t, os.MkdirAll(at, 0o755))
+		archive, err := os.Create(filepath.Join(at, version+".zip"))
+		require.NoError(t, err)
+		require.NoError(t, zip.Create(archive, module.Version{Path: path, Version: version}, content))
+		require.NoError(t, archive.Close())
+		mod, err := os.ReadFile(filepath.Join(root, strings.TrimPrefix(path, rootModule), "go.mod"))
+		require.NoError(t, err)
+		for name, content := range map[string]string{
+			"list": version + "\n", version + ".mod": string(mod), version + ".info": fmt.Sprintf(`{"Version":%q}`, version),
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(content), 0o600))
+		}
 	}
-	cache := strings.TrimSpace(command(t, nil, root, "go", "env", "GOMODCACHE"))
-	return append(os.Environ(),
-		"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download"), "GOSUMDB=off", "GOWORK=off",
-		"GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+t.TempDir(), "GOTOOLCHAIN=local")
+	settings := strings.Fields(command(t, nil, root, "go", "env", "GOMODCACHE", "GOPROXY"))
+	return proxy{version, append(os.Environ(),
+		"GOPROXY=file://"+folder+",file://"+filepath.Join(settings[0], "cache", "download")+","+settings[1], "GOSUMDB=off", "GOWORK=off",
+		"GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+t.TempDir(), "GOTOOLCHAIN=local")}
+}
+
+// requirements reads a go.mod.
+func requirements(t *testing.T, path string) *modfile.File {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	mod, err := modfile.Parse(path, b, nil)
+	require.NoError(t, err)
+	return mod
 }
 
 // command runs a program to its end, and returns what it printed.
@@ -80,11 +114,12 @@ func TestInstallsFromAProxy(t *testing.T) {
 	if os.Getenv("LOCKCHAOS_TEST_INSTALL") != "1" {
 		t.Skip("it compiles the whole program again, which takes a minute or more (LOCKCHAOS_TEST_INSTALL=1)")
 	}
-	env := published(t, "v0.0.1")
-	bin := t.TempDir()
-	command(t, append(env, "GOBIN="+bin), t.TempDir(), "go", "install", "github.com/lockchaos/lockchaos/cmd/lockchaos@latest")
+	p, bin := published(t), t.TempDir()
+	command(t, append(p.environment, "GOBIN="+bin), t.TempDir(), "go", "install",
+		"-gcflags="+rootModule+"/...=-N -l", "-ldflags=-w", rootModule+"/cmd/lockchaos@latest") // as fast as it can be built
 	program := filepath.Join(bin, "lockchaos")
-	require.Equal(t, "lockchaos v0.0.1\n", command(t, nil, bin, program, "version"))
+	require.Equal(t, "lockchaos "+p.version+"\n", command(t, nil, bin, program, "version"))
+	require.Contains(t, command(t, nil, bin, program, "list", "locks"), "redlock")
 	history, err := filepath.Abs("../../checker/testdata/valid")
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(history, "*.jsonl"))
@@ -92,32 +127,61 @@ func TestInstallsFromAProxy(t *testing.T) {
 	require.Contains(t, command(t, nil, bin, program, "check", files[0]), "VALID")
 }
 
-// A service that imports package lock alone compiles go-redis and nothing else that it
-// did not ask for.
+// A service that imports package lock requires go-redis and what go-redis requires, and no
+// other of its modules is raised, also by go mod tidy, which follows the tests of lock.
 func TestLockAloneIsLight(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it resolves a module")
+		t.Skip("it resolves modules")
 	}
-	env, dir := published(t, "v0.0.1"), t.TempDir()
-	for name, content := range map[string]string{
-		"go.mod":  "module example.com/service\n\ngo 1.26.0\n",
-		"main.go": "package main\n\nimport _ \"github.com/lockchaos/lockchaos/lock\"\n\nfunc main() {}\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	command(t, env, dir, "go", "get", "github.com/lockchaos/lockchaos/lock@latest")
-	modules := map[string]bool{}
-	for line := range strings.Lines(command(t, env, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")) {
-		if m := strings.TrimSpace(line); m != "" {
-			modules[m] = true
+	p := published(t)
+	clients := ""
+	for _, r := range requirements(t, "../../lock/go.mod").Require {
+		if !r.Indirect {
+			clients += r.Mod.String()
 		}
 	}
-	require.Equal(t, map[string]bool{
-		"example.com/service": true, "github.com/lockchaos/lockchaos": true, "github.com/redis/go-redis/v9": true,
-		"github.com/cespare/xxhash/v2": true, "go.uber.org/atomic": true, "golang.org/x/sys": true,
-	}, modules)
-	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	require.NoError(t, err)
-	require.Less(t, bytes.Count(sums, []byte("\n")), 20)
+	require.Regexp(t, `^github.com/redis/go-redis/v9@v[0-9.]+$`, clients, "lock/go.mod requires it and nothing else")
+
+	// Requirements of services that the root raises.
+	const old = "module example.com/service\n\ngo 1.26.0\n\nrequire (\n" +
+		"\tgo.opentelemetry.io/otel v1.28.0\n\tgo.uber.org/goleak v1.2.0\n\tgolang.org/x/sync v0.8.0\n\tgoogle.golang.org/grpc v1.65.0\n)\n"
+	all := func(imported, get string) map[string]string {
+		dir := t.TempDir()
+		for name, content := range map[string]string{
+			"go.mod": old, "main.go": fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", imported),
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		}
+		command(t, p.environment, dir, "go", "get", get)
+		versions := map[string]string{}
+		read := func(when string) {
+			for line := range strings.Lines(command(t, p.environment, dir, "go", "list", "-m", "all")) {
+				path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+				versions[when+path] = version
+			}
+		}
+		read("")
+		command(t, p.environment, dir, "go", "mod", "tidy") // drops what is not imported
+		read("tidy: ")
+		sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(sums)) {
+			versions["sum: "+strings.TrimSpace(line)] = ""
+		}
+		return versions
+	}
+	with, without := all(lockModule, lockModule+"@"+p.version), all("github.com/redis/go-redis/v9", clients)
+	require.Equal(t, "v1.65.0", with["google.golang.org/grpc"])
+	require.Equal(t, "v1.28.0", with["go.opentelemetry.io/otel"])
+	require.Equal(t, "v0.8.0", with["golang.org/x/sync"])
+	require.Equal(t, "v1.2.0", with["go.uber.org/goleak"])
+	for name, version := range with {
+		if !strings.Contains(name, lockModule) {
+			require.Contains(t, without, name, "it comes with lock")
+			require.Equal(t, without[name], version, name)
+		}
+	}
+	require.Equal(t, p.version, with["tidy: "+lockModule])
+	require.NotContains(t, with, "tidy: "+rootModule)
 }

@@ -29,7 +29,7 @@ func check(systems []string) error {
 		all, err := packages.Load(&packages.Config{
 			Mode: packages.LoadAllSyntax,
 			Env:  append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0"),
-		}, "./...")
+		}, "./...", "./lock/...")
 		if err != nil {
 			return fmt.Errorf("%s: %w", system, err)
 		}
