@@ -227,7 +227,7 @@ func (l LockSpec) KeyOf(name string) string {
 // them.
 func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Commands, "|"), "EVALSHA") }
 
-// ProgramWorkload is the default of a mutex behind a driver. Nobody has played it before,
+// ProgramWorkload is the default of a mutex behind a driver. No test has played it before,
 // and the commonest bugs of such locks show only where holders release and extend what is
 // not theirs any more.
 const ProgramWorkload = workload.Contended + ",release-twice,late-release"
