@@ -470,10 +470,10 @@ func checkSlowRelease(ctx context.Context, k *driverCheck) error {
 		}
 		defer mend()
 	}
-	released := make(chan error, 1)
-	go func() { released <- late.Release(ctx) }()
+	var release sync.WaitGroup
+	release.Go(func() { _ = late.Release(ctx) }) // whatever it says
 	_, err = k.next(ctx, k.b, k.name, "zone-b.1")
-	<-released // whatever it says
+	release.Wait()
 	if err != nil {
 		return err
 	}
