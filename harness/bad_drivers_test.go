@@ -58,7 +58,7 @@ const (
 func TestBadDrivers(t *testing.T) {
 	t.Parallel()
 	const fromMemory = "the driver answers from memory, or reaches the servers past the proxies"
-	for _, c := range []struct{ name, promises, acquire, release, end, want string }{
+	for _, c := range []struct{ name, promises, acquire, release, end, kind, want string }{
 		{name: "closes its connection", acquire: "exec >&-; sleep 1000 & echo $! >>PIDS; wait", want: "it closed its side of the connection"},
 		{name: "reaches the server past the proxies", acquire: grantNear, release: `redis-cli -h "${real%:*}" -p "${real##*:}" DEL lock >/dev/null`, want: fromMemory},
 		{name: "answers from memory and promises to hand over", promises: `"hands_over":true`, acquire: grantByFolder, want: "and 0 requests reached the servers over the links: " + fromMemory},
@@ -74,7 +74,10 @@ func TestBadDrivers(t *testing.T) {
 		{name: "promises tokens that it does not have", promises: `"token":true`, acquire: grantByFolder, want: `without a "token"`},
 		{name: "tells a time in another unit", acquire: `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\",\"valid_ms\":2000000000}"`, want: `it says "valid_ms":2000000000`},
 		{name: "calls all requests refused", acquire: `echo "{\"re\":$id,\"result\":\"fail\"}"`},
-		{name: "promises an extension that it does not have", promises: `"extend":true`, acquire: grantByFolder, want: fromMemory},
+		{
+			name: "promises an extension that it does not have", promises: `"extend":true`, acquire: grantByFolder, kind: "release-twice",
+			want: "it promises that a hold can be extended, and answered unsupported",
+		},
 		{name: "floods its log", acquire: "head -c 5000000 /dev/zero >&2; " + grantByFolder, want: fromMemory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,7 +91,7 @@ func TestBadDrivers(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
 			spec, err := harness.Program(path)
 			require.NoError(t, err)
-			r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
+			r := harness.Random{Topology: topologies.Single, Lock: spec, Kind: c.kind, Faults: faults.MixNone, Length: time.Second}
 			if c.release != "" { // it asks over the links once, and starts programs for each grant
 				r.Length = 4 * time.Second
 			}
