@@ -194,6 +194,9 @@ func TestTopologies(t *testing.T) {
 		require.NoError(t, err)
 		for _, w := range r.Workloads {
 			for _, s := range w.Systems {
+				if s.Name == bench.BaselineDelEx && s.Unfit != "" {
+					continue // these servers lack its commands
+				}
 				require.Empty(t, s.Errors, "%s at %s", s.Name, w.Name)
 				require.Positive(t, s.Score.Median, "%s at %s", s.Name, w.Name)
 			}
