@@ -361,6 +361,16 @@ func TestDrivers_Paused(t *testing.T) {
 	}
 }
 
+// A release behind the lease is asked of a driver that has told that its hold is lost, too.
+func TestDrivers_OneToken(t *testing.T) {
+	t.Parallel()
+	unlessShort(t)
+	path := filepath.Join(t.TempDir(), "driver")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/one-token").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, strings.Join(check(t, path, topologies.Single), "\n"), "a late release leaves the next holder alone: the late release was answered with ok, while another client of the same process held the lock")
+}
+
 // A lock in Go behind the protocol follows a failover and a cluster's slots.
 func TestDrivers_Go(t *testing.T) {
 	t.Parallel()
