@@ -127,12 +127,13 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 COSTS := ^Test(Cost|Memory)
 HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
 NO_RACE := _NoRace$$
-LONGEST := ./locktests ./lock ./scenarios ./harness ./chaos ./checker ./topologies/... ./cmd/lockchaos ./drivers
-PACKAGES ?= 2
+LONGEST := ./topologies/attach ./topologies/container ./drivers ./scenarios ./locktests ./cmd/lockchaos ./harness ./chaos ./topologies/... ./faults/...
+RACE ?=
+PACKAGES ?= $(if $(RACE),2,3)
 .PHONY: test
-test: redis etcd zookeeper drivers compiler ## All tests, with the race detector and real servers
+test: redis etcd zookeeper drivers compiler ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test -count=1 -p $(PACKAGES) -vet=off -race -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(NO_RACE)' $(LONGEST) $(ALL)
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(NO_RACE)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
 	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)' ./simulation ./checker ./cmd/lockchaos
 
@@ -206,9 +207,9 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) campaigns
 	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
 	LOCKCHAOS_SIMREDIS=5m LOCKCHAOS_SIMREDIS_SEED=$$RANDOM go test -run '^TestDifferential' -v -timeout 60m ./simulation/simredis
-	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)$$' -v -timeout 120m ./simulation
+	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)_NoRace$$' -v -timeout 120m ./simulation
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
-	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m go test -race -count 1 -timeout 30m ./locktests ./lock
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 30m ./locktests ./lock ./drivers
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean

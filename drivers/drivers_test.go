@@ -290,6 +290,9 @@ func TestDrivers_DefaultWorkload(t *testing.T) {
 			if name == "a release in two steps" {
 				return // the lease must end between the two, which is a matter of chance in a run
 			}
+			if name != "one token for a process" && !runtest.Nightly() {
+				return // these runs take as much of the processor as all other tests of a driver
+			}
 			judged(t, checker.Invalid, bug, topologies.Single, "", faults.MixNone, 8*time.Second)
 		})
 	}
@@ -316,6 +319,9 @@ func TestDrivers_Slow(t *testing.T) {
 	}
 	t.Run("never known", func(t *testing.T) {
 		t.Parallel()
+		if !runtest.Nightly() {
+			t.Skip("it takes more than a minute: make nightly plays it")
+		}
 		wrong := check(t, replaced(t, shell, `"result":"fail","why":"taken"`, `"result":"info","why":"taken"`), topologies.Single)
 		require.Contains(t, strings.Join(wrong, "\n"), "a lock that is held is refused to another process: in each of 3 tries, the last with a lease of 11.6s and servers awaited for 12s: "+
 			"the answer to the client of the other process must be fail, and is: ")

@@ -2,8 +2,11 @@ package scenarios_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,52 +30,66 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, s)
 	}
-	few := make(chan struct{}, 3)
-	// Servers that agree on everything are the dearest: there is one of each, for one
-	// scenario after the other.
-	lanes := map[string]chan struct{}{topologies.StoreEtcd: make(chan struct{}, 1), topologies.StoreZooKeeper: make(chan struct{}, 1)}
-	dear, closeDear := harness.Pool(process.Backend{})
-	t.Cleanup(func() { require.NoError(t, closeDear()) })
+	// Servers that agree on everything are the dearest to start: the scenarios of such a
+	// store follow each other on two deployments.
+	kept, closeKept := harness.Pool(process.Backend{})
+	t.Cleanup(func() { require.NoError(t, closeKept()) })
+	groups, count := map[string][]scenarios.Scenario{}, map[string]int{}
+	var atOnce []scenarios.Scenario
 	for _, s := range all {
 		for _, variant := range append([]string{""}, s.VariantNames()...) {
 			as := s.As(variant)
-			t.Run(as.Name, func(t *testing.T) {
-				t.Parallel()
-				if lane := lanes[topologies.StoreOf(as.Topology)]; lane != nil {
-					lane <- struct{}{}
-					defer func() { <-lane }()
-				}
-				few <- struct{}{} // they are about time, and share the machine
-				defer func() { <-few }()
-				again := 2 // one that does not give its verdict every time may have missed it
-				if as.EveryTime {
-					again = 0
-				}
-				for {
-					setup := runtest.Setup(t)
-					if topologies.StoreOf(as.Topology) != topologies.StoreRedis {
-						setup.Backend = dear
-					}
-					err := as.Run(t.Context(), setup)
-					if errors.Is(err, topologies.ErrMissing) { // a compiler, or the servers of a store
-						runtest.NeedCompiler(t)
-						runtest.NeedStore(t, topologies.StoreOf(as.Topology))
-					}
-					require.NoError(t, err)
-					run, h, report := runtest.Judged(t, setup.Dir)
-					if err := as.Expect.Met(run, report); err != nil && again > 0 {
-						t.Logf("once more: %v", err)
-						again--
-						continue
-					}
-					require.Empty(t, run.Unmet)
-					require.Empty(t, runtest.FailedFaults(h))
-					require.NoError(t, as.Expect.Met(run, report), "%+v", report)
-					require.FileExists(t, filepath.Join(setup.Dir, "logs", run.Topology.Nodes[0].Name+".log"))
-					break
-				}
-			})
+			if store := topologies.StoreOf(as.Topology); store != topologies.StoreRedis {
+				group := fmt.Sprintf("%s-%d", store, count[store]%2+1)
+				groups[group] = append(groups[group], as)
+				count[store]++
+			} else {
+				atOnce = append(atOnce, as)
+			}
 		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range groups[group] {
+				t.Run(s.Name, func(t *testing.T) { givesItsVerdict(t, s, kept) })
+			}
+		})
+	}
+	for _, s := range atOnce {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			givesItsVerdict(t, s, process.Backend{})
+		})
+	}
+}
+
+func givesItsVerdict(t *testing.T, s scenarios.Scenario, servers topologies.Backend) {
+	t.Helper()
+	again := 2 // one that does not give its verdict every time may have missed it
+	if s.EveryTime {
+		again = 0
+	}
+	for {
+		setup := runtest.Setup(t)
+		setup.Backend = servers
+		err := s.Run(t.Context(), setup)
+		if errors.Is(err, topologies.ErrMissing) { // a compiler, or the servers of a store
+			runtest.NeedCompiler(t)
+			runtest.NeedStore(t, topologies.StoreOf(s.Topology))
+		}
+		require.NoError(t, err)
+		run, h, report := runtest.Judged(t, setup.Dir)
+		if err := s.Expect.Met(run, report); err != nil && again > 0 {
+			t.Logf("once more: %v", err)
+			again--
+			continue
+		}
+		require.Empty(t, run.Unmet)
+		require.Empty(t, runtest.FailedFaults(h))
+		require.NoError(t, s.Expect.Met(run, report), "%+v", report)
+		require.FileExists(t, filepath.Join(setup.Dir, "logs", run.Topology.Nodes[0].Name+".log"))
+		return
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/race"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -41,9 +42,10 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(settled{m, threads}, threads)
 }
 
-// FewAtOnce has no more than two tests a processor run at the same time. The servers of more
-// deployments miss the deadlines of their elections, clients dial again, and the same
-// tests took 128 s of processor time and not 44 s. It is called before the tests run.
+// FewAtOnce has no more than four tests a processor run at the same time, and two with the
+// race detector: the servers of more deployments miss the deadlines of their elections,
+// clients dial again, and the same tests took 128 s of processor time and not 44 s with
+// the detector. It is called before the tests run.
 func FewAtOnce() {
 	flag.Parse()
 	parallel := flag.Lookup("test.parallel")
@@ -51,7 +53,11 @@ func FewAtOnce() {
 	if err != nil {
 		panic(err)
 	}
-	if err := parallel.Value.Set(strconv.Itoa(min(given, 2*runtime.GOMAXPROCS(0)))); err != nil {
+	each := 4
+	if race.Enabled {
+		each = 2
+	}
+	if err := parallel.Value.Set(strconv.Itoa(min(given, each*runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 }
@@ -94,6 +100,9 @@ func Lock(name string) harness.LockSpec {
 	l, _ := locks.All().ByName(name)
 	return l
 }
+
+// Nightly reports whether tests play what takes too long for each change, as `make nightly` wants.
+func Nightly() bool { return os.Getenv("LOCKCHAOS_TEST_NIGHTLY") == "1" }
 
 // Until runs r until its verdict is want (any, if empty) and what was recorded is enough
 // for the test (nil: always), and returns that. What a run meets depends on chance and on

@@ -199,8 +199,12 @@ func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
 		} {
 			for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Minute} {
 				t.Run(fmt.Sprintf("%s %s after %v", what, server, after), func(t *testing.T) {
-					d, err := b.Start(within(t), topologies.Topology{Name: topologies.Sentinels})
-					require.NoError(t, err)
+					var d topologies.Deployment
+					ctx := within(t)
+					require.NoError(t, await.Until(ctx, func() (err error) { // until all are well again after the case before
+						d, err = b.Start(ctx, topologies.Topology{Name: topologies.Sentinels})
+						return err
+					}))
 					f := d.(topologies.Failover)
 					require.NoError(t, f.Arm(within(t)))
 					require.NotEqual(t, leader, p.leader(t))
