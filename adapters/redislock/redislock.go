@@ -69,12 +69,22 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	case err == nil:
 		lease.Expires = adapt.Expires(w.sent, lease.Length)
 		return lock.NewHold(lease, keeper{held}), nil
-	case ctx.Err() != nil:
-		err = ctx.Err()
+	case ended(ctx) != nil:
+		err = ended(ctx)
 	case errors.Is(err, redislock.ErrNotObtained):
 		err = lock.ErrNotAcquired
 	}
 	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+}
+
+// ended is why a context is over, or nil. A connection that shares its deadline may time
+// out a moment before the context says so.
+func ended(ctx context.Context) error {
+	deadline, limited := ctx.Deadline()
+	if limited && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // wait is a strategy that ends with the wait, and remembers before when the next

@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"context"
 	"regexp"
 	"strconv"
 	"testing"
@@ -29,6 +30,28 @@ func TestContract(t *testing.T) {
 		require.NoError(t, rdb.FlushAll(t.Context()).Err())
 		return redislock.New(rdb, quick)
 	}, locktest.Features{Callers: 100, Lease: 2 * time.Second})
+}
+
+// A lateContext does not say that it is over when its deadline has passed.
+type lateContext struct {
+	context.Context
+
+	deadline time.Time
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// A connection times out at the deadline of the context, which may be a moment before the
+// context says that it is over.
+func TestWaitEndsWithItsDeadline(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := redislock.New(s.Client(t, definite), nil)
+	_, err := l.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	late := lateContext{Context: t.Context(), deadline: time.Now().Add(50 * time.Millisecond)}
+	_, err = l.Acquire(late, "orders", lock.Options{Lease: time.Minute, Wait: lock.Forever})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // What may have happened is no refusal.
