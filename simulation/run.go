@@ -85,6 +85,7 @@ type deployment struct {
 	recorder  *history.Recorder
 	processes workload.Processes
 	closers   []func()
+	killed    map[string]time.Duration // zones, and when their processes were killed
 }
 
 func run(l harness.LockSpec, c Case) (out Outcome, err error) {
@@ -107,6 +108,9 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 		out.Virtual = time.Since(d.recorder.Start())
 	}
 	err = errors.Join(err, d.recorder.Close())
+	if err == nil && len(d.killed) > 0 {
+		written, err = withoutKilled(written, d.killed)
+	}
 	for _, do := range slices.Backward(d.closers) {
 		do()
 	}
@@ -117,7 +121,7 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 
 // deploy makes the servers and zones.
 func deploy(l harness.LockSpec, c Case) *deployment {
-	d := &deployment{World: world.New(c.Seed, c.Plan), Case: c, lock: l}
+	d := &deployment{World: world.New(c.Seed, c.Plan), Case: c, lock: l, killed: map[string]time.Duration{}}
 	for i := range c.serverCount() {
 		n := d.AddServer(serverName(i + 1))
 		if i > 0 && c.Topology == topologies.Sentinels {
@@ -212,15 +216,22 @@ type reached struct {
 	zone *world.Zone
 }
 
+// errKilled says that the process is gone that wants to use a resource.
+var errKilled = errors.New("the process was killed")
+
 // Read reads the value.
 func (r reached) Read(ctx context.Context) (int64, error) {
-	r.zone.Stand()
+	if r.zone.Stand(); r.zone.Killed() {
+		return 0, errKilled
+	}
 	return r.Register.Read(ctx)
 }
 
 // Write stores a value.
 func (r reached) Write(ctx context.Context, c workload.Change) error {
-	r.zone.Stand()
+	if r.zone.Stand(); r.zone.Killed() {
+		return errKilled
+	}
 	return r.Register.Write(ctx, c)
 }
 
@@ -245,7 +256,10 @@ func (d *deployment) notice(n world.Notice) {
 	d.recorder.Record(e)
 	e.Type, e.Life, e.Effects = history.OK, "", nil
 	e.Value = "simulated"
-	d.recorder.Record(e)
+	e = d.recorder.Record(e)
+	if n.Began && n.Fault.Name == world.KillClient {
+		d.killed[n.Target] = e.Time
+	}
 }
 
 // paramsOf are the parameters of a fault as histories have them.

@@ -198,7 +198,7 @@ func TestSweepFindsALostReleaseReply(t *testing.T) {
 	for _, n := range quiet.Links {
 		requests += n
 	}
-	require.Equal(t, 5*requests, w.Faults())
+	require.Equal(t, 8*requests, w.Faults())
 	for i := range w.Faults() {
 		require.Len(t, w.Case(i).Plan, 1)
 		require.NoError(t, w.Case(i).Validate(l))
@@ -211,12 +211,45 @@ func TestSweepFindsALostReleaseReply(t *testing.T) {
 // none with its like.
 func TestSweepOrdersPairs(t *testing.T) {
 	w := simulation.NewSweep(simulation.Case{Topology: topologies.Single}, map[string]int{"zone-a>redis-1": 1})
-	require.Equal(t, 5, w.Faults())
-	shapes, failed := []string{"quiet", "often", "rare", "often", "quiet"}, make([]bool, 5)
+	require.Equal(t, 8, w.Faults())
+	shapes, failed := []string{"quiet", "often", "rare", "often", "quiet", "", "", ""}, []bool{5: true, 6: true, 7: true}
 	require.Equal(t, [][2]int{{0, 2}, {1, 2}, {2, 3}, {2, 4}, {0, 1}, {0, 3}, {1, 3}, {1, 4}, {3, 4}}, w.Pairs(shapes, failed, "quiet", 100))
 	failed[2] = true
 	require.Equal(t, [][2]int{{0, 1}, {0, 3}}, w.Pairs(shapes, failed, "quiet", 2), "the budget")
-	require.Empty(t, w.Pairs(shapes, []bool{true, true, true, true, false}, "quiet", 2))
+	require.Empty(t, w.Pairs(shapes, []bool{true, true, true, true, false, true, true, true}, "quiet", 2))
+}
+
+// A killed process does nothing more: what it had under way is unknown, and what it held
+// lasts for its lease.
+func TestKilledClient(t *testing.T) {
+	l := spec(t, "mutex")
+	c := simulation.SweepBase(l, simulation.Campaign{Topology: topologies.Single}, 1)
+	o := run(t, l, c)
+	w, killed := simulation.NewSweep(c, o.Links), 0
+	for i := range w.Faults() {
+		c := w.Case(i)
+		if c.Plan[0].Name != world.KillClient {
+			continue
+		}
+		killed++
+		o := run(t, l, c)
+		h, err := history.ReadAll(bytes.NewReader(o.History))
+		require.NoError(t, err)
+		crashed, others := false, 0
+		for _, e := range h.Events {
+			crashed = crashed || e.Op == history.Crash
+			if crashed && e.Process != history.NoProcess && e.Op != history.Crash {
+				require.False(t, strings.HasPrefix(e.Owner, c.Plan[0].Target+"."), "%v", e)
+				others++
+			}
+		}
+		require.True(t, crashed)
+		require.NotZero(t, others, "the other process goes on")
+		found, err := c.Findings(t.Context(), l, o)
+		require.NoError(t, err)
+		require.Empty(t, found, "%v", c.Plan)
+	}
+	require.NotZero(t, killed)
 }
 
 func TestShape(t *testing.T) {

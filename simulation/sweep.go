@@ -43,11 +43,12 @@ type Sweep struct {
 
 // NewSweep makes the sweep of a case that had so many requests on each link, as its
 // outcome counts them. The faults are, of every request: the request lost, its reply
-// lost, either of them late, and the server that it went to killed at once.
+// lost, either of them late, the request carried out twice, at once and late, the server
+// that it went to killed at once, and the process that sent it.
 func NewSweep(c Case, requests map[string]int) *Sweep {
 	s := &Sweep{base: c}
 	for _, link := range slices.Sorted(maps.Keys(requests)) {
-		_, server, _ := strings.Cut(link, ">")
+		zone, server, _ := strings.Cut(link, ">")
 		for nth := 1; nth <= requests[link]; nth++ {
 			at := &world.Anchor{Event: world.Request, Of: link, Nth: nth}
 			s.faults = append(s.faults,
@@ -55,6 +56,9 @@ func NewSweep(c Case, requests map[string]int) *Sweep {
 				world.Fault{Name: world.DropReply, Target: link, After: at},
 				world.Fault{Name: world.DelayCommand, Target: link, After: at, By: sweepDelay},
 				world.Fault{Name: world.DelayReply, Target: link, After: at, By: sweepDelay},
+				world.Fault{Name: world.RepeatCommand, Target: link, After: at},
+				world.Fault{Name: world.RepeatCommand, Target: link, After: at, By: sweepDelay},
+				world.Fault{Name: world.KillClient, Target: zone, After: at},
 				world.Fault{Name: world.Kill, Target: server, After: at, For: 10 * time.Millisecond, Keep: true},
 			)
 		}

@@ -65,6 +65,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	struck := w.requested(c.up.link, names)
 	var more, late time.Duration
 	lost, mute := false, false
+	var again []time.Duration
 	for _, f := range struck {
 		switch f.Name {
 		case DelayCommand:
@@ -75,6 +76,8 @@ func (c *conn) Write(b []byte) (int, error) {
 			lost = true
 		case DropReply:
 			mute = true
+		case RepeatCommand:
+			again = append(again, f.By)
 		}
 	}
 	c.up.send(more, func() {
@@ -88,11 +91,28 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.silent = c.silent || mute
 		c.late += late
 		c.serve(data)
+		for _, later := range again {
+			c.repeat(data, later)
+		}
 		if mute {
 			c.reset()
 		}
 	})
 	return len(b), nil
+}
+
+// repeat sends a request again on a connection of its own, so much later than the first
+// copy arrived, and reads no reply. The connection is closed after a time in which a server has
+// answered.
+func (c *conn) repeat(data []byte, later time.Duration) {
+	again := c.zone.connect(c.node)
+	again.closed = true // by the client, as far as replies go
+	again.up.send(later, func() {
+		if !again.gone && !again.node.down {
+			again.serve(data)
+		}
+	})
+	again.up.send(later+time.Second, again.leave)
 }
 
 // parse takes the commands of a request apart.
@@ -236,6 +256,12 @@ func (c *conn) Close() error {
 	if c.closed {
 		return net.ErrClosed
 	}
+	c.close()
+	return nil
+}
+
+// close ends the client's side.
+func (c *conn) close() {
 	c.closed = true
 	if c.alarm != nil {
 		c.alarm.Stop()
@@ -244,7 +270,6 @@ func (c *conn) Close() error {
 	if !c.gone {
 		c.up.send(0, c.leave)
 	}
-	return nil
 }
 
 // SetReadDeadline bounds reads.

@@ -20,6 +20,7 @@ const (
 	DropReply     = "drop-reply"     // a link: the reply to one request is lost, and its connection reset
 	DelayCommand  = "delay-command"  // a link: one request is late by By, and what follows it
 	DelayReply    = "delay-reply"    // a link: the reply to one request is late by By, and what follows it
+	RepeatCommand = "repeat-command" // a link: one request is sent a second time on another connection, By later, and no reply to that copy is read
 	Pause         = "pause"          // a server stands still
 	Kill          = "kill"           // a server is gone for a while; its data are lost unless Keep is set
 	Flush         = "flush"          // a server: FLUSHALL
@@ -30,13 +31,14 @@ const (
 	CrashFailover = "crash-failover" // the master dies and a replica is promoted after By
 	SplitBrain    = "split-brain"    // a replica is promoted after By, while the master goes on, which no other node of a cluster reaches
 	PauseClient   = "pause-client"   // a zone: its process stands still
+	KillClient    = "kill-client"    // a zone: its process is gone for good; what it has sent still arrives
 )
 
 // Kinds lists the faults, in order of name.
 func Kinds() []string {
 	all := []string{
-		Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, Pause, Kill, Flush, ScriptFlush,
-		ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient,
+		Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand, Pause, Kill, Flush, ScriptFlush,
+		ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient, KillClient,
 	}
 	slices.Sort(all)
 	return all
@@ -106,7 +108,7 @@ const (
 // ofMessage reports whether the fault is of one request.
 func (f Fault) ofMessage() bool {
 	switch f.Name {
-	case DropCommand, DropReply, DelayCommand, DelayReply:
+	case DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand:
 		return true
 	default:
 		return false
@@ -116,7 +118,7 @@ func (f Fault) ofMessage() bool {
 // OnLink reports whether faults of that name are aimed at a link.
 func OnLink(name string) bool {
 	switch name {
-	case Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply:
+	case Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand:
 		return true
 	default:
 		return false
@@ -221,7 +223,7 @@ func (w *World) Validate(f Fault) error {
 	switch {
 	case OnLink(f.Name):
 		link("target", f.Target)
-	case f.Name == PauseClient:
+	case f.Name == PauseClient || f.Name == KillClient:
 		if w.zones[f.Target] == nil {
 			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
 		}

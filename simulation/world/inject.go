@@ -49,6 +49,8 @@ func (w *World) requested(link string, commands []string) []Fault {
 			w.tell(Notice{Fault: f, Began: true, Target: f.Target})
 			w.tell(Notice{Fault: f, Target: f.Target})
 			w.counts.Faults++
+		} else if f.Name == KillClient { // once the request is sent
+			w.after(0, func() { w.strike(f) })
 		} else {
 			w.strike(f)
 		}
@@ -112,6 +114,8 @@ func (w *World) strike(f Fault) {
 		n.server.Do("FLUSHALL")
 	case ScriptFlush:
 		n.server.Do("SCRIPT", "FLUSH")
+	case KillClient:
+		w.zones[f.Target].kill()
 	case CrashFailover, SplitBrain:
 		w.failOver(f, n, end)
 		return

@@ -2,6 +2,7 @@ package world_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,41 @@ func TestFaultsOfOneRequest(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The client reads the first reply, and the server carries out both copies.
+func TestRepeatedRequest(t *testing.T) {
+	in(t, []world.Fault{{Name: world.RepeatCommand, Target: "zone-a>redis-1", By: 100 * ms}}, func(t *testing.T, rdb *redis.Client) {
+		t.Helper()
+		time.Sleep(ms)
+		require.EqualValues(t, 1, rdb.Incr(t.Context(), "n").Val())
+		require.Equal(t, "1", rdb.Get(t.Context(), "n").Val(), "the second copy is late")
+		time.Sleep(150 * ms)
+		require.Equal(t, "2", rdb.Get(t.Context(), "n").Val())
+	})
+}
+
+// What a process has sent arrives though it is killed; it hears and sends nothing more.
+func TestKillClient(t *testing.T) {
+	plan := []world.Fault{{Name: world.KillClient, Target: "zone-a", After: &world.Anchor{Event: world.Request, Of: "zone-a>redis-1", Command: "INCR"}}}
+	logging.Disable()
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1, plan)
+		n := w.AddServer("redis-1")
+		zones := []*world.Zone{w.AddZone("zone-a"), w.AddZone("zone-b")}
+		require.NoError(t, w.Start())
+		a, b := redis.NewClient(options(zones[0], n.Address())), redis.NewClient(options(zones[1], n.Address()))
+		require.NoError(t, a.Ping(t.Context()).Err())
+		require.Error(t, a.Incr(t.Context(), "n").Err())
+		require.True(t, zones[0].Killed())
+		require.ErrorContains(t, a.Ping(t.Context()).Err(), "the process of the client was killed")
+		time.Sleep(100 * ms)
+		require.Equal(t, "1", b.Get(t.Context(), "n").Val())
+		require.False(t, zones[1].Killed())
+		require.NoError(t, errors.Join(a.Close(), b.Close()))
+		time.Sleep(time.Minute)
+		w.Close()
+	})
 }
 
 func TestDelays(t *testing.T) {
@@ -378,6 +414,7 @@ func TestValidate(t *testing.T) {
 			{world.Fault{Name: world.Stall, Target: "zone-b>redis-1"}, "is no link"},
 			{world.Fault{Name: world.Kill, Target: "zone-a"}, "is no server"},
 			{world.Fault{Name: world.PauseClient, Target: "redis-1"}, "is no zone"},
+			{world.Fault{Name: world.KillClient, Target: "redis-1"}, "is no zone"},
 			{world.Fault{Name: world.CrashFailover}, "nothing to fail over to"},
 			{world.Fault{Name: world.Kill, Target: "redis-1", For: -1}, "below 0"},
 			{world.Fault{Name: world.ClockRate, Target: "redis-1", Percent: -100}, "percent"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -13,8 +14,9 @@ import (
 // A Zone is a process with clients: they share its connections, and stand still
 // together.
 type Zone struct {
-	w    *World
-	name string
+	w      *World
+	name   string
+	killed bool
 }
 
 // AddZone adds a process of clients. It must come before [World.Start].
@@ -43,6 +45,30 @@ func (z *Zone) Stand() {
 	}
 }
 
+// errKilled is what calls of a process return that is gone.
+var errKilled = errors.New("the process of the client was killed")
+
+// kill ends the process: its connections are closed. Its goroutines go on, and reach
+// nothing any more.
+func (z *Zone) kill() {
+	z.killed = true
+	for _, n := range z.w.nodes {
+		for _, c := range slices.Clone(n.conns) {
+			if c.zone == z && !c.closed {
+				c.close()
+			}
+		}
+	}
+}
+
+// Killed reports whether the process is gone, by [KillClient]. What clients do without a
+// connection has to ask.
+func (z *Zone) Killed() bool {
+	z.w.mu.Lock()
+	defer z.w.mu.Unlock()
+	return z.killed
+}
+
 // Dialer opens connections from the zone. It is for the options of go-redis.
 func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -52,6 +78,9 @@ func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.
 		z.w.mu.Lock()
 		defer z.w.mu.Unlock()
 		n := z.w.nodeAt(address)
+		if z.killed {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errKilled}
+		}
 		if n == nil {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no server at " + address)}
 		}
@@ -60,14 +89,20 @@ func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.
 		if n.down || z.w.isCut(name) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
-		n.dialled++
-		c := &conn{w: z.w, zone: z, node: n, cond: sync.NewCond(&z.w.mu), id: n.dialled}
-		c.session = n.server.Open(c.reply)
-		c.up = &pipe{w: z.w, link: name, stream: Upstream, from: z.name, to: n.name}
-		c.down = &pipe{w: z.w, link: name, stream: Downstream, from: n.name, to: z.name}
-		n.conns = append(n.conns, c)
-		return c, nil
+		return z.connect(n), nil
 	}
+}
+
+// connect opens a connection.
+func (z *Zone) connect(n *Node) *conn {
+	n.dialled++
+	name := z.name + ">" + n.name
+	c := &conn{w: z.w, zone: z, node: n, cond: sync.NewCond(&z.w.mu), id: n.dialled}
+	c.session = n.server.Open(c.reply)
+	c.up = &pipe{w: z.w, link: name, stream: Upstream, from: z.name, to: n.name}
+	c.down = &pipe{w: z.w, link: name, stream: Downstream, from: n.name, to: z.name}
+	n.conns = append(n.conns, c)
+	return c
 }
 
 // isCut reports whether new connections of a link are refused.

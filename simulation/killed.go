@@ -1,0 +1,64 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// withoutKilled is the history without what the goroutines of processes recorded after
+// these were killed, each at its time. What a process had under way then is unknown, and
+// it crashes.
+func withoutKilled(recorded bytes.Buffer, killed map[string]time.Duration) (written bytes.Buffer, err error) {
+	h, err := history.ReadAll(&recorded)
+	if err != nil {
+		return written, fmt.Errorf("read the history of a simulated run: %w", err)
+	}
+	r := history.NewRecorder(&written)
+	r.AwaitMerges()
+	last, open := map[int]history.Event{}, map[int]bool{} // by process, in zones that are killed
+	for _, e := range h.Events {
+		zone := zoneOf(e)
+		at, dies := killed[zone]
+		switch {
+		case !dies:
+		case e.Time > at:
+			continue
+		case e.Op != history.Lost: // which begins and ends nothing
+			last[e.Process], open[e.Process] = e, e.Type == history.Invoke
+		}
+		r.Merge(e)
+		if e.Op != history.Inject || e.Type != history.OK || killed[e.Target] != e.Time {
+			continue
+		}
+		var processes []int
+		for process, l := range last {
+			if zoneOf(l) == e.Target {
+				processes = append(processes, process)
+			}
+		}
+		slices.Sort(processes)
+		for _, process := range processes {
+			l := last[process]
+			if open[process] {
+				l.Type, l.Error, l.Time = history.Info, "the client was killed", e.Time
+				r.Merge(l)
+			}
+			r.Merge(history.Event{Process: process, Op: history.Crash, Type: history.Info, Lock: l.Lock, Owner: l.Owner, Time: e.Time})
+		}
+	}
+	return written, r.Close()
+}
+
+// zoneOf is the zone of the client that an event is of; empty if it is of none.
+func zoneOf(e history.Event) string {
+	if e.Process == history.NoProcess {
+		return ""
+	}
+	zone, _, _ := strings.Cut(e.Owner, ".")
+	return zone
+}
