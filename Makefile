@@ -141,6 +141,16 @@ test: redis etcd zookeeper drivers compiler ## All tests, with real servers; RAC
 unit: ## The fast tests alone: no servers, in seconds
 	go test -short -vet=off -ldflags=-w -skip '$(COSTS)|$(NO_RACE)' $(ARGS) $(ALL)
 
+# The exact build has the random choices of Go's runtime fixed by the seed of a simulation.
+# All packages are compiled for it once.
+bin/lockchaos-exact: $(SOURCES)
+	go run ./simulation/exact bin/exact
+	go build -overlay bin/exact/overlay.json -tags lockchaos_exact -o $@ ./cmd/lockchaos
+
+.PHONY: simulate-exact
+simulate-exact: bin/lockchaos-exact ## lockchaos simulate with a build of which every run replays identically: ARGS='--lock redlock --topology independent'
+	bin/lockchaos-exact simulate $(ARGS)
+
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
@@ -208,6 +218,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
 	LOCKCHAOS_SIMREDIS=5m LOCKCHAOS_SIMREDIS_SEED=$$RANDOM go test -run '^TestDifferential' -v -timeout 60m ./simulation/simredis
 	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)_NoRace$$' -v -timeout 120m ./simulation
+	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 30m ./locktests ./lock ./drivers
 	$(MAKE) fuzz FUZZTIME=200000x

@@ -173,6 +173,8 @@ type Record struct {
 	Case Case `json:"simulated"`
 	// Hash is that of the history: see [Outcome.Hash].
 	Hash string `json:"hash"`
+	// Exact says that the exact build ran it: see [Exact].
+	Exact bool `json:"exact,omitempty"`
 }
 
 // RecordOf reads what a record says of the case of a simulated run.

@@ -22,7 +22,7 @@ func (c Case) Record(l harness.LockSpec, o Outcome) history.Run {
 		Servers: map[string]string{"redis": "simulated"}, Lock: l.Name, Unpromised: l.Unpromised(), Workload: c.Workload,
 		Resource: harness.ResourceRegister, Faults: history.NoFaults, Progress: c.Progress, Duration: o.Virtual,
 	}
-	if settings, err := json.Marshal(Record{c, o.Hash}); err == nil { // which is plain data
+	if settings, err := json.Marshal(Record{c, o.Hash, Exact()}); err == nil { // which is plain data
 		run.Settings = settings
 	}
 	if len(c.Plan) > 0 {

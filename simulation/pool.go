@@ -25,10 +25,10 @@ type Pool struct {
 }
 
 // workerEnvironment is that of a worker. With one processor goroutines take turns in the
-// same order each time, memory is collected less often than by default, and math/rand
-// takes a seed.
+// same order each time, memory is collected between runs (and in one that needs very much),
+// since that interrupts goroutines, and math/rand takes a seed.
 func workerEnvironment() []string {
-	return append(os.Environ(), "GOMAXPROCS=1", "GOGC=400", "GODEBUG=randseednop=0")
+	return append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=randseednop=0")
 }
 
 // NewPool makes a pool of so many workers, each of which is the program at path with

@@ -13,10 +13,10 @@ import (
 )
 
 // spec is the lock of that name.
-func spec(t *testing.T, name string) harness.LockSpec {
-	t.Helper()
+func spec(tb testing.TB, name string) harness.LockSpec {
+	tb.Helper()
 	l, err := locks.All().ByName(name)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return l
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"testing"
 	"time"
@@ -60,6 +62,7 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 		return r, err
 	}
 	once := func(c Case) (Outcome, []string, error) {
+		collect()
 		r.Runs++
 		o, err := Run(t, l, c) //nolint:contextcheck // a run in virtual time has a context of its own
 		if err != nil {
@@ -98,6 +101,17 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 		r.Outcome = &o
 	}
 	return r, nil
+}
+
+// garbageLimit is the size of the heap from which on memory is collected between two runs.
+const garbageLimit = 64 << 20
+
+// collect collects memory, if there is much to collect.
+func collect() {
+	size := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	if metrics.Read(size); size[0].Value.Uint64() > garbageLimit {
+		runtime.GC()
+	}
 }
 
 func (j Job) caseOf(l harness.LockSpec) (Case, error) {

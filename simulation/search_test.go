@@ -252,6 +252,24 @@ func TestKilledClient(t *testing.T) {
 	require.NotZero(t, killed)
 }
 
+// Each of two copies of a request that arrive after its client has released the lock takes
+// it for a lease, which is longer than a lock may be stuck otherwise.
+func TestLateCopiesTakeALockForTheirLeases(t *testing.T) {
+	l := spec(t, "mutex")
+	w := simulation.NewSweep(simulation.SweepBase(l, simulation.Campaign{Topology: topologies.Single}, 1), map[string]int{"zone-a>redis-1": 9})
+	var late []int
+	for i := range w.Faults() {
+		if f := w.Case(i).Plan[0]; f.Name == world.RepeatCommand && f.By > 0 && (f.After.Nth == 3 || f.After.Nth == 8) {
+			late = append(late, i)
+		}
+	}
+	c := w.Case(late...)
+	require.Len(t, c.Plan, 2)
+	found, err := c.Findings(t.Context(), l, run(t, l, c))
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
 func TestShape(t *testing.T) {
 	l := spec(t, "mutex")
 	o := run(t, l, quiet(topologies.Single, l))

@@ -11,13 +11,14 @@ import (
 
 // seedProcess fixes the random numbers that clients draw: those of package crypto/rand,
 // of lockchaos' own locks, and of package math/rand. The last takes a seed only with
-// GODEBUG=randseednop=0, and math/rand/v2 takes none: where a lock draws from those, a
-// run may not replay.
+// GODEBUG=randseednop=0, and math/rand/v2 takes none but in
+// the exact build: where a lock draws from those, a run may not replay.
 func seedProcess(seed uint64) (restore func()) {
 	was := crand.Reader
 	crand.Reader = &stream{rng: rand.NewChaCha8(seedBytes(seed))}
 	mrand.Seed(int64(seed)) //nolint:gosec,staticcheck,forbidigo // others draw from it, and there is no other way to seed it
 	pauses := chance.Seed(seed)
+	seedRuntime(seed)
 	return func() {
 		pauses()
 		crand.Reader = was

@@ -59,6 +59,7 @@ type simulateOptions struct {
 	pairs    int
 	resume   string
 	replay   string
+	again    int
 	out      string
 	asJSON   bool
 	confirm  bool
@@ -87,12 +88,13 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
 	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default safe: what a correct lock withstands on the topology, which is network,process, and on sentinel and cluster network, with failover if --replica-acks are enough)")
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
-	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late or answered by a server that is killed, one at a time, and then pairs of these (--pairs)")
+	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
 	f.StringVar(&o.resume, "resume", "", "sweep: a file that notes what was played; what it has is not played again")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
+	f.IntVar(&o.again, "again", 0, "how many more times to run each case (of a random search, or of --replay), to count how many runs are the same")
 	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED)")
 	f.BoolVar(&o.asJSON, "json", false, "print what was found as JSON")
 	f.BoolVar(&o.confirm, "confirm", false, "write each violation's smallest run as a scenario, and play it on real servers until one shows the violation, at most nine times")
@@ -101,7 +103,7 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "nodes", "parallel", "shrink", "pairs")
+	wrong := aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again")
 	if o.parallel < 1 || o.shrink < 1 {
 		wrong = errors.Join(wrong, errors.New("--parallel and --shrink must be at least 1"))
 	}
@@ -115,6 +117,9 @@ func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) erro
 	wrong = errors.Join(wrong, err)
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
 		return errors.Join(wrong, err)
+	}
+	if o.again != 0 && o.search == searchSweep {
+		wrong = errors.Join(wrong, errors.New("--again is of --search random and of --replay"))
 	}
 	return errors.Join(wrong, o.Validate(o.lock))
 }
@@ -152,17 +157,23 @@ type simulatedKind struct {
 
 // A simulated search is what came of it.
 type simulatedSearch struct {
-	Topology string           `json:"topology"`
-	Lock     string           `json:"lock"`
-	Search   string           `json:"search"`
-	Cases    int              `json:"cases"`
-	Of       int              `json:"-"` // how many there will be
-	Sweep    *sweepCoverage   `json:"sweep,omitempty"`
-	Convicts int              `json:"invalid"`
-	Messages int              `json:"messages"`
-	Faults   int              `json:"faults_begun"`
-	Seconds  float64          `json:"seconds"`
-	Kinds    []*simulatedKind `json:"violations"`
+	Topology string         `json:"topology"`
+	Lock     string         `json:"lock"`
+	Search   string         `json:"search"`
+	Cases    int            `json:"cases"`
+	Of       int            `json:"-"` // how many there will be
+	Sweep    *sweepCoverage `json:"sweep,omitempty"`
+	Convicts int            `json:"invalid"`
+	Messages int            `json:"messages"`
+	Faults   int            `json:"faults_begun"`
+	Seconds  float64        `json:"seconds"`
+	// Repeated is how many cases were run again, each so often, and Same how many of those
+	// runs were the same; by the Exact build all have to be.
+	Repeated int  `json:"repeated,omitempty"`
+	Same     int  `json:"same,omitempty"`
+	Exact    bool `json:"exact,omitempty"`
+
+	Kinds []*simulatedKind `json:"violations"`
 }
 
 // A simulation job is one case of a search.
@@ -181,7 +192,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	}
 	defer pool.Close()
 	begun := time.Now()
-	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Kinds: []*simulatedKind{}}
+	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Exact: simulation.Exact(), Kinds: []*simulatedKind{}}
 	progress := newProgress(a.stderr, fmt.Sprintf("simulated %s · %s", o.Topology, o.lock.Name))
 	var mu sync.Mutex
 	play := func(jobs []simulationJob, done func(simulationJob, simulation.Result) error) error {
@@ -209,7 +220,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		}
 	}
 	progress.end()
-	s.Seconds = time.Since(begun).Seconds()
+	s.Seconds, s.Repeated = time.Since(begun).Seconds(), s.Cases*o.again
 	if err != nil {
 		return err
 	}
@@ -254,7 +265,7 @@ func (o *simulateOptions) jobs() ([]simulationJob, error) {
 	}
 	var jobs []simulationJob
 	for i, seed := range seeds {
-		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed}, i, nil})
+		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
 	}
 	return jobs, nil
 }
@@ -263,6 +274,7 @@ func (s *simulatedSearch) add(order int, r simulation.Result) {
 	s.Cases++
 	s.Messages += r.Counts.Messages
 	s.Faults += r.Counts.Faults
+	s.Same += r.Same
 	if len(r.Findings) > 0 {
 		s.Convicts++
 	}
@@ -335,10 +347,21 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
 			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
 	}
+	if o.again > 0 {
+		a.printf("%d of %d repetitions were the same run · %s build\n", s.Same, s.Repeated, buildName(s.Exact))
+	}
 	if len(s.Kinds) > 0 && !o.confirm {
 		a.printf("simulated, and not confirmed on real servers\n")
 	}
 	return nil
+}
+
+// buildName says which build of lockchaos this is.
+func buildName(exact bool) string {
+	if exact {
+		return "exact"
+	}
+	return "plain"
 }
 
 func yesNo(yes bool) string {
@@ -349,6 +372,9 @@ func yesNo(yes bool) string {
 }
 
 func (s simulatedSearch) exit() error {
+	if s.Exact && s.Same < s.Repeated {
+		return harnessError{fmt.Errorf("%d repetitions were another run, which the exact build rules out", s.Repeated-s.Same)}
+	}
 	if s.Convicts > 0 {
 		return verdictError(exitInvalid)
 	}
@@ -357,7 +383,7 @@ func (s simulatedSearch) exit() error {
 
 // besideSimulationReplay are the flags that mean something beside --replay.
 func besideSimulationReplay() map[string]bool {
-	return map[string]bool{"replay": true, "out": true, "json": true, "confirm": true, "verbose": true, "help": true}
+	return map[string]bool{"replay": true, "again": true, "out": true, "json": true, "confirm": true, "verbose": true, "help": true}
 }
 
 // replaySimulation runs the case of a record again.
@@ -389,7 +415,7 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return err
 	}
 	defer pool.Close()
-	r, err := pool.Do(cmd.Context(), simulation.Job{Lock: o.lock.Name, Case: &record.Case, Seed: record.Case.Seed, Keep: true})
+	r, err := pool.Do(cmd.Context(), simulation.Job{Lock: o.lock.Name, Case: &record.Case, Seed: record.Case.Seed, Again: o.again, Keep: true})
 	if err != nil {
 		return asHarness(err)
 	}
@@ -398,6 +424,12 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
+	if record.Exact != simulation.Exact() {
+		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), buildName(simulation.Exact()))
+	}
+	if o.again > 0 {
+		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, buildName(simulation.Exact()))
+	}
 	if o.confirm {
 		if len(r.Findings) > 0 { // the record is of one
 			kind := r.Findings[0]
