@@ -100,6 +100,23 @@ func TestFailover(t *testing.T) {
 	require.Less(t, acquire, crash, steps)
 }
 
+// A clock that steps does so by more than any lease, since no step of a script can meet the
+// last milliseconds of one; where a clock is too fast, a lease is as long as others wait.
+func TestClocks(t *testing.T) {
+	c := base(topologies.Single, "redislock", world.Fault{Name: world.ClockForward, Target: "redis-1", At: 100 * time.Millisecond, By: 7 * time.Second, For: time.Second})
+	scripts, err := found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	require.Contains(t, stepsOf(t, scripts[0]), `{inject: clock-forward, target: redis-1, params: {by: "40000"}}`)
+	require.Contains(t, stepsOf(t, scripts[0]), "acquire: lock-1, lease: 30s")
+
+	c = base(topologies.Single, "redislock", world.Fault{Name: world.ClockRate, Target: "redis-1", Percent: 1000, For: 2 * time.Second})
+	c.Lease = time.Second
+	scripts, err = found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	require.Contains(t, stepsOf(t, scripts[0]), `{inject: clock-rate, target: redis-1, params: {percent: "1000"}}`)
+	require.Contains(t, stepsOf(t, scripts[0]), "acquire: lock-1, lease: 6s")
+}
+
 // A command that is late is one of a script, by its SHA-1, and is held back until its
 // place; the lease that ends in between stays short.
 func TestLateCommand(t *testing.T) {

@@ -232,7 +232,7 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 	case world.Reset, world.Flush, world.ScriptFlush:
 		w.mark(i.began, "inject: %s, target: %q", i.Name, target)
 	case world.ClockForward, world.ClockBack:
-		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(max(leastJump, i.By).Milliseconds()))
+		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(w.jump(i).Milliseconds()))
 		heal(i.Name)
 	case world.ClockRate:
 		w.mark(i.began, "inject: %s, target: %s, params: {percent: %q}", i.Name, target, fmt.Sprint(i.Percent))
@@ -241,6 +241,10 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 		w.kill(i, target, kept, heal)
 	case world.CrashFailover, world.SplitBrain:
 		w.failOver(i, kept, heal)
+	case world.KillClient:
+		for _, client := range w.clientsOf(i.Target, kept) {
+			w.mark(i.began, "inject: %s, target: %s", i.Name, client)
+		}
 	case world.PauseClient:
 		for _, client := range w.clientsOf(i.Target, kept) {
 			w.mark(i.began, "inject: %s, target: %s", i.Name, client)
@@ -256,6 +260,16 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 
 // leastJump is the smallest step of a clock that can be injected.
 const leastJump = 100 * time.Millisecond
+
+// jump is the step of a clock. Where the simulated step ended a lease by milliseconds too
+// soon, a step that is longer than the leases of the script does so without regard to when
+// its steps are made.
+func (w *writer) jump(i *incident) time.Duration {
+	if w.violation.Kind == checker.Stuck {
+		return max(leastJump, i.By)
+	}
+	return max(longLease+10*time.Second, i.By)
+}
 
 // clientsOf are the clients of a simulated process, in order of name.
 func (w *writer) clientsOf(zone string, kept []*operation) []string {
@@ -320,18 +334,37 @@ func (w *writer) failOver(i *incident, kept []*operation, heal func(string)) {
 		}
 		w.mark(at, "inject: cut, target: %q", "redis>"+i.Target)
 	}
-	target := ""
-	if i.Name == world.SplitBrain { // those who stay with the old master are its first user's
-		zone := "zone-a"
-		for _, o := range kept {
-			if o.op == history.Acquire && o.outcome == history.OK && o.until >= i.began {
-				zone = w.zones[o.zone]
-				break
-			}
-		}
-		target = ", target: " + zone
+	if i.Name == world.SplitBrain {
+		w.splitBrain(i, kept, heal)
+		return
 	}
-	w.mark(i.began+i.Lag, "inject: %s%s", i.Name, target)
+	w.mark(i.began+i.Lag, "inject: %s", i.Name)
+	heal(i.Name)
+}
+
+// splitBrain adds the steps of a split-brain. The zone of the first client that is granted
+// the lock then stays with the old master, on which a grant is made once it is cut off from
+// its replicas. Simulated clients all turn to the new master when it is promoted, and real
+// ones in that zone at the heal.
+func (w *writer) splitBrain(i *incident, kept []*operation, heal func(string)) {
+	promoted, zone := i.began+i.By, "zone-a"
+	for _, o := range kept {
+		if o.op == history.Acquire && o.outcome == history.OK && o.until >= i.began {
+			zone = w.zones[o.zone]
+			break
+		}
+	}
+	for at, m := range w.marks {
+		if o := m.op; o != nil && !m.end && o.op == history.Acquire && w.zones[o.zone] == zone && o.from < i.began && o.until >= i.began && o.until <= promoted {
+			w.marks[at].at = i.began + 1
+		}
+	}
+	for _, o := range kept {
+		if o.op != history.Access && w.zones[o.zone] == zone && o.from > promoted {
+			i.ended = min(i.ended, o.from-1)
+		}
+	}
+	w.mark(i.began, "inject: %s, target: %s", i.Name, zone)
 	heal(i.Name)
 }
 
