@@ -61,7 +61,7 @@ func (r *Redlock) ballot(name string, o Options) *ballot {
 // on is the grant of one server.
 func (b *ballot) on(i int) *grant {
 	g := *b.grant
-	g.object = &object{client: b.redlock.voters[i].Client, name: g.name, keys: g.keys, kind: g.kind}
+	g.object = object{client: b.redlock.voters[i].Client, name: g.name, keys: g.keys, kind: g.kind}
 	return &g
 }
 
@@ -110,7 +110,7 @@ func (b *ballot) ask(ctx context.Context, i int) (bool, error) {
 	if !b.begin(i, asked) {
 		return false, errOver
 	}
-	r := v.road.run(ctx, b.acquire)
+	r := v.road.run(ctx, b.acquire.copy())
 	v.hear(r.err)
 	granted := false
 	if r.err == nil {
@@ -162,7 +162,7 @@ func outcome(granted bool, err error) standing {
 // end releases the ballot at one server. If no answer comes, it goes on in the
 // background.
 func (b *ballot) end(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	v, s := b.redlock.voters[i], b.release
+	v, s := b.redlock.voters[i], b.release.copy()
 	if withdraw {
 		s = b.grant.kind.release(b.grant, true)
 	}

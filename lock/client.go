@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -163,6 +164,9 @@ type Client struct {
 	road     *road
 	wire     *wire
 	scripts  memory
+	// Those that callers have done with. Not of the package: synctest keeps the channels of a
+	// test from all others.
+	inFlights sync.Pool
 	// How long a change that has no lease is remembered for repetitions.
 	repeatLife time.Duration
 	*life
@@ -226,7 +230,8 @@ func suits(rdb redis.UniversalClient, c Config) error {
 
 // Acquire locks the [Mutex] of that name.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	return c.Mutex(name).acquire(ctx, o)
+	m := c.object(name, c.kinds.mutex) // not Mutex, which would be one more allocation
+	return m.acquire(ctx, o)
 }
 
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the

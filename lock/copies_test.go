@@ -20,8 +20,11 @@ import (
 // is sent. The error of a step comes instead.
 type steps chan func() error
 
-func (s steps) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s steps) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s steps) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s steps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return single(s, next)
+}
 
 func (s steps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

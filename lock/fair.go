@@ -115,5 +115,5 @@ func (m *FairMutex) number(ctx context.Context, s call) (int64, error) {
 		v, err := m.client.run(ctx, s)
 		n, _ := v.(int64)
 		return n, err
-	}, nil)
+	})
 }

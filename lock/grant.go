@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +13,7 @@ import (
 // that asking, extending and releasing may each be repeated. Once granted, it
 // is the keeper of its hold.
 type grant struct {
-	*object
+	object
 	claim
 
 	id        string // the request in leases; that of the claim may be another caller's
@@ -30,6 +31,8 @@ type grant struct {
 
 	ending bool // the server was asked to release it
 	moved  bool // or to extend it by its owner
+
+	room *Hold // for its hold, which is made with it
 }
 
 // claim is whose a grant is, as the server knows it.
@@ -40,8 +43,8 @@ type claim struct {
 	passed int  // how often it was passed on in memory
 
 	// Of a plain lock, ready to be sent:
-	held   any   // both, as a lock of one grant says it: see free.lua
-	places []any // its keys: see [keys.plain]
+	held   any    // both, as a lock of one grant says it: see free.lua
+	places [4]any // its keys: see [keys.plain]
 }
 
 // introduce readies what the server is told of who asks. An owner that wasn't given
@@ -55,13 +58,14 @@ func (g *grant) introduce() {
 			g.owner = g.request + "o"
 		}
 		return
-	case g.owner == "":
-		held := "held " + g.request + " " + g.request + "o"
-		g.owner, g.held = held[len("held ")+len(g.request)+1:], held
-	default:
-		g.held = "held " + g.request + " " + g.owner
 	}
-	g.places = g.keys.plain(g.request)
+	owner := g.owner
+	if owner == "" {
+		owner = g.request + "o"
+	}
+	var held string
+	held, g.places = g.keys.plain(g.request, owner)
+	g.owner, g.held = held[len(held)-len(owner):], held
 }
 
 // answer is the server's to one try. The zero answer is a refusal, and so is one without an
@@ -82,26 +86,46 @@ type answer struct {
 	copies    bool          // of the request there may be on their way
 }
 
+// request is the task of asking once.
+type request struct {
+	grant  *grant
+	answer answer
+	copies bool // of the request; for send alone
+}
+
+var requests = sync.Pool{New: func() any { return new(request) }} //nolint:gochecknoglobals // what is in it belongs to no client
+
+func (r *request) send(ctx context.Context) (err error) {
+	r.answer, err = r.grant.ask(ctx)
+	r.copies = r.copies || r.answer.copies
+	r.answer.copies = r.copies
+	if r.grant.waits && isPassing(err) {
+		r.answer.failed, err = err, nil
+	}
+	return err
+}
+
+func (r *request) late(ctx context.Context, err error) {
+	if g := r.grant; err != nil || r.answer.failed != nil || r.answer.granted || g.queued() {
+		_ = g.withdraw(ctx)
+	}
+}
+
 // try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
 // leaves nothing behind that outlives the lease: an unknown outcome is undone in the
 // background.
-func (g *grant) try(ctx context.Context) (answer, error) {
+func (g *grant) try(ctx context.Context) (a answer, err error) {
 	c := g.client
-	copies := false // of the request; for ask alone
-	ask := func(ctx context.Context) (answer, error) {
-		a, err := g.ask(ctx)
-		copies = copies || a.copies
-		a.copies = copies
-		if g.waits && isPassing(err) {
-			a.failed, err = err, nil
-		}
-		return a, err
+	r, _ := requests.Get().(*request)
+	r.grant = g
+	gaveUp, err := c.carryOut(ctx, c.closing, r)
+	if !gaveUp {
+		a = r.answer
 	}
-	a, err := await(ctx, c, c.closing, ask, func(a answer, err error) {
-		if err != nil || a.failed != nil || a.granted || g.queued() {
-			_ = g.withdraw(ctx)
-		}
-	})
+	if !gaveUp && err == nil { // else its goroutine may have it yet
+		*r = request{}
+		requests.Put(r)
+	}
 	g.copied, g.displaced = g.copied || a.copies, g.displaced || a.displaced
 	switch {
 	case err == nil && a.denied && g.copied:
@@ -143,7 +167,7 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (a
 	}
 	released, err := await(ctx, g.client, nil, func(ctx context.Context) (bool, error) {
 		return g.insist(ctx, true)
-	}, nil)
+	})
 	if granted && err == nil && !released && g.kind.endless {
 		err = errForgotten
 	}
@@ -157,7 +181,9 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (a
 func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
-	r, unacked := c.commitOne(ctx, g.kind.acquire(g))
+	s := g.kind.acquire(g)
+	s.abort = c.closing
+	r, unacked := c.commitOne(ctx, s)
 	if r.err != nil {
 		return answer{copies: r.copies}, r.err
 	}
@@ -283,7 +309,11 @@ func (g *grant) leased(a answer) Lease {
 
 func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
 	c := g.client
-	h := newHold(g.leased(a), g)
+	h := g.room
+	if h == nil {
+		h = &Hold{}
+	}
+	h.keeper, h.lease = g, g.leased(a)
 	h.clock, h.minder = &c.clock, g
 	settle := func() {}
 	if a.handed {
@@ -344,9 +374,28 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	s := g.kind.extend(g, d)
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, extended(c.commitOne(ctx, s))
-	}, nil)
+	})
 	return err
 }
+
+// release is the task of a release.
+type release struct {
+	grant *grant
+	taken atomic.Bool // it was sent, or is about to be
+	reply reply[any]
+}
+
+var releases = sync.Pool{New: func() any { return new(release) }} //nolint:gochecknoglobals // what is in it belongs to no client
+
+func (r *release) send(ctx context.Context) error {
+	g := r.grant
+	copies := r.reply.copies
+	r.reply = g.client.road.runTaken(ctx, g.kind.release(g, false), &r.taken)
+	r.reply.copies = r.reply.copies || copies
+	return r.reply.err
+}
+
+func (*release) late(context.Context, error) {}
 
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
@@ -359,29 +408,27 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	g.ending = true
 	c.queues.leave(g)
 	held := time.Now().Before(l.Expires)
-	s := g.kind.release(g, false)
-	taken := new(atomic.Bool)
-	copies := false // of the release; for f alone
-	send := func(ctx context.Context) (reply[any], error) {
-		r := c.road.runTaken(ctx, s, taken)
-		copies = copies || r.copies
-		r.copies = copies
-		return r, r.err
-	}
-	r, err := await(ctx, c, nil, send, nil)
+	r, _ := releases.Get().(*release)
+	r.grant = g
+	gaveUp, err := c.carryOut(ctx, nil, r)
 	until := time.Now().Add(withdrawLimit)
-	for tries := 0; isBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
-		r, err = await(ctx, c, nil, send, nil)
+	for tries := 0; !gaveUp && isBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
+		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	switch {
 	case err != nil:
-		g.tried = g.tried || held && taken.Load() && mayArrive(err)
-	case r.value == int64(1):
-	case g.kind.traceless && !g.copied && (g.tried || held && r.copies):
+		g.tried = g.tried || held && r.taken.Load() && mayArrive(err)
+	case r.reply.value == int64(1):
+	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
 		// server had lost it before can't be told any more.
 	default:
 		err = ErrNotHeld
+	}
+	if !gaveUp {
+		r.grant, r.reply = nil, reply[any]{}
+		r.taken.Store(false)
+		releases.Put(r)
 	}
 	c.tell(ctx, Released, l, c.took(begin), err)
 	return err

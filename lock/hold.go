@@ -34,9 +34,8 @@ type LateExtender interface {
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
-	turn   chan struct{} // held by who talks to the service about this grant
-	clock  *clock        // that tells it when the lease ends; nil: a timer of its own
-	minder minder        // optional
+	clock  *clock // that tells it when the lease ends; nil: a timer of its own
+	minder minder // optional
 	// Of one that was handed over: stops the extension to the lease that was asked
 	// for. Optional.
 	settled func()
@@ -46,6 +45,8 @@ type Hold struct {
 
 	mu       sync.Mutex
 	lease    Lease
+	busy     bool          // a caller or a watchdog talks to the service about this grant
+	free     chan struct{} // closed when it has done so; nil while no other caller waits for that
 	armed    bool          // it is lost at lease.Expires
 	timer    *time.Timer   // which sees to that; nil if the clock does
 	lost     chan struct{} // nil until a caller asks for it
@@ -86,7 +87,7 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l, turn: make(chan struct{}, 1)}
+	return &Hold{keeper: k, lease: l}
 }
 
 // start begins to watch the clock.
@@ -325,35 +326,51 @@ func (h *Hold) releaseLater(ctx context.Context) {
 
 // take waits for the right to talk to the service about this grant.
 func (h *Hold) take(ctx context.Context) error {
-	select {
-	case h.turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case h.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		free := h.tryTake()
+		if free == nil {
+			return nil
+		}
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
-func (h *Hold) give() { <-h.turn }
+// tryTake takes that right, or returns a channel that is closed when it may be had.
+func (h *Hold) tryTake() (free <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.busy {
+		h.busy = true
+		return nil
+	}
+	if h.free == nil {
+		h.free = make(chan struct{})
+	}
+	return h.free
+}
+
+// give gives that right back.
+func (h *Hold) give() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy = false
+	if h.free != nil {
+		close(h.free)
+		h.free = nil
+	}
+}
 
 // renewal takes the right to talk to the service for a watchdog. It doesn't
 // wait: busy says to come again, over that there is nothing left to renew.
 func (h *Hold) renewal() (l Lease, busy, over bool) {
-	select {
-	case h.turn <- struct{}{}:
-	default:
-		busy = true
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	over = h.isLost || h.ending || h.gone
-	if over && !busy {
-		h.give()
-	}
+	busy, over = h.busy, h.isLost || h.ending || h.gone
+	h.busy = h.busy || !over
 	return h.lease, busy, over
 }
 

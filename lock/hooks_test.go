@@ -16,6 +16,18 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
+// single has the hook for pipelines see a script that is sent without one.
+func single(h redis.Hook, next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name != "evalsha" && name != "eval" { // as the greeting of a server
+			return next(ctx, cmd)
+		}
+		return h.ProcessPipelineHook(func(ctx context.Context, cmds []redis.Cmder) error {
+			return next(ctx, cmds[0])
+		})(ctx, []redis.Cmder{cmd})
+	}
+}
+
 // witness is a hook that notes the requests by digest, and tells the hooks behind
 // it of itself by the context, as one that traces does.
 type witness struct {
@@ -30,8 +42,11 @@ type sight struct {
 
 type told struct{}
 
-func (w *witness) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (w *witness) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (w *witness) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *witness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return single(w, next)
+}
 
 func (w *witness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -102,8 +117,11 @@ func TestHooksSeeEachRequest(t *testing.T) {
 // prefixer is a hook that gives the keys of scripts a prefix.
 type prefixer struct{ prefix string }
 
-func (p prefixer) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (p prefixer) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p prefixer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p prefixer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return single(p, next)
+}
 
 func (p prefixer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -146,6 +164,31 @@ func TestHooksMayChangeRequests(t *testing.T) {
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
+// The servers of a Redlock get one request each, which a hook changes on its own.
+func TestHooksMayChangeRequestsOfARedlock(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	var plain []*redis.Client
+	for range 3 {
+		s := redistest.Start(t)
+		prefixed := s.Client(t, nil)
+		prefixed.AddHook(prefixer{"app:"})
+		servers, plain = append(servers, prefixed), append(plain, s.Client(t, nil))
+	}
+	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	h, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	for _, rdb := range plain {
+		redistest.Await(t, "the lock", func() bool { return rdb.Exists(t.Context(), "app:lock:{orders}").Val() == 1 })
+	}
+	require.NoError(t, h.Release(t.Context()))
+	for _, rdb := range plain {
+		redistest.Await(t, "the release", func() bool { return rdb.Exists(t.Context(), "app:lock:{orders}").Val() == 0 })
+	}
+}
+
 // A hook sees each pipeline with the values of one of its callers, also where several
 // share it.
 func TestHooksSeeTheContextOfACaller(t *testing.T) {
@@ -183,8 +226,11 @@ func TestHooksSeeTheContextOfACaller(t *testing.T) {
 // contexts is a hook that is told of the context of each.
 type contexts func(ctx context.Context)
 
-func (p contexts) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (p contexts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p contexts) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p contexts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return single(p, next)
+}
 
 func (p contexts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

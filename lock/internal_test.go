@@ -71,7 +71,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	m := c.Mutex("orders")
-	g := &grant{object: &m.object, claim: claim{request: "r", owner: "a"}, lease: time.Minute}
+	g := &grant{object: m.object, claim: claim{request: "r", owner: "a"}, lease: time.Minute}
 	g.introduce()
 	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.ask(t.Context())

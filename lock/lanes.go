@@ -149,6 +149,7 @@ type posted struct {
 	full  bool         // the server doesn't know the script
 	cmd   *redis.Cmd   // under way
 	reply reply[any]
+	words []any      // of the call, as they were before the first time that it was sent
 	alone [1]*posted // room for a pipeline of one
 }
 
@@ -159,12 +160,13 @@ func newLanes(limit int, send sender) *lanes {
 	}
 }
 
-// run sends a call in its turn.
+// run sends a call in its turn. Its words are not used again: hooks may change them.
 func (l *lanes) run(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
 	p, _ := l.spare.Get().(*posted)
-	*p = posted{ctx: ctx, call: s, taken: taken, turn: p.turn, reply: reply[any]{err: errNoReply}}
+	p.ctx, p.call, p.taken, p.reply.err = ctx, s, taken, errNoReply
 	r := l.pass(p) //nolint:contextcheck // a call has its own
-	*p = posted{turn: p.turn}
+	clear(p.words)
+	*p = posted{turn: p.turn, words: p.words[:0]}
 	l.spare.Put(p)
 	return r
 }
@@ -190,6 +192,11 @@ func (l *lanes) pass(p *posted) reply[any] {
 	case <-p.ctx.Done():
 		if l.quit(p) {
 			return reply[any]{err: p.ctx.Err()}
+		}
+		first = <-p.turn
+	case <-p.call.abort:
+		if l.quit(p) {
+			return reply[any]{err: ErrClosed}
 		}
 		first = <-p.turn
 	}

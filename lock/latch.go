@@ -152,7 +152,7 @@ func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left 
 	}
 	v, err := await(ctx, c, abort, func(ctx context.Context) (any, error) {
 		return c.run(ctx, on(c.kinds.latch.count, []string{l.keys.lock}))
-	}, nil)
+	})
 	if err != nil {
 		return 0, "", refusal(err)
 	}

@@ -35,7 +35,7 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 	extend := newScript(extendLua)
 	return &kind{
 		acquire: func(g *grant) call {
-			return on(acquire, g.places, g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			return on(acquire, g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
 		},
 		extend: func(g *grant, d time.Duration) call {
 			return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
@@ -45,7 +45,7 @@ func newMutexKind(sources map[string]string, fenced bool) *kind {
 			if withdraw {
 				ticket = g.drawn()
 			}
-			return on(release, g.places, g.held, g.mark(withdraw), ticket, g.keys.channel)
+			return on(release, g.places[:], g.held, g.mark(withdraw), ticket, g.keys.channel)
 		},
 		plain:     true,
 		fenced:    fenced,
@@ -63,13 +63,15 @@ func (g *grant) extra() any {
 	return g.tokenLife()
 }
 
-// plain are the keys of a plain lock: the lock, the mark, the tickets, the token.
-// The last three are made at once, since that is done for every grant.
-func (k keys) plain(request string) []any {
-	all := k.part + "released:" + request + k.end + k.part + "tickets" + k.end + k.part + "token" + k.end
-	mark := len(k.part) + len("released:") + len(request) + len(k.end)
-	tickets := mark + len(k.part) + len("tickets") + len(k.end)
-	return []any{k.lock, all[:mark], all[mark:tickets], all[tickets:]}
+// plain are what a plain lock is while one request holds it, and its keys: the lock, the
+// mark, the tickets, the token. All but the first are made at once, since that is done for
+// every grant.
+func (k keys) plain(request, owner string) (held string, places [4]any) {
+	all := "held " + request + " " + owner + k.part + "released:" + request + k.end + k.part + "tickets" + k.end + k.part + "token" + k.end
+	mark := len("held ") + len(request) + len(" ") + len(owner)
+	tickets := mark + len(k.part) + len("released:") + len(request) + len(k.end)
+	token := tickets + len(k.part) + len("tickets") + len(k.end)
+	return all[:mark], [4]any{k.lock, all[mark:tickets], all[tickets:token], all[token:]}
 }
 
 // What a release leaves for copies of the request to acquire.
@@ -175,10 +177,10 @@ func noHold(name string) error { return fmt.Errorf("unlock %q without a hold: %w
 // [Config.Batch].
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	c := m.client
-	keys := m.keys.plain(rand.Text())
+	_, keys := m.keys.plain(rand.Text(), "")
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.force, keys, m.keys.channel))
-	}, nil)
+		return c.run(ctx, on(c.kinds.force, keys[:], m.keys.channel))
+	})
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
 	}
@@ -236,7 +238,7 @@ func (m *Mutex) inspect(ctx context.Context) (state, error) {
 	c := m.client
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
 		return c.run(ctx, on(c.kinds.inspect, []string{m.keys.lock}))
-	}, nil)
+	})
 	if err != nil {
 		return state{}, fmt.Errorf("inspect lock %q: %w", m.name, err)
 	}

@@ -137,10 +137,15 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
-	g := &grant{
-		object: o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
+	both := &struct {
+		grant grant
+		hold  Hold
+	}{grant: grant{
+		object: *o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
-	}
+	}}
+	g := &both.grant
+	g.room = &both.hold
 	g.id = g.request
 	if g.watched {
 		g.lease = o.client.config.Watchdog

@@ -195,7 +195,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 		asked.Go(func() {
 			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
 				return v.rdb.Info(ctx).Result()
-			}, nil)
+			})
 			infos[i], errs[i] = parseInfo(text), err
 		})
 	}

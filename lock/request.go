@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,75 +21,129 @@ type reply[T any] struct {
 	copies bool
 }
 
-// await runs f, which sends requests, as a task of the client, and returns what it
-// returns; or the context's error soon after that ends, or [ErrClosed] soon after
-// abort is closed: go-redis itself lets go of a request only at its own timeouts. So f
-// has a goroutine of its own, unless the caller would wait for it in any case.
+// A task sends requests for a caller.
+type task interface {
+	// send sends them, and keeps what they come to for the caller.
+	send(ctx context.Context) error
+	// late deals with an error of send, and with an outcome for which the caller no longer
+	// waits.
+	late(ctx context.Context, err error)
+}
+
+// carryOut has a task sent, and returns its error; or the context's error soon after that
+// ends, or [ErrClosed] soon after abort is closed: go-redis itself lets go of a request only
+// at its own timeouts. So the task has a goroutine of its own, unless the caller would wait
+// for it in any case. Close awaits it.
 //
-// An error, and the outcome for which the caller no longer waits, are handed to late, if
-// there is one, in a goroutine that Close awaits.
-func await[T any](
-	ctx context.Context, c *Client, abort <-chan struct{},
-	f func(context.Context) (T, error), late func(T, error),
-) (T, error) {
-	var none T
+// gaveUp says that the task still belongs to its goroutine. The caller may use it otherwise.
+func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (gaveUp bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return none, err
+		return true, err
 	}
 	if ctx.Done() == nil && abort == nil && c.enter() { // we wait in any case
 		defer c.tasks.Done()
-		value, err := f(ctx)
-		if err != nil && late != nil {
-			c.tasks.Go(func() { late(value, err) })
+		err := t.send(ctx)
+		if err != nil {
+			c.tasks.Go(func() { t.late(ctx, err) })
 		}
-		return value, err
+		return false, err
 	}
-	return awaitIn(ctx, abort, c.spawn, f, late)
+	r, _ := c.inFlights.Get().(*inFlight)
+	if r == nil {
+		r = &inFlight{answer: make(chan error, 1)}
+		r.start = r.run
+	}
+	r.ctx, r.task, r.tasks = ctx, t, &c.tasks
+	r.state.Store(underWay)
+	if c.enter() {
+		go r.start()
+	} else if abort != nil {
+		return true, ErrClosed
+	} else { // what may still be done after Close
+		r.tasks = nil
+		go r.start()
+	}
+	select {
+	case err = <-r.answer:
+	case <-ctx.Done():
+		gaveUp, err = r.giveUp(ctx.Err())
+	case <-abort:
+		gaveUp, err = r.giveUp(ErrClosed)
+	}
+	if !gaveUp { // else the goroutine keeps it
+		r.ctx, r.task, r.tasks = nil, nil, nil
+		c.inFlights.Put(r)
+		err = overdue(ctx, err)
+	}
+	return gaveUp, err
 }
 
-// awaitIn runs f in a goroutine, if there may be one.
-func awaitIn[T any](
-	ctx context.Context, abort <-chan struct{}, spawn func(func()) bool,
-	f func(context.Context) (T, error), late func(T, error),
-) (T, error) {
-	var none T
-	replies := make(chan reply[T]) // unbuffered: either we get it or late does
-	asking, leave := context.WithCancel(ctx)
-	defer leave()
-	run := func() {
-		value, err := f(asking)
-		lost := err != nil
-		select {
-		case replies <- reply[T]{value: value, err: err}:
-		case <-asking.Done():
-			lost = true
-		}
-		if lost && late != nil {
-			late(value, err)
-		}
+// inFlight is a task with a goroutine of its own, and a caller that waits for it.
+type inFlight struct {
+	ctx    context.Context //nolint:containedctx // it is that of the task
+	task   task
+	tasks  *sync.WaitGroup // that it is one of; nil after Close
+	state  atomic.Int32
+	answer chan error // holds one
+	start  func()     // r.run, made once
+}
+
+// The states of a task that is in flight. The caller and the goroutine each leave the first
+// one in one step, so either the caller gets the outcome or the task does.
+const (
+	underWay = iota
+	answered
+	givenUp
+)
+
+// run is the goroutine. After it has handed the answer out, r is the caller's.
+func (r *inFlight) run() {
+	ctx, t := r.ctx, r.task
+	if r.tasks != nil {
+		defer r.tasks.Done()
 	}
-	if !spawn(run) {
-		if abort != nil {
-			return none, ErrClosed
-		}
-		go run() // what may still be done after Close
+	err := t.send(ctx)
+	received := r.state.CompareAndSwap(underWay, answered)
+	if received {
+		r.answer <- err
 	}
-	var gaveUp error
-	select {
-	case r := <-replies:
-		return r.value, overdue(ctx, r.err)
-	case <-ctx.Done():
-		gaveUp = ctx.Err()
-	case <-abort:
-		gaveUp = ErrClosed
-	}
-	select {
-	case r := <-replies:
-		return r.value, overdue(ctx, r.err)
-	default:
-		return none, gaveUp
+	if err != nil || !received {
+		t.late(ctx, err)
 	}
 }
+
+// giveUp is for a caller that no longer waits. It returns the outcome if there is one.
+func (r *inFlight) giveUp(reason error) (gaveUp bool, err error) {
+	if r.state.CompareAndSwap(underWay, givenUp) {
+		return true, reason
+	}
+	return false, <-r.answer
+}
+
+// await carries out f, which sends requests, and returns what it returns, or an error if the
+// caller is to wait no longer: see carryOut.
+func await[T any](ctx context.Context, c *Client, abort <-chan struct{}, f func(context.Context) (T, error)) (T, error) {
+	t := &function[T]{f: f}
+	gaveUp, err := c.carryOut(ctx, abort, t)
+	if gaveUp {
+		var none T
+		return none, err
+	}
+	return t.value, err
+}
+
+// function is a task that needs nothing to be done about an outcome which comes late.
+type function[T any] struct {
+	f     func(context.Context) (T, error)
+	value T
+}
+
+func (t *function[T]) send(ctx context.Context) (err error) {
+	t.value, err = t.f(ctx)
+	return err
+}
+
+func (t *function[T]) late(context.Context, error) {}
 
 // overdue adds the context's error to that of a request which had no more time:
 // a Redis client that looks at the context's deadline may give up an instant
@@ -111,8 +167,6 @@ func (c *Client) run(ctx context.Context, s call) (any, error) {
 
 // post sends calls, for each of which a caller waits, in one pipeline, and
 // what is worth repeating once more: in full if the server doesn't know the script.
-// One alone goes in a pipeline as well, because go-redis has connections of their
-// own for pipelines: what is known of a server would differ between the two.
 func (c *Client) post(ctx context.Context, calls []*posted) {
 	w := c.wire
 	begin := time.Now()
@@ -138,7 +192,7 @@ func (c *Client) post(ctx context.Context, calls []*posted) {
 		}
 		if pause {
 			tries++
-			if !w.pause(ctx, tries) {
+			if !w.pause(ctx, tries, again) {
 				return
 			}
 		}
@@ -204,7 +258,7 @@ func (c *Client) send(ctx context.Context, to redis.UniversalClient, calls []cal
 			full = true
 		case broken && tries < w.retries:
 			tries++
-			if !w.pause(ctx, tries) {
+			if !w.pause(ctx, tries, nil) {
 				return replies, acked
 			}
 		default:
@@ -270,29 +324,27 @@ func (c *Client) pipeline(ctx context.Context, w *wire, calls []call, full bool)
 func exec(ctx context.Context, p redis.Pipeliner, calls []call, full bool, then ...redis.Cmder) []reply[any] {
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, s := range calls {
-		cmds[i] = s.command(ctx, full)
+		cmds[i] = s.command(ctx, slices.Clone(s.words), full) // the call may be sent again
 		_ = p.Process(ctx, cmds[i])
 	}
 	_ = p.BatchProcess(ctx, then...)
 	_, broken := p.Exec(ctx)
 	replies := make([]reply[any], len(calls))
 	for i, cmd := range cmds {
-		replies[i] = answered(p, cmd, broken, calls[i])
+		_, once := p.(*unrepeated)
+		replies[i] = replyTo(cmd, once, broken, calls[i])
 	}
 	return replies
 }
 
-// answered is what a command came to.
-func answered(p redis.Pipeliner, cmd *redis.Cmd, broken error, s call) reply[any] {
+// replyTo is what a command came to that was sent once, or perhaps more often by go-redis.
+// broken is the error of its pipeline.
+func replyTo(cmd *redis.Cmd, once bool, broken error, s call) reply[any] {
 	value, err := cmd.Result()
 	if err == nil && value == nil {
 		err = broken
 	}
-	r := reply[any]{value: value, err: explain(err, s)}
-	if _, ok := p.(*unrepeated); !ok || mayArrive(err) {
-		r.copies = true
-	}
-	return r
+	return reply[any]{value: value, err: explain(err, s), copies: !once || mayArrive(err)}
 }
 
 // mayArrive reports whether the server may have carried out what came to that

@@ -19,7 +19,7 @@ const gone = 2 * time.Second
 
 // acquireDigest is by what the script of a mutex is called.
 func acquireDigest(c *Client) string {
-	return c.kinds.mutex.acquire(&grant{object: &c.Mutex("x").object}).script.Hash()
+	return c.kinds.mutex.acquire(&grant{object: c.Mutex("x").object}).script.Hash()
 }
 
 // requestFor is a new request for a lock, for a minute.
@@ -72,6 +72,41 @@ func TestRequestIsGivenUp(t *testing.T) {
 			c.Close()
 			require.False(t, exists(t, rdb), "Close waited until the grant was taken back")
 		})
+	}
+}
+
+// held is a task that ends when it is told to.
+type held struct {
+	end  chan error
+	told chan error // of what no caller waits for
+}
+
+func (h *held) send(context.Context) error        { return <-h.end }
+func (h *held) late(_ context.Context, err error) { h.told <- err }
+
+// What a caller gave up stays with its goroutine: the next callers, who reuse what earlier
+// ones have left, get outcomes of their own.
+func TestOutcomeOfWhatWasGivenUp(t *testing.T) {
+	c := closedClient(t)
+	given := make([]*held, 20)
+	for i := range given {
+		h := &held{make(chan error, 1), make(chan error, 1)}
+		given[i] = h
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		gaveUp, err := c.carryOut(ctx, nil, h)
+		require.True(t, gaveUp)
+		require.ErrorIs(t, err, context.Canceled)
+		next := &held{make(chan error, 1), make(chan error, 1)}
+		next.end <- ErrNotHeld
+		gaveUp, err = c.carryOut(t.Context(), nil, next)
+		require.False(t, gaveUp)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, <-next.told, ErrNotHeld)
+	}
+	for _, h := range given {
+		h.end <- nil
+		require.NoError(t, <-h.told)
 	}
 }
 
@@ -206,8 +241,11 @@ type counter struct {
 	n  int
 }
 
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return single(c, next)
+}
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -178,7 +178,7 @@ func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	mark := k.mark(rand.Text())
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
 		return c.run(ctx, on(c.kinds.rw.force, []string{k.lock, mark}, k.readers(), k.writers(), markLife.Milliseconds()))
-	}, nil)
+	})
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", m.Name(), err)
 	}
@@ -238,7 +238,7 @@ func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
 	c := s.client
 	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
 		return c.run(ctx, on(c.kinds.rw.inspect, []string{s.keys.lock}, owner))
-	}, nil)
+	})
 	if err != nil {
 		return rwState{}, fmt.Errorf("inspect lock %q: %w", s.name, err)
 	}

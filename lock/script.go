@@ -49,8 +49,9 @@ func newKinds() kinds {
 // A call is a script with its keys and arguments.
 type call struct {
 	script  script
-	words   []any // as go-redis sends them: by digest, how many keys, those, and the arguments
-	counted bool  // a repetition that comes after the life of the mark would count twice
+	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
+	counted bool            // a repetition that comes after the life of the mark would count twice
+	abort   <-chan struct{} // closed when no caller waits for it any more; optional
 }
 
 // firstKey is where the first key is in the words of a call.
@@ -66,15 +67,20 @@ func on[K any](s script, keys []K, args ...any) call {
 	return call{script: s, words: append(words, args...)}
 }
 
+// copy is the same call with words of its own, which a hook may change.
+func (s call) copy() call {
+	s.words = slices.Clone(s.words)
+	return s
+}
+
 // key is the first one, that of the lock.
 func (s call) key() string {
 	key, _ := s.words[firstKey].(string)
 	return key
 }
 
-// command is the call for go-redis: by digest, or in full.
-func (s call) command(ctx context.Context, full bool) *redis.Cmd {
-	words := slices.Clone(s.words) // hooks may change them, and the call may be sent again
+// command is the call for go-redis, which gets those words: by digest, or in full.
+func (s call) command(ctx context.Context, words []any, full bool) *redis.Cmd {
 	if full {
 		words[0], words[1] = "eval", s.script.source
 	}

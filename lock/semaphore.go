@@ -230,7 +230,7 @@ func (o *object) change(ctx context.Context, s call) (int64, error) {
 			return nil, replies[0].err
 		}
 		return replies[0].value, unacked
-	}, nil)
+	})
 	n, ok := v.(int64)
 	if err == nil && !ok {
 		err = fmt.Errorf("strange reply %v", v)
@@ -244,7 +244,7 @@ func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
 	if err = p.check(Options{}); err == nil {
 		v, err = await(ctx, c, nil, func(ctx context.Context) (any, error) {
 			return c.run(ctx, on(c.kinds.semaphore.inspect, p.keys.semaphore("")))
-		}, nil)
+		})
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("inspect semaphore %q: %w", p.name, refusal(err))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
-// A wire sends pipelines through a client of go-redis. To one server each goes
+// A wire sends calls through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server in between, repeats on its own.
 type wire struct {
@@ -61,21 +62,35 @@ func (w *wire) pipeline() redis.Pipeliner {
 	return &unrepeated{w.rdb.Pipeline()}
 }
 
-// send sends calls in one pipeline.
+// send sends calls in one pipeline, or one without.
 func (w *wire) send(ctx context.Context, calls []*posted) {
-	p := w.pipeline()
 	for _, c := range calls {
-		c.cmd = c.call.command(ctx, c.full)
-		_ = p.Process(ctx, c.cmd)
+		words := c.call.words
+		if len(c.words) == 0 { // hooks may change what is sent, and the call may be sent again
+			c.words = append(c.words, words...)
+		} else {
+			words = slices.Clone(c.words)
+		}
+		c.cmd = c.call.command(ctx, words, c.full)
 	}
-	_, broken := p.Exec(ctx)
+	unseen, broken := false, error(nil)
+	if w.one != nil && len(calls) == 1 {
+		broken = w.one.Process(ctx, once{calls[0].cmd})
+	} else {
+		p := w.pipeline()
+		for _, c := range calls {
+			_ = p.Process(ctx, c.cmd)
+		}
+		_, broken = p.Exec(ctx)
+		if p, ok := p.(*unrepeated); ok {
+			w.idle.Put(p)
+		}
+		unseen = w.one == nil
+	}
 	for _, c := range calls {
-		r := answered(p, c.cmd, broken, c.call)
+		r := replyTo(c.cmd, !unseen, broken, c.call)
 		r.copies = r.copies || c.reply.copies
 		c.reply, c.cmd = r, nil
-	}
-	if p, ok := p.(*unrepeated); ok {
-		w.idle.Put(p)
 	}
 }
 
@@ -121,8 +136,12 @@ func (w *wire) repeatLife() time.Duration {
 }
 
 // pause waits before one of the repetitions, as go-redis does; false if the
-// context ends before.
-func (w *wire) pause(ctx context.Context, tries int) bool {
+// context ends before, or the caller of a call that is alone waits no longer.
+func (w *wire) pause(ctx context.Context, tries int, calls []*posted) bool {
+	var abort <-chan struct{}
+	if len(calls) == 1 {
+		abort = calls[0].call.abort
+	}
 	if w.least <= 0 {
 		return ctx.Err() == nil
 	}
@@ -136,6 +155,8 @@ func (w *wire) pause(ctx context.Context, tries int) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
+		return false
+	case <-abort:
 		return false
 	}
 }

@@ -23,8 +23,16 @@ type doubler struct {
 	latter func(ctx context.Context) error
 }
 
-func (d *doubler) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (d *doubler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (d *doubler) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook is for requests that are sent without a pipeline.
+func (d *doubler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return d.ProcessPipelineHook(func(ctx context.Context, cmds []redis.Cmder) error {
+			return next(ctx, cmds[0])
+		})(ctx, []redis.Cmder{cmd})
+	}
+}
 
 func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
