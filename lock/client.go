@@ -153,23 +153,23 @@ func (c Config) withDefaults() Config {
 // meaning of [Mutex], and safe for concurrent use. Make it with [New] and end it
 // with [Client.Close].
 type Client struct {
-	rdb      redis.UniversalClient
-	config   Config
-	inbox    string // the channel on which it is told what was handed to it
-	node     string // the server, if there is just one
-	kinds    kinds
-	watchdog *watchdog[*grant]
-	wakeups  *wakeups
-	queues   *localQueues
-	road     *road
-	wire     *wire
-	scripts  memory
+	rdb        redis.UniversalClient
+	config     Config
+	inbox      string // the channel on which it is told what was handed to it
+	node       string // the server, if there is just one
+	kinds      kinds
+	watchdog   *watchdog[*grant]
+	wakeups    *wakeups
+	queues     *localQueues
+	dispatcher *dispatcher
+	transport  *transport
+	scripts    scriptCache
 	// Those that callers have done with. Not of the package: synctest keeps the channels of a
 	// test from all others.
 	inFlights sync.Pool
 	// How long a change that has no lease is remembered for repetitions.
 	repeatLife time.Duration
-	*life
+	*taskGroup
 }
 
 var _ Locker = (*Client)(nil)
@@ -186,19 +186,19 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	client := &Client{
-		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: newKinds(), life: newLife(),
+		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: newKinds(), taskGroup: newTaskGroup(),
 	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	client.watchdog = newWatchdog(client, client.life, client.config.Watchdog)
+	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
-	client.road, client.wire = newRoad(rdb, client.post), newWire(rdb)
-	client.repeatLife = client.wire.repeatLife()
+	client.dispatcher, client.transport = newDispatcher(rdb, client.sendCalls), newTransport(rdb)
+	client.repeatLife = client.transport.repeatLife()
 	if client.config.ReplicaAcks > 0 {
 		client.repeatLife = longRepeatLife
 	}
-	client.scripts.known = map[stored]struct{}{}
+	client.scripts.known = map[scriptAt]struct{}{}
 	return client, nil
 }
 

@@ -128,7 +128,7 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	}
 	g := o.grant(Options{Owner: string(d.Holder), Lease: d.Lease})
 	g.request, g.copied, g.id, g.named, g.anonymous = d.Request, d.Copied, d.ID, string(d.Owner), false
-	g.introduce()
+	g.encodeIdentity()
 	return g, d, nil
 }
 

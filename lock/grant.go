@@ -47,9 +47,9 @@ type claim struct {
 	places [4]any // its keys: see [keys.plain]
 }
 
-// introduce readies what the server is told of who asks. An owner that wasn't given
+// encodeIdentity readies what the server is told of who asks. An owner that wasn't given
 // is not the request, which others may be told.
-func (g *grant) introduce() {
+func (g *grant) encodeIdentity() {
 	switch {
 	case g.held != nil:
 		return
@@ -166,7 +166,7 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (a
 		return answer{}, fmt.Errorf("%w: %w", reason, err)
 	}
 	released, err := await(ctx, g.client, nil, func(ctx context.Context) (bool, error) {
-		return g.insist(ctx, true)
+		return g.retryRelease(ctx, true)
 	})
 	if granted && err == nil && !released && g.kind.endless {
 		err = errForgotten
@@ -222,7 +222,7 @@ func outcomeOf(reply any) (numbers [4]int64, err error) {
 // commitOne is commit for one call.
 func (c *Client) commitOne(ctx context.Context, s call) (r reply[any], acked error) {
 	if c.config.ReplicaAcks == 0 {
-		return c.road.run(ctx, s), nil
+		return c.dispatcher.run(ctx, s), nil
 	}
 	replies, acked := c.commit(ctx, s)
 	return replies[0], acked
@@ -231,16 +231,16 @@ func (c *Client) commitOne(ctx context.Context, s call) (r reply[any], acked err
 // withdraw makes sure that nothing is left of the request, even if it is still
 // on its way.
 func (g *grant) withdraw(ctx context.Context) error {
-	_, err := g.insist(ctx, true)
+	_, err := g.retryRelease(ctx, true)
 	return err
 }
 
-// insist releases until an answer arrives. It outlives ctx, and tries for a
+// retryRelease releases until an answer arrives. It outlives ctx, and tries for a
 // bounded time.
-func (g *grant) insist(ctx context.Context, withdraw bool) (released bool, err error) {
+func (g *grant) retryRelease(ctx context.Context, withdraw bool) (released bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
-	err = g.client.insist(ctx, func() (err error) {
+	err = g.client.retryUntilAnswered(ctx, func() (err error) {
 		released, err = g.end(ctx, withdraw)
 		return err
 	})
@@ -267,7 +267,7 @@ func extended(r reply[any], unacked error) error {
 
 // begin asks for the first time.
 func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration) (answer, error) {
-	g.introduce()
+	g.encodeIdentity()
 	wakeups := g.client.wakeups
 	if g.handsOver() { // a message may come right behind the refusal
 		g.waiter = wakeups.attend(g.pending(begin, limit))
@@ -314,7 +314,7 @@ func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
 		h = &Hold{}
 	}
 	h.keeper, h.lease = g, g.leased(a)
-	h.clock, h.minder = &c.clock, g
+	h.expiry, h.hooks = &c.expiry, g
 	settle := func() {}
 	if a.handed {
 		h.Lost()                          // which is awaited then
@@ -329,7 +329,7 @@ func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
 	return h
 }
 
-func (g *grant) life() *life { return g.client.life }
+func (g *grant) taskGroup() *taskGroup { return g.client.taskGroup }
 
 func (g *grant) onLost(_ *Hold, l Lease) {
 	g.client.queues.leave(g)
@@ -347,7 +347,7 @@ func (g *grant) onEnd(h *Hold) {
 
 func (g *grant) onMove(h *Hold) {
 	if g.watched {
-		g.client.watchdog.hurry(h)
+		g.client.watchdog.renewSoon(h)
 	}
 }
 
@@ -381,7 +381,7 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 // release is the task of a release.
 type release struct {
 	grant *grant
-	taken atomic.Bool // it was sent, or is about to be
+	sent  atomic.Bool // it was sent, or is about to be
 	reply reply[any]
 }
 
@@ -390,7 +390,7 @@ var releases = sync.Pool{New: func() any { return new(release) }} //nolint:goche
 func (r *release) send(ctx context.Context) error {
 	g := r.grant
 	copies := r.reply.copies
-	r.reply = g.client.road.runTaken(ctx, g.kind.release(g, false), &r.taken)
+	r.reply = g.client.dispatcher.runMarked(ctx, g.kind.release(g, false), &r.sent)
 	r.reply.copies = r.reply.copies || copies
 	return r.reply.err
 }
@@ -417,7 +417,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	}
 	switch {
 	case err != nil:
-		g.tried = g.tried || held && r.taken.Load() && mayArrive(err)
+		g.tried = g.tried || held && r.sent.Load() && mayArrive(err)
 	case r.reply.value == int64(1):
 	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
@@ -427,7 +427,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	}
 	if !gaveUp {
 		r.grant, r.reply = nil, reply[any]{}
-		r.taken.Store(false)
+		r.sent.Store(false)
 		releases.Put(r)
 	}
 	c.tell(ctx, Released, l, c.took(begin), err)

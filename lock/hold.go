@@ -34,8 +34,8 @@ type LateExtender interface {
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
-	clock  *clock // that tells it when the lease ends; nil: a timer of its own
-	minder minder // optional
+	expiry *expiryTimer // that tells it when the lease ends; nil: a timer of its own
+	hooks  holdHooks    // optional
 	// Of one that was handed over: stops the extension to the lease that was asked
 	// for. Optional.
 	settled func()
@@ -48,7 +48,7 @@ type Hold struct {
 	busy     bool          // a caller or a watchdog talks to the service about this grant
 	free     chan struct{} // closed when it has done so; nil while no other caller waits for that
 	armed    bool          // it is lost at lease.Expires
-	timer    *time.Timer   // which sees to that; nil if the clock does
+	timer    *time.Timer   // which sees to that; nil if the expiryTimer does
 	lost     chan struct{} // nil until a caller asks for it
 	isLost   bool
 	ending   bool // a release was asked for
@@ -57,7 +57,7 @@ type Hold struct {
 	later    bool // it is being released in the background,
 	freed    bool // or was, which its owner wasn't told yet
 
-	alarm alarm // of the clock, which guards it
+	alarm alarm // of the expiryTimer, which guards it
 }
 
 // A watcher is told of the end of a hold, once.
@@ -66,10 +66,10 @@ type watcher struct {
 	released func() // when a release begins; optional
 }
 
-// A minder is told what becomes of a hold.
-type minder interface {
+// Its holdHooks are told what becomes of a hold.
+type holdHooks interface {
 	// life is that of the client, in which the hold may be released in the background.
-	life() *life
+	taskGroup() *taskGroup
 	// onLost is called once, after lost was closed.
 	onLost(h *Hold, l Lease)
 	// onEnd is called when the hold need not be kept alive any more, perhaps
@@ -207,8 +207,8 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	case !h.prolong(expires, true):
 		err = errTooLate
 	}
-	if h.minder != nil {
-		h.minder.onMove(h)
+	if h.hooks != nil {
+		h.hooks.onMove(h)
 	}
 	if err != nil {
 		return fmt.Errorf("extend lock %q: %w", l.Name, err)
@@ -248,8 +248,8 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	if gone {
 		return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
 	}
-	if h.minder != nil {
-		h.minder.onEnd(h)
+	if h.hooks != nil {
+		h.hooks.onEnd(h)
 	}
 	err := h.release(ctx, false)
 	if err == nil {
@@ -258,7 +258,7 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	if !errors.Is(err, errOverBefore) {
 		h.end(errors.Is(err, ErrNotHeld))
 	}
-	if ctx.Err() != nil && h.minder != nil {
+	if ctx.Err() != nil && h.hooks != nil {
 		h.releaseLater(ctx)
 	}
 	return fmt.Errorf("release lock %q: %w", l.Name, err)
@@ -312,11 +312,11 @@ func (h *Hold) releaseLater(ctx context.Context) {
 		return
 	}
 	h.later = true
-	life := h.minder.life()
+	life := h.hooks.taskGroup()
 	run := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 		defer cancel()
-		_ = life.insist(ctx, func() error { return h.release(ctx, true) })
+		_ = life.retryUntilAnswered(ctx, func() error { return h.release(ctx, true) })
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.later = false
@@ -382,8 +382,8 @@ func (h *Hold) arm() {
 	}
 	h.armed = true
 	switch {
-	case h.clock != nil:
-		h.clock.set(h, h.lease.Expires)
+	case h.expiry != nil:
+		h.expiry.set(h, h.lease.Expires)
 	case h.timer != nil:
 		h.timer.Reset(time.Until(h.lease.Expires))
 	default:
@@ -394,8 +394,8 @@ func (h *Hold) arm() {
 func (h *Hold) stop() {
 	switch {
 	case !h.armed:
-	case h.clock != nil:
-		h.clock.unset(h)
+	case h.expiry != nil:
+		h.expiry.unset(h)
 	default:
 		h.timer.Stop()
 	}
@@ -461,8 +461,8 @@ func (h *Hold) end(gone bool) {
 	for _, w := range watchers {
 		w.lost()
 	}
-	if h.minder != nil {
-		h.minder.onEnd(h)
-		h.minder.onLost(h, l)
+	if h.hooks != nil {
+		h.hooks.onEnd(h)
+		h.hooks.onLost(h, l)
 	}
 }

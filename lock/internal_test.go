@@ -72,7 +72,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	defer c.Close()
 	m := c.Mutex("orders")
 	g := &grant{object: m.object, claim: claim{request: "r", owner: "a"}, lease: time.Minute}
-	g.introduce()
+	g.encodeIdentity()
 	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.ask(t.Context())
 	require.NoError(t, err)

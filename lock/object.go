@@ -155,7 +155,7 @@ func (o *object) grant(opt Options) *grant {
 	case g.shares():
 		g.named = g.id // the grant may be passed on, whose owner another caller has been
 	default:
-		g.introduce()
+		g.encodeIdentity()
 		g.named = g.owner
 	}
 	return g

@@ -104,10 +104,10 @@ func (c RedlockConfig) withDefaults() RedlockConfig {
 // are refused.
 type Redlock struct {
 	config   RedlockConfig
-	voters   []*voter
-	watchdog *watchdog[*ballot]
+	nodes    []*node
+	watchdog *watchdog[*quorumRequest]
 	holds    holdCounts
-	*life
+	*taskGroup
 }
 
 var _ Locker = (*Redlock)(nil)
@@ -119,7 +119,7 @@ var _ Locker = (*Redlock)(nil)
 // Their timeouts and retries bound what is left in the background when a server
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
-	r := &Redlock{config: c.withDefaults(), life: newLife()}
+	r := &Redlock{config: c.withDefaults(), taskGroup: newTaskGroup()}
 	errs := []error{c.Validate(), suitNumber(len(servers))}
 	addresses := map[string]bool{}
 	for i, rdb := range servers {
@@ -133,7 +133,7 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 			errs = append(errs, fmt.Errorf("server %s is there twice: its vote would count twice", addr))
 		}
 		addresses[addr] = true
-		r.voters = append(r.voters, &voter{addr: addr, began: time.Now()})
+		r.nodes = append(r.nodes, &node{addr: addr, began: time.Now()})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
@@ -143,10 +143,10 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 		if err != nil {
 			return nil, err
 		}
-		client.life = r.life
-		r.voters[i].Client = client
+		client.taskGroup = r.taskGroup
+		r.nodes[i].Client = client
 	}
-	r.watchdog = newWatchdog(r, r.life, r.voters[0].config.Watchdog)
+	r.watchdog = newWatchdog(r, r.taskGroup, r.nodes[0].config.Watchdog)
 	return r, nil
 }
 
@@ -188,10 +188,10 @@ func independent(rdb redis.UniversalClient) (addr string, err error) {
 // out of reach, that is there twice under two names, that is a replica, or part
 // of a cluster. It is worth calling once at the start.
 func (r *Redlock) Check(ctx context.Context) error {
-	infos := make([]map[string]string, len(r.voters))
-	errs := make([]error, len(r.voters))
+	infos := make([]map[string]string, len(r.nodes))
+	errs := make([]error, len(r.nodes))
 	var asked sync.WaitGroup
-	for i, v := range r.voters {
+	for i, v := range r.nodes {
 		asked.Go(func() {
 			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
 				return v.rdb.Info(ctx).Result()
@@ -202,7 +202,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 	asked.Wait()
 	first := map[string]string{} // address by run ID
 	for i, info := range infos {
-		addr, id := r.voters[i].addr, info["run_id"]
+		addr, id := r.nodes[i].addr, info["run_id"]
 		switch {
 		case errs[i] != nil:
 			errs[i] = fmt.Errorf("server %s: %w", addr, errs[i])
@@ -296,7 +296,7 @@ func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
 	if h == nil {
 		return noHold(m.name)
 	}
-	if b, ok := h.keeper.(*ballot); !ok || b.redlock != m.redlock || b.grant.name != m.name {
+	if b, ok := h.keeper.(*quorumRequest); !ok || b.redlock != m.redlock || b.grant.name != m.name {
 		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
 	}
 	return h.Release(ctx)
@@ -304,7 +304,7 @@ func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
 
 // acquire holds one round after the other, each with a request of its own.
 func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	here := r.voters[0].object(name, r.voters[0].kinds.mutex)
+	here := r.nodes[0].object(name, r.nodes[0].kinds.mutex)
 	if err := here.check(o); err != nil {
 		return nil, err
 	}
@@ -315,9 +315,9 @@ func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, e
 	begin := time.Now()
 	var doubt error // why an earlier round may have left something
 	for waited := false; ; {
-		b := r.ballot(name, o)
+		b := r.newRequest(name, o)
 		o.Owner = b.grant.owner // the same in the next round
-		expires, votes, err := b.cast(ctx)
+		expires, votes, err := b.requestAll(ctx)
 		switch {
 		case err == nil, votes.lost(): // where a majority refuses, no majority is ours
 			doubt = nil
@@ -326,7 +326,7 @@ func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, e
 		case doubt != nil:
 			err = doubt
 		}
-		final := err == nil || errors.Is(err, ErrClosed) || votes.most(votes.broken)
+		final := err == nil || errors.Is(err, ErrClosed) || votes.isMajority(votes.refused)
 		if !final && o.Wait > 0 {
 			waited = waited || ctx.Err() == nil
 			again, stopped := r.pause(ctx, begin, o.Wait)
@@ -368,7 +368,7 @@ func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duratio
 }
 
 func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
-	return r.voters[0].expires(sent, lease)
+	return r.nodes[0].expires(sent, lease)
 }
 
 func (r *Redlock) observe(kind EventKind, l Lease, took time.Duration, err error) {
@@ -383,12 +383,12 @@ func (r *Redlock) tell(ctx context.Context, kind EventKind, l Lease, took time.D
 
 // batches is for the watchdog. Each is a pipeline to every server, and short
 // enough to be answered within the node timeout.
-func (r *Redlock) batches(due []*watch[*ballot]) [][]*watch[*ballot] {
+func (r *Redlock) batches(due []*watch[*quorumRequest]) [][]*watch[*quorumRequest] {
 	return slices.Collect(slices.Chunk(due, 100))
 }
 
 // renew is for the watchdog.
-func (r *Redlock) renew(ctx context.Context, batch []*ballot) []error {
+func (r *Redlock) renew(ctx context.Context, batch []*quorumRequest) []error {
 	return r.extend(ctx, batch, r.watchdog.lease)
 }
 
@@ -401,7 +401,7 @@ type holdCounts struct {
 type holder struct{ name, owner string }
 
 // add counts a hold, and returns how many its owner has.
-func (c *holdCounts) add(b *ballot) int {
+func (c *holdCounts) add(b *quorumRequest) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
@@ -414,7 +414,7 @@ func (c *holdCounts) add(b *ballot) int {
 }
 
 // remove counts it no more.
-func (c *holdCounts) remove(b *ballot) {
+func (c *holdCounts) remove(b *quorumRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !b.counted {

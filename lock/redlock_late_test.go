@@ -52,16 +52,16 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	defer r.Close()
 	ctx := &endsAfter{Context: t.Context()}
 	ctx.left.Store(1) // it is asked before the servers are
-	b := r.ballot("orders", Options{Lease: time.Minute})
+	b := r.newRequest("orders", Options{Lease: time.Minute})
 	end := make(chan error, 1)
 	go func() {
-		_, _, err := b.cast(ctx)
+		_, _, err := b.requestAll(ctx)
 		end <- err
 	}()
 	redistest.Await(t, "the grant", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.at[0] == present
+		return b.states[0] == present
 	})
 	require.NotEmpty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
 	for _, d := range deliver {

@@ -183,7 +183,7 @@ func TestRedlockAgainstAModel(t *testing.T) {
 		}
 		// Once all is quiet, the servers have what they should.
 		quiet := func() (wrong string) {
-			for i, v := range r.voters {
+			for i, v := range r.nodes {
 				got := redistest.Fields(ctx, t, clients[i], key)
 				owner := got["owner"]
 				delete(got, "owner")

@@ -92,7 +92,7 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, left)
 
-	c.wire.window = 0
+	c.transport.window = 0
 	dropped = link.DropReply(c.kinds.latch.down.Hash())
 	_, err = latch.CountDown(ctx)
 	<-dropped

@@ -161,18 +161,18 @@ func overdue(ctx context.Context, err error) error {
 
 // run sends one call, wherever its keys live.
 func (c *Client) run(ctx context.Context, s call) (any, error) {
-	r := c.road.run(ctx, s)
+	r := c.dispatcher.run(ctx, s)
 	return r.value, r.err
 }
 
-// post sends calls, for each of which a caller waits, in one pipeline, and
+// sendCalls sends calls, for each of which a caller waits, in one pipeline, and
 // what is worth repeating once more: in full if the server doesn't know the script.
-func (c *Client) post(ctx context.Context, calls []*posted) {
-	w := c.wire
+func (c *Client) sendCalls(ctx context.Context, calls []*queuedCall) {
+	w := c.transport
 	begin := time.Now()
 	w.send(ctx, calls)
 	for tries := 0; ; {
-		var again []*posted
+		var again []*queuedCall
 		pause := false
 		for _, p := range calls {
 			switch err := p.reply.err; {
@@ -206,7 +206,7 @@ func (c *Client) post(ctx context.Context, calls []*posted) {
 // them have all of it. All keys belong to one server.
 func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any], acked error) {
 	if c.config.ReplicaAcks == 0 && len(calls) == 1 {
-		return []reply[any]{c.road.run(ctx, calls[0])}, nil
+		return []reply[any]{c.dispatcher.run(ctx, calls[0])}, nil
 	}
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
 	if !sharded || c.config.ReplicaAcks == 0 {
@@ -239,9 +239,9 @@ func (c *Client) commit(ctx context.Context, calls ...call) (replies []reply[any
 // repeats: in full if it doesn't know the scripts. Each call may be repeated, so
 // all of them are.
 func (c *Client) send(ctx context.Context, to redis.UniversalClient, calls []call) (replies []reply[any], acked error) {
-	w := c.wire
+	w := c.transport
 	if to != c.rdb {
-		w = newWire(to)
+		w = newTransport(to)
 	}
 	copies := make([]bool, len(calls))
 	// Replicas are awaited even for a script that failed, so that what the server
@@ -305,7 +305,7 @@ func masterOtherThan(ctx context.Context, cluster *redis.ClusterClient, key stri
 	return node, nil
 }
 
-func (c *Client) pipeline(ctx context.Context, w *wire, calls []call, full bool) (replies []reply[any], acked error) {
+func (c *Client) pipeline(ctx context.Context, w *transport, calls []call, full bool) (replies []reply[any], acked error) {
 	if c.config.ReplicaAcks == 0 {
 		return exec(ctx, w.pipeline(), calls, full), nil
 	}
@@ -331,7 +331,7 @@ func exec(ctx context.Context, p redis.Pipeliner, calls []call, full bool, then 
 	_, broken := p.Exec(ctx)
 	replies := make([]reply[any], len(calls))
 	for i, cmd := range cmds {
-		_, once := p.(*unrepeated)
+		_, once := p.(*singleAttempt)
 		replies[i] = replyTo(cmd, once, broken, calls[i])
 	}
 	return replies

@@ -25,7 +25,7 @@ func acquireDigest(c *Client) string {
 // requestFor is a new request for a lock, for a minute.
 func requestFor(m *Mutex) call {
 	g := m.grant(Options{Lease: time.Minute})
-	g.introduce()
+	g.encodeIdentity()
 	return g.kind.acquire(g)
 }
 
@@ -155,7 +155,7 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 	redistest.Await(t, "the connection to be taken", func() bool { return rdb.PoolStats().IdleConns == 0 })
 	_, errs := takes(ctx, c, Options{Lease: time.Minute})
 	redistest.Await(t, "the request", func() bool {
-		busy, stuck, _ := c.road.one.state()
+		busy, stuck, _ := c.dispatcher.single.state()
 		return busy+stuck > 0
 	})
 	begin := time.Now()
@@ -228,7 +228,7 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		sent.reset()
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-		r := c.road.run(t.Context(), requestFor(c.Mutex("orders")))
+		r := c.dispatcher.run(t.Context(), requestFor(c.Mutex("orders")))
 		require.ErrorContains(t, r.err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
 		require.False(t, r.copies)

@@ -51,7 +51,7 @@ const (
 	queueGrace = 5 * time.Second
 	// repeatWindow is for how long a change that has no lease is repeated, and
 	// shortRepeatLife how long it is remembered for repetitions then: see
-	// [wire.repeatLife]. An answer to a request to take permits that comes after half
+	// [transport.repeatLife]. An answer to a request to take permits that comes after half
 	// of that is not believed.
 	repeatWindow    = 10 * time.Second
 	shortRepeatLife = 2 * time.Minute

@@ -21,7 +21,7 @@ func (r *Redlock) Shutdown(ctx context.Context) error { return r.shutdown(ctx) }
 // maxReleases is how many holds are released at a time.
 const maxReleases = 16
 
-func (l *life) shutdown(ctx context.Context) error {
+func (l *taskGroup) shutdown(ctx context.Context) error {
 	l.close()
 	var mu sync.Mutex
 	var errs []error
@@ -29,7 +29,7 @@ func (l *life) shutdown(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		l.tasks.Wait()
-		l.calls.Wait() // after which every hold is among those of the clock
+		l.calls.Wait() // after which every hold is among those of the expiryTimer
 	}()
 	select {
 	case <-ended:
@@ -38,7 +38,7 @@ func (l *life) shutdown(ctx context.Context) error {
 	}
 	var releases sync.WaitGroup
 	room := make(chan struct{}, maxReleases)
-	for _, h := range l.clock.holds() {
+	for _, h := range l.expiry.holds() {
 		room <- struct{}{}
 		releases.Go(func() {
 			defer func() { <-room }()

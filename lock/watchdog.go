@@ -43,13 +43,13 @@ type renewer[G any] interface {
 // up half a period later. So there is time for a second one before the end.
 type watchdog[G any] struct {
 	renewer renewer[G]
-	life    *life
+	life    *taskGroup
 	lease   time.Duration
-	period  time.Duration   // from one renewal to the next
-	wait    time.Duration   // for the answers to other renewals, before one is sent
-	limit   time.Duration   // for the answer to one renewal
-	poke    chan struct{}   // something is due before run looks again
-	lanes   map[string]lane // by server; of run alone
+	period  time.Duration          // from one renewal to the next
+	wait    time.Duration          // for the answers to other renewals, before one is sent
+	limit   time.Duration          // for the answer to one renewal
+	poke    chan struct{}          // something is due before run looks again
+	slots   map[string]serverSlots // by server; of run alone
 
 	mu      sync.Mutex
 	running bool
@@ -69,14 +69,14 @@ type watch[G any] struct {
 	over   bool          // it is not kept alive any more
 }
 
-// lane is the way to a server: it takes so many pipelines at a time.
-type lane chan struct{}
+// serverSlots are for the pipelines that a server gets at a time.
+type serverSlots chan struct{}
 
-func newWatchdog[G any](r renewer[G], l *life, lease time.Duration) *watchdog[G] {
+func newWatchdog[G any](r renewer[G], l *taskGroup, lease time.Duration) *watchdog[G] {
 	period := lease / 3
 	return &watchdog[G]{
 		renewer: r, life: l, lease: lease, period: period, wait: period / 4, limit: max(period/2, 5*time.Millisecond),
-		poke: make(chan struct{}, 1), lanes: map[string]lane{}, watched: map[*Hold]*watch[G]{},
+		poke: make(chan struct{}, 1), slots: map[string]serverSlots{}, watched: map[*Hold]*watch[G]{},
 	}
 }
 
@@ -108,8 +108,8 @@ func (d *watchdog[G]) remove(h *Hold) {
 	}
 }
 
-// hurry makes a hold due soon, because its end may have moved.
-func (d *watchdog[G]) hurry(h *Hold) {
+// renewSoon makes a hold due soon, because its end may have moved.
+func (d *watchdog[G]) renewSoon(h *Hold) {
 	left := time.Until(h.Lease().Expires)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,17 +141,17 @@ func (d *watchdog[G]) push(w *watch[G]) {
 	}
 }
 
-// run is the one clock of all holds.
+// run sends the renewals of all holds.
 func (d *watchdog[G]) run() {
 	timer := time.NewTimer(d.period)
 	defer timer.Stop()
 	for {
 		due, next := d.due(time.Now())
 		for _, batch := range d.renewer.batches(due) {
-			l := d.lanes[batch[0].server]
+			l := d.slots[batch[0].server]
 			if l == nil {
-				l = make(lane, maxPipelines)
-				d.lanes[batch[0].server] = l
+				l = make(serverSlots, maxPipelines)
+				d.slots[batch[0].server] = l
 			}
 			d.life.tasks.Go(func() { d.send(batch, l) }) // we are a task, so Close still waits
 		}
@@ -188,7 +188,7 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 // send renews a batch when its turn has come: when the server has answered enough
 // of those before it, or at the latest after some time, since a server that is
 // slow, or far away, or answers some and not others must not cost a hold.
-func (d *watchdog[G]) send(batch []*watch[G], l lane) {
+func (d *watchdog[G]) send(batch []*watch[G], l serverSlots) {
 	late := time.NewTimer(d.wait)
 	defer late.Stop()
 	select {
@@ -249,7 +249,7 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		}
 		d.renewer.observe(Renewed, w.hold.Lease(), answered.Sub(sent), err)
 	}
-	d.again(live) // before an extension can want to hurry them
+	d.again(live) // before an extension can want to renew them sooner
 	for _, w := range live {
 		w.hold.give()
 	}

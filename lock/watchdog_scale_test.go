@@ -46,7 +46,7 @@ func (s *queueServer) batches(due []*watch[int]) [][]*watch[int] {
 
 func (s *queueServer) expires(sent time.Time, lease time.Duration) time.Time { return sent.Add(lease) }
 
-func (s *queueServer) life() *life             { return nil }
+func (s *queueServer) taskGroup() *taskGroup   { return nil }
 func (s *queueServer) onLost(_ *Hold, l Lease) { s.observe(Lost, l, 0, nil) }
 func (s *queueServer) onEnd(h *Hold)           { s.watchdog.remove(h) }
 func (s *queueServer) onMove(*Hold)            {}
@@ -132,14 +132,14 @@ func TestManyHoldsAreDueAtOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, l := test.server, newLife()
+				s, l := test.server, newTaskGroup()
 				d := newWatchdog(s, l, lease)
 				s.watchdog = d
 				s.due, s.done = make([]time.Time, test.holds), make([]bool, test.holds)
 				for i := range test.holds {
 					s.due[i] = time.Now().Add(d.period)
 					h := newHold(Lease{Token: int64(i), Expires: time.Now().Add(lease)}, nil)
-					h.minder = s
+					h.hooks = s
 					h.start()
 					d.add(h, i)
 				}
@@ -167,7 +167,7 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 		calls := make([]call, len(grants))
 		for i := range grants {
 			grants[i] = c.Mutex("lock-" + strconv.Itoa(len(holds)+i)).grant(Options{})
-			grants[i].introduce()
+			grants[i].encodeIdentity()
 			calls[i] = grants[i].kind.acquire(grants[i])
 		}
 		begin := time.Now()

@@ -14,21 +14,21 @@ import (
 	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
-// A wire sends calls through a client of go-redis. To one server each goes
+// A transport sends calls through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server in between, repeats on its own.
-type wire struct {
+type transport struct {
 	rdb         interface{ Pipeline() redis.Pipeliner }
 	one         *redis.Client // nil if there are several servers
 	retries     int           // of a pipeline, as the options of the client say,
 	least, most time.Duration // and the pauses before them
 	window      time.Duration // for how long what is counted is repeated
 
-	idle sync.Pool // of *unrepeated
+	idle sync.Pool // of *singleAttempt
 }
 
-func newWire(rdb redis.UniversalClient) *wire {
-	w := &wire{rdb: rdb, window: repeatWindow}
+func newTransport(rdb redis.UniversalClient) *transport {
+	w := &transport{rdb: rdb, window: repeatWindow}
 	if one, ok := rdb.(*redis.Client); ok {
 		o := one.Options()
 		w.one, w.retries, w.least, w.most = one, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff
@@ -36,34 +36,34 @@ func newWire(rdb redis.UniversalClient) *wire {
 	return w
 }
 
-// unrepeated is a pipeline that go-redis sends once.
-type unrepeated struct{ redis.Pipeliner }
+// singleAttempt is a pipeline that go-redis sends once.
+type singleAttempt struct{ redis.Pipeliner }
 
-func (p *unrepeated) Process(ctx context.Context, cmd redis.Cmder) error {
+func (p *singleAttempt) Process(ctx context.Context, cmd redis.Cmder) error {
 	if plain, ok := cmd.(*redis.Cmd); ok {
-		cmd = once{plain}
+		cmd = noRetryCmd{plain}
 	}
 	return p.Pipeliner.Process(ctx, cmd)
 }
 
-// once is a command that go-redis doesn't repeat, nor the pipeline it is in.
-type once struct{ *redis.Cmd }
+// noRetryCmd is a command that go-redis doesn't repeat, nor the pipeline it is in.
+type noRetryCmd struct{ *redis.Cmd }
 
 // NoRetry is for go-redis.
-func (once) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
-func (w *wire) pipeline() redis.Pipeliner {
+func (w *transport) pipeline() redis.Pipeliner {
 	if w.one == nil {
 		return w.rdb.Pipeline()
 	}
-	if p, ok := w.idle.Get().(*unrepeated); ok {
+	if p, ok := w.idle.Get().(*singleAttempt); ok {
 		return p
 	}
-	return &unrepeated{w.rdb.Pipeline()}
+	return &singleAttempt{w.rdb.Pipeline()}
 }
 
 // send sends calls in one pipeline, or one without.
-func (w *wire) send(ctx context.Context, calls []*posted) {
+func (w *transport) send(ctx context.Context, calls []*queuedCall) {
 	for _, c := range calls {
 		words := c.call.words
 		if len(c.words) == 0 { // hooks may change what is sent, and the call may be sent again
@@ -75,14 +75,14 @@ func (w *wire) send(ctx context.Context, calls []*posted) {
 	}
 	unseen, broken := false, error(nil)
 	if w.one != nil && len(calls) == 1 {
-		broken = w.one.Process(ctx, once{calls[0].cmd})
+		broken = w.one.Process(ctx, noRetryCmd{calls[0].cmd})
 	} else {
 		p := w.pipeline()
 		for _, c := range calls {
 			_ = p.Process(ctx, c.cmd)
 		}
 		_, broken = p.Exec(ctx)
-		if p, ok := p.(*unrepeated); ok {
+		if p, ok := p.(*singleAttempt); ok {
 			w.idle.Put(p)
 		}
 		unseen = w.one == nil
@@ -96,8 +96,8 @@ func (w *wire) send(ctx context.Context, calls []*posted) {
 
 // repeat sends calls once more, the first of which were sent at begin. What is counted
 // gets no connection after the window, and keeps its error then.
-func (w *wire) repeat(ctx context.Context, calls []*posted, begin time.Time) {
-	var counted, others []*posted
+func (w *transport) repeat(ctx context.Context, calls []*queuedCall, begin time.Time) {
+	var counted, others []*queuedCall
 	for _, p := range calls {
 		if p.call.counted {
 			counted = append(counted, p)
@@ -123,7 +123,7 @@ const defaultTimeout = 5 * time.Second
 // timeouts at most, so its answer is there after 30s. If it is not believed, it is
 // withdrawn for withdrawLimit, the last time with as many repetitions: after 65s. The rest
 // is for a first connection, and for bytes that are on their way.
-func (w *wire) repeatLife() time.Duration {
+func (w *transport) repeatLife() time.Duration {
 	if w.one == nil {
 		return longRepeatLife
 	}
@@ -137,7 +137,7 @@ func (w *wire) repeatLife() time.Duration {
 
 // pause waits before one of the repetitions, as go-redis does; false if the
 // context ends before, or the caller of a call that is alone waits no longer.
-func (w *wire) pause(ctx context.Context, tries int, calls []*posted) bool {
+func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) bool {
 	var abort <-chan struct{}
 	if len(calls) == 1 {
 		abort = calls[0].call.abort
@@ -174,7 +174,7 @@ func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << mi
 
 // pause waits after a try that failed, for no longer than left. It returns false if there
 // is to be no other try.
-func (l *life) pause(ctx context.Context, failures int, left time.Duration) bool {
+func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
 	pause := min(pauseAfter(failures), left)
 	if pause <= 0 {
 		return false
@@ -234,13 +234,13 @@ func passing(replies []reply[any], acked error) bool {
 	return isPassing(acked)
 }
 
-// memory is which scripts each server is known to know.
-type memory struct {
+// scriptCache is which scripts each server is known to know.
+type scriptCache struct {
 	mu    sync.Mutex
-	known map[stored]struct{}
+	known map[scriptAt]struct{}
 }
 
-type stored struct {
+type scriptAt struct {
 	at     string // the address: a cluster client's nodes come and go
 	digest string
 }
@@ -253,11 +253,11 @@ func address(rdb redis.UniversalClient) string {
 	return ""
 }
 
-func (m *memory) knows(at string, calls []call) bool {
+func (m *scriptCache) knows(at string, calls []call) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range calls {
-		if _, ok := m.known[stored{at, s.script.Hash()}]; !ok {
+		if _, ok := m.known[scriptAt{at, s.script.Hash()}]; !ok {
 			return false
 		}
 	}
@@ -265,18 +265,18 @@ func (m *memory) knows(at string, calls []call) bool {
 }
 
 // learn remembers the scripts that ran.
-func (m *memory) learn(at string, calls []call, replies []reply[any]) {
+func (m *scriptCache) learn(at string, calls []call, replies []reply[any]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, s := range calls {
 		if replies[i].err == nil {
-			m.known[stored{at, s.script.Hash()}] = struct{}{}
+			m.known[scriptAt{at, s.script.Hash()}] = struct{}{}
 		}
 	}
 }
 
 // forget forgets all, since a server has.
-func (m *memory) forget() {
+func (m *scriptCache) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.known)

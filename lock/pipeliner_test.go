@@ -14,14 +14,14 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// pipelines notes what lanes send, and lets it come back when it is told.
+// pipelines notes what a pipeliner sends, and lets it come back when it is told.
 type pipelines struct {
 	mu      sync.Mutex
 	sent    [][]string
 	release chan struct{}
 }
 
-func (p *pipelines) send(_ context.Context, calls []*posted) {
+func (p *pipelines) send(_ context.Context, calls []*queuedCall) {
 	var keys []string
 	for _, c := range calls {
 		keys = append(keys, c.call.key())
@@ -43,7 +43,7 @@ func (p *pipelines) all() [][]string {
 func callOf(key string) call { return on(script{}, []string{key}) }
 
 // ask sends a call for a key in the background.
-func ask(ctx context.Context, l *lanes, key string) <-chan reply[any] {
+func ask(ctx context.Context, l *pipeliner, key string) <-chan reply[any] {
 	done := make(chan reply[any], 1)
 	go func() {
 		done <- l.run(ctx, callOf(key), nil)
@@ -52,15 +52,15 @@ func ask(ctx context.Context, l *lanes, key string) <-chan reply[any] {
 	return done
 }
 
-func TestLanesGatherWhatWaits(t *testing.T) {
+func TestBatchOfQueuedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipelines{release: make(chan struct{})}
-		l := newLanes(1, p.send)
+		l := newPipeliner(1, p.send)
 		first := ask(t.Context(), l, "first")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
 		var others []<-chan reply[any]
-		for i := range maxCalls + 1 {
+		for i := range maxBatchCalls + 1 {
 			others = append(others, ask(t.Context(), l, strconv.Itoa(i)))
 		}
 		cancel()
@@ -72,14 +72,14 @@ func TestLanesGatherWhatWaits(t *testing.T) {
 		}
 		sent := p.all()
 		require.Len(t, sent, 3)
-		require.Len(t, sent[1], maxCalls)
+		require.Len(t, sent[1], maxBatchCalls)
 		times := map[string]int{}
 		for _, keys := range sent {
 			for _, key := range keys {
 				times[key]++
 			}
 		}
-		require.Len(t, times, maxCalls+2, "what was left is never sent")
+		require.Len(t, times, maxBatchCalls+2, "what was left is never sent")
 		for key, n := range times {
 			require.Equal(t, 1, n, key)
 		}
@@ -91,18 +91,18 @@ func TestLanesGatherWhatWaits(t *testing.T) {
 
 // Where other work keeps the processors, yielding costs a time slice: for a while
 // no client does.
-func TestLanesDontGatherInACrowd(t *testing.T) {
+func TestNoBatchIsCollectedOnABusyMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, yields := yielding(2)
 		first := ask(t.Context(), l, "first")
-		time.Sleep(crowded + 1)
+		time.Sleep(slowYield + 1)
 		yields <- true
 		require.NoError(t, (<-first).err)
-		for range yieldRest {
-			l.together = 2
+		for range skipsAfterSlowYield {
+			l.lastBatch = 2
 			require.NoError(t, (<-ask(t.Context(), l, "alone")).err)
 		}
-		l.together = 2
+		l.lastBatch = 2
 		first = ask(t.Context(), l, "first")
 		second := ask(t.Context(), l, "second")
 		yields <- true
@@ -111,18 +111,18 @@ func TestLanesDontGatherInACrowd(t *testing.T) {
 	})
 }
 
-// yielding are lanes after a pipeline of so many calls, and who yields waits until
+// yielding is a pipeliner after a pipeline of so many calls; a goroutine that yields waits until
 // it is told.
-func yielding(together int) (l *lanes, p *pipelines, yields chan bool) {
+func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
 	p = &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l, yields = newLanes(leastLanes, p.send), make(chan bool)
-	l.best, l.together = 0, together
+	l, yields = newPipeliner(minSlots, p.send), make(chan bool)
+	l.best, l.lastBatch = 0, together
 	l.yield = func() { <-yields }
 	return l, p, yields
 }
 
-func TestLanesGatherWhoIsAboutToAsk(t *testing.T) {
+func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(3)
 		first := ask(t.Context(), l, "first")
@@ -142,10 +142,10 @@ func TestLanesGatherWhoIsAboutToAsk(t *testing.T) {
 		}
 		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
 		synctest.Wait()
-		require.Equal(t, 3, l.together)
-		require.False(t, l.gathers)
+		require.Equal(t, 3, l.lastBatch)
+		require.False(t, l.batching)
 		alone := ask(t.Context(), l, "alone")
-		for range mostYields {
+		for range maxYields {
 			require.Empty(t, alone)
 			yields <- true
 		}
@@ -158,7 +158,7 @@ func TestLanesGatherWhoIsAboutToAsk(t *testing.T) {
 }
 
 // Who lets others run may not run itself for long, where there is other work.
-func TestLanesThatGatherForTooLong(t *testing.T) {
+func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(3)
 		first := ask(t.Context(), l, "first")
@@ -167,11 +167,11 @@ func TestLanesThatGatherForTooLong(t *testing.T) {
 		require.NoError(t, (<-first).err, "it yields once")
 		synctest.Wait()
 
-		l.together = 3
+		l.lastBatch = 3
 		first = ask(t.Context(), l, "first")
 		second := ask(t.Context(), l, "second")
 		third := ask(t.Context(), l, "third")
-		time.Sleep(patience)
+		time.Sleep(stallTimeout)
 		synctest.Wait()
 		_, stuck, queued := l.state()
 		require.Equal(t, 1, stuck)
@@ -190,12 +190,12 @@ func TestLanesThatGatherForTooLong(t *testing.T) {
 		synctest.Wait()
 		busy, stuck, queued := l.state()
 		require.Zero(t, busy+stuck+queued)
-		require.False(t, l.gathers)
+		require.False(t, l.batching)
 	})
 }
 
-// The context of who gathers ends: the others go, and the lane is left.
-func TestLanesWhoseGathererHasEnded(t *testing.T) {
+// The context of the call that collects a batch ends: the others are sent, and the slot is freed.
+func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(2)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -211,17 +211,17 @@ func TestLanesWhoseGathererHasEnded(t *testing.T) {
 		synctest.Wait()
 		busy, stuck, _ := l.state()
 		require.Zero(t, busy+stuck)
-		require.False(t, l.gathers)
+		require.False(t, l.batching)
 	})
 }
 
-// More come than go at once: the next of them enters a lane at once.
-func TestLanesThatGatherMoreThanGoAtOnce(t *testing.T) {
+// More calls come than one pipeline takes: the next of them takes a slot at once.
+func TestMoreCallsThanOneBatchTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(2)
 		p.release = make(chan struct{})
 		var all []<-chan reply[any]
-		for i := range maxCalls + 2 {
+		for i := range maxBatchCalls + 2 {
 			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
 		}
 		require.Empty(t, p.all())
@@ -230,8 +230,8 @@ func TestLanesThatGatherMoreThanGoAtOnce(t *testing.T) {
 		yields <- true
 		synctest.Wait()
 		require.Len(t, p.all(), 2, "on two lanes")
-		require.Len(t, p.all()[0], maxCalls)
-		require.Equal(t, []string{strconv.Itoa(maxCalls), strconv.Itoa(maxCalls + 1)}, p.all()[1])
+		require.Len(t, p.all()[0], maxBatchCalls)
+		require.Equal(t, []string{strconv.Itoa(maxBatchCalls), strconv.Itoa(maxBatchCalls + 1)}, p.all()[1])
 		close(p.release)
 		for _, done := range all {
 			require.NoError(t, (<-done).err)
@@ -241,34 +241,34 @@ func TestLanesThatGatherMoreThanGoAtOnce(t *testing.T) {
 
 // A call that is among those of others when its context ends is not sent, and
 // they are.
-func TestLanesLeaveOutWhatHasEnded(t *testing.T) {
+func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 	p := &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l := newLanes(1, p.send)
+	l := newPipeliner(1, p.send)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	l.busy = 1
-	calls := []*posted{
+	l.inUse = 1
+	calls := []*queuedCall{
 		{ctx: over, call: callOf("a")},
-		{ctx: t.Context(), call: callOf("b"), turn: make(chan bool, 1)},
-		{ctx: over, call: callOf("c"), turn: make(chan bool, 1)},
+		{ctx: t.Context(), call: callOf("b"), ready: make(chan bool, 1)},
+		{ctx: over, call: callOf("c"), ready: make(chan bool, 1)},
 	}
-	l.lead(calls)
+	l.sendBatch(calls)
 	require.Equal(t, [][]string{{"b"}}, p.sent)
 	require.ErrorIs(t, calls[0].reply.err, context.Canceled)
 	require.Equal(t, reply[any]{value: "b"}, calls[1].reply)
 	require.ErrorIs(t, calls[2].reply.err, context.Canceled)
-	require.False(t, <-calls[1].turn)
-	require.False(t, <-calls[2].turn)
+	require.False(t, <-calls[1].ready)
+	require.False(t, <-calls[2].ready)
 }
 
-// Who waits while nothing comes back gets another lane, up to the limit; and the
-// lanes are as few as before when the server answers again.
-func TestLanesThatAreSilent(t *testing.T) {
+// A call that waits while nothing is answered gets another slot, up to the limit; and there
+// are as few slots as before when the server answers again.
+func TestSlotsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 3 * leastLanes
+		const limit = 3 * minSlots
 		p := &pipelines{release: make(chan struct{})}
-		l := newLanes(limit, p.send)
+		l := newPipeliner(limit, p.send)
 		l.best = 0 // it answered at once so far
 		begin := time.Now()
 		var all []<-chan reply[any]
@@ -279,7 +279,7 @@ func TestLanesThatAreSilent(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		require.Equal(t, (limit/leastLanes-1)*patience, time.Since(begin))
+		require.Equal(t, (limit/minSlots-1)*stallTimeout, time.Since(begin))
 		require.Len(t, p.all(), limit)
 		time.Sleep(time.Hour)
 		require.Len(t, p.all(), limit, "no more than that")
@@ -294,16 +294,16 @@ func TestLanesThatAreSilent(t *testing.T) {
 	})
 }
 
-func (l *lanes) state() (busy, stuck, queued int) {
+func (l *pipeliner) state() (busy, stuck, queued int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.busy, l.stuck, len(l.queue)
+	return l.inUse, l.abandoned, len(l.queue)
 }
 
-// A server that is far away has as many lanes as it takes time.
-func TestLanesToAServerThatIsFarAway(t *testing.T) {
+// A server that is far away has as many slots as it takes time.
+func TestSlotsToAServerThatIsFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(100, func(_ context.Context, calls []*posted) {
+		l := newPipeliner(100, func(_ context.Context, calls []*queuedCall) {
 			time.Sleep(time.Millisecond)
 			for _, c := range calls {
 				c.reply = reply[any]{}
@@ -314,7 +314,7 @@ func TestLanesToAServerThatIsFarAway(t *testing.T) {
 		}
 		begin := time.Now()
 		var all []<-chan reply[any]
-		for range 1 + time.Millisecond/laneStep {
+		for range 1 + time.Millisecond/slotLatency {
 			all = append(all, ask(t.Context(), l, "key"))
 		}
 		for _, done := range all {
@@ -329,15 +329,15 @@ func TestDeadlineOfAPipeline(t *testing.T) {
 	defer cancel()
 	later, cancelLater := context.WithTimeout(t.Context(), time.Hour)
 	defer cancelLater()
-	ctx, done := together([]*posted{{ctx: sooner}})
+	ctx, done := batchContext([]*queuedCall{{ctx: sooner}})
 	require.Equal(t, sooner, ctx, "with its values")
 	done()
-	ctx, done = together([]*posted{{ctx: later}, {ctx: sooner}})
+	ctx, done = batchContext([]*queuedCall{{ctx: later}, {ctx: sooner}})
 	defer done()
 	got, _ := ctx.Deadline()
 	want, _ := later.Deadline()
 	require.Equal(t, want, got)
-	ctx, done = together([]*posted{{ctx: later}, {ctx: t.Context()}})
+	ctx, done = batchContext([]*queuedCall{{ctx: later}, {ctx: t.Context()}})
 	defer done()
 	_, bounded := ctx.Deadline()
 	require.False(t, bounded)
@@ -354,16 +354,16 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
 	require.NoError(t, rdb.ScriptLoad(ctx, inspectLua).Err())
-	acquire := func(name string) *posted {
-		return &posted{ctx: ctx, call: requestFor(c.Mutex(name))}
+	acquire := func(name string) *queuedCall {
+		return &queuedCall{ctx: ctx, call: requestFor(c.Mutex(name))}
 	}
-	calls := []*posted{
+	calls := []*queuedCall{
 		acquire("a"),
 		{ctx: ctx, call: on(c.kinds.inspect, []string{"lock:{b}"})},
 		acquire("taken"),
 		acquire("c"),
 	}
-	c.post(ctx, calls)
+	c.sendCalls(ctx, calls)
 	for _, i := range []int{0, 1, 3} {
 		require.NoError(t, calls[i].reply.err)
 		require.NotNil(t, calls[i].reply.value)

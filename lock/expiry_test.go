@@ -17,20 +17,20 @@ func (w willing) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time,
 	return time.Now().Add(d), nil
 }
 func (w willing) Release(context.Context, Lease) error { return nil }
-func (w willing) life() *life                          { return nil }
+func (w willing) taskGroup() *taskGroup                { return nil }
 func (w willing) onLost(*Hold, Lease)                  { time.Sleep(w.slow) }
 func (w willing) onEnd(*Hold)                          {}
 func (w willing) onMove(*Hold)                         {}
 
-// timed is a hold of a client with that clock.
-func timed(c *clock, lease time.Duration, w willing) *Hold {
+// timed is a hold of a client with that timer.
+func timed(c *expiryTimer, lease time.Duration, w willing) *Hold {
 	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(lease)}, w)
-	h.clock, h.minder = c, w
+	h.expiry, h.hooks = c, w
 	h.start()
 	return h
 }
 
-// Of many holds with one clock, each is lost at its own end, neither before nor
+// Of many holds with one timer, each is lost at its own end, neither before nor
 // later, whatever became of the others.
 func TestHoldsShareAClock(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestHoldsShareAClock(t *testing.T) {
 	some := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
 	lease := func() time.Duration { return time.Second + time.Duration(some.Int64N(int64(time.Minute))) }
 	synctest.Test(t, func(t *testing.T) {
-		var c clock
+		var c expiryTimer
 		began := time.Now()
 		holds, ends, lost := make([]*Hold, n), make([]time.Duration, n), make([]time.Duration, n)
 		for i := range holds {
@@ -76,16 +76,16 @@ func TestHoldsShareAClock(t *testing.T) {
 	})
 }
 
-// Holds that are released before the clock would ring for them don't touch its timer,
+// Holds that are released before the timer would fire for them don't touch its timer,
 // and none is forgotten when it has rung for nothing.
 func TestClockIsSetOnceALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c clock
+		var c expiryTimer
 		h := timed(&c, time.Minute, willing{})
 		rings := func() time.Time {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.rings
+			return c.nextFire
 		}
 		first := rings()
 		require.Equal(t, time.Minute, time.Until(first))
@@ -113,10 +113,10 @@ func TestClockIsSetOnceALease(t *testing.T) {
 func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &queueServer{}
-		d := newWatchdog(s, newLife(), 30*time.Second)
+		d := newWatchdog(s, newTaskGroup(), 30*time.Second)
 		s.watchdog, d.running = d, true // we look ourselves
 		d.due(time.Now())
-		h := timed(&clock{}, 30*time.Second, willing{})
+		h := timed(&expiryTimer{}, 30*time.Second, willing{})
 		d.add(h, 0)
 		require.Empty(t, d.poke)
 		d.remove(h)
@@ -124,17 +124,17 @@ func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 		d.add(h, 0)
 		require.Empty(t, d.poke)
 		require.NoError(t, h.Extend(t.Context(), time.Second))
-		d.hurry(h)
+		d.renewSoon(h)
 		require.Len(t, d.poke, 1)
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
 
 // A hold whose lease is over by the local clock is lost, also where an extension is
-// confirmed before the clock has said so: another client may have held the lock since.
+// confirmed before the timer has fired: another client may have held the lock since.
 func TestExtensionAfterTheEndDoesNotRevive(t *testing.T) {
 	h := newHold(Lease{Expires: time.Now().Add(-time.Millisecond)}, nil)
-	h.clock, h.armed = &clock{}, true // and it is told in a moment
+	h.expiry, h.armed = &expiryTimer{}, true // and it is told in a moment
 	require.False(t, h.prolong(time.Now().Add(time.Hour), false))
 	require.True(t, h.Lease().Expires.Before(time.Now()))
 	h.expire()

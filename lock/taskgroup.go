@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// life is the time between the making of a client and its end, and the
-// goroutines that belong to it.
-type life struct {
+// A taskGroup has the goroutines that belong to a client, between its making and its end.
+type taskGroup struct {
 	closing chan struct{} // closed at the end
 
 	mu     sync.Mutex
@@ -17,19 +16,19 @@ type life struct {
 	tasks  sync.WaitGroup
 	calls  sync.WaitGroup // to acquire, which may be about to return a hold
 
-	clock clock // of the holds, also of those that outlive it
+	expiry expiryTimer // of the holds, also of those that outlive it
 }
 
-func newLife() *life { return &life{closing: make(chan struct{})} }
+func newTaskGroup() *taskGroup { return &taskGroup{closing: make(chan struct{})} }
 
 // end closes closing and waits for all tasks, also if it was called before.
-func (l *life) end() {
+func (l *taskGroup) end() {
 	l.close()
 	l.tasks.Wait()
 }
 
 // close closes closing, after which there are no new tasks.
-func (l *life) close() {
+func (l *taskGroup) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -40,7 +39,7 @@ func (l *life) close() {
 
 // enter makes the caller's goroutine a task, until tasks.Done; false if it is too
 // late.
-func (l *life) enter() bool {
+func (l *taskGroup) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -50,7 +49,7 @@ func (l *life) enter() bool {
 }
 
 // call begins a call to acquire, until calls.Done; false if it is too late.
-func (l *life) call() bool {
+func (l *taskGroup) call() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -60,7 +59,7 @@ func (l *life) call() bool {
 }
 
 // spawn runs f in a goroutine that Close awaits; false if it is too late.
-func (l *life) spawn(f func()) bool {
+func (l *taskGroup) spawn(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -70,15 +69,15 @@ func (l *life) spawn(f func()) bool {
 }
 
 // background runs f in a goroutine that Close awaits, unless Close was called before.
-func (l *life) background(f func()) {
+func (l *taskGroup) background(f func()) {
 	if !l.spawn(f) {
 		go f()
 	}
 }
 
-// insist repeats f, with growing pauses, until a service has answered, and not that it can't
+// retryUntilAnswered repeats f, with growing pauses, until a service has answered, and not that it can't
 // do so at the moment, the context ends or the client is closed.
-func (l *life) insist(ctx context.Context, f func() error) error {
+func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) error {
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		err := f()
 		if err == nil || isRefusal(err) && !isPassing(err) || errors.Is(err, ErrNotHeld) {

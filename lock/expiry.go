@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A clock tells the holds of a client when their leases end. They share a timer,
+// An expiryTimer tells the holds of a client when their leases end. They share a timer,
 // which is set to the first end, and is left alone when that goes away: most holds
 // are released long before their end, so it is set once a lease, and not twice a
 // hold.
-type clock struct {
-	mu    sync.Mutex
-	queue clockQueue
-	timer *time.Timer
-	rings time.Time // when the timer does; zero: it is not set
+type expiryTimer struct {
+	mu       sync.Mutex
+	queue    expiryQueue
+	timer    *time.Timer
+	nextFire time.Time // when the timer fires; zero: it is not set
 }
 
 // set has the hold told at that time, and no more at any other.
-func (c *clock) set(h *Hold, end time.Time) {
+func (c *expiryTimer) set(h *Hold, end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.alarm.at = end
@@ -28,11 +28,11 @@ func (c *clock) set(h *Hold, end time.Time) {
 	} else {
 		heap.Push(&c.queue, h)
 	}
-	c.wind()
+	c.schedule()
 }
 
 // unset has it told no more. It may be about to be told.
-func (c *clock) unset(h *Hold) {
+func (c *expiryTimer) unset(h *Hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.alarm.place > 0 {
@@ -41,36 +41,36 @@ func (c *clock) unset(h *Hold) {
 }
 
 // holds are those that it watches: all whose leases aren't over.
-func (c *clock) holds() []*Hold {
+func (c *expiryTimer) holds() []*Hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.queue)
 }
 
-// ring tells those whose time has come. What is to be done about each may take
+// fire tells those whose time has come. What is to be done about each may take
 // long, and the others don't wait for it.
-func (c *clock) ring() {
+func (c *expiryTimer) fire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for now := time.Now(); len(c.queue) > 0 && !now.Before(c.queue[0].alarm.at); {
 		h, _ := heap.Pop(&c.queue).(*Hold)
 		go h.expire()
 	}
-	c.rings = time.Time{}
-	c.wind()
+	c.nextFire = time.Time{}
+	c.schedule()
 }
 
-// wind sets the timer to the first end, if it would ring later.
-func (c *clock) wind() {
-	if len(c.queue) == 0 || !c.rings.IsZero() && !c.queue[0].alarm.at.Before(c.rings) {
+// schedule sets the timer to the first end, if it would fire later.
+func (c *expiryTimer) schedule() {
+	if len(c.queue) == 0 || !c.nextFire.IsZero() && !c.queue[0].alarm.at.Before(c.nextFire) {
 		return
 	}
-	c.rings = c.queue[0].alarm.at
+	c.nextFire = c.queue[0].alarm.at
 	if c.timer == nil {
-		c.timer = time.AfterFunc(time.Until(c.rings), c.ring)
+		c.timer = time.AfterFunc(time.Until(c.nextFire), c.fire)
 		return
 	}
-	c.timer.Reset(time.Until(c.rings))
+	c.timer.Reset(time.Until(c.nextFire))
 }
 
 // alarm is when a hold is told.
@@ -80,24 +80,24 @@ type alarm struct {
 }
 
 // clockQueue is a heap of holds by their alarms.
-type clockQueue []*Hold
+type expiryQueue []*Hold
 
-func (q clockQueue) Len() int           { return len(q) }
-func (q clockQueue) Less(i, j int) bool { return q[i].alarm.at.Before(q[j].alarm.at) }
-func (q clockQueue) Swap(i, j int) {
+func (q expiryQueue) Len() int           { return len(q) }
+func (q expiryQueue) Less(i, j int) bool { return q[i].alarm.at.Before(q[j].alarm.at) }
+func (q expiryQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].alarm.place, q[j].alarm.place = i+1, j+1
 }
 
 // Push is for container/heap.
-func (q *clockQueue) Push(x any) {
+func (q *expiryQueue) Push(x any) {
 	h, _ := x.(*Hold)
 	*q = append(*q, h)
 	h.alarm.place = len(*q)
 }
 
 // Pop is for container/heap.
-func (q *clockQueue) Pop() any {
+func (q *expiryQueue) Pop() any {
 	last := len(*q) - 1
 	h := (*q)[last]
 	(*q)[last] = nil

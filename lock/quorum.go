@@ -1,0 +1,193 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxUnanswered is how many requests a server may leave unanswered until it is
+// spared new ones.
+const maxUnanswered = 64
+
+// A node is one of the servers of a [Redlock].
+type node struct {
+	*Client
+	addr string
+
+	began     time.Time
+	inFlight  atomic.Int64 // requests, and their repetitions
+	lastReply atomic.Int64 // when it last answered, or had nothing to answer; since began
+}
+
+// begin counts a request, until done.
+func (v *node) begin() {
+	if v.inFlight.Add(1) == 1 {
+		v.noteReply(nil)
+	}
+}
+
+func (v *node) done() { v.inFlight.Add(-1) }
+
+// noteReply notes that a request ended, if it ended with an answer.
+func (v *node) noteReply(err error) {
+	if err == nil || isRefusal(err) {
+		v.lastReply.Store(int64(time.Since(v.began)))
+	}
+}
+
+// unresponsive reports whether so many requests wait without an answer that one more would only
+// join them: whatever goes to a server that is stuck lasts until the timeouts of
+// go-redis.
+func (v *node) unresponsive(limit time.Duration) bool {
+	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
+}
+
+// onEach runs f for every server at once, in the background.
+func (r *Redlock) onEach(f func(i int)) {
+	for i, v := range r.nodes {
+		v.begin()
+		r.background(func() {
+			defer v.done()
+			f(i)
+		})
+	}
+}
+
+// askAll asks every server at once, with a context that ends after the limit or when
+// all have answered, and passes the answers to count, one after the other, until that returns
+// true. A server that does not answer in that time is counted with an error. The
+// requests for which the caller no longer waits go on.
+//
+// askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
+// as abort is closed.
+func askAll[T any](
+	ctx context.Context, r *Redlock, limit time.Duration, abort <-chan struct{},
+	ask func(ctx context.Context, i int) (T, error), hear func(i int, said T, err error) (enough bool),
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-abort:
+		return ErrClosed
+	default:
+	}
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	silence := func() error { return fmt.Errorf("no answer within %v", limit) }
+	enough := make(chan struct{})
+	var mu sync.Mutex // guards what follows, and count
+	heard := make([]bool, len(r.nodes))
+	missing, asking, over := len(r.nodes), len(r.nodes), false
+	tell := func(i int, said T, err error) {
+		if over || heard[i] {
+			return
+		}
+		heard[i] = true
+		missing--
+		if hear(i, said, err) || missing == 0 {
+			over = true
+			close(enough)
+		}
+	}
+	// The goroutine that has an answer says so itself, so that none is woken for one that
+	// doesn't decide.
+	r.onEach(func(i int) {
+		said, err := ask(asked, i)
+		if err != nil && asked.Err() != nil {
+			err = silence()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		tell(i, said, err)
+		if asking--; asking == 0 {
+			cancel()
+		}
+	})
+	var gaveUp error
+	select {
+	case <-enough:
+		r.awaitAll(ctx, asked)
+		return nil
+	case <-asked.Done():
+	case <-ctx.Done():
+		gaveUp = ctx.Err()
+	case <-abort:
+		gaveUp = ErrClosed
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if over {
+		return nil
+	}
+	for i := 0; gaveUp == nil && i < len(heard); i++ {
+		var nothing T
+		tell(i, nothing, silence())
+	}
+	over = true
+	return gaveUp
+}
+
+// awaitAll waits, once the Redlock is closed, until all have answered or the limit is over:
+// the process may be about to end.
+func (r *Redlock) awaitAll(ctx, asked context.Context) {
+	select {
+	case <-r.closing:
+	default:
+		return
+	}
+	select {
+	case <-asked.Done():
+	case <-ctx.Done():
+	}
+}
+
+// A quorumCount counts the answers of an odd number of servers.
+type quorumCount struct {
+	nodes   []*node
+	yes, no int
+	errs    []error // why the others said neither
+	refused int     // of those, that answered with an error
+}
+
+func (r *Redlock) newCount() quorumCount { return quorumCount{nodes: r.nodes} }
+
+// count counts one more, and reports whether the outcome is known: a majority
+// either way, or none, and whether a majority said anything.
+func (t *quorumCount) count(i int, yes bool, err error) bool {
+	switch {
+	case err != nil:
+		t.errs = append(t.errs, fmt.Errorf("%s: %w", t.nodes[i].addr, err))
+		if isRefusal(err) {
+			t.refused++
+		}
+	case yes:
+		t.yes++
+	default:
+		t.no++
+	}
+	said := t.yes + t.no
+	left := len(t.nodes) - said - len(t.errs)
+	tied := !t.isMajority(t.yes+left) && !t.isMajority(t.no+left)
+	return t.won() || t.lost() || tied && (t.isMajority(said) || !t.isMajority(said+left))
+}
+
+func (t *quorumCount) isMajority(n int) bool { return n > len(t.nodes)/2 }
+func (t *quorumCount) won() bool             { return t.isMajority(t.yes) }
+func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
+
+// failure says why there is no majority either way.
+func (t *quorumCount) failure() error {
+	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
+	return t.withErrors(err)
+}
+
+// withErrors adds what is wrong with servers to an error.
+func (t *quorumCount) withErrors(err error) error {
+	for _, why := range t.errs {
+		err = fmt.Errorf("%w; %w", err, why)
+	}
+	return err
+}
