@@ -120,6 +120,9 @@ func newWriter(c simulation.Case, l harness.LockSpec, o simulation.Outcome, h *h
 			w.end = max(w.end, e.Time)
 		}
 	}
+	if v.Kind == checker.Stuck { // which the request proves that waited, once it has waited for too long
+		w.end = max(w.end, v.Until)
+	}
 	w.incidents = slices.DeleteFunc(w.incidents, func(i *incident) bool { return i.began > w.end })
 	return w
 }

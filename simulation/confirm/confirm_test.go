@@ -85,6 +85,49 @@ func TestKeepsData(t *testing.T) {
 	require.Contains(t, stepsOf(t, scripts[0]), "{inject: restart, target: redis-1}")
 }
 
+// Of a split-brain the first grant is made once the old master is alone, and its zone turns to
+// the new master at the heal.
+func TestSplitBrain(t *testing.T) {
+	c := base(topologies.Sentinels, "redislock", world.Fault{
+		Name: world.SplitBrain, At: 100 * time.Millisecond, By: 700 * time.Millisecond, For: 2500 * time.Millisecond,
+	})
+	c.Length, c.Think = 3500*time.Millisecond, 20*time.Millisecond
+	scripts, err := found(t, c, checker.PrematureLoss)
+	require.NoError(t, err)
+	steps := stepsOf(t, scripts[0])
+	split, acquire := strings.Index(steps, "{inject: split-brain, target: zone-a}"), strings.Index(steps, "acquire: lock-1")
+	heal, release := strings.Index(steps, "{heal: split-brain}"), strings.Index(steps, "release: lock-1")
+	require.NotEqual(t, -1, split, steps)
+	require.IsIncreasing(t, []int{split, acquire, heal, release}, steps)
+}
+
+// A request that waits for the lock while the master dies begins after that.
+func TestWaitingThroughAFailover(t *testing.T) {
+	stall := func(replica string) world.Fault {
+		return world.Fault{Name: world.Stall, Target: replica + ">redis-1", At: time.Millisecond, For: 1500 * time.Millisecond}
+	}
+	c := base(topologies.Sentinels, "redislock", stall("redis-2"), stall("redis-3"),
+		world.Fault{Name: world.CrashFailover, At: 400 * time.Millisecond, By: time.Millisecond, For: 20 * time.Millisecond})
+	c.Length, c.Hold = 3*time.Second, 1500*time.Millisecond
+	scripts, err := found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	steps := stepsOf(t, scripts[0])
+	require.Contains(t, steps, `{inject: stall, target: "redis-2>redis-1"}`)
+	require.Regexp(t, `(?s)client: a, acquire.*inject: crash-failover.*heal: crash-failover.*client: b, acquire`, steps)
+	require.NotContains(t, steps, "background")
+}
+
+// A lock that is stuck is so at the end of the wait, and what came before has its part in it.
+func TestStuckAfterACut(t *testing.T) {
+	c := base(topologies.Single, "broken-no-expiry", world.Fault{Name: world.Cut, Target: "zone-a>redis-1", At: 100 * time.Millisecond, For: 300 * time.Millisecond})
+	c.Seed, c.Length, c.Lease, c.Hold, c.Think = 2, 6*time.Second, 500*time.Millisecond, 150*time.Millisecond, 20*time.Millisecond
+	scripts, err := found(t, c, checker.Stuck)
+	require.NoError(t, err)
+	steps := stepsOf(t, scripts[len(scripts)-1])
+	require.Regexp(t, `(?s)inject: cut, target: "zone-[ab]>redis-1".*heal: cut`, steps)
+	require.Contains(t, steps, "release: lock-1")
+}
+
 // The links of replicas are cut before the grant that no replica is to have.
 func TestFailover(t *testing.T) {
 	c := base(topologies.Sentinels, "redislock", world.Fault{

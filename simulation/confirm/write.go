@@ -338,8 +338,21 @@ func (w *writer) failOver(i *incident, kept []*operation, heal func(string)) {
 		w.splitBrain(i, kept, heal)
 		return
 	}
+	w.begin(i, i.began+i.Lag)
 	w.mark(i.began+i.Lag, "inject: %s", i.Name)
 	heal(i.Name)
+}
+
+// begin has requests that wait while a server dies, and are granted later, begin once it is
+// back: their connections end with the server, and a request ends with its connection.
+func (w *writer) begin(i *incident, dies time.Duration) {
+	for at, m := range w.marks {
+		if o := m.op; o != nil && !m.end && o.strict && o.from < dies && o.until > dies {
+			if w.marks[at].at = dies + 1; i.ended < o.until {
+				w.marks[at].at = i.ended + 1
+			}
+		}
+	}
 }
 
 // splitBrain adds the steps of a split-brain. The zone of the first client that is granted
