@@ -63,6 +63,7 @@ type simulateOptions struct {
 	out      string
 	asJSON   bool
 	confirm  bool
+	limit    time.Duration
 }
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -97,7 +98,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.IntVar(&o.again, "again", 0, "how many more times to run each case (of a random search, or of --replay), to count how many runs are the same")
 	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED)")
 	f.BoolVar(&o.asJSON, "json", false, "print what was found as JSON")
-	f.BoolVar(&o.confirm, "confirm", false, "write each violation's smallest run as a scenario, and play it on real servers until one shows the violation, at most nine times")
+	f.BoolVar(&o.confirm, "confirm", false, "write each violation's smallest run as a scenario, and play it on real servers until one shows the violation, at most three times each of up to four scripts")
+	f.DurationVar(&o.limit, "confirm-limit", 10*time.Minute, "--confirm: begin no attempt after so long, of all violations together")
 	return cmd
 }
 
@@ -228,6 +230,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		return context.Cause(ctx)
 	}
 	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int { return cmp.Compare(a.order, b.order) })
+	until := time.Now().Add(o.limit)
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
 		r, err := a.shrinkSimulation(ctx, o, pool, k, i == 0)
@@ -235,7 +238,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 			return err
 		}
 		if o.confirm {
-			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind)
+			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind, until)
 			if err != nil {
 				return asHarness(err)
 			}
@@ -383,7 +386,7 @@ func (s simulatedSearch) exit() error {
 
 // besideSimulationReplay are the flags that mean something beside --replay.
 func besideSimulationReplay() map[string]bool {
-	return map[string]bool{"replay": true, "again": true, "out": true, "json": true, "confirm": true, "verbose": true, "help": true}
+	return map[string]bool{"replay": true, "again": true, "out": true, "json": true, "confirm": true, "confirm-limit": true, "verbose": true, "help": true}
 }
 
 // replaySimulation runs the case of a record again.
@@ -433,7 +436,7 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 	if o.confirm {
 		if len(r.Findings) > 0 { // the record is of one
 			kind := r.Findings[0]
-			found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, kind)
+			found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, kind, time.Now().Add(o.limit))
 			if err != nil {
 				return asHarness(err)
 			}

@@ -33,8 +33,8 @@ const longAttempt = 20 * time.Second
 const confirmation = "confirm"
 
 // confirmSimulation plays a simulated run on real servers, and notes in its record
-// whether they show the same violation. The directory has the run and its reports.
-func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string) (history.Confirmation, error) {
+// whether they show the same violation. No attempt begins after until. The directory has the run and its reports.
+func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string, until time.Time) (history.Confirmation, error) {
 	var found history.Confirmation
 	in, err := readRecord(dir)
 	if err != nil {
@@ -64,6 +64,10 @@ func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockS
 		for left := attemptsOfForm; left > 0; left-- {
 			if err := ctx.Err(); err != nil {
 				return found, context.Cause(ctx)
+			}
+			if time.Now().After(until) {
+				found.Why = cmp.Or(found.Why, "no attempt was made") + "; the time of --confirm-limit is over"
+				return found, a.noteConfirmation(dir, found)
 			}
 			found.Attempts++
 			fmt.Fprintf(a.stderr, "%s: attempt %d on real servers, %s script\n", kind, found.Attempts, s.Form)
