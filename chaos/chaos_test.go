@@ -50,6 +50,36 @@ func extendsAny() harness.LockSpec {
 	})
 }
 
+// deletesAgain is a lock whose second release deletes whatever lock is there, and confirmsAgain
+// one that confirms a release again, and does nothing.
+func deletesAgain() harness.LockSpec { return releasedAgain("one-key-deletes-again", deleteAny) }
+
+func confirmsAgain() harness.LockSpec { return releasedAgain("one-key-confirms-again", `return 1`) }
+
+func releasedAgain(name, script string) harness.LockSpec {
+	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
+		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
+		return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
+			h, err := own.Acquire(ctx, name, lock.Options{Lease: lease})
+			if err != nil {
+				return chaos.Grant{}, err
+			}
+			released := false
+			return chaos.Grant{
+				Release: func(ctx context.Context) error {
+					if released {
+						return s.Redis.Eval(ctx, script, []string{name}).Err()
+					}
+					err := h.Release(ctx)
+					released = err == nil
+					return err
+				},
+				Extend: h.Extend,
+			}, nil
+		}), nil, nil
+	})
+}
+
 func cuts() harness.LockSpec {
 	return chaos.New("one-key-cuts", func(s chaos.Servers) (lock.Locker, func() error, error) {
 		return locker(s.Redis, deleteOwn, extendOwn, time.Second), nil, nil
@@ -113,6 +143,10 @@ func TestCase(t *testing.T) {
 		chaos.Smoke(t, buggy())
 	case "extends any smoke":
 		chaos.Smoke(t, extendsAny())
+	case "deletes again smoke":
+		chaos.Smoke(t, deletesAgain())
+	case "confirms again smoke":
+		chaos.Smoke(t, confirmsAgain())
 	case "cuts smoke":
 		chaos.Smoke(t, cuts())
 	case "buggy simulate":
@@ -251,6 +285,10 @@ func TestFailures(t *testing.T) {
 			"an extension after the lease is refused: Extend after the lease returned", "--- FAIL: TestCase/release-twice",
 			"✗ INVALID  An extension of lock-1 was confirmed for client", "compare the owner and prolong in one step on the server",
 		},
+		"deletes again smoke": {
+			"a second release is refused: c was granted a lock that is held", "--- FAIL: TestCase/release-twice",
+			"✗ INVALID  Two clients held lock-1 at the same time",
+		},
 		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "clutser"`, "seeds: want whole numbers"},
@@ -300,15 +338,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A correct lock passes, and leaves nothing behind.
+// A correct lock passes, also one that confirms a release again, and leaves nothing behind.
 func TestSmoke(t *testing.T) {
-	t.Parallel()
-	f := sub(t, "smoke", nil, nil)
-	require.NoError(t, f.err, f.out)
-	require.NotContains(t, f.out, "SKIP")
-	left, err := os.ReadDir(f.dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	for _, name := range []string{"smoke", "confirms again smoke"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := sub(t, name, nil, nil)
+			require.NoError(t, f.err, f.out)
+			require.NotContains(t, f.out, "SKIP")
+			left, err := os.ReadDir(f.dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
 }
 
 // Tests that run at once have servers of their own. On a cluster nothing is broken:

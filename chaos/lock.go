@@ -158,5 +158,9 @@ func (k keeper) ExtendLate(ctx context.Context, _ lock.Lease, d time.Duration) e
 	return k.Grant.Extend(ctx, d)
 }
 
+// ReleaseLate asks the lock to release what the holder knows to be over, which must end no
+// other grant.
+func (k keeper) ReleaseLate(ctx context.Context, _ lock.Lease) error { return k.Grant.Release(ctx) }
+
 // Release gives the lock back.
 func (k keeper) Release(ctx context.Context, _ lock.Lease) error { return k.Grant.Release(ctx) }

@@ -278,6 +278,7 @@ func TestDriver_LostBeforeItsGrant(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "the hold is not lost")
 	}
+	require.ErrorContains(t, h.Release(t.Context()), "does not tell", "the driver is asked all the same")
 	require.NoError(t, d.Err())
 }
 

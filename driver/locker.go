@@ -378,6 +378,10 @@ func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (ti
 	if k.isGone() {
 		return time.Time{}, lock.ErrNotHeld
 	}
+	return k.extend(ctx, by)
+}
+
+func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error) {
 	lease, sent := millis(by), time.Time{}
 	r, err := k.driver.ask(ctx, k.client, request{Op: opExtend, Hold: k.id, LeaseMS: &lease}, func(at time.Time) { sent = at }, nil)
 	if err != nil {
@@ -406,13 +410,16 @@ func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (ti
 }
 
 // ExtendLate is for [lock.Hold], of a hold that is over.
-func (k *keeper) ExtendLate(ctx context.Context, l lock.Lease, by time.Duration) error {
+func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration) error {
 	if !k.driver.hello.Promises.Extend {
 		return lock.ErrNotHeld
 	}
-	_, err := k.Extend(ctx, l, by)
+	_, err := k.extend(ctx, by)
 	return err
 }
+
+// ReleaseLate is for [lock.Hold], of a hold that is over.
+func (k *keeper) ReleaseLate(ctx context.Context, l lock.Lease) error { return k.Release(ctx, l) }
 
 // Release is for [lock.Hold].
 func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
@@ -426,8 +433,9 @@ func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
 		return fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
 		k.over()
-		if !k.driver.hello.Promises.ReleaseTells && !l.Expires.IsZero() && !time.Now().Before(l.Expires) {
-			return errors.New("the lease is over, and the library does not tell whether there was something to release")
+		over := k.isGone() || !l.Expires.IsZero() && !time.Now().Before(l.Expires)
+		if over && !k.driver.hello.Promises.ReleaseTells {
+			return errors.New("the hold is over, and the library does not tell whether there was something to release")
 		}
 		return nil
 	default:

@@ -140,7 +140,7 @@ func (s *server) answer(ctx context.Context, q request) answer {
 			err = lock.ErrNotHeld
 		case q.Op == opRelease:
 			if err = h.Release(ctx); err == nil || errors.Is(err, lock.ErrNotHeld) {
-				s.forget(q.Hold, h)
+				h.over() // it is kept, since a second release is asked of the lock as well
 			}
 		default:
 			sent := time.Now()
@@ -180,13 +180,6 @@ func (s *server) add(ctx context.Context, h *lock.Hold) string {
 		}
 	})
 	return id
-}
-
-func (s *server) forget(id string, h held) {
-	h.over()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.holds, id)
 }
 
 // validity is how long from then the holder may believe in a hold; nil if it

@@ -275,6 +275,12 @@ func TestDrivers_DefaultWorkload(t *testing.T) {
                     client.delete(lock.name)`,
 			"a release whose requests are slow leaves the next holder alone: the release freed the lock, ",
 		},
+		"a second release of whatever is there": {
+			`return {"result": "fail", "why": "released before"}`, `
+                    client.delete(lock.name)
+                    return {"result": "fail"}`,
+			"a second release leaves the next holder alone: the second release freed the lock",
+		},
 		"leases cut to whole seconds": {
 			`timeout=lease / 1000`, `timeout=max(1, lease // 1000)`, "a lease that runs out frees the lock, and not before: the lock was free ",
 		},

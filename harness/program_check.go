@@ -65,7 +65,7 @@ func DriverChecks() []DriverCheck {
 		{Name: "a grant is believed for about as long as its lease", run: checkValidity},
 		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog},
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
-		{Name: "a second release is not confirmed", Needs: func(p driver.Promises) bool { return p.ReleaseTells }, run: checkReleaseTwice},
+		{Name: "a second release leaves the next holder alone", run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
 		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
@@ -432,10 +432,18 @@ func checkReleaseTwice(ctx context.Context, k *driverCheck) error {
 	if err := h.Release(ctx); err != nil {
 		return err
 	}
-	if err := k.a.ReleaseAgain(ctx, h); err == nil {
+	next, err := ask(ctx, k.b, k.name, "zone-b.1", checkLong)
+	if err != nil {
+		return err
+	}
+	if err := k.a.ReleaseAgain(ctx, h); err == nil && k.a.Hello().Promises.ReleaseTells {
 		return errors.New("the second release was answered with ok")
 	}
-	return nil
+	_, err = ask(ctx, k.b, k.name, "zone-b.2", checkLong)
+	if err == nil {
+		return errors.New("the second release freed the lock, which a client of another process held")
+	}
+	return errors.Join(refused(err, "a third client"), next.Release(ctx))
 }
 
 func checkLateRelease(ctx context.Context, k *driverCheck) error {

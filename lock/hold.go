@@ -21,13 +21,18 @@ type Keeper interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// A LateExtender is a [Keeper] of a lock under test. A [Hold] that is over refuses an
-// extension by itself, and so hides a service that would confirm it. Of a LateExtender,
-// Hold.Extend asks the service all the same, and the hold stays over whatever it answers.
-type LateExtender interface {
+// A LateKeeper is a [Keeper] of a lock under test. A [Hold] that is over refuses an
+// extension or a release by itself, and so hides what the service would do. Of a
+// LateKeeper, Hold.Extend and Hold.Release ask the service all the same, and the hold
+// stays over whatever it answers.
+type LateKeeper interface {
 	Keeper
 	// ExtendLate is as Extend, of a grant that was lost or released.
 	ExtendLate(ctx context.Context, l Lease, d time.Duration) error
+	// ReleaseLate is as Release, of a grant that was lost or released. A service may
+	// confirm a release again: after one that was answered, a confirmation says nothing,
+	// and Hold.Release returns [ErrNotHeld].
+	ReleaseLate(ctx context.Context, l Lease) error
 }
 
 // A Hold is the handle on a grant. Its owner holds the lock until it is
@@ -52,7 +57,8 @@ type Hold struct {
 	lost     chan struct{} // nil until a caller asks for it
 	isLost   bool
 	ending   bool // a release was asked for
-	gone     bool // the service said that the grant is over
+	gone     bool // the service said that the grant is over,
+	answered bool // in answer to a release
 	watchers map[*byte]watcher
 	later    bool // it is being released in the background,
 	freed    bool // or was, which its owner wasn't told yet
@@ -186,7 +192,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	h.mu.Unlock()
 	if over {
 		err := ErrNotHeld
-		if k, ok := h.keeper.(LateExtender); ok {
+		if k, ok := h.keeper.(LateKeeper); ok {
 			err = k.ExtendLate(ctx, l, d)
 		}
 		if err != nil {
@@ -246,7 +252,10 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 		return nil
 	}
 	if gone {
-		return fmt.Errorf("release lock %q: %w", l.Name, ErrNotHeld)
+		if err := h.releaseOver(ctx, l); err != nil {
+			return fmt.Errorf("release lock %q: %w", l.Name, err)
+		}
+		return nil
 	}
 	if h.hooks != nil {
 		h.hooks.onEnd(h)
@@ -262,6 +271,29 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 		h.releaseLater(ctx)
 	}
 	return fmt.Errorf("release lock %q: %w", l.Name, err)
+}
+
+// errConfirmedAgain says that a service confirmed a release again.
+var errConfirmedAgain = fmt.Errorf("%w: it was released before, although the service confirmed this release as well", ErrNotHeld)
+
+// releaseOver is the release of a hold that is over: the service is asked where it is under test.
+func (h *Hold) releaseOver(ctx context.Context, l Lease) error {
+	k, ok := h.keeper.(LateKeeper)
+	if !ok {
+		return ErrNotHeld
+	}
+	if err := h.take(ctx); err != nil {
+		return err
+	}
+	defer h.give()
+	err := k.ReleaseLate(ctx, l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil && h.answered {
+		return errConfirmedAgain
+	}
+	h.answered = h.answered || err == nil || errors.Is(err, ErrNotHeld)
+	return err
 }
 
 // released takes out the watchers that are told of a release.
@@ -299,7 +331,7 @@ func (h *Hold) release(ctx context.Context, later bool) error {
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gone, h.freed = true, later && err == nil // in one step, and before the next caller's turn
+		h.gone, h.answered, h.freed = true, true, later && err == nil // in one step, and before the next caller's turn
 	}
 	return err
 }

@@ -260,8 +260,13 @@ func ExampleNewHold() {
 type lateKeeper struct {
 	keeper
 
-	asked int
-	err   error
+	asked, releases int
+	err             error
+}
+
+func (k *lateKeeper) ReleaseLate(context.Context, lock.Lease) error {
+	k.releases++
+	return k.err
 }
 
 func (k *lateKeeper) ExtendLate(context.Context, lock.Lease, time.Duration) error {
@@ -285,4 +290,26 @@ func TestHoldExtendsLateForALockUnderTest(t *testing.T) {
 	plain := lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, &k.keeper)
 	require.NoError(t, plain.Release(t.Context()))
 	require.ErrorIs(t, plain.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
+}
+
+// A second release is asked of a lock under test as well. A service may confirm it, which
+// says nothing of who holds the lock: it is a refusal. That of a hold that was lost before
+// it was released tells what the service said.
+func TestHoldReleasesLateForALockUnderTest(t *testing.T) {
+	t.Parallel()
+	l := lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}
+	k := &lateKeeper{keeper: keeper{release: func() error { return nil }}}
+	h := lock.NewHold(l, k)
+	require.NoError(t, h.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "the service confirmed it again")
+	k.err = errLink
+	require.ErrorIs(t, h.Release(t.Context()), errLink)
+	require.Equal(t, 2, k.releases)
+
+	k = &lateKeeper{keeper: keeper{extend: func(time.Duration) (time.Time, error) { return time.Time{}, lock.ErrNotHeld }}}
+	h = lock.NewHold(l, k)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
+	require.NoError(t, h.Release(t.Context()), "the service confirmed it")
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	require.Equal(t, 2, k.releases)
 }
