@@ -271,21 +271,31 @@ func releaseTwice(ctx context.Context, w *worker) {
 	}
 }
 
+// nearEnd is how long before the end of the lease a release is sent at the most that may be
+// under way when it ends: about twice as long as one takes over slow links.
+const nearEnd = 200 * time.Millisecond
+
 // lateRelease has half of the holders release when their lease is over: as the service
 // sees it, and not only by the holder's own clock, which is earlier. They do not use the
 // resource after it, so that only the release can do harm, to the client that holds the
-// lock by then.
+// lock by then. A quarter release shortly before: where links are slow, the lease ends
+// between two requests of one release.
 func lateRelease(ctx context.Context, w *worker) {
 	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
-	late := w.rng.IntN(2) == 0
+	before := time.Duration(w.rng.Int64N(int64(min(nearEnd, w.Lease/2)) + 1))
+	when := w.rng.IntN(4)
 	if !w.ask(ctx, w.one(name)) {
 		return
 	}
 	granted := time.Now() // or before, by the service's clock
 	w.work(ctx, name, length)
-	if late {
+	switch when {
+	case 0:
+		Pause(ctx, time.Until(granted.Add(w.Lease-before)))
+	case 1, 2:
 		Pause(ctx, time.Until(granted.Add(w.Lease+beyond)))
 		w.stops() // which it notes
+	default:
 	}
 	w.release(ctx)
 }
