@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 //     between its request and the answer, while another process held it,
 //   - every lease, asked for or granted, is shorter than a millisecond: it was not
 //     written in nanoseconds,
+//   - every "expires", of two grants or more, is before its request: it is a duration, and not a
+//     time. Then no other property finds a violation,
 //   - the history's last line was cut short and dropped,
 //   - faults were injected and none of them took effect: their effect was not seen,
 //     or no request met them, or
@@ -64,6 +67,9 @@ func Assumptions(meets ...string) Checker {
 			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
 				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", plural(n, "lease"))
 			}
+			if why := f.durations(); why != "" {
+				f.doubt("%s", why)
+			}
 			if cut := f.counts["cut"]; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
@@ -95,6 +101,10 @@ func leases(ev *evidence, f *findings) {
 		length := op.Invoke.Lease
 		if expires := op.Complete.Expires; expires > 0 {
 			length = max(length, expires-op.Invoke.Time)
+			f.counts["ends"]++
+			if expires < op.Invoke.Time {
+				f.counts["durations"]++
+			}
 		} else if length == 0 {
 			continue
 		}
@@ -102,6 +112,15 @@ func leases(ev *evidence, f *findings) {
 			f.counts["short"]++
 		}
 	}
+}
+
+// durations says why the ends of grants are none, if that is so: each is before the request
+// that it was granted to.
+func (f *findings) durations() (why string) {
+	if n := f.counts["ends"]; n > 1 && n == f.counts["durations"] {
+		return fmt.Sprintf("each \"expires\" of %s is before the request that was granted: it must be a time in nanoseconds, as \"time\" is, and not a duration (\"lease\" is one)", plural(n, "grant"))
+	}
+	return ""
 }
 
 // contended counts the requests that overlap a hold of another process.

@@ -157,6 +157,7 @@ func (s *session) report() Report {
 			}
 		}
 	}
+	s.doubtEnds(report.Results)
 	differ := len(s.agreement.doubts) > 0
 	if differ {
 		r := s.agreement.result()
@@ -166,6 +167,18 @@ func (s *session) report() Report {
 	report.Verdict = sum(report.Results, differ)
 	report.Took = time.Since(s.began)
 	return report
+}
+
+// doubtEnds has no property be invalid where the ends of all grants are none.
+func (s *session) doubtEnds(results []Result) {
+	for _, r := range s.runs {
+		why := r.found.durations()
+		for i := range results {
+			if why != "" && results[i].Verdict == Invalid {
+				results[i] = Result{Name: results[i].Name, Engine: results[i].Engine, Verdict: Unknown, Summary: why, Took: results[i].Took}
+			}
+		}
+	}
 }
 
 // sum is the verdict of several results. Where the engines differ, one of them
