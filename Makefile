@@ -144,8 +144,8 @@ unit: ## The fast tests alone: no servers, in seconds
 # The exact build has the random choices of Go's runtime fixed by the seed of a simulation.
 # All packages are compiled for it once.
 bin/lockchaos-exact: $(SOURCES)
-	go run ./simulation/exact bin/exact
-	go build -overlay bin/exact/overlay.json -tags lockchaos_exact -o $@ ./cmd/lockchaos
+	go run ./simulation/exact .bin/exact
+	go build -overlay .bin/exact/overlay.json -tags lockchaos_exact -o $@ ./cmd/lockchaos
 
 .PHONY: simulate-exact
 simulate-exact: bin/lockchaos-exact ## lockchaos simulate with a build of which every run replays identically: ARGS='--lock redlock --topology independent'
