@@ -166,6 +166,38 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 	require.NoError(t, <-popped)
 }
 
+// A program that uses up the pool with commands that block doesn't keep its holds from
+// being renewed.
+func TestRenewalWithoutAFreeConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 1 })
+	renewed := make(chan error, 100)
+	c, err := New(rdb, Config{Watchdog: 6 * time.Second, Observer: observing(func(e Event) {
+		if e.Kind == Renewed || e.Kind == Extended {
+			renewed <- e.Err
+		}
+	})})
+	require.NoError(t, err)
+	defer c.Close()
+	h, err := c.Acquire(t.Context(), "orders", Options{})
+	require.NoError(t, err)
+	popped := make(chan error, 1)
+	go func() { popped <- rdb.BLPop(t.Context(), time.Minute, "queue").Err() }()
+	redistest.Await(t, "the connection to be taken", func() bool { return rdb.PoolStats().IdleConns == 0 })
+	require.NoError(t, h.Extend(t.Context(), 6*time.Second))
+	require.NoError(t, <-renewed)
+	require.NoError(t, <-renewed, "by the watchdog")
+	require.NoError(t, s.Client(t, nil).LPush(t.Context(), "queue", "x").Err())
+	require.NoError(t, <-popped)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// observing is an observer.
+type observing func(e Event)
+
+func (o observing) Observe(e Event) { o(e) }
+
 // What is known of copies: a request that was answered has none, whatever the
 // answer; one whose reply was lost, and one that was repeated, may have.
 func TestCopiesOfARequest(t *testing.T) {

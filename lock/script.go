@@ -49,9 +49,12 @@ func newKinds() kinds {
 // A call is a script with its keys and arguments.
 type call struct {
 	script  script
-	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
-	counted bool            // a repetition that comes after the life of the mark would count twice
-	abort   <-chan struct{} // closed when no caller waits for it any more; optional
+	words   []any // as go-redis sends them: by digest, how many keys, those, and the arguments
+	counted bool  // a repetition that comes after the life of the mark would count twice
+	// Sent in a pipeline also where it is alone: go-redis has connections of their own for
+	// pipelines, which other commands of the program don't use up.
+	pipelined bool
+	abort     <-chan struct{} // closed when no caller waits for it any more; optional
 }
 
 // firstKey is where the first key is in the words of a call.

@@ -74,7 +74,7 @@ func (w *transport) send(ctx context.Context, calls []*queuedCall) {
 		c.cmd = c.call.command(ctx, words, c.full)
 	}
 	unseen, broken := false, error(nil)
-	if w.one != nil && len(calls) == 1 {
+	if w.one != nil && len(calls) == 1 && !calls[0].call.pipelined {
 		broken = w.one.Process(ctx, noRetryCmd{calls[0].cmd})
 	} else {
 		p := w.pipeline()
