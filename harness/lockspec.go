@@ -187,9 +187,13 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 }
 
 // Unpromised are what the lock does not promise, by the names in package history. Of
-// locks that are not [LockSpec.Foreign] there are none to tell.
+// locks that are not [LockSpec.Foreign] it is [history.UnpromisedAcks] alone: what the
+// others are judged by is known.
 func (l LockSpec) Unpromised() []string {
 	var none []string
+	if !l.ReplicaAcks {
+		none = append(none, history.UnpromisedAcks)
+	}
 	for _, p := range []struct {
 		name    string
 		missing bool

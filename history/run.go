@@ -98,6 +98,7 @@ type Run struct {
 
 // What a lock may leave unpromised.
 const (
+	UnpromisedAcks    = "replica-acks"  // a grant can wait for replicas to acknowledge it
 	UnpromisedExtend  = "extend"        // a hold can be extended
 	UnpromisedLost    = "lost"          // the holder is notified of a loss
 	UnpromisedRelease = "release-tells" // a release of a lock that is not held fails

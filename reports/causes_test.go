@@ -138,3 +138,19 @@ func TestEachCauseIsTold(t *testing.T) {
 		}
 	}
 }
+
+// The lock of another library waits for no replica: the command of a cure that does so is
+// that of a lock which can.
+func TestCuresOfALockThatAsksNoReplicas(t *testing.T) {
+	in := twoCauses()
+	in.Run.Command, in.Run.Lock = "lockchaos run --lock redislock --topology sentinel --seed 42", "redislock"
+	in.Run.Unpromised = []string{history.UnpromisedAcks}
+	var tried []string
+	for _, cause := range reports.Summarize(in).Causes {
+		for _, c := range cause.Cures {
+			tried = append(tried, c.Try)
+		}
+	}
+	require.Contains(t, tried, "lockchaos run --topology sentinel --seed 42 --lock mutex --replica-acks 1")
+	require.NotContains(t, tried, "lockchaos run --lock redislock --topology sentinel --seed 42 --replica-acks 1")
+}

@@ -63,11 +63,10 @@ func (d *digest) curesOf(texts []string) []Cure {
 		says := func(words string) bool { return strings.Contains(text, words) }
 		switch {
 		case says("acknowledged"):
-			c.Config, flag = "lock.Config{ReplicaAcks: 1}", "--replica-acks 1"
+			c.Config, flag = d.acks(1)
 			c.Cost = "each grant waits for a replica, and none is made while too few replicas answer"
 		case says("confirm a grant before it counts"):
-			n := d.replicas()
-			c.Config, flag = fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), fmt.Sprintf("--replica-acks %d", n)
+			c.Config, flag = d.acks(d.replicas())
 			c.Cost = "each grant waits for the slowest replica, and none is made while one is away"
 		case says("min-replicas-to-write"):
 			c.Config, flag = "min-replicas-to-write 1", "--min-replicas 1"
@@ -111,6 +110,16 @@ func (d *digest) curesOf(texts []string) []Cure {
 		cures = append(cures, c)
 	}
 	return cures
+}
+
+// acks are how n replicas are made to acknowledge a grant, and the flags that try it: with a
+// lock of package lock, where the lock of the run has no such setting.
+func (d *digest) acks(n int) (config, flags string) {
+	flags = fmt.Sprintf("--replica-acks %d", n)
+	if slices.Contains(d.Run.Unpromised, history.UnpromisedAcks) {
+		return fmt.Sprintf("WAIT %d after each grant, which is withdrawn if fewer answer (lock.Config{ReplicaAcks: %d} does so)", n, n), "--lock mutex " + flags
+	}
+	return fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), flags
 }
 
 // shownBy are the variants that show a cure: "(see a/one, /two and a/three)".
