@@ -35,25 +35,9 @@ func Worst(verdicts ...Verdict) Verdict {
 	return worst
 }
 
-// The kinds of violation.
-const (
-	DoubleGrant     = "double-grant"     // two owners hold at the same time
-	UseAfterLease   = "use-after-lease"  // an access after the holder's belief had to end
-	LostUpdate      = "lost-update"      // concurrent accesses lost a write
-	ForeignRelease  = "foreign-release"  // a release or extension confirmed for an owner that cannot have held
-	PrematureLoss   = "premature-loss"   // told "not held" before the lease can have run out
-	NotLinearizable = "not-linearizable" // no order of the operations explains their results
-	Reentrancy      = "reentrancy"       // granted again to its holder though not re-entrant, or with another token
-	FenceRegress    = "fence-regress"    // a later grant has a smaller fencing token
-	FenceDuplicate  = "fence-duplicate"  // two grants have the same fencing token
-	OverCapacity    = "over-capacity"    // more permits of a semaphore out than there are
-	Stuck           = "stuck"            // free of holders and faults, and no client could acquire it
-	Overtaken       = "overtaken"        // of a fair lock, a request queued later was granted earlier
-	StaleAccess     = "stale-access"     // the resource accepted a token older than one it had accepted before
-)
-
 // A Violation is one proof that a property does not hold.
 type Violation struct {
+	// Kind is the name of one of [Kinds].
 	Kind     string `json:"kind"`
 	Lock     string `json:"lock,omitempty"`
 	Resource string `json:"resource,omitempty"`

@@ -134,13 +134,13 @@ func byExtent(ev *evidence, f *findings, holds []*holding.Hold, found map[*holdi
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
 func byAnswer(ev *evidence, f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
-	answered, returned := slices.Clone(holds), []*holding.Hold(nil)
+	asked, answered, returned := slices.Clone(holds), slices.Clone(holds), []*holding.Hold(nil)
 	for _, h := range holds {
 		if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
 			returned = append(returned, h)
 		}
 	}
-	slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
+	slices.SortStableFunc(asked, func(a, b *holding.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
 	slices.SortStableFunc(answered, func(a, b *holding.Hold) int {
 		return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
 	})
@@ -149,13 +149,13 @@ func byAnswer(ev *evidence, f *findings, holds []*holding.Hold, found map[*holdi
 	})
 	var all last
 	own := map[string]*holding.Hold{}
-	for _, h := range holds {
-		asked := h.Acquire.Invoke.Time
-		for len(answered) > 0 && answered[0].Acquire.Complete.Time < asked {
+	for _, h := range asked {
+		from := h.Acquire.Invoke.Time
+		for len(answered) > 0 && answered[0].Acquire.Complete.Time < from {
 			all.add(answered[0])
 			answered = answered[1:]
 		}
-		for len(returned) > 0 && returned[0].Release.Complete.Time < asked {
+		for len(returned) > 0 && returned[0].Release.Complete.Time < from {
 			if r := returned[0]; own[r.Owner] == nil || queued(r) > queued(own[r.Owner]) {
 				own[r.Owner] = r
 			}

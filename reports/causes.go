@@ -105,7 +105,10 @@ func (d *digest) gravestOf(found []*checker.Violation) *checker.Violation {
 
 // consequence reports whether violations of a kind may follow from others: they belong to
 // the cause of those, if they were there.
-func consequence(kind string) bool { return severity(kind) >= severity(checker.FenceRegress) }
+func consequence(kind string) bool {
+	k, _ := checker.KindOf(kind)
+	return k.Consequence || k.Noun == "" // of another version
+}
 
 // origins are the faults that caused the violations: their indices, or -1 for none.
 func (d *digest) origins() map[*checker.Violation]int {
@@ -404,26 +407,8 @@ func kindCounts(counts map[string]int) string {
 
 // kindNoun names a violation of a kind so that it can be counted.
 func kindNoun(kind string) string {
-	switch kind {
-	case checker.Stuck:
-		return "stuck lock"
-	case checker.Overtaken:
-		return "overtaken request"
-	case checker.OverCapacity:
-		return "excess permit"
-	case checker.Reentrancy:
-		return "wrong re-entry"
-	case checker.FenceRegress:
-		return "smaller token"
-	case checker.FenceDuplicate:
-		return "duplicate token"
-	case checker.UseAfterLease:
-		return "use after the lease"
-	case checker.NotLinearizable:
-		return "unexplained answer"
-	default:
-		return cmp.Or(strings.ReplaceAll(kind, "-", " "), "violation")
-	}
+	k, _ := checker.KindOf(kind)
+	return cmp.Or(k.Noun, strings.ReplaceAll(kind, "-", " "), "violation")
 }
 
 // serversOf are the servers that granted what a cause's violations are about.

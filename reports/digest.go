@@ -3,7 +3,6 @@ package reports
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -269,33 +268,19 @@ func (d *digest) toldName(told *checker.Violation) string {
 // since is when a violation was there: one that is in an answer at that answer, a lost
 // update when both writes were answered, any other as soon as it began.
 func (d *digest) since(v *checker.Violation) time.Duration {
-	switch v.Kind {
-	case checker.LostUpdate, checker.PrematureLoss, checker.ForeignRelease, checker.StaleAccess:
+	if kind, _ := checker.KindOf(v.Kind); kind.InAnswer {
 		return max(v.From, min(v.Until, d.end))
-	default:
-		return v.From
 	}
+	return v.From
 }
 
 // lasted is how long a violation lasted within the record.
 func (d *digest) lasted(v *checker.Violation) time.Duration { return min(v.Until, d.end) - v.From }
 
-// byGravity are the kinds of violation by how much of the others they explain: a
-// double grant is the cause of the lost update, not the other way round.
-func byGravity() []string {
-	return []string{
-		checker.DoubleGrant, checker.OverCapacity, checker.Reentrancy, checker.ForeignRelease, checker.PrematureLoss,
-		checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess, checker.UseAfterLease, checker.LostUpdate,
-		checker.Stuck, checker.Overtaken, checker.NotLinearizable,
-	}
-}
-
 // severity is the place of a kind among all; one that is not known comes last.
 func severity(kind string) int {
-	if at := slices.Index(byGravity(), kind); at >= 0 {
-		return at
-	}
-	return math.MaxInt
+	_, place := checker.KindOf(kind)
+	return place
 }
 
 // event is the event of that index, if the history has it.

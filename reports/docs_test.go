@@ -37,9 +37,9 @@ func TestGuideIsComplete(t *testing.T) {
 	for _, f := range families() {
 		says(f.name)
 	}
-	for _, kind := range byGravity() {
-		require.True(t, strings.Contains(guide, "`"+kind+"`"), "the guide does not name %s", kind)
-		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind}), " for 0 ms")
+	for _, kind := range checker.Kinds() {
+		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
+		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind.Name}), " for 0 ms")
 		says(flag)
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[Actor](), reflect.TypeFor[SequenceStep](), reflect.TypeFor[Why](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {

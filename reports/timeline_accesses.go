@@ -127,7 +127,7 @@ func (d *digest) badAccesses() []int64 {
 	var events []int64
 	for _, r := range d.Report.Results {
 		for _, v := range r.Violations {
-			if v.Kind == checker.LostUpdate || v.Kind == checker.UseAfterLease || v.Kind == checker.StaleAccess {
+			if kind, _ := checker.KindOf(v.Kind); kind.ByAccess {
 				events = append(events, v.Events...)
 			}
 		}

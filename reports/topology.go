@@ -455,7 +455,7 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 	return func(at time.Duration) string {
 		worst := ""
 		for _, h := range hits {
-			if at >= h.f.at() && at < max(h.f.End, h.f.at()+1) && (worst == "" || worst == sideApart || h.state != sideApart && h.state < worst) { // cut, hold, slow, apart
+			if at >= h.f.at() && at < max(h.f.End, h.f.at()+1) && gravity(h.state) > gravity(worst) {
 				worst = h.state
 			}
 		}
@@ -468,6 +468,11 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 		}
 		return ""
 	}
+}
+
+// gravity orders what a fault does to an edge, the worst last.
+func gravity(state string) int {
+	return slices.Index([]string{"", sideApart, "slow", "hold", "cut"}, state)
 }
 
 // hitBy is what a fault does to one of an edge's links: cut, hold, slow or

@@ -103,10 +103,9 @@ func (e Expectation) validate() error {
 	if e.Verdict != string(checker.Valid) && e.Verdict != string(checker.Invalid) {
 		return fmt.Errorf("expect valid or invalid, not %q", e.Verdict)
 	}
-	kinds := []string{
-		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease, checker.PrematureLoss,
-		checker.NotLinearizable, checker.Reentrancy, checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess,
-		checker.OverCapacity, checker.Stuck, checker.Overtaken,
+	var kinds []string
+	for _, k := range checker.Kinds() {
+		kinds = append(kinds, k.Name)
 	}
 	if e.Violation != "" && !slices.Contains(kinds, e.Violation) {
 		return names.Unknown("kind of violation", e.Violation, kinds)

@@ -137,7 +137,8 @@ func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, met error)
 
 // ofAccesses reports whether violations of that kind are proved by accesses of clients.
 func ofAccesses(kind string) bool {
-	return slices.Contains([]string{checker.LostUpdate, checker.UseAfterLease, checker.StaleAccess}, kind)
+	k, _ := checker.KindOf(kind)
+	return k.ByAccess
 }
 
 // noteConfirmation writes it into the record of the simulated run, and the reports again.
