@@ -65,7 +65,7 @@ func (m Mutant) title(twin bool) string {
 func (m Mutant) Lock() string { return "broken-" + m.Name }
 
 // Run plays the script with the bug or with its twin, and leaves the record in
-// setup.Dir, as [Scenario.Run] does.
+// setup.Dir, as the script of a scenario does.
 func (m Mutant) Run(ctx context.Context, setup harness.Config, twin bool) (err error) {
 	topology, err := topologies.New(m.Topology, m.Servers)
 	if err != nil {

@@ -103,14 +103,8 @@ func (s *Server) SetReplica(replica bool) {
 	}
 }
 
-// IsReplica tells whether the server is a replica.
-func (s *Server) IsReplica() bool { return s.replica }
-
 // Offset is how far the server is in the stream of replication, in bytes.
 func (s *Server) Offset() int64 { return s.offset }
-
-// SetOffset sets that, for a master that begins a new stream.
-func (s *Server) SetOffset(n int64) { s.offset = n }
 
 // Apply carries out what the master wrote, whatever the offsets are.
 func (s *Server) Apply(b Batch) {
@@ -194,46 +188,6 @@ func (s *Server) touch(key string) {
 	for _, c := range s.watched[key] {
 		c.dirty = true
 	}
-}
-
-// ExpireKeys deletes up to limit expired keys, in the order of their expiry, as
-// Redis does in the background. Without it, a key is deleted when a command
-// meets it.
-func (s *Server) ExpireKeys(limit int) {
-	if s.replica {
-		return
-	}
-	s.begin(nil)
-	var due []string
-	for k, v := range s.keys {
-		if v.expire != 0 && s.now > v.expire {
-			due = append(due, k)
-		}
-	}
-	slices.SortFunc(due, func(a, b string) int {
-		if d := s.keys[a].expire - s.keys[b].expire; d != 0 {
-			return int(d)
-		}
-		if a < b {
-			return -1
-		}
-		return 1
-	})
-	for _, k := range due[:min(limit, len(due))] {
-		s.lookup(k)
-	}
-	s.end()
-}
-
-// NextExpiry is the last millisecond since 1970 of the key that expires next; 0: none.
-func (s *Server) NextExpiry() int64 {
-	next := int64(0)
-	for _, v := range s.keys {
-		if v.expire != 0 && (next == 0 || v.expire < next) {
-			next = v.expire
-		}
-	}
-	return next
 }
 
 // Dump is the data set as text, a line for each key, in order: for tests, and to
