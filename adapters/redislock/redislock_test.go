@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 
 // A lateContext does not say that it is over when its deadline has passed.
 type lateContext struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 
 	deadline time.Time
 }
