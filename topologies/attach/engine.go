@@ -19,6 +19,8 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	dockercontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // The labels by which Compose marks its containers.
@@ -162,7 +164,10 @@ func (e *engine) act(ctx context.Context, id, what string) error {
 	case "start":
 		_, err = e.docker.ContainerStart(ctx, id, client.ContainerStartOptions{})
 	case "pause":
-		_, err = e.docker.ContainerPause(ctx, id, client.ContainerPauseOptions{})
+		err = await.Frozen(ctx, func(ctx context.Context) error {
+			_, err := e.docker.ContainerPause(ctx, id, client.ContainerPauseOptions{})
+			return err
+		})
 	case "unpause":
 		_, err = e.docker.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
 	default:

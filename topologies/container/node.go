@@ -172,7 +172,11 @@ func (n *node) answers(ctx context.Context) error {
 
 // Pause freezes the container. The engine answers once it stands still.
 func (n *node) Pause(ctx context.Context) error {
-	if _, err := n.engine.ContainerPause(ctx, n.id, client.ContainerPauseOptions{}); err != nil {
+	err := await.Frozen(ctx, func(ctx context.Context) error {
+		_, err := n.engine.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("pause %s: %w", n.name, err)
 	}
 	return nil
