@@ -186,7 +186,7 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	client := &Client{
-		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: newKinds(), taskGroup: newTaskGroup(),
+		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: sharedKinds(), taskGroup: newTaskGroup(),
 	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr

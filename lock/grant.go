@@ -372,7 +372,6 @@ func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time
 func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	c := g.client
 	s := g.kind.extend(g, d)
-	s.pipelined = true
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, extended(c.commitOne(ctx, s))
 	})

@@ -322,7 +322,6 @@ func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*quorumRequest,
 			votes[k].err = err
 			continue
 		}
-		c.pipelined = true
 		calls, of = append(calls, c), append(of, k)
 	}
 	if len(calls) == 0 {

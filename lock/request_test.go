@@ -168,7 +168,7 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 
 // A program that uses up the pool with commands that block doesn't keep its holds from
 // being renewed.
-func TestRenewalWithoutAFreeConnection(t *testing.T) {
+func TestRequestsWithoutAFreeConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 1 })
@@ -188,9 +188,12 @@ func TestRenewalWithoutAFreeConnection(t *testing.T) {
 	require.NoError(t, h.Extend(t.Context(), 6*time.Second))
 	require.NoError(t, <-renewed)
 	require.NoError(t, <-renewed, "by the watchdog")
+	other, err := c.Acquire(t.Context(), "invoices", Options{})
+	require.NoError(t, err)
+	require.NoError(t, other.Release(t.Context()))
+	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, s.Client(t, nil).LPush(t.Context(), "queue", "x").Err())
 	require.NoError(t, <-popped)
-	require.NoError(t, h.Release(t.Context()))
 }
 
 // observing is an observer.

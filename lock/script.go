@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,6 +33,10 @@ type kinds struct {
 	force, inspect script
 }
 
+// sharedKinds are those of all clients. To join the scripts and to compute their digests is
+// most of what a new client costs.
+var sharedKinds = sync.OnceValue(newKinds) //nolint:gochecknoglobals // it never changes
+
 func newKinds() kinds {
 	sources := Scripts()
 	return kinds{
@@ -49,12 +54,9 @@ func newKinds() kinds {
 // A call is a script with its keys and arguments.
 type call struct {
 	script  script
-	words   []any // as go-redis sends them: by digest, how many keys, those, and the arguments
-	counted bool  // a repetition that comes after the life of the mark would count twice
-	// Sent in a pipeline also where it is alone: go-redis has connections of their own for
-	// pipelines, which other commands of the program don't use up.
-	pipelined bool
-	abort     <-chan struct{} // closed when no caller waits for it any more; optional
+	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
+	counted bool            // a repetition that comes after the life of the mark would count twice
+	abort   <-chan struct{} // closed when no caller waits for it any more; optional
 }
 
 // firstKey is where the first key is in the words of a call.

@@ -62,7 +62,9 @@ func (w *transport) pipeline() redis.Pipeliner {
 	return &singleAttempt{w.rdb.Pipeline()}
 }
 
-// send sends calls in one pipeline, or one without.
+// send sends calls in one pipeline. So does a call that is alone: go-redis has connections of
+// their own for pipelines, which blocking commands of the program don't use up. That costs
+// three allocations.
 func (w *transport) send(ctx context.Context, calls []*queuedCall) {
 	for _, c := range calls {
 		words := c.call.words
@@ -73,22 +75,16 @@ func (w *transport) send(ctx context.Context, calls []*queuedCall) {
 		}
 		c.cmd = c.call.command(ctx, words, c.full)
 	}
-	unseen, broken := false, error(nil)
-	if w.one != nil && len(calls) == 1 && !calls[0].call.pipelined {
-		broken = w.one.Process(ctx, noRetryCmd{calls[0].cmd})
-	} else {
-		p := w.pipeline()
-		for _, c := range calls {
-			_ = p.Process(ctx, c.cmd)
-		}
-		_, broken = p.Exec(ctx)
-		if p, ok := p.(*singleAttempt); ok {
-			w.idle.Put(p)
-		}
-		unseen = w.one == nil
+	p := w.pipeline()
+	for _, c := range calls {
+		_ = p.Process(ctx, c.cmd)
+	}
+	_, broken := p.Exec(ctx)
+	if p, ok := p.(*singleAttempt); ok {
+		w.idle.Put(p)
 	}
 	for _, c := range calls {
-		r := replyTo(c.cmd, !unseen, broken, c.call)
+		r := replyTo(c.cmd, w.one != nil, broken, c.call)
 		r.copies = r.copies || c.reply.copies
 		c.reply, c.cmd = r, nil
 	}

@@ -283,7 +283,6 @@ func (c *Client) renew(ctx context.Context, batch []*grant) []error {
 	calls := make([]call, len(batch))
 	for i, g := range batch {
 		calls[i] = g.kind.extend(g, c.config.Watchdog)
-		calls[i].pipelined = true
 	}
 	type sent = struct {
 		replies []reply[any]

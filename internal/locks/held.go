@@ -27,8 +27,8 @@ func heldOn(ctx context.Context, server *redis.Client, name, owner string) (bool
 	return c.Mutex(name).IsHeldBy(ctx, owner)
 }
 
-// readOnly says of every script that it writes nothing: else a replica refuses
-// to run it.
+// readOnly says of every script that it writes nothing: else a cluster's replica
+// names its master instead of running it.
 type readOnly struct{}
 
 // DialHook changes nothing.
@@ -37,14 +37,23 @@ func (readOnly) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook makes EVAL and EVALSHA their read-only forms.
 func (readOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "eval" || name == "evalsha" {
-			cmd.Args()[0] = name + "_ro"
-		}
+		makeReadOnly(cmd)
 		return next(ctx, cmd)
 	}
 }
 
-// ProcessPipelineHook changes nothing: what reads uses no pipeline.
+// ProcessPipelineHook does so for all commands of a pipeline.
 func (readOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			makeReadOnly(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func makeReadOnly(cmd redis.Cmder) {
+	if name := cmd.Name(); name == "eval" || name == "evalsha" {
+		cmd.Args()[0] = name + "_ro"
+	}
 }
