@@ -12,10 +12,11 @@ import (
 )
 
 // ownerCure and prolongCure are what a release and an extension need so that
-// they can touch no other hold.
+// they can touch no other hold, and wholeCure what a lease needs.
 const (
 	ownerCure   = "compare the owner and delete in one step on the server"
 	prolongCure = "compare the owner and prolong in one step on the server"
+	wholeCure   = "have the key live for the whole lease in which the holder believes, in milliseconds (PX, and not EX)"
 )
 
 // What helps where a server can forget what it granted, or be replaced by one

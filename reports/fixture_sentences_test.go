@@ -20,6 +20,19 @@ func lateRelease(sent, answered float64, outcome history.Type) func(s *script) {
 	}
 }
 
+// cutLeases are pairs of holds with leases of 1.5 s, of which the second was granted when so
+// many ms of the first had passed. A release that is late ends none of them.
+func cutLeases(passed ...float64) func(s *script) {
+	return func(s *script) {
+		for i, ms := range passed {
+			at, owner := 10+float64(i)*5000, fmt.Sprint("#", i+1)
+			s.acquire(1, "orders", "a"+owner, "redis-1", at, at+1, 1500)
+			s.acquire(2, "orders", "b"+owner, "redis-1", at+ms, at+ms+1, 1500)
+			s.attempt(1, history.Release, "orders", "a"+owner, at+1600, at+1601, history.Info, "")
+		}
+	}
+}
+
 // rare are histories in which sentences are true that no other fixture has.
 func rare() map[string]func() reports.Input {
 	changed := func(from func() reports.Input, change func(in *reports.Input)) func() reports.Input {
@@ -141,6 +154,7 @@ func rare() map[string]func() reports.Input {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 0)
 			s.attempt(1, history.Release, "orders", "a#1", 20, 21, history.Fail, "lock: not held")
 		}),
+		"cut-leases":           written(cutLeases(1000, 1100, 1002, 1300, 1001)),
 		"late-release-unknown": written(lateRelease(350, 360, history.Info)),
 		"late-release-slow":    written(lateRelease(290, 360, history.OK)),
 		"unknown-access": written(func(s *script) {

@@ -9,6 +9,25 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
+// Many double grants that all come late in the first lease tell of leases that the servers end
+// too early, and not of releases.
+func TestACutLeaseIsTold(t *testing.T) {
+	t.Parallel()
+	told := func(passed ...float64) string {
+		s := &script{}
+		s.declare("orders")
+		cutLeases(passed...)(s)
+		return reports.Summarize(judged(run(), s.history())).Story.String()
+	}
+	const words, cure = "Each of the 5 double grants without a fault came when at least 1,001 ms of the first client's lease had passed", "live for the whole lease"
+	require.Contains(t, told(1000, 1100, 1002, 1300, 1001), words)
+	require.Contains(t, told(1000, 1100, 1002, 1300, 1001), cure)
+	for name, passed := range map[string][]float64{"too few": {1000, 1100, 1002, 1300}, "one comes early": {1000, 1100, 100, 1300, 1001}} {
+		require.NotContains(t, told(passed...), "double grants without a fault", name)
+		require.NotContains(t, told(passed...), cure, name)
+	}
+}
+
 // A double grant without any fault tells of a release that can have come after its lease,
 // though it proves nothing, and of none that can't.
 func TestALateReleaseIsTold(t *testing.T) {
