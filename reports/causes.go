@@ -442,7 +442,7 @@ func (d *digest) impact(c *group) string {
 	}
 	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), span(c.Until-c.From), runLength(d.end))
 	if c.Until == c.From {
-		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), instant(c.From), runLength(d.end))
+		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), instant(c.From), instant(d.end))
 	}
 	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
 		words += ", with damage to what the lock protects"
