@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -47,6 +48,17 @@ func (f Finding) has(name string, kinds ...string) bool {
 // A property that the report left out has no finding.
 func (o *Opinion) Compare(report map[string]Finding) []Difference {
 	c := &comparison{report: report}
+	if o.durations() {
+		for _, name := range slices.Sorted(maps.Keys(report)) {
+			switch v := report[name].Verdict; {
+			case v == invalid:
+				c.say(name, "finds a violation where each expires is a duration")
+			case v == valid && name == "assumptions":
+				c.say(name, "each expires is a duration")
+			}
+		}
+		return c.found
+	}
 	for _, l := range o.Locks {
 		if len(l.ops) > 0 {
 			c.lock(l)

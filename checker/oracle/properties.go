@@ -342,6 +342,20 @@ func (c *comparison) contention(o *Opinion) {
 	}
 }
 
+// durations reports whether several grants have an end, and each end is before its request.
+func (o *Opinion) durations() bool {
+	ends := 0
+	for i := range o.ops {
+		op := &o.ops[i]
+		if (op.op == history.Acquire || op.op == history.Extend) && op.expires > 0 {
+			if ends++; op.expires >= op.invoke {
+				return false
+			}
+		}
+	}
+	return ends > 1
+}
+
 // short reports whether leases were granted, and each is shorter than a
 // millisecond.
 func (o *Opinion) short() bool {
