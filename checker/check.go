@@ -36,7 +36,8 @@ func Standard() []Checker {
 // is false. (No token was seen: there is no fencing order to keep.)
 //
 // The report's verdict is the [Worst] of the results, so that nothing is Valid
-// while the assumptions are Unknown; a violation stands whatever they are.
+// while the assumptions are Unknown. A violation stands whatever they are, but where
+// each end of a grant is a duration: then no property is Invalid.
 //
 // Mutual exclusion, capacity and ownership are decided by a sweep and
 // linearizability by a search, and both decide the same for one lock. Where

@@ -79,7 +79,7 @@ type alarm struct {
 	place int // in the queue, from 1; 0: none
 }
 
-// clockQueue is a heap of holds by their alarms.
+// An expiryQueue is a heap of holds by their alarms.
 type expiryQueue []*Hold
 
 func (q expiryQueue) Len() int           { return len(q) }

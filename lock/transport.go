@@ -132,7 +132,7 @@ func (w *transport) repeatLife() time.Duration {
 }
 
 // pause waits before one of the repetitions, as go-redis does; false if the
-// context ends before, or the caller of a call that is alone waits no longer.
+// context ends before, or the only call of a pipeline is waited for no longer.
 func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) bool {
 	var abort <-chan struct{}
 	if len(calls) == 1 {
