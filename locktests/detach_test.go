@@ -47,7 +47,7 @@ func TestDetachedHoldGoesToAnotherClient(t *testing.T) {
 	is.Expires = was.Expires
 	require.Equal(t, was, is)
 	require.NoError(t, a.Shutdown(t.Context()), "it has nothing to release")
-	redistest.Await(t, "renewals", func() bool { return theirs.count(lock.Renewed) >= 2 })
+	theirs.await(t, lock.Renewed, 2)
 	require.Equal(t, renewed, mine.count(lock.Renewing))
 	held, err := b.FencedMutex("orders").IsHeldBy(t.Context(), "a \xff")
 	require.NoError(t, err)

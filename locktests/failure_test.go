@@ -294,10 +294,9 @@ func TestWatchdogSurvivesAScriptFlush(t *testing.T) {
 	c := open(t, s, lock.Config{Watchdog: shortWatchdog, Observer: e})
 	h := acquire(t, c, "a", 0)
 	again := acquire(t, c, "a", 0) // two of them, for a pipeline
-	redistest.Await(t, "a renewal", func() bool { return e.count(lock.Renewed) >= 2 })
+	e.await(t, lock.Renewed, 2)
 	require.NoError(t, s.Client(t, nil).ScriptFlush(t.Context()).Err())
-	before := e.count(lock.Renewed)
-	redistest.Await(t, "more renewals", func() bool { return e.count(lock.Renewed) >= before+4 })
+	e.await(t, lock.Renewed, e.count(lock.Renewed)+4)
 	for _, ev := range e.list() {
 		require.NoError(t, ev.Err)
 	}

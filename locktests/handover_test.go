@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,19 +147,21 @@ func TestHandedLockGetsItsLease(t *testing.T) {
 			s := redistest.Start(t)
 			var log events
 			holder := open(t, s, lock.Config{})
-			c := listening(t, s, holder, lock.Config{Observer: &log})
+			c := listening(t, s, holder, lock.Config{Observer: &log, Watchdog: 10 * time.Minute})
 			next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: lease, Wait: lock.Forever})
-			l := next.Lease()
-			require.Less(t, time.Until(l.Expires), 5*time.Second)
-			require.Greater(t, time.Until(l.Expires), time.Second)
-			require.Equal(t, 1, l.Holds)
+			all := log.list()
+			granted := all[slices.IndexFunc(all, func(e lock.Event) bool { return e.Kind == lock.Acquired && e.Lease.Owner == "b" })]
+			require.Less(t, granted.Lease.Expires.Sub(granted.At), 5*time.Second)
+			require.Greater(t, granted.Lease.Expires.Sub(granted.At), time.Second)
+			require.Equal(t, 1, granted.Lease.Holds)
 			redistest.Await(t, "longer lease", func() bool { return time.Until(next.Lease().Expires) > 20*time.Second })
+			log.await(t, lock.Renewed, 1)
 			require.Equal(t, 1, log.count(lock.Renewing))
-			require.Equal(t, 1, log.count(lock.Renewed))
 			ttl, err := c.Mutex("orders").TTL(t.Context())
 			require.NoError(t, err)
 			require.Greater(t, ttl, 20*time.Second)
 			require.NoError(t, next.Release(t.Context()))
+			require.Equal(t, 1, log.count(lock.Renewed))
 		})
 	}
 }

@@ -164,7 +164,7 @@ func TestWatchdogKeepsPermits(t *testing.T) {
 	h, err := s.Acquire(t.Context(), 2, lock.Options{})
 	require.NoError(t, err)
 	require.ErrorIs(t, all.Acquire(t.Context(), 1, 3*shortWatchdog/2), lock.ErrNotAcquired)
-	require.NotZero(t, e.count(lock.Renewed))
+	e.await(t, lock.Renewed, 1)
 	select {
 	case <-h.Lost():
 		t.Fatal("a hold that is kept alive was lost")

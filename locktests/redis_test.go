@@ -2,6 +2,7 @@ package locktests
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,13 @@ func (e *events) count(kind lock.EventKind) int {
 		}
 	}
 	return n
+}
+
+// await waits until n events of that kind were observed. What the client does by itself,
+// a renewal or a loss, is observed after its effect can be seen.
+func (e *events) await(t *testing.T, kind lock.EventKind, n int) {
+	t.Helper()
+	redistest.Await(t, fmt.Sprintf("%d events %q", n, kind), func() bool { return e.count(kind) >= n })
 }
 
 // keysLeft lists what is on the server, but for the marks of released requests and

@@ -531,6 +531,7 @@ func TestRedlockWatchdog(t *testing.T) {
 	}
 	require.False(t, time.Now().Before(h.Lease().Expires))
 	redistest.Await(t, "the last renewal", func() bool { return e.count(lock.Renewing) == e.count(lock.Renewed) })
+	e.await(t, lock.Lost, 1)
 	require.Equal(t, 1, e.count(lock.Lost))
 }
 
