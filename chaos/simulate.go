@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
@@ -21,8 +20,6 @@ const (
 	simulatedSeeds = "1-100"
 	// shrinkBudget is how many runs it may take to make a failing plan small.
 	shrinkBudget = 200
-	// hangLimit is how long a simulated run may take by the real clock.
-	hangLimit = 30 * time.Second
 )
 
 // Simulate has clients use a lock on simulated servers in virtual time, in many short
@@ -86,11 +83,9 @@ func (p Plan) campaigns(l Lock) ([]simulation.Campaign, error) {
 // simulate tries seeds until one fails.
 func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
 	t.Helper()
-	dog := simulation.NewWatchdog(hangLimit, nil)
 	do := func(j simulation.Job) simulation.Result {
 		t.Helper()
 		j.Campaign = k
-		defer dog.Guard(fmt.Sprintf("the lock, in seed %d", j.Seed), time.Duration(1+j.Budget+j.Again))()
 		r, err := simulation.Do(t.Context(), t, l, j)
 		if err != nil {
 			t.Fatalf("chaos.Simulate: seed %d: %v", j.Seed, err)

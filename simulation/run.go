@@ -56,8 +56,8 @@ const leftover = time.Minute
 // synctest alone; outside of a test, new(testing.T) serves. Runs come one after the
 // other: a run gives the whole process its random numbers.
 //
-// An error says that the case can't be run. A bubble that can't go on ends the process.
-// Who runs many ought to have a [Watchdog].
+// An error says that the case can't be run. A run that hangs ends the process, with exit
+// code 255 and the stacks of all goroutines on the standard error.
 func Run(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
 	t.Helper()
 	if err := c.Validate(l); err != nil {
@@ -65,6 +65,7 @@ func Run(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
 	}
 	c = c.withDefaults()
 	defer seedProcess(c.Seed)()
+	defer guard(fmt.Sprintf("lock %s, seed %d", l.Name, c.Seed), world.Events, endProcess)()
 	synctest.Test(t, func(*testing.T) { out, err = run(l, c) })
 	if err != nil {
 		return out, err

@@ -32,7 +32,6 @@ func run(t *testing.T, l harness.LockSpec, c simulation.Case) simulation.Outcome
 	t.Helper()
 	var o simulation.Outcome
 	var err error
-	defer simulation.NewWatchdog(time.Minute, nil).Guard(c.Lock+" on "+c.Topology, 1)()
 	o, err = simulation.Run(new(testing.T), l, c)
 	require.NoError(t, err)
 	return o

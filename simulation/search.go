@@ -10,7 +10,6 @@ import (
 	"runtime/metrics"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/simulation/world"
@@ -121,17 +120,12 @@ func (j Job) caseOf(l harness.LockSpec) (Case, error) {
 	return j.Campaign.Draw(l, j.Seed)
 }
 
-// hangLimit is how long a job of a worker may take for each of its runs, by the real
-// clock. A run takes milliseconds.
-const hangLimit = 20 * time.Second
-
 // Serve is a worker: it does the jobs that it reads, one after the other, and writes
 // what came of each. Runs need a process of their own, since each gives its process its
 // random numbers, and since one that hangs can be ended in no other way.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks) error {
 	t := new(testing.T) // package synctest asks for one, and uses nothing of it
 	jobs, results := json.NewDecoder(in), json.NewEncoder(out)
-	dog := NewWatchdog(hangLimit, nil)
 	warm := ""
 	for {
 		var j Job
@@ -149,9 +143,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks
 				warm = j.Lock
 			}
 			if err == nil {
-				done := dog.Guard(fmt.Sprintf("lock %s, seed %d", j.Lock, j.Seed), time.Duration(1+j.Budget+j.Again))
 				r, err = Do(ctx, t, l, j)
-				done()
 			}
 		}
 		if err != nil {

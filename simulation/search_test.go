@@ -353,16 +353,3 @@ func TestPoolReplacesAWorker(t *testing.T) {
 		require.ErrorContains(t, err, "simulate lock memory")
 	}
 }
-
-// The watchdog tells of a run in which time stands still.
-func TestWatchdog(t *testing.T) {
-	hung := make(chan string, 1)
-	dog := simulation.NewWatchdog(time.Millisecond, func(what string, stacks []byte) {
-		hung <- what + ": " + string(stacks)
-	})
-	done := dog.Guard("a run", 1)
-	said := <-hung
-	done()
-	require.Contains(t, said, "a run: goroutine")
-	require.Contains(t, said, "TestWatchdog")
-}

@@ -4,44 +4,72 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 )
 
-// A Watchdog ends a process in which a run hangs. Time stands still in a bubble in which a
-// goroutine waits for a mutex, or for something outside of the bubble, and nothing in the
-// bubble can notice that.
-type Watchdog struct {
-	limit time.Duration
-	hangs func(what string, goroutines []byte)
+const (
+	// stillLimit is how long, by the real clock, nothing may happen in the world of a run.
+	// A run takes milliseconds, and on a machine that is busy with other work some hundred
+	// times that.
+	stillLimit = 20 * time.Second
+	// runLimit is how long a run may take in all, by the real clock: a client that asks
+	// again and again after the end of its run has something happen for ever.
+	runLimit = 5 * time.Minute
+	// hangCode is the exit code of a process in which a run hangs: that of a failure of the
+	// harness.
+	hangCode = 255
+)
+
+// endProcess says that a run hangs, and ends the process.
+func endProcess(why string, goroutines []byte) {
+	fmt.Fprintf(os.Stderr, "simulation: %s\n\n%s", why, goroutines)
+	os.Exit(hangCode) //nolint:forbidigo // nothing else ends a bubble that hangs
 }
 
-// NewWatchdog makes one for runs that take so long at most, by the real clock. When one
-// takes longer, hangs is given what ran and the
-// stacks of all goroutines; nil writes them to the standard error and ends the process.
-func NewWatchdog(limit time.Duration, hangs func(what string, goroutines []byte)) *Watchdog {
-	if hangs == nil {
-		hangs = func(what string, goroutines []byte) {
-			fmt.Fprintf(os.Stderr, "simulation: %s hangs: more than %v a run passed by the real clock\n\n%s", what, limit, goroutines)
-			os.Exit(hangCode) //nolint:forbidigo // nothing else ends a bubble that hangs
+// guard watches a run until the function that it returns is called. It must be called
+// outside of the bubble: time stands still in a bubble in which a goroutine waits for a
+// mutex, or for something outside of the bubble, and nothing inside can notice that. What
+// counts is whether something happens, and not how long the run takes, since other work on
+// the machine makes that long, too: events tells how much has happened. If the run hangs,
+// hangs is given the reason and the stacks of all goroutines.
+func guard(run string, events func() int64, hangs func(why string, goroutines []byte)) (done func()) {
+	begin, moved, last := time.Now(), time.Now(), events()
+	var (
+		mu    sync.Mutex
+		timer *time.Timer
+		ended bool
+	)
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
 		}
-	}
-	return &Watchdog{limit: limit, hangs: hangs}
-}
-
-// hangCode is the exit code of a process in which a run hangs: that of a failure of the
-// harness.
-const hangCode = 255
-
-// Guard has what runs until the function that it returns is called watched. It must be
-// called outside of a bubble, and says how many runs there are. A nil watchdog watches
-// nothing.
-func (w *Watchdog) Guard(what string, runs time.Duration) (done func()) {
-	if w == nil {
-		return func() {}
-	}
-	timer := time.AfterFunc(w.limit*runs, func() {
+		if now := events(); now != last {
+			moved, last = time.Now(), now
+		}
+		var why string
+		switch {
+		case time.Since(begin) >= runLimit:
+			why = fmt.Sprintf("%s does not end: it has taken %v by the real clock", run, runLimit)
+		case time.Since(moved) >= stillLimit:
+			why = fmt.Sprintf("%s hangs: nothing happened in it for %v by the real clock", run, stillLimit)
+		default:
+			timer.Reset(stillLimit / 4)
+			return
+		}
+		ended = true
 		stacks := make([]byte, 1<<20)
-		w.hangs(what, stacks[:runtime.Stack(stacks, true)])
-	})
-	return func() { timer.Stop() }
+		hangs(why, stacks[:runtime.Stack(stacks, true)])
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(stillLimit/4, look)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
 }

@@ -2,8 +2,16 @@ package world
 
 import (
 	"container/heap"
+	"sync/atomic"
 	"time"
 )
+
+// happened counts the events of all worlds.
+var happened atomic.Int64
+
+// Events is how many events there were in all worlds of this process. It may be called
+// outside of their bubbles.
+func Events() int64 { return happened.Load() }
 
 // An event is something that happens at an instant of its own.
 type event struct {
@@ -66,6 +74,7 @@ func (w *World) drive(stop <-chan struct{}) {
 		for len(w.events) > 0 && w.events[0].at <= w.now() {
 			e, _ := heap.Pop(&w.events).(event)
 			e.do()
+			happened.Add(1)
 		}
 		if len(w.events) > 0 {
 			w.timer.Reset(w.events[0].at - w.now())
