@@ -36,14 +36,7 @@ func newVM() *vm {
 		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
 	})
 	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
-	match := m.library("string").RawGetString("match").(*lua.LFunction).GFunction
-	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": func(l *lua.LState) int {
-		if n := match(l); n > 0 {
-			return n
-		}
-		l.Push(lua.LNil) // and not nothing
-		return 1
-	}})
+	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": stringMatch})
 	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 	m.coerceArguments()

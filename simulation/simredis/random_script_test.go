@@ -259,8 +259,27 @@ func (g *generator) argument() string {
 	return g.one("x", "y", "z", "1", "2", "3", "30000", "5000", "0", "chan", "", "held r1 o1", "o1", "r1", "100", "-1", "1.5", "1700000000500", g.text(), g.integer())
 }
 
+// matching makes up a call of string.match.
+func (g *generator) matching() []string {
+	text, pattern := "", g.one("", "", "^")
+	for range g.IntN(12) {
+		text += g.one("a", "b", "A", "1", "23", " ", "(", ")", "%", "-", ".", "\x00", "\xe9", "\n", "ab", "((a)b)")
+	}
+	for range 1 + g.IntN(6) {
+		pattern += g.one("a", "b", "1", " ", ".", "%a", "%d", "%l", "%s", "%u", "%w", "%x", "%p", "%c", "%z", "%A", "%S", "%D", "%%", "%(",
+			"[ab]", "[^a]", "[a-z1]", "[%d%s]", "[]a]", "[^]]", "[a-]", "%b()", "%f[a]", "%f[%A]", "%1", "%2", "()", "(", ")", "(", ")",
+			"(%a)", "(.-)", "(.*)", "$", "[", "]", "%", "-", "^", "\x00", "\xe9")
+		pattern += g.one("", "", "", "*", "+", "-", "?")
+	}
+	return []string{"EVAL", "local t = {string.match(ARGV[1], ARGV[2], ARGV[3])} for i = 1, 8 do t[i] = tostring(t[i]) end return t", "0",
+		text, pattern, g.one("1", "1", "1", "2", "-1", "-3", "0", "99")}
+}
+
 // script makes up a call of a script.
 func (g *generator) script() []string {
+	if g.IntN(20) == 0 {
+		return g.matching()
+	}
 	source := small[g.IntN(len(small))]
 	keys, args := 1, g.IntN(3)
 	if g.IntN(3) > 0 {
