@@ -11,7 +11,9 @@ type Session struct {
 	s     *Server
 	id    int64
 	send  func([]byte)
-	in    []byte
+	in    []byte     // of a request that is not complete
+	todo  [][]string // requests that are
+	wrong error      // of the protocol, behind them
 	out   []byte
 	proto int
 	name  string
@@ -76,28 +78,43 @@ func (c *Session) Receive(b []byte) {
 		return
 	}
 	c.in = append(c.in, b...)
-	c.run()
-}
-
-func (c *Session) run() {
-	c.running = true
 	at := 0
-	for c.blocked == nil && !c.closed && !c.closing {
+	for c.wrong == nil {
 		args, n, err := Parse(c.in[at:])
-		if err != nil {
-			c.reply(Error("ERR " + err.Error()))
-			c.closing = true
-			break
-		}
-		if n == 0 {
+		if c.wrong = err; n == 0 {
 			break
 		}
 		at += n
 		if len(args) > 0 {
-			c.exec(args)
+			c.todo = append(c.todo, args)
 		}
 	}
 	c.in = c.in[:copy(c.in, c.in[at:])]
+	c.run()
+}
+
+// Take is Receive for requests that were parsed. They may be given to several sessions.
+func (c *Session) Take(requests [][]string) {
+	if !c.closed {
+		c.todo = append(c.todo, requests...)
+		c.run()
+	}
+}
+
+func (c *Session) run() {
+	c.running = true
+	for c.blocked == nil && !c.closed && !c.closing {
+		if len(c.todo) == 0 {
+			if c.wrong != nil {
+				c.reply(Error("ERR " + c.wrong.Error()))
+				c.closing = true
+			}
+			break
+		}
+		args := c.todo[0]
+		c.todo = c.todo[1:]
+		c.exec(args)
+	}
 	c.running = false
 	c.flush()
 	if c.closing {

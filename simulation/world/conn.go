@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -22,6 +23,7 @@ type conn struct {
 	cond     *sync.Cond // of the world's mutex: there is something to read, or never will be
 
 	// The client's side.
+	begun    []byte // a request of which more is to come
 	received []byte
 	failed   error // what reads end with once all was read
 	closed   bool
@@ -48,16 +50,23 @@ func (c *conn) Write(b []byte) (int, error) {
 	case c.gone:
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	}
-	data := slices.Clone(b)
-	requests := parse(data)
+	c.begun = append(c.begun, b...)
+	requests, whole, err := parse(c.begun)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("a simulated server takes no such request: %w", err)
+	case !whole: // a client writes what is longer than its buffer in parts, at one instant
+		return len(b), nil
+	}
+	c.begun = c.begun[:0]
 	names := commands(requests)
 	if w.Trace != nil {
-		w.trace("%s #%d sends %q", c.up.link, c.id, data[:min(len(data), 120)])
+		w.trace("%s #%d sends %.120q", c.up.link, c.id, requests)
 	}
 	if c.node.kind == sentinelNode || greets(names) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
-		c.serve(data)
+		c.serve(requests)
 		c.prompt = false
 		return len(b), nil
 	}
@@ -90,9 +99,9 @@ func (c *conn) Write(b []byte) (int, error) {
 		}
 		c.silent = c.silent || mute
 		c.late += late
-		c.serve(data)
+		c.serve(requests)
 		for _, later := range again {
-			c.repeat(data, later)
+			c.repeat(requests, later)
 		}
 		if mute {
 			c.reset()
@@ -104,31 +113,30 @@ func (c *conn) Write(b []byte) (int, error) {
 // repeat sends a request again on a connection of its own, so much later than the first
 // copy arrived, and reads no reply. The connection is closed after a time in which a server has
 // answered.
-func (c *conn) repeat(data []byte, later time.Duration) {
+func (c *conn) repeat(requests [][]string, later time.Duration) {
 	again := c.zone.connect(c.node)
 	again.closed = true // by the client, as far as replies go
 	again.up.send(later, func() {
 		if !again.gone && !again.node.down {
-			again.serve(data)
+			again.serve(requests)
 		}
 	})
 	again.up.send(later+time.Second, again.leave)
 }
 
-// parse takes the commands of a request apart.
-func parse(data []byte) [][]string {
-	var all [][]string
+// parse takes the commands of a request apart, and says whether the last one is whole.
+func parse(data []byte) (all [][]string, whole bool, err error) {
 	for len(data) > 0 {
 		args, n, err := simredis.Parse(data)
 		if err != nil || n == 0 {
-			break
+			return all, false, err
 		}
 		if len(args) > 0 {
 			all = append(all, args)
 		}
 		data = data[n:]
 	}
-	return all
+	return all, true, nil
 }
 
 // commands are the names of those in a request, in upper case.
@@ -171,9 +179,9 @@ func (c *conn) inquires(names []string) bool {
 }
 
 // serve has the server carry out a request.
-func (c *conn) serve(data []byte) {
+func (c *conn) serve(requests [][]string) {
 	c.w.counts.Requests++
-	c.session.Receive(data)
+	c.session.Take(requests)
 	if c.session.Closed() {
 		c.reset()
 	}
@@ -277,16 +285,17 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.deadline = t
-	if c.alarm != nil {
-		c.alarm.Stop()
-		c.alarm = nil
-	}
-	if !t.IsZero() {
+	switch {
+	case c.alarm == nil && !t.IsZero():
 		c.alarm = time.AfterFunc(time.Until(t), func() {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			c.cond.Broadcast()
 		})
+	case c.alarm != nil && t.IsZero():
+		c.alarm.Stop()
+	case c.alarm != nil:
+		c.alarm.Reset(time.Until(t))
 	}
 	return nil
 }
