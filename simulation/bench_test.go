@@ -21,10 +21,11 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// How many runs a second one processor makes, with their verdicts: two seconds of a random
-// case with four faults at most, and a schedule of three operations.
+// How many runs a second one processor makes as a worker does, with their verdicts: two
+// seconds of a random case with four faults at most, and a schedule of three operations.
 func BenchmarkRuns(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer simulation.DeepStacks()()
 	for _, x := range []struct {
 		name, topology, lock string
 		operations           bool
@@ -42,7 +43,7 @@ func BenchmarkRuns(b *testing.B) {
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			l, k := spec(b, x.lock), simulation.Campaign{Topology: x.topology}
-			events, begin := 0, processorTime(b)
+			events, requests, begin := 0, 0, processorTime(b)
 			seed := uint64(0)
 			for b.Loop() {
 				seed++
@@ -52,14 +53,14 @@ func BenchmarkRuns(b *testing.B) {
 					c = simulation.SweepBase(l, k, seed)
 					c.Length = 60 * time.Millisecond
 				}
-				o, err := simulation.Run(new(testing.T), l, c)
+				r, err := simulation.Do(b.Context(), new(testing.T), l, simulation.Job{Case: &c, Keep: true})
 				require.NoError(b, err)
-				_, err = c.Findings(b.Context(), l, o)
-				require.NoError(b, err)
-				events += bytes.Count(o.History, []byte("\n"))
+				events += bytes.Count(r.Outcome.History, []byte("\n"))
+				requests += r.Counts.Requests
 			}
 			b.ReportMetric(float64(b.N)/(processorTime(b)-begin).Seconds(), "runs/s")
 			b.ReportMetric(float64(events)/float64(b.N), "events/run")
+			b.ReportMetric(float64(requests)/float64(b.N), "requests/run")
 		})
 	}
 }

@@ -126,6 +126,7 @@ func (j Job) caseOf(l harness.LockSpec) (Case, error) {
 func Serve(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks) error {
 	t := new(testing.T) // package synctest asks for one, and uses nothing of it
 	jobs, results := json.NewDecoder(in), json.NewEncoder(out)
+	defer deepStacks()()
 	warm := ""
 	for {
 		var j Job

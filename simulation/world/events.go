@@ -62,7 +62,6 @@ func (w *World) at(at time.Duration, do func()) {
 // have reacted to one event, as far as they do at once, before the next comes.
 func (w *World) drive(stop <-chan struct{}) {
 	defer close(w.stopped)
-	growStack(64)
 	for {
 		select {
 		case <-w.timer.C:
@@ -81,15 +80,4 @@ func (w *World) drive(stop <-chan struct{}) {
 		}
 		w.mu.Unlock()
 	}
-}
-
-// growStack makes the stack large once, since scripts need much of it.
-//
-//go:noinline
-func growStack(n int) byte {
-	var b [1024]byte
-	if n > 0 {
-		b[n] = growStack(n - 1)
-	}
-	return b[n] + b[0]
 }

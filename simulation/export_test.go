@@ -1,0 +1,4 @@
+package simulation
+
+// DeepStacks is what a worker does.
+func DeepStacks() (end func()) { return deepStacks() }
