@@ -44,6 +44,10 @@ type Outcome struct {
 // clientTimeout is how long a client waits for a reply, as in runs on real servers.
 const clientTimeout = time.Second
 
+// bufferSize is that of a connection, in bytes. A run makes some 30 connections; buffers of go-redis
+// (64 KiB each, and 256 KiB for pipelines) were most of what it allocates.
+const bufferSize = 1 << 10
+
 // poolSize is more than a run has connections: who waits for one uses timers that
 // outlive the bubble.
 const poolSize = 100
@@ -149,6 +153,7 @@ func zoneName(i int) string { return "zone-" + string(rune('a'+i)) }
 func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
 	o := &redis.UniversalOptions{
 		Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: poolSize,
+		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize, PipelineReadBufferSize: bufferSize, PipelineWriteBufferSize: bufferSize,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
