@@ -37,9 +37,10 @@ type Recorder struct {
 	open    map[int]*Event // the invoke that each process has open, of the events that are lines
 	spare   []*Event       // that were open, to be used again
 	closed  bool
-	prompt  bool    // write each event at once
-	merges  bool    // keep events back, to be put in order
-	kept    []Event // in order of arrival
+	prompt  bool     // write each event at once
+	merges  bool     // keep events back, to be put in order
+	kept    []Event  // in order of arrival
+	also    *[]Event // gets what is written
 	err     error
 }
 
@@ -66,6 +67,16 @@ func (r *Recorder) AwaitMerges() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.merges = true
+}
+
+// Collect has every event appended to a list too, as it is written, so that the recording
+// process need not read its own lines. The maps and slices of an event are those that
+// were recorded, which must not change any more. It must come before the first event; the
+// list is complete after [Recorder.Close].
+func (r *Recorder) Collect(into *[]Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.also = into
 }
 
 // Merge takes an event that another process of this machine stamped, on this
@@ -118,6 +129,9 @@ func (r *Recorder) append(e *Event) {
 	r.last = e.Time
 	r.next++
 	r.stamped = append(r.stamped, *e)
+	if r.also != nil {
+		*r.also = append(*r.also, *e)
+	}
 	due := r.prompt || e.Time-r.flushed >= flushEvery
 	if due || len(r.stamped) == together || e.Params != nil || e.Effects != nil { // which is the caller's
 		r.encode()

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,9 +48,9 @@ func quick() []string {
 // Findings are the kinds of violation that a judge finds in a run, in order of name.
 // It has to be called outside of a bubble.
 func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]string, error) {
-	h, err := history.ReadAll(bytes.NewReader(o.History))
+	h, err := o.Read()
 	if err != nil {
-		return nil, fmt.Errorf("read the history of a simulated run: %w", err)
+		return nil, err
 	}
 	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick()})
 	var kinds []string

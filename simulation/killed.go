@@ -1,8 +1,7 @@
 package simulation
 
 import (
-	"bytes"
-	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -10,18 +9,15 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// withoutKilled is the history without what the goroutines of processes recorded after
+// withoutKilled writes the history without what the goroutines of processes recorded after
 // these were killed, each at its time. What a process had under way then is unknown, and
 // it crashes.
-func withoutKilled(recorded bytes.Buffer, killed map[string]time.Duration) (written bytes.Buffer, err error) {
-	h, err := history.ReadAll(&recorded)
-	if err != nil {
-		return written, fmt.Errorf("read the history of a simulated run: %w", err)
-	}
-	r := history.NewRecorder(&written)
+func withoutKilled(w io.Writer, recorded []history.Event, killed map[string]time.Duration) (written []history.Event, err error) {
+	r := history.NewRecorder(w)
+	r.Collect(&written)
 	r.AwaitMerges()
 	last, open := map[int]history.Event{}, map[int]bool{} // by process, in zones that are killed
-	for _, e := range h.Events {
+	for _, e := range recorded {
 		zone := zoneOf(e)
 		at, dies := killed[zone]
 		switch {

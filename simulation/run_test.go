@@ -10,6 +10,8 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // spec is the lock of that name.
@@ -35,6 +37,26 @@ func run(t *testing.T, l harness.LockSpec, c simulation.Case) simulation.Outcome
 	o, err = simulation.Run(new(testing.T), l, c)
 	require.NoError(t, err)
 	return o
+}
+
+// The events that a run collects are those that its lines say.
+func TestEventsAreThoseOfTheLines(t *testing.T) {
+	l := spec(t, "mutex")
+	for seed := range uint64(20) {
+		c, err := simulation.Campaign{Topology: topologies.Single, Faults: "network,process,clock,client"}.Draw(l, seed)
+		require.NoError(t, err)
+		if seed%4 == 0 {
+			c.Plan = append(c.Plan, world.Fault{Name: world.KillClient, Target: "zone-a", At: 300 * time.Millisecond})
+		}
+		o := run(t, l, c)
+		collected, err := o.Read()
+		require.NoError(t, err)
+		read, err := (&simulation.Outcome{History: o.History}).Read()
+		require.NoError(t, err)
+		require.Equal(t, read.Events, collected.Events)
+	}
+	_, err := (&simulation.Outcome{History: []byte("nonsense\n{}\n")}).Read()
+	require.Error(t, err)
 }
 
 // Every lock that can be simulated works without faults, and is valid.

@@ -92,10 +92,7 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 			r.Same++
 		}
 	}
-	r.Case, r.Findings, r.Hash, r.Counts, r.Links = c, found, o.Hash, o.Counts, o.Links
-	if r.Shape, err = Shape(o.History); err != nil {
-		return r, err
-	}
+	r.Case, r.Findings, r.Hash, r.Counts, r.Links, r.Shape = c, found, o.Hash, o.Counts, o.Links, Shape(o.events)
 	if j.Keep {
 		r.Outcome = &o
 	}

@@ -1,11 +1,8 @@
 package simulation
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -110,19 +107,11 @@ func (s *Sweep) Pairs(shapes []string, failed []bool, quiet string, limit int) [
 // Shape is how a history went, without its times and numbers: which kinds of operation
 // ended in which ways, each to the power of two that is below how often. Two runs of one
 // shape met much the same.
-func Shape(recorded []byte) (string, error) {
+func Shape(events []history.Event) string {
 	often := map[string]int{}
-	reader := history.NewReader(bytes.NewReader(recorded))
-	for {
-		e, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return "", fmt.Errorf("read the history of a simulated run: %w", err)
-		}
-		if e.Process != history.NoProcess && e.Type != history.Invoke {
-			often[fmt.Sprintf("%s %s", e.Op, e.Type)]++
+	for i := range events {
+		if e := &events[i]; e.Process != history.NoProcess && e.Type != history.Invoke {
+			often[string(e.Op)+" "+string(e.Type)]++
 		}
 	}
 	var parts []string
@@ -133,5 +122,5 @@ func Shape(recorded []byte) (string, error) {
 		}
 		parts = append(parts, fmt.Sprintf("%s %d", what, power))
 	}
-	return strings.Join(parts, ", "), nil
+	return strings.Join(parts, ", ")
 }

@@ -54,9 +54,9 @@ func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v chec
 	case !slices.Contains(topologies.Names(), c.Topology):
 		return nil, fmt.Errorf("no servers are of topology %s", c.Topology)
 	}
-	h, err := history.ReadAll(bytes.NewReader(o.History))
+	h, err := o.Read()
 	if err != nil {
-		return nil, fmt.Errorf("read the history of a simulated run: %w", err)
+		return nil, err
 	}
 	var all []Script
 	var errs []error
