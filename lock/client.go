@@ -153,17 +153,14 @@ func (c Config) withDefaults() Config {
 // meaning of [Mutex], and safe for concurrent use. Make it with [New] and end it
 // with [Client.Close].
 type Client struct {
-	rdb        redis.UniversalClient
-	config     Config
-	inbox      string // the channel on which it is told what was handed to it
-	node       string // the server, if there is just one
-	kinds      kinds
-	watchdog   *watchdog[*grant]
-	wakeups    *wakeups
-	queues     *localQueues
-	dispatcher *dispatcher
-	transport  *transport
-	scripts    scriptCache
+	rdb       redis.UniversalClient
+	config    Config
+	inbox     string // the channel on which it is told what was handed to it
+	node      string // the server, if there is just one
+	watchdog  *watchdog[*grant]
+	wakeups   *wakeups
+	queues    *localQueues
+	transport *transport
 	// Those that callers have done with. Not of the package: synctest keeps the channels of a
 	// test from all others.
 	inFlights sync.Pool
@@ -186,19 +183,15 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	client := &Client{
-		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), kinds: sharedKinds(), taskGroup: newTaskGroup(),
+		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), taskGroup: newTaskGroup(),
 	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
 	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
-	client.dispatcher, client.transport = newDispatcher(rdb, client.sendCalls), newTransport(rdb)
+	client.transport = newTransport(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
 	client.repeatLife = client.transport.repeatLife()
-	if client.config.ReplicaAcks > 0 {
-		client.repeatLife = longRepeatLife
-	}
-	client.scripts.known = map[scriptAt]struct{}{}
 	return client, nil
 }
 
@@ -230,7 +223,7 @@ func suits(rdb redis.UniversalClient, c Config) error {
 
 // Acquire locks the [Mutex] of that name.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	m := c.object(name, c.kinds.mutex) // not Mutex, which would be one more allocation
+	m := c.object(name, kinds.mutex) // not Mutex, which would be one more allocation
 	return m.acquire(ctx, o)
 }
 

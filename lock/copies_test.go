@@ -235,7 +235,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	c, link, rdb := linked(t)
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	c.dispatcher.single.max = 1
+	c.transport.single.max = 1
 	held, deliver := link.HoldReplies(acquireDigest(c))
 	defer deliver()
 	var other sync.WaitGroup
@@ -246,7 +246,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	defer cancel()
 	released := make(chan error, 1)
 	other.Go(func() { released <- h.Release(ctx) })
-	redistest.Await(t, "the release in the queue", func() bool { _, _, queued := c.dispatcher.single.state(); return queued == 1 })
+	redistest.Await(t, "the release in the queue", func() bool { _, _, queued := c.transport.single.state(); return queued == 1 })
 	cancel()
 	require.ErrorIs(t, <-released, context.Canceled)
 	require.Equal(t, int64(1), rdb.Del(t.Context(), "lock:{orders}").Val())

@@ -110,7 +110,7 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return nil, d, fmt.Errorf("the text is not that of a detached hold: %w", err)
 	}
-	k := map[string]*kind{plainKind: c.kinds.mutex, fencedKind: c.kinds.fenced}[d.Kind]
+	k := map[string]*kind{plainKind: kinds.mutex, fencedKind: kinds.fenced}[d.Kind]
 	switch {
 	case d.Version != detachedVersion:
 		return nil, d, fmt.Errorf("the text has version %d, and must have %d", d.Version, detachedVersion)

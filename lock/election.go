@@ -11,14 +11,12 @@ import (
 // [FencedMutex], and has its promises: two candidates never lead at the same time as long
 // as both heed [Leadership.Context], and each leader's token is greater than that of the
 // leader before.
-type Election struct{ mutex FencedMutex }
+type Election struct{ mutex Mutex } // a fenced one
 
 // Election returns the election of that name, without asking the server. It has nothing
 // to do with a [Mutex] of that name.
 func (c *Client) Election(name string) *Election {
-	m := FencedMutex{Mutex{c.object(name, c.kinds.fenced)}}
-	m.keys = keysOf(c.config.Prefix+":election", name)
-	return &Election{m}
+	return &Election{newMutex(c.objectIn("election", name, kinds.fenced))}
 }
 
 // Name returns the election's name.

@@ -3,58 +3,32 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
-	"time"
 )
 
-var (
-	//go:embed scripts/fair_queue.lua
-	fairQueueLua string
-	//go:embed scripts/fair_acquire.lua
-	fairAcquireLua string
-	//go:embed scripts/fair_release.lua
-	fairReleaseLua string
-	//go:embed scripts/fair_force.lua
-	fairForceLua string
-	//go:embed scripts/fair_waiters.lua
-	fairWaitersLua string
-)
-
-// fair are the lock with a queue, and its scripts that are no part of a kind.
-type fair struct {
-	kind           *kind
-	force, waiters script
-}
-
-func newFair(sources map[string]string) fair {
-	acquire, release := newScript(sources["fair_acquire"]), newScript(sources["fair_release"])
-	extend := newScript(extendLua)
-	return fair{
-		kind: &kind{
-			acquire: func(g *grant) call {
-				c := g.client.config
-				return on(acquire, append(g.keys.queue(), g.keys.mark(g.request)),
-					g.owner, g.request, milliseconds(g.lease), milliseconds(c.Heartbeat), flag(g.waits), g.place, g.keys.channel)
-			},
-			extend: func(g *grant, d time.Duration) call {
-				return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
-			},
-			release: func(g *grant, withdraw bool) call {
-				return on(release, append(g.keys.queue(), g.keys.mark(g.request)),
-					g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw))
-			},
-			queued: true,
-			broad:  true,
+func newFairKind() *kind {
+	return &kind{
+		acquire: func(g *grant) call {
+			return on("fair_acquire", g.keys.queue(g.request), g.owner, g.request, milliseconds(g.lease),
+				milliseconds(g.client.config.Heartbeat), flag(g.waits), g.place, g.keys.channel)
 		},
-		force:   newScript(sources["fair_force"]),
-		waiters: newScript(fairWaitersLua),
+		extend: extendOne,
+		release: func(g *grant, withdraw bool) call {
+			return on("fair_release", g.keys.queue(g.request), g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw))
+		},
+		force: func(o *object) call {
+			return on("fair_force", o.keys.queue(rand.Text()), o.keys.channel, markLife.Milliseconds())
+		},
+		queued: true,
+		broad:  true,
 	}
 }
 
 // queue are the keys of a lock and its queue: the lock, the places of those who
-// wait, and their deadlines.
-func (k keys) queue() []string { return []string{k.lock, k.of("places"), k.deadlines()} }
+// wait, and their deadlines; and the mark of a request.
+func (k keys) queue(request string) []string {
+	return []string{k.lock, k.of("places"), k.deadlines(), k.mark(request)}
+}
 
 func (k keys) deadlines() string { return k.of("deadlines") }
 
@@ -82,38 +56,17 @@ type FairMutex struct{ Mutex }
 
 // FairMutex returns the fair mutex of that name, without asking the server.
 func (c *Client) FairMutex(name string) *FairMutex {
-	k := *c.kinds.fair.kind
+	k := *kinds.fair
 	k.poll = min(c.config.Heartbeat/3, maxPoll)
-	return &FairMutex{Mutex{c.object(name, &k)}}
-}
-
-// ForceUnlock ends all grants of the lock, of any owner, and reports whether
-// there were any. Holders learn of it at their next extension or release; those
-// who wait keep their places.
-func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	v, err := m.number(ctx, on(m.client.kinds.fair.force,
-		append(m.keys.queue(), m.keys.mark(rand.Text())), m.keys.channel, markLife.Milliseconds()))
-	if err != nil {
-		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
-	}
-	return v == 1, nil
+	return &FairMutex{newMutex(c.object(name, &k))}
 }
 
 // Waiters returns how many wait for the lock and are alive; see [Mutex.IsLocked] for how
 // current the answer is.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
-	v, err := m.number(ctx, on(m.client.kinds.fair.waiters, []string{m.keys.deadlines()}))
+	v, err := m.run(ctx, on("fair_waiters", []string{m.keys.deadlines()}), 1)
 	if err != nil {
 		return 0, fmt.Errorf("count who waits for %q: %w", m.name, err)
 	}
-	return int(v), nil
-}
-
-// number runs a script that returns one.
-func (m *FairMutex) number(ctx context.Context, s call) (int64, error) {
-	return await(ctx, m.client, nil, func(ctx context.Context) (int64, error) {
-		v, err := m.client.run(ctx, s)
-		n, _ := v.(int64)
-		return n, err
-	})
+	return int(number(v[0])), nil
 }

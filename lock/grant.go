@@ -183,7 +183,7 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	sent := time.Now()
 	s := g.kind.acquire(g)
 	s.abort = c.closing
-	r, unacked := c.commitOne(ctx, s)
+	r, unacked := c.transport.commitOne(ctx, s)
 	if r.err != nil {
 		return answer{copies: r.copies}, r.err
 	}
@@ -219,15 +219,6 @@ func outcomeOf(reply any) (numbers [4]int64, err error) {
 	return numbers, nil
 }
 
-// commitOne is commit for one call.
-func (c *Client) commitOne(ctx context.Context, s call) (r reply[any], acked error) {
-	if c.config.ReplicaAcks == 0 {
-		return c.dispatcher.run(ctx, s), nil
-	}
-	replies, acked := c.commit(ctx, s)
-	return replies[0], acked
-}
-
 // withdraw makes sure that nothing is left of the request, even if it is still
 // on its way.
 func (g *grant) withdraw(ctx context.Context) error {
@@ -254,7 +245,7 @@ func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err erro
 }
 
 // extended reads the reply to an extension.
-func extended(r reply[any], unacked error) error {
+func extended(r reply, unacked error) error {
 	switch {
 	case r.err != nil:
 		return r.err
@@ -373,7 +364,7 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	c := g.client
 	s := g.kind.extend(g, d)
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, extended(c.commitOne(ctx, s))
+		return struct{}{}, extended(c.transport.commitOne(ctx, s))
 	})
 	return err
 }
@@ -382,7 +373,7 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 type release struct {
 	grant *grant
 	sent  atomic.Bool // it was sent, or is about to be
-	reply reply[any]
+	reply reply
 }
 
 var releases = sync.Pool{New: func() any { return new(release) }} //nolint:gochecknoglobals // what is in it belongs to no client
@@ -390,7 +381,7 @@ var releases = sync.Pool{New: func() any { return new(release) }} //nolint:goche
 func (r *release) send(ctx context.Context) error {
 	g := r.grant
 	copies := r.reply.copies
-	r.reply = g.client.dispatcher.runMarked(ctx, g.kind.release(g, false), &r.sent)
+	r.reply = g.client.transport.run(ctx, g.kind.release(g, false), &r.sent)
 	r.reply.copies = r.reply.copies || copies
 	return r.reply.err
 }
@@ -426,7 +417,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 		err = ErrNotHeld
 	}
 	if !gaveUp {
-		r.grant, r.reply = nil, reply[any]{}
+		r.grant, r.reply = nil, reply{}
 		r.sent.Store(false)
 		releases.Put(r)
 	}

@@ -4,34 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
 	"time"
 )
 
-var (
-	//go:embed scripts/latch_set.lua
-	latchSetLua string
-	//go:embed scripts/latch_down.lua
-	latchDownLua string
-	//go:embed scripts/latch_count.lua
-	latchCountLua string
-	//go:embed scripts/latch_delete.lua
-	latchDeleteLua string
-)
-
 // latchLife is how long a latch that has reached 0 is remembered.
 const latchLife = 24 * time.Hour
-
-// latchScripts are the steps on a latch.
-type latchScripts struct{ set, down, count, delete script }
-
-func newLatchScripts() latchScripts {
-	return latchScripts{
-		set: newScript(latchSetLua), down: newScript(latchDownLua),
-		count: newScript(latchCountLua), delete: newScript(latchDeleteLua),
-	}
-}
 
 // A CountDownLatch lets those who wait go on once it was counted down to 0. It
 // is used once: it stays at 0, so that who comes late goes on at once.
@@ -45,9 +23,7 @@ type CountDownLatch struct{ object }
 // CountDownLatch returns the latch of that name, without asking the server. It
 // has nothing to do with a [Mutex] of that name.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	o := c.object(name, &kind{})
-	o.keys = keysOf(c.config.Prefix+":latch", name)
-	return &CountDownLatch{o}
+	return &CountDownLatch{c.objectIn("latch", name, &kind{})}
 }
 
 // TrySetCount says where the latch begins, 1 or more, unless that was said
@@ -59,7 +35,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if n < 1 || n > maxPermits {
 		err = fmt.Errorf("give at least 1 and at most %d", maxPermits)
 	} else {
-		set, err = l.send(ctx, l.client.kinds.latch.set, n, rand.Text(), l.client.repeatLife.Milliseconds())
+		set, err = l.send(ctx, "latch_set", n, rand.Text(), l.client.repeatLife.Milliseconds())
 	}
 	if err != nil {
 		return false, fmt.Errorf("set latch %q to %d: %w", l.name, n, err)
@@ -71,7 +47,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // nothing. A lost reply doesn't make it count twice; after an error other than
 // [ErrNotSet] it may have counted.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
-	left, err := l.send(ctx, l.client.kinds.latch.down, l.client.repeatLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
+	left, err := l.send(ctx, "latch_down", l.client.repeatLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
 	if err != nil {
 		return 0, fmt.Errorf("count down latch %q: %w", l.name, err)
 	}
@@ -132,7 +108,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 
 // Delete removes the latch, and reports whether there was one.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	deleted, err := l.send(ctx, l.client.kinds.latch.delete, l.client.repeatLife.Milliseconds(), l.keys.channel)
+	deleted, err := l.send(ctx, "latch_delete", l.client.repeatLife.Milliseconds(), l.keys.channel)
 	if err != nil {
 		return false, fmt.Errorf("delete latch %q: %w", l.name, err)
 	}
@@ -140,27 +116,18 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 }
 
 // send sends a request of its own, which go-redis may repeat.
-func (l *CountDownLatch) send(ctx context.Context, s script, args ...any) (int64, error) {
-	return l.change(ctx, on(s, []string{l.keys.lock, l.keys.mark(rand.Text())}, args...))
+func (l *CountDownLatch) send(ctx context.Context, script string, args ...any) (int64, error) {
+	return l.change(ctx, on(script, []string{l.keys.lock, l.keys.mark(rand.Text())}, args...))
 }
 
 // look returns what is left, and in which round.
 func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left int, round string, err error) {
-	c := l.client
-	if err := l.check(Options{}); err != nil {
+	s := on("latch_count", []string{l.keys.lock})
+	s.abort = abort
+	v, err := l.run(ctx, s, 2)
+	if err != nil {
 		return 0, "", err
 	}
-	v, err := await(ctx, c, abort, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.latch.count, []string{l.keys.lock}))
-	})
-	if err != nil {
-		return 0, "", refusal(err)
-	}
-	fields, _ := v.([]any)
-	if len(fields) != 2 {
-		return 0, "", fmt.Errorf("strange reply %v", v)
-	}
-	n, _ := fields[0].(int64)
-	round, _ = fields[1].(string)
-	return int(n), round, nil
+	round, _ = v[1].(string)
+	return int(number(v[0])), round, nil
 }

@@ -51,7 +51,14 @@ type Member struct {
 // In the hold's lease, Name lists the names of the members, once each and joined
 // by "+"; Holds and Length are the smallest of any member; Token is 0, for each
 // member has its own: see [MultiLock.Leases].
+//
+// [Options.Wait] bounds the wait for all members together. [ErrNotAcquired] says that one of
+// them is held by another owner, or that the lease ran out on the way, and that all are
+// confirmed not to be held. A hold may be unlocked by another MultiLock with the same members,
+// unless a Locker can't be compared, as a function can't.
 type MultiLock struct {
+	verbs
+
 	name    string
 	members []Member // in the order in which they are asked for
 }
@@ -83,7 +90,7 @@ func NewMultiLock(members ...Member) (*MultiLock, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("make MultiLock: %w", err)
 	}
-	m.name = strings.Join(names, "+")
+	m.name, m.verbs = strings.Join(names, "+"), verbs{m}
 	return m, nil
 }
 
@@ -94,48 +101,10 @@ func compareMembers(a, b Member) int {
 // Name returns the names of the members, once each and joined by "+".
 func (m *MultiLock) Name() string { return m.name }
 
-// Acquire asks for all members. [Options.Wait] bounds the wait for all of them
-// together. [ErrNotAcquired] says that one of them is held by another owner, or
-// that the lease ran out on the way, and that all are confirmed not to be held.
-func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
-	h, err := m.acquire(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("acquire locks %q: %w", m.name, err)
-	}
-	return h, nil
-}
-
-// Lock waits for the locks until the context ends; see [Options.Wait], which is ignored,
-// for servers that fail.
-func (m *MultiLock) Lock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = Forever
-	return m.Acquire(ctx, o)
-}
-
-// TryLock asks once, and returns [ErrNotAcquired] if another owner holds one of
-// the locks. [Options.Wait] is ignored.
-func (m *MultiLock) TryLock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = 0
-	return m.Acquire(ctx, o)
-}
-
-// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
-// [Options.Wait] is ignored.
-func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
-	o.Wait = wait
-	return m.Acquire(ctx, o)
-}
-
-// Unlock releases a hold of these locks; see [Hold.Release]. A MultiLock with the same
-// members may have made the hold, unless a Locker can't be compared, as a function can't.
-func (m *MultiLock) Unlock(ctx context.Context, h *Hold) error {
-	if h == nil {
-		return noHold(m.name)
-	}
-	if b, ok := h.keeper.(*bundle); !ok || !m.has(b.members) {
-		return fmt.Errorf("unlock %q with a hold of %q, which is of other locks: %w", m.name, h.Lease().Name, ErrNotHeld)
-	}
-	return h.Release(ctx)
+// granted reports whether a MultiLock with these members made the hold.
+func (m *MultiLock) granted(h *Hold) bool {
+	b, ok := h.keeper.(*bundle)
+	return ok && m.has(b.members)
 }
 
 // has reports whether those are the members.
@@ -163,6 +132,14 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 }
 
 func (m *MultiLock) acquire(ctx context.Context, o Options) (*Hold, error) {
+	h, err := m.acquireAll(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("acquire locks %q: %w", m.name, err)
+	}
+	return h, nil
+}
+
+func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

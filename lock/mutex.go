@@ -3,55 +3,38 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
 	"time"
 )
 
-var (
-	//go:embed scripts/hash.lua
-	hashLua string
-	//go:embed scripts/tickets.lua
-	ticketsLua string
-	//go:embed scripts/free.lua
-	freeLua string
-	//go:embed scripts/acquire.lua
-	acquireLua string
-	//go:embed scripts/extend.lua
-	extendLua string
-	//go:embed scripts/sole.lua
-	soleLua string
-	//go:embed scripts/release.lua
-	releaseLua string
-	//go:embed scripts/force.lua
-	forceLua string
-	//go:embed scripts/inspect.lua
-	inspectLua string
-)
-
 // newMutexKind is the plain lock; fenced gives its grants tokens.
-func newMutexKind(sources map[string]string, fenced bool) *kind {
-	acquire, release := newScript(sources["acquire"]), newScript(sources["release"])
-	extend := newScript(extendLua)
+func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) call {
-			return on(acquire, g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			return on("acquire", g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
 		},
-		extend: func(g *grant, d time.Duration) call {
-			return on(extend, []string{g.keys.lock}, g.request, milliseconds(d))
-		},
+		extend: extendOne,
 		release: func(g *grant, withdraw bool) call {
 			ticket := ""
 			if withdraw {
 				ticket = g.drawn()
 			}
-			return on(release, g.places[:], g.held, g.mark(withdraw), ticket, g.keys.channel)
+			return on("release", g.places[:], g.held, g.mark(withdraw), ticket, g.keys.channel)
+		},
+		force: func(o *object) call {
+			_, keys := o.keys.plain(rand.Text(), "")
+			return on("force", keys[:], o.keys.channel)
 		},
 		plain:     true,
 		fenced:    fenced,
 		tickets:   true,
 		traceless: true,
 	}
+}
+
+// extendOne moves the end of one grant of a lock that is one key.
+func extendOne(g *grant, d time.Duration) call {
+	return on("extend", []string{g.keys.lock}, g.request, milliseconds(d))
 }
 
 // extra is what there is to say of a request: nothing, if it asks for the first
@@ -116,76 +99,25 @@ func flag(yes bool) int {
 // counts as its success, if the lease had not ended when the first one was sent:
 // nothing stays on the server by which it could be told from a lock that was lost
 // at that very time.
-type Mutex struct{ object }
+type Mutex struct {
+	object
+	verbs
+}
 
 // Mutex returns the mutex of that name, without asking the server. The name is
 // not empty, which is checked when the mutex is used.
 func (c *Client) Mutex(name string) *Mutex {
-	return &Mutex{c.object(name, c.kinds.mutex)}
+	m := newMutex(c.object(name, kinds.mutex))
+	return &m
 }
 
-// Acquire asks for the lock, and waits for it for at most [Options.Wait].
-func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return m.acquire(ctx, o) }
-
-// Lock waits for the lock until the context ends; see [Options.Wait], which is
-// ignored, for servers that fail.
-// After the context's error the lock may have been granted; what can be undone
-// of that is undone in the background.
-func (m *Mutex) Lock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = Forever
-	return m.acquire(ctx, o)
-}
-
-// TryLock asks once, and returns [ErrNotAcquired] if another owner holds the
-// lock. [Options.Wait] is ignored.
-func (m *Mutex) TryLock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = 0
-	return m.acquire(ctx, o)
-}
-
-// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
-// [Options.Wait] is ignored. A request that is in flight at that moment is
-// awaited, so that its outcome is known.
-func (m *Mutex) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
-	o.Wait = wait
-	return m.acquire(ctx, o)
-}
-
-// Unlock releases a hold of this mutex; see [Hold.Release].
-func (m *Mutex) Unlock(ctx context.Context, h *Hold) error {
-	if h == nil {
-		return noHold(m.name)
-	}
-	if !h.isOf(&m.object) {
-		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
-	}
-	return h.Release(ctx)
-}
-
-// isOf reports whether the hold was granted by that lock: by its client, under its keys.
-func (h *Hold) isOf(o *object) bool {
-	g, ok := h.keeper.(*grant)
-	return ok && g.client == o.client && g.keys == o.keys
-}
-
-// noHold is what comes of unlocking without a hold.
-func noHold(name string) error { return fmt.Errorf("unlock %q without a hold: %w", name, ErrNotHeld) }
+func newMutex(o object) Mutex { return Mutex{o, verbs{&o}} }
 
 // ForceUnlock ends all grants of the lock, of any owner, and reports whether
 // there were any. Holders learn of it at their next extension or release; a client
 // that passes the lock on in memory may do so until its batch ends: see
-// [Config.Batch].
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	c := m.client
-	_, keys := m.keys.plain(rand.Text(), "")
-	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.force, keys[:], m.keys.channel))
-	})
-	if err != nil {
-		return false, fmt.Errorf("force unlock %q: %w", m.name, err)
-	}
-	return v == int64(1), nil
-}
+// [Config.Batch]. Waiters of a [FairMutex] keep their places.
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.forceUnlock(ctx) }
 
 // IsLocked reports whether any owner holds the lock.
 //
@@ -235,19 +167,10 @@ type state struct {
 }
 
 func (m *Mutex) inspect(ctx context.Context) (state, error) {
-	c := m.client
-	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.inspect, []string{m.keys.lock}))
-	})
+	v, err := m.run(ctx, on("inspect", []string{m.keys.lock}), 3)
 	if err != nil {
 		return state{}, fmt.Errorf("inspect lock %q: %w", m.name, err)
 	}
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 3 {
-		return state{}, fmt.Errorf("inspect lock %q: strange reply %v", m.name, v)
-	}
-	owner, _ := fields[0].(string)
-	grants, _ := fields[1].(int64)
-	ttl, _ := fields[2].(int64)
-	return state{owner, int(grants), duration(ttl)}, nil
+	owner, _ := v[0].(string)
+	return state{owner, int(number(v[1])), duration(number(v[2]))}, nil
 }

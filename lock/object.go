@@ -29,6 +29,8 @@ type kind struct {
 	// withdraw makes also sure that a copy of the request that is still on its
 	// way gets nothing, and that nothing is left in a queue.
 	release func(g *grant, withdraw bool) call
+	// force ends all grants of a lock. The reply is 1 if there were any. Optional.
+	force func(o *object) call
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
@@ -58,6 +60,11 @@ type kind struct {
 	invalid error
 }
 
+// kinds are those that depend on no client.
+var kinds = struct{ mutex, fenced, fair, read, write *kind }{ //nolint:gochecknoglobals // they never change
+	newMutexKind(false), newMutexKind(true), newFairKind(), newSideKind("read"), newSideKind("write"),
+}
+
 // An object is a lock of some kind: a name and a client.
 type object struct {
 	client *Client
@@ -68,6 +75,11 @@ type object struct {
 
 func (c *Client) object(name string, k *kind) object {
 	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name), kind: k}
+}
+
+// objectIn is a lock that shares no key with those of other kinds.
+func (c *Client) objectIn(part, name string, k *kind) object {
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix+":"+part, name), kind: k}
 }
 
 // Name returns the lock's name.
@@ -176,4 +188,44 @@ func (o *object) check(opt Options) error {
 		errs = append(errs, fmt.Errorf("lease of %v: give more than the %v that are left out for clock drift", opt.Lease, margin))
 	}
 	return errors.Join(errs...)
+}
+
+// granted reports whether that lock granted a hold, by its client and under its keys.
+func (o *object) granted(h *Hold) bool {
+	g, ok := h.keeper.(*grant)
+	return ok && g.client == o.client && g.keys == o.keys
+}
+
+// run sends a call that is no request for a grant, and returns the values of its reply, of
+// which there are so many.
+func (o *object) run(ctx context.Context, s call, n int) ([]any, error) {
+	if err := o.check(Options{}); err != nil {
+		return nil, err
+	}
+	v, err := await(ctx, o.client, s.abort, func(ctx context.Context) (any, error) { return o.client.run(ctx, s) })
+	if err != nil {
+		return nil, refusal(err)
+	}
+	values, several := v.([]any)
+	if !several {
+		values = []any{v}
+	}
+	if len(values) != n {
+		return nil, fmt.Errorf("strange reply %v", v)
+	}
+	return values, nil
+}
+
+// number reads a value of a reply.
+func number(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func (o *object) forceUnlock(ctx context.Context) (bool, error) {
+	v, err := o.run(ctx, o.kind.force(o), 1)
+	if err != nil {
+		return false, fmt.Errorf("force unlock %q: %w", o.name, err)
+	}
+	return number(v[0]) == 1, nil
 }

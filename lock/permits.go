@@ -40,7 +40,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, n int, o Options) (*Hold,
 	var h *Hold
 	err := atLeastOne(n)
 	if err == nil {
-		h, err = s.request(s.client.kinds.semaphore.kind(n, true)).acquireOr(ctx, o)
+		h, err = s.request(permitsKind(n, true)).acquireOr(ctx, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, err)

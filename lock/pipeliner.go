@@ -38,70 +38,12 @@ const (
 	skipsAfterSlowYield = 64
 	// stallTimeout is how long a call waits, at most, while no pipeline is answered.
 	stallTimeout = 5 * time.Millisecond
-	// defaultPool is how many connections a Redis client has that doesn't say so.
-	defaultPool = 10
 )
 
 var errNoReply = errors.New("no reply")
 
 // A sender sends calls in one pipeline, and gives each its reply.
 type sender func(ctx context.Context, calls []*queuedCall)
-
-// A dispatcher sends calls to the servers of a deployment, by a pipeliner for each of them.
-type dispatcher struct {
-	cluster *redis.ClusterClient // nil if there is one server
-	max     int                  // slots to each server
-	send    sender
-
-	single    *pipeliner
-	mu        sync.Mutex
-	byAddress map[string]*pipeliner // by address
-}
-
-func newDispatcher(rdb redis.UniversalClient, send sender) *dispatcher {
-	pool := defaultPool
-	cluster, sharded := rdb.(*redis.ClusterClient)
-	if one, ok := rdb.(*redis.Client); ok {
-		pool = one.Options().PoolSize
-	} else if sharded {
-		pool = cluster.Options().PoolSize
-	}
-	r := &dispatcher{cluster: cluster, max: max(pool/2, 1), send: send, byAddress: map[string]*pipeliner{}}
-	r.single = newPipeliner(r.max, send)
-	return r
-}
-
-// run sends a call, and returns the reply; or the context's error if that ends
-// before it is sent.
-func (r *dispatcher) run(ctx context.Context, s call) reply[any] {
-	return r.runMarked(ctx, s, nil)
-}
-
-// runMarked is run, and sets sent before it sends the call, if it ever does.
-func (r *dispatcher) runMarked(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
-	return r.pipelinerFor(ctx, s.key()).run(ctx, s, taken)
-}
-
-// pipelinerFor is that of the server of a key. If the server is not known, the call
-// fails, which may take long and delays no call to a server that is known.
-func (r *dispatcher) pipelinerFor(ctx context.Context, key string) *pipeliner {
-	if r.cluster == nil {
-		return r.single
-	}
-	node, err := r.cluster.MasterForKey(ctx, key)
-	if err != nil {
-		return r.single
-	}
-	addr := node.Options().Addr
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.byAddress[addr]
-	if l == nil {
-		l = newPipeliner(r.max, r.send)
-		r.byAddress[addr] = l
-	}
-	return l
-}
 
 // A pipeliner sends calls to one server. It has a number of slots, each for one request
 // or pipeline at a time. A call that finds a free slot is sent at once, by its own
@@ -149,7 +91,7 @@ type queuedCall struct {
 	collects   bool         // a batch, before it is sent
 	full       bool         // the server doesn't know the script
 	cmd        *redis.Cmd   // under way
-	reply      reply[any]
+	reply      reply
 	words      []any          // of the call, as they were before the first time that it was sent
 	single     [1]*queuedCall // room for a pipeline of one
 }
@@ -162,7 +104,7 @@ func newPipeliner(limit int, send sender) *pipeliner {
 }
 
 // run sends a call in its turn. Its words are not used again: hooks may change them.
-func (l *pipeliner) run(ctx context.Context, s call, taken *atomic.Bool) reply[any] {
+func (l *pipeliner) run(ctx context.Context, s call, taken *atomic.Bool) reply {
 	p, _ := l.idle.Get().(*queuedCall)
 	p.ctx, p.call, p.sent, p.reply.err = ctx, s, taken, errNoReply
 	r := l.wait(p) //nolint:contextcheck // a call has its own
@@ -173,7 +115,7 @@ func (l *pipeliner) run(ctx context.Context, s call, taken *atomic.Bool) reply[a
 }
 
 // wait waits for the reply to a call, or returns an error if the caller gave it up.
-func (l *pipeliner) wait(p *queuedCall) reply[any] {
+func (l *pipeliner) wait(p *queuedCall) reply {
 	l.mu.Lock()
 	if l.takeSlot(p) {
 		l.mu.Unlock()
@@ -192,12 +134,12 @@ func (l *pipeliner) wait(p *queuedCall) reply[any] {
 	case first = <-p.ready:
 	case <-p.ctx.Done():
 		if l.dequeue(p) {
-			return reply[any]{err: p.ctx.Err()}
+			return reply{err: p.ctx.Err()}
 		}
 		first = <-p.ready
 	case <-p.call.abort:
 		if l.dequeue(p) {
-			return reply[any]{err: ErrClosed}
+			return reply{err: ErrClosed}
 		}
 		first = <-p.ready
 	}

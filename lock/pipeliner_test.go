@@ -25,7 +25,7 @@ func (p *pipelines) send(_ context.Context, calls []*queuedCall) {
 	var keys []string
 	for _, c := range calls {
 		keys = append(keys, c.call.key())
-		c.reply = reply[any]{value: c.call.key()}
+		c.reply = reply{value: c.call.key()}
 	}
 	p.mu.Lock()
 	p.sent = append(p.sent, keys)
@@ -40,11 +40,11 @@ func (p *pipelines) all() [][]string {
 }
 
 // callOf is a call for a key.
-func callOf(key string) call { return on(script{}, []string{key}) }
+func callOf(key string) call { return on("inspect", []string{key}) }
 
 // ask sends a call for a key in the background.
-func ask(ctx context.Context, l *pipeliner, key string) <-chan reply[any] {
-	done := make(chan reply[any], 1)
+func ask(ctx context.Context, l *pipeliner, key string) <-chan reply {
+	done := make(chan reply, 1)
 	go func() {
 		done <- l.run(ctx, callOf(key), nil)
 	}()
@@ -59,16 +59,16 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 		first := ask(t.Context(), l, "first")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
-		var others []<-chan reply[any]
+		var others []<-chan reply
 		for i := range maxBatchCalls + 1 {
 			others = append(others, ask(t.Context(), l, strconv.Itoa(i)))
 		}
 		cancel()
 		require.ErrorIs(t, (<-left).err, context.Canceled, "while the lane is busy")
 		close(p.release)
-		require.Equal(t, reply[any]{value: "first"}, <-first)
+		require.Equal(t, reply{value: "first"}, <-first)
 		for i, other := range others {
-			require.Equal(t, reply[any]{value: strconv.Itoa(i)}, <-other)
+			require.Equal(t, reply{value: strconv.Itoa(i)}, <-other)
 		}
 		sent := p.all()
 		require.Len(t, sent, 3)
@@ -137,7 +137,7 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		third := ask(t.Context(), l, "third")
 		require.Empty(t, p.all())
 		yields <- true
-		for _, done := range []<-chan reply[any]{first, second, third} {
+		for _, done := range []<-chan reply{first, second, third} {
 			require.NoError(t, (<-done).err)
 		}
 		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
@@ -177,7 +177,7 @@ func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 		require.Equal(t, 1, stuck)
 		require.Equal(t, 1, queued, "the second gathers now")
 		close(yields)
-		for _, done := range []<-chan reply[any]{first, second, third} {
+		for _, done := range []<-chan reply{first, second, third} {
 			require.NoError(t, (<-done).err)
 		}
 		times := map[string]int{}
@@ -220,7 +220,7 @@ func TestMoreCallsThanOneBatchTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(2)
 		p.release = make(chan struct{})
-		var all []<-chan reply[any]
+		var all []<-chan reply
 		for i := range maxBatchCalls + 2 {
 			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
 		}
@@ -256,7 +256,7 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 	l.sendBatch(calls)
 	require.Equal(t, [][]string{{"b"}}, p.sent)
 	require.ErrorIs(t, calls[0].reply.err, context.Canceled)
-	require.Equal(t, reply[any]{value: "b"}, calls[1].reply)
+	require.Equal(t, reply{value: "b"}, calls[1].reply)
 	require.ErrorIs(t, calls[2].reply.err, context.Canceled)
 	require.False(t, <-calls[1].ready)
 	require.False(t, <-calls[2].ready)
@@ -271,7 +271,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 		l := newPipeliner(limit, p.send)
 		l.best = 0 // it answered at once so far
 		begin := time.Now()
-		var all []<-chan reply[any]
+		var all []<-chan reply
 		for i := range 3 * limit {
 			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
 			for _, _, queued := l.state(); queued > 0 && len(p.all()) < limit; _, _, queued = l.state() {
@@ -306,14 +306,14 @@ func TestSlotsToAServerThatIsFarAway(t *testing.T) {
 		l := newPipeliner(100, func(_ context.Context, calls []*queuedCall) {
 			time.Sleep(time.Millisecond)
 			for _, c := range calls {
-				c.reply = reply[any]{}
+				c.reply = reply{}
 			}
 		})
 		for range 3 { // the first may be slow for other reasons
 			<-ask(t.Context(), l, "warm")
 		}
 		begin := time.Now()
-		var all []<-chan reply[any]
+		var all []<-chan reply
 		for range 1 + time.Millisecond/slotLatency {
 			all = append(all, ask(t.Context(), l, "key"))
 		}
@@ -353,17 +353,17 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 	defer c.Close()
 	ctx := t.Context()
 	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
-	require.NoError(t, rdb.ScriptLoad(ctx, inspectLua).Err())
+	require.NoError(t, rdb.ScriptLoad(ctx, Scripts()["inspect"]).Err())
 	acquire := func(name string) *queuedCall {
 		return &queuedCall{ctx: ctx, call: requestFor(c.Mutex(name))}
 	}
 	calls := []*queuedCall{
 		acquire("a"),
-		{ctx: ctx, call: on(c.kinds.inspect, []string{"lock:{b}"})},
+		{ctx: ctx, call: on("inspect", []string{"lock:{b}"})},
 		acquire("taken"),
 		acquire("c"),
 	}
-	c.sendCalls(ctx, calls)
+	c.transport.exchangeUnacked(ctx, calls)
 	for _, i := range []int{0, 1, 3} {
 		require.NoError(t, calls[i].reply.err)
 		require.NotNil(t, calls[i].reply.value)

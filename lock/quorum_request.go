@@ -48,7 +48,7 @@ var (
 // newRequest is a new request with those options.
 func (r *Redlock) newRequest(name string, o Options) *quorumRequest {
 	n, first := len(r.nodes), r.nodes[0]
-	here := first.object(name, first.kinds.mutex)
+	here := first.object(name, kinds.mutex)
 	g := here.grant(o)
 	g.encodeIdentity()
 	g.copied = true // a server may be asked anew while an earlier request is under way
@@ -110,7 +110,7 @@ func (b *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
 	if !b.markAsked(i, asked) {
 		return false, errClosedRequest
 	}
-	r := v.dispatcher.run(ctx, b.acquire.copy())
+	r := v.transport.run(ctx, b.acquire.copy(), nil)
 	v.noteReply(r.err)
 	granted := false
 	if r.err == nil {
@@ -166,7 +166,7 @@ func (b *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (re
 	if withdraw {
 		s = b.grant.kind.release(b.grant, true)
 	}
-	r := v.dispatcher.run(ctx, s)
+	r := v.transport.run(ctx, s, nil)
 	released, err = r.value == int64(1), r.err
 	b.recordRelease(i, released, err)
 	if err != nil && (!isRefusal(err) || isPassing(err)) {
@@ -253,7 +253,7 @@ func (b *quorumRequest) renewal(i int, d time.Duration) (call, error) {
 }
 
 // renewed reads the reply to it.
-func (b *quorumRequest) renewed(i int, r reply[any]) nodeReply {
+func (b *quorumRequest) renewed(i int, r reply) nodeReply {
 	v := nodeReply{err: r.err}
 	if fields, asked := r.value.([]any); asked && len(fields) > 0 {
 		v.yes = fields[0] == int64(1)
@@ -327,7 +327,7 @@ func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*quorumRequest,
 	if len(calls) == 0 {
 		return votes
 	}
-	replies, _ := r.nodes[i].commit(ctx, calls...)
+	replies, _ := r.nodes[i].transport.commit(ctx, calls...)
 	for j, reply := range replies {
 		r.nodes[i].noteReply(reply.err)
 		votes[of[j]] = ballots[of[j]].renewed(i, reply)

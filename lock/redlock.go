@@ -248,20 +248,24 @@ func (r *Redlock) Close() { r.end() }
 // A RedlockMutex is a re-entrant mutual exclusion lock on the servers of a
 // [Redlock]. It is a name and a Redlock, so two of one name are the same lock.
 type RedlockMutex struct {
+	verbs
+
 	redlock *Redlock
 	name    string
 }
 
 // Mutex returns the mutex of that name, without asking the servers. The name is
 // not empty, which is checked when the mutex is used.
-func (r *Redlock) Mutex(name string) *RedlockMutex { return &RedlockMutex{r, name} }
+func (r *Redlock) Mutex(name string) *RedlockMutex {
+	m := &RedlockMutex{redlock: r, name: name}
+	m.verbs = verbs{m}
+	return m
+}
 
 // Name returns the lock's name.
 func (m *RedlockMutex) Name() string { return m.name }
 
-// Acquire asks for the lock, and waits for it for at most [Options.Wait]. A round
-// that is under way at that moment is awaited.
-func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
+func (m *RedlockMutex) acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.redlock.acquire(ctx, m.name, o)
 	if err != nil {
 		return nil, fmt.Errorf("acquire lock %q: %w", m.name, err)
@@ -269,42 +273,14 @@ func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	return h, nil
 }
 
-// Lock waits for the lock until the context ends. [Options.Wait] is ignored.
-// After the context's error the lock may have been granted; what can be undone
-// of that is undone in the background.
-func (m *RedlockMutex) Lock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = Forever
-	return m.Acquire(ctx, o)
-}
-
-// TryLock asks once, and returns [ErrNotAcquired] if another owner holds the
-// lock. [Options.Wait] is ignored.
-func (m *RedlockMutex) TryLock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = 0
-	return m.Acquire(ctx, o)
-}
-
-// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
-// [Options.Wait] is ignored.
-func (m *RedlockMutex) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
-	o.Wait = wait
-	return m.Acquire(ctx, o)
-}
-
-// Unlock releases a hold of this mutex; see [Hold.Release].
-func (m *RedlockMutex) Unlock(ctx context.Context, h *Hold) error {
-	if h == nil {
-		return noHold(m.name)
-	}
-	if b, ok := h.keeper.(*quorumRequest); !ok || b.redlock != m.redlock || b.grant.name != m.name {
-		return fmt.Errorf("unlock %q with a hold of %q, which is another lock: %w", m.name, h.Lease().Name, ErrNotHeld)
-	}
-	return h.Release(ctx)
+func (m *RedlockMutex) granted(h *Hold) bool {
+	b, ok := h.keeper.(*quorumRequest)
+	return ok && b.redlock == m.redlock && b.grant.name == m.name
 }
 
 // acquire holds one round after the other, each with a request of its own.
 func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	here := r.nodes[0].object(name, r.nodes[0].kinds.mutex)
+	here := r.nodes[0].object(name, kinds.mutex)
 	if err := here.check(o); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const gone = 2 * time.Second
 
 // acquireDigest is by what the script of a mutex is called.
 func acquireDigest(c *Client) string {
-	return c.kinds.mutex.acquire(&grant{object: c.Mutex("x").object}).script.Hash()
+	return kinds.mutex.acquire(&grant{object: c.Mutex("x").object}).script.Hash()
 }
 
 // requestFor is a new request for a lock, for a minute.
@@ -155,7 +155,7 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 	redistest.Await(t, "the connection to be taken", func() bool { return rdb.PoolStats().IdleConns == 0 })
 	_, errs := takes(ctx, c, Options{Lease: time.Minute})
 	redistest.Await(t, "the request", func() bool {
-		busy, stuck, _ := c.dispatcher.single.state()
+		busy, stuck, _ := c.transport.single.state()
 		return busy+stuck > 0
 	})
 	begin := time.Now()
@@ -207,11 +207,11 @@ func TestCopiesOfARequest(t *testing.T) {
 	t.Parallel()
 	s, link := redistest.Start(t), &redistest.Link{}
 	rdb := s.Client(t, nil)
-	ask := func(retries int) reply[any] {
+	ask := func(retries int) reply {
 		c, err := New(s.Client(t, func(o *redis.Options) { o.MaxRetries = retries; link.Use(o) }), Config{})
 		require.NoError(t, err)
 		defer c.Close()
-		replies, _ := c.commit(t.Context(), requestFor(c.Mutex("orders")))
+		replies, _ := c.transport.commit(t.Context(), requestFor(c.Mutex("orders")))
 		require.Len(t, replies, 1)
 		return replies[0]
 	}
@@ -263,7 +263,7 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		sent.reset()
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-		r := c.dispatcher.run(t.Context(), requestFor(c.Mutex("orders")))
+		r := c.transport.run(t.Context(), requestFor(c.Mutex("orders")), nil)
 		require.ErrorContains(t, r.err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
 		require.False(t, r.copies)

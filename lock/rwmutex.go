@@ -3,25 +3,9 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
-)
-
-var (
-	//go:embed scripts/rw_state.lua
-	rwStateLua string
-	//go:embed scripts/rw_acquire.lua
-	rwAcquireLua string
-	//go:embed scripts/rw_extend.lua
-	rwExtendLua string
-	//go:embed scripts/rw_release.lua
-	rwReleaseLua string
-	//go:embed scripts/rw_force.lua
-	rwForceLua string
-	//go:embed scripts/rw_inspect.lua
-	rwInspectLua string
 )
 
 // ErrUpgrade says that an owner asked to write while it holds the read side
@@ -65,7 +49,7 @@ type RWMutex struct {
 // RWMutex returns the read-write lock of that name, without asking the server.
 // The name is not empty, which is checked when the lock is used.
 func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
-	read, write := c.object(name, c.kinds.rw.read), c.object(name, c.kinds.rw.write)
+	read, write := c.object(name, kinds.read), c.object(name, kinds.write)
 	if o.PreferWriters {
 		k := *write.kind
 		k.queued = true
@@ -73,7 +57,7 @@ func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
 		write.kind = &k
 	}
 	read.keys.channel, write.keys.channel = read.keys.readers(), write.keys.writers()
-	return &RWMutex{RWSide{read}, RWSide{write}}
+	return &RWMutex{RWSide{read, verbs{&read}}, RWSide{write, verbs{&write}}}
 }
 
 // Read returns the side that many owners hold at once.
@@ -86,46 +70,10 @@ func (m *RWMutex) Write() *RWSide { return &m.write }
 func (m *RWMutex) Name() string { return m.read.name }
 
 // A RWSide is one side of a [RWMutex]. The [Lease.Holds] of its grants count the
-// owner's holds of that side.
-type RWSide struct{ object }
-
-// Acquire asks for the side, and waits for it for at most [Options.Wait]. With
-// Acquire in a [LockerFunc] it is a [Locker].
-func (s *RWSide) Acquire(ctx context.Context, o Options) (*Hold, error) { return s.acquire(ctx, o) }
-
-// Lock waits for the side until the context ends; see [Options.Wait], which is
-// ignored, for servers that fail.
-// After the context's error it may have been granted; what can be undone of
-// that is undone in the background.
-func (s *RWSide) Lock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = Forever
-	return s.acquire(ctx, o)
-}
-
-// TryLock asks once, and returns [ErrNotAcquired] if another owner is in the
-// way. [Options.Wait] is ignored.
-func (s *RWSide) TryLock(ctx context.Context, o Options) (*Hold, error) {
-	o.Wait = 0
-	return s.acquire(ctx, o)
-}
-
-// TryLockFor waits for at most that long, and then returns [ErrNotAcquired].
-// [Options.Wait] is ignored. A request that is in flight at that moment is
-// awaited, so that its outcome is known.
-func (s *RWSide) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
-	o.Wait = wait
-	return s.acquire(ctx, o)
-}
-
-// Unlock releases a hold of this side; see [Hold.Release].
-func (s *RWSide) Unlock(ctx context.Context, h *Hold) error {
-	if h == nil {
-		return noHold(s.name)
-	}
-	if !h.isOf(&s.object) {
-		return fmt.Errorf("unlock %q with a hold of another lock or side: %w", s.name, ErrNotHeld)
-	}
-	return h.Release(ctx)
+// owner's holds of that side. With Acquire in a [LockerFunc] it is a [Locker].
+type RWSide struct {
+	object
+	verbs
 }
 
 // IsHeldBy reports whether the owner holds this side; see [Mutex.IsLocked] for how current
@@ -173,60 +121,39 @@ func (m *RWMutex) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock ends all grants of both sides, of any owner, and reports
 // whether there were any. Holders learn of it at their next extension or
 // release.
-func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	c, k := m.read.client, m.read.keys
-	mark := k.mark(rand.Text())
-	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.rw.force, []string{k.lock, mark}, k.readers(), k.writers(), markLife.Milliseconds()))
-	})
-	if err != nil {
-		return false, fmt.Errorf("force unlock %q: %w", m.Name(), err)
-	}
-	return v == int64(1), nil
-}
+func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) { return m.read.forceUnlock(ctx) }
 
 // readers and writers are the channels on which the two sides wait.
 func (k keys) readers() string { return k.of("readers") }
 func (k keys) writers() string { return k.of("writers") }
 
-// rwKinds are the sides of a read-write lock, and the scripts of both.
-type rwKinds struct {
-	read, write    *kind
-	force, inspect script
+// newSideKind is a side of a read-write lock: "read" or "write".
+func newSideKind(what string) *kind {
+	return &kind{
+		acquire: func(g *grant) call {
+			place := int64(0)
+			if g.kind.queued && g.waits {
+				place = milliseconds(g.client.config.Heartbeat)
+			}
+			return on("rw_acquire", g.keys.side(g.request), what, g.request, g.owner, milliseconds(g.lease), place)
+		},
+		extend: func(g *grant, d time.Duration) call {
+			return on("rw_extend", []string{g.keys.lock}, what+":"+g.request+":"+g.owner, milliseconds(d))
+		},
+		release: func(g *grant, withdraw bool) call {
+			return on("rw_release", g.keys.side(g.request), what, g.request, g.owner, markLife.Milliseconds(),
+				g.keys.readers(), g.keys.writers(), flag(withdraw))
+		},
+		force: func(o *object) call {
+			return on("rw_force", o.keys.side(rand.Text()), o.keys.readers(), o.keys.writers(), markLife.Milliseconds())
+		},
+		broad:  what == "read", // all that wait get in at once
+		denied: ErrUpgrade,
+	}
 }
 
-func newRWKinds() rwKinds {
-	step := func(source string) script { return newScript(rwStateLua + source) }
-	acquire, extend, release := step(rwAcquireLua), step(rwExtendLua), step(rwReleaseLua)
-	side := func(what string) *kind {
-		return &kind{
-			acquire: func(g *grant) call {
-				place := int64(0)
-				if g.kind.queued && g.waits {
-					place = milliseconds(g.client.config.Heartbeat)
-				}
-				keys := []string{g.keys.lock, g.keys.mark(g.request)}
-				return on(acquire, keys, what, g.request, g.owner, milliseconds(g.lease), place)
-			},
-			extend: func(g *grant, d time.Duration) call {
-				field := what + ":" + g.request + ":" + g.owner
-				return on(extend, []string{g.keys.lock}, field, milliseconds(d))
-			},
-			release: func(g *grant, withdraw bool) call {
-				keys := []string{g.keys.lock, g.keys.mark(g.request)}
-				return on(release, keys, what, g.request, g.owner, markLife.Milliseconds(),
-					g.keys.readers(), g.keys.writers(), flag(withdraw))
-			},
-			denied: ErrUpgrade,
-		}
-	}
-	k := rwKinds{
-		read: side("read"), write: side("write"),
-		force: step(rwForceLua), inspect: step(rwInspectLua),
-	}
-	k.read.broad = true // all that wait get in at once
-	return k
-}
+// side are the keys of a read-write lock and the mark of a request.
+func (k keys) side(request string) []string { return []string{k.lock, k.mark(request)} }
 
 // rwState is who holds the sides of a lock.
 type rwState struct {
@@ -235,20 +162,9 @@ type rwState struct {
 }
 
 func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
-	c := s.client
-	v, err := await(ctx, c, nil, func(ctx context.Context) (any, error) {
-		return c.run(ctx, on(c.kinds.rw.inspect, []string{s.keys.lock}, owner))
-	})
+	v, err := s.run(ctx, on("rw_inspect", []string{s.keys.lock}, owner), 5)
 	if err != nil {
 		return rwState{}, fmt.Errorf("inspect lock %q: %w", s.name, err)
 	}
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 5 {
-		return rwState{}, fmt.Errorf("inspect lock %q: strange reply %v", s.name, v)
-	}
-	var n [5]int64
-	for i, f := range fields {
-		n[i], _ = f.(int64)
-	}
-	return rwState{int(n[0]), int(n[1]), int(n[2]), int(n[3]), duration(n[4])}, nil
+	return rwState{int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3])), duration(number(v[4]))}, nil
 }

@@ -1,41 +1,53 @@
 package lock
 
 import (
+	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-func TestScriptsAreThoseThatAreRun(t *testing.T) {
+// Each file is part of a script, and each script has a name and compiles.
+func TestScriptsAreMadeOfTheFiles(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t, nil)
 	named := map[string]string{}
+	var all strings.Builder
 	for name, source := range Scripts() {
-		digest := redis.NewScript(source).Hash()
+		digest, err := rdb.ScriptLoad(t.Context(), source).Result()
+		require.NoError(t, err, name)
 		require.Empty(t, named[digest], "two names for one script")
+		require.Equal(t, digest, scripts()[name].Hash(), name)
 		named[digest] = name
+		all.WriteString(source)
 	}
-	k := newKinds()
-	for want, s := range map[string]script{
-		"force": k.force, "inspect": k.inspect,
-		"fair_force": k.fair.force, "fair_waiters": k.fair.waiters,
-		"rw_force": k.rw.force, "rw_inspect": k.rw.inspect,
-		"semaphore_acquire": k.semaphore.acquire, "semaphore_extend": k.semaphore.extend, "semaphore_release": k.semaphore.release,
-		"semaphore_give": k.semaphore.give, "semaphore_size": k.semaphore.size, "semaphore_delete": k.semaphore.delete, "semaphore_inspect": k.semaphore.inspect,
-		"latch_set": k.latch.set, "latch_down": k.latch.down, "latch_count": k.latch.count, "latch_delete": k.latch.delete,
-	} {
-		require.Equal(t, want, named[s.Hash()])
-	}
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	c, err := New(rdb, Config{})
+	files, err := scriptFiles.ReadDir("scripts")
 	require.NoError(t, err)
-	defer c.Close()
-	for prefix, kind := range map[string]*kind{"": k.mutex, "rw_": k.rw.read} {
+	for _, file := range files {
+		text, err := scriptFiles.ReadFile("scripts/" + file.Name())
+		require.NoError(t, err)
+		require.Contains(t, all.String(), string(text))
+	}
+}
+
+// A kind sends the scripts that are named after it.
+func TestScriptsOfTheKinds(t *testing.T) {
+	c := closedClient(t)
+	for prefix, kind := range map[string]*kind{
+		"": kinds.mutex, "fair_": kinds.fair, "rw_": kinds.write, "semaphore_": permitsKind(1, true),
+	} {
 		o := c.object("name", kind)
 		g := o.grant(Options{})
-		require.Equal(t, prefix+"acquire", named[kind.acquire(g).script.Hash()])
-		require.Equal(t, prefix+"extend", named[kind.extend(g, 1).script.Hash()])
-		require.Equal(t, prefix+"release", named[kind.release(g, false).script.Hash()])
+		extend := prefix
+		if kind == kinds.fair {
+			extend = ""
+		}
+		require.Equal(t, scripts()[prefix+"acquire"].digest, kind.acquire(g).script.digest)
+		require.Equal(t, scripts()[extend+"extend"].digest, kind.extend(g, 1).script.digest)
+		require.Equal(t, scripts()[prefix+"release"].digest, kind.release(g, false).script.digest)
+		if kind.force != nil {
+			require.Equal(t, scripts()[prefix+"force"].digest, kind.force(&o).script.digest)
+		}
 	}
 }

@@ -1,9 +1,9 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -11,25 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
-
-var (
-	//go:embed scripts/semaphore.lua
-	semaphoreLua string
-	//go:embed scripts/semaphore_acquire.lua
-	semaphoreAcquireLua string
-	//go:embed scripts/semaphore_extend.lua
-	semaphoreExtendLua string
-	//go:embed scripts/semaphore_release.lua
-	semaphoreReleaseLua string
-	//go:embed scripts/semaphore_give.lua
-	semaphoreGiveLua string
-	//go:embed scripts/semaphore_size.lua
-	semaphoreSizeLua string
-	//go:embed scripts/semaphore_delete.lua
-	semaphoreDeleteLua string
-	//go:embed scripts/semaphore_inspect.lua
-	semaphoreInspectLua string
 )
 
 // Definite refusals of semaphores and latches: what was asked for did not happen.
@@ -61,25 +42,9 @@ const (
 	longRepeatLife = 5 * time.Minute
 )
 
-// semaphoreScripts are the steps on a semaphore, of either kind.
-type semaphoreScripts struct{ acquire, extend, release, give, size, delete, inspect script }
-
-func newSemaphoreScripts() semaphoreScripts {
-	with := func(step string) script { return newScript(semaphoreLua + step) }
-	return semaphoreScripts{
-		acquire: with(semaphoreAcquireLua),
-		extend:  with(semaphoreExtendLua),
-		release: with(semaphoreReleaseLua),
-		give:    with(semaphoreGiveLua),
-		size:    with(semaphoreSizeLua),
-		delete:  with(semaphoreDeleteLua),
-		inspect: with(semaphoreInspectLua),
-	}
-}
-
-// kind is that of a request for n permits, or for all that are there if n is 0;
+// permitsKind is that of a request for n permits, or for all that are there if n is 0;
 // for a time or for good.
-func (s *semaphoreScripts) kind(n int, leased bool) *kind {
+func permitsKind(n int, leased bool) *kind {
 	life := func(g *grant) int64 {
 		if leased {
 			return markLife.Milliseconds()
@@ -92,16 +57,16 @@ func (s *semaphoreScripts) kind(n int, leased bool) *kind {
 			if leased {
 				lease = milliseconds(g.lease)
 			}
-			c := on(s.acquire, g.keys.semaphore(g.request),
+			c := on("semaphore_acquire", g.keys.semaphore(g.request),
 				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life(g), g.keys.channel)
 			c.counted = !leased
 			return c
 		},
 		extend: func(g *grant, d time.Duration) call {
-			return on(s.extend, g.keys.semaphore(g.request), g.request, n, milliseconds(d))
+			return on("semaphore_extend", g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) call {
-			c := on(s.release, g.keys.semaphore(g.request),
+			c := on("semaphore_release", g.keys.semaphore(g.request),
 				g.request, n, life(g), g.keys.channel, flag(withdraw))
 			c.counted = !leased
 			return c
@@ -130,9 +95,7 @@ func atLeastOne(n int) error {
 type permits struct{ object }
 
 func (c *Client) permits(name string) permits {
-	o := c.object(name, &kind{})
-	o.keys = keysOf(c.config.Prefix+":semaphore", name)
-	return permits{o}
+	return permits{c.objectIn("semaphore", name, &kind{})}
 }
 
 // request is the semaphore as the object of one request.
@@ -176,7 +139,7 @@ func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) 
 	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
 		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
 	}
-	return p.change(ctx, p.client.kinds.semaphore.size, how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel, rand.Text())
+	return p.change(ctx, "semaphore_size", how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel, rand.Text())
 }
 
 // Permits returns how many permits the semaphore has, taken or not.
@@ -205,7 +168,7 @@ func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
 // [ErrNotSet], and a holder of permits [ErrNotHeld] when it releases them: also where the
 // semaphore was set again since, but for [Semaphore.Release], which knows of no holders.
 func (p *permits) Delete(ctx context.Context) (bool, error) {
-	deleted, err := p.change(ctx, p.client.kinds.semaphore.delete, p.client.repeatLife.Milliseconds(), p.keys.channel)
+	deleted, err := p.change(ctx, "semaphore_delete", p.client.repeatLife.Milliseconds(), p.keys.channel)
 	if err != nil {
 		return false, fmt.Errorf("delete semaphore %q: %w", p.name, err)
 	}
@@ -214,8 +177,8 @@ func (p *permits) Delete(ctx context.Context) (bool, error) {
 
 // change sends a request of its own, which go-redis may repeat. What too few
 // replicas have is reported as an error, and not undone.
-func (p *permits) change(ctx context.Context, s script, args ...any) (int64, error) {
-	return p.object.change(ctx, on(s, p.keys.semaphore(rand.Text()), args...))
+func (p *permits) change(ctx context.Context, script string, args ...any) (int64, error) {
+	return p.object.change(ctx, on(script, p.keys.semaphore(rand.Text()), args...))
 }
 
 // change sends a call that changes something and is no request for a grant.
@@ -225,11 +188,8 @@ func (o *object) change(ctx context.Context, s call) (int64, error) {
 	}
 	s.counted = true
 	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
-		replies, unacked := o.client.commit(ctx, s)
-		if replies[0].err != nil {
-			return nil, replies[0].err
-		}
-		return replies[0].value, unacked
+		r, unacked := o.client.transport.commitOne(ctx, s)
+		return r.value, cmp.Or(r.err, unacked)
 	})
 	n, ok := v.(int64)
 	if err == nil && !ok {
@@ -239,23 +199,11 @@ func (o *object) change(ctx context.Context, s call) (int64, error) {
 }
 
 func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
-	c := p.client
-	var v any
-	if err = p.check(Options{}); err == nil {
-		v, err = await(ctx, c, nil, func(ctx context.Context) (any, error) {
-			return c.run(ctx, on(c.kinds.semaphore.inspect, p.keys.semaphore("")))
-		})
-	}
+	v, err := p.run(ctx, on("semaphore_inspect", p.keys.semaphore("")), 2)
 	if err != nil {
-		return 0, 0, fmt.Errorf("inspect semaphore %q: %w", p.name, refusal(err))
+		return 0, 0, fmt.Errorf("inspect semaphore %q: %w", p.name, err)
 	}
-	fields, _ := v.([]any)
-	if len(fields) != 2 {
-		return 0, 0, fmt.Errorf("inspect semaphore %q: strange reply %v", p.name, v)
-	}
-	all, _ := fields[0].(int64)
-	used, _ := fields[1].(int64)
-	return int(all), int(used), nil
+	return int(number(v[0])), int(number(v[1])), nil
 }
 
 // refusal finds the refusals of this package among a script's errors.
@@ -324,7 +272,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 // take is Acquire, and Drain if n is 0.
 func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
 	begin := time.Now()
-	o := s.request(s.client.kinds.semaphore.kind(n, false))
+	o := s.request(permitsKind(n, false))
 	opt := Options{Lease: s.client.repeatLife / 2, Wait: wait}
 	if err := o.check(opt); err != nil {
 		return 0, err
@@ -347,7 +295,7 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	given, err := int64(0), atLeastOne(n)
 	if err == nil {
-		given, err = s.change(ctx, s.client.kinds.semaphore.give, n, s.client.repeatLife.Milliseconds(), s.keys.channel)
+		given, err = s.change(ctx, "semaphore_give", n, s.client.repeatLife.Milliseconds(), s.keys.channel)
 		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
 			err = errors.Join(ErrNotHeld, err)
 		}

@@ -63,10 +63,9 @@ type SpinMutex struct{ Mutex }
 // SpinMutex returns the spin mutex of that name, without asking the server. Bad
 // pauses are reported when the mutex is used.
 func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
-	k := *c.kinds.mutex
-	invalid := b.Validate()
+	k := *kinds.mutex
+	k.invalid = b.Validate()
 	b = b.withDefaults()
 	k.spin, k.tickets = &b, false
-	k.invalid = invalid
-	return &SpinMutex{Mutex{c.object(name, &k)}}
+	return &SpinMutex{newMutex(c.object(name, &k))}
 }

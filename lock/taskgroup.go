@@ -92,3 +92,25 @@ func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) erro
 		}
 	}
 }
+
+// pauseAfter is the pause after that many failures in a row and one more.
+func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << min(failures, 6) }
+
+// pause waits after a try that failed, for no longer than left. It returns false if there
+// is to be no other try.
+func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
+	pause := min(pauseAfter(failures), left)
+	if pause <= 0 {
+		return false
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-l.closing:
+		return false
+	}
+}

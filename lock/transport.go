@@ -1,12 +1,13 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
-	"net"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,26 +15,307 @@ import (
 	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
+const (
+	// defaultPool is how many connections a Redis client has that doesn't say so.
+	defaultPool = 10
+	// defaultTimeout is that of go-redis for reading, and for writing.
+	defaultTimeout = 5 * time.Second
+	// movedLimit bounds the search for the server to which a slot has moved, and
+	// movedPoll is how often the cluster client is asked for it.
+	movedLimit = time.Second
+	movedPoll  = 10 * time.Millisecond
+)
+
+// reply is what a request came to.
+type reply struct {
+	value any
+	err   error
+	// copies says that the server may yet see the request, or see it once more: it
+	// was sent again though it may have arrived, or its outcome isn't known.
+	copies bool
+}
+
 // A transport sends calls through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server in between, repeats on its own.
 type transport struct {
-	rdb         interface{ Pipeline() redis.Pipeliner }
-	one         *redis.Client // nil if there are several servers
-	retries     int           // of a pipeline, as the options of the client say,
-	least, most time.Duration // and the pauses before them
-	window      time.Duration // for how long what is counted is repeated
+	rdb         redis.UniversalClient
+	one         *redis.Client        // nil if there are several servers
+	cluster     *redis.ClusterClient // nil if there is one
+	retries     int                  // of a pipeline, as the options of the client say,
+	least, most time.Duration        // and the pauses before them
+	window      time.Duration        // for how long what is counted is repeated
+	acks        int                  // replicas that commit awaits,
+	ackTimeout  time.Duration        // and for how long
 
-	idle sync.Pool // of *singleAttempt
+	known *sync.Map // of the scripts that a server knows, by its address and the digest
+	idle  sync.Pool // of *singleAttempt
+
+	slots      int // to each server
+	single     *pipeliner
+	mu         sync.Mutex
+	pipeliners map[string]*pipeliner // by address, of a cluster
 }
 
-func newTransport(rdb redis.UniversalClient) *transport {
-	w := &transport{rdb: rdb, window: repeatWindow}
-	if one, ok := rdb.(*redis.Client); ok {
-		o := one.Options()
-		w.one, w.retries, w.least, w.most = one, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff
+func newTransport(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *transport {
+	w := &transport{
+		rdb: rdb, window: repeatWindow, acks: acks, ackTimeout: ackTimeout, known: &sync.Map{}, pipeliners: map[string]*pipeliner{},
 	}
+	pool := defaultPool
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		o := rdb.Options()
+		w.one, w.retries, w.least, w.most, pool = rdb, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff, o.PoolSize
+	case *redis.ClusterClient:
+		w.cluster, pool = rdb, rdb.Options().PoolSize
+	}
+	w.slots = max(pool/2, 1)
+	w.single = newPipeliner(w.slots, w.exchangeUnacked)
 	return w
+}
+
+// at is a transport to one of the servers of a cluster.
+func (w *transport) at(node *redis.Client) *transport {
+	to := newTransport(node, w.acks, w.ackTimeout)
+	to.known = w.known
+	return to
+}
+
+// run sends a call, together with others where some are made at the same time, and returns the
+// reply; or the context's error if that ends before it is sent. sent, which is optional, is set
+// before the call is sent.
+func (w *transport) run(ctx context.Context, s call, sent *atomic.Bool) reply {
+	return w.pipelinerFor(ctx, s.key()).run(ctx, s, sent)
+}
+
+// pipelinerFor is that of the server of a key. If the server is not known, the call
+// fails, which may take long and delays no call to a server that is known.
+func (w *transport) pipelinerFor(ctx context.Context, key string) *pipeliner {
+	if w.cluster == nil {
+		return w.single
+	}
+	node, err := w.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return w.single
+	}
+	addr := node.Options().Addr
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.pipeliners[addr]
+	if l == nil {
+		l = newPipeliner(w.slots, w.exchangeUnacked)
+		w.pipeliners[addr] = l
+	}
+	return l
+}
+
+// commit sends calls that change something, on one connection, and returns the
+// reply to each. If replicas must acknowledge it, acked says whether enough of
+// them have all of it. All keys belong to one server.
+func (w *transport) commit(ctx context.Context, calls ...call) (replies []reply, acked error) {
+	queued := make([]*queuedCall, len(calls))
+	for i, s := range calls {
+		queued[i] = &queuedCall{ctx: ctx, call: s, reply: reply{err: errNoReply}}
+	}
+	if w.cluster != nil && w.acks > 0 {
+		acked = w.commitOnMaster(ctx, queued)
+	} else {
+		acked = w.exchange(ctx, queued, w.acks)
+	}
+	for _, c := range queued {
+		replies = append(replies, c.reply)
+	}
+	return replies, acked
+}
+
+// commitOne is commit for one call, which shares a pipeline with others if no replica is awaited.
+func (w *transport) commitOne(ctx context.Context, s call) (r reply, acked error) {
+	if w.acks == 0 {
+		return w.run(ctx, s, nil), nil
+	}
+	replies, acked := w.commit(ctx, s)
+	return replies[0], acked
+}
+
+// commitOnMaster looks for the server: WAIT has no key to be routed by.
+func (w *transport) commitOnMaster(ctx context.Context, calls []*queuedCall) (acked error) {
+	var last *redis.Client
+	for key := calls[0].call.key(); ; {
+		node, err := masterOtherThan(ctx, w.cluster, key, last)
+		if err != nil {
+			for _, c := range calls {
+				if errors.Is(c.reply.err, errNoReply) {
+					c.reply.err = fmt.Errorf("find the master of %s: %w", key, err)
+				}
+			}
+			return acked
+		}
+		acked = w.at(node).exchange(ctx, calls, w.acks)
+		moved := slices.IndexFunc(calls, func(c *queuedCall) bool { return redis.HasErrorPrefix(c.reply.err, "MOVED") })
+		if moved < 0 {
+			return acked
+		}
+		last, key = node, calls[moved].call.key()
+	}
+}
+
+// masterOtherThan is the server that serves a key, once the cluster client knows
+// of one other than the last, which said that the key has moved.
+func masterOtherThan(ctx context.Context, cluster *redis.ClusterClient, key string, last *redis.Client) (*redis.Client, error) {
+	node, err := cluster.MasterForKey(ctx, key)
+	if last == nil || err != nil {
+		return node, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, movedLimit)
+	defer cancel()
+	ticker := time.NewTicker(movedPoll)
+	defer ticker.Stop()
+	for node == last {
+		cluster.ReloadState(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if node, err = cluster.MasterForKey(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return node, nil
+}
+
+func (w *transport) exchangeUnacked(ctx context.Context, calls []*queuedCall) {
+	_ = w.exchange(ctx, calls, 0)
+}
+
+// exchange sends calls in one pipeline, and what is worth repeating once more: in full if the
+// server doesn't know the script. Where replicas are to acknowledge it, that is all of them, so
+// that they acknowledge all together.
+func (w *transport) exchange(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
+	begin := time.Now()
+	if acks > 0 { // which are awaited even for a script that failed
+		for _, c := range calls {
+			_, known := w.known.Load(w.scriptAt(c))
+			c.full = c.full || !known
+		}
+	}
+	acked = w.send(ctx, calls, acks)
+	for tries := 0; ; {
+		var again []*queuedCall
+		pause := tries < w.retries && isPassing(acked)
+		for _, c := range calls {
+			switch err := c.reply.err; {
+			case err == nil:
+				continue
+			case isUnknownScript(err) && !c.full:
+				c.full = true
+				if acks > 0 { // the server has forgotten all
+					w.known.Clear()
+				}
+			case tries < w.retries && isPassing(err) && (!c.call.counted || time.Since(begin) < w.window):
+				pause = true
+			default:
+				continue
+			}
+			again = append(again, c)
+		}
+		if acks > 0 && (pause || len(again) > 0) {
+			again = calls
+		}
+		if len(again) == 0 {
+			return acked
+		}
+		if pause {
+			tries++
+			if !w.pause(ctx, tries, again) {
+				return acked
+			}
+		}
+		calls = again
+		acked = w.repeat(ctx, calls, acks, begin)
+	}
+}
+
+// repeat sends calls once more, the first of which were sent at begin. What is counted
+// gets no connection after the window, and keeps its error then.
+func (w *transport) repeat(ctx context.Context, calls []*queuedCall, acks int, begin time.Time) (acked error) {
+	var counted, others []*queuedCall
+	for _, c := range calls {
+		if c.call.counted {
+			counted = append(counted, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if len(others) > 0 {
+		acked = w.send(ctx, others, acks)
+	}
+	if len(counted) > 0 && time.Since(begin) < w.window {
+		ctx, cancel := context.WithDeadline(ctx, begin.Add(w.window))
+		defer cancel()
+		acked = cmp.Or(acked, w.send(ctx, counted, acks))
+	}
+	return acked
+}
+
+// send sends calls in one pipeline, once. So does a call that is alone: go-redis has connections
+// of their own for pipelines, which blocking commands of the program don't use up. That costs
+// three allocations.
+func (w *transport) send(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
+	for _, c := range calls {
+		words := c.call.words
+		if len(c.words) == 0 { // hooks may change what is sent, and the call may be sent again
+			c.words = append(c.words, words...)
+		} else {
+			words = slices.Clone(c.words)
+		}
+		c.cmd = c.call.command(ctx, words, c.full)
+	}
+	p := w.pipeline()
+	for _, c := range calls {
+		_ = p.Process(ctx, c.cmd)
+	}
+	var wait *redis.Cmd
+	if acks > 0 {
+		wait = redis.NewCmd(ctx, "WAIT", acks, w.ackTimeout.Milliseconds())
+		_ = p.BatchProcess(ctx, wait)
+	}
+	_, broken := p.Exec(ctx)
+	if p, ok := p.(*singleAttempt); ok {
+		w.idle.Put(p)
+	}
+	for _, c := range calls {
+		value, err := c.cmd.Result()
+		if err == nil && value == nil {
+			err = broken
+		}
+		if err == nil && acks > 0 {
+			w.known.Store(w.scriptAt(c), true)
+		}
+		// Perhaps go-redis sent it more often, where there are several servers.
+		copies := c.reply.copies || w.one == nil || mayArrive(err)
+		c.reply, c.cmd = reply{value: value, err: explain(err, c.call), copies: copies}, nil
+	}
+	if acks == 0 {
+		return nil
+	}
+	n, err := wait.Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("await replicas: %w", err)
+	case n < acks:
+		return fmt.Errorf("%d of %d replicas acknowledged it within %v", n, acks, w.ackTimeout)
+	}
+	return nil
+}
+
+// scriptAt is the script of a call at the server, whose address a cluster's nodes keep.
+func (w *transport) scriptAt(c *queuedCall) string {
+	addr := ""
+	if w.one != nil {
+		addr = w.one.Options().Addr
+	}
+	return addr + " " + c.call.script.Hash()
 }
 
 // singleAttempt is a pipeline that go-redis sends once.
@@ -62,65 +344,13 @@ func (w *transport) pipeline() redis.Pipeliner {
 	return &singleAttempt{w.rdb.Pipeline()}
 }
 
-// send sends calls in one pipeline. So does a call that is alone: go-redis has connections of
-// their own for pipelines, which blocking commands of the program don't use up. That costs
-// three allocations.
-func (w *transport) send(ctx context.Context, calls []*queuedCall) {
-	for _, c := range calls {
-		words := c.call.words
-		if len(c.words) == 0 { // hooks may change what is sent, and the call may be sent again
-			c.words = append(c.words, words...)
-		} else {
-			words = slices.Clone(c.words)
-		}
-		c.cmd = c.call.command(ctx, words, c.full)
-	}
-	p := w.pipeline()
-	for _, c := range calls {
-		_ = p.Process(ctx, c.cmd)
-	}
-	_, broken := p.Exec(ctx)
-	if p, ok := p.(*singleAttempt); ok {
-		w.idle.Put(p)
-	}
-	for _, c := range calls {
-		r := replyTo(c.cmd, w.one != nil, broken, c.call)
-		r.copies = r.copies || c.reply.copies
-		c.reply, c.cmd = r, nil
-	}
-}
-
-// repeat sends calls once more, the first of which were sent at begin. What is counted
-// gets no connection after the window, and keeps its error then.
-func (w *transport) repeat(ctx context.Context, calls []*queuedCall, begin time.Time) {
-	var counted, others []*queuedCall
-	for _, p := range calls {
-		if p.call.counted {
-			counted = append(counted, p)
-		} else {
-			others = append(others, p)
-		}
-	}
-	if len(others) > 0 {
-		w.send(ctx, others)
-	}
-	if len(counted) > 0 && time.Since(begin) < w.window {
-		ctx, cancel := context.WithDeadline(ctx, begin.Add(w.window))
-		defer cancel()
-		w.send(ctx, counted)
-	}
-}
-
-// defaultTimeout is that of go-redis for reading, and for writing.
-const defaultTimeout = 5 * time.Second
-
 // repeatLife is how long a server has to remember what is counted. The last repetition
 // has a connection within repeatWindow; greeting the server, writing and reading take four
 // timeouts at most, so its answer is there after 30s. If it is not believed, it is
 // withdrawn for withdrawLimit, the last time with as many repetitions: after 65s. The rest
 // is for a first connection, and for bytes that are on their way.
 func (w *transport) repeatLife() time.Duration {
-	if w.one == nil {
+	if w.one == nil || w.acks > 0 {
 		return longRepeatLife
 	}
 	for _, d := range []time.Duration{w.one.Options().ReadTimeout, w.one.Options().WriteTimeout} {
@@ -155,125 +385,4 @@ func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) b
 	case <-abort:
 		return false
 	}
-}
-
-// isBusy reports whether a server answered that it can't do anything at the moment: it
-// loads its data, its cluster isn't whole, or the slot of the lock moves to another
-// server. It has not carried out what it was asked for.
-func isBusy(err error) bool {
-	return err != nil && isRefusal(err) && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
-		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err))
-}
-
-// pauseAfter is the pause after that many failures in a row and one more.
-func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << min(failures, 6) }
-
-// pause waits after a try that failed, for no longer than left. It returns false if there
-// is to be no other try.
-func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
-	pause := min(pauseAfter(failures), left)
-	if pause <= 0 {
-		return false
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-l.closing:
-		return false
-	}
-}
-
-// isTimeout reports whether no answer came in time.
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// isUnsent reports whether there was no connection to send by.
-func isUnsent(err error) bool {
-	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// isPassing reports whether the same request may fare better in a moment: when
-// go-redis would repeat it.
-func isPassing(err error) bool {
-	var dial *net.OpError
-	var network interface{ Timeout() bool }
-	switch {
-	case err == nil:
-		return false
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return true
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return false
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, redis.ErrPoolTimeout),
-		errors.As(err, &network):
-		return true
-	}
-	return redis.IsMaxClientsError(err) || redis.IsLoadingError(err) || redis.IsReadOnlyError(err) ||
-		redis.IsMasterDownError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err) ||
-		redis.IsNoReplicasError(err)
-}
-
-// passing reports whether a pipeline is worth repeating.
-func passing(replies []reply[any], acked error) bool {
-	for _, r := range replies {
-		if isPassing(r.err) {
-			return true
-		}
-	}
-	return isPassing(acked)
-}
-
-// scriptCache is which scripts each server is known to know.
-type scriptCache struct {
-	mu    sync.Mutex
-	known map[scriptAt]struct{}
-}
-
-type scriptAt struct {
-	at     string // the address: a cluster client's nodes come and go
-	digest string
-}
-
-// address is that of a server; empty if the client looks for it.
-func address(rdb redis.UniversalClient) string {
-	if one, ok := rdb.(*redis.Client); ok {
-		return one.Options().Addr
-	}
-	return ""
-}
-
-func (m *scriptCache) knows(at string, calls []call) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range calls {
-		if _, ok := m.known[scriptAt{at, s.script.Hash()}]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// learn remembers the scripts that ran.
-func (m *scriptCache) learn(at string, calls []call, replies []reply[any]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, s := range calls {
-		if replies[i].err == nil {
-			m.known[scriptAt{at, s.script.Hash()}] = struct{}{}
-		}
-	}
-}
-
-// forget forgets all, since a server has.
-func (m *scriptCache) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.known)
 }

@@ -285,12 +285,12 @@ func (c *Client) renew(ctx context.Context, batch []*grant) []error {
 		calls[i] = g.kind.extend(g, c.config.Watchdog)
 	}
 	type sent = struct {
-		replies []reply[any]
+		replies []reply
 		unacked error
 	}
 	answers := make(chan sent, 1)
 	c.tasks.Go(func() { // the watchdog is a task, so Close still waits
-		replies, unacked := c.commit(ctx, calls...)
+		replies, unacked := c.transport.commit(ctx, calls...)
 		answers <- sent{replies, unacked}
 	})
 	errs := make([]error, len(calls))

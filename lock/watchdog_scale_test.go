@@ -171,7 +171,7 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 			calls[i] = grants[i].kind.acquire(grants[i])
 		}
 		begin := time.Now()
-		replies, _ := c.commit(tb.Context(), calls...)
+		replies, _ := c.transport.commit(tb.Context(), calls...)
 		for i, r := range replies {
 			require.NoError(tb, r.err)
 			require.Equal(tb, int64(1), r.value)

@@ -116,6 +116,11 @@ func TestUnlockWithoutAHold(t *testing.T) {
 	require.ErrorIs(t, c.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.ErrorIs(t, c.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.ErrorIs(t, multi.Unlock(t.Context(), nil), lock.ErrNotHeld)
-	require.ErrorIs(t, new(lock.RedlockMutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
+	redlock, err := lock.NewRedlock([]redis.UniversalClient{
+		redis.NewClient(&redis.Options{Addr: "a:1"}), redis.NewClient(&redis.Options{Addr: "b:1"}), redis.NewClient(&redis.Options{Addr: "c:1"}),
+	}, lock.RedlockConfig{})
+	require.NoError(t, err)
+	defer redlock.Close()
+	require.ErrorIs(t, redlock.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.Empty(t, multi.Leases(nil))
 }
