@@ -101,7 +101,7 @@ func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach lock %q: %w", g.name, err)
 	}
-	return g.hold(ctx, answer{granted: true, holds: d.Holds, token: d.Token, expires: expires}, begin), nil
+	return g.makeHold(ctx, answer{granted: true, holds: d.Holds, token: d.Token, expires: expires}, begin), nil
 }
 
 // attached reads what a hold was detached as.

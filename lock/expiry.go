@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/heap"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,7 @@ import (
 // hold.
 type expiryTimer struct {
 	mu       sync.Mutex
-	queue    expiryQueue
+	queue    timeHeap[*Hold]
 	timer    *time.Timer
 	nextFire time.Time // when the timer fires; zero: it is not set
 }
@@ -22,12 +21,7 @@ type expiryTimer struct {
 func (c *expiryTimer) set(h *Hold, end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.alarm.at = end
-	if h.alarm.place > 0 {
-		heap.Fix(&c.queue, h.alarm.place-1)
-	} else {
-		heap.Push(&c.queue, h)
-	}
+	c.queue.put(h, end)
 	c.schedule()
 }
 
@@ -35,9 +29,7 @@ func (c *expiryTimer) set(h *Hold, end time.Time) {
 func (c *expiryTimer) unset(h *Hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.alarm.place > 0 {
-		heap.Remove(&c.queue, h.alarm.place-1)
-	}
+	c.queue.remove(h)
 }
 
 // holds are those that it watches: all whose leases aren't over.
@@ -53,7 +45,8 @@ func (c *expiryTimer) fire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for now := time.Now(); len(c.queue) > 0 && !now.Before(c.queue[0].alarm.at); {
-		h, _ := heap.Pop(&c.queue).(*Hold)
+		h := c.queue[0]
+		c.queue.remove(h)
 		go h.expire()
 	}
 	c.nextFire = time.Time{}
@@ -71,37 +64,4 @@ func (c *expiryTimer) schedule() {
 		return
 	}
 	c.timer.Reset(time.Until(c.nextFire))
-}
-
-// alarm is when a hold is told.
-type alarm struct {
-	at    time.Time
-	place int // in the queue, from 1; 0: none
-}
-
-// An expiryQueue is a heap of holds by their alarms.
-type expiryQueue []*Hold
-
-func (q expiryQueue) Len() int           { return len(q) }
-func (q expiryQueue) Less(i, j int) bool { return q[i].alarm.at.Before(q[j].alarm.at) }
-func (q expiryQueue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].alarm.place, q[j].alarm.place = i+1, j+1
-}
-
-// Push is for container/heap.
-func (q *expiryQueue) Push(x any) {
-	h, _ := x.(*Hold)
-	*q = append(*q, h)
-	h.alarm.place = len(*q)
-}
-
-// Pop is for container/heap.
-func (q *expiryQueue) Pop() any {
-	last := len(*q) - 1
-	h := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	h.alarm.place = 0
-	return h
 }

@@ -117,11 +117,11 @@ func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 		s.watchdog, d.running = d, true // we look ourselves
 		d.due(time.Now())
 		h := timed(&expiryTimer{}, 30*time.Second, willing{})
-		d.add(h, 0)
+		d.add(h, 0, 30*time.Second, d.period, false)
 		require.Empty(t, d.poke)
 		d.remove(h)
 		time.Sleep(time.Second)
-		d.add(h, 0)
+		d.add(h, 0, 30*time.Second, d.period, false)
 		require.Empty(t, d.poke)
 		require.NoError(t, h.Extend(t.Context(), time.Second))
 		d.renewSoon(h)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,7 +19,8 @@ type grant struct {
 	named     string // the owner in leases
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool    // kept alive by the watchdog
+	watched   bool    // kept alive by the watchdog until its end
+	kept      bool    // its hold was given to the watchdog
 	waits     bool    // if it is refused at first
 	place     int64   // in a queue, as the server said
 	displaced bool    // it was lost once, and given back
@@ -32,7 +32,15 @@ type grant struct {
 	ending bool // the server was asked to release it
 	moved  bool // or to extend it by its owner
 
-	room *Hold // for its hold, which is made with it
+	room *room
+}
+
+// room is what a grant needs, allocated together with it.
+type room struct {
+	grant     grant
+	asking    request
+	releasing release
+	hold      Hold
 }
 
 // claim is whose a grant is, as the server knows it.
@@ -93,8 +101,6 @@ type request struct {
 	copies bool // of the request; for send alone
 }
 
-var requests = sync.Pool{New: func() any { return new(request) }} //nolint:gochecknoglobals // what is in it belongs to no client
-
 func (r *request) send(ctx context.Context) (err error) {
 	r.answer, err = r.grant.ask(ctx)
 	r.copies = r.copies || r.answer.copies
@@ -116,15 +122,17 @@ func (r *request) late(ctx context.Context, err error) {
 // background.
 func (g *grant) try(ctx context.Context) (a answer, err error) {
 	c := g.client
-	r, _ := requests.Get().(*request)
+	r := &g.room.asking
+	if r.grant != nil { // it was given up, and belongs to its goroutine
+		r = new(request)
+	}
 	r.grant = g
 	gaveUp, err := c.carryOut(ctx, c.closing, r)
 	if !gaveUp {
 		a = r.answer
 	}
-	if !gaveUp && err == nil { // else its goroutine may have it yet
+	if !gaveUp && err == nil {
 		*r = request{}
-		requests.Put(r)
 	}
 	g.copied, g.displaced = g.copied || a.copies, g.displaced || a.displaced
 	switch {
@@ -298,24 +306,20 @@ func (g *grant) leased(a answer) Lease {
 	}
 }
 
-func (g *grant) hold(ctx context.Context, a answer, begin time.Time) *Hold {
+func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	c := g.client
-	h := g.room
-	if h == nil {
-		h = &Hold{}
-	}
+	h := &g.room.hold
 	h.keeper, h.lease = g, g.leased(a)
 	h.expiry, h.hooks = &c.expiry, g
-	settle := func() {}
-	if a.handed {
-		h.Lost()                          // which is awaited then
-		settle, h.settled = g.settling(h) //nolint:contextcheck // what settles the hold outlives this call
-	}
 	c.tell(ctx, Acquired, h.lease, c.took(begin), nil)
 	h.start()
-	settle()
-	if g.watched {
-		c.watchdog.add(h, g)
+	switch short := a.handed && g.lease > handedLease; {
+	case short: // until it has the lease that was asked for
+		g.kept = true
+		c.watchdog.add(h, g, g.lease, handedLease/4, !g.watched)
+	case g.watched:
+		g.kept = true
+		c.watchdog.add(h, g, g.lease, c.watchdog.period, false)
 	}
 	return h
 }
@@ -328,10 +332,7 @@ func (g *grant) onLost(_ *Hold, l Lease) {
 }
 
 func (g *grant) onEnd(h *Hold) {
-	if h.settled != nil {
-		h.settled()
-	}
-	if g.watched {
+	if g.kept {
 		g.client.watchdog.remove(h)
 	}
 }
@@ -372,16 +373,15 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 // release is the task of a release.
 type release struct {
 	grant *grant
+	call  call
 	sent  atomic.Bool // it was sent, or is about to be
 	reply reply
 }
 
-var releases = sync.Pool{New: func() any { return new(release) }} //nolint:gochecknoglobals // what is in it belongs to no client
-
 func (r *release) send(ctx context.Context) error {
 	g := r.grant
 	copies := r.reply.copies
-	r.reply = g.client.transport.run(ctx, g.kind.release(g, false), &r.sent)
+	r.reply = g.client.transport.run(ctx, r.call, &r.sent)
 	r.reply.copies = r.reply.copies || copies
 	return r.reply.err
 }
@@ -399,11 +399,15 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	g.ending = true
 	c.queues.leave(g)
 	held := time.Now().Before(l.Expires)
-	r, _ := releases.Get().(*release)
-	r.grant = g
+	r := &g.room.releasing
+	if r.grant != nil { // it was given up, and belongs to its goroutine
+		r = new(release)
+	}
+	r.grant, r.call = g, g.kind.release(g, false)
 	gaveUp, err := c.carryOut(ctx, nil, r)
 	until := time.Now().Add(withdrawLimit)
 	for tries := 0; !gaveUp && isBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
+		r.call = g.kind.release(g, false)
 		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	switch {
@@ -417,9 +421,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 		err = ErrNotHeld
 	}
 	if !gaveUp {
-		r.grant, r.reply = nil, reply{}
-		r.sent.Store(false)
-		releases.Put(r)
+		*r = release{}
 	}
 	c.tell(ctx, Released, l, c.took(begin), err)
 	return err

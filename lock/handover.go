@@ -1,8 +1,6 @@
 package lock
 
 import (
-	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +17,8 @@ import (
 // reach a connection behind which no client listens any more. Therefore
 //   - the waiter asks again every few seconds, and whenever its subscription is
 //     made anew: if it holds the lock, or its ticket is gone, the server says so;
-//   - a lock that is handed over has a short lease, which who gets it extends to
-//     the one that was asked for, unless it has released it by then. So one that
+//   - a lock that is handed over has a short lease, which the watchdog of the client that
+//     gets it extends to the one that was asked for, unless it has released it by then. So one that
 //     never comes leaves the lock to the next after that; and all tickets of its
 //     client are void then, so that only one such lease is lost to a client;
 //   - a waiter that gives up takes its ticket back, and what was handed to it since.
@@ -108,56 +106,4 @@ func (g *grant) handed(message string) (answer, bool) {
 	lease := time.Duration(numbers[1]) * time.Millisecond
 	a := answer{granted: true, handed: true, holds: 1, token: numbers[2], expires: g.client.expires(g.refused.sent, lease)}
 	return a, time.Until(a.expires) > lease/2
-}
-
-// settling extends the lease of a hold that was handed over to the one that was
-// asked for, unless its owner extends it. An extension that fails is repeated for as
-// long as the hold lasts. arm begins that, and stop ends it.
-func (g *grant) settling(h *Hold) (arm, stop func()) {
-	if g.lease <= handedLease {
-		return func() {}, func() {}
-	}
-	first := h.lease.Expires
-	timer := time.AfterFunc(handedLease, func() { g.client.spawn(func() { g.settle(h, first) }) })
-	timer.Stop()
-	return func() { timer.Reset(handedLease / 4) }, func() { timer.Stop() }
-}
-
-func (g *grant) settle(h *Hold, first time.Time) {
-	c, pause := g.client, handedLease/20
-	for {
-		l, busy, over := h.renewal()
-		if over {
-			return
-		}
-		if !busy {
-			if !g.watched && !l.Expires.Equal(first) { // it has an end of its owner's choice
-				h.give()
-				return
-			}
-			c.observe(Renewing, l, 0, nil)
-			sent := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), handedLease/4)
-			err := g.extend(ctx, g.lease)
-			cancel()
-			switch {
-			case err == nil && !h.prolong(c.expires(sent, g.lease), false):
-				err = errTooLate
-			case errors.Is(err, ErrNotHeld):
-				h.end(true)
-			}
-			c.observe(Renewed, h.Lease(), time.Since(sent), err)
-			h.give()
-			if err == nil || errors.Is(err, ErrNotHeld) {
-				return
-			}
-		}
-		select {
-		case <-time.After(pause):
-		case <-h.lost:
-			return
-		case <-c.closing:
-			return
-		}
-	}
 }

@@ -39,11 +39,8 @@ type LateKeeper interface {
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
-	expiry *expiryTimer // that tells it when the lease ends; nil: a timer of its own
+	expiry *expiryTimer // that tells it when the lease ends
 	hooks  holdHooks    // optional
-	// Of one that was handed over: stops the extension to the lease that was asked
-	// for. Optional.
-	settled func()
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
@@ -53,7 +50,6 @@ type Hold struct {
 	busy     bool          // a caller or a watchdog talks to the service about this grant
 	free     chan struct{} // closed when it has done so; nil while no other caller waits for that
 	armed    bool          // it is lost at lease.Expires
-	timer    *time.Timer   // which sees to that; nil if the expiryTimer does
 	lost     chan struct{} // nil until a caller asks for it
 	isLost   bool
 	ending   bool // a release was asked for
@@ -93,7 +89,7 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l}
+	return &Hold{keeper: k, lease: l, expiry: &expiryTimer{}}
 }
 
 // start begins to watch the clock.
@@ -406,6 +402,9 @@ func (h *Hold) renewal() (l Lease, busy, over bool) {
 	return h.lease, busy, over
 }
 
+// when is for the expiryTimer.
+func (h *Hold) when() *alarm { return &h.alarm }
+
 // arm has the hold lost at the lease's end.
 func (h *Hold) arm() {
 	if h.isLost || h.ending || h.ends != nil || h.lease.Expires.IsZero() {
@@ -413,23 +412,12 @@ func (h *Hold) arm() {
 		return
 	}
 	h.armed = true
-	switch {
-	case h.expiry != nil:
-		h.expiry.set(h, h.lease.Expires)
-	case h.timer != nil:
-		h.timer.Reset(time.Until(h.lease.Expires))
-	default:
-		h.timer = time.AfterFunc(time.Until(h.lease.Expires), h.expire)
-	}
+	h.expiry.set(h, h.lease.Expires)
 }
 
 func (h *Hold) stop() {
-	switch {
-	case !h.armed:
-	case h.expiry != nil:
+	if h.armed {
 		h.expiry.unset(h)
-	default:
-		h.timer.Stop()
 	}
 	h.armed = false
 }

@@ -119,7 +119,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		c.tell(ctx, endOf(err), g.leased(a), c.took(begin), err)
 		return nil, err
 	}
-	return g.hold(ctx, a, begin), nil
+	return g.makeHold(ctx, a, begin), nil
 }
 
 // ask makes a request, and waits with it until the time after begin is over for
@@ -149,16 +149,12 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
-	both := &struct {
-		grant grant
-		hold  Hold
-	}{grant: grant{
+	r := &room{grant: grant{
 		object: *o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}}
-	g := &both.grant
-	g.room = &both.hold
-	g.id = g.request
+	g := &r.grant
+	g.id, g.room = g.request, r
 	if g.watched {
 		g.lease = o.client.config.Watchdog
 	}

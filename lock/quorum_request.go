@@ -405,7 +405,7 @@ func (b *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hol
 	r.tell(ctx, Acquired, l, time.Since(begin), nil)
 	h.start()
 	if b.grant.watched {
-		r.watchdog.add(h, b)
+		r.watchdog.add(h, b, r.watchdog.lease, r.watchdog.period, false)
 	}
 	return h
 }

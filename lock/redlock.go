@@ -331,16 +331,8 @@ func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duratio
 		left -= time.Since(begin)
 	}
 	delay := r.config.RetryDelay/2 + chance.N(r.config.RetryDelay)
-	timer := time.NewTimer(min(delay, left))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return delay < left, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-r.closing:
-		return false, ErrClosed
-	}
+	err = sleep(ctx, min(delay, left), r.closing)
+	return err == nil && delay < left, err
 }
 
 func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {

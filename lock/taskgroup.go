@@ -78,16 +78,9 @@ func (l *taskGroup) background(f func()) {
 // retryUntilAnswered repeats f, with growing pauses, until a service has answered, and not that it can't
 // do so at the moment, the context ends or the client is closed.
 func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) error {
-	for pause := 10 * time.Millisecond; ; pause *= 2 {
+	for failures := 0; ; failures++ {
 		err := f()
-		if err == nil || isRefusal(err) && !isPassing(err) || errors.Is(err, ErrNotHeld) {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		case <-l.closing:
+		if err == nil || isRefusal(err) && !isPassing(err) || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
 			return err
 		}
 	}
@@ -100,17 +93,19 @@ func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << mi
 // is to be no other try.
 func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
 	pause := min(pauseAfter(failures), left)
-	if pause <= 0 {
-		return false
-	}
-	t := time.NewTimer(pause)
+	return pause > 0 && sleep(ctx, pause, l.closing) == nil
+}
+
+// sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.
+func sleep(ctx context.Context, d time.Duration, abort <-chan struct{}) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
-	case <-l.closing:
-		return false
+		return ctx.Err()
+	case <-abort:
+		return ErrClosed
 	}
 }

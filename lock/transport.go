@@ -375,14 +375,5 @@ func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) b
 	if span := w.least << tries; span >= w.least {
 		d = min(w.least+chance.N(span), w.most)
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-abort:
-		return false
-	}
+	return sleep(ctx, d, abort) == nil
 }

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +35,8 @@ type renewer[G any] interface {
 
 // watchdog renews the holds of a client that have no lease of their own: each
 // every third of the watchdog's lease, and those that are due together in one
-// pipeline. A renewal that fails is repeated, with growing pauses, until the
-// hold is lost.
+// pipeline. It also extends holds that were handed over to the lease that was asked for. A
+// renewal that fails is repeated, with growing pauses, until the hold is lost.
 //
 // A renewal is sent within a quarter of a period from when it is due, and given
 // up half a period later. So there is time for a second one before the end.
@@ -46,28 +45,31 @@ type watchdog[G any] struct {
 	life    *taskGroup
 	lease   time.Duration
 	period  time.Duration          // from one renewal to the next
-	wait    time.Duration          // for the answers to other renewals, before one is sent
-	limit   time.Duration          // for the answer to one renewal
 	poke    chan struct{}          // something is due before run looks again
 	slots   map[string]serverSlots // by server; of run alone
 
 	mu      sync.Mutex
 	running bool
 	watched map[*Hold]*watch[G]
-	queue   watchQueue[G]
-	looks   time.Time // when run looks at it again, or sooner; zero: it is about to
+	queue   timeHeap[*watch[G]] // of those for which no renewal is in flight, by when they are due
+	looks   time.Time           // when run looks at it again, or sooner; zero: it is about to
 }
 
 // watch is one hold that is kept alive.
 type watch[G any] struct {
+	alarm  alarm // when it is due
 	hold   *Hold
 	grant  G
-	server string // where there are several
-	due    time.Time
+	server string        // where there are several
+	lease  time.Duration // that a renewal asks for
+	period time.Duration // until the first renewal, and that of the watchdog later
 	pause  time.Duration // before the next repetition of a failed renewal
-	index  int           // in the queue; -1 while a renewal is in flight
+	once   bool          // it is kept until it was renewed, or has another end than
+	first  time.Time     // this one, of its owner's choice
 	over   bool          // it is not kept alive any more
 }
+
+func (w *watch[G]) when() *alarm { return &w.alarm }
 
 // serverSlots are for the pipelines that a server gets at a time.
 type serverSlots chan struct{}
@@ -75,18 +77,28 @@ type serverSlots chan struct{}
 func newWatchdog[G any](r renewer[G], l *taskGroup, lease time.Duration) *watchdog[G] {
 	period := lease / 3
 	return &watchdog[G]{
-		renewer: r, life: l, lease: lease, period: period, wait: period / 4, limit: max(period/2, 5*time.Millisecond),
+		renewer: r, life: l, lease: lease, period: period,
 		poke: make(chan struct{}, 1), slots: map[string]serverSlots{}, watched: map[*Hold]*watch[G]{},
 	}
 }
 
-// add begins to keep a hold alive. After Close it does nothing.
-func (d *watchdog[G]) add(h *Hold, g G) {
-	w := &watch[G]{hold: h, grant: g, due: time.Now().Add(d.period)}
+// wait is how long a renewal waits for the answers to others before it is sent.
+func (w *watch[G]) wait() time.Duration { return w.period / 4 }
+
+// limit is how long it waits for its own answer.
+func (w *watch[G]) limit() time.Duration { return max(w.period/2, 5*time.Millisecond) }
+
+// add begins to keep a hold alive by that lease, the first time after that period; once says
+// that it ends with the first renewal. After Close it does nothing.
+func (d *watchdog[G]) add(h *Hold, g G, lease, period time.Duration, once bool) {
+	w := &watch[G]{hold: h, grant: g, lease: lease, period: period, once: once}
+	if once {
+		w.first = h.Lease().Expires
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched[h] = w
-	d.push(w)
+	d.push(w, time.Now().Add(period))
 	if !d.running {
 		d.running = d.life.spawn(d.run)
 	}
@@ -103,9 +115,7 @@ func (d *watchdog[G]) remove(h *Hold) {
 	}
 	delete(d.watched, h)
 	w.over = true
-	if w.index >= 0 {
-		heap.Remove(&d.queue, w.index)
-	}
+	d.queue.remove(w)
 }
 
 // renewSoon makes a hold due soon, because its end may have moved.
@@ -113,10 +123,8 @@ func (d *watchdog[G]) renewSoon(h *Hold) {
 	left := time.Until(h.Lease().Expires)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w := d.watched[h]; w != nil && w.index >= 0 {
-		heap.Remove(&d.queue, w.index)
-		w.due = time.Now().Add(min(d.period, left/2))
-		d.push(w)
+	if w := d.watched[h]; w != nil && !w.once && w.alarm.place > 0 {
+		d.push(w, time.Now().Add(min(d.period, left/2)))
 	}
 }
 
@@ -126,14 +134,14 @@ func (d *watchdog[G]) again(ws []*watch[G]) {
 	defer d.mu.Unlock()
 	for _, w := range ws {
 		if !w.over {
-			d.push(w)
+			d.push(w, w.alarm.at)
 		}
 	}
 }
 
-func (d *watchdog[G]) push(w *watch[G]) {
-	heap.Push(&d.queue, w)
-	if w.due.Before(d.looks) {
+func (d *watchdog[G]) push(w *watch[G], due time.Time) {
+	d.queue.put(w, due)
+	if due.Before(d.looks) {
 		select {
 		case d.poke <- struct{}{}:
 		default:
@@ -171,8 +179,9 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	soon := now
-	for len(d.queue) > 0 && !d.queue[0].due.After(soon) {
-		w, _ := heap.Pop(&d.queue).(*watch[G])
+	for len(d.queue) > 0 && !d.queue[0].alarm.at.After(soon) {
+		w := d.queue[0]
+		d.queue.remove(w)
 		due = append(due, w)
 		if soon = now; len(due)%maxBatch != 0 {
 			soon = now.Add(d.period / 10)
@@ -180,7 +189,7 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 	}
 	d.looks = now.Add(d.period) // no hold that is added until then is due before that
 	if len(d.queue) > 0 {
-		d.looks = d.queue[0].due
+		d.looks = d.queue[0].alarm.at
 	}
 	return due, d.looks.Sub(now)
 }
@@ -189,7 +198,7 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 // of those before it, or at the latest after some time, since a server that is
 // slow, or far away, or answers some and not others must not cost a hold.
 func (d *watchdog[G]) send(batch []*watch[G], l serverSlots) {
-	late := time.NewTimer(d.wait)
+	late := time.NewTimer(batch[0].wait())
 	defer late.Stop()
 	select {
 	case l <- struct{}{}:
@@ -214,8 +223,11 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		switch {
 		case over:
 		case isBusy:
-			w.due = time.Now().Add(d.period / 10)
+			w.alarm.at = time.Now().Add(w.period / 10)
 			busy = append(busy, w)
+		case w.once && !l.Expires.Equal(w.first):
+			d.remove(w.hold)
+			w.hold.give()
 		default:
 			live = append(live, w)
 			grants = append(grants, w.grant)
@@ -227,25 +239,27 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		return
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), d.limit)
+	ctx, cancel := context.WithTimeout(context.Background(), live[0].limit())
 	defer cancel()
 	errs := d.renewer.renew(ctx, grants)
 	answered := time.Now()
-	expires := d.renewer.expires(sent, d.lease)
 	for i, w := range live {
 		err := errs[i]
-		w.due = sent.Add(d.period)
+		w.alarm.at = sent.Add(d.period)
 		switch {
 		case err == nil:
-			w.pause = 0
-			if !w.hold.prolong(expires, false) {
+			w.pause, w.period = 0, d.period
+			if w.once {
+				d.remove(w.hold)
+			}
+			if !w.hold.prolong(d.renewer.expires(sent, w.lease), false) {
 				err = errTooLate
 			}
 		case errors.Is(err, ErrNotHeld):
 			w.hold.end(true)
 		default:
-			w.pause = min(max(2*w.pause, d.period/20), d.period/2)
-			w.due = answered.Add(w.pause)
+			w.pause = min(max(2*w.pause, w.period/20), w.period/2)
+			w.alarm.at = answered.Add(w.pause)
 		}
 		d.renewer.observe(Renewed, w.hold.Lease(), answered.Sub(sent), err)
 	}
@@ -256,11 +270,15 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 }
 
 // batches splits renewals by server, so that a server that is stuck doesn't
-// delay those of the others.
+// delay those of the others, and by how much time there is.
 func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
-	byServer := map[string][]*watch[*grant]{}
+	type sort struct {
+		server string
+		period time.Duration
+	}
+	alike := map[sort][]*watch[*grant]{}
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
-	ctx, cancel := context.WithTimeout(context.Background(), c.watchdog.limit)
+	ctx, cancel := context.WithTimeout(context.Background(), c.watchdog.period/2)
 	defer cancel()
 	for _, w := range due {
 		if sharded {
@@ -269,10 +287,11 @@ func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
 				w.server = master.Options().Addr
 			}
 		}
-		byServer[w.server] = append(byServer[w.server], w)
+		s := sort{w.server, w.period}
+		alike[s] = append(alike[s], w)
 	}
 	var batches [][]*watch[*grant]
-	for _, ws := range byServer {
+	for _, ws := range alike {
 		batches = append(batches, slices.Collect(slices.Chunk(ws, maxBatch))...)
 	}
 	return batches
@@ -282,7 +301,7 @@ func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
 func (c *Client) renew(ctx context.Context, batch []*grant) []error {
 	calls := make([]call, len(batch))
 	for i, g := range batch {
-		calls[i] = g.kind.extend(g, c.config.Watchdog)
+		calls[i] = g.kind.extend(g, g.lease)
 	}
 	type sent = struct {
 		replies []reply
@@ -301,35 +320,8 @@ func (c *Client) renew(ctx context.Context, batch []*grant) []error {
 		}
 	case <-ctx.Done():
 		for i := range errs {
-			errs[i] = fmt.Errorf("no answer within %v: %w", c.watchdog.limit, ctx.Err())
+			errs[i] = fmt.Errorf("no answer in time: %w", ctx.Err())
 		}
 	}
 	return errs
-}
-
-// watchQueue is a heap of the holds by when they are due.
-type watchQueue[G any] []*watch[G]
-
-func (q watchQueue[G]) Len() int           { return len(q) }
-func (q watchQueue[G]) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q watchQueue[G]) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push is for container/heap.
-func (q *watchQueue[G]) Push(x any) {
-	w, _ := x.(*watch[G])
-	w.index = len(*q)
-	*q = append(*q, w)
-}
-
-// Pop is for container/heap.
-func (q *watchQueue[G]) Pop() any {
-	last := len(*q) - 1
-	w := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	w.index = -1
-	return w
 }

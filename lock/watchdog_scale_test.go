@@ -141,15 +141,15 @@ func TestManyHoldsAreDueAtOnce(t *testing.T) {
 					h := newHold(Lease{Token: int64(i), Expires: time.Now().Add(lease)}, nil)
 					h.hooks = s
 					h.start()
-					d.add(h, i)
+					d.add(h, i, lease, d.period, false)
 				}
-				time.Sleep(lease + d.wait) // of those that aren't renewed, none is left
+				time.Sleep(lease + d.period/4) // of those that aren't renewed, none is left
 				l.end()
 				t.Logf("%d in flight at most, %d failed, and a renewal waited for %v at most", s.most, s.failed, s.waited)
 				require.NotContains(t, s.done, false)
 				require.Zero(t, s.lost)
 				require.Equal(t, test.failed, s.failed > 0)
-				require.LessOrEqual(t, s.waited, d.wait)
+				require.LessOrEqual(t, s.waited, d.period/4)
 				if test.most > 0 {
 					require.LessOrEqual(t, s.most, test.most)
 				}
@@ -175,7 +175,7 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 		for i, r := range replies {
 			require.NoError(tb, r.err)
 			require.Equal(tb, int64(1), r.value)
-			holds = append(holds, grants[i].hold(context.Background(), answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
+			holds = append(holds, grants[i].makeHold(context.Background(), answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
 		}
 	}
 	return holds
@@ -364,7 +364,7 @@ func (d *watchdog[G]) atOnce() {
 	defer d.mu.Unlock()
 	now := time.Now()
 	for _, w := range d.queue {
-		w.due = now
+		w.alarm.at = now
 	}
 	d.poke <- struct{}{}
 }

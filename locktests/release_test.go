@@ -116,9 +116,13 @@ func TestUnlockWithoutAHold(t *testing.T) {
 	require.ErrorIs(t, c.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.ErrorIs(t, c.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.ErrorIs(t, multi.Unlock(t.Context(), nil), lock.ErrNotHeld)
-	redlock, err := lock.NewRedlock([]redis.UniversalClient{
-		redis.NewClient(&redis.Options{Addr: "a:1"}), redis.NewClient(&redis.Options{Addr: "b:1"}), redis.NewClient(&redis.Options{Addr: "c:1"}),
-	}, lock.RedlockConfig{})
+	var servers []redis.UniversalClient
+	for _, addr := range []string{"a:1", "b:1", "c:1"} {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		defer rdb.Close()
+		servers = append(servers, rdb)
+	}
+	redlock, err := lock.NewRedlock(servers, lock.RedlockConfig{})
 	require.NoError(t, err)
 	defer redlock.Close()
 	require.ErrorIs(t, redlock.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
