@@ -53,11 +53,12 @@ func isUnsent(err error) bool {
 // isPassing reports whether the same request may fare better in a moment: when
 // go-redis would repeat it.
 func isPassing(err error) bool {
+	if err == nil { // before the variables, which are allocated
+		return false
+	}
 	var dial *net.OpError
 	var network interface{ Timeout() bool }
 	switch {
-	case err == nil:
-		return false
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

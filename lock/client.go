@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"sync"
 	"time"
@@ -157,6 +158,7 @@ type Client struct {
 	config    Config
 	inbox     string // the channel on which it is told what was handed to it
 	node      string // the server, if there is just one
+	keys      keyCache
 	watchdog  *watchdog[*grant]
 	wakeups   *wakeups
 	queues    *localQueues
@@ -188,6 +190,7 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
+	client.keys.seed = maphash.MakeSeed()
 	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
 	client.transport = newTransport(rdb, client.config.ReplicaAcks, client.config.AckTimeout)

@@ -236,7 +236,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
 	c.transport.single.max = 1
-	held, deliver := link.HoldReplies(acquireDigest(c))
+	held, deliver := link.HoldReplies(acquireDigest())
 	defer deliver()
 	var other sync.WaitGroup
 	defer other.Wait()

@@ -41,6 +41,16 @@ type room struct {
 	asking    request
 	releasing release
 	hold      Hold
+	// The words of its first calls, of a plain lock.
+	acquireWords, releaseWords [11]any
+}
+
+// words are the memory for those of a call, which is used once: a hook may keep them.
+func words(of *[11]any) []any {
+	if of[0] != nil {
+		return nil
+	}
+	return of[:0]
 }
 
 // claim is whose a grant is, as the server knows it.

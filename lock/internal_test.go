@@ -71,7 +71,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	m := c.Mutex("orders")
-	g := &grant{object: m.object, claim: claim{request: "r", owner: "a"}, lease: time.Minute}
+	g := m.grant(Options{Owner: "a", Lease: time.Minute})
 	g.encodeIdentity()
 	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.ask(t.Context())

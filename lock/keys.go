@@ -2,15 +2,44 @@ package lock
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
+	"sync/atomic"
 )
 
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
 type keys struct {
+	name          string // of the lock
 	lock, channel string
 	part          string // what the names of further keys begin with
 	end           string // and end with
+	// The lock, its tickets and its token as arguments of a script, which every grant of a plain
+	// lock needs.
+	lockWord, ticketsWord, tokenWord any
+}
+
+// keyCache has the keys of the locks that a client used last, by a hash of their names.
+type keyCache struct {
+	seed maphash.Seed
+	of   [256]atomic.Pointer[keys]
+}
+
+// get returns the keys of a lock. They are not changed any more.
+func (c *keyCache) get(prefix, name string) *keys {
+	slot := &c.of[maphash.String(c.seed, name)%uint64(len(c.of))]
+	if k := slot.Load(); k != nil && k.name == name {
+		return k
+	}
+	k := newKeys(prefix, name)
+	slot.Store(k)
+	return k
+}
+
+func newKeys(prefix, name string) *keys {
+	k := keysOf(prefix, name)
+	k.lockWord, k.ticketsWord, k.tokenWord = k.lock, k.tickets(), k.token()
+	return &k
 }
 
 // keysOf places a lock. A name with a hash tag of its own, "{user:1}:cart",
@@ -24,16 +53,17 @@ type keys struct {
 func keysOf(prefix, name string) keys {
 	if hasTag(name) {
 		lock := prefix + "::" + name
-		k := keys{lock: lock, part: lock[:len(prefix)+1], end: lock[len(prefix)+1:]}
+		k := keys{name: name, lock: lock, part: lock[:len(prefix)+1], end: lock[len(prefix)+1:]}
 		k.channel = k.of("released")
 		return k
 	}
+	tag := name
 	if strings.ContainsAny(name, "%{}") { // most names have none, and a replacer is dear
-		name = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
+		tag = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
 	}
-	channel := prefix + ":{" + name + "}:released"
+	channel := prefix + ":{" + tag + "}:released"
 	part := strings.TrimSuffix(channel, "released")
-	return keys{lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
+	return keys{name: name, lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
 }
 
 // isPart reports whether names of further keys have that word after the prefix.

@@ -11,15 +11,14 @@ import (
 func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) call {
-			return on("acquire", g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			return onWords(words(&g.room.acquireWords), "acquire", g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) call {
-			ticket := ""
 			if withdraw {
-				ticket = g.drawn()
+				return on("release", g.places[:], g.held, markAlways, g.drawn(), g.keys.channel)
 			}
-			return on("release", g.places[:], g.held, g.mark(withdraw), ticket, g.keys.channel)
+			return onWords(words(&g.room.releaseWords), "release", g.places[:], g.held, g.mark(), "", g.keys.channel)
 		},
 		force: func(o *object) call {
 			_, keys := o.keys.plain(rand.Text(), "")
@@ -47,14 +46,11 @@ func (g *grant) extra() any {
 }
 
 // plain are what a plain lock is while one request holds it, and its keys: the lock, the
-// mark, the tickets, the token. All but the first are made at once, since that is done for
-// every grant.
-func (k keys) plain(request, owner string) (held string, places [4]any) {
-	all := "held " + request + " " + owner + k.part + "released:" + request + k.end + k.part + "tickets" + k.end + k.part + "token" + k.end
+// mark, the tickets, the token. The first two are made at once, since that is done for every grant.
+func (k *keys) plain(request, owner string) (held string, places [4]any) {
+	all := "held " + request + " " + owner + k.part + "released:" + request + k.end
 	mark := len("held ") + len(request) + len(" ") + len(owner)
-	tickets := mark + len(k.part) + len("released:") + len(request) + len(k.end)
-	token := tickets + len(k.part) + len("tickets") + len(k.end)
-	return all[:mark], [4]any{k.lock, all[mark:tickets], all[tickets:token], all[token:]}
+	return all[:mark], [4]any{k.lockWord, all[mark:], k.ticketsWord, k.tokenWord}
 }
 
 // What a release leaves for copies of the request to acquire.
@@ -65,15 +61,11 @@ const (
 )
 
 // mark is what the release leaves: nothing where there can't be a copy.
-func (g *grant) mark(withdraw bool) int {
-	switch {
-	case withdraw:
-		return markAlways
-	case g.copied:
+func (g *grant) mark() int {
+	if g.copied {
 		return markIfHeld
-	default:
-		return noMark
 	}
+	return noMark
 }
 
 // flag is how a script is told yes or no.

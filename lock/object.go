@@ -69,17 +69,17 @@ var kinds = struct{ mutex, fenced, fair, read, write *kind }{ //nolint:gocheckno
 type object struct {
 	client *Client
 	name   string
-	keys   keys
+	keys   *keys
 	kind   *kind
 }
 
 func (c *Client) object(name string, k *kind) object {
-	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name), kind: k}
+	return object{client: c, name: name, keys: c.keys.get(c.config.Prefix, name), kind: k}
 }
 
 // objectIn is a lock that shares no key with those of other kinds.
 func (c *Client) objectIn(part, name string, k *kind) object {
-	return object{client: c, name: name, keys: keysOf(c.config.Prefix+":"+part, name), kind: k}
+	return object{client: c, name: name, keys: newKeys(c.config.Prefix+":"+part, name), kind: k}
 }
 
 // Name returns the lock's name.
@@ -189,7 +189,7 @@ func (o *object) check(opt Options) error {
 // granted reports whether that lock granted a hold, by its client and under its keys.
 func (o *object) granted(h *Hold) bool {
 	g, ok := h.keeper.(*grant)
-	return ok && g.client == o.client && g.keys == o.keys
+	return ok && g.client == o.client && g.keys.lock == o.keys.lock && g.keys.channel == o.keys.channel
 }
 
 // run sends a call that is no request for a grant, and returns the values of its reply, of

@@ -397,7 +397,7 @@ func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
 func TestConnectionThatIsSilent(t *testing.T) {
 	t.Parallel()
 	c, link, rdb := linked(t)
-	held, deliver := link.HoldReply(acquireDigest(c))
+	held, deliver := link.HoldReply(acquireDigest())
 	t.Cleanup(deliver)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -432,7 +432,7 @@ func TestConnectionThatIsSilent(t *testing.T) {
 
 func TestCloseWhileNothingComesBack(t *testing.T) {
 	c, link, rdb := linked(t)
-	held, deliver := link.HoldReplies(acquireDigest(c))
+	held, deliver := link.HoldReplies(acquireDigest())
 	t.Cleanup(deliver)
 	const callers = 50
 	errs := make(chan error, callers)

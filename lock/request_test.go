@@ -18,9 +18,7 @@ import (
 const gone = 2 * time.Second
 
 // acquireDigest is by what the script of a mutex is called.
-func acquireDigest(c *Client) string {
-	return kinds.mutex.acquire(&grant{object: c.Mutex("x").object}).script.Hash()
-}
+func acquireDigest() string { return scripts()["acquire"].Hash() }
 
 // requestFor is a new request for a lock, for a minute.
 func requestFor(m *Mutex) call {
@@ -53,7 +51,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 	for _, how := range []string{"cancelled", "closed"} {
 		t.Run(how, func(t *testing.T) {
 			c, link, rdb := linked(t)
-			held, deliver := link.HoldReplies(acquireDigest(c))
+			held, deliver := link.HoldReplies(acquireDigest())
 			defer deliver()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -117,7 +115,7 @@ func TestSlowAnswerIsAwaited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	require.NoError(t, rdb.ConfigResetStat(ctx).Err())
-	held, deliver := link.HoldReply(acquireDigest(c))
+	held, deliver := link.HoldReply(acquireDigest())
 	defer deliver()
 	holds, errs := takes(ctx, c, Options{Lease: time.Minute})
 	<-held

@@ -56,7 +56,9 @@ func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
 		k.poll = min(c.config.Heartbeat/3, maxPoll)
 		write.kind = &k
 	}
-	read.keys.channel, write.keys.channel = read.keys.readers(), write.keys.writers()
+	readers, writers := *read.keys, *write.keys // of the client, which other locks have too
+	readers.channel, writers.channel = readers.readers(), writers.writers()
+	read.keys, write.keys = &readers, &writers
 	return &RWMutex{RWSide{read, verbs{&read}}, RWSide{write, verbs{&write}}}
 }
 

@@ -74,10 +74,15 @@ type call struct {
 const firstKey = 3
 
 // on is a call of the script of that name. There is at least one key.
-func on[K any](name string, keys []K, args ...any) call {
+func on[K any](name string, keys []K, args ...any) call { return onWords(nil, name, keys, args...) }
+
+// onWords is on with memory for the words; nil for new one.
+func onWords[K any](words []any, name string, keys []K, args ...any) call {
 	s := scripts()[name]
-	words := make([]any, firstKey, firstKey+len(keys)+len(args))
-	words[0], words[1], words[2] = "evalsha", s.digest, len(keys)
+	if words == nil {
+		words = make([]any, 0, firstKey+len(keys)+len(args))
+	}
+	words = append(words, "evalsha", s.digest, len(keys))
 	for _, key := range keys {
 		words = append(words, key)
 	}
