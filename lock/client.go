@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 const (
@@ -162,7 +164,7 @@ type Client struct {
 	watchdog  *watchdog[*grant]
 	wakeups   *wakeups
 	queues    *localQueues
-	transport *transport
+	transport *transport.Transport
 	// Those that callers have done with. Not of the package: synctest keeps the channels of a
 	// test from all others.
 	inFlights sync.Pool
@@ -193,8 +195,8 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	client.keys.seed = maphash.MakeSeed()
 	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
-	client.transport = newTransport(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
-	client.repeatLife = client.transport.repeatLife()
+	client.transport = transport.New(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
+	client.repeatLife = client.transport.RepeatLife()
 	return client, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -217,7 +218,7 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 		require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 		shut.Store(true)
 		err := h.Release(t.Context())
-		require.True(t, isUnsent(err), "%v", err)
+		require.True(t, transport.IsUnsent(err), "%v", err)
 		shut.Store(false)
 		if !lost {
 			leaves(t, rdb, h, false)
@@ -232,10 +233,9 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 // lock is gone.
 func TestReleaseThatNobodyTook(t *testing.T) {
 	t.Parallel()
-	c, link, rdb := linked(t)
+	c, link, rdb := linked(t, func(o *redis.Options) { o.PoolSize = 2 }) // so that there is one pipeline
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	c.transport.single.max = 1
 	held, deliver := link.HoldReplies(acquireDigest())
 	defer deliver()
 	var other sync.WaitGroup
@@ -246,7 +246,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	defer cancel()
 	released := make(chan error, 1)
 	other.Go(func() { released <- h.Release(ctx) })
-	redistest.Await(t, "the release in the queue", func() bool { _, _, queued := c.transport.single.state(); return queued == 1 })
+	redistest.Await(t, "the release in the queue", func() bool { _, queued := c.transport.Load(); return queued == 1 })
 	cancel()
 	require.ErrorIs(t, <-released, context.Canceled)
 	require.Equal(t, int64(1), rdb.Del(t.Context(), "lock:{orders}").Val())

@@ -4,19 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 func newFairKind() *kind {
 	return &kind{
-		acquire: func(g *grant) call {
+		acquire: func(g *grant) transport.Call {
 			return on("fair_acquire", g.keys.queue(g.request), g.owner, g.request, milliseconds(g.lease),
 				milliseconds(g.client.config.Heartbeat), flag(g.waits), g.place, g.keys.channel)
 		},
 		extend: extendOne,
-		release: func(g *grant, withdraw bool) call {
+		release: func(g *grant, withdraw bool) transport.Call {
 			return on("fair_release", g.keys.queue(g.request), g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw))
 		},
-		force: func(o *object) call {
+		force: func(o *object) transport.Call {
 			return on("fair_force", o.keys.queue(rand.Text()), o.keys.channel, markLife.Milliseconds())
 		},
 		queued: true,

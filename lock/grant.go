@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // A grant is one request for a lock. Its request tells it from all others, so
@@ -115,7 +117,7 @@ func (r *request) send(ctx context.Context) (err error) {
 	r.answer, err = r.grant.ask(ctx)
 	r.copies = r.copies || r.answer.copies
 	r.answer.copies = r.copies
-	if r.grant.waits && isPassing(err) {
+	if r.grant.waits && transport.IsPassing(err) {
 		r.answer.failed, err = err, nil
 	}
 	return err
@@ -200,25 +202,25 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	c := g.client
 	sent := time.Now()
 	s := g.kind.acquire(g)
-	s.abort = c.closing
-	r, unacked := c.transport.commitOne(ctx, s)
-	if r.err != nil {
-		return answer{copies: r.copies}, r.err
+	s.Abort = c.closing
+	r, unacked := c.transport.CommitOne(ctx, s)
+	if r.Err != nil {
+		return answer{copies: r.Copies}, r.Err
 	}
-	numbers, err := outcomeOf(r.value)
+	numbers, err := outcomeOf(r.Value)
 	if err != nil {
 		return answer{}, err
 	}
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
-			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.copies, displaced: g.kind.queued && numbers[3] == 1,
+			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.Copies, displaced: g.kind.queued && numbers[3] == 1,
 		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
 		expires: c.expires(sent, g.lease), unacked: unacked,
-		copies: r.copies, displaced: g.kind.queued && numbers[3] == 1,
+		copies: r.Copies, displaced: g.kind.queued && numbers[3] == 1,
 	}, nil
 }
 
@@ -263,11 +265,11 @@ func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err erro
 }
 
 // extended reads the reply to an extension.
-func extended(r reply, unacked error) error {
+func extended(r transport.Reply, unacked error) error {
 	switch {
-	case r.err != nil:
-		return r.err
-	case r.value != int64(1):
+	case r.Err != nil:
+		return r.Err
+	case r.Value != int64(1):
 		return ErrNotHeld
 	default:
 		return unacked
@@ -375,7 +377,7 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	c := g.client
 	s := g.kind.extend(g, d)
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, extended(c.transport.commitOne(ctx, s))
+		return struct{}{}, extended(c.transport.CommitOne(ctx, s))
 	})
 	return err
 }
@@ -383,17 +385,17 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 // release is the task of a release.
 type release struct {
 	grant *grant
-	call  call
+	call  transport.Call
 	sent  atomic.Bool // it was sent, or is about to be
-	reply reply
+	reply transport.Reply
 }
 
 func (r *release) send(ctx context.Context) error {
 	g := r.grant
-	copies := r.reply.copies
-	r.reply = g.client.transport.run(ctx, r.call, &r.sent)
-	r.reply.copies = r.reply.copies || copies
-	return r.reply.err
+	copies := r.reply.Copies
+	r.reply = g.client.transport.Run(ctx, r.call, &r.sent)
+	r.reply.Copies = r.reply.Copies || copies
+	return r.reply.Err
 }
 
 func (*release) late(context.Context, error) {}
@@ -416,15 +418,15 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	r.grant, r.call = g, g.kind.release(g, false)
 	gaveUp, err := c.carryOut(ctx, nil, r)
 	until := time.Now().Add(withdrawLimit)
-	for tries := 0; !gaveUp && isBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
+	for tries := 0; !gaveUp && transport.IsBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
 		r.call = g.kind.release(g, false)
 		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	switch {
 	case err != nil:
-		g.tried = g.tried || held && r.sent.Load() && mayArrive(err)
-	case r.reply.value == int64(1):
-	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.copies):
+		g.tried = g.tried || held && r.sent.Load() && transport.MayArrive(err)
+	case r.reply.Value == int64(1):
+	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.Copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
 		// server had lost it before can't be told any more.
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -129,7 +130,7 @@ func (p prefixer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 			words := c.Args()
 			if keys, ok := words[2].(int); ok {
 				for i := range keys {
-					words[firstKey+i] = p.prefix + fmt.Sprint(words[firstKey+i])
+					words[transport.FirstKey+i] = p.prefix + fmt.Sprint(words[transport.FirstKey+i])
 				}
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // latchLife is how long a latch that has reached 0 is remembered.
@@ -83,7 +85,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	var failed error
 	look := func(ctx context.Context) (bool, time.Duration, error) {
 		left, now, err := l.look(ctx, l.client.closing)
-		if failed = nil; wait > 0 && isPassing(err) {
+		if failed = nil; wait > 0 && transport.IsPassing(err) {
 			failed = err
 			failures++
 			return false, pauseAfter(failures - 1), nil
@@ -123,7 +125,7 @@ func (l *CountDownLatch) send(ctx context.Context, script string, args ...any) (
 // look returns what is left, and in which round.
 func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left int, round string, err error) {
 	s := on("latch_count", []string{l.keys.lock})
-	s.abort = abort
+	s.Abort = abort
 	v, err := l.run(ctx, s, 2)
 	if err != nil {
 		return 0, "", err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // The errors that a caller matches with errors.Is. [ErrNotAcquired],
@@ -25,7 +27,7 @@ var (
 	// believe that it holds.
 	ErrLost = errors.New("lock lost")
 	// ErrClosed says that the client was closed.
-	ErrClosed = errors.New("lock client closed")
+	ErrClosed = transport.ErrClosed
 )
 
 // Forever is the [Options.Wait] that has no end of its own: the context ends it.

@@ -5,22 +5,24 @@ import (
 	"crypto/rand"
 	"fmt"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // newMutexKind is the plain lock; fenced gives its grants tokens.
 func newMutexKind(fenced bool) *kind {
 	return &kind{
-		acquire: func(g *grant) call {
-			return onWords(words(&g.room.acquireWords), "acquire", g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+		acquire: func(g *grant) transport.Call {
+			return transport.NewCall(words(&g.room.acquireWords), scripts()["acquire"], g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
 		},
 		extend: extendOne,
-		release: func(g *grant, withdraw bool) call {
+		release: func(g *grant, withdraw bool) transport.Call {
 			if withdraw {
 				return on("release", g.places[:], g.held, markAlways, g.drawn(), g.keys.channel)
 			}
-			return onWords(words(&g.room.releaseWords), "release", g.places[:], g.held, g.mark(), "", g.keys.channel)
+			return transport.NewCall(words(&g.room.releaseWords), scripts()["release"], g.places[:], g.held, g.mark(), "", g.keys.channel)
 		},
-		force: func(o *object) call {
+		force: func(o *object) transport.Call {
 			_, keys := o.keys.plain(rand.Text(), "")
 			return on("force", keys[:], o.keys.channel)
 		},
@@ -32,7 +34,7 @@ func newMutexKind(fenced bool) *kind {
 }
 
 // extendOne moves the end of one grant of a lock that is one key.
-func extendOne(g *grant, d time.Duration) call {
+func extendOne(g *grant, d time.Duration) transport.Call {
 	return on("extend", []string{g.keys.lock}, g.request, milliseconds(d))
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // A kind is a sort of lock: the calls by which one is asked for, extended and
@@ -22,15 +24,15 @@ type kind struct {
 	//
 	// Asking once more for a grant that is held changes nothing but its end, and
 	// asking for one that was released or withdrawn is refused.
-	acquire func(g *grant) call
+	acquire func(g *grant) transport.Call
 	// extend moves the grant's end. The reply is 1, or 0 if it is not held.
-	extend func(g *grant, d time.Duration) call
+	extend func(g *grant, d time.Duration) transport.Call
 	// release ends the grant. The reply is 1, or 0 if it was not held. To
 	// withdraw makes also sure that a copy of the request that is still on its
 	// way gets nothing, and that nothing is left in a queue.
-	release func(g *grant, withdraw bool) call
+	release func(g *grant, withdraw bool) transport.Call
 	// force ends all grants of a lock. The reply is 1 if there were any. Optional.
-	force func(o *object) call
+	force func(o *object) transport.Call
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
@@ -194,11 +196,11 @@ func (o *object) granted(h *Hold) bool {
 
 // run sends a call that is no request for a grant, and returns the values of its reply, of
 // which there are so many.
-func (o *object) run(ctx context.Context, s call, n int) ([]any, error) {
+func (o *object) run(ctx context.Context, s transport.Call, n int) ([]any, error) {
 	if err := o.check(Options{}); err != nil {
 		return nil, err
 	}
-	v, err := await(ctx, o.client, s.abort, func(ctx context.Context) (any, error) { return o.client.run(ctx, s) })
+	v, err := await(ctx, o.client, s.Abort, func(ctx context.Context) (any, error) { return o.client.run(ctx, s) })
 	if err != nil {
 		return nil, refusal(err)
 	}

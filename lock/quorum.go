@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // maxUnanswered is how many requests a server may leave unanswered until it is
@@ -33,7 +35,7 @@ func (v *node) done() { v.inFlight.Add(-1) }
 
 // noteReply notes that a request ended, if it ended with an answer.
 func (v *node) noteReply(err error) {
-	if err == nil || isRefusal(err) {
+	if err == nil || transport.IsRefusal(err) {
 		v.lastReply.Store(int64(time.Since(v.began)))
 	}
 }
@@ -160,7 +162,7 @@ func (t *quorumCount) count(i int, yes bool, err error) bool {
 	switch {
 	case err != nil:
 		t.errs = append(t.errs, fmt.Errorf("%s: %w", t.nodes[i].addr, err))
-		if isRefusal(err) {
+		if transport.IsRefusal(err) {
 			t.refused++
 		}
 	case yes:

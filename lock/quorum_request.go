@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // A quorumRequest is one request for a lock that is sent to several servers: the same
@@ -14,9 +16,9 @@ import (
 // the keeper of its hold.
 type quorumRequest struct {
 	redlock *Redlock
-	grant   *grant // what is the same everywhere
-	acquire call   // and so are the requests
-	release call
+	grant   *grant         // what is the same everywhere
+	acquire transport.Call // and so are the requests
+	release transport.Call
 	counted bool // among the holds of its owner; theirs to guard
 
 	mu       sync.Mutex
@@ -110,22 +112,22 @@ func (b *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
 	if !b.markAsked(i, asked) {
 		return false, errClosedRequest
 	}
-	r := v.transport.run(ctx, b.acquire.copy(), nil)
-	v.noteReply(r.err)
+	r := v.transport.Run(ctx, b.acquire.Copy(), nil)
+	v.noteReply(r.Err)
 	granted := false
-	if r.err == nil {
+	if r.Err == nil {
 		var numbers [4]int64
-		numbers, r.err = outcomeOf(r.value)
+		numbers, r.Err = outcomeOf(r.Value)
 		granted = numbers[0] == 1
 	}
-	now := outcome(granted, r.err)
-	if now == absent && r.copies { // one of which may come yet
+	now := outcome(granted, r.Err)
+	if now == absent && r.Copies { // one of which may come yet
 		now = unknown
 	}
 	if unwanted := b.record(i, now); unwanted {
 		_, _ = b.releaseOn(ctx, i, true)
 	}
-	return granted, r.err
+	return granted, r.Err
 }
 
 // markAsked notes that a server is going to be asked, unless the request is closed.
@@ -152,7 +154,7 @@ func outcome(granted bool, err error) nodeState {
 	switch {
 	case granted:
 		return present
-	case err == nil || isRefusal(err):
+	case err == nil || transport.IsRefusal(err):
 		return absent
 	default:
 		return unknown
@@ -162,14 +164,14 @@ func outcome(granted bool, err error) nodeState {
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background.
 func (b *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	v, s := b.redlock.nodes[i], b.release.copy()
+	v, s := b.redlock.nodes[i], b.release.Copy()
 	if withdraw {
 		s = b.grant.kind.release(b.grant, true)
 	}
-	r := v.transport.run(ctx, s, nil)
-	released, err = r.value == int64(1), r.err
+	r := v.transport.Run(ctx, s, nil)
+	released, err = r.Value == int64(1), r.Err
 	b.recordRelease(i, released, err)
-	if err != nil && (!isRefusal(err) || isPassing(err)) {
+	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
 		v.begin()
 		b.redlock.background(func() {
 			defer v.done()
@@ -235,16 +237,16 @@ func (b *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int,
 // renewal is the call that makes the grant end d from now at one server. Where
 // it isn't known to be present it is asked for anew, so that a server that was
 // out of reach, or lost it, makes up for it.
-func (b *quorumRequest) renewal(i int, d time.Duration) (call, error) {
+func (b *quorumRequest) renewal(i int, d time.Duration) (transport.Call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return call{}, errClosedRequest
+		return transport.Call{}, errClosedRequest
 	case b.states[i] == present:
 		return b.grant.kind.extend(b.grant, d), nil
 	case b.redlock.nodes[i].unresponsive(b.redlock.config.NodeTimeout):
-		return call{}, errUnresponsive
+		return transport.Call{}, errUnresponsive
 	}
 	b.states[i] = unknown
 	g := *b.grant
@@ -253,12 +255,12 @@ func (b *quorumRequest) renewal(i int, d time.Duration) (call, error) {
 }
 
 // renewed reads the reply to it.
-func (b *quorumRequest) renewed(i int, r reply) nodeReply {
-	v := nodeReply{err: r.err}
-	if fields, asked := r.value.([]any); asked && len(fields) > 0 {
+func (b *quorumRequest) renewed(i int, r transport.Reply) nodeReply {
+	v := nodeReply{err: r.Err}
+	if fields, asked := r.Value.([]any); asked && len(fields) > 0 {
 		v.yes = fields[0] == int64(1)
 	} else {
-		v.yes = r.value == int64(1)
+		v.yes = r.Value == int64(1)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,7 +316,7 @@ func (r *Redlock) extend(ctx context.Context, ballots []*quorumRequest, d time.D
 // extendAt asks one server, in one pipeline.
 func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*quorumRequest, d time.Duration) []nodeReply {
 	votes := make([]nodeReply, len(ballots))
-	var calls []call
+	var calls []transport.Call
 	var of []int
 	for k, b := range ballots {
 		c, err := b.renewal(i, d)
@@ -327,9 +329,9 @@ func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*quorumRequest,
 	if len(calls) == 0 {
 		return votes
 	}
-	replies, _ := r.nodes[i].transport.commit(ctx, calls...)
+	replies, _ := r.nodes[i].transport.Commit(ctx, calls...)
 	for j, reply := range replies {
-		r.nodes[i].noteReply(reply.err)
+		r.nodes[i].noteReply(reply.Err)
 		votes[of[j]] = ballots[of[j]].renewed(i, reply)
 	}
 	return votes

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/chance"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 const (
@@ -331,7 +332,7 @@ func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duratio
 		left -= time.Since(begin)
 	}
 	delay := r.config.RetryDelay/2 + chance.N(r.config.RetryDelay)
-	err = sleep(ctx, min(delay, left), r.closing)
+	err = transport.Sleep(ctx, min(delay, left), r.closing)
 	return err == nil && delay < left, err
 }
 

@@ -86,14 +86,14 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 8, left)
 
-	dropped := link.DropReply(scripts()["latch_down"].Hash())
+	dropped := link.DropReply(scripts()["latch_down"].Digest())
 	left, err = latch.CountDown(ctx)
 	<-dropped
 	require.NoError(t, err)
 	require.Equal(t, 7, left)
 
-	c.transport.window = 0
-	dropped = link.DropReply(scripts()["latch_down"].Hash())
+	c.transport.Window = 0
+	dropped = link.DropReply(scripts()["latch_down"].Digest())
 	_, err = latch.CountDown(ctx)
 	<-dropped
 	require.Error(t, err)
@@ -103,7 +103,7 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 
 	_, err = c.Mutex("orders").IsLocked(ctx) // so that the server knows the script
 	require.NoError(t, err)
-	dropped = link.DropReply(scripts()["inspect"].Hash())
+	dropped = link.DropReply(scripts()["inspect"].Digest())
 	_, err = c.Mutex("orders").IsLocked(ctx)
 	<-dropped
 	require.NoError(t, err, "what isn't counted is repeated as the options say")
@@ -125,7 +125,7 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	_, err = permits.TrySetPermits(ctx, 2)
 	require.NoError(t, err)
 	require.NoError(t, permits.Acquire(ctx, 1, 0)) // so that the server knows the script
-	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Hash())
+	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest())
 	outcome := make(chan error, 1)
 	go func() { outcome <- permits.Acquire(ctx, 1, 0) }()
 	<-held

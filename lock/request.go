@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // A task sends requests for a caller.
@@ -141,14 +143,14 @@ func overdue(ctx context.Context, err error) error {
 		return nil
 	}
 	deadline, ok := ctx.Deadline()
-	if !ok || time.Now().Before(deadline) || !isTimeout(err) || errors.Is(err, context.DeadlineExceeded) {
+	if !ok || time.Now().Before(deadline) || !transport.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 }
 
 // run sends one call, wherever its keys live.
-func (c *Client) run(ctx context.Context, s call) (any, error) {
-	r := c.transport.run(ctx, s, nil)
-	return r.value, r.err
+func (c *Client) run(ctx context.Context, s transport.Call) (any, error) {
+	r := c.transport.Run(ctx, s, nil)
+	return r.Value, r.Err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -18,10 +19,10 @@ import (
 const gone = 2 * time.Second
 
 // acquireDigest is by what the script of a mutex is called.
-func acquireDigest() string { return scripts()["acquire"].Hash() }
+func acquireDigest() string { return scripts()["acquire"].Digest() }
 
 // requestFor is a new request for a lock, for a minute.
-func requestFor(m *Mutex) call {
+func requestFor(m *Mutex) transport.Call {
 	g := m.grant(Options{Lease: time.Minute})
 	g.encodeIdentity()
 	return g.kind.acquire(g)
@@ -153,8 +154,8 @@ func TestRequestWithoutAConnectionIsGivenUp(t *testing.T) {
 	redistest.Await(t, "the connection to be taken", func() bool { return rdb.PoolStats().IdleConns == 0 })
 	_, errs := takes(ctx, c, Options{Lease: time.Minute})
 	redistest.Await(t, "the request", func() bool {
-		busy, stuck, _ := c.transport.single.state()
-		return busy+stuck > 0
+		pipelines, _ := c.transport.Load()
+		return pipelines > 0
 	})
 	begin := time.Now()
 	cancel()
@@ -205,38 +206,38 @@ func TestCopiesOfARequest(t *testing.T) {
 	t.Parallel()
 	s, link := redistest.Start(t), &redistest.Link{}
 	rdb := s.Client(t, nil)
-	ask := func(retries int) reply {
+	ask := func(retries int) transport.Reply {
 		c, err := New(s.Client(t, func(o *redis.Options) { o.MaxRetries = retries; link.Use(o) }), Config{})
 		require.NoError(t, err)
 		defer c.Close()
-		replies, _ := c.transport.commit(t.Context(), requestFor(c.Mutex("orders")))
+		replies, _ := c.transport.Commit(t.Context(), requestFor(c.Mutex("orders")))
 		require.Len(t, replies, 1)
 		return replies[0]
 	}
 	r := ask(0) // the server doesn't know the script
-	require.NoError(t, r.err)
-	require.False(t, r.copies)
+	require.NoError(t, r.Err)
+	require.False(t, r.Copies)
 	r = ask(0) // it refuses
-	require.NoError(t, r.err)
-	require.False(t, r.copies)
+	require.NoError(t, r.Err)
+	require.False(t, r.Copies)
 
 	dropped := link.DropReply("evalsha")
 	r = ask(0)
 	<-dropped
-	require.NoError(t, r.err)
-	require.True(t, r.copies, "sent again")
+	require.NoError(t, r.Err)
+	require.True(t, r.Copies, "sent again")
 	dropped = link.DropReply("evalsha")
 	r = ask(-1)
 	<-dropped
-	require.Error(t, r.err)
-	require.True(t, r.copies, "not known")
+	require.Error(t, r.Err)
+	require.True(t, r.Copies, "not known")
 
 	require.NoError(t, rdb.Set(t.Context(), "lock:{orders}", "", 0).Err())
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	r = ask(-1)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	require.True(t, isRefusal(r.err), "%v", r.err)
-	require.False(t, r.copies, "it was refused")
+	require.True(t, transport.IsRefusal(r.Err), "%v", r.Err)
+	require.False(t, r.Copies, "it was refused")
 }
 
 // Requests are repeated as often as the options of the Redis client say, and only
@@ -261,10 +262,10 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		sent.reset()
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-		r := c.transport.run(t.Context(), requestFor(c.Mutex("orders")), nil)
-		require.ErrorContains(t, r.err, "NOREPLICAS")
+		r := c.transport.Run(t.Context(), requestFor(c.Mutex("orders")), nil)
+		require.ErrorContains(t, r.Err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
-		require.False(t, r.copies)
+		require.False(t, r.Copies)
 	}
 }
 

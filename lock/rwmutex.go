@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // ErrUpgrade says that an owner asked to write while it holds the read side
@@ -132,21 +134,21 @@ func (k keys) writers() string { return k.of("writers") }
 // newSideKind is a side of a read-write lock: "read" or "write".
 func newSideKind(what string) *kind {
 	return &kind{
-		acquire: func(g *grant) call {
+		acquire: func(g *grant) transport.Call {
 			place := int64(0)
 			if g.kind.queued && g.waits {
 				place = milliseconds(g.client.config.Heartbeat)
 			}
 			return on("rw_acquire", g.keys.side(g.request), what, g.request, g.owner, milliseconds(g.lease), place)
 		},
-		extend: func(g *grant, d time.Duration) call {
+		extend: func(g *grant, d time.Duration) transport.Call {
 			return on("rw_extend", []string{g.keys.lock}, what+":"+g.request+":"+g.owner, milliseconds(d))
 		},
-		release: func(g *grant, withdraw bool) call {
+		release: func(g *grant, withdraw bool) transport.Call {
 			return on("rw_release", g.keys.side(g.request), what, g.request, g.owner, markLife.Milliseconds(),
 				g.keys.readers(), g.keys.writers(), flag(withdraw))
 		},
-		force: func(o *object) call {
+		force: func(o *object) transport.Call {
 			return on("rw_force", o.keys.side(rand.Text()), o.keys.readers(), o.keys.writers(), markLife.Milliseconds())
 		},
 		broad:  what == "read", // all that wait get in at once

@@ -1,13 +1,11 @@
 package lock
 
 import (
-	"context"
 	"embed"
-	"slices"
 	"strings"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 //go:embed scripts/*.lua
@@ -43,70 +41,17 @@ func Scripts() map[string]string {
 	return sources
 }
 
-// A script is one atomic step on one lock. It knows its own source, so that it
-// can be sent in full where the server doesn't know its digest.
-type script struct {
-	*redis.Script
-	source string
-	digest any // as an argument
-}
-
 // scripts are all of them by name. To join them and to compute their digests is most of what a
 // first client costs.
-var scripts = sync.OnceValue(func() map[string]script { //nolint:gochecknoglobals // it never changes
-	all := map[string]script{}
+var scripts = sync.OnceValue(func() map[string]transport.Script { //nolint:gochecknoglobals // it never changes
+	all := map[string]transport.Script{}
 	for name, source := range Scripts() {
-		s := redis.NewScript(source)
-		all[name] = script{s, source, s.Hash()}
+		all[name] = transport.NewScript(source)
 	}
 	return all
 })
 
-// A call is a script with its keys and arguments.
-type call struct {
-	script  script
-	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
-	counted bool            // a repetition that comes after the life of the mark would count twice
-	abort   <-chan struct{} // closed when no caller waits for it any more; optional
-}
-
-// firstKey is where the first key is in the words of a call.
-const firstKey = 3
-
 // on is a call of the script of that name. There is at least one key.
-func on[K any](name string, keys []K, args ...any) call { return onWords(nil, name, keys, args...) }
-
-// onWords is on with memory for the words; nil for new one.
-func onWords[K any](words []any, name string, keys []K, args ...any) call {
-	s := scripts()[name]
-	if words == nil {
-		words = make([]any, 0, firstKey+len(keys)+len(args))
-	}
-	words = append(words, "evalsha", s.digest, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	return call{script: s, words: append(words, args...)}
-}
-
-// copy is the same call with words of its own, which a hook may change.
-func (s call) copy() call {
-	s.words = slices.Clone(s.words)
-	return s
-}
-
-// key is the first one, that of the lock.
-func (s call) key() string {
-	key, _ := s.words[firstKey].(string)
-	return key
-}
-
-// command is the call for go-redis, which gets those words: by digest, or in full.
-func (s call) command(ctx context.Context, words []any, full bool) *redis.Cmd {
-	if full {
-		words[0], words[1] = "eval", s.script.source
-	}
-	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(firstKey)
-	return cmd
+func on[K any](name string, keys []K, args ...any) transport.Call {
+	return transport.NewCall(nil, scripts()[name], keys, args...)
 }

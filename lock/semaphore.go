@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // Definite refusals of semaphores and latches: what was asked for did not happen.
@@ -30,16 +32,6 @@ const (
 	// and queueGrace for how long the queue waits for that.
 	queuePoll  = time.Second
 	queueGrace = 5 * time.Second
-	// repeatWindow is for how long a change that has no lease is repeated, and
-	// shortRepeatLife how long it is remembered for repetitions then: see
-	// [transport.repeatLife]. An answer to a request to take permits that comes after half
-	// of that is not believed.
-	repeatWindow    = 10 * time.Second
-	shortRepeatLife = 2 * time.Minute
-	// longRepeatLife is that where go-redis repeats requests by itself, or has longer
-	// timeouts: longer than it goes on, even if it has to dial each time, and withdraw
-	// after it.
-	longRepeatLife = 5 * time.Minute
 )
 
 // permitsKind is that of a request for n permits, or for all that are there if n is 0;
@@ -52,23 +44,23 @@ func permitsKind(n int, leased bool) *kind {
 		return g.client.repeatLife.Milliseconds()
 	}
 	return &kind{
-		acquire: func(g *grant) call {
+		acquire: func(g *grant) transport.Call {
 			var lease int64
 			if leased {
 				lease = milliseconds(g.lease)
 			}
 			c := on("semaphore_acquire", g.keys.semaphore(g.request),
 				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life(g), g.keys.channel)
-			c.counted = !leased
+			c.Counted = !leased
 			return c
 		},
-		extend: func(g *grant, d time.Duration) call {
+		extend: func(g *grant, d time.Duration) transport.Call {
 			return on("semaphore_extend", g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
-		release: func(g *grant, withdraw bool) call {
+		release: func(g *grant, withdraw bool) transport.Call {
 			c := on("semaphore_release", g.keys.semaphore(g.request),
 				g.request, n, life(g), g.keys.channel, flag(withdraw))
-			c.counted = !leased
+			c.Counted = !leased
 			return c
 		},
 		queued:  true,
@@ -182,14 +174,14 @@ func (p *permits) change(ctx context.Context, script string, args ...any) (int64
 }
 
 // change sends a call that changes something and is no request for a grant.
-func (o *object) change(ctx context.Context, s call) (int64, error) {
+func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
 	if err := o.check(Options{}); err != nil {
 		return 0, err
 	}
-	s.counted = true
+	s.Counted = true
 	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
-		r, unacked := o.client.transport.commitOne(ctx, s)
-		return r.value, cmp.Or(r.err, unacked)
+		r, unacked := o.client.transport.CommitOne(ctx, s)
+		return r.Value, cmp.Or(r.Err, unacked)
 	})
 	n, ok := v.(int64)
 	if err == nil && !ok {

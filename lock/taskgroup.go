@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // A taskGroup has the goroutines that belong to a client, between its making and its end.
@@ -80,7 +82,7 @@ func (l *taskGroup) background(f func()) {
 func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) error {
 	for failures := 0; ; failures++ {
 		err := f()
-		if err == nil || isRefusal(err) && !isPassing(err) || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
+		if err == nil || transport.IsRefusal(err) && !transport.IsPassing(err) || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
 			return err
 		}
 	}
@@ -93,19 +95,5 @@ func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << mi
 // is to be no other try.
 func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
 	pause := min(pauseAfter(failures), left)
-	return pause > 0 && sleep(ctx, pause, l.closing) == nil
-}
-
-// sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.
-func sleep(ctx context.Context, d time.Duration, abort <-chan struct{}) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-abort:
-		return ErrClosed
-	}
+	return pause > 0 && transport.Sleep(ctx, pause, l.closing) == nil
 }

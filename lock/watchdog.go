@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 const (
@@ -299,17 +301,17 @@ func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
 
 // renew sends the renewals of grants on one server.
 func (c *Client) renew(ctx context.Context, batch []*grant) []error {
-	calls := make([]call, len(batch))
+	calls := make([]transport.Call, len(batch))
 	for i, g := range batch {
 		calls[i] = g.kind.extend(g, g.lease)
 	}
 	type sent = struct {
-		replies []reply
+		replies []transport.Reply
 		unacked error
 	}
 	answers := make(chan sent, 1)
 	c.tasks.Go(func() { // the watchdog is a task, so Close still waits
-		replies, unacked := c.transport.commit(ctx, calls...)
+		replies, unacked := c.transport.Commit(ctx, calls...)
 		answers <- sent{replies, unacked}
 	})
 	errs := make([]error, len(calls))

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -164,17 +165,17 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 	holds := make([]*Hold, 0, n)
 	for len(holds) < n {
 		grants := make([]*grant, min(1000, n-len(holds)))
-		calls := make([]call, len(grants))
+		calls := make([]transport.Call, len(grants))
 		for i := range grants {
 			grants[i] = c.Mutex("lock-" + strconv.Itoa(len(holds)+i)).grant(Options{})
 			grants[i].encodeIdentity()
 			calls[i] = grants[i].kind.acquire(grants[i])
 		}
 		begin := time.Now()
-		replies, _ := c.transport.commit(tb.Context(), calls...)
+		replies, _ := c.transport.Commit(tb.Context(), calls...)
 		for i, r := range replies {
-			require.NoError(tb, r.err)
-			require.Equal(tb, int64(1), r.value)
+			require.NoError(tb, r.Err)
+			require.Equal(tb, int64(1), r.Value)
 			holds = append(holds, grants[i].makeHold(context.Background(), answer{granted: true, holds: 1, expires: c.expires(begin, grants[i].lease)}, begin))
 		}
 	}

@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"context"
@@ -8,10 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/lock/internal/require"
-	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // pipelines notes what a pipeliner sends, and lets it come back when it is told.
@@ -25,7 +22,7 @@ func (p *pipelines) send(_ context.Context, calls []*queuedCall) {
 	var keys []string
 	for _, c := range calls {
 		keys = append(keys, c.call.key())
-		c.reply = reply{value: c.call.key()}
+		c.reply = Reply{Value: c.call.key()}
 	}
 	p.mu.Lock()
 	p.sent = append(p.sent, keys)
@@ -40,11 +37,11 @@ func (p *pipelines) all() [][]string {
 }
 
 // callOf is a call for a key.
-func callOf(key string) call { return on("inspect", []string{key}) }
+func callOf(key string) Call { return NewCall(nil, NewScript(""), []string{key}) }
 
 // ask sends a call for a key in the background.
-func ask(ctx context.Context, l *pipeliner, key string) <-chan reply {
-	done := make(chan reply, 1)
+func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
+	done := make(chan Reply, 1)
 	go func() {
 		done <- l.run(ctx, callOf(key), nil)
 	}()
@@ -59,16 +56,16 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 		first := ask(t.Context(), l, "first")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
-		var others []<-chan reply
+		var others []<-chan Reply
 		for i := range maxBatchCalls + 1 {
 			others = append(others, ask(t.Context(), l, strconv.Itoa(i)))
 		}
 		cancel()
-		require.ErrorIs(t, (<-left).err, context.Canceled, "while the lane is busy")
+		require.ErrorIs(t, (<-left).Err, context.Canceled, "while the lane is busy")
 		close(p.release)
-		require.Equal(t, reply{value: "first"}, <-first)
+		require.Equal(t, Reply{Value: "first"}, <-first)
 		for i, other := range others {
-			require.Equal(t, reply{value: strconv.Itoa(i)}, <-other)
+			require.Equal(t, Reply{Value: strconv.Itoa(i)}, <-other)
 		}
 		sent := p.all()
 		require.Len(t, sent, 3)
@@ -97,17 +94,17 @@ func TestNoBatchIsCollectedOnABusyMachine(t *testing.T) {
 		first := ask(t.Context(), l, "first")
 		time.Sleep(slowYield + 1)
 		yields <- true
-		require.NoError(t, (<-first).err)
+		require.NoError(t, (<-first).Err)
 		for range skipsAfterSlowYield {
 			l.lastBatch = 2
-			require.NoError(t, (<-ask(t.Context(), l, "alone")).err)
+			require.NoError(t, (<-ask(t.Context(), l, "alone")).Err)
 		}
 		l.lastBatch = 2
 		first = ask(t.Context(), l, "first")
 		second := ask(t.Context(), l, "second")
 		yields <- true
-		require.NoError(t, (<-first).err)
-		require.NoError(t, (<-second).err)
+		require.NoError(t, (<-first).Err)
+		require.NoError(t, (<-second).Err)
 	})
 }
 
@@ -130,15 +127,15 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		left := ask(ctx, l, "left")
 		second := ask(t.Context(), l, "second")
 		cancel()
-		require.ErrorIs(t, (<-left).err, context.Canceled)
+		require.ErrorIs(t, (<-left).Err, context.Canceled)
 		yields <- true
 		synctest.Wait()
 		require.Empty(t, p.all(), "the third may come yet")
 		third := ask(t.Context(), l, "third")
 		require.Empty(t, p.all())
 		yields <- true
-		for _, done := range []<-chan reply{first, second, third} {
-			require.NoError(t, (<-done).err)
+		for _, done := range []<-chan Reply{first, second, third} {
+			require.NoError(t, (<-done).Err)
 		}
 		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
 		synctest.Wait()
@@ -149,9 +146,9 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 			require.Empty(t, alone)
 			yields <- true
 		}
-		require.NoError(t, (<-alone).err, "it waits no longer")
+		require.NoError(t, (<-alone).Err, "it waits no longer")
 		synctest.Wait()
-		require.NoError(t, (<-ask(t.Context(), l, "alone")).err, "nor at all, after one that went alone")
+		require.NoError(t, (<-ask(t.Context(), l, "alone")).Err, "nor at all, after one that went alone")
 		busy, stuck, _ := l.state()
 		require.Zero(t, busy+stuck)
 	})
@@ -164,7 +161,7 @@ func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 		first := ask(t.Context(), l, "first")
 		time.Sleep(yieldLimit + 1)
 		yields <- true
-		require.NoError(t, (<-first).err, "it yields once")
+		require.NoError(t, (<-first).Err, "it yields once")
 		synctest.Wait()
 
 		l.lastBatch = 3
@@ -177,8 +174,8 @@ func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 		require.Equal(t, 1, stuck)
 		require.Equal(t, 1, queued, "the second gathers now")
 		close(yields)
-		for _, done := range []<-chan reply{first, second, third} {
-			require.NoError(t, (<-done).err)
+		for _, done := range []<-chan Reply{first, second, third} {
+			require.NoError(t, (<-done).Err)
 		}
 		times := map[string]int{}
 		for _, keys := range p.all()[1:] {
@@ -205,8 +202,8 @@ func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, first)
 		yields <- true
-		require.ErrorIs(t, (<-first).err, context.Canceled)
-		require.NoError(t, (<-second).err)
+		require.ErrorIs(t, (<-first).Err, context.Canceled)
+		require.NoError(t, (<-second).Err)
 		require.Equal(t, [][]string{{"second"}}, p.all())
 		synctest.Wait()
 		busy, stuck, _ := l.state()
@@ -220,7 +217,7 @@ func TestMoreCallsThanOneBatchTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(2)
 		p.release = make(chan struct{})
-		var all []<-chan reply
+		var all []<-chan Reply
 		for i := range maxBatchCalls + 2 {
 			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
 		}
@@ -234,7 +231,7 @@ func TestMoreCallsThanOneBatchTakes(t *testing.T) {
 		require.Equal(t, []string{strconv.Itoa(maxBatchCalls), strconv.Itoa(maxBatchCalls + 1)}, p.all()[1])
 		close(p.release)
 		for _, done := range all {
-			require.NoError(t, (<-done).err)
+			require.NoError(t, (<-done).Err)
 		}
 	})
 }
@@ -255,9 +252,9 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 	}
 	l.sendBatch(calls)
 	require.Equal(t, [][]string{{"b"}}, p.sent)
-	require.ErrorIs(t, calls[0].reply.err, context.Canceled)
-	require.Equal(t, reply{value: "b"}, calls[1].reply)
-	require.ErrorIs(t, calls[2].reply.err, context.Canceled)
+	require.ErrorIs(t, calls[0].reply.Err, context.Canceled)
+	require.Equal(t, Reply{Value: "b"}, calls[1].reply)
+	require.ErrorIs(t, calls[2].reply.Err, context.Canceled)
 	require.False(t, <-calls[1].ready)
 	require.False(t, <-calls[2].ready)
 }
@@ -271,7 +268,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 		l := newPipeliner(limit, p.send)
 		l.best = 0 // it answered at once so far
 		begin := time.Now()
-		var all []<-chan reply
+		var all []<-chan Reply
 		for i := range 3 * limit {
 			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
 			for _, _, queued := l.state(); queued > 0 && len(p.all()) < limit; _, _, queued = l.state() {
@@ -285,7 +282,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 		require.Len(t, p.all(), limit, "no more than that")
 		close(p.release)
 		for _, done := range all {
-			require.NoError(t, (<-done).err)
+			require.NoError(t, (<-done).Err)
 		}
 		synctest.Wait()
 		busy, stuck, _ := l.state()
@@ -306,19 +303,19 @@ func TestSlotsToAServerThatIsFarAway(t *testing.T) {
 		l := newPipeliner(100, func(_ context.Context, calls []*queuedCall) {
 			time.Sleep(time.Millisecond)
 			for _, c := range calls {
-				c.reply = reply{}
+				c.reply = Reply{}
 			}
 		})
 		for range 3 { // the first may be slow for other reasons
 			<-ask(t.Context(), l, "warm")
 		}
 		begin := time.Now()
-		var all []<-chan reply
+		var all []<-chan Reply
 		for range 1 + time.Millisecond/slotLatency {
 			all = append(all, ask(t.Context(), l, "key"))
 		}
 		for _, done := range all {
-			require.NoError(t, (<-done).err)
+			require.NoError(t, (<-done).Err)
 		}
 		require.Equal(t, time.Millisecond, time.Since(begin), "no call waited for another")
 	})
@@ -341,126 +338,4 @@ func TestDeadlineOfAPipeline(t *testing.T) {
 	defer done()
 	_, bounded := ctx.Deadline()
 	require.False(t, bounded)
-}
-
-// One pipeline has a script that the server knows, one that it doesn't know, and
-// one that fails.
-func TestPipelineOfMixedFortune(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, err := New(rdb, Config{})
-	require.NoError(t, err)
-	defer c.Close()
-	ctx := t.Context()
-	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
-	require.NoError(t, rdb.ScriptLoad(ctx, Scripts()["inspect"]).Err())
-	acquire := func(name string) *queuedCall {
-		return &queuedCall{ctx: ctx, call: requestFor(c.Mutex(name))}
-	}
-	calls := []*queuedCall{
-		acquire("a"),
-		{ctx: ctx, call: on("inspect", []string{"lock:{b}"})},
-		acquire("taken"),
-		acquire("c"),
-	}
-	c.transport.exchangeUnacked(ctx, calls)
-	for _, i := range []int{0, 1, 3} {
-		require.NoError(t, calls[i].reply.err)
-		require.NotNil(t, calls[i].reply.value)
-	}
-	require.ErrorContains(t, calls[2].reply.err, "use another name")
-	for name, held := range map[string]bool{"a": true, "b": false, "c": true} {
-		locked, err := c.Mutex(name).IsLocked(ctx)
-		require.NoError(t, err)
-		require.Equal(t, held, locked, name)
-	}
-}
-
-// linked is a client on a link that can be disturbed, to a server that knows the
-// scripts.
-func linked(t *testing.T) (*Client, *redistest.Link, *redis.Client) {
-	t.Helper()
-	s, link := redistest.Start(t), &redistest.Link{}
-	c, err := New(s.Client(t, func(o *redis.Options) { link.Use(o); o.ReadTimeout = time.Minute }), Config{})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	for range 2 {
-		h, err := c.Acquire(t.Context(), "warm", Options{Lease: time.Minute})
-		require.NoError(t, err)
-		require.NoError(t, h.Release(t.Context()))
-	}
-	return c, link, s.Client(t, nil)
-}
-
-// The answers of one connection stay away. Callers that ask by another one get theirs.
-// The one that waits is gone at once when it gives up, and so is its grant.
-func TestConnectionThatIsSilent(t *testing.T) {
-	t.Parallel()
-	c, link, rdb := linked(t)
-	held, deliver := link.HoldReply(acquireDigest())
-	t.Cleanup(deliver)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	stuck := make(chan error, 1)
-	go func() {
-		_, err := c.Acquire(ctx, "stuck", Options{Lease: time.Minute})
-		stuck <- err
-	}()
-	<-held
-	var others sync.WaitGroup
-	for i := range 100 {
-		others.Go(func() {
-			h, err := c.Acquire(t.Context(), strconv.Itoa(i), Options{Lease: time.Minute})
-			if err == nil {
-				err = h.Release(t.Context())
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	others.Wait()
-	require.Empty(t, stuck)
-	cancel()
-	require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
-	require.Equal(t, int64(1), rdb.Exists(t.Context(), "lock:{stuck}").Val())
-	deliver()
-	redistest.Await(t, "the grant to be withdrawn", func() bool {
-		return rdb.Exists(t.Context(), "lock:{stuck}").Val() == 0
-	})
-}
-
-func TestCloseWhileNothingComesBack(t *testing.T) {
-	c, link, rdb := linked(t)
-	held, deliver := link.HoldReplies(acquireDigest())
-	t.Cleanup(deliver)
-	const callers = 50
-	errs := make(chan error, callers)
-	for range callers {
-		go func() {
-			_, err := c.Mutex("orders").Lock(t.Context(), Options{Lease: time.Minute, Owner: strconv.Itoa(callers)})
-			errs <- err
-		}()
-	}
-	<-held
-	closed := make(chan struct{})
-	go func() { c.Close(); close(closed) }()
-	<-c.closing
-	select {
-	case <-closed:
-		t.Fatal("Close did not wait for what is in flight")
-	case <-time.After(20 * time.Millisecond): // nothing can be awaited that is not to happen
-	}
-	deliver()
-	<-closed
-	granted := 0
-	for range callers {
-		if err := <-errs; err != nil {
-			require.ErrorIs(t, err, ErrClosed)
-		} else {
-			granted++
-		}
-	}
-	taken := len(redistest.Fields(t.Context(), t, rdb, "lock:{orders}")) > 0
-	require.Equal(t, granted > 0, taken, "what no caller was told of is withdrawn")
 }

@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"cmp"
@@ -24,28 +24,30 @@ const (
 	// movedPoll is how often the cluster client is asked for it.
 	movedLimit = time.Second
 	movedPoll  = 10 * time.Millisecond
+
+	// repeatWindow is for how long a change that has no lease is repeated, and
+	// shortRepeatLife how long it is remembered for repetitions then: see
+	// [Transport.RepeatLife]. An answer to a request to take permits that comes after half
+	// of that is not believed.
+	repeatWindow    = 10 * time.Second
+	shortRepeatLife = 2 * time.Minute
+	// longRepeatLife is that where go-redis repeats requests by itself, or has longer
+	// timeouts: longer than it goes on, even if it has to dial each time, and withdraw
+	// after it.
+	longRepeatLife = 5 * time.Minute
 )
 
-// reply is what a request came to.
-type reply struct {
-	value any
-	err   error
-	// copies says that the server may yet see the request, or see it once more: it
-	// was sent again though it may have arrived, or its outcome isn't known.
-	copies bool
-}
-
-// A transport sends calls through a client of go-redis. To one server each goes
+// A Transport sends Calls through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server in between, repeats on its own.
-type transport struct {
+type Transport struct {
 	rdb         redis.UniversalClient
 	one         *redis.Client        // nil if there are several servers
 	cluster     *redis.ClusterClient // nil if there is one
 	retries     int                  // of a pipeline, as the options of the client say,
 	least, most time.Duration        // and the pauses before them
-	window      time.Duration        // for how long what is counted is repeated
-	acks        int                  // replicas that commit awaits,
+	Window      time.Duration        // for how long what is counted is repeated
+	acks        int                  // replicas that Commit awaits,
 	ackTimeout  time.Duration        // and for how long
 
 	known *sync.Map // of the scripts that a server knows, by its address and the digest
@@ -57,9 +59,10 @@ type transport struct {
 	pipeliners map[string]*pipeliner // by address, of a cluster
 }
 
-func newTransport(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *transport {
-	w := &transport{
-		rdb: rdb, window: repeatWindow, acks: acks, ackTimeout: ackTimeout, known: &sync.Map{}, pipeliners: map[string]*pipeliner{},
+// New returns a Transport by that client. Commit awaits so many replicas for so long.
+func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transport {
+	w := &Transport{
+		rdb: rdb, Window: repeatWindow, acks: acks, ackTimeout: ackTimeout, known: &sync.Map{}, pipeliners: map[string]*pipeliner{},
 	}
 	pool := defaultPool
 	switch rdb := rdb.(type) {
@@ -74,23 +77,23 @@ func newTransport(rdb redis.UniversalClient, acks int, ackTimeout time.Duration)
 	return w
 }
 
-// at is a transport to one of the servers of a cluster.
-func (w *transport) at(node *redis.Client) *transport {
-	to := newTransport(node, w.acks, w.ackTimeout)
+// at is a Transport to one of the servers of a cluster.
+func (w *Transport) at(node *redis.Client) *Transport {
+	to := New(node, w.acks, w.ackTimeout)
 	to.known = w.known
 	return to
 }
 
-// run sends a call, together with others where some are made at the same time, and returns the
+// Run sends a call, together with others where some are made at the same time, and returns the
 // reply; or the context's error if that ends before it is sent. sent, which is optional, is set
 // before the call is sent.
-func (w *transport) run(ctx context.Context, s call, sent *atomic.Bool) reply {
+func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) Reply {
 	return w.pipelinerFor(ctx, s.key()).run(ctx, s, sent)
 }
 
 // pipelinerFor is that of the server of a key. If the server is not known, the call
 // fails, which may take long and delays no call to a server that is known.
-func (w *transport) pipelinerFor(ctx context.Context, key string) *pipeliner {
+func (w *Transport) pipelinerFor(ctx context.Context, key string) *pipeliner {
 	if w.cluster == nil {
 		return w.single
 	}
@@ -109,13 +112,13 @@ func (w *transport) pipelinerFor(ctx context.Context, key string) *pipeliner {
 	return l
 }
 
-// commit sends calls that change something, on one connection, and returns the
+// commit sends Calls that change something, on one connection, and returns the
 // reply to each. If replicas must acknowledge it, acked says whether enough of
 // them have all of it. All keys belong to one server.
-func (w *transport) commit(ctx context.Context, calls ...call) (replies []reply, acked error) {
+func (w *Transport) Commit(ctx context.Context, calls ...Call) (replies []Reply, acked error) {
 	queued := make([]*queuedCall, len(calls))
 	for i, s := range calls {
-		queued[i] = &queuedCall{ctx: ctx, call: s, reply: reply{err: errNoReply}}
+		queued[i] = &queuedCall{ctx: ctx, call: s, reply: Reply{Err: errNoReply}}
 	}
 	if w.cluster != nil && w.acks > 0 {
 		acked = w.commitOnMaster(ctx, queued)
@@ -128,30 +131,30 @@ func (w *transport) commit(ctx context.Context, calls ...call) (replies []reply,
 	return replies, acked
 }
 
-// commitOne is commit for one call, which shares a pipeline with others if no replica is awaited.
-func (w *transport) commitOne(ctx context.Context, s call) (r reply, acked error) {
+// CommitOne is Commit for one call, which shares a pipeline with others if no replica is awaited.
+func (w *Transport) CommitOne(ctx context.Context, s Call) (r Reply, acked error) {
 	if w.acks == 0 {
-		return w.run(ctx, s, nil), nil
+		return w.Run(ctx, s, nil), nil
 	}
-	replies, acked := w.commit(ctx, s)
+	replies, acked := w.Commit(ctx, s)
 	return replies[0], acked
 }
 
 // commitOnMaster looks for the server: WAIT has no key to be routed by.
-func (w *transport) commitOnMaster(ctx context.Context, calls []*queuedCall) (acked error) {
+func (w *Transport) commitOnMaster(ctx context.Context, calls []*queuedCall) (acked error) {
 	var last *redis.Client
 	for key := calls[0].call.key(); ; {
 		node, err := masterOtherThan(ctx, w.cluster, key, last)
 		if err != nil {
 			for _, c := range calls {
-				if errors.Is(c.reply.err, errNoReply) {
-					c.reply.err = fmt.Errorf("find the master of %s: %w", key, err)
+				if errors.Is(c.reply.Err, errNoReply) {
+					c.reply.Err = fmt.Errorf("find the master of %s: %w", key, err)
 				}
 			}
 			return acked
 		}
 		acked = w.at(node).exchange(ctx, calls, w.acks)
-		moved := slices.IndexFunc(calls, func(c *queuedCall) bool { return redis.HasErrorPrefix(c.reply.err, "MOVED") })
+		moved := slices.IndexFunc(calls, func(c *queuedCall) bool { return redis.HasErrorPrefix(c.reply.Err, "MOVED") })
 		if moved < 0 {
 			return acked
 		}
@@ -184,14 +187,14 @@ func masterOtherThan(ctx context.Context, cluster *redis.ClusterClient, key stri
 	return node, nil
 }
 
-func (w *transport) exchangeUnacked(ctx context.Context, calls []*queuedCall) {
+func (w *Transport) exchangeUnacked(ctx context.Context, calls []*queuedCall) {
 	_ = w.exchange(ctx, calls, 0)
 }
 
-// exchange sends calls in one pipeline, and what is worth repeating once more: in full if the
+// exchange sends Calls in one pipeline, and what is worth repeating once more: in full if the
 // server doesn't know the script. Where replicas are to acknowledge it, that is all of them, so
 // that they acknowledge all together.
-func (w *transport) exchange(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
+func (w *Transport) exchange(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
 	begin := time.Now()
 	if acks > 0 { // which are awaited even for a script that failed
 		for _, c := range calls {
@@ -202,9 +205,9 @@ func (w *transport) exchange(ctx context.Context, calls []*queuedCall, acks int)
 	acked = w.send(ctx, calls, acks)
 	for tries := 0; ; {
 		var again []*queuedCall
-		pause := tries < w.retries && isPassing(acked)
+		pause := tries < w.retries && IsPassing(acked)
 		for _, c := range calls {
-			switch err := c.reply.err; {
+			switch err := c.reply.Err; {
 			case err == nil:
 				continue
 			case isUnknownScript(err) && !c.full:
@@ -212,7 +215,7 @@ func (w *transport) exchange(ctx context.Context, calls []*queuedCall, acks int)
 				if acks > 0 { // the server has forgotten all
 					w.known.Clear()
 				}
-			case tries < w.retries && isPassing(err) && (!c.call.counted || time.Since(begin) < w.window):
+			case tries < w.retries && IsPassing(err) && (!c.call.Counted || time.Since(begin) < w.Window):
 				pause = true
 			default:
 				continue
@@ -236,12 +239,12 @@ func (w *transport) exchange(ctx context.Context, calls []*queuedCall, acks int)
 	}
 }
 
-// repeat sends calls once more, the first of which were sent at begin. What is counted
+// repeat sends Calls once more, the first of which were sent at begin. What is counted
 // gets no connection after the window, and keeps its error then.
-func (w *transport) repeat(ctx context.Context, calls []*queuedCall, acks int, begin time.Time) (acked error) {
+func (w *Transport) repeat(ctx context.Context, calls []*queuedCall, acks int, begin time.Time) (acked error) {
 	var counted, others []*queuedCall
 	for _, c := range calls {
-		if c.call.counted {
+		if c.call.Counted {
 			counted = append(counted, c)
 		} else {
 			others = append(others, c)
@@ -250,18 +253,18 @@ func (w *transport) repeat(ctx context.Context, calls []*queuedCall, acks int, b
 	if len(others) > 0 {
 		acked = w.send(ctx, others, acks)
 	}
-	if len(counted) > 0 && time.Since(begin) < w.window {
-		ctx, cancel := context.WithDeadline(ctx, begin.Add(w.window))
+	if len(counted) > 0 && time.Since(begin) < w.Window {
+		ctx, cancel := context.WithDeadline(ctx, begin.Add(w.Window))
 		defer cancel()
 		acked = cmp.Or(acked, w.send(ctx, counted, acks))
 	}
 	return acked
 }
 
-// send sends calls in one pipeline, once. So does a call that is alone: go-redis has connections
+// send sends Calls in one pipeline, once. So does a call that is alone: go-redis has connections
 // of their own for pipelines, which blocking commands of the program don't use up. That costs
 // three allocations.
-func (w *transport) send(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
+func (w *Transport) send(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
 	for _, c := range calls {
 		words := c.call.words
 		if len(c.words) == 0 { // hooks may change what is sent, and the call may be sent again
@@ -293,8 +296,8 @@ func (w *transport) send(ctx context.Context, calls []*queuedCall, acks int) (ac
 			w.known.Store(w.scriptAt(c), true)
 		}
 		// Perhaps go-redis sent it more often, where there are several servers.
-		copies := c.reply.copies || w.one == nil || mayArrive(err)
-		c.reply, c.cmd = reply{value: value, err: explain(err, c.call), copies: copies}, nil
+		copies := c.reply.Copies || w.one == nil || MayArrive(err)
+		c.reply, c.cmd = Reply{Value: value, Err: explain(err, c.call), Copies: copies}, nil
 	}
 	if acks == 0 {
 		return nil
@@ -310,12 +313,12 @@ func (w *transport) send(ctx context.Context, calls []*queuedCall, acks int) (ac
 }
 
 // scriptAt is the script of a call at the server, whose address a cluster's nodes keep.
-func (w *transport) scriptAt(c *queuedCall) string {
+func (w *Transport) scriptAt(c *queuedCall) string {
 	addr := ""
 	if w.one != nil {
 		addr = w.one.Options().Addr
 	}
-	return addr + " " + c.call.script.Hash()
+	return addr + " " + c.call.Script.Digest()
 }
 
 // singleAttempt is a pipeline that go-redis sends once.
@@ -334,7 +337,7 @@ type noRetryCmd struct{ *redis.Cmd }
 // NoRetry is for go-redis.
 func (noRetryCmd) NoRetry() bool { return true }
 
-func (w *transport) pipeline() redis.Pipeliner {
+func (w *Transport) pipeline() redis.Pipeliner {
 	if w.one == nil {
 		return w.rdb.Pipeline()
 	}
@@ -344,12 +347,12 @@ func (w *transport) pipeline() redis.Pipeliner {
 	return &singleAttempt{w.rdb.Pipeline()}
 }
 
-// repeatLife is how long a server has to remember what is counted. The last repetition
+// RepeatLife is how long a server has to remember what is counted. The last repetition
 // has a connection within repeatWindow; greeting the server, writing and reading take four
 // timeouts at most, so its answer is there after 30s. If it is not believed, it is
 // withdrawn for withdrawLimit, the last time with as many repetitions: after 65s. The rest
 // is for a first connection, and for bytes that are on their way.
-func (w *transport) repeatLife() time.Duration {
+func (w *Transport) RepeatLife() time.Duration {
 	if w.one == nil || w.acks > 0 {
 		return longRepeatLife
 	}
@@ -361,12 +364,20 @@ func (w *transport) repeatLife() time.Duration {
 	return shortRepeatLife
 }
 
+// Load is how many pipelines are under way, and how many calls wait for one, to a single server.
+func (w *Transport) Load() (pipelines, queued int) {
+	l := w.single
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inUse + l.abandoned, len(l.queue)
+}
+
 // pause waits before one of the repetitions, as go-redis does; false if the
 // context ends before, or the only call of a pipeline is waited for no longer.
-func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) bool {
+func (w *Transport) pause(ctx context.Context, tries int, calls []*queuedCall) bool {
 	var abort <-chan struct{}
 	if len(calls) == 1 {
-		abort = calls[0].call.abort
+		abort = calls[0].call.Abort
 	}
 	if w.least <= 0 {
 		return ctx.Err() == nil
@@ -375,5 +386,19 @@ func (w *transport) pause(ctx context.Context, tries int, calls []*queuedCall) b
 	if span := w.least << tries; span >= w.least {
 		d = min(w.least+chance.N(span), w.most)
 	}
-	return sleep(ctx, d, abort) == nil
+	return Sleep(ctx, d, abort) == nil
+}
+
+// Sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.
+func Sleep(ctx context.Context, d time.Duration, abort <-chan struct{}) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-abort:
+		return ErrClosed
+	}
 }

@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"context"
@@ -84,14 +84,14 @@ type pipeliner struct {
 // queuedCall is a call that is to be sent.
 type queuedCall struct {
 	ctx        context.Context //nolint:containedctx // it is that of the call
-	call       call
+	call       Call
 	sent       *atomic.Bool // set before it is decided whether to send the call; optional
 	ready      chan bool    // true: to send the queue; false: the reply is there
 	generation int          // of its slot, if it has one
 	collects   bool         // a batch, before it is sent
 	full       bool         // the server doesn't know the script
 	cmd        *redis.Cmd   // under way
-	reply      reply
+	reply      Reply
 	words      []any          // of the call, as they were before the first time that it was sent
 	single     [1]*queuedCall // room for a pipeline of one
 }
@@ -104,9 +104,9 @@ func newPipeliner(limit int, send sender) *pipeliner {
 }
 
 // run sends a call in its turn. Its words are not used again: hooks may change them.
-func (l *pipeliner) run(ctx context.Context, s call, taken *atomic.Bool) reply {
+func (l *pipeliner) run(ctx context.Context, s Call, taken *atomic.Bool) Reply {
 	p, _ := l.idle.Get().(*queuedCall)
-	p.ctx, p.call, p.sent, p.reply.err = ctx, s, taken, errNoReply
+	p.ctx, p.call, p.sent, p.reply.Err = ctx, s, taken, errNoReply
 	r := l.wait(p) //nolint:contextcheck // a call has its own
 	clear(p.words)
 	*p = queuedCall{ready: p.ready, words: p.words[:0]}
@@ -115,7 +115,7 @@ func (l *pipeliner) run(ctx context.Context, s call, taken *atomic.Bool) reply {
 }
 
 // wait waits for the reply to a call, or returns an error if the caller gave it up.
-func (l *pipeliner) wait(p *queuedCall) reply {
+func (l *pipeliner) wait(p *queuedCall) Reply {
 	l.mu.Lock()
 	if l.takeSlot(p) {
 		l.mu.Unlock()
@@ -134,12 +134,12 @@ func (l *pipeliner) wait(p *queuedCall) reply {
 	case first = <-p.ready:
 	case <-p.ctx.Done():
 		if l.dequeue(p) {
-			return reply{err: p.ctx.Err()}
+			return Reply{Err: p.ctx.Err()}
 		}
 		first = <-p.ready
-	case <-p.call.abort:
+	case <-p.call.Abort:
 		if l.dequeue(p) {
-			return reply{err: ErrClosed}
+			return Reply{Err: ErrClosed}
 		}
 		first = <-p.ready
 	}
@@ -259,7 +259,7 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 func callerGone(p *queuedCall) bool {
 	err := p.ctx.Err()
 	if err != nil {
-		p.reply.err = err
+		p.reply.Err = err
 	}
 	return err != nil
 }
@@ -287,7 +287,7 @@ func (l *pipeliner) freeSlot(begin time.Time, era int, calls []*queuedCall) {
 	l.startNext()
 }
 
-func unanswered(p *queuedCall) bool { return p.reply.err != nil && !isRefusal(p.reply.err) }
+func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.reply.Err) }
 
 // startNext gives a slot to the first in the queue, if there are both.
 func (l *pipeliner) startNext() {

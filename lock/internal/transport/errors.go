@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"context"
@@ -11,48 +11,51 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mayArrive reports whether the server may have carried out what came to that
-// error, or may do it yet.
-func mayArrive(err error) bool { return err != nil && !isRefusal(err) && !isUnsent(err) }
+// ErrClosed says that the client was closed.
+var ErrClosed = errors.New("lock client closed")
 
-// isRefusal reports whether a server answered with an error, so that asking
+// MayArrive reports whether the server may have carried out what came to that
+// error, or may do it yet.
+func MayArrive(err error) bool { return err != nil && !IsRefusal(err) && !IsUnsent(err) }
+
+// IsRefusal reports whether a server answered with an error, so that asking
 // once more won't help.
-func isRefusal(err error) bool {
+func IsRefusal(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e)
 }
 
 // explain adds what can be done about a server's error.
-func explain(err error, s call) error {
+func explain(err error, s Call) error {
 	if text := advice(err, s.key()); text != "" {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	return err
 }
 
-// isBusy reports whether a server answered that it can't do anything at the moment: it
+// IsBusy reports whether a server answered that it can't do anything at the moment: it
 // loads its data, its cluster isn't whole, or the slot of the lock moves to another
 // server. It has not carried out what it was asked for.
-func isBusy(err error) bool {
-	return err != nil && isRefusal(err) && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
+func IsBusy(err error) bool {
+	return err != nil && IsRefusal(err) && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err))
 }
 
-// isTimeout reports whether no answer came in time.
-func isTimeout(err error) bool {
+// IsTimeout reports whether no answer came in time.
+func IsTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isUnsent reports whether there was no connection to send by.
-func isUnsent(err error) bool {
+// IsUnsent reports whether there was no connection to send by.
+func IsUnsent(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// isPassing reports whether the same request may fare better in a moment: when
+// IsPassing reports whether the same request may fare better in a moment: when
 // go-redis would repeat it.
-func isPassing(err error) bool {
+func IsPassing(err error) bool {
 	if err == nil { // before the variables, which are allocated
 		return false
 	}
