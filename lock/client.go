@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
+	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
 const (
@@ -162,7 +163,7 @@ type Client struct {
 	node      string // the server, if there is just one
 	keys      keyCache
 	watchdog  *watchdog[*grant]
-	wakeups   *wakeups
+	wakeups   *wakeup.Wakeups
 	queues    *localQueues
 	transport *transport.Transport
 	// Those that callers have done with. Not of the package: synctest keeps the channels of a
@@ -194,7 +195,8 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	}
 	client.keys.seed = maphash.MakeSeed()
 	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
-	client.wakeups, client.queues = newWakeups(client), newLocalQueues()
+	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
+	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
 	client.repeatLife = client.transport.RepeatLife()
 	return client, nil
@@ -248,23 +250,6 @@ func (c *Client) tell(ctx context.Context, kind EventKind, l Lease, took time.Du
 	if c.config.Observer != nil {
 		c.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
 	}
-}
-
-// begun is the time, if an observer is told how long something took: a lock that is
-// passed on in memory takes so little that looks at the clock count.
-func (c *Client) begun() (begin time.Time) {
-	if c.config.Observer != nil {
-		begin = time.Now()
-	}
-	return begin
-}
-
-// took is the time since begin, if an observer is told.
-func (c *Client) took(begin time.Time) time.Duration {
-	if c.config.Observer == nil {
-		return 0
-	}
-	return time.Since(begin)
 }
 
 // expires is the last instant at which the holder may believe in a lease whose

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
+	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
 // A grant is one request for a lock. Its request tells it from all others, so
@@ -21,15 +22,15 @@ type grant struct {
 	named     string // the owner in leases
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool    // kept alive by the watchdog until its end
-	kept      bool    // its hold was given to the watchdog
-	waits     bool    // if it is refused at first
-	place     int64   // in a queue, as the server said
-	displaced bool    // it was lost once, and given back
-	refused   refused // when the server last did
-	waiter    *waiter // that messages reach; nil while none do
-	failures  int     // of requests, one after the other, that the wait outlived
-	tried     bool    // to release it while it was held, and the answer is lost
+	watched   bool           // kept alive by the watchdog until its end
+	kept      bool           // its hold was given to the watchdog
+	waits     bool           // if it is refused at first
+	place     int64          // in a queue, as the server said
+	displaced bool           // it was lost once, and given back
+	refused   refused        // when the server last did
+	waiter    *wakeup.Waiter // that messages reach; nil while none do
+	failures  int            // of requests, one after the other, that the wait outlived
+	tried     bool           // to release it while it was held, and the answer is lost
 
 	ending bool // the server was asked to release it
 	moved  bool // or to extend it by its owner
@@ -277,15 +278,15 @@ func extended(r transport.Reply, unacked error) error {
 }
 
 // begin asks for the first time.
-func (g *grant) begin(ctx context.Context, begin time.Time, limit time.Duration) (answer, error) {
+func (g *grant) begin(ctx context.Context) (answer, error) {
 	g.encodeIdentity()
 	wakeups := g.client.wakeups
 	if g.handsOver() { // a message may come right behind the refusal
-		g.waiter = wakeups.attend(g.pending(begin, limit))
+		g.waiter = wakeups.Attend(g.client.inbox, g.request)
 	}
 	a, err := g.try(ctx)
 	if g.waiter != nil && (err != nil || a.granted) {
-		wakeups.leave(g.waiter, false)
+		wakeups.Leave(g.waiter, false)
 	}
 	return a, err
 }
@@ -323,7 +324,7 @@ func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	h := &g.room.hold
 	h.keeper, h.lease = g, g.leased(a)
 	h.expiry, h.hooks = &c.expiry, g
-	c.tell(ctx, Acquired, h.lease, c.took(begin), nil)
+	c.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
 	h.start()
 	switch short := a.handed && g.lease > handedLease; {
 	case short: // until it has the lease that was asked for
@@ -403,9 +404,9 @@ func (*release) late(context.Context, error) {}
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
-	begin := c.begun()
+	begin := time.Now()
 	if c.queues.pass(g, l.Expires) {
-		c.tell(ctx, Released, l, c.took(begin), nil)
+		c.tell(ctx, Released, l, time.Since(begin), nil)
 		return nil
 	}
 	g.ending = true
@@ -435,6 +436,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	if !gaveUp {
 		*r = release{}
 	}
-	c.tell(ctx, Released, l, c.took(begin), err)
+	c.tell(ctx, Released, l, time.Since(begin), err)
 	return err
 }

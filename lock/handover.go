@@ -38,7 +38,7 @@ func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
 // ticket is what the request draws: nothing, unless a message can reach it.
 func (g *grant) ticket() string {
-	if g.waiter == nil || !g.client.wakeups.listens(g.client.inbox) {
+	if g.waiter == nil || !g.client.wakeups.Listens(g.client.inbox) {
 		return ""
 	}
 	return g.drawn()

@@ -82,49 +82,6 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	require.False(t, locked)
 }
 
-// A message wakes one waiter; if that one is leaving, the next.
-func TestWakeUpIsPassedOn(t *testing.T) {
-	tests := []struct {
-		name string
-		read bool // the first waiter has taken its wake-up
-		used bool // and its try was answered
-		want bool // the second is woken
-	}{
-		{"not taken", false, false, true},
-		{"taken, not used", true, false, true},
-		{"used", true, true, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			u := newWakeups(closedClient(t))
-			first, second := u.join(pending{channel: "c"}), u.join(pending{channel: "c"})
-			u.receive(&redis.Message{Channel: "c", Payload: "1"})
-			require.Len(t, first.wake, 1)
-			require.Empty(t, second.wake)
-			if tt.read {
-				<-first.wake
-			}
-			u.leave(first, tt.read && !tt.used)
-			require.Equal(t, tt.want, len(second.wake) == 1)
-			u.leave(second, false)
-		})
-	}
-}
-
-func TestSubscriptionWakesAWaiter(t *testing.T) {
-	u := newWakeups(closedClient(t))
-	first, second := u.join(pending{channel: "c"}), u.join(pending{channel: "c"})
-	u.topics["c"].asked = true
-	for range 2 { // the second time after a broken connection
-		u.receive(&redis.Subscription{Kind: "subscribe", Channel: "c"})
-		require.Len(t, first.wake, 1)
-		<-first.wake
-	}
-	require.Empty(t, second.wake)
-	third := u.join(pending{channel: "c"})
-	require.Len(t, third.wake, 1, "it may have missed a message before it joined")
-}
-
 // closedClient is a client that starts nothing.
 func closedClient(t *testing.T) *Client {
 	t.Helper()

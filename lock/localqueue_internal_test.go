@@ -76,11 +76,7 @@ func contended(t *testing.T, c *Client, o Options) *Hold {
 	h, err := c.Acquire(t.Context(), "orders", Options{Owner: "before", Lease: time.Minute, Wait: time.Minute})
 	require.NoError(t, err)
 	next, _ := takes(t.Context(), c, o)
-	redistest.Await(t, "the refusal", func() bool {
-		c.wakeups.mu.Lock()
-		defer c.wakeups.mu.Unlock()
-		return c.wakeups.topics[c.inbox] != nil && len(c.wakeups.topics[c.inbox].waiters) == 1
-	})
+	redistest.Await(t, "the refusal", func() bool { return c.wakeups.Waiting(c.inbox) == 1 })
 	require.NoError(t, h.Release(t.Context()))
 	h = <-next
 	c.queues.batchLasts(t, grantOf(t, h))

@@ -114,11 +114,11 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		err = ErrNotAcquired
 	}
 	if waited {
-		c.tell(ctx, Waited, g.leased(a), c.took(begin), err)
+		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
 	}
 	if err != nil {
 		err = refusal(err)
-		c.tell(ctx, endOf(err), g.leased(a), c.took(begin), err)
+		c.tell(ctx, endOf(err), g.leased(a), time.Since(begin), err)
 		return nil, err
 	}
 	return g.makeHold(ctx, a, begin), nil
@@ -138,7 +138,7 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			}
 		}
 	}
-	a, err = g.begin(ctx, begin, opt.Wait)
+	a, err = g.begin(ctx)
 	if err == nil && !a.granted {
 		waited = g.waits
 		a, err = g.afterRefusal(ctx, a, begin, opt.Wait)

@@ -1,0 +1,266 @@
+// Package wakeup tells calls that wait for a lock when to ask again, by messages of a server.
+package wakeup
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// subscribeLimit bounds one request to subscribe.
+const subscribeLimit = 5 * time.Second
+
+// Wakeups wakes the waiters of a client: one subscription to each lock that is
+// waited for, on one connection, which go-redis opens again when it breaks.
+//
+// A message says whom it wakes: see [Wakeups.receive]. A subscription that is
+// confirmed, for the first time or again, wakes waiters too, because what was
+// published before is lost.
+type Wakeups struct {
+	rdb     redis.UniversalClient
+	inbox   string            // the channel that stays subscribed to, whose messages are for one waiter each
+	spawn   func(func()) bool // runs a goroutine of the client, or returns false once that is closed
+	closing <-chan struct{}   // closed then
+	dirty   chan struct{}     // something is to be subscribed or unsubscribed
+
+	mu      sync.Mutex
+	running bool
+	topics  map[string]*topic
+}
+
+// topic is a channel that is, was or will be subscribed to.
+type topic struct {
+	waiters   []*Waiter // in the order of arrival
+	asked     bool      // the server was asked to subscribe
+	confirmed bool
+}
+
+// A Waiter is one call that waits.
+type Waiter struct {
+	Wake             chan struct{} // holds one wake-up
+	channel, request string
+	broad            bool
+	message          string // what it was woken with
+}
+
+// NewWaiter is a call that waits for messages on a channel: for those to its request, and
+// those to any. broad says that a message which was lost may have been for any waiter.
+func NewWaiter(channel, request string, broad bool) *Waiter {
+	return &Waiter{channel: channel, request: request, broad: broad, Wake: make(chan struct{}, 1)}
+}
+
+// New returns the wake-ups of a client. inbox is a channel that stays subscribed to, whose
+// messages are for one waiter each; spawn runs a goroutine, or returns false once closing is closed.
+func New(rdb redis.UniversalClient, inbox string, spawn func(func()) bool, closing <-chan struct{}) *Wakeups {
+	return &Wakeups{rdb: rdb, inbox: inbox, spawn: spawn, closing: closing, dirty: make(chan struct{}, 1), topics: map[string]*topic{}}
+}
+
+// Join adds a waiter. If the channel is subscribed to already, it is woken at
+// once, because it may have missed a message.
+func (u *Wakeups) Join(w *Waiter) *Waiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[w.channel]
+	if t == nil {
+		t = &topic{}
+		u.topics[w.channel] = t
+	}
+	t.waiters = append(t.waiters, w)
+	if t.confirmed {
+		w.Wake <- struct{}{}
+	}
+	if !t.asked {
+		u.mark()
+	}
+	if !u.running {
+		u.running = u.spawn(u.run)
+	}
+	return w
+}
+
+// Attend adds a waiter that hasn't asked yet, and so has missed nothing. It
+// returns nil if the channel isn't subscribed to.
+func (u *Wakeups) Attend(channel, request string) *Waiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[channel]
+	if t == nil || !t.confirmed {
+		return nil
+	}
+	w := NewWaiter(channel, request, true)
+	t.waiters = append(t.waiters, w)
+	return w
+}
+
+// Listens reports whether a channel is subscribed to, as far as is known.
+func (u *Wakeups) Listens(channel string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[channel]
+	return t != nil && t.confirmed
+}
+
+// Take returns what a waiter was woken with.
+func (u *Wakeups) Take(w *Waiter) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m := w.message
+	w.message = ""
+	return m
+}
+
+// Leave removes a waiter, and passes a wake-up on that it didn't use.
+func (u *Wakeups) Leave(w *Waiter, unused bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.topics[w.channel]
+	t.waiters = slices.DeleteFunc(t.waiters, func(other *Waiter) bool { return other == w })
+	select {
+	case <-w.Wake:
+		unused = true
+	default:
+	}
+	if unused && w.channel != u.inbox { // what is in the inbox is for one alone
+		t.wakeFirst(1)
+	}
+	if len(t.waiters) == 0 {
+		u.mark()
+	}
+}
+
+// Waiting returns how many wait for messages on a channel.
+func (u *Wakeups) Waiting(channel string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if t := u.topics[channel]; t != nil {
+		return len(t.waiters)
+	}
+	return 0
+}
+
+// mark tells run that topics changed.
+func (u *Wakeups) mark() {
+	select {
+	case u.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// wakeFirst wakes the first n waiters that aren't woken already.
+func (t *topic) wakeFirst(n int) {
+	for _, w := range t.waiters {
+		if n <= 0 {
+			return
+		}
+		select {
+		case w.Wake <- struct{}{}:
+			n--
+		default:
+		}
+	}
+}
+
+// wakeIf wakes the waiters for which that is true.
+func (t *topic) wakeIf(match func(*Waiter) bool) {
+	for _, w := range t.waiters {
+		if match(w) {
+			select {
+			case w.Wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// run keeps the subscriptions until the client is closed.
+func (u *Wakeups) run() {
+	ctx := context.Background()
+	pubsub := u.rdb.Subscribe(ctx)
+	messages := pubsub.ChannelWithSubscriptions()
+	defer func() {
+		_ = pubsub.Close()
+		for range messages { // until go-redis has stopped reading
+		}
+	}()
+	for {
+		select {
+		case m, ok := <-messages:
+			if !ok {
+				return
+			}
+			u.receive(m)
+		case <-u.dirty:
+			u.reconcile(ctx, pubsub)
+		case <-u.closing:
+			return
+		}
+	}
+}
+
+// receive wakes those for whom a message is: "3" is for the first three waiters,
+// "all" for every one, and "=X" for the one whose request is X; what follows that
+// after a space is kept for it.
+func (u *Wakeups) receive(message any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch m := message.(type) {
+	case *redis.Message:
+		t := u.topics[m.Channel]
+		if t == nil {
+			return
+		}
+		if request, one := strings.CutPrefix(m.Payload, "="); one {
+			request, rest, _ := strings.Cut(request, " ")
+			t.wakeIf(func(w *Waiter) bool {
+				if w.request == request {
+					w.message = rest
+				}
+				return w.request == request
+			})
+		} else if n, err := strconv.Atoi(m.Payload); err == nil {
+			t.wakeFirst(n)
+		} else {
+			t.wakeIf(func(*Waiter) bool { return true })
+		}
+	case *redis.Subscription:
+		if t := u.topics[m.Channel]; t != nil && m.Kind == "subscribe" {
+			t.confirmed = t.asked
+			t.wakeFirst(1)
+			t.wakeIf(func(w *Waiter) bool { return w.broad })
+		}
+	}
+}
+
+// reconcile subscribes to the channels with waiters, and
+// unsubscribes from the others. An error is for go-redis to mend: it subscribes
+// anew on its next connection, and until then the waiters poll.
+func (u *Wakeups) reconcile(ctx context.Context, pubsub *redis.PubSub) {
+	var wanted, unwanted []string
+	u.mu.Lock()
+	for channel, t := range u.topics {
+		switch {
+		case len(t.waiters) > 0 && !t.asked:
+			t.asked = true
+			wanted = append(wanted, channel)
+		case len(t.waiters) == 0 && channel != u.inbox:
+			if t.asked {
+				unwanted = append(unwanted, channel)
+			}
+			delete(u.topics, channel)
+		}
+	}
+	u.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)
+	defer cancel()
+	if len(unwanted) > 0 {
+		_ = pubsub.Unsubscribe(ctx, unwanted...)
+	}
+	if len(wanted) > 0 {
+		_ = pubsub.Subscribe(ctx, wanted...)
+	}
+}

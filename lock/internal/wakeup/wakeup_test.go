@@ -1,0 +1,52 @@
+package wakeup
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockchaos/lockchaos/lock/internal/require"
+)
+
+// A message wakes one waiter; if that one is leaving, the next.
+func TestWakeUpIsPassedOn(t *testing.T) {
+	tests := []struct {
+		name string
+		read bool // the first waiter has taken its wake-up
+		used bool // and its try was answered
+		want bool // the second is woken
+	}{
+		{"not taken", false, false, true},
+		{"taken, not used", true, false, true},
+		{"used", true, true, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			u := New(nil, "inbox", func(func()) bool { return false }, nil)
+			first, second := u.Join(NewWaiter("c", "", false)), u.Join(NewWaiter("c", "", false))
+			u.receive(&redis.Message{Channel: "c", Payload: "1"})
+			require.Len(t, first.Wake, 1)
+			require.Empty(t, second.Wake)
+			if tt.read {
+				<-first.Wake
+			}
+			u.Leave(first, tt.read && !tt.used)
+			require.Equal(t, tt.want, len(second.Wake) == 1)
+			u.Leave(second, false)
+		})
+	}
+}
+
+func TestSubscriptionWakesAWaiter(t *testing.T) {
+	u := New(nil, "inbox", func(func()) bool { return false }, nil)
+	first, second := u.Join(NewWaiter("c", "", false)), u.Join(NewWaiter("c", "", false))
+	u.topics["c"].asked = true
+	for range 2 { // the second time after a broken connection
+		u.receive(&redis.Subscription{Kind: "subscribe", Channel: "c"})
+		require.Len(t, first.Wake, 1)
+		<-first.Wake
+	}
+	require.Empty(t, second.Wake)
+	third := u.Join(NewWaiter("c", "", false))
+	require.Len(t, third.Wake, 1, "it may have missed a message before it joined")
+}
