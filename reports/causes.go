@@ -56,6 +56,7 @@ func (d *digest) causesOf() []*group {
 	byFault := map[int]*group{}
 	causes := []*group{}
 	origin := d.origins()
+	d.originOf = origin
 	for _, v := range d.distinct() {
 		c := byFault[origin[v]]
 		if c == nil {
@@ -83,12 +84,11 @@ func (d *digest) causesOf() []*group {
 
 // causeOf is the fault that a violation is grouped under, or -1.
 func (d *digest) causeOf(v *checker.Violation) int {
-	for _, c := range d.causesOf() {
-		if slices.Contains(c.found, v) {
-			return c.fault
-		}
+	d.causesOf()
+	if fault, known := d.originOf[v]; known {
+		return fault
 	}
-	return -1
+	return d.origin(v)
 }
 
 // gravestOf is of the gravest kind the violation that lasted longest within the record,
@@ -138,6 +138,15 @@ func (d *digest) origins() map[*checker.Violation]int {
 			}
 		}
 	}
+	needless := map[string]bool{} // kinds that also came up without any fault
+	for v, fault := range origin {
+		needless[v.Kind] = needless[v.Kind] || fault < 0
+	}
+	for v, fault := range origin {
+		if fault >= 0 && needless[v.Kind] && !slices.ContainsFunc(strong(v.Kind), d.faults[fault].has) {
+			origin[v] = -1
+		}
+	}
 	return origin
 }
 
@@ -152,23 +161,40 @@ func (d *digest) origin(v *checker.Violation) int {
 			granters[d.granter(h)] = true
 		}
 	}
-	best, explains := -1, len(explaining())
-	where := d.sceneOf(v, evidence)
+	by := append(strong(v.Kind), weak()...)
+	best, explains := -1, len(by)
+	where, promoted := d.sceneOf(v, evidence), d.promotedBefore(v, evidence)
 	for i := range d.faults {
 		f := &d.faults[i]
 		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, where)
 		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
 			hit = f.OK && f.End <= v.From
 		}
-		if !hit || v.Kind == checker.DoubleGrant && len(granters) == 1 && !granters[""] && f.replacesOnly() {
+		if !hit || v.Kind == checker.DoubleGrant && f.replacesOnly() &&
+			(len(granters) == 1 && !granters[""] || f.Start > promoted) {
 			continue
 		}
-		rank := slices.IndexFunc(explaining(), func(e history.Effect) bool { return f.has(e) })
+		rank := slices.IndexFunc(by, f.has)
 		if rank >= 0 && (rank < explains || rank == explains && f.Start >= d.faults[best].Start) {
 			best, explains = i, rank
 		}
 	}
 	return best
+}
+
+// promotedBefore is when the last of the servers that made the two grants of a violation was
+// promoted, before the second grant: a fault that began later made no master of it. It is
+// [history.Never] if no promotion was seen.
+func (d *digest) promotedBefore(v *checker.Violation, evidence []*holding.Hold) time.Duration {
+	promoted := history.Never
+	for _, h := range evidence[:min(2, len(evidence))] {
+		for _, c := range d.roles {
+			if c.node == d.granter(h) && c.role == "master" && c.was != "" && c.at <= d.since(v) && (promoted == history.Never || c.at > promoted) {
+				promoted = c.at
+			}
+		}
+	}
+	return promoted
 }
 
 // settled is when what a fault did was over: of one that makes a new master not before
@@ -350,12 +376,24 @@ func (f *Fault) replacesOnly() bool {
 		!f.has(history.Restarts) && !f.has(history.Forgets) && !f.has(history.Moves)
 }
 
-// explaining are the effects of faults by how much of a violation they explain.
-func explaining() []history.Effect {
+// strong are the effects of faults that explain a violation of a kind in a lock that is
+// right as far as it goes, those that explain most first.
+func strong(kind string) []history.Effect {
+	if kind == checker.UseAfterLease {
+		return []history.Effect{history.StopsClient, history.ShiftsClock}
+	}
 	return []history.Effect{
 		history.Promotes, history.Isolates, history.Forgets, history.Restarts, history.ShiftsClock, history.Moves,
+	}
+}
+
+// weak are the effects that most locks withstand: what a fault with one of them is said to
+// have caused must not come up without it.
+func weak() []history.Effect {
+	return []history.Effect{
 		history.StopsClient, history.Suspends, history.Stops, history.Cuts, history.Stalls, history.Loses,
 		history.Withholds, history.Disconnects, history.Delays, history.Refuses,
+		history.Promotes, history.Isolates, history.Forgets, history.Restarts, history.ShiftsClock, history.Moves,
 	}
 }
 

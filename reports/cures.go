@@ -226,7 +226,7 @@ func (d *digest) cures(found []string) []string {
 // instants, by what happened in between to the servers and clients of a violation. There
 // are none where no fault explains it.
 func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []string {
-	if d.origin(v) < 0 {
+	if d.causeOf(v) < 0 {
 		return nil
 	}
 	where := d.sceneOf(v, d.evidence(v))

@@ -43,6 +43,7 @@ type digest struct {
 
 	distincts []*checker.Violation // found when the first report asks
 	grouped   []*group             // the same
+	originOf  map[*checker.Violation]int
 
 	cause    int // the fault that caused the violation that is being told; -1 for none
 	searched bool

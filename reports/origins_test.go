@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -145,4 +146,69 @@ func TestALossBetweenTwoMasters(t *testing.T) {
 	c = with(700)
 	require.NotContains(t, c.Story.String(), "masters at once")
 	require.Empty(t, c.Cures)
+}
+
+// A fault that only delays messages explains no violation that came up without it as well.
+func TestAFaultThatTheViolationDidNotNeed(t *testing.T) {
+	causes := func(alone bool, fault string) []reports.Cause {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, fault, "zone-a>redis-1", 10, 20, history.OK, "1 link", "")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 30, 31, 300)
+		s.acquire(2, "orders", "zone-a.2#1", "redis-1", 40, 41, 300)
+		s.fault(history.Heal, fault, "zone-a>redis-1", 390, 400, history.OK, "", "")
+		if alone {
+			s.acquire(1, "orders", "zone-a.1#2", "redis-1", 1030, 1031, 300)
+			s.acquire(2, "orders", "zone-a.2#2", "redis-1", 1040, 1041, 300)
+		}
+		return reports.Summarize(judged(run(), s.history())).Causes
+	}
+	for _, fault := range []string{"latency", "cut", "reset"} {
+		both := causes(true, fault)
+		require.Len(t, both, 1, fault)
+		require.Empty(t, both[0].Fault, fault)
+		require.Equal(t, 2, both[0].Violations[checker.DoubleGrant], fault)
+	}
+	alone := causes(false, "latency")
+	require.Len(t, alone, 1)
+	require.Equal(t, "latency", alone[0].Fault)
+}
+
+// A server that was the master already was not made one by the failover that followed.
+func TestALaterFailoverIsNotTheCause(t *testing.T) {
+	cause := func(promoted float64) string {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 10, 60, history.OK, "redis-2 is the master of the majority", "")
+		s.fault(history.Inject, "failover", "", 100, 300, history.OK, "redis-3 took over", "")
+		s.observe(promoted, "redis-2", history.ObserveRole, "master")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 120, 121, 2000)
+		s.acquire(2, "orders", "zone-b.2#1", "redis-2", 130, 131, 2000)
+		s.observe(290, "redis-3", history.ObserveRole, "master")
+		s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", 500, 510, history.OK, "", "")
+		s.observe(600, "redis-1", history.ObserveRole, "replica")
+		causes := reports.Summarize(judged(run(), s.history())).Causes
+		require.Len(t, causes, 1)
+		return causes[0].Fault
+	}
+	require.Equal(t, "split-brain", cause(50))
+	require.Equal(t, "failover", cause(110), "the promotion followed the failover")
+}
+
+// A client that was stopped explains its use of the resource after its lease better than a
+// failover in the same time.
+func TestAPauseExplainsALateUse(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "zone-a.1#1", "redis-1", 10, 11, 200)
+	s.fault(history.Inject, "pause", "zone-a", 20, 23, history.OK, "zone-a stopped", "")
+	s.fault(history.Inject, "failover", "", 100, 180, history.OK, "redis-2 took over from redis-1", "")
+	s.observe(150, "redis-2", history.ObserveRole, "master")
+	s.observe(190, "redis-1", history.ObserveRole, "replica")
+	s.fault(history.Heal, "pause", "zone-a", 500, 503, history.OK, "", "")
+	s.access(1, "orders", "zone-a.1#1", "stock", "1>2", 510, 511)
+	causes := reports.Summarize(judged(run(), s.history())).Causes
+	require.Len(t, causes, 1)
+	require.Equal(t, map[string]int{checker.UseAfterLease: 1}, causes[0].Violations)
+	require.Equal(t, "pause", causes[0].Fault)
 }

@@ -30,7 +30,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, causes...)
 	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
-	} else if s.Cures = d.remembering(v, first.Start, second.Start); d.origin(v) < 0 && len(causes) == 0 {
+	} else if s.Cures = d.remembering(v, first.Start, second.Start); d.causeOf(v) < 0 && len(causes) == 0 {
 		late, ok := d.lateRelease(first, second)
 		if words := d.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
@@ -146,7 +146,7 @@ func (d *digest) cutLease() string {
 		for i := range r.Violations {
 			v := &r.Violations[i]
 			holds := d.holdsOf(v)
-			if v.Kind != checker.DoubleGrant || d.origin(v) >= 0 || len(holds) < 2 {
+			if v.Kind != checker.DoubleGrant || d.causeOf(v) >= 0 || len(holds) < 2 {
 				continue
 			}
 			first, second := holds[0], holds[1]
