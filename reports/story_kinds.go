@@ -19,7 +19,7 @@ func (d *digest) overCapacity(v *checker.Violation) Story {
 	if n := d.capacityOf(v.Lock); n > 0 {
 		s.Headline = fmt.Sprintf("More permits of %s were out than its capacity of %d", v.Lock, n)
 	}
-	s.Headline += d.forHowLong(v.From, v.Until)
+	s.Headline += d.forHowLong(v.From, d.together(v, holds))
 	last := holds[len(holds)-1]
 	for _, h := range holds {
 		s.Moments = append(s.Moments, d.grant(h, h == last))

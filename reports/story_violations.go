@@ -19,7 +19,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		return d.otherViolation(v)
 	}
 	first, second := holds[0], holds[1]
-	until := min(v.Until, first.End, second.End)
+	until := d.together(v, holds[:2])
 	s := Story{Headline: fmt.Sprintf("Two clients held %s at the same time%s", theLock(v.Lock), d.forHowLong(v.From, until))}
 	if client(first.Owner) == client(second.Owner) {
 		s.Headline = fmt.Sprintf("Client %s was granted %s twice at the same time%s", client(first.Owner), theLock(v.Lock), d.forHowLong(v.From, until))
@@ -51,14 +51,33 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	return s
 }
 
-// mastersWords say that there were several masters while two holds were granted, if it is
-// not known which of them granted what.
-func (d *digest) mastersWords(first, second *holding.Hold) string {
-	if d.granter(first) != "" && d.granter(second) != "" {
-		return ""
+// together is until when holds last beside each other: beyond the record, where only its end
+// ends the violation.
+func (d *digest) together(v *checker.Violation, holds []*holding.Hold) time.Duration {
+	until := history.Never
+	if v.Until < d.end || len(holds) == 0 {
+		until = v.Until
 	}
+	for _, h := range holds {
+		until = min(until, h.End)
+	}
+	return until
+}
+
+// mastersWords say that there were several masters while two holds were granted, and that
+// each of two grants was made by another of them, or that it is not known which made what.
+func (d *digest) mastersWords(first, second *holding.Hold) string {
+	a, b := d.granter(first), d.granter(second)
 	masters := d.extraMasters(second.Start)
-	if len(masters) < 2 {
+	switch {
+	case len(masters) < 2:
+		return ""
+	case a != "" && a == b:
+		return ""
+	case a != "" && b != "":
+		if at := min(first.Start, second.Start); slices.Contains(masters, a) && slices.Contains(masters, b) && d.roleAt(a, at) == "master" && d.roleAt(b, at) == "master" {
+			return fmt.Sprintf("%s were masters at once: neither got from the other what it had granted.", list([]string{a, b}))
+		}
 		return ""
 	}
 	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", list(masters))

@@ -64,7 +64,7 @@ func framed(tops []float64) [][2]float64 {
 func (d *digest) markWords(v *checker.Violation) string {
 	switch v.Kind {
 	case checker.DoubleGrant:
-		if v.Until > d.end {
+		if d.together(v, d.holdsOf(v)) > d.end {
 			if d.end > v.From {
 				return "both hold: " + span(d.end-v.From) + " observed"
 			}
