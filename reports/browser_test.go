@@ -77,6 +77,7 @@ type tab struct {
 
 	mu       sync.Mutex
 	address  string
+	before   string // the address before it, whose page may load itself again until it is left
 	wrong    []string
 	requests []string
 }
@@ -141,7 +142,7 @@ func (t *tab) note(event any) {
 		t.wrong = append(t.wrong, "a dialog: "+e.Message)
 	case *network.EventRequestWillBeSent:
 		asked, _, _ := strings.Cut(e.Request.URL, "#")
-		if asked != t.address && !strings.HasPrefix(asked, "data:") {
+		if asked != t.address && asked != t.before && !strings.HasPrefix(asked, "data:") {
 			t.requests = append(t.requests, asked)
 		}
 	}
@@ -222,7 +223,7 @@ func (t *tab) open(html, hash string) {
 func (t *tab) visit(address, hash string) {
 	t.Helper()
 	t.mu.Lock()
-	t.address = address
+	t.before, t.address = t.address, address
 	t.mu.Unlock()
 	t.do(chromedp.Navigate(address + hash))
 }
@@ -246,7 +247,7 @@ func (t *tab) openReport(html, hash string) {
 // untilReport waits until the script of a report has drawn it.
 func (t *tab) untilReport() {
 	t.Helper()
-	t.until(`document.documentElement.classList.contains("has-chart")`)
+	t.until(`document.documentElement?.classList.contains("has-chart")`)
 	t.drawn()
 }
 
