@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Assumptions is the checker of "assumptions": whether the history can show
@@ -65,7 +66,7 @@ func Assumptions(meets ...string) Checker {
 				}
 			}
 			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
-				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", plural(n, "lease"))
+				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", say.Count(n, "lease"))
 			}
 			if why := f.durations(); why != "" {
 				f.doubt("%s", why)
@@ -78,13 +79,13 @@ func Assumptions(meets ...string) Checker {
 			switch injected := f.counts["injected"]; {
 			case injected == 0 || landed > 0:
 			case unmet > 0:
-				f.doubt("%s injected, and none took effect on a request: no request met %d of them", plural(injected, "fault"), unmet)
+				f.doubt("%s injected, and none took effect on a request: no request met %d of them", say.Count(injected, "fault"), unmet)
 			default:
-				f.doubt("%s injected, and none took effect", plural(injected, "fault"))
+				f.doubt("%s injected, and none took effect", say.Count(injected, "fault"))
 			}
-			f.valid = plural(f.counts["asked"], "request") + " for a lock, with contention"
+			f.valid = say.Count(f.counts["asked"], "request") + " for a lock, with contention"
 			if landed > 0 {
-				f.valid += ", under " + plural(landed, "fault")
+				f.valid += ", under " + say.Count(landed, "fault")
 			}
 		},
 	}
@@ -118,7 +119,7 @@ func leases(ev *evidence, f *findings) {
 // that it was granted to.
 func (f *findings) durations() (why string) {
 	if n := f.counts["ends"]; n > 1 && n == f.counts["durations"] {
-		return fmt.Sprintf("each \"expires\" of %s is before the request that was granted: it must be a time in nanoseconds, as \"time\" is, and not a duration (\"lease\" is one)", plural(n, "grant"))
+		return fmt.Sprintf("each \"expires\" of %s is before the request that was granted: it must be a time in nanoseconds, as \"time\" is, and not a duration (\"lease\" is one)", say.Count(n, "grant"))
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Capacity is the checker of "capacity": no more permits of a semaphore are
@@ -43,7 +44,7 @@ func Capacity() Checker {
 		},
 		conclude: func(f *findings) {
 			shown(f)
-			f.valid = "no more permits were out than there are, in " + plural(f.counts["grants"], "grant")
+			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
 		},
 	}
 }
@@ -210,10 +211,10 @@ func (l *lane) overCapacity(p *piece, out []*piece) Violation {
 		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
 		Events: proofs(p, out),
 		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and it has %d",
-			holder(p.hold), plural(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
+			holder(p.hold), say.Count(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
 	}
 	if len(out) > 0 {
-		v.Explanation += fmt.Sprintf("; %s were out %s", plural(sum, "permit"), lasting)
+		v.Explanation += fmt.Sprintf("; %s were out %s", say.Count(sum, "permit"), lasting)
 	}
 	return v
 }
@@ -233,7 +234,7 @@ func (l *lane) noPermit(h *holding.Hold, pieces []piece) Violation {
 		Kind: OverCapacity, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
 		Events: around(h, pieces),
 		Explanation: fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
-			holder(h), plural(h.Permits, "permit"), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.capacity),
+			holder(h), say.Count(h.Permits, "permit"), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.capacity),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Fairness is the checker of "fairness": a lock that was declared fair grants
@@ -34,7 +35,7 @@ func Fairness() Checker {
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fairness(ev, f) },
 		conclude: func(f *findings) {
-			f.valid = plural(f.counts["grants"], "grant") + " came in the order in which they were queued"
+			f.valid = say.Count(f.counts["grants"], "grant") + " came in the order in which they were queued"
 		},
 	}
 }
@@ -175,6 +176,6 @@ func overtaken(by, h *holding.Hold) Violation {
 		Kind: Overtaken, Lock: h.Lock, From: by.Start, Until: max(by.Start, h.Start),
 		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
 		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
-			holder(by), h.Lock, seconds(by.Start), queued(by), seconds(h.Start-by.Start), holder(h), queued(h)),
+			holder(by), h.Lock, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(h), queued(h)),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // FencingOrder is the checker of "fencing-order": every grant of a fenced lock
@@ -40,7 +41,7 @@ func FencingOrder() Checker {
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fencingOrder(ev, f) },
 		conclude: func(f *findings) {
-			f.valid = "the tokens of " + plural(f.counts["grants"], "grant") + " are distinct and in order"
+			f.valid = "the tokens of " + say.Count(f.counts["grants"], "grant") + " are distinct and in order"
 		},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // findings are what a judge has found so far.
@@ -107,15 +109,15 @@ func (f *findings) result() Result {
 		slices.SortStableFunc(f.violations, byTime)
 		r.Verdict = Invalid
 		r.Violations = f.violations[:min(len(f.violations), MaxListed)]
-		r.Summary = plural(r.Total, "violation") + ": " + r.Violations[0].Explanation
+		r.Summary = say.Count(r.Total, "violation") + ": " + r.Violations[0].Explanation
 		if r.Total > 1 {
-			r.Summary = plural(r.Total, "violation") + ", the first: " + r.Violations[0].Explanation
+			r.Summary = say.Count(r.Total, "violation") + ", the first: " + r.Violations[0].Explanation
 		}
 	case len(f.doubts) > 0:
 		r.Verdict = Unknown
 		r.Summary = f.doubts[0]
 		if n := len(f.doubts) - 1; n > 0 {
-			r.Summary += fmt.Sprintf(" (and %s more)", plural(n, "reason"))
+			r.Summary += fmt.Sprintf(" (and %s more)", say.Count(n, "reason"))
 		}
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The budget of the search. It ends sooner if the context does.
@@ -56,7 +57,7 @@ func Linearizability() Checker {
 		judge: linearizable,
 		conclude: func(f *findings) {
 			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
-				plural(f.counts["searched"], "operation"), plural(f.counts["locks"], "lock"))
+				say.Count(f.counts["searched"], "operation"), say.Count(f.counts["locks"], "lock"))
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // MutualExclusion is the checker of "mutual-exclusion": no two owners hold a
@@ -37,8 +38,8 @@ func MutualExclusion() Checker {
 		},
 		conclude: func(f *findings) {
 			shown(f)
-			f.valid = "no two owners held a lock at the same time, in " + plural(f.counts["holds"], "hold") +
-				" of " + plural(f.counts["locks"], "lock")
+			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
+				" of " + say.Count(f.counts["locks"], "lock")
 		},
 	}
 }
@@ -71,10 +72,10 @@ func shown(f *findings) {
 	switch {
 	case 2*late > given:
 		f.doubt("%d of %s were answered after their own expires, which is an instant on the axis of time in nanoseconds, and no duration",
-			late, plural(given, "grant"))
+			late, say.Count(given, "grant"))
 	case f.counts["certain"] > 0:
 	case given > 0:
-		f.doubt("no lock was held for certain: each of %s may have ended before it was answered", plural(given, "grant"))
+		f.doubt("no lock was held for certain: each of %s may have ended before it was answered", say.Count(given, "grant"))
 	default:
 		f.doubt("no grant of a lock is known for certain")
 	}

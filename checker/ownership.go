@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Ownership is the checker of "ownership": every answer to a release or extend
@@ -45,7 +46,7 @@ func Ownership() Checker {
 			}
 		},
 		conclude: func(f *findings) {
-			f.valid = plural(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
+			f.valid = say.Count(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
 	}
 }

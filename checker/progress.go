@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // ProgressBound is how long a lock may stay free and asked for, if nothing else
@@ -73,9 +74,9 @@ func Progress(bound time.Duration) Checker {
 			if !ok {
 				return
 			}
-			f.valid = fmt.Sprintf("no lock was free and asked for in vain for longer than %s", seconds(w.longest))
+			f.valid = fmt.Sprintf("no lock was free while a client asked for it for longer than %s", say.Span(w.longest))
 			if w.healed > 0 && w.recovered >= 0 {
-				f.valid += fmt.Sprintf("; after the last fault one was granted again within %s", seconds(w.recovered))
+				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(w.recovered))
 			}
 		},
 	}
@@ -450,7 +451,7 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 		return
 	}
 	f.told = true
-	tries := fmt.Sprintf("and %s refused", plural(f.refuse, "request")+was(f.refuse))
+	tries := fmt.Sprintf("and %s refused", say.Count(f.refuse, "request")+was(f.refuse))
 	if f.refuse == 0 {
 		tries = "and no request was answered"
 	}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // ProtectedResource is the checker of "protected-resource": what the lock was
@@ -46,10 +47,10 @@ func ProtectedResource() Checker {
 		conclude: func(f *findings) {
 			var held []string
 			if n := f.counts["updates"]; n > 0 {
-				held = append(held, "no update was lost in "+plural(n, "read-modify-write"))
+				held = append(held, "no update was lost in "+say.Count(n, "read-modify-write"))
 			}
 			if n := f.counts["tokens"]; n > 0 {
-				held = append(held, "none of "+plural(n, "access")+" with a token came too late")
+				held = append(held, "none of "+say.Count(n, "access")+" with a token came too late")
 			}
 			f.valid = strings.Join(held, ", and ")
 		},
@@ -282,7 +283,7 @@ func (g *guarded) staleAccesses(ev *evidence, f *findings) {
 			From:   op.Invoke.Time, Until: op.Complete.Time,
 			Explanation: fmt.Sprintf("%q accepted token %d of %s at %s, %s after it had accepted token %d of %s",
 				g.name, token(op), caller(op), seconds(op.Complete.Time),
-				seconds(max(op.Complete.Time-newest.Complete.Time, time.Duration(0))), token(newest), caller(newest)),
+				say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), token(newest), caller(newest)),
 		})
 	}
 }

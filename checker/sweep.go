@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // swept are the violations that one pass over the holds of each lock found.
@@ -218,14 +219,14 @@ func (l *lane) overlaps(pieces []piece) {
 // lasting says for how long holds overlap, as far as the history goes.
 func (l *lane) lasting(s holding.Span) string {
 	if s.Until <= l.until {
-		return "for at least " + seconds(s.Until-s.From)
+		return "for at least " + say.Span(s.Until-s.From)
 	}
 	text := "when the history ended"
 	if seen := l.until - s.From; seen > 0 {
-		text = "for at least " + seconds(seen) + ", until the history ended"
+		text = "for at least " + say.Span(seen) + ", until the history ended"
 	}
 	if s.Until != history.Never {
-		text += ", " + seconds(s.Until-l.until) + " before the first of the leases could end"
+		text += ", " + say.Span(s.Until-l.until) + " before the first of the leases could end"
 	}
 	return text
 }
@@ -455,7 +456,7 @@ func uncovered(book *holding.Book, op *history.Operation, end time.Duration) Vio
 	}
 	if n := op.Invoke.Permits; n > 0 {
 		v.Explanation = fmt.Sprintf("the %s of %s by %s on %q was confirmed at %s, but it cannot have had so many then",
-			op.Invoke.Op, plural(n, "permit"), caller(op), op.Invoke.Lock, seconds(op.Complete.Time))
+			op.Invoke.Op, say.Count(n, "permit"), caller(op), op.Invoke.Lock, seconds(op.Complete.Time))
 	}
 	for i := range book.Holds {
 		h := &book.Holds[i]
@@ -475,7 +476,7 @@ func denied(d *holding.Denial) Violation {
 	op := &d.Operation
 	good := "it had no end"
 	if d.Good != history.Never {
-		good = fmt.Sprintf("it was good until %s, %s longer", seconds(d.Good), seconds(d.Good-op.Complete.Time))
+		good = fmt.Sprintf("it was good until %s, %s longer", seconds(d.Good), say.Span(d.Good-op.Complete.Time))
 	}
 	return Violation{
 		Kind: PrematureLoss, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,

@@ -45,16 +45,6 @@ func holder(h *holding.Hold) string { return who(h.Process, h.Owner) }
 
 func caller(op *history.Operation) string { return who(op.Invoke.Process, op.Invoke.Owner) }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if noun[len(noun)-1] == 's' {
-		return fmt.Sprintf("%d %ses", n, noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // events lists the indices of events in order, without doubles and without
 // those that are not in the history.
 func events(indices ...int64) []int64 {

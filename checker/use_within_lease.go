@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // UseWithinLease is the checker of "use-within-lease": a process that uses a resource
@@ -43,12 +44,12 @@ func UseWithinLease() Checker {
 		judge: func(_ context.Context, ev *evidence, f *findings) { useWithinLease(ev, f) },
 		conclude: func(f *findings) {
 			if n := f.counts["unowned"]; n > 0 {
-				f.doubt("%s named an owner that is not known to have held the lock", plural(n, "access"))
+				f.doubt("%s named an owner that is not known to have held the lock", say.Count(n, "access"))
 			}
 			if n := f.counts["untold"]; n > 0 {
-				f.doubt("%s may belong to a hold of an owner whose account can't be told", plural(n, "access"))
+				f.doubt("%s may belong to a hold of an owner whose account can't be told", say.Count(n, "access"))
 			}
-			f.valid = plural(f.counts["uses"], "access") + " began while the lock was held"
+			f.valid = say.Count(f.counts["uses"], "access") + " began while the lock was held"
 			if n := f.counts["outlived"]; n > 0 {
 				f.valid += fmt.Sprintf("; %d of them ended after the lease", n)
 			}
@@ -208,7 +209,7 @@ func useAfterLease(ev *evidence, op *history.Operation, b *belief, holds []*hold
 		From:   op.Invoke.Time, Until: op.Complete.Time,
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
 			holder(h), resource(op.Invoke), h.Lock, seconds(op.Invoke.Time),
-			seconds(op.Invoke.Time-since), why, seconds(since)),
+			say.Span(op.Invoke.Time-since), why, seconds(since)),
 	}
 	if other := otherHolder(holds, op.Invoke.Time, h.Owner); other != nil {
 		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(other), seconds(other.Start))

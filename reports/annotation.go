@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // WriteAnnotation writes what GitHub Actions shows as an annotation of a job: an error for a
@@ -25,7 +26,7 @@ func WriteAnnotation(w io.Writer, r Results, dir string) error {
 	}
 	for _, m := range r.Story.Moments {
 		if m.Kind == MomentViolation {
-			message += "\n" + instant(m.At) + " " + m.Text
+			message += "\n" + say.Instant(m.At) + " " + m.Text
 		}
 	}
 	for _, c := range []struct{ name, value string }{{"again: ", r.Command}, {"report: ", dir}} {

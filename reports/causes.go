@@ -10,6 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Cause is what several violations have in common as far as the record shows: the
@@ -419,12 +420,12 @@ func (d *digest) causes() []Cause {
 func (d *digest) causeTitle(c *group) string {
 	if c.fault < 0 {
 		if c.From == c.Until {
-			return fmt.Sprintf("without any fault, at %s: %s", instant(c.From), kindCounts(c.Violations))
+			return fmt.Sprintf("without any fault, at %s: %s", say.Instant(c.From), kindCounts(c.Violations))
 		}
-		return fmt.Sprintf("without any fault, %s to %s: %s", instant(c.From), instant(c.Until), kindCounts(c.Violations))
+		return fmt.Sprintf("without any fault, %s to %s: %s", say.Instant(c.From), say.Instant(c.Until), kindCounts(c.Violations))
 	}
 	f := &d.faults[c.fault]
-	return fmt.Sprintf("%s, %s to %s: %s", f.label(), instant(f.Start), instant(f.End), kindCounts(c.Violations))
+	return fmt.Sprintf("%s, %s to %s: %s", f.label(), say.Instant(f.Start), say.Instant(f.End), kindCounts(c.Violations))
 }
 
 // kindCounts are numbers of violations, the gravest kinds first: "87 double grants and 33
@@ -438,9 +439,9 @@ func kindCounts(counts map[string]int) string {
 		return cmp.Or(cmp.Compare(severity(a), severity(b)), strings.Compare(a, b))
 	})
 	for i, kind := range kinds {
-		kinds[i] = count(counts[kind], kindNoun(kind))
+		kinds[i] = say.Count(counts[kind], kindNoun(kind))
 	}
-	return list(kinds)
+	return say.List(kinds)
 }
 
 // kindNoun names a violation of a kind so that it can be counted.
@@ -478,22 +479,22 @@ func (d *digest) impact(c *group) string {
 			unknown += b2i(op.Unknown())
 		}
 	}
-	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), span(c.Until-c.From), runLength(d.end))
+	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), say.Span(c.Until-c.From), say.Length(d.end))
 	if c.Until == c.From {
-		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), instant(c.From), instant(d.end))
+		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), say.Instant(c.From), say.Instant(d.end))
 	}
 	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
 		words += ", with damage to what the lock protects"
 	}
 	when := "in that time"
 	if from < c.From || until > c.Until {
-		when = fmt.Sprintf("from %s to %s", instant(from), instant(until))
+		when = fmt.Sprintf("from %s to %s", say.Instant(from), say.Instant(until))
 	}
 	switch {
 	case asked < 2 && unknown == 0:
 		return words + "."
 	case unknown == 0:
-		return fmt.Sprintf("%s; all %s %s had a known outcome.", words, count(asked, "request for a lock"), when)
+		return fmt.Sprintf("%s; all %s %s had a known outcome.", words, say.Count(asked, "request for a lock"), when)
 	}
-	return fmt.Sprintf("%s; %d of %s %s had no known outcome.", words, unknown, count(asked, "request for a lock"), when)
+	return fmt.Sprintf("%s; %d of %s %s had no known outcome.", words, unknown, say.Count(asked, "request for a lock"), when)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Named is a run with the name that a comparison calls it by.
@@ -100,7 +101,7 @@ func (c *Comparison) verdicts(a, b *Results) {
 		case p == nil:
 			return "not checked"
 		case p.Verdict == checker.Invalid:
-			return "violated " + count(max(p.Total, len(p.Violations)), "time")
+			return "violated " + say.Count(max(p.Total, len(p.Violations)), "time")
 		case p.Verdict == checker.Valid:
 			return "held"
 		default:
@@ -181,16 +182,16 @@ func pairs(options map[string]string) string {
 
 // rates tells how often the locks were granted.
 func (c *Comparison) rates(a, b *Results) {
-	c.row("length", runLength(a.Duration), runLength(b.Duration), 0)
+	c.row("length", say.Length(a.Duration), say.Length(b.Duration), 0)
 	if differs(ratio(float64(a.Duration), float64(b.Duration))) {
-		c.say("A lasted %s, B %s.", runLength(a.Duration), runLength(b.Duration))
+		c.say("A lasted %s, B %s.", say.Length(a.Duration), say.Length(b.Duration))
 	}
 	perSecond := func(r *Results, n int) float64 { return float64(n) / max(r.Duration.Seconds(), 1e-9) }
 	oa, ob := a.Operations["acquire"], b.Operations["acquire"]
-	c.row("requests for a lock", thousands(int64(oa.Total())), thousands(int64(ob.Total())), 0)
-	c.row("granted", thousands(int64(oa.OK)), thousands(int64(ob.OK)), 0)
-	c.row("refused", thousands(int64(oa.Fail)), thousands(int64(ob.Fail)), 0)
-	c.row("without a known outcome", thousands(int64(oa.Info)), thousands(int64(ob.Info)), 0)
+	c.row("requests for a lock", say.Thousands(int64(oa.Total())), say.Thousands(int64(ob.Total())), 0)
+	c.row("granted", say.Thousands(int64(oa.OK)), say.Thousands(int64(ob.OK)), 0)
+	c.row("refused", say.Thousands(int64(oa.Fail)), say.Thousands(int64(ob.Fail)), 0)
+	c.row("without a known outcome", say.Thousands(int64(oa.Info)), say.Thousands(int64(ob.Info)), 0)
 	ga, gb := perSecond(a, oa.OK), perSecond(b, ob.OK)
 	c.row("grants per second", rate(ga), rate(gb), ratio(ga, gb))
 	if min(oa.Total(), ob.Total()) < leastSample {
@@ -215,9 +216,9 @@ func (c *Comparison) rates(a, b *Results) {
 
 func rate(perSecond float64) string {
 	if perSecond >= 100 {
-		return thousands(int64(math.Round(perSecond)))
+		return say.Thousands(int64(math.Round(perSecond)))
 	}
-	return trimZeros(fmt.Sprintf("%.1f", perSecond))
+	return say.TrimZeros(fmt.Sprintf("%.1f", perSecond))
 }
 
 // latencies tells how fast the answers were.
@@ -272,7 +273,7 @@ func (c *Comparison) recoveries(a, b *Results) {
 		case took[name] == 0:
 			return none
 		}
-		return span(took[name])
+		return say.Span(took[name])
 	}
 	names := slices.Sorted(maps.Keys(ta))
 	for _, name := range slices.Sorted(maps.Keys(tb)) {
@@ -306,7 +307,7 @@ func (c *Comparison) recoveries(a, b *Results) {
 	}
 	for i, faults := range only {
 		if len(faults) > 0 {
-			c.say("Only in %c did these faults take effect: %s.", 'A'+i, list(faults))
+			c.say("Only in %c did these faults take effect: %s.", 'A'+i, say.List(faults))
 		}
 	}
 }
@@ -332,9 +333,9 @@ func differs(r float64) bool { return r != 0 && (r >= notable || r <= 1/notable)
 func number(r float64) string {
 	switch {
 	case r >= 10:
-		return thousands(int64(math.Round(r)))
+		return say.Thousands(int64(math.Round(r)))
 	case r >= 0.1:
-		return trimZeros(fmt.Sprintf("%.2f", r))
+		return say.TrimZeros(fmt.Sprintf("%.2f", r))
 	default:
 		return fmt.Sprintf("%.2g", r)
 	}

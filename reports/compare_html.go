@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // WriteComparison writes a comparison as one HTML file that needs no network:
@@ -29,7 +30,7 @@ func WriteComparison(w io.Writer, a, b Named) error {
 		return fmt.Errorf("write comparison: %w", err)
 	}
 	t, err := template.New("compare").Funcs(template.FuncMap{
-		"sign": sign, "length": runLength, "letter": func(i int) string { return string(rune('A' + i)) },
+		"sign": sign, "length": say.Length, "letter": func(i int) string { return string(rune('A' + i)) },
 	}).Parse(compareHTML)
 	if err != nil {
 		return fmt.Errorf("parse template: %w", err)
@@ -61,7 +62,7 @@ func comparedPlots(digests [2]*digest, runs [2]Results) ([]template.HTML, error)
 		plots = append(plots, f.html())
 	}
 	for i, d := range digests {
-		f, err := d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, span(rateStep(throughput.win))), throughput)
+		f, err := d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, say.Span(rateStep(throughput.win))), throughput)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // minComplaints is how many operations it takes for an error that most of them
@@ -46,7 +47,7 @@ func (d *digest) complaint() string {
 				continue
 			}
 			most = t.count
-			words = fmt.Sprintf("%s of %s ended with the error “%s”", thousands(int64(t.count)), count(totals[kind], operationNoun(kind)), shorten(OneLine(t.example), 120))
+			words = fmt.Sprintf("%s of %s ended with the error “%s”", say.Thousands(int64(t.count)), say.Count(totals[kind], operationNoun(kind)), shorten(OneLine(t.example), 120))
 		}
 	}
 	return words

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // covered says in one line what a history met, as far as a property counted it:
@@ -22,7 +23,7 @@ func covered(met map[string]int) string {
 	var parts []string
 	for _, name := range names {
 		if met[name] > 0 {
-			parts = append(parts, metName(name)+" "+thousands(int64(met[name])))
+			parts = append(parts, metName(name)+" "+say.Thousands(int64(met[name])))
 		}
 	}
 	return strings.Join(parts, " · ")
@@ -45,4 +46,14 @@ func coverage(properties []checker.Result) string {
 		}
 	}
 	return ""
+}
+
+// met is how often the record met something, by its name; false if that was not counted.
+func (d *digest) met(name string) (n int, counted bool) {
+	for i := range d.Report.Results {
+		if met := d.Report.Results[i].Met; len(met) > 0 {
+			return met[name], true
+		}
+	}
+	return 0, false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -33,6 +34,8 @@ type digest struct {
 	faults []Fault
 	roles  []roleChange
 	end    time.Duration // of the record
+
+	lastAsked time.Duration // when the last request for a lock was sent
 
 	logs     []string // the servers with a log in the run directory
 	logLines []logLine
@@ -69,6 +72,11 @@ func newDigest(in Input) *digest {
 	in.Report.Results = named(in.Report.Results)
 	in.Report.Verdict = checker.RunVerdict(in.Run, in.Report.Verdict, len(in.Missing) == 0)
 	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
+	for i := range d.ops {
+		if e := d.ops[i].Invoke; e.Op == history.Acquire {
+			d.lastAsked = max(d.lastAsked, e.Time)
+		}
+	}
 	d.holds = holding.Of(in.History)
 	d.notes = notes(in.History)
 	d.faults = faultsOf(d.notes, d.end)
@@ -256,9 +264,9 @@ func (d *digest) toldName(told *checker.Violation) string {
 	kind := strings.ReplaceAll(told.Kind, "-", " ")
 	switch {
 	case alike > 1 && d.lasted(told) > 0:
-		return fmt.Sprintf("The longest of %s", count(alike, kind))
+		return fmt.Sprintf("The longest of %s", say.Count(alike, kind))
 	case alike > 1:
-		return fmt.Sprintf("The first of %s", count(alike, kind))
+		return fmt.Sprintf("The first of %s", say.Count(alike, kind))
 	case others > 0:
 		return "The " + kind
 	default:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The files of a run directory that reports read or write.
@@ -148,7 +149,7 @@ func readEvents(r io.Reader, size int64) (*history.History, error) {
 			h.Truncated = events.Truncated()
 			return h, nil
 		case err != nil:
-			return h, fmt.Errorf("%w; %s before it can be read", err, count(len(h.Events), "event"))
+			return h, fmt.Errorf("%w; %s before it can be read", err, say.Count(len(h.Events), "event"))
 		}
 		if len(h.Events) == sample {
 			h.Events = slices.Grow(h.Events, int(float64(size)/float64(done.bytes)*sample*1.05))

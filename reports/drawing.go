@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A drawing is the inside of an SVG. All text and attributes are escaped;
@@ -12,7 +14,7 @@ import (
 type drawing struct{ strings.Builder }
 
 // num writes a coordinate with a tenth of a unit, which is finer than a pixel.
-func num(f float64) string { return trimZeros(strconv.FormatFloat(f, 'f', 1, 64)) }
+func num(f float64) string { return say.TrimZeros(strconv.FormatFloat(f, 'f', 1, 64)) }
 
 func (s *drawing) raw(parts ...string) {
 	for _, p := range parts {

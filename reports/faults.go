@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Fault is one fault of a run, from its injection to its heal.
@@ -115,9 +116,9 @@ func (f *Fault) metWords() string {
 	case *f.Met == 0:
 		return "no request met it"
 	case f.momentary(), faults.Spec{Effects: f.Effects}.Stays():
-		return count(int(*f.Met), "request") + " met it or came later"
+		return say.Count(int(*f.Met), "request") + " met it or came later"
 	default:
-		return count(int(*f.Met), "request") + " met it"
+		return say.Count(int(*f.Met), "request") + " met it"
 	}
 }
 
@@ -187,9 +188,9 @@ func (f *Fault) param(name string) string {
 			continue
 		}
 		if p.Unit == "ms" && n < int64(math.MaxInt64/time.Millisecond) {
-			return span(time.Duration(n) * time.Millisecond)
+			return say.Span(time.Duration(n) * time.Millisecond)
 		}
-		return thousands(n) + " " + p.Unit
+		return say.Thousands(n) + " " + p.Unit
 	}
 	return adapt(value)
 }
@@ -257,7 +258,7 @@ func (f *Fault) halves(t history.Topology) string {
 	if len(sides) != 2 {
 		return ""
 	}
-	return list(sides[0]) + " on one side, " + list(sides[1]) + " on the other"
+	return say.List(sides[0]) + " on one side, " + say.List(sides[1]) + " on the other"
 }
 
 // healed says in words that the fault ended.
@@ -305,7 +306,7 @@ func targetWords(target string, t history.Topology) (what, were string) {
 		if len(names) == 1 {
 			return names[0], "was"
 		}
-		return list(names), "were"
+		return say.List(names), "were"
 	case strings.Contains(target, ">"):
 		names := strings.Fields(strings.ReplaceAll(target, ",", " "))
 		switch links := linksOf(target, t); {
@@ -315,7 +316,7 @@ func targetWords(target string, t history.Topology) (what, were string) {
 			names = linkNames(links)
 		}
 		if len(names) > 1 {
-			return "the links " + list(names), "were"
+			return "the links " + say.List(names), "were"
 		}
 		return "the link " + target, "was"
 	}
@@ -328,7 +329,7 @@ func targetWords(target string, t history.Topology) (what, were string) {
 	case len(links) > 3:
 		return fmt.Sprintf("all %d %s links", len(links), target), "were"
 	}
-	return "the " + target + " links " + list(linkNames(links)), "were"
+	return "the " + target + " links " + say.List(linkNames(links)), "were"
 }
 
 // severs reports whether the fault stops all replication from a node: replicas

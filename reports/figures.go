@@ -2,11 +2,10 @@ package reports
 
 import (
 	"slices"
-	"sort"
 	"time"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Outcomes counts how the operations of one kind ended.
@@ -104,7 +103,7 @@ func (l Latency) cells() []string {
 		}
 		cells[i] = none
 		if carried {
-			cells[i] = span(figure)
+			cells[i] = say.Span(figure)
 		}
 	}
 	return cells
@@ -127,53 +126,3 @@ func rank(sorted []time.Duration, permille int) time.Duration {
 }
 
 func took(op *history.Operation) time.Duration { return op.Complete.Time - op.Invoke.Time }
-
-// contended counts the requests for a lock that overlap a hold of another
-// owner: those without which a verdict would mean little. The holds are in
-// order of their start.
-func contended(ops []history.Operation, holds []holding.Hold) int {
-	// For every hold of a lock: which of those so far ends last, and which of
-	// those of other owners than that one's.
-	type ends struct {
-		start, last, other time.Duration
-		owner              string
-	}
-	byLock := map[string][]ends{}
-	for i := range holds {
-		h := &holds[i]
-		e := ends{}
-		if n := len(byLock[h.Lock]); n > 0 {
-			e = byLock[h.Lock][n-1]
-		}
-		e.start = h.Start
-		switch {
-		case h.Owner == e.owner:
-			e.last = max(e.last, h.End)
-		case h.End > e.last:
-			e.other, e.last, e.owner = e.last, h.End, h.Owner
-		default:
-			e.other = max(e.other, h.End)
-		}
-		byLock[h.Lock] = append(byLock[h.Lock], e)
-	}
-	n := 0
-	for i := range ops {
-		op := &ops[i]
-		if op.Invoke.Op != history.Acquire {
-			continue
-		}
-		all := byLock[op.Invoke.Lock]
-		at := sort.Search(len(all), func(i int) bool { return all[i].start >= op.Complete.Time }) - 1
-		if at < 0 {
-			continue
-		}
-		last := all[at].last
-		if all[at].owner == op.Invoke.Owner {
-			last = all[at].other
-		}
-		if last > op.Invoke.Time {
-			n++
-		}
-	}
-	return n
-}

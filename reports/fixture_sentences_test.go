@@ -33,6 +33,24 @@ func cutLeases(passed ...float64) func(s *script) {
 	}
 }
 
+// others is a double grant after a fault, healed before it, of a kind that another program has.
+func others(fault, target string, effects ...history.Effect) func() reports.Input {
+	return func() reports.Input {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
+		s.fault(history.Inject, fault, target, 20, 30, history.OK, "", "")
+		s.fault(history.Heal, fault, target, 40, 50, history.OK, "", "")
+		for i := range s.events {
+			if e := &s.events[i]; e.Op == history.Inject {
+				e.Life, e.Effects = history.Lasting, effects
+			}
+		}
+		s.acquire(2, "orders", "b#1", "redis-2", 100, 101, 3000)
+		return judged(run(), s.history())
+	}
+}
+
 // rare are histories in which sentences are true that no other fixture has.
 func rare() map[string]func() reports.Input {
 	changed := func(from func() reports.Input, change func(in *reports.Input)) func() reports.Input {
@@ -113,6 +131,13 @@ func rare() map[string]func() reports.Input {
 			h := s.history()
 			return claimed(reports.Input{History: h}, checker.Violation{Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: ms(800), Events: []int64{1, 3}})
 		},
+		"no-instant": func() reports.Input {
+			s := &script{}
+			s.acquire(1, "k", "a#1", "", 10, 11, 790)
+			s.acquire(2, "k", "b#1", "", 490, 500, 900)
+			s.observe(1000, "redis-1", history.ObserveEpoch, "1")
+			return claimed(reports.Input{History: s.history()}, checker.Violation{Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: ms(500), Events: []int64{1, 3}})
+		},
 		"without-an-end": func() reports.Input {
 			s := &script{}
 			s.acquire(1, "k", "a#1", "", 10, 11, 0)
@@ -171,6 +196,61 @@ func rare() map[string]func() reports.Input {
 			s.fault(history.Heal, "latency", "zone-a>redis-1", 30, 31, history.OK, "", "")
 			return reports.Input{Run: run(), History: s.history(), Report: report(held("mutual-exclusion", "", ""))}
 		},
+		"contended": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+			s.acquire(2, "orders", "b#1", "redis-1", 20, 101, 300)
+			s.release(1, "orders", "a#1", "redis-1", 99, 100)
+			s.release(2, "orders", "b#1", "redis-1", 110, 111)
+		}),
+		"uncontended": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+			s.release(1, "orders", "a#1", "redis-1", 20, 21)
+			s.acquire(2, "orders", "b#1", "redis-1", 30, 31, 300)
+			s.attempt(2, history.Release, "orders", "b#1", 40, 41, history.Info, "timeout")
+		}),
+		"met-later": changed(valid, func(in *reports.Input) {
+			s := &script{events: in.History.Events}
+			end := float64(in.History.End()) / 1e6
+			s.fault(history.Inject, "reset", "zone-a>redis-1", end+1, end+2, history.OK, "1 connection reset", "")
+			s.at(end+3, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Observe, Node: history.ObserveClients, What: history.ObserveMet, Fault: "reset", Target: "zone-a>redis-1", Value: "3"})
+			in.History = s.history()
+		}),
+		"two-sides": func() reports.Input {
+			s := &script{}
+			s.declare("orders")
+			s.acquire(1, "orders", "zone-a.1#1", "redis-1", 10, 11, 300)
+			s.fault(history.Inject, "partition-halves", "", 20, 30, history.OK, "1 link silent", "")
+			s.release(1, "orders", "zone-a.1#1", "redis-1", 40, 41)
+			r := run()
+			r.Topology = history.Topology{Name: "single", Nodes: []history.Node{{Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"}, {Name: "redis-1", Kind: "redis", Role: "master"}}}
+			for _, zone := range []string{"zone-a", "zone-b"} {
+				r.Topology.Links = append(r.Topology.Links, history.Link{Name: zone + ">redis-1", Kind: "client", From: zone, To: "redis-1"})
+			}
+			return reports.Input{Run: r, History: s.history(), Report: report(held("mutual-exclusion", "", ""))}
+		},
+		"cut-and-mended":     others("gremlin", "zone-a>redis-1 zone-b>redis-1", history.Cuts),
+		"stalled-and-mended": others("gremlin", "", history.Stalls),
+		"cut-off-and-mended": others("gremlin", "{redis-1}", history.Isolates),
+		"of-another-program": others("gremlin", "redis-1"),
+		"fault-never-answered": open(func(in *reports.Input) {
+			s := &script{events: in.History.Events}
+			s.at(float64(in.History.End())/1e6+1, history.Event{Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "reset", Target: "zone-a>redis-1"})
+			in.History = s.history()
+		}),
+		"effects-in-another-order": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 100)
+			s.acquire(2, "orders", "b#1", "redis-1", 20, 121, 500)
+			s.access(1, "orders", "a#1", "stock", "0>1", 12, 150)
+			s.access(2, "orders", "b#1", "prices", "0>1", 130, 140)
+		}),
+		"two-masters": written(func(s *script) {
+			s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 10, 20, history.OK, "cut", "")
+			s.observe(50, "redis-2", history.ObserveRole, "master")
+			s.acquire(1, "orders", "zone-a.1#1", "redis-1", 60, 61, 2000)
+			s.acquire(2, "orders", "zone-b.1#1", "redis-2", 70, 71, 2000)
+			s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", 200, 210, history.OK, "", "")
+			s.observe(300, "redis-1", history.ObserveRole, "replica")
+		}),
 		"many-others": written(func(s *script) {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 100)
 			for i := range 6 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A page is what the template of report.html draws.
@@ -83,7 +84,7 @@ func onPaper(rows int) string {
 	if rows <= maxPaperRows {
 		return ""
 	}
-	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, count(rows, "violation"))
+	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, say.Count(rows, "violation"))
 }
 
 // Helps is the heading of its cures.
@@ -124,7 +125,7 @@ func several(causes []Cause) string {
 			n += of
 		}
 	}
-	return fmt.Sprintf("%s with %d causes.", count(n, "violation"), len(causes))
+	return fmt.Sprintf("%s with %d causes.", say.Count(n, "violation"), len(causes))
 }
 
 // WriteHTML writes the report as one HTML file that needs no network and can
@@ -152,7 +153,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		p.FocusName = d.toldName(v)
 		p.FocusOnly = f.win == d.whole()
 		p.Focus = f.html()
-		p.FocusRange = fmt.Sprintf("%s to %s", instant(f.win.from), instant(f.win.to))
+		p.FocusRange = fmt.Sprintf("%s to %s", say.Instant(f.win.from), say.Instant(f.win.to))
 		zoom = f.win
 		maps.Copy(used, f.used)
 	}
@@ -179,12 +180,12 @@ func (d *digest) writeHTML(w io.Writer) error {
 		p.Rows = append(p.Rows, latencyRow{"(hold)", Outcomes{OK: l.Count}, l})
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"instant": instant, "length": runLength, "span": span, "sign": sign, "thousands": func(n int) string { return thousands(int64(n)) },
+		"instant": say.Instant, "length": say.Length, "span": say.Span, "sign": sign, "thousands": func(n int) string { return say.Thousands(int64(n)) },
 		"number": func(i int) int { return i + 1 }, "detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"since": func(t *time.Duration) time.Duration { return *t },
-		"adapt": adapt, "at": at, "count": count, "covered": covered,
+		"adapt": adapt, "at": at, "count": say.Count, "covered": covered,
 		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
-		"recovery": recoveryCell, "list": list, "onPaper": onPaper,
+		"recovery": recoveryCell, "list": say.List, "onPaper": onPaper,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -246,7 +247,7 @@ func (d *digest) plots(p *page) error {
 
 // at writes an instant as the page's address has it: in seconds.
 func at(t time.Duration) string {
-	return trimZeros(strconv.FormatFloat(t.Truncate(time.Microsecond).Seconds(), 'f', 6, 64))
+	return say.TrimZeros(strconv.FormatFloat(t.Truncate(time.Microsecond).Seconds(), 'f', 6, 64))
 }
 
 // around is the part of the page's address that shows a violation.
@@ -282,7 +283,7 @@ func (p *page) Settings() []string {
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
 			value := fmt.Sprint(settings[name])
 			if n, ok := settings[name].(float64); ok && slices.Contains(lengths(), name) {
-				value = span(time.Duration(n))
+				value = say.Span(time.Duration(n))
 			}
 			words := strings.ReplaceAll(name, "_", " ")
 			add(shorten(words, 40), shorten(value, 60), value != "" && value != "0" && value != "false")
@@ -313,7 +314,7 @@ func (p *page) Machine() string {
 	}
 	words = append(words, m.Arch)
 	if m.CPUs > 0 {
-		words = append(words, count(m.CPUs, "CPU"))
+		words = append(words, say.Count(m.CPUs, "CPU"))
 	}
 	return strings.Join(append(words, "built with "+m.Go), ", ")
 }
@@ -347,5 +348,5 @@ func (p *page) SomeUnhealed() bool {
 
 // FaultsEffective says how many faults took effect.
 func (p *page) FaultsEffective() string {
-	return fmt.Sprintf("%d of %s took effect", effective(p.Faults), count(len(p.Faults), "fault"))
+	return fmt.Sprintf("%d of %s took effect", effective(p.Faults), say.Count(len(p.Faults), "fault"))
 }

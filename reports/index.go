@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // IndexFile is the page that lists the runs of a folder.
@@ -157,7 +158,7 @@ func WriteIndex(w io.Writer, runs []RunEntry) error { return writeIndex(w, runs,
 // writeIndex writes an index with what came of all runs together, if that is known.
 func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	t, err := template.New("index").Funcs(template.FuncMap{
-		"sign": sign, "length": runLength, "instant": instant, "thousands": func(n int) string { return thousands(int64(n)) },
+		"sign": sign, "length": say.Length, "instant": say.Instant, "thousands": func(n int) string { return say.Thousands(int64(n)) },
 		"wall":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"link":  func(name, file string) string { return "./" + url.PathEscape(name) + "/" + file },
@@ -175,7 +176,7 @@ func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 			expected += b2i(r.AsExpected() && r.Verdict != checker.Valid)
 		}
 	}
-	summary := fmt.Sprintf("%s, times in UTC: %d valid, %d invalid, %d unknown", count(len(runs), "run"),
+	summary := fmt.Sprintf("%s, times in UTC: %d valid, %d invalid, %d unknown", say.Count(len(runs), "run"),
 		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown])
 	if expected > 0 {
 		summary += fmt.Sprintf(", of which %d are as their scenario expects", expected)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Joint is what came of many runs: its verdict is the worst that is not expected. In
@@ -123,7 +124,7 @@ func newJoint(runs []JointRun) Joint {
 		j.Verdict = checker.Unknown
 	}
 	j.Rates = ratesOf(runs)
-	j.Story.Headline = fmt.Sprintf("%s: %d valid, %d invalid, %d unknown; %d not as they must be", count(len(runs), "run"),
+	j.Story.Headline = fmt.Sprintf("%s: %d valid, %d invalid, %d unknown; %d not as they must be", say.Count(len(runs), "run"),
 		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown], missed)
 	return j
 }
@@ -262,7 +263,7 @@ func (j *Joint) writeMarkdown(w io.Writer) error {
 	}
 	m.table([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
 	if more := len(runs) - len(rows); more > 0 {
-		m.printf("\nand %s more, in results.json\n", count(more, "run"))
+		m.printf("\nand %s more, in results.json\n", say.Count(more, "run"))
 	}
 	if _, err := io.WriteString(w, m.String()); err != nil {
 		return fmt.Errorf("write markdown: %w", err)

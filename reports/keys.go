@@ -10,6 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A keySpan is the time in which a server had the key of a grant, as far as the record
@@ -182,7 +183,7 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 	if len(both) == 0 || servers == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("%s voted for both", list(both))
+	s := fmt.Sprintf("%s voted for both", say.List(both))
 	if majority := servers/2 + 1; len(b)-len(both) < majority {
 		s += fmt.Sprintf(": without that, client %s had %d of %d votes, and no majority", client(second.Owner), len(b)-len(both), servers)
 	}
@@ -217,12 +218,12 @@ func (d *digest) blockers(lock string, from, until time.Duration) (words string)
 	var parts []string
 	for _, owner := range owners {
 		h := d.holdBefore(lock, owner, at[owner])
-		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, whose hold was over at %s", instant(at[owner]), list(with[owner]), client(owner), instant(h.End)))
+		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, whose hold was over at %s", say.Instant(at[owner]), say.List(with[owner]), client(owner), say.Instant(h.End)))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return sentence(list(parts) + ": while the key is there, " + lock + " is not granted")
+	return sentence(say.List(parts) + ": while the key is there, " + lock + " is not granted")
 }
 
 // keyWindow is the part of the time whose keys of a violation's lock the drawings show:

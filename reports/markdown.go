@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // maxRows bounds the rows of a table in the Markdown summary.
@@ -144,7 +145,7 @@ func (m *markdown) why(w *Why) {
 	tell = func(w *Why, depth int) {
 		m.printf("%s- ", strings.Repeat("  ", depth))
 		if w.At != nil {
-			m.printf("`%s` ", instant(*w.At))
+			m.printf("`%s` ", say.Instant(*w.At))
 		}
 		m.printf("%s", md(w.Text))
 		if w.Event != nil {
@@ -179,7 +180,7 @@ func (m *markdown) story(s Story) {
 		if moment.Kind == MomentViolation {
 			text = "**" + sign(checker.Invalid) + " " + text + "**"
 		}
-		m.printf("- `%s` %s\n", instant(moment.At), text)
+		m.printf("- `%s` %s\n", say.Instant(moment.At), text)
 	}
 	if len(s.Moments) > 0 {
 		m.printf("\n")
@@ -220,7 +221,7 @@ func (m *markdown) figures() {
 	for _, op := range opNames() {
 		if o, ok := m.Operations[op]; ok {
 			l := m.Latency[op]
-			rows = append(rows, append([]string{op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info))}, l.cells()...))
+			rows = append(rows, append([]string{op, say.Thousands(int64(o.OK)), say.Thousands(int64(o.Fail)), say.Thousands(int64(o.Info))}, l.cells()...))
 		}
 	}
 	m.table(columns, rows)
@@ -248,13 +249,13 @@ func (m *markdown) faults() {
 			effect += "; not healed: " + f.HealError
 		}
 		rows = append(rows, []string{
-			md(f.detail()), instant(f.Start), instant(f.End), md(shorten(effect, 300)),
+			md(f.detail()), say.Instant(f.Start), say.Instant(f.End), md(shorten(effect, 300)),
 			recoveryCell(f.Interrupts, f.Recovery), recoveryCell(f.Interrupts && f.Healed, f.HealRecovery),
 		})
 	}
 	m.table([]string{"fault", ">from", ">to", "observed effect", ">first grant after it", ">after its heal"}, rows)
 	if more := len(m.Faults) - len(rows); more > 0 {
-		m.printf("\nand %s more, in report.html\n", count(more, "fault"))
+		m.printf("\nand %s more, in report.html\n", say.Count(more, "fault"))
 	}
 	m.printf("\n")
 }

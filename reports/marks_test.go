@@ -66,3 +66,33 @@ func TestBusyLanesShowRefusals(t *testing.T) {
 	require.Equal(t, 2, strings.Count(drawing, `class="t-wait"`), "and how long they waited")
 	require.False(t, strings.Contains(drawing, `class="t-hold" x=`), "no lane is drawn hold by hold beside one that is not")
 }
+
+// A fault that begins close to the one before shares its label above the plots: no number is
+// left out.
+func TestPlotsNumberEveryFault(t *testing.T) {
+	numbers := func(times ...float64) []string {
+		s := &script{}
+		s.declare("orders")
+		for i := range 40 {
+			at := 5000 * float64(i)
+			s.acquire(1, "orders", fmt.Sprintf("a#%d", i), "redis-1", at, at+1, 300)
+			s.release(1, "orders", fmt.Sprintf("a#%d", i), "redis-1", at+3, at+4)
+		}
+		for _, at := range times {
+			s.fault(history.Inject, "reset", "zone-a>redis-1", at, at+1, history.OK, "1 connection reset", "")
+		}
+		_, plot, found := strings.Cut(htmlOf(t, judged(run(), s.history())), `>Latency</text>`)
+		require.True(t, found)
+		plot, _, _ = strings.Cut(plot, "</svg>")
+		var all []string
+		for _, m := range regexp.MustCompile(`class="t-tick(?:-left| end)" [^>]*>(\d[^<]*)</text>`).FindAllStringSubmatch(plot, -1) {
+			if !strings.HasSuffix(m[1], " s") {
+				all = append(all, strings.ReplaceAll(m[1], "&gt;", ">"))
+			}
+		}
+		return all
+	}
+	require.Equal(t, []string{"1, 2", "3 reset zone-a>redis-1"}, numbers(20000, 20200, 90000))
+	require.Equal(t, []string{"1–4", "5 reset zone-a>redis-1"}, numbers(20000, 20200, 20400, 20600, 90000))
+	require.Equal(t, []string{"1 reset zone-a>redis-1", "2, 3"}, numbers(20000, 194000, 194500), "also at the right edge")
+}

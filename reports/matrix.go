@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // MatrixFile is the page of a matrix.
@@ -240,16 +241,16 @@ func (c *MatrixCell) words() []string {
 	}
 	acquire := "none granted"
 	if c.Acquire.Count > 0 {
-		acquire = span(c.Acquire.P50) + " / " + dash(c.Acquire.P99)
+		acquire = say.Span(c.Acquire.P50) + " / " + dash(c.Acquire.P99)
 	}
-	return append(head, c.twice(), c.verdicts(), span(c.LongestMedian)+" / "+span(c.Longest), acquire, thousands(int64(c.NoAnswer)))
+	return append(head, c.twice(), c.verdicts(), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
 }
 
 func dash(d time.Duration) string {
 	if d == 0 {
 		return "–"
 	}
-	return span(d)
+	return say.Span(d)
 }
 
 // twice is in how many of the decided runs a lock was granted twice.
@@ -330,11 +331,11 @@ const matrixNote = "Granted twice: of the runs that were decided, those in which
 
 // about says what was run.
 func (m *Matrix) about() string {
-	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, runLength(m.Length), strings.Join(m.Faults, ", "))
+	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", "))
 }
 
 func (m *Matrix) writeHTML(w io.Writer) error {
-	t, err := template.New("matrix").Funcs(template.FuncMap{"sign": sign, "span": span}).Parse(matrixHTML)
+	t, err := template.New("matrix").Funcs(template.FuncMap{"sign": sign, "span": say.Span}).Parse(matrixHTML)
 	if err != nil {
 		return fmt.Errorf("parse template: %w", err)
 	}

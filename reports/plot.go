@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The colours that plotters draw with stand for the variables of the palette;
@@ -171,9 +172,9 @@ func (d *digest) plotFigure(p *plot.Plot, w window, title string, keys []key) (f
 		for _, m := range markClusters(d.distinct(), func(v *checker.Violation) float64 { return c.x(d.since(v)) }) {
 			first := m.of[0]
 			s.line("t-flag-pole", m.x, head+8, m.x, head+14)
-			s.path("t-bad-mark t-plot-mark", cross(m.x, head+4, 4), fmt.Sprintf("%s from %s on: %s", count(len(m.of), "violation"), instant(d.since(first)), first.Explanation))
+			s.path("t-bad-mark t-plot-mark", cross(m.x, head+4, 4), fmt.Sprintf("%s from %s on: %s", say.Count(len(m.of), "violation"), say.Instant(d.since(first)), first.Explanation))
 			if len(m.of) > 1 {
-				s.text("t-small t-bad-text", m.x+7, head+8, thousands(int64(len(m.of))))
+				s.text("t-small t-bad-text", m.x+7, head+8, say.Thousands(int64(len(m.of))))
 			}
 		}
 		head += 14
@@ -184,12 +185,12 @@ func (d *digest) plotFigure(p *plot.Plot, w window, title string, keys []key) (f
 			s.rect("t-hover", c.x(f.Start), head, max(c.x(f.End)-c.x(f.Start), 3), plotHeight-20, 0, fmt.Sprintf("%d: %s", i+1, faultTitle(f)))
 		}
 	}
-	label := title + " over " + runLength(w.length())
+	label := title + " over " + say.Length(w.length())
 	if n := effective(d.faults); n > 0 {
-		label += ", with " + count(n, "fault") + " in effect"
+		label += ", with " + say.Count(n, "fault") + " in effect"
 	}
 	if n := len(d.distinct()); n > 0 {
-		label += " and " + count(n, "violation") + " marked"
+		label += " and " + say.Count(n, "violation") + " marked"
 	}
 	return figure{body: s.String(), height: head + plotHeight, win: w, label: label}, nil
 }
@@ -211,27 +212,47 @@ func (d *digest) plotFaults(s *drawing, c *chart, head float64) float64 {
 		x += 26 + wide(family.name, smallSize) + 16
 	}
 	head += 16
-	free := 0.0
+	type label struct {
+		at, end float64
+		text    string
+		of      []int
+	}
+	var labels []label
 	for i := range d.faults {
 		f := &d.faults[i]
-		at := c.x(f.Start)
-		if !f.OK || at <= free {
+		if !f.OK {
 			continue
 		}
-		label, next := fmt.Sprint(i+1), chartWidth
+		at, of := c.x(f.Start), []int{i + 1}
+		if n := len(labels); n > 0 && at <= labels[n-1].end { // they share a label
+			at, of = labels[n-1].at, append(labels[n-1].of, i+1)
+			labels = labels[:n-1]
+		}
+		text := fmt.Sprint(of[0])
+		switch {
+		case len(of) > 3:
+			text += fmt.Sprintf("–%d", i+1)
+		case len(of) > 1:
+			text = strings.Trim(strings.ReplaceAll(fmt.Sprint(of), " ", ", "), "[]")
+		}
+		next := chartWidth
 		for j := i + 1; j < len(d.faults); j++ {
-			if d.faults[j].OK && d.faults[j].Start > f.Start {
+			if d.faults[j].OK {
 				next = c.x(d.faults[j].Start)
 				break
 			}
 		}
-		if long := label + " " + shorten(f.label(), 40); at+wide(long, smallSize) < next {
-			label = long
+		if long := text + " " + shorten(f.label(), 40); len(of) == 1 && at+wide(long, smallSize) < next {
+			text = long
 		}
-		if at+wide(label, smallSize) < chartWidth {
-			s.text("t-tick-left", at, head+7, label)
-			free = at + wide(label, smallSize) + 4
+		labels = append(labels, label{at, at + wide(text, smallSize) + 4, text, of})
+	}
+	for _, l := range labels {
+		class, x := "t-tick-left", l.at
+		if l.end > chartWidth {
+			class, x = "t-tick end", chartWidth
 		}
+		s.text(class, x, head+7, l.text)
 	}
 	return head + 12
 }

@@ -19,7 +19,7 @@ func (d *digest) holdDurations() (scale, durations) {
 	dd := durations{words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
 	for i := range d.holds {
 		h := &d.holds[i]
-		if h.End > d.end || h.Ended == holding.EndUnknown && h.End == d.end {
+		if h.End > d.end || h.Ended == holding.EndUnknown && h.End == d.end || d.cutByTheEnd(h) {
 			continue // a lease that had time left, or a hold that the end of the record cut
 		}
 		pt := point{h.End.Seconds(), max(h.End-h.Start, leastLatency).Seconds()}
@@ -41,12 +41,18 @@ func (d *digest) holdDurations() (scale, durations) {
 	return s, dd
 }
 
+// cutByTheEnd reports whether the end of a random run may have ended a hold: it was released
+// after the last request for a lock, when the clients had stopped.
+func (d *digest) cutByTheEnd(h *holding.Hold) bool {
+	return d.Run.Scenario == "" && h.Ended == holding.EndReleased && h.End > d.lastAsked
+}
+
 // holdLatency are the lengths of the holds that a release ended; false if there
 // were none.
 func (d *digest) holdLatency() (Latency, bool) {
 	var lengths []time.Duration
 	for i := range d.holds {
-		if h := &d.holds[i]; h.Ended == holding.EndReleased {
+		if h := &d.holds[i]; h.Ended == holding.EndReleased && !d.cutByTheEnd(h) {
 			lengths = append(lengths, max(h.End-h.Start, 0))
 		}
 	}

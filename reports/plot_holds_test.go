@@ -33,7 +33,12 @@ func heldOnce() Input {
 	request(1, 120, 121, history.Release, "released", history.OK, 0)
 	request(4, 130, 135, history.Release, "unknown", history.Info, 0)
 	add(240, history.Event{Process: 3, Type: history.OK, Op: history.Lost, Lock: "lost", Owner: "lost"})
-	request(7, 950, 1000, history.Acquire, "last", history.Fail, 0)
+	request(8, 941, 945, history.Acquire, "cut", history.OK, 900)
+	last := history.Event{Process: 7, Type: history.Invoke, Op: history.Acquire, Lock: "last", Owner: "last"}
+	add(950, last)
+	request(8, 960, 961, history.Release, "cut", history.OK, 0) // as the clients stop
+	last.Type = history.Fail
+	add(1000, last)
 	return Input{History: h}
 }
 
@@ -50,6 +55,10 @@ func TestHoldDurations(t *testing.T) {
 		Count: 1, Mean: 100 * time.Millisecond, Min: 100 * time.Millisecond,
 		Max: 100 * time.Millisecond,
 	}, l)
+	in := heldOnce()
+	in.Run.Scenario = "a script, which stops no client"
+	l, _ = newDigest(in).holdLatency()
+	require.Equal(t, 2, l.Count)
 
 	var svg bytes.Buffer
 	require.NoError(t, d.writeHolds(&svg))

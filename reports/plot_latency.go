@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 const (
@@ -172,7 +173,7 @@ func latencyTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		decade := math.Pow(10, e)
-		ticks = append(ticks, plot.Tick{Value: decade, Label: span(lasting(decade))})
+		ticks = append(ticks, plot.Tick{Value: decade, Label: say.Span(lasting(decade))})
 		for m := 2.0; m < 10; m++ {
 			ticks = append(ticks, plot.Tick{Value: m * decade})
 		}

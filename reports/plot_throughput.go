@@ -9,13 +9,14 @@ import (
 	"gonum.org/v1/plot"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // throughputFigure plots how many requests for a lock were answered a second,
 // by outcome.
 func (d *digest) throughputFigure() (figure, error) {
 	s := d.throughputScale(d.whole())
-	return d.throughputPlot(fmt.Sprintf("Throughput, per %s", span(rateStep(s.win))), s)
+	return d.throughputPlot(fmt.Sprintf("Throughput, per %s", say.Span(rateStep(s.win))), s)
 }
 
 // rateStep is the length of time over which answers are counted.
@@ -105,9 +106,9 @@ func rateTicks(low, high float64) []plot.Tick {
 	}
 	var ticks []plot.Tick
 	for i := math.Ceil(low / step); i*step <= high; i++ {
-		label := trimZeros(fmt.Sprintf("%.2f", i*step))
+		label := say.TrimZeros(fmt.Sprintf("%.2f", i*step))
 		if i*step >= 1000 {
-			label = thousands(int64(math.Round(i * step)))
+			label = say.Thousands(int64(math.Round(i * step)))
 		}
 		ticks = append(ticks, plot.Tick{Value: i * step, Label: label})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // measureRecovery fills in how long it took after each fault, and after its
@@ -154,9 +155,9 @@ func (f *Fault) recoveryWords() string {
 	case f.Recovery == 0:
 		return "no grant after it"
 	case f.HealRecovery == 0:
-		return span(f.Recovery)
+		return say.Span(f.Recovery)
 	}
-	return span(f.Recovery) + " (from its heal " + span(f.HealRecovery) + ")"
+	return say.Span(f.Recovery) + " (from its heal " + say.Span(f.HealRecovery) + ")"
 }
 
 // recoveryCell is a recovery in a table, where one was due at all.
@@ -167,6 +168,6 @@ func recoveryCell(due bool, took time.Duration) string {
 	case took == 0:
 		return "none"
 	default:
-		return span(took)
+		return say.Span(took)
 	}
 }

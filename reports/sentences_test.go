@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"html"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,7 +30,7 @@ func storyFiles(t *testing.T) []string {
 	require.NoError(t, err)
 	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
 	require.NotEmpty(t, files)
-	return append(files, "causes.go", "cures.go", "keys.go", "complaints.go")
+	return append(files, "causes.go", "cures.go", "keys.go", "complaints.go", "faults.go", "why.go")
 }
 
 // sentencePatterns are the words of the stories as they stand in the source: every text
@@ -65,7 +67,7 @@ func sentencePatterns(t *testing.T) []string {
 }
 
 // verb is what stands for something else in a pattern.
-var verb = regexp.MustCompile(`%[+.0-9]*[a-z]`)
+var verb = regexp.MustCompile(`%[+.0-9]*[a-z]|\{[a-z]+\}`)
 
 // says reports whether a text has a pattern: its words in this order.
 func says(text, pattern string) bool {
@@ -84,11 +86,30 @@ func says(text, pattern string) bool {
 	return true
 }
 
-// said is all that the stories of a run say.
-func said(in reports.Input) string {
+// said is all that the stories of a run say, with what they follow from and the table of
+// faults.
+func said(t *testing.T, in reports.Input) string {
+	t.Helper()
 	r := reports.Summarize(in)
 	all := []string{r.Story.Headline, r.Story.String()}
+	var leaves func(w *reports.Why)
+	leaves = func(w *reports.Why) {
+		if w != nil {
+			all = append(all, w.Text)
+			for _, of := range w.Because {
+				leaves(of)
+			}
+		}
+	}
+	r.Story = reports.Story{} // only what is beside it
+	if len(r.Faults) > 0 {
+		causes := r.Causes
+		r.Causes = nil
+		all = append(all, html.UnescapeString(string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))))
+		r.Causes = causes
+	}
 	for _, c := range r.Causes {
+		leaves(c.Why)
 		all = append(all, c.Title, c.Impact, c.Story.Headline, c.Story.String())
 		for _, cure := range c.Cures {
 			all = append(all, cure.Text, cure.Config, cure.Try, cure.Cost)
@@ -126,7 +147,7 @@ func tellable(t *testing.T) map[string]func() reports.Input {
 func TestEverySentence(t *testing.T) {
 	told := map[string]string{}
 	for name, in := range tellable(t) {
-		told[name] = said(in())
+		told[name] = said(t, in())
 	}
 	var out strings.Builder
 	for _, pattern := range sentencePatterns(t) {

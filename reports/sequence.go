@@ -10,6 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Sequence is what parties said to each other until a violation, in order of time.
@@ -497,7 +498,7 @@ func (q *Sequence) mermaid() string {
 	}
 	all := fmt.Sprintf("p0,p%d", len(q.Actors)-1)
 	for _, s := range q.Steps {
-		text := mermaidText(instant(s.At) + " " + s.Text)
+		text := mermaidText(say.Instant(s.At) + " " + s.Text)
 		over := cmp.Or(id[s.From], all)
 		if runs := q.runs(s.Over); len(runs) > 0 {
 			over = id[runs[0][0]] + "," + id[runs[0][1]]

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The measures of a sequence diagram, in SVG units.
@@ -45,7 +47,7 @@ func sequenceFigure(q *Sequence) string {
 		if row {
 			y += sequenceRow
 		}
-		if at := instant(step.At); row && at != last {
+		if at := say.Instant(step.At); row && at != last {
 			s.text("t-tick end", sequenceLeft-8, y+4, at)
 			last = at
 		}

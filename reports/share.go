@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The size of the picture to share: what previews of links and slides show whole.
@@ -72,7 +73,7 @@ func (d *digest) share() string {
 		for i, line := range fold(m.Text, 64, 2) {
 			y += 20
 			if i == 0 {
-				s.text(class+" t-share-time", left, y, instant(m.At))
+				s.text(class+" t-share-time", left, y, say.Instant(m.At))
 			}
 			s.text(class, left+78, y, line)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Story is what happened in plain words, generated from the events alone.
@@ -65,7 +66,7 @@ func (s Story) lines() []string {
 		parts = append(parts, stop(s.Notice))
 	}
 	for _, m := range s.Moments {
-		parts = append(parts, "At "+instant(m.At)+" "+stop(m.Text))
+		parts = append(parts, "At "+say.Instant(m.At)+" "+stop(m.Text))
 	}
 	parts = append(append(parts, s.Outcome...), s.Weight...)
 	if cure := s.cure(); cure != "" {
@@ -225,10 +226,10 @@ func (d *digest) moreViolations(told *checker.Violation) string {
 	}
 	var parts []string
 	if alike > 0 {
-		parts = append(parts, "And "+thousands(int64(alike))+" more like it.")
+		parts = append(parts, "And "+say.Thousands(int64(alike))+" more like it.")
 	}
 	if others > 0 {
-		parts = append(parts, fmt.Sprintf("Also violated: %s (%s).", list(kinds), count(others, "violation")))
+		parts = append(parts, fmt.Sprintf("Also violated: %s (%s).", say.List(kinds), say.Count(others, "violation")))
 	}
 	return strings.Join(parts, " ")
 }
@@ -244,7 +245,7 @@ func (d *digest) grant(h *holding.Hold, violates bool) Moment {
 		m.Text += " (" + string(h.Mode) + ")"
 	}
 	if voters := d.voters(h); len(voters) > 0 {
-		m.Text += " by " + list(voters)
+		m.Text += " by " + say.List(voters)
 	}
 	if h.Token != 0 {
 		m.Text += fmt.Sprintf(" with token %d", h.Token)
@@ -260,15 +261,15 @@ func (d *digest) entitled(h *holding.Hold) string {
 	case until == history.Never:
 		return "was entitled to hold it until told otherwise, which the record does not show"
 	case until <= h.Start:
-		return "learned it when its lease had run out, at " + instant(until)
+		return "learned it when its lease had run out, at " + say.Instant(until)
 	case until < h.End:
-		return "was entitled to hold it until " + instant(until)
+		return "was entitled to hold it until " + say.Instant(until)
 	case h.Ended == holding.EndReleased:
-		return "held it until it gave it back at " + instant(until)
+		return "held it until it gave it back at " + say.Instant(until)
 	case h.Ended == holding.EndLost:
-		return "held it until it was told at " + instant(until) + " that it is lost"
+		return "held it until it was told at " + say.Instant(until) + " that it is lost"
 	default:
-		return "was entitled to hold it until " + instant(until)
+		return "was entitled to hold it until " + say.Instant(until)
 	}
 }
 
@@ -326,7 +327,7 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 		if f.at() > to {
 			moments = append(moments, Moment{
 				At: f.Start, Kind: MomentFault,
-				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), instant(f.InEffect)),
+				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), say.Instant(f.InEffect)),
 			})
 			if i == d.cause {
 				cause = slices.Clone(moments[len(moments)-1:])
@@ -356,7 +357,7 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 			kept = append(cause, kept[1:]...)
 		}
 		moments = slices.Clone(kept)
-		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", count(extra, "event"))
+		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", say.Count(extra, "event"))
 	}
 	return moments
 }
@@ -439,15 +440,15 @@ func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 // keyWords say what one look at several servers found.
 func keyWords(lock string, owners []string, with map[string][]string, without []string) string {
 	if len(owners) == 0 {
-		return list(without) + " had no holder of " + lock
+		return say.List(without) + " had no holder of " + lock
 	}
 	var parts []string
 	for _, owner := range owners {
-		parts = append(parts, list(with[owner])+" had "+client(owner)+" as the holder of "+lock)
+		parts = append(parts, say.List(with[owner])+" had "+client(owner)+" as the holder of "+lock)
 	}
 	s := strings.Join(parts, ", ")
 	if len(without) > 0 {
-		s += "; " + list(without) + " had none"
+		s += "; " + say.List(without) + " had none"
 	}
 	return s
 }

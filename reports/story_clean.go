@@ -11,14 +11,15 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // validStory says what was thrown at the lock, and why the verdict is valid.
 func (d *digest) validStory() Story {
 	grants := outcomes(d.ops)[string(history.Acquire)]
-	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", count(grants.OK, "grant"), runLength(d.end))}
+	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(grants.OK, "grant"), say.Length(d.end))}
 	if n := effective(d.faults); n > 0 {
-		s.Headline += " under " + count(n, "fault")
+		s.Headline += " under " + say.Count(n, "fault")
 	}
 	s.Moments = d.faultMoments()
 	s.Moments = append(s.Moments, d.clientMoments()...)
@@ -28,8 +29,10 @@ func (d *digest) validStory() Story {
 	if words := d.exposureWords(); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	if words := d.fencingWords(""); words != "" {
-		s.Outcome = append(s.Outcome, words)
+	for _, words := range []string{d.orderWords(), d.fencingWords("")} {
+		if words != "" {
+			s.Outcome = append(s.Outcome, words)
+		}
 	}
 	var held []string
 	for _, r := range d.Report.Results {
@@ -38,7 +41,7 @@ func (d *digest) validStory() Story {
 		}
 	}
 	if len(held) > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("%s checked and held: %s.", wasWere(len(held), "property"), list(held)))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("%s checked and held: %s.", wasWere(len(held), "property"), say.List(held)))
 	}
 	return s
 }
@@ -47,7 +50,7 @@ func wasWere(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " was"
 	}
-	return count(n, noun) + " were"
+	return say.Count(n, noun) + " were"
 }
 
 // workloadWords says who asked how often for what, and how much they met.
@@ -59,14 +62,20 @@ func (d *digest) workloadWords(grants Outcomes) string {
 		}
 	}
 	s := fmt.Sprintf("In %s, %s asked %s for %s: %s, %s, %d without a known outcome.",
-		runLength(d.end), count(len(clients), "client"), count(grants.Total(), "time"), count(len(locks), "lock"),
-		count(grants.OK, "grant"), count(grants.Fail, "refusal"), grants.Info)
-	if n := contended(d.ops, d.holds); n > 0 {
-		s += fmt.Sprintf(" %s met a hold of another client.", count(n, "request"))
-	} else {
-		s += " No request met a hold of another client."
+		say.Length(d.end), say.Count(len(clients), "client"), say.Count(grants.Total(), "time"), say.Count(len(locks), "lock"),
+		say.Count(grants.OK, "grant"), say.Count(grants.Fail, "refusal"), grants.Info)
+	switch n, counted := d.met(history.MetContention); {
+	case !counted:
+		return s
+	case n == 0:
+		return s + " No request met a hold of another client."
+	default:
+		s += fmt.Sprintf(" %s met a hold of another client", say.Count(n, "request"))
 	}
-	return s
+	if n, _ := d.met(history.MetHandOvers); n > 0 {
+		s += fmt.Sprintf(", and %s once such a hold was over", wereMade(n))
+	}
+	return s + "."
 }
 
 // exposureWords say what a lock that held withstood: how often its holder changed
@@ -100,7 +109,7 @@ func (d *digest) exposureWords() string {
 	var parts []string
 	switch {
 	case passed > 0:
-		parts = append(parts, fmt.Sprintf("The holder of a lock changed %s; the closest grant to another client came %s after the hold before it was over.", count(passed, "time"), span(least)))
+		parts = append(parts, fmt.Sprintf("The holder of a lock changed %s; the closest grant to another client came %s after the hold before it was over.", say.Count(passed, "time"), say.Span(least)))
 	case certain && len(d.holds) > 0:
 		parts = append(parts, "No lock was granted to one client after another, so this record says little about what keeps two clients apart.")
 	}
@@ -110,16 +119,52 @@ func (d *digest) exposureWords() string {
 			f := &d.faults[i]
 			met += b2i(f.counts() && slices.ContainsFunc(d.holds, func(h holding.Hold) bool { return h.Start <= f.Start && f.Start < h.End }))
 		}
-		parts = append(parts, fmt.Sprintf("%s made while a fault was in effect, and %d of %s began while a lock was held.", wereMade(under), met, count(n, "fault")))
+		parts = append(parts, sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", wereMade(under), met, say.Count(n, "fault"))))
 	}
 	return strings.Join(parts, " ")
 }
 
+// wereMade is "2 grants were made", also of one and of none.
 func wereMade(grants int) string {
-	if grants == 1 {
-		return "1 grant was"
+	switch grants {
+	case 0:
+		return "no grant was made"
+	case 1:
+		return "1 grant was made"
 	}
-	return count(grants, "grant") + " were"
+	return say.Count(grants, "grant") + " were made"
+}
+
+// orderWords say that the effects of two clients came in another order than their grants.
+func (d *digest) orderWords() string {
+	type effect struct {
+		op   *history.Operation
+		hold *holding.Hold
+	}
+	var accesses []*history.Operation
+	for i := range d.ops {
+		if op := &d.ops[i]; op.Invoke.Op == history.Access && op.OK() && op.Invoke.Owner != "" {
+			accesses = append(accesses, op)
+		}
+	}
+	slices.SortStableFunc(accesses, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
+	latest := map[string]effect{} // of each lock: the access so far under the hold that was granted last
+	for _, op := range accesses {
+		hold := d.holdBefore(op.Invoke.Lock, op.Invoke.Owner, op.Invoke.Time)
+		if hold == nil || d.shared(hold.Lock) {
+			continue
+		}
+		before, seen := latest[op.Invoke.Lock]
+		if seen && before.hold.Start > hold.Start && before.hold.Owner != hold.Owner && resourceOf(before.op) != resourceOf(op) {
+			return fmt.Sprintf("The effects came in another order than the grants: %s was granted %s after %s, and used %s at %s, before the other used %s at %s. "+
+				"A token orders what is done to one resource, and not to several.",
+				d.who(before.hold), hold.Lock, d.who(hold), resourceOf(before.op), say.Instant(before.op.Complete.Time), resourceOf(op), say.Instant(op.Complete.Time))
+		}
+		if !seen || hold.Start >= before.hold.Start {
+			latest[op.Invoke.Lock] = effect{op, hold}
+		}
+	}
+	return ""
 }
 
 // maxNamedFaults bounds the faults that are named one by one.
@@ -162,7 +207,7 @@ func (d *digest) clientMoments() []Moment {
 			m.Kind = MomentGrant
 		}
 		if took := took(op); took > patience {
-			m.Text += fmt.Sprintf(", after %s", span(took))
+			m.Text += fmt.Sprintf(", after %s", say.Span(took))
 		}
 		if op.Complete.Error != "" {
 			m.Text += " (" + shorten(op.Complete.Error, 80) + ")"
@@ -199,17 +244,17 @@ func (d *digest) faultWords() string {
 	var s string
 	switch {
 	case took == 0:
-		s = fmt.Sprintf("None of %s took effect.", count(len(d.faults), "fault"))
+		s = fmt.Sprintf("None of %s took effect.", say.Count(len(d.faults), "fault"))
 	case took > maxFaultMoments:
-		s = fmt.Sprintf("%d of %s took effect; the first %d are told here.", took, count(len(d.faults), "fault"), maxFaultMoments)
+		s = fmt.Sprintf("%d of %s took effect; the first %d are told here.", took, say.Count(len(d.faults), "fault"), maxFaultMoments)
 	default:
-		s = fmt.Sprintf("%d of %s took effect.", took, count(len(d.faults), "fault"))
+		s = fmt.Sprintf("%d of %s took effect.", took, say.Count(len(d.faults), "fault"))
 	}
 	if len(missed) > maxNamedFaults {
-		missed = append(missed[:maxNamedFaults:maxNamedFaults], count(len(missed)-maxNamedFaults, "other"))
+		missed = append(missed[:maxNamedFaults:maxNamedFaults], say.Count(len(missed)-maxNamedFaults, "other"))
 	}
 	if took > 0 && len(missed) > 0 {
-		s += " Without an effect: " + list(missed) + "."
+		s += " Without an effect: " + say.List(missed) + "."
 	}
 	return s
 }
@@ -287,15 +332,15 @@ func (d *digest) allTheSame() []string {
 	var found []string
 	for _, r := range d.Report.Results {
 		if r.Verdict == checker.Invalid {
-			found = append(found, fmt.Sprintf("%s (%s)", r.Name, count(max(r.Total, len(r.Violations)), "violation")))
+			found = append(found, fmt.Sprintf("%s (%s)", r.Name, say.Count(max(r.Total, len(r.Violations)), "violation")))
 		}
 	}
 	switch {
 	case len(found) == 0:
 	case d.Run.Unmet != "":
-		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", list(found)))
+		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", say.List(found)))
 	default:
-		words = append(words, fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", list(found)))
+		words = append(words, fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found)))
 	}
 	return words
 }
@@ -316,14 +361,14 @@ func (d *digest) fencingWords(lock string) string {
 	if first == nil {
 		return ""
 	}
-	s := fmt.Sprintf("At %s %s refused %s", instant(first.Complete.Time), resourceOf(first), d.whoOf(first.Invoke))
+	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resourceOf(first), d.whoOf(first.Invoke))
 	if newest := d.newestToken(first); newest > tokenOf(first) {
 		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", tokenOf(first), newest)
 	} else {
 		s += fmt.Sprintf(" for its token, %d", tokenOf(first))
 	}
 	if n > 1 {
-		s += fmt.Sprintf(" (and %s after it)", count(n-1, "refusal"))
+		s += fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
 	}
 	if d.damaged(resourceOf(first)) {
 		return s + ": the fencing token stopped that access, though not all."

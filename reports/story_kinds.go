@@ -7,6 +7,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // overCapacity tells of more permits out than a semaphore has.
@@ -80,7 +81,7 @@ func (d *digest) staleAccess(v *checker.Violation) Story {
 // stuck describes a lock that was free and that no client could acquire.
 func (d *digest) stuck(v *checker.Violation) Story {
 	until := min(v.Until, d.end)
-	s := Story{Headline: fmt.Sprintf("No client could acquire %s for %s, although it was free", theLock(v.Lock), span(until-v.From))}
+	s := Story{Headline: fmt.Sprintf("No client could acquire %s for %s, although it was free", theLock(v.Lock), say.Span(until-v.From))}
 	var before *holding.Hold
 	for i := range d.holds {
 		if h := &d.holds[i]; h.Lock == v.Lock && h.Start <= v.From && (before == nil || h.Start > before.Start) {
@@ -97,7 +98,7 @@ func (d *digest) stuck(v *checker.Violation) Story {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
 	}
 	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
-	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + instant(until)})
+	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + say.Instant(until)})
 	if words := d.blockers(v.Lock, v.From, until+oneLook); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
@@ -112,7 +113,7 @@ func (d *digest) overtaken(v *checker.Violation) Story {
 		return d.otherViolation(v)
 	}
 	first, second := holds[0], holds[len(holds)-1]
-	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, span(second.Start-first.Start))}
+	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, say.Span(second.Start-first.Start))}
 	for _, h := range []*holding.Hold{first, second} {
 		s.Moments = append(s.Moments,
 			Moment{At: h.Acquire.Invoke.Time, Kind: MomentLock, Text: d.who(h) + " asked for " + h.Lock + placeOf(h)},

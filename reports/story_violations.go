@@ -10,6 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // doubleGrant tells of two owners that hold at the same time.
@@ -76,11 +77,11 @@ func (d *digest) mastersWords(first, second *holding.Hold) string {
 		return ""
 	case a != "" && b != "":
 		if at := min(first.Start, second.Start); slices.Contains(masters, a) && slices.Contains(masters, b) && d.roleAt(a, at) == "master" && d.roleAt(b, at) == "master" {
-			return fmt.Sprintf("%s were masters at once: neither got from the other what it had granted.", list([]string{a, b}))
+			return fmt.Sprintf("%s were masters at once: neither got from the other what it had granted.", say.List([]string{a, b}))
 		}
 		return ""
 	}
-	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", list(masters))
+	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", say.List(masters))
 }
 
 // maxCauses bounds the wrong answers that a story lists.
@@ -107,7 +108,7 @@ func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 			case checker.ForeignRelease:
 				m.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
 				if own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
-					m.Text += ": its time had ended at " + instant(believes(own))
+					m.Text += ": its time had ended at " + say.Instant(believes(own))
 				}
 			case checker.PrematureLoss:
 				m.Text = fmt.Sprintf("client %s was told that it does not hold %s, although its time was not over", client(op.Invoke.Owner), lock)
@@ -142,12 +143,12 @@ func (d *digest) lateRelease(first, second *holding.Hold) (late Moment, ok bool)
 		if op.Invoke.Time > ended {
 			came = "was sent after its time had ended at "
 		}
-		answer := fmt.Sprintf("answered at %s", instant(op.Complete.Time))
+		answer := fmt.Sprintf("answered at %s", say.Instant(op.Complete.Time))
 		if op.Unknown() {
 			answer = "whose outcome is unknown"
 		}
 		late, ok = Moment{At: op.Invoke.Time, Kind: MomentLock, Text: fmt.Sprintf("the release of %s by client %s, %s, %s%s: without a look at the owner it ends the hold of client %s",
-			lock, client(op.Invoke.Owner), answer, came, instant(ended), client(first.Owner))}, true
+			lock, client(op.Invoke.Owner), answer, came, say.Instant(ended), client(first.Owner))}, true
 	}
 	return late, ok
 }
@@ -180,7 +181,7 @@ func (d *digest) cutLease() string {
 	if found < fewestCut {
 		return ""
 	}
-	return fmt.Sprintf("Each of the %d double grants without a fault came when at least %s of the first client's lease had passed: the servers seem to end leases before the clients do.", found, span(earliest))
+	return fmt.Sprintf("Each of the %d double grants without a fault came when at least %s of the first client's lease had passed: the servers seem to end leases before the clients do.", found, say.Span(earliest))
 }
 
 // answered is the release or extension that a violation is about.
@@ -197,29 +198,29 @@ func (d *digest) forHowLong(from, until time.Duration) string {
 		if d.end <= from {
 			return ""
 		}
-		return fmt.Sprintf(" (%s of it observed)", span(d.end-from))
+		return fmt.Sprintf(" (%s of it observed)", say.Span(d.end-from))
 	}
 	if until <= from {
 		return ""
 	}
-	return " for " + span(until-from)
+	return " for " + say.Span(until-from)
 }
 
 // overlapWords keeps apart what the two were entitled to hold and what was
 // observed of it.
 func (d *digest) overlapWords(from, until time.Duration) string {
-	observed := span(max(0, d.end-from))
+	observed := say.Span(max(0, d.end-from))
 	switch {
 	case until == history.Never:
-		return fmt.Sprintf("From %s on both were entitled to hold it, and nothing in the record ends that: %s until the end of the record.", instant(from), observed)
+		return fmt.Sprintf("From %s on both were entitled to hold it, and nothing in the record ends that: %s until the end of the record.", say.Instant(from), observed)
 	case until > d.end && d.end <= from:
-		return fmt.Sprintf("From %s on, where the record ends, both were entitled to hold it, for %s.", instant(from), span(until-from))
+		return fmt.Sprintf("From %s on, where the record ends, both were entitled to hold it, for %s.", say.Instant(from), say.Span(until-from))
 	case until > d.end:
-		return fmt.Sprintf("From %s on both were entitled to hold it, for %s; the record covers %s of that.", instant(from), span(until-from), observed)
+		return fmt.Sprintf("From %s on both were entitled to hold it, for %s; the record covers %s of that.", say.Instant(from), say.Span(until-from), observed)
 	case until <= from:
 		return "The second grant leaves no instant at which it can have been rightful."
 	default:
-		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", instant(from), instant(until), span(until-from))
+		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", say.Instant(from), say.Instant(until), say.Span(until-from))
 	}
 }
 
@@ -263,12 +264,12 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	clauses := make([]string, 0, len(done))
 	for i := range done {
 		if i == 3 {
-			clauses = append(clauses, count(len(done)-i, "access")+" more")
+			clauses = append(clauses, say.Count(len(done)-i, "access")+" more")
 			break
 		}
-		clauses = append(clauses, d.accessClause(&done[i])+" at "+instant(done[i].Complete.Time))
+		clauses = append(clauses, d.accessClause(&done[i])+" at "+say.Instant(done[i].Complete.Time))
 	}
-	return []string{lead + list(clauses) + "."}
+	return []string{lead + say.List(clauses) + "."}
 }
 
 // accessClause says what an access did: "client a wrote 42 to ledger after
@@ -313,7 +314,7 @@ func (d *digest) lostWithin(ops []history.Operation) string {
 			b, _, rmw := strings.Cut(ops[j].Complete.Value, ">")
 			if rmw && ops[j].OK() && a == b && ops[i].Complete.Resource == ops[j].Complete.Resource {
 				return fmt.Sprintf("%s (at %s) and %s (at %s) both read %s from %s and changed it: one of the two updates is lost.",
-					d.whoOf(ops[i].Invoke), instant(ops[i].Complete.Time), d.whoOf(ops[j].Invoke), instant(ops[j].Complete.Time),
+					d.whoOf(ops[i].Invoke), say.Instant(ops[i].Complete.Time), d.whoOf(ops[j].Invoke), say.Instant(ops[j].Complete.Time),
 					a, resourceOf(&ops[i]))
 			}
 		}
@@ -335,7 +336,7 @@ func (d *digest) lostTo(ops []history.Operation) string {
 				continue
 			}
 			return fmt.Sprintf("%s, which %s had changed too (at %s): one of the two updates is lost.",
-				d.accessClause(op)+" at "+instant(op.Complete.Time), d.whoOf(other.Invoke), instant(other.Complete.Time))
+				d.accessClause(op)+" at "+say.Instant(op.Complete.Time), d.whoOf(other.Invoke), say.Instant(other.Complete.Time))
 		}
 	}
 	return ""
@@ -361,7 +362,7 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 		resource = "what " + hold.Lock + " protects"
 	}
 	s := Story{
-		Headline: fmt.Sprintf("%s used %s %s after its time on %s was over", capitalClient(hold.Owner), resource, span(late), hold.Lock),
+		Headline: fmt.Sprintf("%s used %s %s after its time on %s was over", capitalClient(hold.Owner), resource, say.Span(late), hold.Lock),
 		Cures:    []string{stopCure, fenceCure},
 	}
 	s.Moments = append(s.Moments, d.grant(hold, false))
@@ -369,7 +370,7 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 		last := &hold.Extensions[n-1]
 		s.Moments = append(s.Moments, Moment{
 			At: last.Complete.Time, Kind: MomentLock,
-			Text: fmt.Sprintf("its last extension ended %s (%s in all)", last.Complete.Type, count(n, "extension")),
+			Text: fmt.Sprintf("its last extension ended %s (%s in all)", last.Complete.Type, say.Count(n, "extension")),
 		})
 	}
 	s.Moments = append(s.Moments, d.background(hold.Acquire.Invoke.Time, op.Complete.Time, hold)...)
@@ -380,13 +381,13 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 		s.Moments = append(s.Moments,
 			Moment{
 				At: op.Invoke.Time, Kind: MomentViolation,
-				Text: fmt.Sprintf("%s began to use %s, %s after its time was over", d.who(hold), resource, span(late)),
+				Text: fmt.Sprintf("%s began to use %s, %s after its time was over", d.who(hold), resource, say.Span(late)),
 			},
 			Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(&op)})
 	} else {
 		s.Moments = append(s.Moments, Moment{
 			At: op.Complete.Time, Kind: MomentViolation,
-			Text: fmt.Sprintf("%s, %s after its time was over", d.accessClause(&op), span(late)),
+			Text: fmt.Sprintf("%s, %s after its time was over", d.accessClause(&op), say.Span(late)),
 		})
 	}
 	s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
@@ -432,7 +433,7 @@ func (d *digest) grantsBetween(lock, owner string, from, to time.Duration) []Mom
 		moments = append(moments, d.grant(h, false))
 	}
 	if more > 0 {
-		moments[len(moments)-1].Text += fmt.Sprintf(" (and %s more until %s)", count(more, "grant"), instant(to))
+		moments[len(moments)-1].Text += fmt.Sprintf(" (and %s more until %s)", say.Count(more, "grant"), say.Instant(to))
 	}
 	return moments
 }
@@ -464,7 +465,7 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 				s.Moments = append(s.Moments, Moment{At: end, Kind: MomentLock, Text: d.endWords(h)})
 			}
 		}
-		m := Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(op) + fmt.Sprintf(" (begun at %s)", instant(op.Invoke.Time))}
+		m := Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(op) + fmt.Sprintf(" (begun at %s)", say.Instant(op.Invoke.Time))}
 		if i == len(accesses)-1 {
 			m.Kind = MomentViolation
 		}
@@ -533,7 +534,7 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 	s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call; what it %s was the hold of %s.", client(owner), did, d.who(victim)))
 	next := d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, victim.End)
 	if len(next) > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s was still entitled to hold it, at %s %s.", d.who(victim), instant(next[0].At), next[0].Text))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s was still entitled to hold it, at %s %s.", d.who(victim), say.Instant(next[0].At), next[0].Text))
 	}
 	return s
 }
@@ -559,13 +560,13 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 	}
 	s := Story{Headline: fmt.Sprintf("%s lost %s before its lease could run out", capitalClient(hold.Owner), hold.Lock)}
 	if due > last.Time {
-		s.Headline = fmt.Sprintf("%s lost %s %s before its lease could run out", capitalClient(hold.Owner), hold.Lock, span(due-last.Time))
+		s.Headline = fmt.Sprintf("%s lost %s %s before its lease could run out", capitalClient(hold.Owner), hold.Lock, say.Span(due-last.Time))
 	}
 	// The hold's own end is the loss itself: say what had been promised.
 	grant := d.grant(hold, false)
 	grant.Text = strings.TrimSuffix(grant.Text, d.entitled(hold)) + "was entitled to hold it until "
 	if due > 0 {
-		grant.Text += instant(due)
+		grant.Text += say.Instant(due)
 	} else {
 		grant.Text += "it gives it back, as a watchdog keeps it alive"
 	}
@@ -578,7 +579,7 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
 	if masters := d.extraMasters(hold.Start); len(masters) > 1 && d.granter(hold) == "" {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", list(masters)))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", say.List(masters)))
 	}
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
 	s.Cures = d.remembering(v, hold.Start, last.Time)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // TextOptions say how the terminal summary is written. The zero value is
@@ -149,7 +150,7 @@ func (t *textReport) causes() []string {
 	var lines []string
 	for i := range t.Causes {
 		if i == maxTextCauses && !t.whole {
-			lines = append(lines, pad("")+t.clip(fmt.Sprintf("and %s more: see the report", count(len(t.Causes)-i, "cause"))))
+			lines = append(lines, pad("")+t.clip(fmt.Sprintf("and %s more: see the report", say.Count(len(t.Causes)-i, "cause"))))
 			break
 		}
 		lines = append(lines, t.property(checker.Invalid, fmt.Sprintf("cause %d", i+1), t.Causes[i].Title)...)
@@ -175,7 +176,7 @@ func (t *textReport) otherCauses() []string {
 func (t *textReport) proof(story *Story) []string {
 	var lines []string
 	for _, m := range story.Moments {
-		label := instant(m.At)
+		label := say.Instant(m.At)
 		text := m.Text
 		if m.Kind == MomentViolation {
 			label = sign(checker.Invalid) + " " + label
@@ -220,7 +221,7 @@ func (t *textReport) violated() []string {
 	for _, p := range t.Properties {
 		switch p.Verdict {
 		case checker.Invalid:
-			violated = append(violated, fmt.Sprintf("%s (%s)", p.Name, thousands(int64(max(p.Total, len(p.Violations))))))
+			violated = append(violated, fmt.Sprintf("%s (%s)", p.Name, say.Thousands(int64(max(p.Total, len(p.Violations))))))
 		case checker.Valid:
 		default:
 			if open++; open <= maxTextOpen || t.whole {
@@ -281,7 +282,7 @@ func (t *textReport) operations() []string {
 	var parts []string
 	for _, op := range opNames() {
 		if o, ok := t.Operations[op]; ok {
-			parts = append(parts, fmt.Sprintf("%s %s ok %s fail %s info", op, thousands(int64(o.OK)), thousands(int64(o.Fail)), thousands(int64(o.Info))))
+			parts = append(parts, fmt.Sprintf("%s %s ok %s fail %s info", op, say.Thousands(int64(o.OK)), say.Thousands(int64(o.Fail)), say.Thousands(int64(o.Info))))
 		}
 	}
 	switch {

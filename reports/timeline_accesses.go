@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // accesses draws a lane for each protected resource.
@@ -27,7 +28,7 @@ func (c *chart) accesses() {
 	const most = 4
 	for i, name := range resources {
 		if i == most {
-			c.out.text("t-note", chartLeft, c.y+10, "and "+count(len(resources)-most, "resource")+" more, left out here")
+			c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(len(resources)-most, "resource")+" more, left out here")
 			c.y += 18
 			break
 		}
@@ -66,7 +67,7 @@ func (c *chart) accessLane(name string) {
 		x, mid := c.x(op.Complete.Time), c.y+laneHeight/2
 		title := ""
 		if len(shown) <= dense {
-			title = c.accessClause(op) + " at " + instant(op.Complete.Time)
+			title = c.accessClause(op) + " at " + say.Instant(op.Complete.Time)
 		}
 		switch {
 		case op.OK() && title == "":

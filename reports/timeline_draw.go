@@ -10,6 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The measures of a timeline, in SVG units: a page shows it about 1:1.
@@ -136,7 +137,7 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		what = "lock"
 	}
 	if left > 0 {
-		c.out.text("t-note", chartLeft, c.y+10, "and "+count(left, what)+" more, left out here")
+		c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(left, what)+" more, left out here")
 		c.y += 18
 	}
 	if len(lanes) == 0 {
@@ -154,7 +155,7 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 	}
 	if c.zoom.length() > 0 {
 		c.out.rect("t-zoom", c.x(c.zoom.from), lanesTop-6, math.Max(3, c.x(c.zoom.to)-c.x(c.zoom.from)), bottom-lanesTop+6, 3,
-			fmt.Sprintf("shown above: %s to %s", instant(c.zoom.from), instant(c.zoom.to)))
+			fmt.Sprintf("shown above: %s to %s", say.Instant(c.zoom.from), say.Instant(c.zoom.to)))
 	}
 	key, keyHeight := c.legend()
 	return figure{
@@ -225,7 +226,7 @@ func (c *chart) wait(op *history.Operation) {
 	from, to := c.x(op.Invoke.Time), c.x(op.Complete.Time)
 	mid := c.y + laneHeight/2
 	title := fmt.Sprintf("%s asked for %s at %s: %s after %s", client(op.Invoke.Owner), op.Invoke.Lock,
-		instant(op.Invoke.Time), op.Complete.Type, span(took(op)))
+		say.Instant(op.Invoke.Time), op.Complete.Type, say.Span(took(op)))
 	if op.Complete.Error != "" {
 		title += " (" + op.Complete.Error + ")"
 	}
@@ -252,9 +253,9 @@ func (c *chart) hold(h *holding.Hold) {
 	from, to := c.x(h.Start), c.x(h.End)
 	until := "the end of the record"
 	if h.End != history.Never {
-		until = instant(h.End)
+		until = say.Instant(h.End)
 	}
-	title := fmt.Sprintf("%s holds %s from %s to %s (%s)", client(h.Owner), h.Lock, instant(h.Start), until, h.Ended)
+	title := fmt.Sprintf("%s holds %s from %s to %s (%s)", client(h.Owner), h.Lock, say.Instant(h.Start), until, h.Ended)
 	if h.Token != 0 {
 		title += fmt.Sprintf(", token %d", h.Token)
 	}
@@ -285,7 +286,7 @@ func (c *chart) hold(h *holding.Hold) {
 	if h.End > c.win.to && to-from > 120 {
 		right = "no end →"
 		if h.End != history.Never {
-			right = "until " + instant(h.End) + " →"
+			right = "until " + say.Instant(h.End) + " →"
 		}
 		if c.marks(to-wide(right, smallSize)-8, to-4) {
 			right = ""
@@ -321,7 +322,7 @@ func (c *chart) late(l *lane, op *history.Operation) {
 	c.used["late"] = true
 	from, to := c.x(believes(under)), c.x(op.Complete.Time)
 	title := fmt.Sprintf("%s used %s until %s, %s after it had ceased to hold", l.client, resourceOf(op),
-		instant(op.Complete.Time), span(op.Complete.Time-believes(under)))
+		say.Instant(op.Complete.Time), say.Span(op.Complete.Time-believes(under)))
 	c.out.rect("t-late", from, c.y+2, math.Max(to-from, 2), laneHeight-4, 0, title)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // maxFaultRows bounds the rows of faults; what is left out is said.
@@ -56,7 +58,7 @@ func (c *chart) faultLanes() {
 	}
 	c.y += float64(len(rows)) * (h + 4)
 	if left > 0 {
-		c.out.text("t-note", chartLeft, c.y+10, "and "+count(left, "fault")+" more, in the table below")
+		c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(left, "fault")+" more, in the table below")
 		c.y += 18
 	}
 }
@@ -92,7 +94,7 @@ func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
 
 // faultTitle is what a pointer that rests on a fault shows.
 func faultTitle(f *Fault) string {
-	title := fmt.Sprintf("%s, %s to %s", f.detail(), instant(f.Start), instant(f.End))
+	title := fmt.Sprintf("%s, %s to %s", f.detail(), say.Instant(f.Start), say.Instant(f.End))
 	if f.Effect != "" {
 		title += ": " + adapt(f.Effect)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // mark draws the violation over the lanes that it concerns.
@@ -66,11 +67,11 @@ func (d *digest) markWords(v *checker.Violation) string {
 	case checker.DoubleGrant:
 		if d.together(v, d.holdsOf(v)) > d.end {
 			if d.end > v.From {
-				return "both hold: " + span(d.end-v.From) + " observed"
+				return "both hold: " + say.Span(d.end-v.From) + " observed"
 			}
 			return "both hold"
 		}
-		return "both hold for " + span(v.Until-v.From)
+		return "both hold for " + say.Span(v.Until-v.From)
 	case checker.UseAfterLease:
 		return "used after its lease"
 	case checker.LostUpdate:
@@ -103,10 +104,10 @@ func (c *chart) violations() bool {
 	clusters := markClusters(c.distinct(), func(v *checker.Violation) float64 { return c.x(c.since(v)) })
 	for _, m := range clusters {
 		first, last := m.of[0], m.of[len(m.of)-1]
-		title := first.Kind + " at " + instant(c.since(first)) + ": " + first.Explanation
+		title := first.Kind + " at " + say.Instant(c.since(first)) + ": " + first.Explanation
 		if len(m.of) > 1 {
-			title = fmt.Sprintf("%s from %s to %s, the first: %s", count(len(m.of), "violation"), instant(c.since(first)), instant(c.since(last)), first.Explanation)
-			c.out.text("t-small t-bad-text", m.x+7, 11, thousands(int64(len(m.of))))
+			title = fmt.Sprintf("%s from %s to %s, the first: %s", say.Count(len(m.of), "violation"), say.Instant(c.since(first)), say.Instant(c.since(last)), first.Explanation)
+			c.out.text("t-small t-bad-text", m.x+7, 11, say.Thousands(int64(len(m.of))))
 		}
 		c.out.path("t-bad-mark", cross(m.x, 7, 4), title)
 	}
@@ -132,7 +133,7 @@ func markClusters(all []*checker.Violation, at func(*checker.Violation) float64)
 			last := &clusters[n-1]
 			room := 9.0
 			if len(last.of) > 1 {
-				room += 5 + wide(thousands(int64(len(last.of))), smallSize)
+				room += 5 + wide(say.Thousands(int64(len(last.of))), smallSize)
 			}
 			if x < last.x+room {
 				last.of = append(last.of, v)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // serverLanes draws what role each server had, and when it was down.
@@ -62,7 +63,7 @@ func (c *chart) keyLanes() {
 		}
 		for _, at := range empty {
 			c.used["look-none"] = true
-			c.out.path("t-look", cross(c.x(at), c.y+h/2, 2.5), node+" had no holder of "+v.Lock+" at "+instant(at))
+			c.out.path("t-look", cross(c.x(at), c.y+h/2, 2.5), node+" had no holder of "+v.Lock+" at "+say.Instant(at))
 		}
 		c.y += h + laneGap - 2
 	}
@@ -70,11 +71,11 @@ func (c *chart) keyLanes() {
 
 func (c *chart) keySpan(s keySpan, h float64) {
 	from, to := c.x(s.from), math.Max(c.x(s.until), c.x(s.from)+1)
-	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s at the latest", s.server, client(s.owner), instant(s.from), instant(s.until))
+	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	class, key := "t-key", "key"
 	if !s.vote {
 		class, key = "t-key t-copy", "copy"
-		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s at the latest", s.server, client(s.owner), instant(s.from), instant(s.until))
+		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	}
 	c.used[key] = true
 	c.out.rect(class, from, c.y+1, to-from, h-2, 2, title)
@@ -88,7 +89,7 @@ func (c *chart) keySpan(s keySpan, h float64) {
 	c.out.path("t-look", looks.String(), "")
 	words := "key of " + client(s.owner)
 	if s.until > c.win.to && s.until != history.Never {
-		words += " until " + instant(s.until) + " →"
+		words += " until " + say.Instant(s.until) + " →"
 	}
 	for _, words := range []string{words, client(s.owner)} {
 		if wide(words, smallSize)+14 < to-from {
@@ -103,7 +104,7 @@ func (c *chart) stretch(node string, s stretch, h float64) {
 	if s.to >= c.end {
 		to = c.x(c.win.to)
 	}
-	title := fmt.Sprintf("%s: %s from %s to %s", node, s.state, instant(s.from), instant(s.to))
+	title := fmt.Sprintf("%s: %s from %s to %s", node, s.state, say.Instant(s.from), say.Instant(s.to))
 	label, class := s.state, "t-small"
 	switch s.state {
 	case "master":
@@ -111,7 +112,7 @@ func (c *chart) stretch(node string, s stretch, h float64) {
 		c.out.rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
 		class = "t-on-master"
 		if s.changed && c.win.meets(s.from, s.from) {
-			label = "promoted to master at " + instant(s.from)
+			label = "promoted to master at " + say.Instant(s.from)
 		}
 	case roleLeader:
 		c.used[roleLeader] = true

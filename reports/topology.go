@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The measures of the drawing of a topology, in SVG units.
@@ -193,7 +194,7 @@ func (d *digest) topologyFigure(at time.Duration) string {
 		d.drawNode(&s, p, changes, at)
 	}
 	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
-		num(mapWidth), num(height), escape("The topology "+d.Run.Topology.Name+" at "+instant(at)), s.String())
+		num(mapWidth), num(height), escape("The topology "+d.Run.Topology.Name+" at "+say.Instant(at)), s.String())
 }
 
 // sideApart is the state of a side that is cut off, and of its links to the other.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // maxEvidence is how many violations of a property the page shows with their evidence,
@@ -82,9 +83,9 @@ func (d *digest) shownViolation(v *checker.Violation, told bool) shownViolation 
 
 // eventLine is an event of a client in words, with its time and index.
 func (d *digest) eventLine(e *history.Event) string {
-	s := fmt.Sprintf("#%d  %s  %s", e.Index, instant(e.Time), d.eventClause(e))
+	s := fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), d.eventClause(e))
 	if e.Expires > 0 {
-		s += ", good until " + instant(e.Expires)
+		s += ", good until " + say.Instant(e.Expires)
 	}
 	if e.Error != "" && !strings.Contains(s, e.Error) {
 		s += " (" + e.Error + ")"
@@ -129,7 +130,7 @@ func (d *digest) violationRows() []violationRow {
 	rows := []violationRow{}
 	for _, v := range d.distinct() {
 		r := violationRow{
-			At: instant(d.since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock),
+			At: say.Instant(d.since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock),
 			Cause: causes[v], Told: told[v], Show: template.URL(d.around(v)),
 		}
 		var clients, servers []string
@@ -145,7 +146,7 @@ func (d *digest) violationRows() []violationRow {
 		}
 		r.Clients, r.Servers = strings.Join(clients, ", "), strings.Join(servers, ", ")
 		if long := d.lasted(v); long > 0 && d.since(v) == v.From {
-			r.Length = span(long)
+			r.Length = say.Span(long)
 		}
 		rows = append(rows, r)
 	}
@@ -157,11 +158,11 @@ func (d *digest) unlisted() string {
 	var parts []string
 	for i := range d.Report.Results {
 		if r := &d.Report.Results[i]; r.Total > len(r.Violations) {
-			parts = append(parts, fmt.Sprintf("%s of %s of %s", thousands(int64(len(r.Violations))), count(r.Total, "violation"), r.Name))
+			parts = append(parts, fmt.Sprintf("%s of %s of %s", say.Thousands(int64(len(r.Violations))), say.Count(r.Total, "violation"), r.Name))
 		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Only the first are listed: " + list(parts) + "."
+	return "Only the first are listed: " + say.List(parts) + "."
 }

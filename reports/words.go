@@ -1,92 +1,13 @@
 package reports
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
-
-// instant writes a point in time, rounded down as in the words of the checker: "1.716 s".
-func instant(t time.Duration) string {
-	return strconv.FormatFloat(t.Truncate(time.Millisecond).Seconds(), 'f', 3, 64) + " s"
-}
-
-// span writes a length of time in the unit that reads best, rounded down: "840 µs",
-// "1,240 ms", "28.698 s".
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + span(d.Abs())
-	case d == 0:
-		return "0 ms"
-	case d < time.Microsecond:
-		return fmt.Sprintf("%d ns", d.Nanoseconds())
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < 10*time.Millisecond:
-		return trimZeros(strconv.FormatFloat(float64(d.Truncate(100*time.Microsecond))/1e6, 'f', 1, 64)) + " ms"
-	case d < 10*time.Second:
-		return thousands(d.Milliseconds()) + " ms"
-	default:
-		return trimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
-	}
-}
-
-// runLength writes how long a run took: always seconds from one second on.
-func runLength(d time.Duration) string {
-	if d < time.Second {
-		return span(d)
-	}
-	return trimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
-}
-
-func trimZeros(s string) string {
-	if !strings.Contains(s, ".") {
-		return s
-	}
-	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
-}
-
-// thousands writes 28698 as "28,698".
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
-		s = s[:at] + "," + s[at:]
-	}
-	return s
-}
-
-// count writes a number with its noun: "1 grant", "2,310 grants".
-func count(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return thousands(int64(n)) + " " + plural(one)
-}
-
-func plural(noun string) string {
-	switch {
-	case noun == "request for a lock":
-		return "requests for a lock"
-	case strings.HasSuffix(noun, "y"):
-		return strings.TrimSuffix(noun, "y") + "ies"
-	case strings.HasSuffix(noun, "s"):
-		return noun + "es"
-	default:
-		return noun + "s"
-	}
-}
-
-// list joins names as people do: "a, b and c".
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
-}
 
 // stop ends a sentence that does not end yet.
 func stop(s string) string {
@@ -118,7 +39,7 @@ func adapt(s string) string {
 		if err != nil {
 			return found
 		}
-		return parts[1] + span(long)
+		return parts[1] + say.Span(long)
 	})
 	return large.ReplaceAllStringFunc(s, func(found string) string {
 		parts := large.FindStringSubmatch(found)
@@ -126,7 +47,7 @@ func adapt(s string) string {
 		if err != nil {
 			return found
 		}
-		return parts[1] + thousands(n) + " " + parts[3]
+		return parts[1] + say.Thousands(n) + " " + parts[3]
 	})
 }
 

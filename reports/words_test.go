@@ -2,14 +2,13 @@ package reports
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 func TestSpan(t *testing.T) {
@@ -29,22 +28,22 @@ func TestSpan(t *testing.T) {
 		{-5 * time.Millisecond, "-5 ms"},
 		{math.MinInt64, "-9223372036.854 s"},
 	} {
-		require.Equal(t, tt.want, span(tt.give))
+		require.Equal(t, tt.want, say.Span(tt.give))
 	}
-	require.Equal(t, "2 s", runLength(2*time.Second))
-	require.Equal(t, "1.716 s", instant(1716*time.Millisecond))
-	require.Equal(t, "22.629 s", instant(22_629_800*time.Microsecond), "rounded down, as by the checker")
-	require.Equal(t, "1,453 ms", span(1_453_900*time.Microsecond))
+	require.Equal(t, "2 s", say.Length(2*time.Second))
+	require.Equal(t, "1.716 s", say.Instant(1716*time.Millisecond))
+	require.Equal(t, "22.629 s", say.Instant(22_629_800*time.Microsecond), "rounded down, as by the checker")
+	require.Equal(t, "1,453 ms", say.Span(1_453_900*time.Microsecond))
 }
 
 func TestCount(t *testing.T) {
-	require.Equal(t, "1 grant", count(1, "grant"))
-	require.Equal(t, "2,310 grants", count(2310, "grant"))
-	require.Equal(t, "2 properties", count(2, "property"))
-	require.Equal(t, "0 accesses", count(0, "access"))
-	require.Equal(t, "-1,234,567", thousands(-1234567))
-	require.Equal(t, "-123", thousands(-123))
-	require.Equal(t, "a, b and c", list([]string{"a", "b", "c"}))
+	require.Equal(t, "1 grant", say.Count(1, "grant"))
+	require.Equal(t, "2,310 grants", say.Count(2310, "grant"))
+	require.Equal(t, "2 properties", say.Count(2, "property"))
+	require.Equal(t, "0 accesses", say.Count(0, "access"))
+	require.Equal(t, "-1,234,567", say.Thousands(-1234567))
+	require.Equal(t, "-123", say.Thousands(-123))
+	require.Equal(t, "a, b and c", say.List([]string{"a", "b", "c"}))
 }
 
 func TestTargetWords(t *testing.T) {
@@ -69,42 +68,6 @@ func TestTargetWords(t *testing.T) {
 	require.True(t, island.severs("r1", top))
 	island.Target = "{r1 r2}"
 	require.False(t, island.severs("r1", top))
-}
-
-// contended must agree with what its comment says, asked one by one.
-func TestContended(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 300 {
-		var ops []history.Operation
-		var holds []holding.Hold
-		for i := range 1 + rng.IntN(12) {
-			from := time.Duration(rng.IntN(50))
-			op := history.Operation{
-				Invoke:   &history.Event{Op: history.Acquire, Lock: "k", Owner: string(rune('a' + i%3)), Time: from},
-				Complete: &history.Event{Type: history.OK, Time: from + time.Duration(rng.IntN(20))},
-			}
-			ops = append(ops, op)
-		}
-		start := time.Duration(0)
-		for range rng.IntN(12) {
-			start += time.Duration(rng.IntN(8))
-			end := start + time.Duration(rng.IntN(15))
-			if rng.IntN(9) == 0 {
-				end = history.Never
-			}
-			holds = append(holds, holding.Hold{Lock: "k", Owner: string(rune('a' + rng.IntN(3))), Start: start, End: end})
-		}
-		want := 0
-		for _, op := range ops {
-			for _, h := range holds {
-				if h.Owner != op.Invoke.Owner && h.Start < op.Complete.Time && h.End > op.Invoke.Time {
-					want++
-					break
-				}
-			}
-		}
-		require.Equal(t, want, contended(ops, holds))
-	}
 }
 
 func TestNiceStep(t *testing.T) {

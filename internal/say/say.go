@@ -1,0 +1,90 @@
+// Package say writes times, numbers and lists in one way, for all that people read.
+package say
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Instant writes a point in time, rounded down as in the words of the checker: "1.716 s".
+func Instant(t time.Duration) string {
+	return strconv.FormatFloat(t.Truncate(time.Millisecond).Seconds(), 'f', 3, 64) + " s"
+}
+
+// Span writes a length of time in the unit that reads best, rounded down: "840 µs",
+// "1,240 ms", "28.698 s".
+func Span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Span(d.Abs())
+	case d == 0:
+		return "0 ms"
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < 10*time.Millisecond:
+		return TrimZeros(strconv.FormatFloat(float64(d.Truncate(100*time.Microsecond))/1e6, 'f', 1, 64)) + " ms"
+	case d < 10*time.Second:
+		return Thousands(d.Milliseconds()) + " ms"
+	default:
+		return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
+	}
+}
+
+// Length writes how long a run took: always seconds from one second on.
+func Length(d time.Duration) string {
+	if d < time.Second {
+		return Span(d)
+	}
+	return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
+}
+
+// TrimZeros drops the zeros behind the last decimal that counts: "1.50" is "1.5".
+func TrimZeros(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
+}
+
+// Thousands writes 28698 as "28,698".
+func Thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// Count writes a number with its noun: "1 grant", "2,310 grants".
+func Count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Thousands(int64(n)) + " " + plural(one)
+}
+
+func plural(noun string) string {
+	switch {
+	case noun == "request for a lock":
+		return "requests for a lock"
+	case strings.HasSuffix(noun, "y"):
+		return strings.TrimSuffix(noun, "y") + "ies"
+	case strings.HasSuffix(noun, "s"):
+		return noun + "es"
+	default:
+		return noun + "s"
+	}
+}
+
+// List joins names as people do: "a, b and c".
+func List(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
