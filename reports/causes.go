@@ -479,7 +479,7 @@ func (d *digest) impact(c *group) string {
 			unknown += b2i(op.Unknown())
 		}
 	}
-	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), say.Span(c.Until-c.From), say.Length(d.end))
+	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), say.Length(c.Until-c.From), say.Length(d.end))
 	if c.Until == c.From {
 		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), say.Instant(c.From), say.Instant(d.end))
 	}

@@ -178,6 +178,13 @@ func (d *digest) tell(v *checker.Violation) Story {
 	if words := d.fencingWords(v.Lock); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
+	if n := effective(d.faults); n > 0 && d.cause < 0 && d.Run.Scenario == "" {
+		words := fmt.Sprintf("None of the %s explains it, as far as the record shows.", say.Count(n, "fault"))
+		if n == 1 {
+			words = "The fault does not explain it, as far as the record shows."
+		}
+		s.Outcome = append(s.Outcome, words)
+	}
 	if more := d.moreViolations(v); more != "" {
 		s.Outcome = append(s.Outcome, more)
 	}
