@@ -322,10 +322,12 @@ func New(site Site, s Step) (Fault, error) {
 		return nil, err
 	}
 	s, _ = s.Current()
-	if spec.Target == AtClient {
-		return spec.New(site, s)
+	if spec.Target == AtClient { // it needs nothing of a topology
+		err = spec.checkParams(s.Params)
+	} else {
+		err = spec.Validate(site.Deployment.Topology(), s)
 	}
-	if err := spec.Validate(site.Deployment.Topology(), s); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	f, err := spec.New(site, spec.withDefaults(s))

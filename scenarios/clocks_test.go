@@ -38,6 +38,7 @@ func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {
 	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n"
 	tests := []struct{ name, give, want string }{
 		{"no such client", "inject: pause-client, target: b", `unknown client "b" (known: a)`},
+		{"a parameter of a client's fault that there is not", `inject: pause-client, target: a, params: {by: "5"}`, `pause-client has no parameters, and "by" is one`},
 		{"no step", "inject: clock-forward, target: redis-1", `clock-forward: say by how many ms in the parameter "by"`},
 		{"a step that is no number", `inject: clock-back, target: redis-1, params: {by: "1s"}`, `clock-back: by must be a whole number of ms from 100, not "1s"`},
 		{"no rate", "inject: clock-rate, target: redis-1", `above -100 and not 0, and not ""`},

@@ -172,7 +172,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 			if !slices.Contains(clients, step.Target) {
 				return names.Unknown("client", step.Target, clients)
 			}
-			return nil
+			return spec.Validate(t, step.fault())
 		}
 		return harness.CheckStep(t, s.resourceConfig(), step.fault())
 	case step.Heal != "":
