@@ -3,13 +3,15 @@ package faults
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // clientSpecs are the faults of a client that is an operating system's process of
-// its own: it stands still, or it is gone.
+// its own: it stands still, now and then or until the heal, or it is gone.
 func clientSpecs() []Spec {
 	specs := []Spec{
 		{
@@ -18,7 +20,7 @@ func clientSpecs() []Spec {
 			Observed: "the process is gone",
 			Pitfall:  "what it held, it holds until the lease runs out",
 			Story:    Story{Injected: "client {target} {was} killed"},
-			New:      onClient(killClient),
+			New:      onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
 		},
 		{
 			Name: "pause-client", Summary: "SIGSTOP to a client of a script, and SIGCONT at the heal",
@@ -26,7 +28,18 @@ func clientSpecs() []Spec {
 			Observed: "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "what it was sent waits in its socket, and is read when it wakes",
 			Story:   Story{"client {target} {was} paused", "client {target} went on after the pause"},
-			New:     onClient(pauseClient),
+			New:     onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
+		},
+		{
+			Name: "throttle-client", Summary: "stop a client of a script and let it run, over and over, as a limit of its processor time does",
+			Life:     history.Repeating,
+			Params:   []Param{number("stopped", "ms").otherwise("400"), number("runs", "ms").otherwise("100")},
+			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
+			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
+			Story:   Story{"client {target} was stopped and let run, over and over", "client {target} ran without stops again"},
+			New: onClient(func(p ClientProcess, s Step) Fault {
+				return clientThrottle{p, s.millis("stopped"), s.millis("runs")}
+			}),
 		},
 	}
 	for i := range specs {
@@ -37,13 +50,13 @@ func clientSpecs() []Spec {
 }
 
 // onClient makes a fault of the client that a step's target names.
-func onClient(of func(ClientProcess) Fault) func(Site, Step) (Fault, error) {
+func onClient(of func(ClientProcess, Step) Fault) func(Site, Step) (Fault, error) {
 	return func(site Site, s Step) (Fault, error) {
 		p := site.Clients[s.Target]
 		if p == nil {
 			return nil, fmt.Errorf("%s: no client %q is a process of its own", s.Fault, s.Target)
 		}
-		return of(p), nil
+		return of(p, s), nil
 	}
 }
 
@@ -56,12 +69,10 @@ type ClientProcess interface {
 	Kill(ctx context.Context) error
 }
 
-type clientPause struct{ p ClientProcess }
-
-// pauseClient stops a client with SIGSTOP, as a long collection of garbage, a page
+// clientPause stops a client with SIGSTOP, as a long collection of garbage, a page
 // fault or a suspended machine does; the heal lets it go on. What is sent to it
 // in between waits in its socket, and its clock goes on.
-func pauseClient(p ClientProcess) Fault { return clientPause{p} }
+type clientPause struct{ p ClientProcess }
 
 // Name returns "pause-client".
 func (clientPause) Name() string { return "pause-client" }
@@ -82,10 +93,8 @@ func (f clientPause) Inject(ctx context.Context) (Injection, error) {
 	}, nil
 }
 
+// clientKill ends a client with SIGKILL. It has no duration: it is not started again.
 type clientKill struct{ p ClientProcess }
-
-// killClient ends a client with SIGKILL. It has no duration: it is not started again.
-func killClient(p ClientProcess) Fault { return clientKill{p} }
 
 // Name returns "kill-client".
 func (clientKill) Name() string { return "kill-client" }
@@ -96,4 +105,53 @@ func (f clientKill) Inject(ctx context.Context) (Injection, error) {
 		return Injection{}, err
 	}
 	return Injection{Effect: "client " + f.p.Name() + " is gone"}, nil
+}
+
+// clientThrottle stops a client and lets it run, in turns, as a container is treated
+// that has used up its share of the processor.
+type clientThrottle struct {
+	p             ClientProcess
+	stopped, runs time.Duration // above 0
+}
+
+// Name returns "throttle-client".
+func (clientThrottle) Name() string { return "throttle-client" }
+
+// Inject sees the first turn: the client stands still, and goes on.
+func (f clientThrottle) Inject(ctx context.Context) (Injection, error) {
+	first, err := clientPause{f.p}.Inject(ctx)
+	if err != nil {
+		return Injection{}, err
+	}
+	if _, err := first.Heal(ctx); err != nil {
+		undo, cancel := Undo(ctx)
+		defer cancel()
+		_ = f.p.Resume(undo) // it may be gone
+		return Injection{}, err
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	turns, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(ended)
+		for {
+			_ = f.p.Pause(turns) // it may be gone, which the heal finds
+			over := stoppedWithin(stop, f.stopped)
+			_ = f.p.Resume(turns)
+			if over || stoppedWithin(stop, f.runs) {
+				return
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() {
+		close(stop)
+		cancel()
+		<-ended
+	})
+	return Injection{
+		Effect: fmt.Sprintf("client %s stands still for %v, runs for %v, and so on", f.p.Name(), f.stopped, f.runs),
+		Heal: Once(func(ctx context.Context) (string, error) {
+			end()
+			return "client " + f.p.Name() + " runs without stops", f.p.Resume(ctx)
+		}),
+	}, nil
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // ofClients are the faults that package workload/worker checks: they have no
 // server.
-func ofClients() []string { return []string{"kill-client", "pause-client"} }
+func ofClients() []string { return []string{"kill-client", "pause-client", "throttle-client"} }
 
 func TestEveryFaultOfTheListIsInjected(t *testing.T) {
 	listed := faults.Names(faults.All())

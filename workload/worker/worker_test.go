@@ -23,6 +23,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/workload"
@@ -199,6 +200,12 @@ func TestAWorkerThatStandsStillKeepsTheContract(t *testing.T) {
 		return nil
 	}
 	faultstest.Run(t, ofClient(t, "pause-client", s), asleep, awake)
+
+	f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": s}}, faults.Step{
+		Fault: "throttle-client", Target: "a", Params: map[string]string{"stopped": "300", "runs": "1"},
+	})
+	require.NoError(t, err)
+	faultstest.Run(t, f, func(ctx context.Context) error { return await.Until(ctx, func() error { return asleep(ctx) }) }, awake)
 }
 
 // ofClient is a fault of a client.
