@@ -123,19 +123,21 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
 # less for each package. The race detector multiplies what the judge and simulations cost
 # (by ten), so it sees a twentieth of the random histories (HISTORIES), and neither the
-# tests that are named _NoRace nor those of time and memory (COSTS). All run without it.
+# tests that are named _NoRace, nor those of time and memory (COSTS), nor those that read
+# the documents and sources (DOCUMENTS). All run without it.
 COSTS := ^Test(Cost|Memory)
 HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
 NO_RACE := _NoRace$$
+DOCUMENTS := ^Test.*(OfTheDocuments|DocumentsAnd|DocumentedAs)
 LONGEST := ./topologies/attach ./topologies/container ./drivers ./scenarios ./locktests ./cmd/lockchaos ./harness ./chaos ./topologies/... ./faults/...
 RACE ?=
 PACKAGES ?= $(if $(RACE),2,3)
 .PHONY: test
 test: redis etcd zookeeper drivers compiler ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(NO_RACE)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 10m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
-	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)' ./simulation ./checker ./cmd/lockchaos
+	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)' ./simulation ./checker ./cmd/lockchaos
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
