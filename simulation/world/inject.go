@@ -1,8 +1,10 @@
 package world
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/simulation/simredis"
@@ -91,14 +93,56 @@ func (w *World) counted(matches func(Anchor) bool) []Fault {
 	return due
 }
 
-// strike makes a fault happen.
-func (w *World) strike(f Fault) {
+// forever is how long a fault lasts that [World.Begin] began, and open how often what it
+// holds up looks whether it was healed.
+const (
+	forever = 1000 * time.Hour
+	open    = time.Millisecond
+)
+
+// Begin makes a fault of no message happen at once, which lasts until it is healed. It must
+// come after Start, and is an error if the fault has no effect now.
+func (w *World) Begin(f Fault) (heal func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.At, f.After, f.For = 0, nil, forever
+	if err := w.Validate(f); err != nil {
+		return nil, err
+	}
+	if w.cluster != nil && (f.Name == CrashFailover || f.Name == SplitBrain) {
+		return nil, fmt.Errorf("%s of a cluster ends by itself", f.Name)
+	}
+	faults := w.counts.Faults
+	end := w.strike(f)
+	if w.counts.Faults == faults {
+		return nil, fmt.Errorf("%s has no effect now", f.Name)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		end()
+	}, nil
+}
+
+// Arm has a fault happen as one of the plan would whose time has come.
+func (w *World) Arm(f Fault) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.Validate(f); err != nil {
+		return err
+	}
+	w.arm(f)
+	return nil
+}
+
+// strike makes a fault happen, and returns what ends it.
+func (w *World) strike(f Fault) (heal func()) {
 	if f.Target == TheMaster || f.Name == CrashFailover || f.Name == SplitBrain {
 		f.Target = w.master
 	}
 	n := w.node(f.Target)
 	if w.cantBegin(f, n) {
-		return
+		return func() {}
 	}
 	w.counts.Faults++
 	w.trace("fault: %v", f)
@@ -117,13 +161,12 @@ func (w *World) strike(f Fault) {
 	case KillClient:
 		w.zones[f.Target].kill()
 	case CrashFailover, SplitBrain:
-		w.failOver(f, n, end)
-		return
+		return w.failOver(f, n, end)
 	default:
-		w.last(f, n, end)
-		return
+		return w.last(f, n, end)
 	}
 	end()
+	return func() {}
 }
 
 // cantBegin reports whether the fault has no effect at the moment: the server is down,
@@ -137,8 +180,8 @@ func (w *World) cantBegin(f Fault, n *Node) bool {
 	}
 }
 
-// last makes a fault that lasts happen.
-func (w *World) last(f Fault, n *Node, end func()) {
+// last makes a fault that lasts happen, and returns what ends it.
+func (w *World) last(f Fault, n *Node, end func()) (finish func()) {
 	a := &active{f, w.now() + f.For}
 	w.active = append(w.active, a)
 	var heal func()
@@ -169,23 +212,33 @@ func (w *World) last(f Fault, n *Node, end func()) {
 		n.clock.faster, n.clock.since = float64(f.Percent)/100, w.now()
 		heal = func() { n.clock.faster = 0 }
 	}
-	w.after(f.For, func() {
+	finish = sync.OnceFunc(func() {
 		w.active = slices.DeleteFunc(w.active, func(o *active) bool { return o == a })
 		if heal != nil {
 			heal()
 		}
 		end()
 	})
+	w.after(f.For, finish)
+	return finish
 }
 
 // failOver replaces the master: it falls silent to its replicas, dies unless it is to go
 // on, is replaced, and comes back as a replica.
-func (w *World) failOver(f Fault, n *Node, end func()) {
+func (w *World) failOver(f Fault, n *Node, end func()) (finish func()) {
 	n.silent = f.Lag > 0 || f.Name == SplitBrain
 	if w.cluster != nil {
 		w.failOverCluster(f, n, end)
-		return
+		return func() {}
 	}
+	finish = sync.OnceFunc(func() {
+		n.silent = false
+		if n.down {
+			n.restart()
+		}
+		w.demote(n)
+		end()
+	})
 	w.after(f.Lag, func() {
 		if w.master != n.name || n.down {
 			n.silent = false
@@ -196,15 +249,9 @@ func (w *World) failOver(f Fault, n *Node, end func()) {
 			n.crash(true)
 		}
 		w.after(f.By, func() { w.promote(n) })
-		w.after(max(f.For, f.By+time.Millisecond), func() {
-			n.silent = false
-			if n.down {
-				n.restart()
-			}
-			w.demote(n)
-			end()
-		})
+		w.after(max(f.For, f.By+time.Millisecond), finish)
 	})
+	return finish
 }
 
 // failOverCluster leaves it to the nodes of a cluster to replace a master that dies, or

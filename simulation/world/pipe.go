@@ -55,7 +55,11 @@ func (w *World) heldUntil(p *pipe) time.Duration {
 			holds = a.Target == p.to
 		}
 		if holds {
-			until = max(until, a.until)
+			if a.For == forever {
+				until = max(until, w.now()+open)
+			} else {
+				until = max(until, a.until)
+			}
 		}
 	}
 	return until
