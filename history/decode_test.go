@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +58,40 @@ func TestBothDecodersReadTheSame(t *testing.T) {
 		`{"time":1,"process":1,"type":"invoke","op":"extend","lock":"k","holds":-2}`,
 	} {
 		compare(t, d, []byte(line))
+	}
+}
+
+// What is where a line has its first field, or its next one, can't be anywhere else.
+func TestBothDecodersReadTheSameOfLeadsInOtherPlaces(t *testing.T) {
+	t.Parallel()
+	for _, spaced := range []string{sample, strings.NewReplacer(`":`, `": `, `,"`, `, "`).Replace(sample)} {
+		d := &decoder{}
+		compare(t, d, []byte(spaced))
+		for _, lead := range []string{`{"index":3`, `,"time":1000000`, `,"odd":-12`, `, "time": 1000000`, `{"index": 3`} {
+			compare(t, d, []byte(lead+spaced))
+			compare(t, d, []byte(lead+spaced[1:]))
+			for at := range spaced {
+				compare(t, d, []byte(spaced[:at]+lead+spaced[at:]))
+			}
+		}
+	}
+}
+
+// Numbers and strings of any length, and with anything at any place of them.
+func TestBothDecodersReadTheSameValues(t *testing.T) {
+	t.Parallel()
+	d := &decoder{}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	const odd = "\"\\\x00\x1f\x7f\x80\xc3\xa9/:.eE-+ }"
+	for range 20_000 {
+		number := []byte(strconv.FormatUint(rnd.Uint64()>>rnd.IntN(64), 10))
+		text := bytes.Repeat([]byte{'k'}, rnd.IntN(30))
+		for _, value := range [][]byte{number, text} {
+			if rnd.IntN(2) == 0 && len(value) > 0 {
+				value[rnd.IntN(len(value))] = odd[rnd.IntN(len(odd))]
+			}
+		}
+		compare(t, d, []byte(`{"time":1,"process":2,"type":"ok","op":"acquire","lease":`+string(number)+`,"lock":"`+string(text)+`"}`))
 	}
 }
 

@@ -196,18 +196,18 @@ func (r *Reader) accept(e *Event) error {
 		e.Owner = defaultOwner(e.Process)
 	}
 	if e.Process >= 0 && !e.Op.single() {
-		open := r.open.of(e.Process)
+		open, op := r.open.of(e.Process), codeOf(e.Op)
 		switch {
-		case e.Type == Invoke && open != "":
+		case e.Type == Invoke && open != 0:
 			return fmt.Errorf("process %d invokes %s while its %s is open", e.Process, e.Op, open)
 		case e.Type == Invoke:
-			r.open.set(e.Process, e.Op)
-		case open == "":
+			r.open.set(e.Process, op)
+		case open == 0:
 			return fmt.Errorf("%s %s of process %d has no invoke", e.Op, e.Type, e.Process)
-		case open != e.Op:
+		case open != op:
 			return fmt.Errorf("process %d completes %s while its %s is open", e.Process, e.Op, open)
 		default:
-			r.open.set(e.Process, "")
+			r.open.set(e.Process, 0)
 		}
 	}
 	r.last = e.Time
@@ -219,43 +219,61 @@ func (r *Reader) accept(e *Event) error {
 // openOps are the operations that processes have open. Most processes have
 // small numbers, for which there is a table.
 type openOps struct {
-	small []uint8 // index into opsWithEnds, plus 1
-	large map[int]Op
+	small []opCode
+	large map[int]opCode
 }
 
 // smallProcesses is how many processes the table has at the most.
 const smallProcesses = 1 << 22
 
-// opsWithEnds are the operations that are invoked and completed.
-func opsWithEnds() [5]Op { return [...]Op{Acquire, Release, Extend, Access, Inject} }
+// An opCode is an operation that is invoked and completed; 0 for none.
+type opCode uint8
 
-func (o *openOps) of(process int) Op {
+func opsWithEnds() [7]Op { return [...]Op{"", Acquire, Release, Extend, Access, Inject, Heal} }
+
+func codeOf(op Op) opCode {
+	switch op {
+	case Acquire:
+		return 1
+	case Release:
+		return 2
+	case Extend:
+		return 3
+	case Access:
+		return 4
+	case Inject:
+		return 5
+	case Heal:
+		return 6
+	default:
+		return 0
+	}
+}
+
+func (c opCode) String() string { return string(opsWithEnds()[c]) }
+
+func (o *openOps) of(process int) opCode {
 	if process >= smallProcesses {
 		return o.large[process]
 	}
-	if process >= len(o.small) || o.small[process] == 0 {
-		return ""
+	if process >= len(o.small) {
+		return 0
 	}
-	return opsWithEnds()[o.small[process]-1]
+	return o.small[process]
 }
 
-func (o *openOps) set(process int, op Op) {
+func (o *openOps) set(process int, op opCode) {
 	if process >= smallProcesses {
 		if o.large == nil {
-			o.large = map[int]Op{}
+			o.large = map[int]opCode{}
 		}
-		if o.large[process] = op; op == "" {
+		if o.large[process] = op; op == 0 {
 			delete(o.large, process)
 		}
 		return
 	}
 	for process >= len(o.small) {
-		o.small = append(o.small, make([]uint8, len(o.small)+256)...)
+		o.small = append(o.small, make([]opCode, len(o.small)+256)...)
 	}
-	o.small[process] = 0
-	for i, known := range opsWithEnds() {
-		if op == known {
-			o.small[process] = uint8(i + 1)
-		}
-	}
+	o.small[process] = op
 }
