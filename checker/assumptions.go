@@ -31,7 +31,7 @@ import (
 // Its result counts what the history met, in [Result.Met].
 func Assumptions(meets ...string) Checker {
 	return &property{
-		name: "assumptions", engine: "counts",
+		name: "assumptions", engine: "counts", apart: true,
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for i := range ev.history.Events {
 				switch e := &ev.history.Events[i]; {

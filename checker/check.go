@@ -57,7 +57,11 @@ type session struct {
 	locks     map[string]struct{}
 	events    int64
 	until     time.Duration
-	explain   bool // what is found, at once
+	explain   bool     // what is found, at once
+	apart     struct { // what goes on beside all else
+		crew.Crew
+		ev *evidence // of which window; nil for none
+	}
 }
 
 // A run is one checker of a session.
@@ -80,33 +84,44 @@ func newSession(checkers []Checker) *session {
 	return s
 }
 
-// judge takes in the whole history, or its next window.
+// judge takes in the whole history, or its next window. It returns while the
+// checkers that are apart still judge it: they end with [session.join].
 func (s *session) judge(ctx context.Context, ev *evidence) {
 	ev.known = s.locks
-	ev.book()
-	began := time.Now()
-	ev.swept() // which both engines begin with
-	ev.sweeping = time.Since(began)
-	var beside crew.Crew
-	for _, r := range s.runs {
-		judge := func() {
-			r.judge(ctx, ev)
-			if p, ok := r.checker.(*property); ok && s.explain {
-				p.explain(ctx, ev, r.found)
-			}
-		}
-		if p, ok := r.checker.(*property); ok && p.searches {
-			beside.Go(judge)
-		} else {
-			judge()
-		}
-	}
-	beside.Wait()
-	for _, r := range s.runs {
-		r.found.nextWindow()
-	}
-	disagreements(s.agreement, ev)
+	ev.derive()
+	s.each(false, func(r *run) { s.run(ctx, r, ev) })
 	s.events, s.until = ev.end(), ev.history.End()
+	s.join()
+	s.apart.ev = ev
+	s.each(true, func(r *run) {
+		s.apart.Go(func() { s.run(ctx, r, ev) })
+	})
+}
+
+// each visits the checkers that are apart, or the others.
+func (s *session) each(apart bool, visit func(*run)) {
+	for _, r := range s.runs {
+		if p, ok := r.checker.(*property); (ok && p.apart) == apart {
+			visit(r)
+		}
+	}
+}
+
+func (s *session) run(ctx context.Context, r *run, ev *evidence) {
+	r.judge(ctx, ev)
+	if p, ok := r.checker.(*property); ok && s.explain {
+		p.explain(ctx, ev, r.found)
+	}
+	r.found.nextWindow()
+}
+
+// join waits until the last window is judged by all.
+func (s *session) join() {
+	s.apart.Wait()
+	if s.apart.ev != nil {
+		disagreements(s.agreement, s.apart.ev)
+		s.apart.ev = nil
+	}
 }
 
 func (r *run) judge(ctx context.Context, ev *evidence) {
@@ -146,6 +161,7 @@ func merge(a, b Result) Result {
 }
 
 func (s *session) report() Report {
+	s.join()
 	report := Report{Events: s.events, Until: s.until}
 	for _, r := range s.runs {
 		switch {
@@ -214,10 +230,10 @@ func applies(c Checker, ev *evidence) bool {
 // A property is a Checker of this package: a name, an engine and a judge.
 type property struct {
 	name, engine string
-	// searches says that it takes long, and shares nothing with the others
-	// but the sweep.
-	searches bool
-	sweeps   bool // it is decided by the sweep, which is counted as its own
+	// apart says that nothing that follows depends on what it finds: it may judge
+	// a window while the next one is taken in, and changes no more than its findings.
+	apart  bool
+	sweeps bool // it is decided by the sweep, which is counted as its own
 	// applies reports whether there is anything to judge; nil: always.
 	applies func(*evidence) bool
 	// eager says that it judges windows to which it does not apply, too: what it

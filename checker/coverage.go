@@ -40,6 +40,9 @@ func cover(ev *evidence, counts map[string]int) {
 		}
 	}
 	counts[history.MetContention] += contended(ev)
+	if ev.several > 0 {
+		counts[history.MetSeveral] += ev.several
+	}
 	coverHolds(ev, counts)
 }
 
@@ -76,9 +79,6 @@ func coverHolds(ev *evidence, counts map[string]int) {
 			counts[history.MetExpiries]++
 		}
 		if ev.fresh(&h.Proof) {
-			if n := ev.aside[h.Owner]; n > 0 {
-				counts[history.MetSeveral] += n
-			}
 			if other := *latest; other != nil && other.Owner != h.Owner {
 				switch {
 				case other.End > h.Start:

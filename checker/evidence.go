@@ -18,6 +18,9 @@ type evidence struct {
 	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
 
 	derived  *holding.Book
+	locked   int             // how many locks are known
+	several  int             // how many holds aside the owners of new holds had
+	late     []*holding.Hold // confirmed so late that others are missing
 	ordered  []string
 	sweep    *swept
 	sweeping time.Duration          // how long it took
@@ -54,8 +57,38 @@ func (ev *evidence) book() *holding.Book {
 			ev.ordered = append(ev.ordered, name)
 		}
 		slices.Sort(ev.ordered)
+		ev.locked = len(ev.known)
+		ev.compare()
 	}
 	return ev.derived
+}
+
+// compare compares the holds with those of other windows.
+func (ev *evidence) compare() {
+	if len(ev.aside) == 0 && len(ev.missing) == 0 {
+		return
+	}
+	for i := range ev.derived.Holds {
+		h := &ev.derived.Holds[i]
+		if ev.fresh(&h.Proof) {
+			ev.several += ev.aside[h.Owner]
+		}
+		if len(h.Late) > 0 && isSemaphore(ev.derived.Promises[h.Lock].Kind) && slices.ContainsFunc(h.Late, func(s holding.LateSpan) bool {
+			return ev.fresh(&s.By) && s.From < ev.missing[h.Lock]
+		}) {
+			ev.late = append(ev.late, h)
+		}
+	}
+}
+
+// derive finds what checkers share: then each may judge beside the others, and
+// beside what follows.
+func (ev *evidence) derive() {
+	ev.book()
+	ev.proven()
+	began := time.Now()
+	ev.swept()
+	ev.sweeping = time.Since(began)
 }
 
 func (ev *evidence) operations() []history.Operation { return ev.book().Operations }

@@ -53,7 +53,7 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // history stays legal.
 func Linearizability() Checker {
 	return &property{
-		name: "linearizability", engine: "porcupine", searches: true,
+		name: "linearizability", engine: "porcupine", apart: true,
 		judge: linearizable,
 		conclude: func(f *findings) {
 			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
@@ -110,7 +110,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	}
 	unclear(f, ev, func(string) bool { return true })
 	forgotten(f, ev)
-	f.counts["locks"] = len(ev.known)
+	f.counts["locks"] = ev.locked
 	f.need(len(tasks) > 0, "there was no lock to judge")
 }
 

@@ -22,7 +22,7 @@ func MutualExclusion() Checker {
 	return &property{
 		name: "mutual-exclusion", engine: "interval sweep", sweeps: true,
 		applies: func(ev *evidence) bool {
-			return len(ev.locks()) == 0 && len(ev.known) == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
+			return len(ev.locks()) == 0 && ev.locked == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
 				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Promises[e.Lock].Kind)
 			})
 		},
@@ -33,7 +33,7 @@ func MutualExclusion() Checker {
 			unclear(f, ev, isExclusive)
 			f.used(ev.swept().memory)
 			f.counts["holds"] += ev.holds(isExclusive)
-			f.counts["locks"] = len(ev.known)
+			f.counts["locks"] = ev.locked
 			grants(f, ev, isExclusive)
 		},
 		conclude: func(f *findings) {

@@ -2,9 +2,7 @@ package checker
 
 import (
 	"context"
-	"slices"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -54,14 +52,7 @@ func Ownership() Checker {
 // forgotten doubts the confirmations of semaphores that came after the lease,
 // where others may have had the permits in the meantime whose holds are forgotten.
 func forgotten(f *findings, ev *evidence) {
-	book := ev.book()
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		if len(h.Late) == 0 || !isSemaphore(book.Promises[h.Lock].Kind) {
-			continue
-		}
-		if slices.ContainsFunc(h.Late, func(s holding.LateSpan) bool { return ev.fresh(&s.By) && s.From < ev.missing[h.Lock] }) {
-			f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
-		}
+	for _, h := range ev.late {
+		f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
 	}
 }

@@ -41,7 +41,7 @@ func Progress(bound time.Duration) Checker {
 		bound = ProgressBound
 	}
 	return &property{
-		name: "progress", engine: "free spans",
+		name: "progress", engine: "free spans", apart: true,
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool { return e.Op == history.Acquire })
 		},

@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/binary"
 	"iter"
+	"maps"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -248,13 +249,14 @@ func (c *carry) mayRest(lock string) bool {
 }
 
 // broken are the locks with a violation in the last window: it counts once as long
-// as it is found again in the next.
-func (s *session) broken() map[string]struct{} {
-	broken := map[string]struct{}{}
-	for _, r := range s.runs {
+// as it is found again in the next. (What is found apart is either a violation that
+// the sweep has found as well, or found once.)
+func (s *session) broken(ev *evidence) map[string]struct{} {
+	broken := maps.Clone(ev.swept().invalid)
+	s.each(false, func(r *run) {
 		for k := range r.found.before {
 			broken[k.lock] = struct{}{}
 		}
-	}
+	})
 	return broken
 }

@@ -105,8 +105,9 @@ type stream struct {
 	memory
 
 	window  []history.Event
-	last    time.Duration // of the last event
-	from    int64         // the first event that no window had before
+	spare   []history.Event // the window before, which may still be judged beside this one
+	last    time.Duration   // of the last event
+	from    int64           // the first event that no window had before
 	shelf   map[owner][]shelved
 	idle    map[string]*resting      // locks that no client asked for, where there are many
 	aside   map[string]int           // how many holds of idle locks go on, by owner
@@ -225,6 +226,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 		}
 		reader.Wait()
 	}()
+	defer s.session.join()
 	reader.Go(func() { read(reading, r, full, empty) })
 	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
 	s.dubious = map[string]struct{}{}
@@ -487,7 +489,7 @@ func (s *stream) forget(ev *evidence) {
 	s.retain(ev)
 	c := &s.carry
 	c.reset(ev, s.memory)
-	c.broken = s.session.broken()
+	c.broken = s.session.broken(ev)
 	c.standing()
 	s.suspect(c)
 	c.reaching()
@@ -505,9 +507,13 @@ func (s *stream) forget(ev *evidence) {
 		held = s.heldAtRest(c)
 	}
 	s.miss(c)
-	n := 0
-	for i := range s.window {
-		e := &s.window[i]
+	next, judged := s.spare[:0], s.window
+	if len(judged) > s.many/2 { // too much memory for two of them
+		s.session.join()
+		next = judged[:0]
+	}
+	for i := range judged {
+		e := &judged[i]
 		switch {
 		case c.keep[i] && c.rests(e):
 			ends, holds := held[i]
@@ -516,8 +522,7 @@ func (s *stream) forget(ev *evidence) {
 				s.dubious[e.Lock] = struct{}{}
 			}
 		case c.keep[i]:
-			s.window[n] = *e
-			n++
+			next = append(next, *e)
 		case shelved[i]:
 			key := ownerOf(e)
 			if s.shelf[key] == nil {
@@ -529,8 +534,10 @@ func (s *stream) forget(ev *evidence) {
 			}
 		}
 	}
-	clear(s.window[n:])
-	s.window = s.window[:n]
+	if s.window, s.spare = next, judged; len(judged) > s.many/2 {
+		clear(judged[len(next):])
+		s.spare = nil
+	}
 	s.carry = carry{} // else the book of this window would live as long as the next one
 }
 
