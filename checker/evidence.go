@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -159,6 +160,13 @@ func (ev *evidence) end() int64 {
 		return ev.history.Events[n-1].Index + 1
 	}
 	return 0
+}
+
+// events are those that no earlier window had: the last of the history.
+func (ev *evidence) events() []history.Event {
+	all := ev.history.Events
+	at, _ := slices.BinarySearchFunc(all, ev.from, func(e history.Event, from int64) int { return cmp.Compare(e.Index, from) })
+	return all[at:]
 }
 
 // fresh reports whether an operation was answered in this window, and has not

@@ -53,14 +53,11 @@ func Progress(bound time.Duration) Checker {
 				f.memo = w
 			}
 			w.findings, w.promises = f, ev.book().Promises
-			all, most := ev.history.Events, 0
-			for i := range all {
-				if all[i].Index < ev.from {
-					continue
-				}
-				w.see(&all[i])
+			fresh, most := ev.events(), 0
+			for i := range fresh {
+				w.see(&fresh[i])
 				if l := w.last; l != nil {
-					most = max(most, l.asks.len()*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
+					most = max(most, l.asks*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
 				}
 			}
 			f.used(len(w.locks)*int(unsafe.Sizeof(watched{})) + most)
@@ -96,9 +93,11 @@ type watch struct {
 	healed    int
 	recovered time.Duration // from then to the next grant; negative until there is one
 
-	gone  map[int]time.Duration // when a process crashed last
-	open  map[string]int        // how many requests of an owner are not answered
-	joint map[string]bool       // owners of several that were open at once
+	gone   map[int]time.Duration // when a process crashed last
+	asks   byProcess             // the requests that are not answered
+	owners map[string]*ask       // of the acquires among them, the first of each owner
+	spare  []*ask                // to be used again
+	over   []*free               // and these
 
 	pruned int    // how many locks there were when those at rest were last forgotten
 	name   string // of the lock that was seen last
@@ -106,22 +105,70 @@ type watch struct {
 	locks  map[string]*watched
 }
 
+// byProcess are the requests that are not answered: a process has one at a time.
+type byProcess struct {
+	small []*ask // of the processes with small numbers
+	large map[int]*ask
+}
+
+func (b *byProcess) of(process int) *ask {
+	if process >= 0 && process < len(b.small) {
+		return b.small[process]
+	}
+	return b.large[process]
+}
+
+func (b *byProcess) set(process int, asked *ask) {
+	const small = 1 << 16
+	if process >= 0 && process < small {
+		for process >= len(b.small) {
+			b.small = append(b.small, make([]*ask, len(b.small)+64)...)
+		}
+		b.small[process] = asked
+		return
+	}
+	if b.large == nil {
+		b.large = map[int]*ask{}
+	}
+	if b.large[process] = asked; asked == nil {
+		delete(b.large, process)
+	}
+}
+
+// all are those, in the order in which they were sent.
+func (b *byProcess) all() []*ask {
+	var list []*ask
+	add := func(asked *ask) {
+		if asked != nil {
+			list = append(list, asked)
+		}
+	}
+	for _, asked := range b.small {
+		add(asked)
+	}
+	for _, asked := range b.large {
+		add(asked)
+	}
+	slices.SortFunc(list, func(a, b *ask) int { return cmp.Compare(a.index, b.index) })
+	return list
+}
+
 // A watched is one lock. There may be many that are held and not asked for, so
 // that one of those is small.
 type watched struct {
-	until    time.Duration        // when the last of those that are gone may have ended
-	holds    few[string, lasting] // of those that may hold, by owner
-	lasts    *lasting             // one of them that was found to last, if it is there still
-	looked   time.Duration        // when it was last asked whether there is one
-	asks     few[int, ask]        // that are not answered, by process
-	free     *free                // since the lock was free and asked for; nil if it is not
-	capacity int32                // permits of a semaphore that there are for certain; negative for other locks
+	until    time.Duration // when the last of those that are gone may have ended
+	holds    holders       // of those that may hold, by owner
+	lasts    *lasting      // one of them that was found to last, if it is there still
+	looked   time.Duration // when it was last asked whether there is one
+	asks     int           // how many are not answered
+	free     *free         // since the lock was free and asked for; nil if it is not
+	capacity int32         // permits of a semaphore that there are for certain; negative for other locks
 }
 
 // A free is how long a lock was free, and its requests.
 type free struct {
-	since  time.Duration // when the lock became free, as far as first is concerned
-	first  *ask          // the first of the requests that follow one another while it is free
+	since  time.Duration // when the lock became free, as far as first is concerned; -1 for a new one
+	first  ask           // the first of the requests that follow one another while it is free
 	asked  time.Duration // when that was sent, or the lock became free
 	heard  time.Duration // when the last of them was answered
 	told   bool          // that it was stuck
@@ -135,61 +182,76 @@ type ask struct {
 	process, permits int
 	owner            string
 	acquires         bool
+	name             string // of the lock
+	lock             *watched
+	head             *ask // of the acquires of its owner that were open together, the first
+	open             int  // of a head: how many are open
+	joint            bool // of a head: several were open at once
 }
 
-func newAsk(e *history.Event) *ask {
-	return &ask{e.Index, e.Time, e.Lease, e.Process, e.Permits, e.Owner, e.Op == history.Acquire}
-}
-
-// few is a map that takes hardly any memory while it has no more than one entry,
-// as those of most locks.
-type few[K comparable, V any] struct {
-	key  K
-	one  *V
-	more map[K]*V
-}
-
-func (f *few[K, V]) get(key K) *V {
-	if f.one != nil && f.key == key {
-		return f.one
+// ask takes note of a request.
+func (w *watch) ask(l *watched, e *history.Event) *ask {
+	var asked *ask
+	if n := len(w.spare); n > 0 {
+		asked, w.spare = w.spare[n-1], w.spare[:n-1]
+	} else {
+		asked = new(ask)
 	}
-	return f.more[key]
+	*asked = ask{index: e.Index, time: e.Time, lease: e.Lease, process: e.Process, permits: e.Permits, owner: e.Owner, acquires: e.Op == history.Acquire, name: e.Lock, lock: l}
+	w.asks.set(e.Process, asked)
+	l.asks++
+	return asked
 }
 
-func (f *few[K, V]) set(key K, value *V) {
+// holders is a map by owner that takes hardly any memory while it has no more than
+// one, as those of most locks.
+type holders struct {
+	owner string
+	one   *lasting
+	more  map[string]*lasting
+}
+
+func (h *holders) get(owner string) *lasting {
+	if h.one != nil && h.owner == owner {
+		return h.one
+	}
+	return h.more[owner]
+}
+
+func (h *holders) set(owner string, value *lasting) {
 	switch {
-	case f.one == nil && f.more[key] == nil, f.one != nil && f.key == key:
-		f.key, f.one = key, value
-	case f.more == nil:
-		f.more = map[K]*V{key: value}
+	case h.one == nil && h.more[owner] == nil, h.one != nil && h.owner == owner:
+		h.owner, h.one = owner, value
+	case h.more == nil:
+		h.more = map[string]*lasting{owner: value}
 	default:
-		f.more[key] = value
+		h.more[owner] = value
 	}
 }
 
-func (f *few[K, V]) remove(key K) {
-	if f.one != nil && f.key == key {
-		f.one = nil
+func (h *holders) remove(owner string) {
+	if h.one != nil && h.owner == owner {
+		h.one = nil
 		return
 	}
-	delete(f.more, key)
+	delete(h.more, owner)
 }
 
-func (f *few[K, V]) len() int {
-	if f.one != nil {
-		return 1 + len(f.more)
+func (h *holders) len() int {
+	if h.one != nil {
+		return 1 + len(h.more)
 	}
-	return len(f.more)
+	return len(h.more)
 }
 
-// all are the entries, which may be removed on the way.
-func (f *few[K, V]) all() iter.Seq2[K, *V] {
-	return func(yield func(K, *V) bool) {
-		if f.one != nil && !yield(f.key, f.one) {
+// all are the holders, which may be removed on the way.
+func (h *holders) all() iter.Seq2[string, *lasting] {
+	return func(yield func(string, *lasting) bool) {
+		if h.one != nil && !yield(h.owner, h.one) {
 			return
 		}
-		for key, value := range f.more {
-			if !yield(key, value) {
+		for owner, value := range h.more {
+			if !yield(owner, value) {
 				return
 			}
 		}
@@ -205,7 +267,7 @@ type lasting struct {
 }
 
 func newWatch(bound time.Duration) *watch {
-	return &watch{bound: bound, faults: map[[2]string]int{}, gone: map[int]time.Duration{}, open: map[string]int{}, joint: map[string]bool{}, locks: map[string]*watched{}, recovered: -1}
+	return &watch{bound: bound, faults: map[[2]string]int{}, gone: map[int]time.Duration{}, owners: map[string]*ask{}, locks: map[string]*watched{}, recovered: -1}
 }
 
 func (w *watch) see(e *history.Event) {
@@ -237,14 +299,16 @@ func (w *watch) see(e *history.Event) {
 	if e.Type == history.Invoke {
 		switch {
 		case e.Op == history.Extend:
-			l.asks.set(e.Process, newAsk(e))
+			w.ask(l, e)
 		case h != nil && h.count == 1 && !h.inner:
 			h.given = e.Index
 		}
 		return
 	}
-	asked := l.asks.get(e.Process)
-	l.asks.remove(e.Process)
+	asked := w.answer(l, e.Process)
+	if asked != nil {
+		defer w.done(asked)
+	}
 	switch {
 	case h == nil:
 	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.index > h.given:
@@ -266,7 +330,7 @@ func (w *watch) prune(now time.Duration) {
 		return
 	}
 	for name, l := range w.locks {
-		if l.asks.len() == 0 && l.holds.len() == 0 && (l.free == nil || l.free.refuse == 0) && l.until < now {
+		if l.asks == 0 && l.holds.len() == 0 && (l.free == nil || l.free.refuse == 0) && l.until < now {
 			delete(w.locks, name)
 		}
 	}
@@ -318,40 +382,62 @@ func (w *watch) fault(e *history.Event) {
 	}
 }
 
-// asks takes note of a request, and answered that it was answered: an owner
-// that asks for several locks at once may be refused one that is free, for
-// another that is not.
-func (w *watch) asks(e *history.Event) {
-	w.open[e.Owner]++
-	if e.Owner != "" && w.open[e.Owner] > 1 {
-		w.joint[e.Owner] = true
+// answer is the request of a process for the lock that is answered now; nil if
+// there is none.
+func (w *watch) answer(l *watched, process int) *ask {
+	asked := w.asks.of(process)
+	if asked == nil || asked.lock != l {
+		return nil
 	}
+	w.asks.set(process, nil)
+	l.asks--
+	return asked
 }
 
-func (w *watch) answered(owner string) {
-	if w.open[owner]--; w.open[owner] <= 0 {
-		delete(w.open, owner)
-		delete(w.joint, owner)
+// join takes note of an acquire beside others of its owner: an owner that asks for
+// several locks at once may be refused one that is free, for another that is not.
+func (w *watch) join(asked *ask) {
+	head := w.owners[asked.owner]
+	if head == nil {
+		head = asked
+		w.owners[asked.owner] = head
+	}
+	asked.head = head
+	head.open++
+	head.joint = head.joint || head.open > 1 && asked.owner != ""
+}
+
+// done lets go of a request that was answered, and is not needed any more.
+func (w *watch) done(asked *ask) {
+	head := asked.head
+	if head != asked {
+		w.spare = append(w.spare, asked)
+	}
+	if head == nil {
+		return
+	}
+	if head.open--; head.open == 0 {
+		head.joint = false
+		delete(w.owners, head.owner)
+		w.spare = append(w.spare, head)
 	}
 }
 
 func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
-	asked := l.asks.get(e.Process)
+	var asked *ask
 	if e.Type != history.Invoke {
-		l.asks.remove(e.Process)
-		if asked == nil {
+		if asked = w.answer(l, e.Process); asked == nil {
 			return
 		}
-		defer w.answered(asked.owner)
+		defer w.done(asked)
 	}
 	switch e.Type {
 	case history.Invoke:
-		l.asks.set(e.Process, newAsk(e))
+		w.join(w.ask(l, e))
 		l.capacity = -1
 		if isSemaphore(promise.Kind) {
 			l.capacity = int32(min(max(promise.Capacity, 1), history.MaxAmount)) //nolint:gosec // no more than that
 		}
-		w.asks(e)
 	case history.Fail:
 		w.askedFor(e.Lock, l, asked, e.Time, 1)
 	case history.OK:
@@ -368,13 +454,20 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
 		h.count++
 		h.given = 0
 		if h.until = max(h.until, ends(asked, e, promise.Drift)); h.until >= e.Time {
-			l.free = nil // it will be free from a later time on
+			w.taken(l) // it will be free from a later time on
 		}
 	default:
 		l.until = max(l.until, ends(asked, e, promise.Drift))
 		if h := l.holder(e.Owner); h != nil {
 			h.inner = true
 		}
+	}
+}
+
+// taken ends the time in which a lock was free.
+func (w *watch) taken(l *watched) {
+	if l.free != nil {
+		w.over, l.free = append(w.over, l.free), nil
 	}
 }
 
@@ -421,7 +514,7 @@ func (l *watched) remove(owner string, h *lasting) {
 // askedFor takes note that a client asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
 func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration, refused int) {
-	if w.active > 0 || w.joint[asked.owner] || l.capacity >= 0 && asked.permits > int(l.capacity) {
+	if w.active > 0 || asked.head != nil && asked.head.joint || l.capacity >= 0 && asked.permits > int(l.capacity) {
 		return
 	}
 	if l.held(now) {
@@ -433,11 +526,17 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 	}
 	from := max(asked.time, since)
 	f := l.free
-	if f == nil || f.since != since || from-f.heard > w.bound/4 {
-		f = &free{since: since, first: asked, asked: from}
-		l.free = f
+	if n := len(w.over); f == nil && n > 0 {
+		f, w.over = w.over[n-1], w.over[:n-1]
+		f.since = -1
+	} else if f == nil {
+		f = &free{since: -1}
+	}
+	l.free = f
+	if f.since != since || from-f.heard > w.bound/4 {
+		*f = free{since: since, first: *asked, asked: from}
 	} else if from < f.asked {
-		f.first, f.asked = asked, from
+		f.first, f.asked = *asked, from
 	}
 	f.heard = now
 	f.refuse += refused
@@ -471,13 +570,13 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 // whether there were any.
 func (w *watch) bury(lock string, l *watched) bool {
 	buried := false
-	for process, asked := range l.asks.all() {
-		if at, crashed := w.gone[process]; crashed && at >= asked.time {
+	if l.asks == 0 || len(w.gone) == 0 {
+		return false
+	}
+	for _, asked := range w.asks.all() {
+		if at, crashed := w.gone[asked.process]; asked.lock == l && crashed && at >= asked.time {
 			l.until = max(l.until, ends(asked, &history.Event{Time: at}, w.promises[lock].Drift))
-			l.asks.remove(process)
-			if asked.acquires {
-				w.answered(asked.owner)
-			}
+			w.done(w.answer(l, asked.process))
 			buried = true
 		}
 	}
@@ -493,16 +592,9 @@ func was(n int) string {
 
 // end looks at those who are still waiting.
 func (w *watch) end(now time.Duration) {
-	for lock, l := range w.locks {
-		var asks []*ask
-		for _, asked := range l.asks.all() {
-			if asked.acquires {
-				asks = append(asks, asked)
-			}
-		}
-		slices.SortFunc(asks, func(a, b *ask) int { return cmp.Compare(a.index, b.index) })
-		for _, asked := range asks {
-			w.askedFor(lock, l, asked, now, 0)
+	for _, asked := range w.asks.all() {
+		if asked.acquires {
+			w.askedFor(asked.name, asked.lock, asked, now, 0)
 		}
 	}
 }

@@ -515,9 +515,3 @@ func (b *Book) Confused() map[history.Owner]bool {
 	}
 	return confused
 }
-
-// Disordered reports whether Unclear says of the lock that the account of an
-// owner was left out.
-func (b *Book) Disordered(lock string) bool {
-	return slices.ContainsFunc(b.disordered, func(key owned) bool { return key.lock == lock })
-}

@@ -144,14 +144,12 @@ func TestBookFindsWhatNoHoldExplains(t *testing.T) {
 	require.Empty(t, b.Unclear)
 
 	b = holding.Derive(parse(t, history.Event{}, "1 a acquire 0-5 ok 9", "2 a acquire 1-6 ok 9"))
-	require.True(t, b.Disordered("k"))
 	require.Contains(t, b.Unclear["k"], "overlap")
 	require.Empty(t, b.Holds)
 
 	b = holding.Derive(parse(t, history.Event{}, "1 a acquire 0-1 ok 3", "1 a release 2-4 info", "2 a acquire 5-6 ok 9"))
 	require.Contains(t, b.Unclear["k"], "used again")
 	require.Empty(t, b.Holds)
-	require.False(t, b.Disordered("k"))
 }
 
 func TestSpansThatTouchDoNotOverlap(t *testing.T) {
