@@ -33,11 +33,12 @@ func Assumptions(meets ...string) Checker {
 	return &property{
 		name: "assumptions", engine: "counts", apart: true,
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for i := range ev.history.Events {
-				switch e := &ev.history.Events[i]; {
-				case e.Index < ev.from:
+			asked := 0
+			fresh := ev.events()
+			for i := range fresh {
+				switch e := &fresh[i]; {
 				case e.Op == history.Acquire && e.Type == history.Invoke:
-					f.counts["asked"]++
+					asked++
 				case e.Op == history.Inject && e.Type == history.Invoke:
 					f.counts["injected"]++
 				case e.Op == history.Inject && e.Type == history.OK:
@@ -46,6 +47,7 @@ func Assumptions(meets ...string) Checker {
 					f.counts["unmet"]++
 				}
 			}
+			f.counts["asked"] += asked
 			if f.met == nil {
 				f.met = map[string]int{}
 			}
@@ -93,6 +95,7 @@ func Assumptions(meets ...string) Checker {
 
 // leases counts the leases, and those that are absurdly short.
 func leases(ev *evidence, f *findings) {
+	var ends, durations, all, short int
 	ops := ev.operations()
 	for i := range ops {
 		op := &ops[i]
@@ -102,17 +105,21 @@ func leases(ev *evidence, f *findings) {
 		length := op.Invoke.Lease
 		if expires := op.Complete.Expires; expires > 0 {
 			length = max(length, expires-op.Invoke.Time)
-			f.counts["ends"]++
+			ends++
 			if expires < op.Invoke.Time {
-				f.counts["durations"]++
+				durations++
 			}
 		} else if length == 0 {
 			continue
 		}
-		if f.counts["leases"]++; length < time.Millisecond {
-			f.counts["short"]++
+		if all++; length < time.Millisecond {
+			short++
 		}
 	}
+	f.counts["ends"] += ends
+	f.counts["durations"] += durations
+	f.counts["leases"] += all
+	f.counts["short"] += short
 }
 
 // durations says why the ends of grants are none, if that is so: each is before the request
@@ -124,39 +131,30 @@ func (f *findings) durations() (why string) {
 	return ""
 }
 
-// contended counts the requests that overlap a hold of another process.
+// contended counts the requests that overlap a hold of another process. It goes
+// through them in order of their answers, and keeps of each lock the two holds, of
+// different processes, that last longest.
 func contended(ev *evidence) int {
 	book := ev.book()
-	asks := grouped(book.Operations, len(book.Locks), func(op *history.Operation) int32 {
-		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
-		if op.Invoke.Op != history.Acquire || !waits && !ev.fresh(op) {
-			return -1
-		}
-		return book.Place(op)
-	})
 	leftOut := grouped(book.LeftOut, len(book.Locks), book.PlaceOf)
-	n := 0
+	locks := make([]struct {
+		holds []*holding.Hold // that have not begun
+		best  longest
+	}, len(book.Locks))
 	for place, holds := range ev.held() {
 		if more := leftOut[place]; len(more) > 0 {
 			holds = slices.Concat(holds, more)
 			slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
 		}
-		n += contendedFor(asks[place], holds)
+		locks[place].holds = holds
 	}
-	return n
-}
-
-// contendedFor goes through the requests in order of their answers, and keeps
-// the two holds, of different processes, that last longest.
-func contendedFor(asked []*history.Operation, holds []*holding.Hold) int {
-	slices.SortFunc(asked, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
-	var best longest
-	next, n := 0, 0
-	for _, op := range asked {
-		for ; next < len(holds) && holds[next].Start <= op.Complete.Time; next++ {
-			best.add(holds[next])
+	n := 0
+	for _, op := range answered(ev) {
+		l := &locks[book.Place(op)]
+		for ; len(l.holds) > 0 && l.holds[0].Start <= op.Complete.Time; l.holds = l.holds[1:] {
+			l.best.add(l.holds[0])
 		}
-		for _, h := range best {
+		for _, h := range l.best {
 			if h.hold != nil && h.hold.Process != op.Invoke.Process && h.until >= op.Invoke.Time {
 				n++
 				break
@@ -164,6 +162,21 @@ func contendedFor(asked []*history.Operation, holds []*holding.Hold) int {
 		}
 	}
 	return n
+}
+
+// answered are the acquires that were answered in this window, in the order of their
+// answers, and at the end of the history those that are not.
+func answered(ev *evidence) []*history.Operation {
+	ops := ev.operations()
+	byRank := make([]*history.Operation, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
+		if op.Invoke.Op == history.Acquire && (waits || ev.fresh(op)) {
+			byRank[op.Rank()] = op
+		}
+	}
+	return slices.DeleteFunc(byRank, func(op *history.Operation) bool { return op == nil })
 }
 
 // longest are of some holds the two, of different processes, that may have kept

@@ -12,27 +12,32 @@ import (
 // cover counts what the history, or its next window, met: by the names in
 // package history.
 func cover(ev *evidence, counts map[string]int) {
-	for i := range ev.history.Events {
-		e := &ev.history.Events[i]
-		if e.Index < ev.from {
-			continue
-		}
-		switch {
+	var met struct{ crashes, unknown, refusals, notHeld, queued, renewals int }
+	fresh := ev.events()
+	for i := range fresh {
+		switch e := &fresh[i]; {
 		case e.Op == history.Crash:
-			counts[history.MetCrashes]++
+			met.crashes++
 		case e.Type == history.Info && e.Process >= 0:
-			counts[history.MetUnknown]++
+			met.unknown++
 		case e.Op == history.Acquire && e.Type == history.Fail:
-			counts[history.MetRefusals]++
+			met.refusals++
 		case (e.Op == history.Release || e.Op == history.Extend) && e.Type == history.Fail:
-			counts[history.MetNotHeld]++
+			met.notHeld++
 		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil:
-			counts[history.MetQueued]++
+			met.queued++
 		case e.Op == history.Extend && e.Type == history.OK:
-			counts[history.MetRenewals]++
+			met.renewals++
 		default:
 		}
 	}
+	count(counts, history.MetCrashes, met.crashes)
+	count(counts, history.MetUnknown, met.unknown)
+	count(counts, history.MetRefusals, met.refusals)
+	count(counts, history.MetNotHeld, met.notHeld)
+	count(counts, history.MetQueued, met.queued)
+	count(counts, history.MetRenewals, met.renewals)
+	count(counts, history.MetSeveral, ev.several)
 	ops := ev.operations()
 	for i := range ops {
 		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && ev.fresh(op) && refusedStale(op) {
@@ -40,10 +45,14 @@ func cover(ev *evidence, counts map[string]int) {
 		}
 	}
 	counts[history.MetContention] += contended(ev)
-	if ev.several > 0 {
-		counts[history.MetSeveral] += ev.several
-	}
 	coverHolds(ev, counts)
+}
+
+// count adds to what was met, where that is more than nothing.
+func count(counts map[string]int, name string, n int) {
+	if n > 0 {
+		counts[name] += n
+	}
 }
 
 // refusedStale reports whether the resource refused an access because of its
@@ -52,79 +61,94 @@ func refusedStale(op *history.Operation) bool {
 	return token(op) != 0 && op.Complete.Error != history.Abandoned
 }
 
-// The owners are forgotten that are done after so many holds, and from so many
-// owners on: so few that they stay in the processor's cache.
-const forgetEvery, forgetFrom = 4096, 128
+// What is ongoing are the holds that are not over.
+type ongoing struct {
+	few  []*holding.Hold            // while there are few
+	many map[string][]*holding.Hold // by owner, else
+	n    int                        // how many there are, or were when those were last forgotten that are over
+}
+
+// join calls each for those of the owner of h that go on when h begins, and adds h. The
+// holds come in order of their Start.
+func (o *ongoing) join(h *holding.Hold, each func(mine *holding.Hold)) {
+	const few = 32
+	over := func(mine *holding.Hold) bool { return mine.End <= h.Start }
+	if o.many == nil {
+		o.few = slices.DeleteFunc(o.few, over)
+		for _, mine := range o.few {
+			if mine.Owner == h.Owner {
+				each(mine)
+			}
+		}
+		if o.few = append(o.few, h); len(o.few) > few {
+			o.many, o.n = map[string][]*holding.Hold{}, few
+			for _, mine := range o.few {
+				o.many[mine.Owner] = append(o.many[mine.Owner], mine)
+			}
+		}
+		return
+	}
+	list := slices.DeleteFunc(o.many[h.Owner], over)
+	for _, mine := range list {
+		each(mine)
+	}
+	if o.many[h.Owner] = append(list, h); len(o.many) > 2*o.n {
+		maps.DeleteFunc(o.many, func(_ string, list []*holding.Hold) bool {
+			return !slices.ContainsFunc(list, func(h *holding.Hold) bool { return !over(h) })
+		})
+		o.n = max(few, len(o.many))
+	}
+}
 
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	book := ev.book()
-	latest := make([]*holding.Hold, len(book.Locks))                         // of each lock: of those that began, the one that lasts longest
-	owners, more := map[string]*holding.Hold{}, map[string][]*holding.Hold{} // what each holds, and more of it
-	many := forgetFrom                                                       // owners; twice as many as there were when those were last forgotten that are done
+	latest := make([]*holding.Hold, len(book.Locks)) // of each lock: of those that began, the one that lasts longest
+	var held ongoing
 	since := time.Duration(-1)
-	if ev.from > 0 && len(ev.history.Events) > 0 {
-		at, _ := slices.BinarySearchFunc(ev.history.Events, ev.from, func(e history.Event, index int64) int {
-			return int(min(max(e.Index-index, -1), 1))
-		})
-		if at < len(ev.history.Events) {
-			since = ev.history.Events[at].Time
-		}
+	if fresh := ev.events(); ev.from > 0 && len(fresh) > 0 {
+		since = fresh[0].Time
 	}
+	var met struct{ expiries, shared, handOvers, several, downgrades, reentries int }
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		latest := &latest[book.PlaceOf(h)]
+		latest, fresh := &latest[book.PlaceOf(h)], ev.fresh(&h.Proof)
 		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
 		if over && h.End >= since && h.End < ev.history.End() {
-			counts[history.MetExpiries]++
+			met.expiries++
 		}
-		if ev.fresh(&h.Proof) {
-			if other := *latest; other != nil && other.Owner != h.Owner {
-				switch {
-				case other.End > h.Start:
-					counts[history.MetShared]++
-				case other.End > h.Acquire.Invoke.Time:
-					counts[history.MetHandOvers]++
-				}
-			}
-			count := func(mine *holding.Hold) {
-				switch {
-				case mine.End <= h.Start:
-				case mine.Lock != h.Lock:
-					counts[history.MetSeveral]++
-				case mine.Mode == history.Write && h.Mode == history.Read:
-					counts[history.MetDowngrades]++
-				default:
-					counts[history.MetReentries]++
-				}
-			}
-			if one := owners[h.Owner]; one != nil {
-				count(one)
-			}
-			for _, mine := range more[h.Owner] {
-				count(mine)
+		if other := *latest; fresh && other != nil && other.Owner != h.Owner {
+			switch {
+			case other.End > h.Start:
+				met.shared++
+			case other.End > h.Acquire.Invoke.Time:
+				met.handOvers++
 			}
 		}
+		held.join(h, func(mine *holding.Hold) {
+			switch {
+			case !fresh:
+			case mine.Lock != h.Lock:
+				met.several++
+			case mine.Mode == history.Write && h.Mode == history.Read:
+				met.downgrades++
+			default:
+				met.reentries++
+			}
+		})
 		for j := range h.Extensions {
 			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() && ev.fresh(x) {
-				counts[history.MetReentries]++
+				met.reentries++
 			}
 		}
 		if other := *latest; other == nil || h.End >= other.End {
 			*latest = h
 		}
-		gone := func(mine *holding.Hold) bool { return mine.End <= h.Start }
-		if one := owners[h.Owner]; one == nil || gone(one) {
-			owners[h.Owner] = h
-		} else {
-			more[h.Owner] = append(slices.DeleteFunc(more[h.Owner], gone), h)
-		}
-		if len(owners) >= many || i%forgetEvery == 0 {
-			maps.DeleteFunc(owners, func(_ string, one *holding.Hold) bool { return gone(one) })
-			maps.DeleteFunc(more, func(_ string, list []*holding.Hold) bool {
-				return !slices.ContainsFunc(list, func(h *holding.Hold) bool { return !gone(h) })
-			})
-			many = max(forgetFrom, 2*len(owners))
-		}
 	}
+	count(counts, history.MetExpiries, met.expiries)
+	count(counts, history.MetShared, met.shared)
+	count(counts, history.MetHandOvers, met.handOvers)
+	count(counts, history.MetSeveral, met.several)
+	count(counts, history.MetDowngrades, met.downgrades)
+	count(counts, history.MetReentries, met.reentries)
 }

@@ -89,7 +89,7 @@ func (h *History) End() time.Duration {
 type Operation struct {
 	Invoke, Complete *Event
 
-	at int // its place among the operations of its history
+	at, rank int32 // its places among the operations of its history
 }
 
 // OK reports whether the operation happened for certain.
@@ -102,7 +102,11 @@ func (o *Operation) Failed() bool { return o.Complete.Type == Fail }
 func (o *Operation) Unknown() bool { return o.Complete.Type == Info }
 
 // Ordinal is its place among the operations of its history, from 0.
-func (o *Operation) Ordinal() int { return o.at }
+func (o *Operation) Ordinal() int { return int(o.at) }
+
+// Rank is its place in the order of their completions, from 0; those that were still
+// open at the end of the history are the last.
+func (o *Operation) Rank() int { return int(o.rank) }
 
 // Expires is the end of the belief that a completed acquire or extend gives:
 // the recorded expiry, else invoke plus lease, else 0 for no end.
@@ -134,6 +138,7 @@ func (h *History) Operations() []Operation {
 		}
 	}
 	ops := make([]Operation, 0, n)
+	ranks := int32(0)
 	open := newOpenAt(h.Events)
 	for i := range h.Events {
 		e := &h.Events[i]
@@ -147,11 +152,12 @@ func (h *History) Operations() []Operation {
 				e = &named
 			}
 			open.set(e.Process, len(ops))
-			ops = append(ops, Operation{Invoke: e, at: len(ops)})
+			ops = append(ops, Operation{Invoke: e, at: int32(len(ops))}) //nolint:gosec // fewer than events, which fit into memory
 			continue
 		}
 		if at := open.of(e.Process); at >= 0 {
-			ops[at].Complete = e
+			ops[at].Complete, ops[at].rank = e, ranks
+			ranks++
 			open.set(e.Process, -1)
 		}
 	}
@@ -159,7 +165,8 @@ func (h *History) Operations() []Operation {
 		if ops[i].Complete == nil {
 			e := *ops[i].Invoke
 			e.Index, e.Type, e.Time, e.Error = -1, Info, h.End(), "still open at the end of the history"
-			ops[i].Complete = &e
+			ops[i].Complete, ops[i].rank = &e, ranks
+			ranks++
 		}
 	}
 	return ops
