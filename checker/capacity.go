@@ -26,7 +26,7 @@ import (
 // Unknown.
 func Capacity() Checker {
 	return &property{
-		name: "capacity", engine: "interval sweep", sweeps: true,
+		name: "capacity", engine: "interval sweep", apart: true, sweeps: true,
 		applies: func(ev *evidence) bool { return ev.has(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for _, v := range ev.swept().capacity {

@@ -30,6 +30,7 @@ type evidence struct {
 	places   map[string]int32 // of the locks
 	proofs   proof
 	proving  []bool             // by operation: whether it alone proves a grant
+	accessed *bool              // whether a resource was used
 	granted  []bool             // by account: whether it was ever granted something
 	searched map[string]Verdict // of each lock that the search has judged
 
@@ -90,6 +91,7 @@ func (ev *evidence) derive() {
 	began := time.Now()
 	ev.swept()
 	ev.sweeping = time.Since(began)
+	ev.accesses()
 }
 
 func (ev *evidence) operations() []history.Operation { return ev.book().Operations }
@@ -109,6 +111,22 @@ func (ev *evidence) onLock(lock string) []*history.Operation {
 func (ev *evidence) held() [][]*holding.Hold {
 	ev.book()
 	return ev.heldBy
+}
+
+// heldOf are the holds of one lock, in order of their Start.
+func (ev *evidence) heldOf(lock string) []*holding.Hold {
+	ev.book()
+	if place, known := ev.places[lock]; known {
+		return ev.heldBy[place]
+	}
+	return nil
+}
+
+// sortStable is [slices.SortStableFunc] for a list that is most often in order.
+func sortStable[T any](list []T, compare func(a, b T) int) {
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortStableFunc(list, compare)
+	}
 }
 
 // grouped are the elements of a list by their places, of which there are so many,
@@ -200,6 +218,15 @@ func (ev *evidence) holds(of func(kind string) bool) int {
 		}
 	}
 	return n
+}
+
+// accesses reports whether a resource was used.
+func (ev *evidence) accesses() bool {
+	if ev.accessed == nil {
+		sees := ev.sees(func(e *history.Event) bool { return e.Op == history.Access })
+		ev.accessed = &sees
+	}
+	return *ev.accessed
 }
 
 // sees reports whether some event is what it is asked about.

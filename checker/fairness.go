@@ -75,24 +75,18 @@ func (l *last) but(owner string) *holding.Hold {
 
 func fairness(ev *evidence, f *findings) {
 	book := ev.book()
-	queues := map[string][]*holding.Hold{}
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		if !book.Promises[h.Lock].Fair || queued(h) < 0 {
+	for _, lock := range ev.locks() {
+		if !book.Promises[lock].Fair {
 			continue
 		}
-		queues[h.Lock] = append(queues[h.Lock], h)
-		if ev.fresh(&h.Proof) {
-			f.counts["grants"]++
-		}
-	}
-	for _, lock := range ev.locks() {
-		if why := book.Unclear[lock]; why != "" && book.Promises[lock].Fair {
+		if why := book.Unclear[lock]; why != "" {
 			f.doubt("lock %q: %s", lock, why)
 		}
-		holds := queues[lock]
-		if len(holds) == 0 {
-			continue
+		holds := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return queued(h) >= 0 })
+		for _, h := range holds {
+			if ev.fresh(&h.Proof) {
+				f.counts["grants"]++
+			}
 		}
 		found := map[*holding.Hold]bool{}
 		if !isSemaphore(book.Promises[lock].Kind) {

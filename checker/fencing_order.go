@@ -48,25 +48,24 @@ func FencingOrder() Checker {
 
 func fencingOrder(ev *evidence, f *findings) {
 	book := ev.book()
-	byLock := map[string][]*holding.Hold{}
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		if h.Token != 0 && h.Acquire.OK() && book.Promises[h.Lock].Fenced {
-			byLock[h.Lock] = append(byLock[h.Lock], h)
-			if ev.fresh(&h.Acquire) {
-				f.counts["grants"]++
-			}
-		}
-	}
 	for _, lock := range ev.locks() {
-		if why := book.Unclear[lock]; why != "" && book.Promises[lock].Fenced {
-			f.doubt("lock %q: %s", lock, why)
-		}
-		if len(byLock[lock]) == 0 {
+		promise := book.Promises[lock]
+		if !promise.Fenced {
 			continue
 		}
-		f.used(len(byLock[lock]) * int(unsafe.Sizeof(byLock[lock][0])))
-		place(ev, f, byLock[lock], book.Promises[lock].Kind == history.KindMutex)
+		if why := book.Unclear[lock]; why != "" {
+			f.doubt("lock %q: %s", lock, why)
+		}
+		grants := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return h.Token != 0 && h.Acquire.OK() })
+		fresh := 0
+		for _, h := range grants {
+			if ev.fresh(&h.Acquire) {
+				fresh++
+			}
+		}
+		f.counts["grants"] += fresh
+		f.used(len(grants) * int(unsafe.Sizeof(&holding.Hold{})))
+		place(ev, f, grants, promise.Kind == history.KindMutex)
 	}
 }
 
@@ -74,7 +73,7 @@ func fencingOrder(ev *evidence, f *findings) {
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
 func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
-	slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Token, b.Token) })
+	sortStable(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
 		invoked *holding.Hold // of those with a smaller token, which was invoked last
 		before  rivals        // those with a smaller token

@@ -264,7 +264,7 @@ func (s *swept) first(lock string) (v Violation, found bool) {
 	if _, bad := s.invalid[lock]; !bad {
 		return v, false
 	}
-	for _, list := range [][]Violation{s.exclusion, s.capacity, s.ownership} {
+	for _, list := range s.all() {
 		for _, w := range list {
 			if w.Lock == lock && (!found || byTime(w, v) < 0) {
 				v, found = w, true

@@ -20,7 +20,7 @@ import (
 // Locks of permits are the business of [Capacity].
 func MutualExclusion() Checker {
 	return &property{
-		name: "mutual-exclusion", engine: "interval sweep", sweeps: true,
+		name: "mutual-exclusion", engine: "interval sweep", apart: true, sweeps: true,
 		applies: func(ev *evidence) bool {
 			return len(ev.locks()) == 0 && ev.locked == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
 				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Promises[e.Lock].Kind)

@@ -24,7 +24,7 @@ import (
 // It is left out where no release or extend was answered.
 func Ownership() Checker {
 	return &property{
-		name: "ownership", engine: "interval sweep", eager: true,
+		name: "ownership", engine: "interval sweep", apart: true, eager: true,
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
 				return (e.Op == history.Release || e.Op == history.Extend) && (e.Type == history.OK || e.Type == history.Fail)

@@ -33,9 +33,9 @@ import (
 // two accesses came first.
 func ProtectedResource() Checker {
 	return &property{
-		name: "protected-resource", engine: "pairs in order of time",
+		name: "protected-resource", engine: "pairs in order of time", apart: true,
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
+			return ev.accesses() && ev.sees(func(e *history.Event) bool {
 				if e.Op != history.Access || e.Type != history.OK {
 					return false
 				}

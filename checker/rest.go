@@ -3,7 +3,6 @@ package checker
 import (
 	"encoding/binary"
 	"iter"
-	"maps"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -218,10 +217,18 @@ func (r *resting) isOf(processes map[int]struct{}) bool {
 func (c *carry) crowded() bool {
 	const many = 16
 	all, kept, fresh := 0, make([]int, len(c.book.Locks)), make([]bool, len(c.book.Locks))
-	for i, keep := range c.keep {
+	for _, keep := range c.keep {
 		if keep {
 			all++
 		}
+	}
+	if all <= c.crowd {
+		for place := range c.busy {
+			c.busy[place] = true
+		}
+		return false
+	}
+	for i, keep := range c.keep {
 		if e := &c.ev.history.Events[i]; e.Op.OfHolder() {
 			place := c.ev.places[e.Lock]
 			fresh[place] = fresh[place] || e.Index >= c.ev.from
@@ -230,11 +237,10 @@ func (c *carry) crowded() bool {
 			}
 		}
 	}
-	crowded := all > c.crowd
 	for place := range c.busy {
-		c.busy[place] = c.busy[place] || !crowded || fresh[place] && kept[place] > many
+		c.busy[place] = c.busy[place] || fresh[place] && kept[place] > many
 	}
-	return crowded
+	return true
 }
 
 // rests reports whether an event is of a lock that is put aside.
@@ -249,10 +255,15 @@ func (c *carry) mayRest(lock string) bool {
 }
 
 // broken are the locks with a violation in the last window: it counts once as long
-// as it is found again in the next. (What is found apart is either a violation that
-// the sweep has found as well, or found once.)
+// as it is found again in the next. (Of what is found apart, the sweep has found all
+// that is found again.)
 func (s *session) broken(ev *evidence) map[string]struct{} {
-	broken := maps.Clone(ev.swept().invalid)
+	broken := map[string]struct{}{}
+	for _, list := range ev.swept().all() {
+		for i := range list {
+			broken[list[i].Lock] = struct{}{}
+		}
+	}
 	s.each(false, func(r *run) {
 		for k := range r.found.before {
 			broken[k.lock] = struct{}{}

@@ -544,13 +544,15 @@ func (s *stream) forget(ev *evidence) {
 // miss takes note of when the last of the holds ended that are forgotten, of each
 // semaphore.
 func (s *stream) miss(c *carry) {
-	for i := range c.book.Holds {
-		h := &c.book.Holds[i]
-		if h.End <= h.Start || !isSemaphore(c.book.Promises[h.Lock].Kind) {
+	for place, holds := range c.ev.held() {
+		lock := c.book.Locks[place]
+		if !isSemaphore(c.book.Promises[lock].Kind) {
 			continue
 		}
-		if at := c.at(h.Acquire.Invoke.Index); at >= 0 && !c.keep[at] {
-			s.missing[h.Lock] = max(s.missing[h.Lock], h.End)
+		for _, h := range holds {
+			if at := c.at(h.Acquire.Invoke.Index); h.End > h.Start && at >= 0 && !c.keep[at] {
+				s.missing[lock] = max(s.missing[lock], h.End)
+			}
 		}
 	}
 }
@@ -802,20 +804,24 @@ func (c *carry) summit(s *summit) {
 // last, of each lock: of all, of those that held it for certain, and of those that
 // were answered, or given back, before a request was sent that is under way.
 func (c *carry) summits() {
-	numbered := map[string][]*holding.Hold{}
-	for i := range c.book.Holds {
-		if h := &c.book.Holds[i]; h.Token != 0 || queued(h) >= 0 {
-			numbered[h.Lock] = append(numbered[h.Lock], h)
-		}
+	numbered := make([][]*holding.Hold, len(c.book.Locks))
+	for place, holds := range c.ev.held() {
+		numbered[place] = filter(holds, func(h *holding.Hold) bool { return h.Token != 0 || queued(h) >= 0 })
 	}
-	asks := map[string][]time.Duration{} // in order
+	asks := map[int][]time.Duration{} // in order
 	for i := range c.book.Operations {
 		op := &c.book.Operations[i]
-		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index < 0 && numbered[e.Lock] != nil {
-			asks[e.Lock] = append(asks[e.Lock], e.Time)
+		if op.Invoke.Op != history.Acquire || op.Complete.Index >= 0 {
+			continue
+		}
+		if place := int(c.book.Place(op)); len(numbered[place]) > 0 {
+			asks[place] = append(asks[place], op.Invoke.Time)
 		}
 	}
-	for lock, holds := range numbered {
+	for place, holds := range numbered {
+		if len(holds) == 0 {
+			continue
+		}
 		var certain, writes last
 		returned := []*holding.Hold(nil)
 		for _, h := range holds {
@@ -831,14 +837,14 @@ func (c *carry) summits() {
 		}
 		c.summit(&summit{queued: certain})
 		c.summit(&summit{queued: writes})
-		slices.SortStableFunc(holds, func(a, b *holding.Hold) int {
+		sortStable(holds, func(a, b *holding.Hold) int {
 			return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
 		})
-		slices.SortStableFunc(returned, func(a, b *holding.Hold) int {
+		sortStable(returned, func(a, b *holding.Hold) int {
 			return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
 		})
 		var s summit
-		for _, asked := range append(asks[lock], history.Never) {
+		for _, asked := range append(asks[place], history.Never) {
 			for len(holds) > 0 && holds[0].Acquire.Complete.Time < asked {
 				s.answered(holds[0])
 				holds = holds[1:]
@@ -858,7 +864,7 @@ func (c *carry) summits() {
 func (c *carry) processes() {
 	type user struct {
 		process int
-		lock    string
+		place   int32
 	}
 	retired, seen := map[int]bool{}, map[user]bool{}
 	ops := c.book.Operations
@@ -874,7 +880,7 @@ func (c *carry) processes() {
 			c.hold(h)
 			c.used[h.Lock] = true
 		}
-		if by := (user{h.Process, h.Lock}); i >= len(c.book.Holds)-c.holds && len(seen) < c.memory.processes && !seen[by] && !retired[h.Process] {
+		if by := (user{h.Process, c.book.PlaceOf(h)}); i >= len(c.book.Holds)-c.holds && len(seen) < c.memory.processes && !seen[by] && !retired[h.Process] {
 			seen[by] = true
 			c.hold(h)
 			c.used[h.Lock] = true

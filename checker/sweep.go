@@ -28,6 +28,10 @@ type swept struct {
 	memory    int                 // in bytes
 }
 
+func (s *swept) all() [3][]Violation {
+	return [...][]Violation{s.exclusion, s.capacity, s.ownership}
+}
+
 func (ev *evidence) swept() *swept {
 	if ev.sweep != nil {
 		return ev.sweep
@@ -134,9 +138,7 @@ func (l *lane) run(holds []*holding.Hold) {
 		}
 	}
 	byStart := func(a, b piece) int { return cmp.Compare(a.From, b.From) }
-	if !slices.IsSortedFunc(pieces, byStart) {
-		slices.SortStableFunc(pieces, byStart)
-	}
+	sortStable(pieces, byStart)
 	l.memory = max(l.memory, cap(pieces)*int(unsafe.Sizeof(piece{}))+len(holds)*int(unsafe.Sizeof(holding.Hold{})))
 	if l.semaphore {
 		l.permits(holds, pieces)
@@ -417,11 +419,18 @@ func (b *blocks) around(q query) *stretch {
 	})), q.span)
 }
 
-func filter(pieces []piece, keep func(piece) bool) []piece {
-	var kept []piece
-	for _, p := range pieces {
-		if keep(p) {
-			kept = append(kept, p)
+// filter is a list of those that are kept.
+func filter[T any](list []T, keep func(T) bool) []T {
+	n := 0
+	for _, e := range list {
+		if keep(e) {
+			n++
+		}
+	}
+	kept := make([]T, 0, n)
+	for _, e := range list {
+		if keep(e) {
+			kept = append(kept, e)
 		}
 	}
 	return kept

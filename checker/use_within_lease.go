@@ -37,7 +37,7 @@ func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
+			return ev.accesses() && ev.sees(func(e *history.Event) bool {
 				return e.Op == history.Access && e.Type == history.OK && e.Lock != ""
 			})
 		},

@@ -45,26 +45,37 @@ type turn struct {
 // inTurn is that order. Each has its turn within its interval, so that the order
 // respects which were answered before others were invoked.
 func inTurn(requests []*request) []turn {
-	order := make([]turn, len(requests))
+	var early []turn // those that have their turn when they are invoked: they are in order
+	late := make([]turn, 0, len(requests))
 	for i, r := range requests {
 		t := turn{at: r.until, rank: 3, asks: int32(i), request: r} //nolint:gosec // fewer than events, which fit into memory
 		switch {
 		case r.until == history.Never, r.outcome == history.OK && r.verb != history.Acquire && !r.proves:
 			t.at, t.rank = r.invoke, 0
+			early = append(early, t)
+			continue
 		case r.outcome == history.OK && r.verb == history.Acquire && r.op.Unknown():
 			t.rank = 1 // right before what proves it
 		case r.outcome == history.OK && r.verb != history.Acquire:
 			t.rank = 2
 		}
-		order[i] = t
+		late = append(late, t)
 	}
-	slices.SortFunc(order, func(a, b turn) int {
+	sortStable(early, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(late, func(a, b turn) int {
 		if a.at != b.at {
 			return cmp.Compare(a.at, b.at)
 		}
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
 	})
-	return order
+	order := make([]turn, 0, len(requests))
+	for _, t := range late {
+		for ; len(early) > 0 && early[0].at <= t.at; early = early[1:] {
+			order = append(order, early[0])
+		}
+		order = append(order, t)
+	}
+	return append(order, early...)
 }
 
 // A crowd is a [shared] that is changed in place, at a cost that does not grow

@@ -292,29 +292,37 @@ func byPlace(x, y entry) int { return cmp.Compare(x.at, y.at) }
 // takes.
 func (b *Book) order() {
 	b.Holds, b.held = slices.DeleteFunc(b.held, func(h Hold) bool { return h.perhaps }), nil
-	order := make([]int32, len(b.Holds)) // order[i] is which of them comes at i
-	for i := range order {
-		order[i] = int32(i) //nolint:gosec // a history that long does not fit into memory
+	type place struct {
+		start time.Duration
+		index int64
+		from  int
 	}
-	byStart := func(i, j int32) int {
-		x, y := &b.Holds[i], &b.Holds[j]
-		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index))
+	order := make([]place, len(b.Holds)) // order[i] is which of them comes at i
+	for i := range order {
+		h := &b.Holds[i]
+		order[i] = place{h.Start, h.Proof.Complete.Index, i}
+	}
+	byStart := func(x, y place) int {
+		if x.start != y.start {
+			return cmp.Compare(x.start, y.start)
+		}
+		return cmp.Compare(x.index, y.index)
 	}
 	if slices.IsSortedFunc(order, byStart) {
 		return
 	}
 	slices.SortFunc(order, byStart)
 	for first := range order { // each moves once, along the cycle that it is part of
-		if order[first] < 0 {
+		if order[first].from < 0 {
 			continue
 		}
 		h := b.Holds[first]
 		at := first
-		for from := order[at]; int(from) != first; from = order[at] {
-			b.Holds[at], order[at] = b.Holds[from], -1
-			at = int(from)
+		for from := order[at].from; from != first; from = order[at].from {
+			b.Holds[at], order[at].from = b.Holds[from], -1
+			at = from
 		}
-		b.Holds[at], order[at] = h, -1
+		b.Holds[at], order[at].from = h, -1
 	}
 }
 

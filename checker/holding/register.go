@@ -24,7 +24,11 @@ type register struct {
 	losts    []*history.Event
 	lostTo   map[owned][]*history.Event // of semaphores, by owner
 
-	last  *ledger // of the lock that was asked for last
+	last   *ledger // of the lock that was asked for last
+	latest [64]struct {
+		*ledger
+		at int32 // in its list
+	} // the owners that processes acted for last
 	books map[string]*ledger
 }
 
@@ -80,7 +84,7 @@ func (r *register) read(h *history.History) {
 			ofPermits = append(ofPermits, op)
 			continue
 		}
-		p := l.party(e.Owner)
+		p := r.party(l, e)
 		at := place(op)
 		switch l.kind {
 		case history.KindRW:
@@ -137,18 +141,31 @@ func (r *register) ledger(lock string) *ledger {
 	return l
 }
 
-// party is the owner, which is good until the next one is asked for. The few
+// party is the owner of an event, which is good until the next one is asked for. Most
+// often it is that of what the process did before.
+func (r *register) party(l *ledger, e *history.Event) *party {
+	latest := &r.latest[e.Process%len(r.latest)]
+	if latest.ledger != l || l.list[latest.at].owner != e.Owner {
+		latest.ledger, latest.at = l, l.find(e.Owner)
+	}
+	return &l.list[latest.at]
+}
+
+// party is the owner, which is good until the next one is asked for.
+func (l *ledger) party(owner string) *party { return &l.list[l.find(owner)] }
+
+// find is where in the list an owner is. The few
 // owners of a lock are found by their names: of 400,000 locks with one owner
 // each, a map a lock takes 200 bytes more than that. Many are found by a table of
 // their numbers. Where each asks once, and the accounts have their room from the
 // beginning, the judge allocates a tenth less in all than with a map by name.
-func (l *ledger) party(owner string) *party {
+func (l *ledger) find(owner string) int32 {
 	const few = 8
 	var slot *int32
 	if l.parties == nil {
 		for i := range l.list {
 			if l.list[i].owner == owner {
-				return &l.list[i]
+				return int32(i) //nolint:gosec // few
 			}
 		}
 		if len(l.list) == few {
@@ -160,7 +177,7 @@ func (l *ledger) party(owner string) *party {
 	}
 	if l.parties != nil {
 		if slot = l.parties.slot(owner, l.list); *slot != 0 {
-			return &l.list[*slot-1]
+			return *slot - 1
 		}
 	}
 	p := party{owner: owner, account: -1, reads: -1, asked: [2]int64{-1, -1}}
@@ -168,10 +185,11 @@ func (l *ledger) party(owner string) *party {
 		p.permits = &permits{}
 	}
 	l.list = append(l.list, p)
+	n := int32(len(l.list)) //nolint:gosec // fewer than operations, which fit into memory
 	if slot != nil {
-		*slot = int32(len(l.list)) //nolint:gosec // fewer than operations, which fit into memory
+		*slot = n
 	}
-	return &l.list[len(l.list)-1]
+	return n - 1
 }
 
 func (p *parties) resize(slots int, list []party) {
