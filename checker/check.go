@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
 )
@@ -49,6 +50,10 @@ func Check(ctx context.Context, h *history.History, checkers ...Checker) Report 
 	return s.report()
 }
 
+// roomy is how many events a window has at the most whose memory is used again: what
+// is left of a larger one would be too much.
+const roomy = 1 << 15
+
 // A session judges a history, whole or window by window.
 type session struct {
 	began     time.Time
@@ -57,8 +62,9 @@ type session struct {
 	locks     map[string]struct{}
 	events    int64
 	until     time.Duration
-	explain   bool     // what is found, at once
-	apart     struct { // what goes on beside all else
+	explain   bool          // what is found, at once
+	room      *holding.Book // of a window that is judged, for another one
+	apart     struct {      // what goes on beside all else
 		crew.Crew
 		ev *evidence // of which window; nil for none
 	}
@@ -88,6 +94,7 @@ func newSession(checkers []Checker) *session {
 // checkers that are apart still judge it: they end with [session.join].
 func (s *session) judge(ctx context.Context, ev *evidence) {
 	ev.known = s.locks
+	ev.room, s.room = s.room, nil
 	ev.derive()
 	s.each(false, func(r *run) { s.run(ctx, r, ev) })
 	s.events, s.until = ev.end(), ev.history.End()
@@ -120,6 +127,9 @@ func (s *session) join() {
 	s.apart.Wait()
 	if s.apart.ev != nil {
 		disagreements(s.agreement, s.apart.ev)
+		if len(s.apart.ev.history.Events) <= roomy {
+			s.room = s.apart.ev.derived
+		}
 		s.apart.ev = nil
 	}
 }

@@ -18,6 +18,7 @@ type evidence struct {
 	aside   map[string]int           // how many holds of each owner go on that are not in this window
 	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
 
+	room     *holding.Book // one that is not used any more; nil for none
 	derived  *holding.Book
 	locked   int             // how many locks are known
 	several  int             // how many holds aside the owners of new holds had
@@ -42,7 +43,10 @@ func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
 
 func (ev *evidence) book() *holding.Book {
 	if ev.derived == nil {
-		book := holding.Derive(ev.history)
+		if ev.room == nil {
+			ev.room = &holding.Book{}
+		}
+		book := holding.DeriveIn(ev.room, ev.history)
 		ev.derived = book
 		ev.places = make(map[string]int32, len(book.Locks))
 		for i, name := range book.Locks {

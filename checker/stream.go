@@ -508,7 +508,7 @@ func (s *stream) forget(ev *evidence) {
 	}
 	s.miss(c)
 	next, judged := s.spare[:0], s.window
-	if len(judged) > s.many/2 { // too much memory for two of them
+	if len(judged) > roomy { // too much memory for two of them
 		s.session.join()
 		next = judged[:0]
 	}
@@ -534,7 +534,7 @@ func (s *stream) forget(ev *evidence) {
 			}
 		}
 	}
-	if s.window, s.spare = next, judged; len(judged) > s.many/2 {
+	if s.window, s.spare = next, judged; len(judged) > roomy {
 		clear(judged[len(next):])
 		s.spare = nil
 	}

@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"time"
 
@@ -14,20 +15,19 @@ import (
 // takes no search. In that order grants come as late as they can, and whatever
 // ends a hold as early as it can.
 func witnessed(p part) bool {
-	order := inTurn(p.requests)
 	if p.shared != nil {
 		c := newCrowd(p.shared, p.capacity)
-		for i := range order {
-			if !c.step(order[i].request) {
+		for r := range inTurn(p.requests) {
+			if !c.step(r) {
 				return false
 			}
 		}
 		return true
 	}
 	s := p.from
-	for i := range order {
+	for r := range inTurn(p.requests) {
 		var ok bool
-		if s, ok = s.step(order[i].request); !ok {
+		if s, ok = s.step(r); !ok {
 			return false
 		}
 	}
@@ -44,9 +44,9 @@ type turn struct {
 
 // inTurn is that order. Each has its turn within its interval, so that the order
 // respects which were answered before others were invoked.
-func inTurn(requests []*request) []turn {
-	var early []turn // those that have their turn when they are invoked: they are in order
-	late := make([]turn, 0, len(requests))
+func inTurn(requests []*request) iter.Seq[*request] {
+	// Those that have their turn when they are invoked are in order.
+	early, late := make([]turn, 0, len(requests)), make([]turn, 0, len(requests))
 	for i, r := range requests {
 		t := turn{at: r.until, rank: 3, asks: int32(i), request: r} //nolint:gosec // fewer than events, which fit into memory
 		switch {
@@ -68,14 +68,19 @@ func inTurn(requests []*request) []turn {
 		}
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
 	})
-	order := make([]turn, 0, len(requests))
-	for _, t := range late {
-		for ; len(early) > 0 && early[0].at <= t.at; early = early[1:] {
-			order = append(order, early[0])
+	return func(yield func(*request) bool) {
+		early := early
+		for _, t := range append(late, turn{at: history.Never}) {
+			for ; len(early) > 0 && early[0].at <= t.at; early = early[1:] {
+				if !yield(early[0].request) {
+					return
+				}
+			}
+			if t.request != nil && !yield(t.request) {
+				return
+			}
 		}
-		order = append(order, t)
 	}
-	return append(order, early...)
 }
 
 // A crowd is a [shared] that is changed in place, at a cost that does not grow

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -130,14 +131,18 @@ func (o *Operation) String() string {
 // Operations pairs the invocations of clients with their completions, in order
 // of invocation. Single events, faults and observations are left out. The
 // invocation of one on a lock has its owner, also where the event names none.
-func (h *History) Operations() []Operation {
+func (h *History) Operations() []Operation { return h.OperationsIn(nil) }
+
+// OperationsIn is Operations in the place of a list that is not used any more, where
+// they fit into it.
+func (h *History) OperationsIn(old []Operation) []Operation {
 	n := 0
 	for i := range h.Events {
 		if e := &h.Events[i]; e.Type == Invoke && e.Process >= 0 {
 			n++
 		}
 	}
-	ops := make([]Operation, 0, n)
+	ops := slices.Grow(old[:0], n)
 	ranks := int32(0)
 	open := newOpenAt(h.Events)
 	for i := range h.Events {

@@ -48,6 +48,7 @@ type Book struct {
 	disordered []owned                 // owners whose account cannot be told
 	unfinished bool                    // see History
 	joined     map[history.Asker]int64 // see History
+	register   register
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -181,13 +182,19 @@ type entry struct {
 // them a release gives back is not told: the account takes those that last
 // longest, which claims the least if they are of one size. Where they are not,
 // Unclear says so.
-func Derive(h *history.History) *Book {
-	ops := h.Operations()
-	b := &Book{
-		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops,
-		leases: make([]lease, len(ops)), unfinished: h.Unfinished, joined: h.Before.Joined,
+func Derive(h *history.History) *Book { return DeriveIn(&Book{}, h) }
+
+// DeriveIn is Derive in the place of a book that is not used any more.
+func DeriveIn(b *Book, h *history.History) *Book {
+	old := *b
+	ops := h.OperationsIn(old.Operations)
+	*b = Book{
+		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops, Locks: old.Locks[:0],
+		leases: cleared(old.leases, len(ops)), unfinished: h.Unfinished, joined: h.Before.Joined, placeOf: cleared(old.placeOf, len(ops)),
+		register: old.register.again(),
 	}
-	r := register{book: b, before: h.Before}
+	r := &b.register
+	r.book, r.before = b, h.Before
 	r.read(h)
 	entries := r.grouped()
 	grants := 0
@@ -196,8 +203,8 @@ func Derive(h *history.History) *Book {
 			grants++
 		}
 	}
-	b.held, b.beliefs = make([]Hold, 0, grants), make([]Span, 0, grants)
-	b.Accounts = make([]Account, 0, len(r.accounts))
+	b.held, b.beliefs = slices.Grow(old.Holds[:0], grants), slices.Grow(old.beliefs[:0], grants)
+	b.Accounts = slices.Grow(old.Accounts[:0], len(r.accounts))
 	b.accountOf, b.also = r.of, r.also
 	var a account // in its place for each: it is large
 	for id, first := 0, 0; id < len(r.accounts); id++ {
@@ -214,6 +221,14 @@ func Derive(h *history.History) *Book {
 		return cmp.Compare(x.Operation.Complete.Index, y.Operation.Complete.Index)
 	})
 	return b
+}
+
+// cleared is a list of so many zero values, in the place of one that is not used any
+// more.
+func cleared[T any](old []T, n int) []T {
+	list := slices.Grow(old[:0], n)[:n]
+	clear(list)
+	return list
 }
 
 // account goes through what happened between one owner and one lock.

@@ -14,6 +14,7 @@ import (
 type register struct {
 	book     *Book
 	entries  []entry
+	sorted   []entry // by account
 	accounts []owned
 	places   []int32 // of the lock of each account among those of the book
 	sizes    []int32 // entries of each account
@@ -30,6 +31,7 @@ type register struct {
 		at int32 // in its list
 	} // the owners that processes acted for last
 	books map[string]*ledger
+	room  []party // for the first lock
 }
 
 // A ledger knows the owners of one lock.
@@ -57,20 +59,30 @@ type party struct {
 	*permits          // of a semaphore; else nil
 }
 
+// again is a new register in the place of one that is not used any more.
+func (r *register) again() register {
+	fresh := register{entries: r.entries[:0], sorted: r.sorted, accounts: r.accounts[:0], places: r.places[:0], sizes: r.sizes[:0], of: r.of}
+	for _, l := range r.books {
+		if cap(l.list) > cap(fresh.room) {
+			fresh.room = l.list[:0]
+		}
+	}
+	return fresh
+}
+
 func (r *register) read(h *history.History) {
 	ops := r.book.Operations
-	r.entries = make([]entry, 0, len(ops))
+	r.entries = slices.Grow(r.entries, len(ops))
 	r.single(h)
 	r.books = make(map[string]*ledger, len(r.book.Promises))
 	var ofPermits []*history.Operation // in the order of their accounts, which is not that of their invokes
-	r.of = make([]int32, len(ops))
-	r.book.placeOf = make([]int32, len(ops))
+	r.of = cleared(r.of, len(ops))
 	for i := range r.of {
 		r.of[i], r.book.placeOf[i] = -1, -1
 	}
 	const each = 2 // operations of most owners that come once: an acquire and a release
-	r.accounts = make([]owned, 0, len(ops)/each+1)
-	r.places, r.sizes = make([]int32, 0, len(ops)/each+1), make([]int32, 0, len(ops)/each+1)
+	r.accounts = slices.Grow(r.accounts, len(ops)/each+1)
+	r.places, r.sizes = slices.Grow(r.places, len(ops)/each+1), slices.Grow(r.sizes, len(ops)/each+1)
 	r.modes(ops)
 	for i := range ops {
 		op := &ops[i]
@@ -135,6 +147,7 @@ func (r *register) ledger(lock string) *ledger {
 	if l == nil {
 		l = &ledger{lock: lock, place: int32(len(r.book.Locks)), kind: r.book.Promises[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
 		r.books[lock] = l
+		l.list, r.room = r.room, nil
 		r.book.Locks = append(r.book.Locks, lock)
 	}
 	r.last = l
@@ -324,10 +337,10 @@ func (r *register) grouped() []entry {
 		next[i] = sum
 		sum += n
 	}
-	grouped := make([]entry, len(r.entries))
+	r.sorted = slices.Grow(r.sorted[:0], len(r.entries))[:len(r.entries)]
 	for _, e := range r.entries {
-		grouped[next[e.account]] = e
+		r.sorted[next[e.account]] = e
 		next[e.account]++
 	}
-	return grouped
+	return r.sorted
 }
