@@ -302,12 +302,14 @@ func (s *stream) admit() {
 	for lock := range s.dubious {
 		s.wake(lock)
 	}
-	locks := map[string]struct{}{}
+	first := map[string]string{} // of the owners of each lock, so that the reason is always the same
 	for key := range s.doubts {
-		if _, unclear := locks[key.lock]; unclear {
-			continue
+		if name, more := first[key.lock]; !more || key.name < name {
+			first[key.lock] = key.name
 		}
-		locks[key.lock] = struct{}{}
+	}
+	for lock, name := range first {
+		key := owner{lock, name}
 		kept := s.shelf[key]
 		for i := range kept {
 			s.window = append(s.window, kept[i].event(key))

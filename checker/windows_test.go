@@ -172,3 +172,23 @@ func TestWindowsCountAViolationOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, parts.Results[0].Total, "%+v", parts.Results)
 }
+
+// A report is the same each time to the word, whatever runs beside what.
+func TestPiecesAreJudgedAlikeEachTime(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(cases(t, 100)) {
+		h := mixture(source(seed), seed%3 == 0)
+		judge := func() []checker.Result {
+			r, err := checker.CheckPieces(t.Context(), list(h), 1+int(seed%30), seed%4 == 0)
+			require.NoError(t, err)
+			for i := range r.Results {
+				r.Results[i].Took, r.Results[i].Memory = 0, 0
+			}
+			return r.Results
+		}
+		first := judge()
+		for range 3 {
+			require.Equal(t, first, judge(), "seed %d\n%s", seed, dump(h))
+		}
+	}
+}
