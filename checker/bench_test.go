@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -20,11 +22,13 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// A crowd is how many clients wait for one lock, and how often an outcome is
-// unknown.
+// A crowd is how many clients use some locks, and how often an outcome is unknown.
 type crowd struct {
 	operations, clients int
 	unknown             float64
+	locks               int          // 0 is 1
+	mode                history.Mode // Permit: of a semaphore; Read: of a read-write lock that is read four times in five
+	permits             int          // that the semaphore has
 }
 
 // write writes a legal history of such a crowd, with an owner an attempt.
@@ -33,63 +37,105 @@ func (c crowd) write(w io.Writer) error {
 	rnd := rand.New(rand.NewPCG(1, uint64(c.clients)))
 	out := bufio.NewWriterSize(w, 1<<20)
 	var now time.Duration
-	index, owners, processes := 0, 0, c.clients
 	line := make([]byte, 0, 256)
-	write := func(process, owner int, typ, op string, more ...any) {
+	index := 0
+	write := func(format string, args ...any) {
 		now += time.Duration(1 + rnd.IntN(2000))
-		line = fmt.Appendf(line[:0], `{"index":%d,"time":%d,"process":%d,"type":"%s","op":"%s","lock":"orders","owner":"c%d-%d"`,
-			index, now, process, typ, op, process, owner)
-		if op == "acquire" {
-			line = append(line, `,"lease":20000000`...)
-		}
-		for i := 0; i < len(more); i += 2 {
-			line = fmt.Appendf(line, `,"%s":%d`, more[i], more[i+1])
-		}
-		line = append(line, '}', '\n')
-		_, _ = out.Write(line)
+		line = fmt.Appendf(line[:0], `{"index":%d,"time":%d,`, index, now)
+		line = fmt.Appendf(line, format, args...)
+		_, _ = out.Write(append(line, "}\n"...))
 		index++
 	}
-	type waiter struct{ process, owner int }
-	waiting := make([]waiter, 0, c.clients)
-	ask := func(process int) {
-		owners++
-		waiting = append(waiting, waiter{process, owners})
-		write(process, owners, "invoke", "acquire")
+	type lock struct {
+		name    string
+		holders int
+		written bool          // by its one holder
+		until   time.Duration // when the last of those ends of which no client was told
+		token   int
 	}
-	for i := range c.clients {
-		ask(i)
+	locks := make([]lock, max(c.locks, 1))
+	for i := range locks {
+		locks[i].name = "orders"
+		if i > 0 {
+			locks[i].name += strconv.Itoa(i)
+		}
+		switch c.mode {
+		case history.Permit:
+			write(`"process":-1,"type":"ok","op":"declare","lock":"%s","kind":"semaphore","capacity":%d`, locks[i].name, c.permits)
+		case history.Read:
+			write(`"process":-1,"type":"ok","op":"declare","lock":"%s","kind":"rw"`, locks[i].name)
+		default:
+		}
+	}
+	type client struct {
+		process, owner int
+		mode           history.Mode
+		holds          bool
+		*lock
+	}
+	clients, owners, processes := make([]client, c.clients), 0, 0
+	event := func(by *client, typ, op, more string) {
+		if by.mode != "" {
+			more += `,"mode":"` + string(by.mode) + `"`
+		}
+		write(`"process":%d,"type":"%s","op":"%s","lock":"%s","owner":"c%d-%d"%s`, by.process, typ, op, by.name, by.process, by.owner, more)
+	}
+	ask := func(by *client, process int) {
+		*by = client{process: process, owner: owners, mode: c.mode, lock: &locks[rnd.IntN(len(locks))]}
+		if owners++; c.mode == history.Read && rnd.IntN(5) == 0 {
+			by.mode = history.Write
+		}
+		event(by, "invoke", "acquire", `,"lease":20000000`)
+	}
+	retired := func(by *client) { // its process had an unknown outcome
+		processes++
+		ask(by, processes)
+	}
+	for i := range clients {
+		processes = i
+		ask(&clients[i], i)
 	}
 	for done := 0; done < c.operations; {
-		at := rnd.IntN(len(waiting))
-		w := waiting[at]
-		waiting[at] = waiting[len(waiting)-1]
-		waiting = waiting[:len(waiting)-1]
-		done++
-		if rnd.Float64() < c.unknown {
-			write(w.process, w.owner, "info", "acquire")
-			if rnd.IntN(2) == 0 { // it was granted all the same
-				now += lease
+		by := &clients[rnd.IntN(len(clients))]
+		l := by.lock
+		unknown := rnd.Float64() < c.unknown
+		fits := l.holders == 0
+		switch {
+		case by.mode == history.Permit:
+			fits = l.holders < c.permits
+		case by.mode == history.Read:
+			fits = !l.written
+		}
+		switch {
+		case by.holds:
+			event(by, "invoke", "release", "")
+			done++
+			if l.holders--; !unknown {
+				event(by, "ok", "release", "")
+				l.written = false
+				ask(by, by.process)
+				continue
 			}
-			ask(processes)
-			processes++
-			continue
+			event(by, "info", "release", "")
+			l.until, l.written = now+lease, false
+			retired(by)
+		case l.until > now:
+			now += lease / 64
+		case !fits:
+		case unknown:
+			done++
+			event(by, "info", "acquire", "")
+			if rnd.IntN(2) == 0 { // it was granted all the same
+				l.until = now + lease
+			}
+			retired(by)
+		default:
+			done++
+			l.holders++
+			l.token++
+			by.holds, l.written = true, by.mode == history.Write
+			event(by, "ok", "acquire", fmt.Sprintf(`,"expires":%d,"token":%d`, int64(now+lease), l.token))
 		}
-		write(w.process, w.owner, "ok", "acquire", "expires", int64(now+lease), "token", done)
-		if len(waiting) < c.clients-1 {
-			ask(processes)
-			processes++
-		}
-		write(w.process, w.owner, "invoke", "release")
-		done++
-		if rnd.Float64() < c.unknown {
-			write(w.process, w.owner, "info", "release")
-			now += lease
-			ask(processes)
-			processes++
-			continue
-		}
-		write(w.process, w.owner, "ok", "release")
-		ask(w.process)
 	}
 	return out.Flush()
 }
@@ -127,16 +173,10 @@ func peak(of func()) uint64 {
 // included, and beside that with porcupine alone on the whole lock, within 20
 // seconds. LOCKCHAOS_OPERATIONS is the most operations, by default a million.
 func BenchmarkFile(b *testing.B) {
-	most := 1_000_000
-	if text := os.Getenv("LOCKCHAOS_OPERATIONS"); text != "" {
-		var err error
-		most, err = strconv.Atoi(text)
-		require.NoError(b, err)
-	}
-	for operations := 1_000; operations <= most; operations *= 10 {
+	for operations := 1_000; operations <= longest(b); operations *= 10 {
 		for _, clients := range []int{5, 20, 100} {
 			for _, unknown := range []float64{0, 0.01, 0.1} {
-				c := crowd{operations, clients, unknown}
+				c := crowd{operations: operations, clients: clients, unknown: unknown}
 				name := fmt.Sprintf("operations=%d/clients=%d/unknown=%g%%", operations, clients, 100*unknown)
 				path := filepath.Join(b.TempDir(), "history.jsonl")
 				b.Run(name+"/engine=both", func(b *testing.B) { c.benchmark(b, path, judgeFile) })
@@ -147,6 +187,18 @@ func BenchmarkFile(b *testing.B) {
 			}
 		}
 	}
+}
+
+// longest is how many operations the longest history of a benchmark has.
+func longest(b *testing.B) int {
+	b.Helper()
+	text := os.Getenv("LOCKCHAOS_OPERATIONS")
+	if text == "" {
+		return 1_000_000
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(b, err)
+	return n
 }
 
 func (c crowd) benchmark(b *testing.B, path string, judge func(context.Context, io.Reader) (checker.Verdict, error)) {
@@ -183,7 +235,7 @@ func BenchmarkEngines(b *testing.B) {
 	for _, operations := range []int{1_000, 10_000} {
 		for _, clients := range []int{5, 20, 100} {
 			var file bytes.Buffer
-			require.NoError(b, crowd{operations, clients, 0}.write(&file))
+			require.NoError(b, crowd{operations: operations, clients: clients}.write(&file))
 			h, err := history.ReadAll(&file)
 			require.NoError(b, err)
 			p := checker.Prepare(h, "orders")
@@ -226,7 +278,11 @@ func searchFile(ctx context.Context, r io.Reader) (checker.Verdict, error) {
 
 func TestTheBenchmarksHistoriesAreLegal_NoRace(t *testing.T) {
 	t.Parallel()
-	for _, c := range []crowd{{10_000, 5, 0}, {10_000, 20, 0.01}, {10_000, 100, 0.1}} {
+	for _, c := range []crowd{
+		{operations: 10_000, clients: 5}, {operations: 10_000, clients: 20, unknown: 0.01}, {operations: 10_000, clients: 100, unknown: 0.1},
+		{operations: 10_000, clients: 100, unknown: 0.1, locks: 50}, {operations: 10_000, clients: 20, unknown: 0.01, mode: history.Read},
+		{operations: 10_000, clients: 20, unknown: 0.01, mode: history.Permit, permits: 5},
+	} {
 		var file bytes.Buffer
 		require.NoError(t, c.write(&file))
 		r, err := checker.CheckReader(t.Context(), history.NewReader(&file))
@@ -249,25 +305,36 @@ func allocated(of func()) uint64 {
 // together is a history in which so many owners hold something at once: one lock,
 // or if it is not declared, a lock each.
 func together(n int, declare history.Event, mode history.Mode) *history.History {
-	h := &history.History{}
+	return &history.History{Events: slices.Collect(heldTogether(n, declare, mode))}
+}
+
+// heldTogether are the events of that history.
+func heldTogether(n int, declare history.Event, mode history.Mode) iter.Seq[history.Event] {
 	lock := func(int) string { return "k" }
 	if declare.Kind == "" {
 		lock = func(i int) string { return "k" + strconv.Itoa(i) }
 	} else {
 		declare.Process, declare.Type, declare.Op, declare.Lock = history.NoProcess, history.OK, history.Declare, "k"
-		h.Events = append(h.Events, declare)
 	}
-	for _, op := range []history.Op{history.Acquire, history.Release} {
-		for i := range n {
-			for _, typ := range []history.Type{history.Invoke, history.OK} {
-				at := len(h.Events)
-				h.Events = append(h.Events, history.Event{
-					Index: int64(at), Time: time.Duration(at), Process: i, Type: typ, Op: op, Lock: lock(i), Owner: strconv.Itoa(i), Mode: mode,
-				})
+	return func(yield func(history.Event) bool) {
+		at := 0
+		if declare.Kind != "" {
+			at++
+			if !yield(declare) {
+				return
+			}
+		}
+		for _, op := range []history.Op{history.Acquire, history.Release} {
+			for i := range n {
+				for _, typ := range []history.Type{history.Invoke, history.OK} {
+					e := history.Event{Index: int64(at), Time: time.Duration(at), Process: i, Type: typ, Op: op, Lock: lock(i), Owner: strconv.Itoa(i), Mode: mode}
+					if at++; !yield(e) {
+						return
+					}
+				}
 			}
 		}
 	}
-	return h
 }
 
 // The cost grows with the length of a history, and not with how many hold a lock
@@ -318,7 +385,7 @@ func TestMemoryForgetsLocksThatAreDone(t *testing.T) {
 func TestCostIsLinearInTheLength(t *testing.T) {
 	cost := func(operations int) (allocates, keeps uint64) {
 		var file bytes.Buffer
-		require.NoError(t, crowd{operations, 20, 0}.write(&file))
+		require.NoError(t, crowd{operations: operations, clients: 20}.write(&file))
 		allocates = allocated(func() {
 			keeps = peak(func() {
 				r, err := checker.CheckReader(t.Context(), history.NewReader(&file))
