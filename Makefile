@@ -185,7 +185,7 @@ bench: redis build ## Locks side by side, in at most seven minutes: TOPOLOGY= LO
 
 .PHONY: bench-checker
 bench-checker: build ## The judge, and beside it plain porcupine: time and peak memory (LOCKCHAOS_OPERATIONS=1000000)
-	LOCKCHAOS_BINARY=$(CURDIR)/bin/lockchaos go test -run '^$$' -bench Cost -benchtime 3x -timeout 60m ./checker
+	LOCKCHAOS_BINARY=$${LOCKCHAOS_BINARY:-$(CURDIR)/bin/lockchaos} go test -run '^$$' -bench Cost -benchtime 3x -timeout 60m ./checker
 	go test -run '^$$' -bench 'File|Engines' -benchtime 1x -timeout 60m ./checker
 
 # Counts, not durations: Go before 1.27 may call the end of a -fuzztime in
