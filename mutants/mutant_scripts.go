@@ -36,7 +36,7 @@ const toReplicas = "redis>redis-1"
 func stuckFor(lease time.Duration) time.Duration { return lease + mutantBound + time.Second }
 
 // twoAsk: a holds, and b asks.
-func twoAsk(ctx context.Context, t *trial) error {
+func twoAsk(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
@@ -46,7 +46,7 @@ func twoAsk(ctx context.Context, t *trial) error {
 }
 
 // lateRelease: a releases after its lease, when b holds, and c asks.
-func lateRelease(ctx context.Context, t *trial) error {
+func lateRelease(ctx context.Context, t *mutantRun) error {
 	a, b, c := t.three()
 	if err := errors.Join(a.get(ctx, 200*time.Millisecond), b.get(ctx, long)); err != nil {
 		return err
@@ -58,7 +58,7 @@ func lateRelease(ctx context.Context, t *trial) error {
 
 // slowRelease: a begins to release within its lease, and ends when b holds; then
 // c asks.
-func slowRelease(ctx context.Context, t *trial) error {
+func slowRelease(ctx context.Context, t *mutantRun) error {
 	a, b, c := t.three()
 	if err := a.get(ctx, 2*time.Second); err != nil {
 		return err
@@ -81,7 +81,7 @@ func slowRelease(ctx context.Context, t *trial) error {
 
 // lostAnswer: the answer to a's request is lost with its connection. Whatever a
 // is told, it gives back what it holds, and b asks.
-func lostAnswer(ctx context.Context, t *trial) error {
+func lostAnswer(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
@@ -109,7 +109,7 @@ func lostAnswer(ctx context.Context, t *trial) error {
 
 // lateRetry: the answer to a's request is lost with its connection, and a is slow
 // to ask again, as far as it asks again. b asks until it is granted the lock.
-func lateRetry(ctx context.Context, t *trial) error {
+func lateRetry(ctx context.Context, t *mutantRun) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.two()
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
@@ -130,7 +130,7 @@ func lateRetry(ctx context.Context, t *trial) error {
 
 // longWait: b waits for the lock for longer than it asked for. If it is granted the
 // lock, it goes to work.
-func longWait(ctx context.Context, t *trial) error {
+func longWait(ctx context.Context, t *mutantRun) error {
 	var stock workload.Register
 	a, b := t.two()
 	if err := a.get(ctx, 1500*time.Millisecond); err != nil {
@@ -144,7 +144,7 @@ func longWait(ctx context.Context, t *trial) error {
 
 // givenUp: b waits for the lock until it waits no longer. a releases it, and asks
 // again.
-func givenUp(ctx context.Context, t *trial) error {
+func givenUp(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
@@ -161,8 +161,8 @@ func givenUp(ctx context.Context, t *trial) error {
 
 // twoInLine: a holds, and c and d of the same process stand in line behind it. a
 // releases.
-func twoInLine(ctx context.Context, t *trial) error {
-	a := t.party("a", "zone-a")
+func twoInLine(ctx context.Context, t *mutantRun) error {
+	a := t.open("a", "zone-a")
 	if err := a.get(ctx, long); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func twoInLine(ctx context.Context, t *trial) error {
 
 // lateInLine: c of a's process stands in line behind it, and a releases when a
 // quarter of its lease is over. b asks until it is granted the lock.
-func lateInLine(ctx context.Context, t *trial) error {
+func lateInLine(ctx context.Context, t *mutantRun) error {
 	const lease = 6 * time.Second
 	a, b := t.two()
 	c := t.beside(a, "c")
@@ -218,7 +218,7 @@ func lateInLine(ctx context.Context, t *trial) error {
 
 // movedBehindAName: b waits behind a, and the role of the master moves, without a
 // word to the clients. a releases on the new master, and c asks.
-func movedBehindAName(ctx context.Context, t *trial) error {
+func movedBehindAName(ctx context.Context, t *mutantRun) error {
 	const wait = 3 * time.Second
 	a, b, c := t.three()
 	if err := a.get(ctx, long); err != nil {
@@ -248,7 +248,7 @@ var errNotShown = errors.New("the script shows nothing")
 
 // lateReplica: the replicas fall behind while a holds. a releases, b is granted the
 // lock, and a asks again.
-func lateReplica(ctx context.Context, t *trial) error {
+func lateReplica(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := a.get(ctx, long); err != nil {
 		return err
@@ -265,7 +265,7 @@ func lateReplica(ctx context.Context, t *trial) error {
 
 // diesAsking: a dies while it asks, as far as that can be in the middle, and b
 // asks after the lease.
-func diesAsking(ctx context.Context, t *trial) error {
+func diesAsking(ctx context.Context, t *mutantRun) error {
 	const lease = 500 * time.Millisecond
 	a, b := t.two()
 	a.gate.shut()
@@ -290,7 +290,7 @@ func diesAsking(ctx context.Context, t *trial) error {
 }
 
 // diesHolding: a dies while it holds, and b asks after the lease.
-func diesHolding(ctx context.Context, t *trial) error {
+func diesHolding(ctx context.Context, t *mutantRun) error {
 	const lease = 500 * time.Millisecond
 	a, b := t.two()
 	if err := a.get(ctx, lease); err != nil {
@@ -304,7 +304,7 @@ func diesHolding(ctx context.Context, t *trial) error {
 
 // overdue has the answer to a's request held up until its lease is over and b
 // holds, and returns what a was told.
-func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (history.Type, error) {
+func overdue(ctx context.Context, t *mutantRun, a, b *testClient, meanwhile func()) (history.Type, error) {
 	const lease = 1500 * time.Millisecond
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
 		return "", err
@@ -322,7 +322,7 @@ func overdue(ctx context.Context, t *trial, a, b *party, meanwhile func()) (hist
 
 // lateAnswer: a hears of its grant when the lease is over and b holds. If it was
 // granted the lock, it goes to work.
-func lateAnswer(ctx context.Context, t *trial) error {
+func lateAnswer(ctx context.Context, t *mutantRun) error {
 	var stock workload.Register
 	a, b := t.two()
 	got, err := overdue(ctx, t, a, b, func() {})
@@ -334,7 +334,7 @@ func lateAnswer(ctx context.Context, t *trial) error {
 
 // lateAnswerByASteppedClock: the same, and a's wall clock is set back by an hour
 // in the meantime.
-func lateAnswerByASteppedClock(ctx context.Context, t *trial) error {
+func lateAnswerByASteppedClock(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	_, err := overdue(ctx, t, a, b, func() {
 		t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set back by 1h",
@@ -348,7 +348,7 @@ const clientClock = "client-clock"
 
 // slowAnswer: half of a's lease is over when it hears of its grant, and b asks
 // until it is granted the lock.
-func slowAnswer(ctx context.Context, t *trial) error {
+func slowAnswer(ctx context.Context, t *mutantRun) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
@@ -370,7 +370,7 @@ func slowAnswer(ctx context.Context, t *trial) error {
 
 // slowClock: a's clock loses five minutes an hour, and b asks until it is granted
 // the lock.
-func slowClock(ctx context.Context, t *trial) error {
+func slowClock(ctx context.Context, t *mutantRun) error {
 	const lease, part = 6 * time.Second, 0.09
 	a, b := t.two()
 	t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "it loses 9 of 100 seconds", func() { a.clock.Slow(part) }, func() { a.clock.Slow(0) })
@@ -379,17 +379,17 @@ func slowClock(ctx context.Context, t *trial) error {
 
 // lateRenewal: a renewal by a's watchdog arrives when the lease is over and b
 // holds.
-func lateRenewal(ctx context.Context, t *trial) error {
-	return renewLate(ctx, t, func(*party) error { return nil })
+func lateRenewal(ctx context.Context, t *mutantRun) error {
+	return renewLate(ctx, t, func(*testClient) error { return nil })
 }
 
 // lateRenewalOfAFreeLock: it arrives when b has held the lock, and has given it
 // back.
-func lateRenewalOfAFreeLock(ctx context.Context, t *trial) error {
-	return renewLate(ctx, t, func(b *party) error { return b.giveBack(ctx) })
+func lateRenewalOfAFreeLock(ctx context.Context, t *mutantRun) error {
+	return renewLate(ctx, t, func(b *testClient) error { return b.giveBack(ctx) })
 }
 
-func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) error {
+func renewLate(ctx context.Context, t *mutantRun, meanwhile func(b *testClient) error) error {
 	a, b := t.two()
 	if err := errors.Join(a.get(ctx, 0), t.hold(ctx, topologies.Upstream, toA)); err != nil {
 		return err
@@ -406,7 +406,7 @@ func renewLate(ctx context.Context, t *trial, meanwhile func(b *party) error) er
 
 // lostRelease: a gives back a hold that a watchdog keeps, and the request is lost.
 // b asks after the lease.
-func lostRelease(ctx context.Context, t *trial) error {
+func lostRelease(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := errors.Join(a.get(ctx, 0), t.cut(ctx, toA)); err != nil {
 		return err
@@ -427,7 +427,7 @@ func lostRelease(ctx context.Context, t *trial) error {
 
 // fewServers: a reaches one server of three, and asks for a while; b reaches all of
 // them.
-func fewServers(ctx context.Context, t *trial) error {
+func fewServers(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3")); err != nil {
 		return err
@@ -442,7 +442,7 @@ func fewServers(ctx context.Context, t *trial) error {
 
 // twoMinorities: a reaches one server of three and b another, and once the network
 // is whole c asks.
-func twoMinorities(ctx context.Context, t *trial) error {
+func twoMinorities(ctx context.Context, t *mutantRun) error {
 	a, b, c := t.three()
 	if err := t.cut(ctx, "zone-a>redis-2", "zone-a>redis-3", "zone-b>redis-1", "zone-b>redis-3"); err != nil {
 		return err
@@ -459,7 +459,7 @@ func twoMinorities(ctx context.Context, t *trial) error {
 
 // lostVotes: two of three servers grant a the lock, and their answers are lost. Once
 // the network is whole a takes its request back, and b asks.
-func lostVotes(ctx context.Context, t *trial) error {
+func lostVotes(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, "zone-a>redis-1", "zone-a>redis-2")); err != nil {
 		return err
@@ -480,16 +480,16 @@ func lostVotes(ctx context.Context, t *trial) error {
 
 // silentReplicas: the replicas are connected, and get nothing. a asks, the master
 // dies, and b asks the next one.
-func silentReplicas(ctx context.Context, t *trial) error {
+func silentReplicas(ctx context.Context, t *mutantRun) error {
 	return dies(ctx, t, func() error { return t.hold(ctx, topologies.Both, toReplicas) })
 }
 
 // lostReplicas: the same, and the replicas are cut off.
-func lostReplicas(ctx context.Context, t *trial) error {
+func lostReplicas(ctx context.Context, t *mutantRun) error {
 	return dies(ctx, t, func() error { return t.cut(ctx, toReplicas) })
 }
 
-func dies(ctx context.Context, t *trial, before func() error) error {
+func dies(ctx context.Context, t *mutantRun, before func() error) error {
 	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), before()); err != nil {
 		return err
@@ -504,7 +504,7 @@ func dies(ctx context.Context, t *trial, before func() error) error {
 
 // replicasComeBack: a asks while the replicas are cut off, and b once they are
 // back.
-func replicasComeBack(ctx context.Context, t *trial) error {
+func replicasComeBack(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := t.cut(ctx, toReplicas); err != nil {
 		return err
@@ -522,7 +522,7 @@ func replicasComeBack(ctx context.Context, t *trial) error {
 
 // lostCount: the replicas are cut off as soon as they have a's second grant. a
 // gives it back, the master dies, and b is granted the lock by the next one.
-func lostCount(ctx context.Context, t *trial) error {
+func lostCount(ctx context.Context, t *mutantRun) error {
 	const lease = 2 * time.Second
 	a, b := t.two()
 	if err := errors.Join(a.warm(ctx), t.arrived(ctx, "1", "redis-2", "redis-3")); err != nil {
@@ -546,7 +546,7 @@ func lostCount(ctx context.Context, t *trial) error {
 }
 
 // fastClock: a's wall clock is an hour ahead. It holds the lock, and then b does.
-func fastClock(ctx context.Context, t *trial) error {
+func fastClock(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set forward by 1h",
 		func() { a.clock.Step(time.Hour) }, func() { a.clock.Step(-time.Hour) })
@@ -559,7 +559,7 @@ func fastClock(ctx context.Context, t *trial) error {
 
 // lostReentry: a, which replicas know to hold the lock, is granted it again when
 // they are cut off. The master dies, a gives the inner grant back, and b asks.
-func lostReentry(ctx context.Context, t *trial) error {
+func lostReentry(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
 	if err := errors.Join(a.get(ctx, long), t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas)); err != nil {
 		return err

@@ -44,16 +44,16 @@ type Mutant struct {
 	// to the deployment; nil: it needs none.
 	other     func(*redis.UniversalOptions)
 	bug, twin func(broken.Setup) *broken.Lock
-	script    func(context.Context, *trial) error
+	script    func(context.Context, *mutantRun) error
 }
 
-// mutantBound is how long the lock of a trial may stay free and asked for.
+// mutantBound is how long the lock of a run may stay free and asked for.
 const mutantBound = 2 * time.Second
 
-// mutantTimeout bounds a trial.
+// mutantTimeout bounds a run.
 const mutantTimeout = 45 * time.Second
 
-// title is what the record says of a trial.
+// title is what the record says of a run.
 func (m Mutant) title(twin bool) string {
 	if twin {
 		return "The correct twin of a planted bug: it must not be blamed (" + m.About + ")."
@@ -85,7 +85,7 @@ func (m Mutant) Run(ctx context.Context, setup harness.Config, twin bool) (err e
 	defer func() { err = st.Close(ctx, err) }()
 	st.SetLock(harness.LockSpec{Reentrant: m.reentrant}, harness.LockOptions{ReplicaAcks: m.acks})
 	st.Declare(theLock)
-	t := &trial{Session: st, mutant: m, locks: locks}
+	t := &mutantRun{Session: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
 	defer t.busy.Wait()
 	defer cancel()

@@ -40,7 +40,7 @@ func (e differentError) Unwrap() error { return e.error }
 // cut records why the script ends early. Of the scenario's own lock nothing is shown
 // then. Another lock may answer otherwise than a script needs: without the bug that a
 // step shows it is spared, and else the script can't be asked of it.
-func (p *play) cut(step ScriptStep, why error) {
+func (p *scriptRun) cut(step ScriptStep, why error) {
 	answer, different := errors.AsType[differentError](why)
 	unsuited := different || errors.Is(why, driver.ErrRefused) || errors.Is(why, harness.ErrUnlearnt)
 	switch {
@@ -55,7 +55,7 @@ func (p *play) cut(step ScriptStep, why error) {
 
 // unopened records that the lock of a driver could not be opened for its clients.
 // Other errors are those of the harness.
-func (p *play) unopened(err error) error {
+func (p *scriptRun) unopened(err error) error {
 	switch {
 	case errors.Is(err, driver.ErrRefused):
 		p.cut(ScriptStep{}, err)
@@ -69,7 +69,7 @@ func (p *play) unopened(err error) error {
 
 // hopeless says why it is no use to make a request again that did not end as the step
 // needs it. The scenario's own lock is given the whole time.
-func (p *play) hopeless(step ScriptStep, outcome history.Type, unknowns int, since time.Duration) error {
+func (p *scriptRun) hopeless(step ScriptStep, outcome history.Type, unknowns int, since time.Duration) error {
 	switch {
 	case !p.scenario.other:
 		return nil
@@ -85,7 +85,7 @@ func (p *play) hopeless(step ScriptStep, outcome history.Type, unknowns int, sin
 
 // awaitFault waits for a fault that lies in wait. What another lock does not send by
 // the time that all its clients have their answers, it will not send.
-func (p *play) awaitFault(ctx context.Context, step ScriptStep) error {
+func (p *scriptRun) awaitFault(ctx context.Context, step ScriptStep) error {
 	if p.scenario.other && len(p.background) > 0 {
 		never := differentError{fmt.Errorf("its clients had their answers, and it sent nothing that %s waits for", step.Await), false}
 		var cancel context.CancelCauseFunc

@@ -93,7 +93,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
 	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
-	p := &play{
+	p := &scriptRun{
 		Session: st, scenario: s, clients: map[string]harness.Client{},
 		attempts: map[string]attempt{}, background: map[string]pending{},
 	}
@@ -176,8 +176,8 @@ func (step ScriptStep) String() string {
 	return strings.Join(words, " ")
 }
 
-// A play is a scenario on its stage.
-type play struct {
+// A scriptRun is one run of a scenario.
+type scriptRun struct {
 	*harness.Session
 	scenario Scenario
 	clients  map[string]harness.Client
@@ -208,7 +208,7 @@ type ended struct {
 	outcome history.Type
 }
 
-func (p *play) lockNames() []string {
+func (p *scriptRun) lockNames() []string {
 	var names []string
 	for _, step := range p.scenario.Steps {
 		if step.Acquire != "" && !slices.Contains(names, step.Acquire) {
@@ -219,13 +219,13 @@ func (p *play) lockNames() []string {
 }
 
 // resource is one that a client uses.
-func (p *play) resource(client, name string) workload.Resource {
+func (p *scriptRun) resource(client, name string) workload.Resource {
 	return p.Resource(p.scenario.Clients[client], name, p.clients[client].Owner())
 }
 
 // do plays a step. What it leaves in the background ends with the context
 // behind.
-func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
+func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 	timeout := fmt.Errorf("not done after %v", stepTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, timeout)
 	defer cancel()
@@ -255,7 +255,7 @@ func (p *play) do(ctx, behind context.Context, step ScriptStep) error {
 	}
 }
 
-func (p *play) act(ctx context.Context, c harness.Client, step ScriptStep) error {
+func (p *scriptRun) act(ctx context.Context, c harness.Client, step ScriptStep) error {
 	switch {
 	case step.requests():
 		return p.insist(ctx, c, step)
@@ -282,7 +282,7 @@ func (p *play) act(ctx context.Context, c harness.Client, step ScriptStep) error
 }
 
 // asks notes a request that is about to be made, as [workload.Client] names it.
-func (p *play) asks(step ScriptStep) {
+func (p *scriptRun) asks(step ScriptStep) {
 	if step.Acquire != "" {
 		n := p.attempts[step.Client].number + 1
 		p.attempts[step.Client] = attempt{number: n, lock: step.Acquire, owner: fmt.Sprintf("%s#%d", step.Client, n)}
@@ -290,14 +290,14 @@ func (p *play) asks(step ScriptStep) {
 }
 
 // once makes one request, and notes what the client may believe since.
-func (p *play) once(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
+func (p *scriptRun) once(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
 	outcome := p.request(ctx, c, step)
 	p.beliefs.note(step, outcome)
 	return outcome
 }
 
 // request makes one request, and looks at the servers when an acquire was answered.
-func (p *play) request(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
+func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
 	switch {
 	case step.Acquire != "":
 		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
@@ -319,7 +319,7 @@ func (p *play) request(ctx context.Context, c harness.Client, step ScriptStep) h
 
 // insist makes a request until it ends as the step wants, as far as asking
 // again can help.
-func (p *play) insist(ctx context.Context, c harness.Client, step ScriptStep) error {
+func (p *scriptRun) insist(ctx context.Context, c harness.Client, step ScriptStep) error {
 	if step.Acquire == "" && !c.Holding() {
 		return errors.New("it was granted nothing that it could extend or release")
 	}
@@ -393,7 +393,7 @@ func (e ended) differs(until string) error {
 
 // await waits for what a client has in the background, or for a fault that lies
 // in wait.
-func (p *play) await(ctx context.Context, step ScriptStep) error {
+func (p *scriptRun) await(ctx context.Context, step ScriptStep) error {
 	doing, ok := p.background[step.Await]
 	if !ok && step.Until == untilLost {
 		c, ok := p.clients[step.Await].(interface {
@@ -456,7 +456,7 @@ func (o *owners) locks() []string {
 
 // lookForKey records which servers say that one of the owners holds the lock. Those
 // that do not answer say nothing, and so do those of which too few owners were asked for.
-func (p *play) lookForKey(ctx context.Context, name string) {
+func (p *scriptRun) lookForKey(ctx context.Context, name string) {
 	if p.scenario.Lock.HeldOn == nil {
 		return
 	}
@@ -490,7 +490,7 @@ func (p *play) lookForKey(ctx context.Context, name string) {
 
 // require waits until servers say of a client's latest grant what the script
 // needs them to, or looks at what a ledger has of it.
-func (p *play) require(ctx context.Context, step ScriptStep) error {
+func (p *scriptRun) require(ctx context.Context, step ScriptStep) error {
 	asked := p.attempts[step.Of]
 	if step.In != "" {
 		return p.requireLedger(step, asked.owner)
@@ -522,7 +522,7 @@ func (p *play) require(ctx context.Context, step ScriptStep) error {
 // requireLedger demands of a ledger that it has a change by the owner, or none. It
 // does not wait: what was written is there, and what was not written never will be
 // without a step that writes it.
-func (p *play) requireLedger(step ScriptStep, owner string) error {
+func (p *scriptRun) requireLedger(step ScriptStep, owner string) error {
 	if owner == "" {
 		return fmt.Errorf("client %s has asked for no lock", step.Of)
 	}

@@ -15,20 +15,20 @@ type worker[J any] struct {
 
 // batch has several workers do jobs, which begin in their order. The first error ends
 // it: no further job begins, and the context of those under way ends. It waits for
-// all workers and returns the gravest of the errors; that ctx ended is none. A panic
+// all workers and returns the most severe of the errors; that ctx ended is none. A panic
 // of a worker is passed on.
 func batch[J any](ctx context.Context, workers int, jobs []J, open func(context.Context) (worker[J], error)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
-	var gravestOf error
+	var severest error
 	fail := func(err error) {
 		if err == nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		gravestOf = gravest(gravestOf, err)
+		severest = mostSevere(severest, err)
 		stop()
 	}
 	queue := make(chan J)
@@ -54,13 +54,13 @@ func batch[J any](ctx context.Context, workers int, jobs []J, open func(context.
 			}
 		})
 	}
-	deal(ctx, queue, jobs)
+	enqueue(ctx, queue, jobs)
 	all.Wait()
-	return gravestOf
+	return severest
 }
 
-// deal hands out jobs until they are all taken or the context ends.
-func deal[J any](ctx context.Context, queue chan<- J, jobs []J) {
+// enqueue hands out jobs until they are all taken or the context ends.
+func enqueue[J any](ctx context.Context, queue chan<- J, jobs []J) {
 	defer close(queue)
 	for _, job := range jobs {
 		select {

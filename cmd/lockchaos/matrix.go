@@ -260,7 +260,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if failure == nil && cmd.Context().Err() != nil {
 		failure = context.Cause(cmd.Context())
 	}
-	return worst(table.exit(), gravest(table.failures, failure))
+	return worst(table.exit(), mostSevere(table.failures, failure))
 }
 
 // matrixRuns are the runs of a matrix.
@@ -273,7 +273,7 @@ type matrixRuns struct {
 
 	mu       sync.Mutex
 	done     int
-	result   survey // the counts of all
+	result   seedSummary // the counts of all
 	joint    []reports.JointRun
 	failures error // of the harness, in runs that are judged all the same
 }
@@ -317,11 +317,11 @@ func (w *matrixWorker) do(ctx context.Context, job cellRun) error {
 	dir := filepath.Join(w.out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, job.seed))
 	r, err := w.runSeed(ctx, &o.runOptions, w.backend, w.name, dir, "lockchaos run"+o.again(o.cmd, job.seed), job.seed)
 	if err != nil {
-		return gravest(r.failure, err)
+		return mostSevere(r.failure, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.failures = gravest(w.failures, r.failure)
+	w.failures = mostSevere(w.failures, r.failure)
 	if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
 		return nil
 	}

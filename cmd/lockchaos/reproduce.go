@@ -84,9 +84,9 @@ the last two the fault with which they grant a lock twice, without and with a to
 				}
 				out = dir
 			}
-			r := &round{app: a, repeat: repeat, parallel: parallel, out: out}
+			r := &scenarioBatch{app: a, repeat: repeat, parallel: parallel, out: out}
 			for _, s := range chosen {
-				r.tallies = append(r.tallies, &tally{choice: s})
+				r.results = append(r.results, &scenarioResult{choice: s})
 			}
 			return r.play(cmd.Context(), asJSON)
 		},

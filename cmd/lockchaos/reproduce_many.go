@@ -17,45 +17,45 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-// A round plays several scenarios, each several times.
-type round struct {
+// A scenarioBatch plays several scenarios, each several times.
+type scenarioBatch struct {
 	*app
 
 	repeat, parallel int
 	out              string // the folder of the run directories
 
-	mu      sync.Mutex // for what the players share
-	tallies []*tally   // in the order in which they were asked for
+	mu      sync.Mutex        // for what the players share
+	results []*scenarioResult // in the order in which they were asked for
 }
 
-// A tally is what came of the runs of one scenario.
-type tally struct {
+// A scenarioResult is what came of the runs of one scenario.
+type scenarioResult struct {
 	choice
 
 	runs       []played // that were not cut short, in the order in which they ended
 	impossible error    // why it can't be played here; nil if it can
 }
 
-// A turn is one run of one scenario.
-type turn struct {
-	of  *tally
+// A scenarioJob is one run of one scenario.
+type scenarioJob struct {
+	of  *scenarioResult
 	run int // from 1
 }
 
 // play plays all runs, in order as far as each begins, and prints a table, or its
 // JSON.
-func (r *round) play(ctx context.Context, asJSON bool) error {
+func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
 	began := time.Now()
-	var turns []turn
-	for _, t := range r.tallies {
+	var jobs []scenarioJob
+	for _, t := range r.results {
 		for run := range r.repeat {
-			turns = append(turns, turn{t, run + 1})
+			jobs = append(jobs, scenarioJob{t, run + 1})
 		}
 	}
-	failed := batch(ctx, r.parallel, turns, alike(r.take))
-	failed = gravest(failed, context.Cause(ctx))
+	failed := batch(ctx, r.parallel, jobs, alike(r.runJob))
+	failed = mostSevere(failed, context.Cause(ctx))
 	if err := r.writeJoint(); err != nil {
-		failed = gravest(failed, asHarness(err))
+		failed = mostSevere(failed, asHarness(err))
 	}
 	show := r.print
 	if asJSON {
@@ -69,7 +69,7 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 	}
 	var result error
 	asked := false
-	for _, t := range r.tallies {
+	for _, t := range r.results {
 		asked = asked || !t.leftOut()
 		result = worst(result, t.exit(r.repeat))
 	}
@@ -80,9 +80,9 @@ func (r *round) play(ctx context.Context, asJSON bool) error {
 }
 
 // writeJoint writes the files of all runs together beside their directories.
-func (r *round) writeJoint() error {
+func (r *scenarioBatch) writeJoint() error {
 	var runs []reports.JointRun
-	for _, t := range r.tallies {
+	for _, t := range r.results {
 		slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
 		for _, p := range t.runs {
 			runs = append(runs, reports.NewJointRun(reports.Summarize(p.in), filepath.Base(p.dir)))
@@ -94,8 +94,8 @@ func (r *round) writeJoint() error {
 	return reports.WriteJoint(r.out, runs)
 }
 
-// take plays one run. What is cut short counts for nothing.
-func (r *round) take(ctx context.Context, t turn) error {
+// runJob plays one run. What is cut short counts for nothing.
+func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 	if !r.begin(t) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r *round) take(ctx context.Context, t turn) error {
 }
 
 // begin says that a run begins, and reports whether it can.
-func (r *round) begin(t turn) bool {
+func (r *scenarioBatch) begin(t scenarioJob) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.of.impossible != nil {
@@ -139,7 +139,7 @@ func (r *round) begin(t turn) bool {
 }
 
 // missed says why a run did not give its verdict, and where its report is.
-func (t *tally) missed(p played) string {
+func (t *scenarioResult) missed(p played) string {
 	why := p.met.Error()
 	if t.assumed && t.limit() && p.failed == nil && p.in.Report.Verdict == checker.Invalid {
 		why = fmt.Sprintf("invalid, and so is the scenario's own lock %s, which can't prevent this here", t.ownLock)
@@ -168,9 +168,9 @@ type row struct {
 }
 
 // rows are those of the scenarios that were played to their end.
-func (r *round) rows() []row {
+func (r *scenarioBatch) rows() []row {
 	rows := []row{}
-	for _, t := range r.tallies {
+	for _, t := range r.results {
 		if len(t.runs) == r.repeat || t.impossible != nil {
 			rows = append(rows, t.row(r.repeat))
 		}
@@ -178,7 +178,7 @@ func (r *round) rows() []row {
 	return rows
 }
 
-func (t *tally) row(repeat int) row {
+func (t *scenarioResult) row(repeat int) row {
 	line := row{
 		Scenario: t.Name, Expect: t.Expect.Verdict, Violation: t.Expect.Violation, Holds: t.Expect.Holds, Runs: len(t.runs),
 		Got: map[checker.Verdict]int{}, OK: t.exit(repeat) == nil,
@@ -209,7 +209,7 @@ func (t *tally) row(repeat int) row {
 }
 
 // print prints the table, and what was missed once more below it.
-func (r *round) print(took time.Duration) error {
+func (r *scenarioBatch) print(took time.Duration) error {
 	rows := r.rows()
 	table := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SCENARIO\tEXPECTED\tGOT\tRATE\tMEDIAN\tMAX")
@@ -241,7 +241,7 @@ func (r *round) print(took time.Duration) error {
 	if leftOut > 0 {
 		also = fmt.Sprintf(", %d left out", leftOut)
 	}
-	r.printf("%d of %d gave the verdict that they must%s, in %.0f s; reports in %s\n", ok, len(r.tallies)-leftOut, also, took.Seconds(), r.out)
+	r.printf("%d of %d gave the verdict that they must%s, in %.0f s; reports in %s\n", ok, len(r.results)-leftOut, also, took.Seconds(), r.out)
 	return nil
 }
 
@@ -266,7 +266,7 @@ func (line row) got() string {
 	return strings.Join(verdicts, ", ")
 }
 
-func (r *round) printJSON(took time.Duration) error {
+func (r *scenarioBatch) printJSON(took time.Duration) error {
 	b, err := json.MarshalIndent(struct {
 		Version int     `json:"version"`
 		Reports string  `json:"reports"`
@@ -281,14 +281,14 @@ func (r *round) printJSON(took time.Duration) error {
 }
 
 // leftOut reports whether the scenario can't be asked of the lock, as every run found.
-func (t *tally) leftOut() bool {
+func (t *scenarioResult) leftOut() bool {
 	return len(t.runs) > 0 && !slices.ContainsFunc(t.runs, func(p played) bool { return !p.unsuited() })
 }
 
 // exit is valid if the scenario gave its verdict as often as it must: always,
 // or in nine of ten runs. What must be valid may never be found invalid, and the
 // harness may not fail.
-func (t *tally) exit(repeat int) error {
+func (t *scenarioResult) exit(repeat int) error {
 	if t.impossible != nil {
 		return fmt.Errorf("%s: %w", t.Name, t.impossible)
 	}

@@ -51,7 +51,7 @@ func TestTheExitOfSeveralRuns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := scenarios.Scenario{Name: "x", Expect: scenarios.Expectation{Verdict: tt.expect}, EveryTime: tt.everyTime}
-			got := (&tally{choice: choice{Scenario: s}, runs: tt.runs}).exit(len(tt.runs))
+			got := (&scenarioResult{choice: choice{Scenario: s}, runs: tt.runs}).exit(len(tt.runs))
 			require.Equal(t, tt.want, exitCode(got), "%v", got)
 		})
 	}

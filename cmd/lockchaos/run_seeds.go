@@ -69,8 +69,8 @@ func (o *runOptions) again(cmd *cobra.Command, seed uint64) string {
 	return flags
 }
 
-// A seeded run is what came of one seed.
-type seeded struct {
+// A seedResult is what came of one seed.
+type seedResult struct {
 	Seed    uint64          `json:"seed"`
 	Verdict checker.Verdict `json:"verdict"`
 	// Found says in a sentence why it is not valid.
@@ -88,8 +88,8 @@ type seeded struct {
 	failed  map[string]int // and those that were not
 }
 
-// A survey is what came of many seeds.
-type survey struct {
+// A seedSummary is what came of many seeds.
+type seedSummary struct {
 	Topology string `json:"topology"`
 	Lock     string `json:"lock"`
 	Seeds    string `json:"seeds"`
@@ -101,7 +101,7 @@ type survey struct {
 	Landed map[string]int `json:"faults_landed"`
 	Failed map[string]int `json:"faults_failed"`
 	// Runs are those that are not valid.
-	Runs []seeded `json:"not_valid"`
+	Runs []seedResult `json:"not_valid"`
 
 	joint []reports.JointRun // of all runs
 }
@@ -127,7 +127,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return err
 	}
 	defer log.Close()
-	s := survey{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seeded{}}
+	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
 	var mu sync.Mutex  // of s and failures
 	var failures error // of the harness, in runs that are judged all the same
 	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
@@ -145,11 +145,11 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			dir := filepath.Join(out, fmt.Sprintf("seed-%d", seed))
 			r, err := a.runSeed(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
 			if err != nil {
-				return gravest(r.failure, err)
+				return mostSevere(r.failure, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			failures = gravest(failures, r.failure)
+			failures = mostSevere(failures, r.failure)
 			if ctx.Err() == nil { // else it was cut short, and counts for nothing but its failure
 				s.add(r)
 				a.tellSeed(r, s, len(seeds))
@@ -161,23 +161,23 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if failure != nil && failures == nil && s.done() == 0 {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
-	slices.SortFunc(s.Runs, func(a, b seeded) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
 	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
 	if err := reports.WriteJoint(out, s.joint); err != nil {
 		return asHarness(err)
 	}
-	if err := a.printSurvey(s, o.asJSON, out); err != nil {
+	if err := a.printSeeds(s, o.asJSON, out); err != nil {
 		return err
 	}
 	if failure == nil && cmd.Context().Err() != nil {
 		failure = context.Cause(cmd.Context())
 	}
-	return worst(s.exit(), gravest(failures, failure))
+	return worst(s.exit(), mostSevere(failures, failure))
 }
 
-// gravest is the worst of two errors, of which one that says no more than that
+// mostSevere is the worst of two errors, of which one that says no more than that
 // the user ended it hides no other.
-func gravest(a, b error) error {
+func mostSevere(a, b error) error {
 	if errors.Is(a, context.Canceled) {
 		a, b = b, a
 	}
@@ -195,8 +195,8 @@ func seedsDir(o *runOptions) (string, error) {
 
 // runSeed makes one run, which that command repeats, and removes its directory if it was
 // valid.
-func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seeded, error) {
-	s := seeded{Seed: seed, Dir: dir, Command: command, landed: map[string]int{}, failed: map[string]int{}}
+func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seedResult, error) {
+	s := seedResult{Seed: seed, Dir: dir, Command: command, landed: map[string]int{}, failed: map[string]int{}}
 	log, err := createLog(dir)
 	if err != nil {
 		return s, err
@@ -247,7 +247,7 @@ func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Bac
 }
 
 // note takes from a judged run what is told of it.
-func (s *seeded) note(in reports.Input, results reports.Results) {
+func (s *seedResult) note(in reports.Input, results reports.Results) {
 	s.Verdict = in.Report.Verdict
 	if s.Found == "" && s.Verdict == checker.Invalid {
 		s.Found = results.Story.Headline + " (" + strings.Join(violated(in.Report), ", ") + ")"
@@ -283,7 +283,7 @@ func violated(r checker.Report) []string {
 }
 
 // count counts a verdict.
-func (s *survey) count(v checker.Verdict) {
+func (s *seedSummary) count(v checker.Verdict) {
 	switch v {
 	case checker.Valid:
 		s.Valid++
@@ -294,7 +294,7 @@ func (s *survey) count(v checker.Verdict) {
 	}
 }
 
-func (s *survey) add(r seeded) {
+func (s *seedSummary) add(r seedResult) {
 	s.count(r.Verdict)
 	if r.Verdict != checker.Valid {
 		s.Runs = append(s.Runs, r)
@@ -308,10 +308,10 @@ func (s *survey) add(r seeded) {
 	}
 }
 
-func (s *survey) done() int { return s.Valid + s.Unknown + s.Invalid }
+func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
 
 // exit is the worst of the verdicts.
-func (s *survey) exit() error {
+func (s *seedSummary) exit() error {
 	switch {
 	case s.Invalid > 0:
 		return verdictError(exitInvalid)
@@ -323,7 +323,7 @@ func (s *survey) exit() error {
 }
 
 // tellSeed tells of a run that is done.
-func (a *app) tellSeed(r seeded, s survey, of int) {
+func (a *app) tellSeed(r seedResult, s seedSummary, of int) {
 	landed := 0
 	for _, n := range r.landed {
 		landed += n
@@ -339,7 +339,7 @@ func (a *app) tellSeed(r seeded, s survey, of int) {
 	fmt.Fprintln(a.stderr)
 }
 
-func (a *app) printSurvey(s survey, asJSON bool, out string) error {
+func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
 	if asJSON {
 		return a.json(s)
 	}

@@ -14,10 +14,10 @@ func TestTheUsersEndHidesNoOtherError(t *testing.T) {
 	t.Parallel()
 	ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
 	broken := harnessError{errors.New("heal cut: it is still cut")}
-	require.Equal(t, broken, gravest(ended, broken))
-	require.Equal(t, broken, gravest(broken, ended))
-	require.Equal(t, broken, gravest(verdictError(exitInvalid), broken))
-	require.Equal(t, ended, gravest(ended, nil))
-	require.Equal(t, ended, gravest(nil, ended))
-	require.NoError(t, gravest(nil, nil))
+	require.Equal(t, broken, mostSevere(ended, broken))
+	require.Equal(t, broken, mostSevere(broken, ended))
+	require.Equal(t, broken, mostSevere(verdictError(exitInvalid), broken))
+	require.Equal(t, ended, mostSevere(ended, nil))
+	require.Equal(t, ended, mostSevere(nil, ended))
+	require.NoError(t, mostSevere(nil, nil))
 }

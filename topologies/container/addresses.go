@@ -34,7 +34,7 @@ const portRanges, portRange = 5, 2000
 
 // wire gives every node its addresses and serves the links between them.
 // A program that listens on all addresses of the host may have some of the ports.
-func (g *ground) wire(t topologies.Topology) error {
+func (g *resources) wire(t topologies.Topology) error {
 	var err error
 	for i := range uint16(portRanges) {
 		if g.addresses, err = g.bridge.addresses(t, g.program, i*portRange); err != nil {

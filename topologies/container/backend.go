@@ -52,7 +52,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		return nil, errors.Join(err, engine.Close())
 	}
 	b.Log.InfoContext(ctx, "making containers", "image", image.name)
-	g := &ground{program: programs()[t.Store()], engine: engine}
+	g := &resources{program: programs()[t.Store()], engine: engine}
 	if err := g.prepare(ctx, t, image); err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
@@ -75,8 +75,8 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	return bootstrap.Boot(ctx, parts)
 }
 
-// A ground is what a deployment stands on: all that must be cleared after it.
-type ground struct {
+// resources are all that a deployment has and that must be cleared after it.
+type resources struct {
 	program   program
 	engine    *client.Client
 	dir       string
@@ -99,7 +99,7 @@ const makeTimeout = time.Minute
 // prepare makes everything but starts no server. What the engine was asked to
 // make is waited for even if the boot is called off: it would make it anyway,
 // and no message would say so.
-func (g *ground) prepare(ctx context.Context, t topologies.Topology, i image) error {
+func (g *resources) prepare(ctx context.Context, t topologies.Topology, i image) error {
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTimeout)
 	defer cancel()
 	err := g.make(making, t, i)
@@ -107,7 +107,7 @@ func (g *ground) prepare(ctx context.Context, t topologies.Topology, i image) er
 	return cmp.Or(err, context.Cause(ctx))
 }
 
-func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error {
+func (g *resources) make(ctx context.Context, t topologies.Topology, i image) error {
 	if err := g.claim(); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (g *ground) make(ctx context.Context, t topologies.Topology, i image) error
 }
 
 // claim makes the folder, and sees to it that all is removed if we die.
-func (g *ground) claim() error {
+func (g *resources) claim() error {
 	me, err := self()
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (g *ground) claim() error {
 }
 
 // node prepares a node with a folder of its own.
-func (g *ground) node(name string, at bootstrap.Address) (*node, error) {
+func (g *resources) node(name string, at bootstrap.Address) (*node, error) {
 	dir := filepath.Join(g.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
@@ -191,7 +191,7 @@ func (g *ground) node(name string, at bootstrap.Address) (*node, error) {
 const clearTimeout = time.Minute
 
 // clear removes everything that was made.
-func (g *ground) clear() error {
+func (g *resources) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
 	defer cancel()
 	var group errgroup.Group

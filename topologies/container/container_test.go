@@ -348,7 +348,7 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	c := engine(t)
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
-	g := &ground{program: programs()[topologies.StoreRedis], engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
+	g := &resources{program: programs()[topologies.StoreRedis], engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
 	g.bridge, err = makeBridge(t.Context(), c, g.labels)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.bridge.Remove(t.Context())) }()

@@ -220,12 +220,12 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 
 // lone makes a network with one running container, redis-1, in the name of a
 // harness.
-func lone(t *testing.T, c *client.Client, o owner) (*ground, *node) {
+func lone(t *testing.T, c *client.Client, o owner) (*resources, *node) {
 	t.Helper()
 	ctx := within(t)
 	dir := filepath.Join(t.TempDir(), folderPrefix+rand.Text()[:12])
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	g := &ground{program: programs()[topologies.StoreRedis], engine: c, dir: dir, labels: map[string]string{
+	g := &resources{program: programs()[topologies.StoreRedis], engine: c, dir: dir, labels: map[string]string{
 		deploymentLabel: filepath.Base(dir), harnessLabel: o.String(), folderLabel: dir,
 	}}
 	var err error

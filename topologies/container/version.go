@@ -48,7 +48,7 @@ func programs() map[string]program {
 }
 
 // askVersion asks the server program of an image that says nothing of it.
-func (g *ground) askVersion(ctx context.Context, i image) (version string, err error) {
+func (g *resources) askVersion(ctx context.Context, i image) (version string, err error) {
 	n, err := g.node("version", bootstrap.Address{Listen: netip.AddrPortFrom(g.bridge.address(1), g.program.port)})
 	if err != nil {
 		return "", err

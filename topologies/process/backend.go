@@ -43,7 +43,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 			return nil, err
 		}
 	}
-	g := &ground{store: program.store, servers: map[string]*server{}}
+	g := &resources{store: program.store, servers: map[string]*server{}}
 	nodes, err := g.prepare(t, binary)
 	if err == nil && program.rebinds {
 		err = g.rebind()
@@ -71,8 +71,8 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	return bootstrap.Boot(ctx, parts)
 }
 
-// A ground is what a deployment stands on: all that must be cleared after it.
-type ground struct {
+// resources are all that a deployment has and that must be cleared after it.
+type resources struct {
 	store   bootstrap.Store
 	slot    *slot
 	folder  *scratch.Folder
@@ -82,7 +82,7 @@ type ground struct {
 
 // prepare gives every endpoint its addresses, and everything that it needs to
 // start.
-func (g *ground) prepare(t topologies.Topology, binary Binary) (map[string]bootstrap.Node, error) {
+func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bootstrap.Node, error) {
 	var err error
 	if g.slot, err = takeSlot(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (g *ground) prepare(t topologies.Topology, binary Binary) (map[string]boots
 }
 
 // endpoints are the nodes as the network sees them.
-func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Endpoint {
+func (g *resources) endpoints(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Endpoint {
 	var endpoints []proxynet.Endpoint
 	for _, zone := range t.Of(topologies.Zone) {
 		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: g.source(t, zone)})
@@ -140,11 +140,11 @@ func (g *ground) endpoints(t topologies.Topology, addresses map[string]bootstrap
 }
 
 // source is the address that a zone's clients dial from.
-func (g *ground) source(t topologies.Topology, zone string) netip.Addr {
+func (g *resources) source(t topologies.Topology, zone string) netip.Addr {
 	return g.slot.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
 }
 
-func (g *ground) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
+func (g *resources) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}, Timeout: bootstrap.ClientTimeout}
 	return d.DialContext
 }
@@ -154,7 +154,7 @@ func (g *ground) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
 const clearTimeout = 30 * time.Second
 
 // clear ends every process, waits for them and removes their files.
-func (g *ground) clear() error {
+func (g *resources) clear() error {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
 	defer cancel()

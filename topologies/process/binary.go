@@ -37,7 +37,7 @@ type program struct {
 	store bootstrap.Store
 	find  func(ctx context.Context) (Binary, error)
 	// rebinds says that a server of it listens where it announces itself, and can't be
-	// told otherwise: see [ground.rebind].
+	// told otherwise: see [resources.rebind].
 	rebinds bool
 }
 

@@ -35,7 +35,7 @@ func (p *preloads) environment() []string {
 
 // rebind has every server listen at an address of its own when it asks for the one that it
 // announces, and dial from there.
-func (g *ground) rebind() error {
+func (g *resources) rebind() error {
 	compiled, err := addressLibrary()
 	if err != nil {
 		return err

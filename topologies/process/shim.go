@@ -202,7 +202,7 @@ func (b Backend) Instrumented() topologies.Backend {
 var _ topologies.Instrumenter = Backend{}
 
 // shims gives every server its own.
-func (g *ground) shims() error {
+func (g *resources) shims() error {
 	compiled, err := library()
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (g *ground) shims() error {
 }
 
 // clock is a server's clock; nil for none.
-func (g *ground) clock(name string) topologies.Clock {
+func (g *resources) clock(name string) topologies.Clock {
 	if s := g.servers[name]; s != nil {
 		return s.shim
 	}
@@ -230,7 +230,7 @@ func (g *ground) clock(name string) topologies.Clock {
 }
 
 // disk is a server's disk; nil for none.
-func (g *ground) disk(name string) topologies.Disk {
+func (g *resources) disk(name string) topologies.Disk {
 	if s := g.servers[name]; s != nil {
 		return s.shim
 	}
@@ -238,7 +238,7 @@ func (g *ground) disk(name string) topologies.Disk {
 }
 
 // closeShims must come once the servers are gone.
-func (g *ground) closeShims() error {
+func (g *resources) closeShims() error {
 	var errs []error
 	for _, s := range g.servers {
 		if s.shim != nil {

@@ -18,39 +18,39 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A trial is a lock with a planted bug, or its twin, on its stage.
-type trial struct {
+// A mutantRun is a lock with a planted bug, or its twin, on its stage.
+type mutantRun struct {
 	*harness.Session
 	mutant Mutant
 	locks  func(broken.Setup) *broken.Lock
-	busy   sync.WaitGroup // for what the parties do in the background
+	busy   sync.WaitGroup // for what the clients do in the background
 }
 
-// The lock and the resource of a trial.
+// The lock and the resource of a run.
 const (
 	theLock     = "orders"
 	theResource = "stock"
 )
 
-// long is a lease that does not end during a trial.
+// long is a lease that does not end during a run.
 const long = 30 * time.Second
 
-// patience is how long a client of a trial waits for a reply: for longer than
+// patience is how long a client of a run waits for a reply: for longer than
 // the faults last, so that it is the lock that gives up and not its client.
 const patience = 10 * time.Second
 
 const (
 	// requestTimeout bounds how long a client asks for a lock that it must be granted.
 	requestTimeout = 30 * time.Second
-	// poll is how long a client waits before it asks again, and a trial before it looks
+	// poll is how long a client waits before it asks again, and a run before it looks
 	// again.
 	poll = 5 * time.Millisecond
 )
 
-// A party is a client of a trial, on a machine of its own.
-type party struct {
+// A testClient is a client of a run, on a machine of its own.
+type testClient struct {
 	workload.Client
-	trial *trial
+	run   *mutantRun
 	rdb   redis.UniversalClient // its way to the deployment
 	clock broken.Clock
 	gate  gate
@@ -59,12 +59,12 @@ type party struct {
 	record  lock.Observer
 }
 
-// party opens a client in a zone.
-func (t *trial) party(name, zone string) *party {
+// open opens a client in a zone.
+func (t *mutantRun) open(name, zone string) *testClient {
 	o := t.Deployment().ClientOptions(zone)
 	o.ReadTimeout = patience
 	servers := topologies.Clients(o)
-	p := &party{trial: t, rdb: servers[0], record: t.Renewals()}
+	p := &testClient{run: t, rdb: servers[0], record: t.Renewals()}
 	s := broken.Setup{
 		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
 		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
@@ -84,31 +84,31 @@ func (t *trial) party(name, zone string) *party {
 }
 
 // two opens the clients a and b, in different zones.
-func (t *trial) two() (a, b *party) { return t.party("a", "zone-a"), t.party("b", "zone-b") }
+func (t *mutantRun) two() (a, b *testClient) { return t.open("a", "zone-a"), t.open("b", "zone-b") }
 
 // three opens a client more, c, in the zone of a.
-func (t *trial) three() (a, b, c *party) {
+func (t *mutantRun) three() (a, b, c *testClient) {
 	a, b = t.two()
-	return a, b, t.party("c", "zone-a")
+	return a, b, t.open("c", "zone-a")
 }
 
-// beside opens another client in the process of a party, which has the same lock.
-func (t *trial) beside(p *party, name string) *party {
-	return &party{trial: t, rdb: p.rdb, record: p.record, Client: t.NewClient(name, p.Locker)}
+// beside opens another client in the process of a client, which has the same lock.
+func (t *mutantRun) beside(p *testClient, name string) *testClient {
+	return &testClient{run: t, rdb: p.rdb, record: p.record, Client: t.NewClient(name, p.Locker)}
 }
 
 // lined waits until so many clients stand in line for the lock in the process of a
-// party.
-func (p *party) lined(ctx context.Context, n int) error {
+// client.
+func (p *testClient) lined(ctx context.Context, n int) error {
 	l, ok := p.Locker.(interface{ Waiting(name string) int })
 	if !ok {
 		return fmt.Errorf("no client waits in the queue of a %T", p.Locker)
 	}
-	return p.trial.await(ctx, fmt.Sprintf("%d in line", n), func() bool { return l.Waiting(theLock) == n })
+	return p.run.await(ctx, fmt.Sprintf("%d in line", n), func() bool { return l.Waiting(theLock) == n })
 }
 
 // Observe records what a watchdog does, and counts its answers.
-func (p *party) Observe(e lock.Event) {
+func (p *testClient) Observe(e lock.Event) {
 	p.record.Observe(e)
 	if e.Kind == lock.Renewed {
 		p.renewed.Add(1)
@@ -116,17 +116,17 @@ func (p *party) Observe(e lock.Event) {
 }
 
 // ask asks once.
-func (p *party) ask(ctx context.Context, lease time.Duration) history.Type {
+func (p *testClient) ask(ctx context.Context, lease time.Duration) history.Type {
 	return p.Acquire(ctx, theLock, lease, 0)
 }
 
 // again asks once under the owner of the latest attempt, beside what it holds.
-func (p *party) again(ctx context.Context, lease time.Duration) history.Type {
+func (p *testClient) again(ctx context.Context, lease time.Duration) history.Type {
 	return p.Ask(ctx, workload.Request{Locks: []string{theLock}, Lease: lease, Again: true})
 }
 
 // get asks until it is granted the lock; that it is not is an error.
-func (p *party) get(ctx context.Context, lease time.Duration) error {
+func (p *testClient) get(ctx context.Context, lease time.Duration) error {
 	if !p.tryFor(ctx, requestTimeout, lease) {
 		return fmt.Errorf("%s was not granted the lock", p.Name)
 	}
@@ -134,7 +134,7 @@ func (p *party) get(ctx context.Context, lease time.Duration) error {
 }
 
 // giveBack releases what it holds, which must be confirmed for the script to show anything.
-func (p *party) giveBack(ctx context.Context) error {
+func (p *testClient) giveBack(ctx context.Context) error {
 	if p.Release(ctx) != history.OK {
 		return fmt.Errorf("%s could not release what it held: %w", p.Name, errNotShown)
 	}
@@ -143,7 +143,7 @@ func (p *party) giveBack(ctx context.Context) error {
 
 // tryFor asks until it is granted the lock, for so long, and reports whether it
 // was.
-func (p *party) tryFor(ctx context.Context, d, lease time.Duration) bool {
+func (p *testClient) tryFor(ctx context.Context, d, lease time.Duration) bool {
 	for end := time.Now().Add(d); ; {
 		if p.ask(ctx, lease) == history.OK {
 			return true
@@ -155,7 +155,7 @@ func (p *party) tryFor(ctx context.Context, d, lease time.Duration) bool {
 }
 
 // use reads and writes the resource.
-func (p *party) use(ctx context.Context, r workload.Resource) error {
+func (p *testClient) use(ctx context.Context, r workload.Resource) error {
 	if err := p.Read(ctx, theResource, r); err != nil {
 		return err
 	}
@@ -163,9 +163,9 @@ func (p *party) use(ctx context.Context, r workload.Resource) error {
 	return nil
 }
 
-// warm has a connection of the party ready, so that what is done to the link next
+// warm has a connection of the client ready, so that what is done to the link next
 // meets a request and not the greeting before it.
-func (p *party) warm(ctx context.Context) error {
+func (p *testClient) warm(ctx context.Context) error {
 	if err := p.get(ctx, long); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (p *party) warm(ctx context.Context) error {
 }
 
 // behind does something in the background, and returns where its outcome will be.
-func (t *trial) behind(do func() history.Type) chan history.Type {
+func (t *mutantRun) behind(do func() history.Type) chan history.Type {
 	done := make(chan history.Type, 1)
 	t.busy.Go(func() { done <- do() })
 	return done
@@ -264,12 +264,12 @@ func (g *gate) reached(ctx context.Context, done chan history.Type) error {
 }
 
 // fault injects a fault.
-func (t *trial) fault(ctx context.Context, fault, target string, params map[string]string) error {
+func (t *mutantRun) fault(ctx context.Context, fault, target string, params map[string]string) error {
 	return t.Inject(ctx, faults.Step{Fault: fault, Target: target, Params: params})
 }
 
 // cut cuts links, and hold stops one stream of them.
-func (t *trial) cut(ctx context.Context, targets ...string) error {
+func (t *mutantRun) cut(ctx context.Context, targets ...string) error {
 	for _, target := range targets {
 		if err := t.fault(ctx, "cut", target, nil); err != nil {
 			return err
@@ -278,7 +278,7 @@ func (t *trial) cut(ctx context.Context, targets ...string) error {
 	return nil
 }
 
-func (t *trial) hold(ctx context.Context, stream string, targets ...string) error {
+func (t *mutantRun) hold(ctx context.Context, stream string, targets ...string) error {
 	for _, target := range targets {
 		if err := t.fault(ctx, "stall", target, map[string]string{"stream": stream}); err != nil {
 			return err
@@ -288,7 +288,7 @@ func (t *trial) hold(ctx context.Context, stream string, targets ...string) erro
 }
 
 // await waits for a condition.
-func (t *trial) await(ctx context.Context, what string, condition func() bool) error {
+func (t *mutantRun) await(ctx context.Context, what string, condition func() bool) error {
 	for !condition() {
 		if !workload.Pause(ctx, poll) {
 			return fmt.Errorf("%s did not come: %w", what, context.Cause(ctx))
@@ -299,7 +299,7 @@ func (t *trial) await(ctx context.Context, what string, condition func() bool) e
 
 // arrived waits until servers have the key of the lock, or its token if one is
 // given.
-func (t *trial) arrived(ctx context.Context, token string, servers ...string) error {
+func (t *mutantRun) arrived(ctx context.Context, token string, servers ...string) error {
 	for _, server := range servers {
 		there := t.Deployment().Server(server)
 		if there == nil {
@@ -318,17 +318,17 @@ func (t *trial) arrived(ctx context.Context, token string, servers ...string) er
 	return nil
 }
 
-// writes waits until the party's client writes to the master: a connection on which
+// writes waits until the client writes to the master: a connection on which
 // that is refused is closed.
-func (p *party) writes(ctx context.Context) error {
-	return p.trial.await(ctx, p.Name+" to write to the master", func() bool {
+func (p *testClient) writes(ctx context.Context) error {
+	return p.run.await(ctx, p.Name+" to write to the master", func() bool {
 		return p.rdb.Set(ctx, "written:"+p.Name, 1, time.Minute).Err() == nil
 	})
 }
 
-// follows waits until the party's client talks to the master.
-func (p *party) follows(ctx context.Context) error {
-	return p.trial.await(ctx, p.Name+" to find the master", func() bool {
+// follows waits until the client talks to the master.
+func (p *testClient) follows(ctx context.Context) error {
+	return p.run.await(ctx, p.Name+" to find the master", func() bool {
 		role, err := p.rdb.Do(ctx, "ROLE").Slice()
 		return err == nil && len(role) > 0 && role[0] == "master"
 	})
