@@ -182,7 +182,7 @@ func slowHolder(ctx context.Context, w *worker) {
 	w.hold(ctx, name, length)
 }
 
-// crash leaves the hold behind before, in the middle of, or after its work.
+// crash ends one holder in five, before or after its work, and without a release.
 func crash(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
 	dies := w.rng.IntN(5) == 0
