@@ -110,6 +110,7 @@ func TestReplays(t *testing.T) {
 		{topologies.Sentinels, "mutex"},
 		{topologies.Cluster, "mutex"},
 		{topologies.Independent, "redsync"},
+		{topologies.Independent, "redlock"},
 	} {
 		t.Run(x.topology+"/"+x.lock, func(t *testing.T) {
 			n := seeds(t, 2)

@@ -285,18 +285,24 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.deadline = t
-	switch {
-	case c.alarm == nil && !t.IsZero():
-		c.alarm = time.AfterFunc(time.Until(t), func() {
-			c.w.mu.Lock()
-			defer c.w.mu.Unlock()
-			c.cond.Broadcast()
-		})
-	case c.alarm != nil && t.IsZero():
-		c.alarm.Stop()
-	case c.alarm != nil:
-		c.alarm.Reset(time.Until(t))
+	if t.IsZero() {
+		if c.alarm != nil {
+			c.alarm.Stop()
+		}
+		return nil
 	}
+	// At an instant of its own, behind the end of the context that the client took the
+	// deadline from: of two timers at one instant the runtime runs either one first.
+	in := c.w.unique(t.Sub(c.w.begin)+1) - c.w.now()
+	if c.alarm != nil {
+		c.alarm.Reset(in)
+		return nil
+	}
+	c.alarm = time.AfterFunc(in, func() {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.cond.Broadcast()
+	})
 	return nil
 }
 
