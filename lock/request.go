@@ -46,7 +46,7 @@ func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (g
 	r.ctx, r.task, r.tasks = ctx, t, &c.tasks
 	r.state.Store(underWay)
 	if c.enter() {
-		go r.start()
+		c.start(r.start)
 	} else if abort != nil {
 		return true, ErrClosed
 	} else { // what may still be done after Close
