@@ -84,11 +84,19 @@ func TestMutexOnTwoShardsKeepsTheContract(t *testing.T) {
 	})
 	t.Run("acknowledged by a replica", func(t *testing.T) {
 		shards[0].Replica(t)
-		c := newClient(t, cluster(t), lock.Config{ReplicaAcks: 1, Watchdog: shortWatchdog})
+		// A busy machine took longer than shortWatchdog for a renewal that is acknowledged.
+		c := newClient(t, cluster(t), lock.Config{ReplicaAcks: 1, Watchdog: 3 * shortWatchdog})
 		h, err := c.Acquire(t.Context(), "{b}", lock.Options{})
 		require.NoError(t, err)
 		end := h.Lease().Expires
-		redistest.Await(t, "a renewal", func() bool { return h.Lease().Expires.After(end) })
+		redistest.Await(t, "a renewal", func() bool {
+			select {
+			case <-h.Lost():
+				t.Fatal("the hold was lost")
+			default:
+			}
+			return h.Lease().Expires.After(end)
+		})
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
