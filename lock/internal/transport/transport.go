@@ -37,7 +37,7 @@ const (
 	longRepeatLife = 5 * time.Minute
 )
 
-// A Transport sends Calls through a client of go-redis. To one server each goes
+// A Transport sends calls through a client of go-redis. To one server each goes
 // once: what go-redis would repeat unseen, we repeat, so that we know of it. A
 // cluster client, which looks for the server in between, repeats on its own.
 type Transport struct {
@@ -112,7 +112,7 @@ func (w *Transport) pipelinerFor(ctx context.Context, key string) *pipeliner {
 	return l
 }
 
-// commit sends Calls that change something, on one connection, and returns the
+// Commit sends calls that change something, on one connection, and returns the
 // reply to each. If replicas must acknowledge it, acked says whether enough of
 // them have all of it. All keys belong to one server.
 func (w *Transport) Commit(ctx context.Context, calls ...Call) (replies []Reply, acked error) {
@@ -191,7 +191,7 @@ func (w *Transport) exchangeUnacked(ctx context.Context, calls []*queuedCall) {
 	_ = w.exchange(ctx, calls, 0)
 }
 
-// exchange sends Calls in one pipeline, and what is worth repeating once more: in full if the
+// exchange sends calls in one pipeline, and what is worth repeating once more: in full if the
 // server doesn't know the script. Where replicas are to acknowledge it, that is all of them, so
 // that they acknowledge all together.
 func (w *Transport) exchange(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
@@ -239,7 +239,7 @@ func (w *Transport) exchange(ctx context.Context, calls []*queuedCall, acks int)
 	}
 }
 
-// repeat sends Calls once more, the first of which were sent at begin. What is counted
+// repeat sends calls once more, the first of which were sent at begin. What is counted
 // gets no connection after the window, and keeps its error then.
 func (w *Transport) repeat(ctx context.Context, calls []*queuedCall, acks int, begin time.Time) (acked error) {
 	var counted, others []*queuedCall
@@ -261,7 +261,7 @@ func (w *Transport) repeat(ctx context.Context, calls []*queuedCall, acks int, b
 	return acked
 }
 
-// send sends Calls in one pipeline, once. So does a call that is alone: go-redis has connections
+// send sends calls in one pipeline, once. So does a call that is alone: go-redis has connections
 // of their own for pipelines, which blocking commands of the program don't use up. That costs
 // three allocations.
 func (w *Transport) send(ctx context.Context, calls []*queuedCall, acks int) (acked error) {
