@@ -31,14 +31,14 @@ func WriteAnnotation(w io.Writer, r Results, dir string) error {
 	}
 	for _, c := range []struct{ name, value string }{{"again: ", r.Command}, {"report: ", dir}} {
 		if c.value != "" {
-			message += "\n" + c.name + OneLine(c.value)
+			message += "\n" + c.name + say.OneLine(c.value)
 		}
 	}
 	// What ends a command or a property of it is escaped.
 	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	title := "lockchaos: " + strings.Join(append([]string{string(r.Verdict)}, junitNames(&r)...), " ")
-	if _, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property.Replace(title), data.Replace(Plain(message))); err != nil {
+	if _, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property.Replace(title), data.Replace(say.Plain(message))); err != nil {
 		return fmt.Errorf("write annotation: %w", err)
 	}
 	return nil

@@ -462,7 +462,7 @@ func (d *digest) serversOf(c *group) []string {
 			}
 		}
 	}
-	slices.SortFunc(servers, natural)
+	slices.SortFunc(servers, say.Natural)
 	return servers
 }
 

@@ -348,17 +348,17 @@ func times(r float64) string { return number(r) + " times as much" }
 func WriteComparisonText(w io.Writer, c Comparison) error {
 	var b strings.Builder
 	for i, name := range []string{"A", "B"} {
-		fmt.Fprintf(&b, "%s  %s %s  %s\n   %s\n", name, sign(c.Verdicts[i]), strings.ToUpper(string(c.Verdicts[i])), OneLine(c.Headlines[i]), OneLine(c.Names[i]))
+		fmt.Fprintf(&b, "%s  %s %s  %s\n   %s\n", name, sign(c.Verdicts[i]), strings.ToUpper(string(c.Verdicts[i])), say.OneLine(c.Headlines[i]), say.OneLine(c.Names[i]))
 	}
 	b.WriteString("\n")
 	for _, s := range c.Differences {
-		fmt.Fprintf(&b, "- %s\n", OneLine(s))
+		fmt.Fprintf(&b, "- %s\n", say.OneLine(s))
 	}
 	if len(c.Differences) == 0 {
 		b.WriteString("- They agree in all that is compared here.\n")
 	}
 	widths := [3]int{}
-	cells := func(r ComparedRow) [3]string { return [3]string{OneLine(r.What), r.Values[0], r.Values[1]} }
+	cells := func(r ComparedRow) [3]string { return [3]string{say.OneLine(r.What), r.Values[0], r.Values[1]} }
 	rows := append([]ComparedRow{{What: "", Values: [2]string{"A", "B"}}}, c.Rows...)
 	for _, r := range rows {
 		for i, cell := range cells(r) {

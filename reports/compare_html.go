@@ -39,7 +39,7 @@ func WriteComparison(w io.Writer, a, b Named) error {
 	if err := t.Execute(&out, &p); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
-	if _, err := io.WriteString(w, Plain(out.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(out.String())); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
 	return nil

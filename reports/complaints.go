@@ -47,7 +47,7 @@ func (d *digest) complaint() string {
 				continue
 			}
 			most = t.count
-			words = fmt.Sprintf("%s of %s ended with the error “%s”", say.Thousands(int64(t.count)), say.Count(totals[kind], operationNoun(kind)), shorten(OneLine(t.example), 120))
+			words = fmt.Sprintf("%s of %s ended with the error “%s”", say.Thousands(int64(t.count)), say.Count(totals[kind], operationNoun(kind)), say.Shorten(say.OneLine(t.example), 120))
 		}
 	}
 	return words

@@ -35,7 +35,7 @@ func metName(name string) string {
 	if name == history.MetShared {
 		return "holds beside another"
 	}
-	return OneLine(name)
+	return say.OneLine(name)
 }
 
 // coverage is the line of the property that counted; empty if none did.

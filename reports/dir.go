@@ -56,9 +56,9 @@ func WriteDir(dir string, in Input) error {
 		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
 		{HTMLFile, d.writeHTML},
 		{TimelineFile, d.writeTimeline},
-		{LatencyFile, d.writeLatency},
-		{HoldsFile, d.writeHolds},
-		{ThroughputFile, d.writeThroughput},
+		{LatencyFile, d.plotWriter("latency", d.latencyFigure)},
+		{HoldsFile, d.plotWriter("holds", d.holdsFigure)},
+		{ThroughputFile, d.plotWriter("throughput", d.throughputFigure)},
 		{ShareFile, d.writeShare},
 	}
 	if len(in.Missing) > 0 {

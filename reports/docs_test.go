@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // The guide explains every sign and word of the page, and every field of
@@ -31,18 +32,18 @@ func TestGuideIsComplete(t *testing.T) {
 		says(m[1])
 	}
 	_, holds := newDigest(heldOnce()).holdDurations()
-	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
+	for _, words := range append(holds.Words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
 		says(words)
 	}
-	for _, f := range families() {
-		says(f.name)
+	for _, f := range chart.Families() {
+		says(f.Name)
 	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
 		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind.Name}), " for 0 ms")
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[Actor](), reflect.TypeFor[SequenceStep](), reflect.TypeFor[Why](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[Why](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			require.True(t, strings.Contains(guide, "`"+name+"`"), "the guide does not explain %s of results.json", name)

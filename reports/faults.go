@@ -252,7 +252,7 @@ func (f *Fault) halves(t history.Topology) string {
 				}
 			}
 		}
-		slices.SortFunc(group, natural)
+		slices.SortFunc(group, say.Natural)
 		sides = append(sides, group)
 	}
 	if len(sides) != 2 {

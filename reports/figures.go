@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // Outcomes counts how the operations of one kind ended.
@@ -109,17 +110,10 @@ func (l Latency) cells() []string {
 	return cells
 }
 
-// leastRanked is how many samples have a percentile at all.
-const leastRanked = 5
-
-// carries reports whether a sample of this size has enough above a percentile, in
-// permille, for it to be more than one of the extremes.
-func carries(n, permille int) bool { return n >= leastRanked && n*(1000-permille) >= 1000 }
-
 // rank is the nearest-rank percentile of a sorted sample, in permille; 0 if the sample is
 // too small for it.
 func rank(sorted []time.Duration, permille int) time.Duration {
-	if !carries(len(sorted), permille) {
+	if !chart.Carries(len(sorted), permille) {
 		return 0
 	}
 	return sorted[max(0, (len(sorted)*permille+999)/1000-1)]

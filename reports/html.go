@@ -73,7 +73,7 @@ func (c toldCause) Diagram() template.HTML {
 	if c.Sequence == nil {
 		return ""
 	}
-	return template.HTML(sequenceFigure(c.Sequence))
+	return template.HTML(c.Sequence.Figure())
 }
 
 // maxPaperRows bounds the violations that are listed on paper; page.css has it too.
@@ -199,7 +199,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 	if err := t.Execute(&b, &p); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
 	return nil
@@ -286,7 +286,7 @@ func (p *page) Settings() []string {
 				value = say.Span(time.Duration(n))
 			}
 			words := strings.ReplaceAll(name, "_", " ")
-			add(shorten(words, 40), shorten(value, 60), value != "" && value != "0" && value != "false")
+			add(say.Shorten(words, 40), say.Shorten(value, 60), value != "" && value != "0" && value != "false")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Run.Topology.Options)) {

@@ -191,7 +191,7 @@ func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	}); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
 	return nil

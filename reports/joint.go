@@ -213,7 +213,7 @@ func (j *Joint) writeJSON(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n", Plain(string(b))); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n", say.Plain(string(b))); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
@@ -259,7 +259,7 @@ func (j *Joint) writeMarkdown(w io.Writer) error {
 	var rows [][]string
 	for i := range min(len(runs), maxJointRows) {
 		r := &runs[i]
-		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(shorten(r.Headline, 200)), md(r.Dir)})
+		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(say.Shorten(r.Headline, 200)), md(r.Dir)})
 	}
 	m.table([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
 	if more := len(runs) - len(rows); more > 0 {
@@ -280,7 +280,7 @@ func writeJUnit(w io.Writer, all junitSuites) error {
 	if err != nil {
 		return fmt.Errorf("write junit: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, Plain(string(out))); err != nil {
+	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, say.Plain(string(out))); err != nil {
 		return fmt.Errorf("write junit: %w", err)
 	}
 	return nil

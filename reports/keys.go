@@ -62,7 +62,7 @@ func (d *digest) voters(h *holding.Hold) []string {
 			voters = append(voters, l.server)
 		}
 	}
-	slices.SortFunc(voters, natural)
+	slices.SortFunc(voters, say.Natural)
 	return voters
 }
 
@@ -107,7 +107,7 @@ func (d *digest) keySpans(lock string, w window) []keySpan {
 		}
 	}
 	slices.SortStableFunc(spans, func(a, b keySpan) int {
-		return cmp.Or(natural(a.server, b.server), cmp.Compare(a.from, b.from))
+		return cmp.Or(say.Natural(a.server, b.server), cmp.Compare(a.from, b.from))
 	})
 	// A server has one key of a lock that is granted to one at a time: the next replaces it.
 	if !d.shared(lock) {

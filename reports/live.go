@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // What a run that is under way is watched by: a page, and the stream of its figures.
@@ -130,7 +131,7 @@ func (f *follower) state(ctx context.Context) Live {
 	}
 	f.Faults = []string{}
 	for _, name := range f.active {
-		f.Faults = append(f.Faults, OneLine(name))
+		f.Faults = append(f.Faults, say.OneLine(name))
 	}
 	slices.Sort(f.Faults)
 	// Judging takes no more than a tenth of the time.
@@ -151,7 +152,7 @@ func (f *follower) judge(ctx context.Context) {
 	for i := range r.Results {
 		if p := &r.Results[i]; p.Verdict == checker.Invalid {
 			f.Violations += max(p.Total, len(p.Violations))
-			f.Found = cmp.Or(f.Found, OneLine(p.Summary))
+			f.Found = cmp.Or(f.Found, say.OneLine(p.Summary))
 		}
 	}
 }
@@ -164,7 +165,7 @@ func (h *handler) watch(w http.ResponseWriter, run string) {
 		return
 	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{"CSS": template.CSS(paletteCSS + pageCSS), "Name": OneLine(run)}); err != nil {
+	if err := t.Execute(&b, map[string]any{"CSS": template.CSS(paletteCSS + pageCSS), "Name": say.OneLine(run)}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -189,7 +190,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, run string) {
 	for {
 		f.Done = h.judged(run)
 		if err := f.take(file); err != nil {
-			f.Judged, f.Found = false, OneLine(err.Error())
+			f.Judged, f.Found = false, say.OneLine(err.Error())
 		}
 		b, err := json.Marshal(f.state(r.Context()))
 		if err != nil {

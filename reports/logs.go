@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A logLine is what a server wrote into its log, at a time of the run by the server's
@@ -96,7 +97,7 @@ func linesAround(r io.Reader, server string, run history.Run, moment time.Durati
 			at := t.Sub(run.Started)
 			within = within || at > -time.Minute && at < run.Duration+time.Minute
 			if at >= 0 && (at-moment).Abs() <= aroundMoment {
-				lines = append(lines, logLine{server, at, shorten(OneLine(s.text), maxLogWidth)})
+				lines = append(lines, logLine{server, at, say.Shorten(say.OneLine(s.text), maxLogWidth)})
 			}
 		}
 		if within {

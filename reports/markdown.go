@@ -131,7 +131,7 @@ func (m *markdown) stories() {
 // sequence is a diagram that GitHub draws.
 func (m *markdown) sequence(q *Sequence) {
 	if q != nil {
-		m.printf("```mermaid\n%s```\n\n", q.mermaid())
+		m.printf("```mermaid\n%s```\n\n", q.Mermaid())
 	}
 }
 
@@ -200,7 +200,7 @@ func (m *markdown) properties() {
 	}
 	var rows [][]string
 	for _, p := range m.Properties {
-		rows = append(rows, []string{md(p.Name), sign(p.Verdict) + " " + string(p.Verdict), md(shorten(p.Summary, 300))})
+		rows = append(rows, []string{md(p.Name), sign(p.Verdict) + " " + string(p.Verdict), md(say.Shorten(p.Summary, 300))})
 	}
 	m.table([]string{"property", "verdict", "what was found"}, rows)
 	if met := coverage(m.Properties); met != "" {
@@ -249,7 +249,7 @@ func (m *markdown) faults() {
 			effect += "; not healed: " + f.HealError
 		}
 		rows = append(rows, []string{
-			md(f.detail()), say.Instant(f.Start), say.Instant(f.End), md(shorten(effect, 300)),
+			md(f.detail()), say.Instant(f.Start), say.Instant(f.End), md(say.Shorten(effect, 300)),
 			recoveryCell(f.Interrupts, f.Recovery), recoveryCell(f.Interrupts && f.Healed, f.HealRecovery),
 		})
 	}
@@ -265,14 +265,14 @@ func (m *markdown) again() {
 		return
 	}
 	// Indented code has no end that a command could write itself.
-	m.printf("Again, with seed %d:\n\n    %s\n", m.Seed, OneLine(m.Command))
+	m.printf("Again, with seed %d:\n\n    %s\n", m.Seed, say.OneLine(m.Command))
 }
 
 // md makes a text safe for Markdown: nothing in it is a mark, a tag or the end
 // of a table's cell.
 func md(text string) string {
 	var b strings.Builder
-	for _, r := range OneLine(text) {
+	for _, r := range say.OneLine(text) {
 		switch r {
 		case '<':
 			b.WriteString("&lt;")

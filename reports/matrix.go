@@ -216,7 +216,7 @@ func (m *Matrix) writeJSON(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n", Plain(string(b))); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n", say.Plain(string(b))); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
@@ -298,7 +298,7 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 	for _, why := range impossible {
 		text.WriteString("not possible: " + why + "\n")
 	}
-	if _, err := io.WriteString(w, Plain(text.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(text.String())); err != nil {
 		return fmt.Errorf("write matrix: %w", err)
 	}
 	return nil
@@ -358,7 +358,7 @@ func (m *Matrix) writeHTML(w io.Writer) error {
 	if err := t.Execute(&out, &p); err != nil {
 		return fmt.Errorf("write matrix: %w", err)
 	}
-	if _, err := io.WriteString(w, Plain(out.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(out.String())); err != nil {
 		return fmt.Errorf("write matrix: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A picture is porcupine's own page of the window in which a lock fails.
@@ -37,7 +38,7 @@ func (d *digest) drawPictures() ([]picture, error) {
 				return nil, fmt.Errorf("draw violation: %w", err)
 			}
 			drawn[v.Lock] = true
-			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: []byte(Plain(b.String()))})
+			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: []byte(say.Plain(b.String()))})
 		}
 	}
 	d.pictures = pictures

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // holdsFigure plots how long each hold lasted, at its end.
@@ -14,26 +15,26 @@ func (d *digest) holdsFigure() (figure, error) {
 }
 
 // holdDurations are the lengths of the holds that ended within the record.
-func (d *digest) holdDurations() (scale, durations) {
+func (d *digest) holdDurations() (scale, chart.Durations) {
 	s := scale{d.whole(), math.Inf(1), 0}
-	dd := durations{words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
+	dd := chart.Durations{Words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
 	for i := range d.holds {
 		h := &d.holds[i]
 		if h.End > d.end || h.Ended == holding.EndUnknown && h.End == d.end || d.cutByTheEnd(h) {
 			continue // a lease that had time left, or a hold that the end of the record cut
 		}
-		pt := point{h.End.Seconds(), max(h.End-h.Start, leastLatency).Seconds()}
+		pt := chart.Point{X: h.End.Seconds(), Y: max(h.End-h.Start, leastLatency).Seconds()}
 		switch h.Ended {
 		case holding.EndReleased:
-			dd.most = append(dd.most, pt)
+			dd.Most = append(dd.Most, pt)
 		case holding.EndExpired, holding.EndLost:
-			dd.crosses = append(dd.crosses, pt)
+			dd.Crosses = append(dd.Crosses, pt)
 		case holding.EndUnknown:
-			dd.rings = append(dd.rings, pt)
+			dd.Rings = append(dd.Rings, pt)
 		default:
 			continue // nothing ended it
 		}
-		s.low, s.high = min(s.low, pt.y), max(s.high, pt.y)
+		s.low, s.high = min(s.low, pt.Y), max(s.high, pt.Y)
 	}
 	if s.high == 0 {
 		s.low, s.high = 1e-4, 1e-1

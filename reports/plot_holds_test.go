@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // heldOnce is a history in which holds end in every way.
@@ -45,9 +46,9 @@ func heldOnce() Input {
 func TestHoldDurations(t *testing.T) {
 	d := newDigest(heldOnce())
 	s, dd := d.holdDurations()
-	require.Equal(t, []point{{0.120, 0.100}}, dd.most, "from its grant to the request that released it")
-	require.ElementsMatch(t, []point{{0.300, 0.270}, {0.240, 0.200}}, dd.crosses, "by its lease, and lost")
-	require.Equal(t, []point{{0.130, 0.080}}, dd.rings)
+	require.Equal(t, []chart.Point{{X: 0.120, Y: 0.100}}, dd.Most, "from its grant to the request that released it")
+	require.ElementsMatch(t, []chart.Point{{X: 0.300, Y: 0.270}, {X: 0.240, Y: 0.200}}, dd.Crosses, "by its lease, and lost")
+	require.Equal(t, []chart.Point{{X: 0.130, Y: 0.080}}, dd.Rings)
 	require.Equal(t, scale{window{0, time.Second}, 0.080, 0.270}, s)
 	l, ok := d.holdLatency()
 	require.True(t, ok)
@@ -61,7 +62,7 @@ func TestHoldDurations(t *testing.T) {
 	require.Equal(t, 2, l.Count)
 
 	var svg bytes.Buffer
-	require.NoError(t, d.writeHolds(&svg))
+	require.NoError(t, d.plotWriter("holds", d.holdsFigure)(&svg))
 	for _, words := range []string{">released<", ">ended by its lease, or lost<", ">end unknown<"} {
 		require.Equal(t, 1, strings.Count(svg.String(), words), words)
 	}
@@ -71,10 +72,10 @@ func TestHoldDurations(t *testing.T) {
 func TestNoHolds(t *testing.T) {
 	d := newDigest(Input{})
 	s, dd := d.holdDurations()
-	require.Empty(t, dd.most)
-	require.Empty(t, dd.crosses)
+	require.Empty(t, dd.Most)
+	require.Empty(t, dd.Crosses)
 	require.Positive(t, s.high)
 	_, ok := d.holdLatency()
 	require.False(t, ok)
-	require.NoError(t, d.writeHolds(&bytes.Buffer{}))
+	require.NoError(t, d.plotWriter("holds", d.holdsFigure)(&bytes.Buffer{}))
 }

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // throughputFigure plots how many requests for a lock were answered a second,
@@ -20,7 +22,7 @@ func (d *digest) throughputFigure() (figure, error) {
 }
 
 // rateStep is the length of time over which answers are counted.
-func rateStep(w window) time.Duration { return niceStep(w.length(), 120) }
+func rateStep(w window) time.Duration { return chart.NiceStep(w.length(), 120) }
 
 // answers counts the requests for a lock that were answered in each step of a
 // window, by outcome.
@@ -51,10 +53,10 @@ func (d *digest) throughputScale(w window) scale {
 
 func (d *digest) throughputPlot(title string, s scale) (figure, error) {
 	w, step := s.win, rateStep(s.win)
-	p := newPlot(w, "answers per second")
+	p := d.newPlot(w, title, "answers per second")
 	p.Y.Min, p.Y.Max = 0, s.high*1.08
 	total := map[history.Type]float64{}
-	lines := map[history.Type][]point{}
+	lines := map[history.Type][]chart.Point{}
 	for t, c := range d.answers(w) {
 		for i, n := range c {
 			from := float64(i) * step.Seconds()
@@ -64,34 +66,25 @@ func (d *digest) throughputPlot(title string, s scale) (figure, error) {
 			rate := n / step.Seconds()
 			total[t] += n
 			to := min(from+step.Seconds(), w.to.Seconds())
-			lines[t] = append(lines[t], point{from, rate}, point{to, rate})
+			lines[t] = append(lines[t], chart.Point{X: from, Y: rate}, chart.Point{X: to, Y: rate})
 		}
 	}
 	p.Y.Tick.Marker = plot.TickerFunc(rateTicks)
-	p.Add(bands{d.faults}, grid{})
-	var keys []key
 	for _, series := range []struct {
-		outcome history.Type
-		tint    tint
-		text    string
-		class   string
-		dash    bool
+		outcome     history.Type
+		style       draw.LineStyle
+		text, class string
 	}{
-		{history.Fail, tintFail, "refused", "t-rate-fail", true},
-		{history.Info, tintInfo, "outcome unknown", "t-rate-info", false},
-		{history.OK, tintOK, "granted", "t-rate-ok", false},
+		{history.Fail, chart.Fail.Stroke(1.4, 5, 2), "refused", "t-rate-fail"},
+		{history.Info, chart.Info.Stroke(1.8), "outcome unknown", "t-rate-info"},
+		{history.OK, chart.OK.Stroke(1.8), "granted", "t-rate-ok"},
 	} {
-		if total[series.outcome] == 0 {
-			continue
+		if total[series.outcome] > 0 {
+			p.Add(chart.Polyline{Points: lines[series.outcome], Style: series.style})
+			p.AddKey(series.text, series.class)
 		}
-		style := series.tint.stroke(1.8)
-		if series.dash {
-			style = series.tint.stroke(1.4, 5, 2)
-		}
-		p.Add(polyline{lines[series.outcome], style})
-		keys = append(keys, key{series.text, func(s *drawing, x, y float64) { s.line(series.class, x, y, x+20, y) }})
 	}
-	return d.plotFigure(p, w, title, keys)
+	return d.plotFigure(p, w)
 }
 
 // rateTicks are about five round numbers.

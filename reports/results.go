@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // ResultsVersion is the version of the results.json format.
@@ -113,7 +114,7 @@ func WriteJSON(w io.Writer, r Results) error {
 	if err := enc.Encode(r); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
-	if _, err := io.WriteString(w, Plain(b.String())); err != nil {
+	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil

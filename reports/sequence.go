@@ -11,43 +11,11 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // A Sequence is what parties said to each other until a violation, in order of time.
-type Sequence struct {
-	Actors []Actor        `json:"actors"`
-	Steps  []SequenceStep `json:"steps"`
-}
-
-// An Actor is a party of a sequence.
-type Actor struct {
-	Name string `json:"name"`
-	Kind string `json:"kind"` // client, server, sentinels, resource
-}
-
-// A SequenceStep is a message between two parties, or a note beside one or more.
-type SequenceStep struct {
-	At   time.Duration `json:"at"`
-	Kind string        `json:"kind"`
-	From string        `json:"from,omitempty"`
-	To   string        `json:"to,omitempty"` // of a note over several the last
-	Text string        `json:"text"`
-	// Over are the parties that a fault concerns; absent where it is one, or all.
-	Over []string `json:"over,omitempty"`
-	// Event is the index of the event that it was drawn from; absent where there is none.
-	Event *int64 `json:"event,omitempty"`
-}
-
-// The kinds of steps of a [Sequence].
-const (
-	StepRequest   = "request"
-	StepReply     = "reply"
-	StepRefusal   = "refusal"   // a reply
-	StepLost      = "lost"      // a message that did not arrive, as far as the record shows
-	StepNote      = "note"      // what happened to a party
-	StepFault     = "fault"     // a note
-	StepViolation = "violation" // a note
-)
+type Sequence = chart.Sequence
 
 // maxSteps bounds a sequence, so that it is read in a minute.
 const maxSteps = 36
@@ -63,7 +31,7 @@ type sequencer struct {
 	*digest
 	v      *checker.Violation
 	win    window
-	steps  []SequenceStep
+	steps  []chart.Step
 	actors map[string]string // kind by name
 	seen   map[int]bool      // operations that are drawn, by ordinal
 }
@@ -82,7 +50,7 @@ func (d *digest) sequence(v *checker.Violation) *Sequence {
 	s.promotions()
 	s.faults()
 	s.looks()
-	s.note(StepViolation, d.violatedAt(v), "", nil, d.markWords(v))
+	s.note(chart.StepViolation, d.violatedAt(v), "", nil, d.markWords(v))
 	return s.finish()
 }
 
@@ -104,7 +72,7 @@ func (s *sequencer) actor(name, kind string) string {
 }
 
 func (s *sequencer) add(kind string, at time.Duration, from, to, text string, e *history.Event) {
-	step := SequenceStep{At: at, Kind: kind, From: from, To: to, Text: text}
+	step := chart.Step{At: at, Kind: kind, From: from, To: to, Text: text}
 	if e != nil {
 		step.Event = &e.Index
 	}
@@ -153,7 +121,7 @@ func (s *sequencer) grant(h *holding.Hold) {
 	who := s.actor(client(h.Owner), "client")
 	for _, server := range voters {
 		s.actor(server, "server")
-		s.add(StepRequest, h.Acquire.Invoke.Time, who, server, "acquire "+h.Lock, h.Acquire.Invoke)
+		s.add(chart.StepRequest, h.Acquire.Invoke.Time, who, server, "acquire "+h.Lock, h.Acquire.Invoke)
 	}
 	for _, server := range voters {
 		text := "granted"
@@ -161,14 +129,14 @@ func (s *sequencer) grant(h *holding.Hold) {
 			text += fmt.Sprintf(", token %d", h.Token)
 		}
 		if h.Acquire.OK() {
-			s.add(StepReply, h.Acquire.Complete.Time, server, who, text, h.Acquire.Complete)
+			s.add(chart.StepReply, h.Acquire.Complete.Time, server, who, text, h.Acquire.Complete)
 		} else {
-			s.add(StepLost, h.Acquire.Complete.Time, server, who, "no answer: it was granted, as is known from later", h.Acquire.Complete)
+			s.add(chart.StepLost, h.Acquire.Complete.Time, server, who, "no answer: it was granted, as is known from later", h.Acquire.Complete)
 		}
 	}
 	s.forgottenCopy(h, voters)
 	if end := believes(h); end < h.End && end <= s.win.to || h.Ended == holding.EndExpired && h.End <= s.win.to {
-		s.note(StepNote, min(end, h.End), who, nil, "its lease is over")
+		s.note(chart.StepNote, min(end, h.End), who, nil, "its lease is over")
 	}
 	if h.Release != nil && h.Release.Complete.Time <= s.win.to {
 		s.operation(h.Release)
@@ -184,7 +152,7 @@ func (s *sequencer) forgottenCopy(h *holding.Hold, voters []string) {
 	for _, c := range s.roles {
 		if c.role == "master" && s.forgotten(c, holds) {
 			s.actor(c.node, "server")
-			s.add(StepLost, h.Acquire.Complete.Time, voters[0], c.node, "the key of "+client(h.Owner)+" never got there", nil)
+			s.add(chart.StepLost, h.Acquire.Complete.Time, voters[0], c.node, "the key of "+client(h.Owner)+" never got there", nil)
 			return
 		}
 	}
@@ -221,7 +189,7 @@ func (s *sequencer) operation(op *history.Operation) {
 		return
 	}
 	to := s.actor(s.whereTo(op), "server")
-	s.add(StepRequest, e.Time, who, to, string(e.Op)+" "+e.Lock, e)
+	s.add(chart.StepRequest, e.Time, who, to, string(e.Op)+" "+e.Lock, e)
 	answer := op.Complete
 	switch {
 	case answer.Time > s.win.to && answer.Time > s.since(s.v):
@@ -230,11 +198,11 @@ func (s *sequencer) operation(op *history.Operation) {
 		if e.Op == history.Acquire {
 			text = "granted"
 		}
-		s.add(StepReply, answer.Time, to, who, text, answer)
+		s.add(chart.StepReply, answer.Time, to, who, text, answer)
 	case op.Failed():
-		s.add(StepRefusal, answer.Time, to, who, cmp.Or(shorten(answer.Error, 70), "refused"), answer)
+		s.add(chart.StepRefusal, answer.Time, to, who, cmp.Or(say.Shorten(answer.Error, 70), "refused"), answer)
 	default:
-		s.add(StepLost, answer.Time, to, who, "no answer", answer)
+		s.add(chart.StepLost, answer.Time, to, who, "no answer", answer)
 	}
 }
 
@@ -244,17 +212,17 @@ func (s *sequencer) access(who string, op *history.Operation) {
 	long := took(op) > s.win.length()/20
 	switch {
 	case op.OK() && long:
-		s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it", op.Invoke)
-		s.add(StepReply, op.Complete.Time, resource, who, cmp.Or(value, "done"), op.Complete)
+		s.add(chart.StepRequest, op.Invoke.Time, who, resource, "begins to use it", op.Invoke)
+		s.add(chart.StepReply, op.Complete.Time, resource, who, cmp.Or(value, "done"), op.Complete)
 	case op.OK() && value != "":
-		s.add(StepRequest, op.Complete.Time, who, resource, value, op.Complete)
+		s.add(chart.StepRequest, op.Complete.Time, who, resource, value, op.Complete)
 	case op.OK():
-		s.add(StepRequest, op.Complete.Time, who, resource, "used", op.Complete)
+		s.add(chart.StepRequest, op.Complete.Time, who, resource, "used", op.Complete)
 	case op.Failed():
-		s.add(StepRequest, op.Invoke.Time, who, resource, "access", op.Invoke)
-		s.add(StepRefusal, op.Complete.Time, resource, who, cmp.Or(shorten(op.Complete.Error, 70), "refused"), op.Complete)
+		s.add(chart.StepRequest, op.Invoke.Time, who, resource, "access", op.Invoke)
+		s.add(chart.StepRefusal, op.Complete.Time, resource, who, cmp.Or(say.Shorten(op.Complete.Error, 70), "refused"), op.Complete)
 	default:
-		s.add(StepLost, op.Complete.Time, resource, who, "no answer", op.Complete)
+		s.add(chart.StepLost, op.Complete.Time, resource, who, "no answer", op.Complete)
 	}
 }
 
@@ -264,7 +232,7 @@ func (s *sequencer) evidence() {
 		op, ok := s.digest.operation(index)
 		if !ok {
 			if e, ok := s.event(index); ok && e.Op == history.Lost {
-				s.note(StepNote, e.Time, s.actor(strings.TrimPrefix(s.whoOf(e), "client "), "client"), e, "is told that "+e.Lock+" is lost")
+				s.note(chart.StepNote, e.Time, s.actor(strings.TrimPrefix(s.whoOf(e), "client "), "client"), e, "is told that "+e.Lock+" is lost")
 			}
 			continue
 		}
@@ -296,11 +264,11 @@ func (s *sequencer) promotions() {
 		s.actor(c.node, "server")
 		switch {
 		case c.role != "master":
-			s.note(StepNote, c.at, c.node, e, became(c.role))
+			s.note(chart.StepNote, c.at, c.node, e, became(c.role))
 		case slices.ContainsFunc(s.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "sentinel" }):
-			s.add(StepRequest, c.at, s.actor(actorSentinels, "sentinels"), c.node, "promotion to master", e)
+			s.add(chart.StepRequest, c.at, s.actor(actorSentinels, "sentinels"), c.node, "promotion to master", e)
 		default:
-			s.note(StepNote, c.at, c.node, e, "was promoted to master")
+			s.note(chart.StepNote, c.at, c.node, e, "was promoted to master")
 		}
 	}
 }
@@ -334,7 +302,7 @@ func (s *sequencer) faults() {
 			if len(words) > 60 {
 				words = f.label()
 			}
-			s.note(StepFault, f.at(), s.actor(party, "server"), s.injection(f), shorten(words, 60))
+			s.note(chart.StepFault, f.at(), s.actor(party, "server"), s.injection(f), say.Shorten(words, 60))
 		}
 	}
 	var cuts []*Fault // several at once are one note
@@ -349,8 +317,8 @@ func (s *sequencer) faults() {
 			over = append(over, s.concerned(f)...)
 		}
 		f.Target = strings.Join(targets, " ")
-		s.note(StepFault, f.at(), "", s.injection(cuts[0]), shorten(f.label(), 90))
-		slices.SortFunc(over, natural)
+		s.note(chart.StepFault, f.at(), "", s.injection(cuts[0]), say.Shorten(f.label(), 90))
+		slices.SortFunc(over, say.Natural)
 		if over = slices.Compact(over); len(over) < len(s.actors) {
 			s.steps[len(s.steps)-1].Over = over
 		}
@@ -361,7 +329,7 @@ func (s *sequencer) faults() {
 		if !inView(f) || s.faultParty(f) != "" || len(s.concerned(f)) == 0 {
 			continue
 		}
-		if len(cuts) > 0 && (cuts[0].Name != f.Name || f.at()-cuts[0].at() > oneLook || s.happened(cuts[0].at(), f.at())) {
+		if len(cuts) > 0 && (cuts[0].Name != f.Name || f.at()-cuts[0].at() > chart.OneLook || s.happened(cuts[0].at(), f.at())) {
 			end()
 		}
 		cuts = append(cuts, f)
@@ -371,7 +339,7 @@ func (s *sequencer) faults() {
 
 // happened reports whether the diagram has anything between two instants.
 func (s *sequencer) happened(from, to time.Duration) bool {
-	return slices.ContainsFunc(s.steps, func(step SequenceStep) bool { return step.At > from && step.At < to })
+	return slices.ContainsFunc(s.steps, func(step chart.Step) bool { return step.At > from && step.At < to })
 }
 
 // concerned are the parties of the sequence that a fault touches: those that it names, else
@@ -429,14 +397,14 @@ func (s *sequencer) looks() {
 		return
 	}
 	for _, l := range s.looksAt(s.v.Lock) {
-		if s.actors[l.server] == "" || l.at < s.win.from || l.at > s.win.to+oneLook {
+		if s.actors[l.server] == "" || l.at < s.win.from || l.at > s.win.to+chart.OneLook {
 			continue
 		}
 		text := "no key"
 		if l.owner != "" {
 			text = "key of " + client(l.owner)
 		}
-		s.note(StepNote, l.at, l.server, nil, text)
+		s.note(chart.StepNote, l.at, l.server, nil, text)
 	}
 }
 
@@ -445,8 +413,8 @@ func (s *sequencer) finish() *Sequence {
 	if len(s.actors) < 2 {
 		return nil
 	}
-	slices.SortStableFunc(s.steps, func(a, b SequenceStep) int { return cmp.Compare(a.At, b.At) })
-	for _, drop := range []string{StepNote, StepFault, StepRefusal, StepReply, StepRequest} {
+	slices.SortStableFunc(s.steps, func(a, b chart.Step) int { return cmp.Compare(a.At, b.At) })
+	for _, drop := range []string{chart.StepNote, chart.StepFault, chart.StepRefusal, chart.StepReply, chart.StepRequest} {
 		for at := len(s.steps) - 1; at >= 0 && len(s.steps) > maxSteps; at-- {
 			if s.steps[at].Kind == drop {
 				s.steps = slices.Delete(s.steps, at, at+1)
@@ -456,77 +424,10 @@ func (s *sequencer) finish() *Sequence {
 	seq := &Sequence{Steps: s.steps}
 	order := []string{"client", "server", "sentinels", "resource"}
 	for name, kind := range s.actors {
-		seq.Actors = append(seq.Actors, Actor{Name: name, Kind: kind})
+		seq.Actors = append(seq.Actors, chart.Actor{Name: name, Kind: kind})
 	}
-	slices.SortFunc(seq.Actors, func(a, b Actor) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), natural(a.Name, b.Name))
+	slices.SortFunc(seq.Actors, func(a, b chart.Actor) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), say.Natural(a.Name, b.Name))
 	})
 	return seq
-}
-
-// runs are parties as they stand beside each other in the diagram: the first and the last
-// of each group that no other party divides.
-func (q *Sequence) runs(parties []string) [][2]string {
-	var runs [][2]string
-	beside := false
-	for _, a := range q.Actors {
-		switch in := slices.Contains(parties, a.Name); {
-		case in && beside:
-			runs[len(runs)-1][1] = a.Name
-		case in:
-			runs = append(runs, [2]string{a.Name, a.Name})
-			beside = true
-		default:
-			beside = false
-		}
-	}
-	return runs
-}
-
-// mermaid is the sequence as a diagram that GitHub and others draw from text.
-func (q *Sequence) mermaid() string {
-	var b strings.Builder
-	b.WriteString("sequenceDiagram\n")
-	id := map[string]string{}
-	for i, a := range q.Actors {
-		id[a.Name] = fmt.Sprintf("p%d", i)
-		name := a.Name
-		if a.Kind == "client" {
-			name = "client " + name
-		}
-		fmt.Fprintf(&b, "  participant p%d as %s\n", i, mermaidText(name))
-	}
-	all := fmt.Sprintf("p0,p%d", len(q.Actors)-1)
-	for _, s := range q.Steps {
-		text := mermaidText(say.Instant(s.At) + " " + s.Text)
-		over := cmp.Or(id[s.From], all)
-		if runs := q.runs(s.Over); len(runs) > 0 {
-			over = id[runs[0][0]] + "," + id[runs[0][1]]
-		}
-		red := s.Kind == StepLost || s.Kind == StepViolation
-		if red {
-			b.WriteString("  rect rgba(196,22,28,0.15)\n")
-		}
-		switch s.Kind {
-		case StepRequest:
-			fmt.Fprintf(&b, "  %s->>%s: %s\n", id[s.From], id[s.To], text)
-		case StepReply, StepRefusal:
-			fmt.Fprintf(&b, "  %s-->>%s: %s\n", id[s.From], id[s.To], text)
-		case StepLost:
-			fmt.Fprintf(&b, "  %s--x%s: %s\n", id[s.From], id[s.To], text)
-		case StepViolation:
-			fmt.Fprintf(&b, "  Note over %s: ✗ %s\n", over, text)
-		default:
-			fmt.Fprintf(&b, "  Note over %s: %s\n", over, text)
-		}
-		if red {
-			b.WriteString("  end\n")
-		}
-	}
-	return b.String()
-}
-
-// mermaidText is a text that ends no statement of a diagram, and no block of code.
-func mermaidText(s string) string {
-	return strings.NewReplacer(";", ",", "#", "no. ", "`", "'", "<", "(", ">", "→", "%%", "%").Replace(OneLine(s))
 }

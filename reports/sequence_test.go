@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
+	diagram "github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // independent is a topology of five masters that know nothing of each other.
@@ -103,7 +104,7 @@ func TestStuckSaysWhatBlocks(t *testing.T) {
 
 func TestSequence(t *testing.T) {
 	q := reports.Summarize(failover()).Causes[0].Sequence
-	require.Equal(t, []reports.Actor{
+	require.Equal(t, []diagram.Actor{
 		{Name: "a", Kind: "client"},
 		{Name: "b", Kind: "client"},
 		{Name: "redis-1", Kind: "server"},
@@ -119,15 +120,15 @@ func TestSequence(t *testing.T) {
 		}
 		return texts
 	}
-	require.Equal(t, []string{"redis-1>redis-2 the key of a never got there"}, steps(q, reports.StepLost))
-	require.Len(t, steps(q, reports.StepViolation), 1)
-	require.Contains(t, steps(q, reports.StepRequest), "sentinels>redis-2 promotion to master")
+	require.Equal(t, []string{"redis-1>redis-2 the key of a never got there"}, steps(q, diagram.StepLost))
+	require.Len(t, steps(q, diagram.StepViolation), 1)
+	require.Contains(t, steps(q, diagram.StepRequest), "sentinels>redis-2 promotion to master")
 
 	// A fault stands over the parties that it concerns.
 	over := func(in reports.Input) (all []string) {
 		q := reports.Summarize(in).Causes[0].Sequence
 		for _, s := range q.Steps {
-			if s.Kind == reports.StepFault && s.From == "" {
+			if s.Kind == diagram.StepFault && s.From == "" {
 				all = append(all, s.Text+": "+strings.Join(s.Over, " "))
 			}
 		}
@@ -177,7 +178,7 @@ func TestSequence(t *testing.T) {
 			e.Time = ms(405)
 		}
 	}
-	require.Empty(t, steps(reports.Summarize(in).Causes[0].Sequence, reports.StepLost))
+	require.Empty(t, steps(reports.Summarize(in).Causes[0].Sequence, diagram.StepLost))
 
 	// Every kind of violation has one, in order of time, and each step names its parties.
 	for name, fixture := range fixtures() {

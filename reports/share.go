@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // The size of the picture to share: what previews of links and slides show whole.
@@ -22,10 +23,8 @@ const (
 	maxShareLanes   = 2
 )
 
-// WriteShare writes a run as one picture of 1200 × 630: the verdict, the story, the two
+// writeShare writes a run as one picture of 1200 × 630: the verdict, the story, the two
 // clients of the violation and the topology at its moment.
-func WriteShare(w io.Writer, in Input) error { return newDigest(in).writeShare(w) }
-
 func (d *digest) writeShare(w io.Writer) error {
 	if _, err := io.WriteString(w, d.share()); err != nil {
 		return fmt.Errorf("write picture to share: %w", err)
@@ -36,22 +35,22 @@ func (d *digest) writeShare(w io.Writer) error {
 // share is the picture as an SVG that stands for itself.
 func (d *digest) share() string {
 	story := d.story()
-	var s drawing
-	s.raw(svgHead(shareWidth, shareHeight), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
-	s.rect("t-paper", 0, 0, shareWidth, shareHeight, 0, "")
+	var s chart.Drawing
+	s.Raw(svgHead(shareWidth, shareHeight), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
+	s.Rect("t-paper", 0, 0, shareWidth, shareHeight, 0, "")
 	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
 	if class == "" {
 		class = "t-title-open"
 	}
 	const left, middle = 44.0, 690.0
-	s.text("t-share t-share-verdict "+class, left, 52, sign(d.Report.Verdict)+" "+strings.ToUpper(string(d.Report.Verdict)))
+	s.Text("t-share t-share-verdict "+class, left, 52, sign(d.Report.Verdict)+" "+strings.ToUpper(string(d.Report.Verdict)))
 	y := 52.0
 	for _, line := range fold(story.Headline, 62, 2) {
 		y += 36
-		s.text("t-share t-share-title", left, y, line)
+		s.Text("t-share t-share-title", left, y, line)
 	}
 	y += 26
-	s.text("t-share t-share-small", left, y, shorten("lockchaos · "+strings.Join(d.about(), " · "), 120))
+	s.Text("t-share t-share-small", left, y, say.Shorten("lockchaos · "+strings.Join(d.about(), " · "), 120))
 	y += 16
 
 	d.shareMap(&s, middle, y, shareWidth-left-middle)
@@ -60,7 +59,7 @@ func (d *digest) share() string {
 		for _, words := range story.Outcome {
 			for _, line := range fold(words, 70, 3) {
 				y += 22
-				s.text("t-share", left, y, line)
+				s.Text("t-share", left, y, line)
 			}
 		}
 	}
@@ -73,32 +72,32 @@ func (d *digest) share() string {
 		for i, line := range fold(m.Text, 64, 2) {
 			y += 20
 			if i == 0 {
-				s.text(class+" t-share-time", left, y, say.Instant(m.At))
+				s.Text(class+" t-share-time", left, y, say.Instant(m.At))
 			}
-			s.text(class, left+78, y, line)
+			s.Text(class, left+78, y, line)
 		}
 	}
 	if v := d.violation(); v != nil {
 		d.shareLanes(&s, v)
 	}
-	s.raw(`</svg>`, "\n")
+	s.Raw(`</svg>`, "\n")
 	return s.String()
 }
 
 // shareMap draws the topology at the moment of the story into a box.
-func (d *digest) shareMap(s *drawing, x, y, width float64) {
+func (d *digest) shareMap(s *chart.Drawing, x, y, width float64) {
 	figure := d.topologyFigure(d.moment())
 	if figure == "" {
 		return
 	}
 	_, inner, _ := strings.Cut(figure, ">")
 	scale := width / mapWidth
-	s.raw(`<g class="map" transform="translate(`, num(x), ` `, num(y), `) scale(`, fmt.Sprintf("%.3f", scale), `)">`, strings.TrimSuffix(inner, "</svg>"), `</g>`)
+	s.Raw(`<g class="map" transform="translate(`, chart.Num(x), ` `, chart.Num(y), `) scale(`, fmt.Sprintf("%.3f", scale), `)">`, strings.TrimSuffix(inner, "</svg>"), `</g>`)
 }
 
 // shareLanes draws the lanes of the clients of a violation at the foot.
-func (d *digest) shareLanes(s *drawing, v *checker.Violation) {
-	c := &chart{digest: d, win: d.focus(v), violation: v, used: map[string]bool{}, top: map[*lane]float64{}, y: 34}
+func (d *digest) shareLanes(s *chart.Drawing, v *checker.Violation) {
+	c := &timeline{digest: d, win: d.focus(v), violation: v, used: map[string]bool{}, top: map[*lane]float64{}, y: 34}
 	lanes, _ := d.focusLanes(v, c.win)
 	if len(lanes) == 0 {
 		return
@@ -111,22 +110,22 @@ func (d *digest) shareLanes(s *drawing, v *checker.Violation) {
 	c.axis(26, bottom)
 	c.mark(lanes)
 	const scale = 1.11
-	s.raw(`<g transform="translate(40 `, num(shareHeight-c.y*scale-10), `) scale(`, fmt.Sprint(scale), `)">`, c.names.String(), c.behind.String(), c.out.String(), `</g>`)
+	s.Raw(`<g transform="translate(40 `, chart.Num(shareHeight-c.y*scale-10), `) scale(`, fmt.Sprint(scale), `)">`, c.names.String(), c.behind.String(), c.out.String(), `</g>`)
 }
 
 // fold breaks a text into at most n lines of about this many characters.
 func fold(text string, width, n int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(OneLine(text)) {
+	for word := range strings.FieldsSeq(say.OneLine(text)) {
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
 			lines, line = append(lines, line), ""
 		}
-		line = strings.TrimSpace(line + " " + shorten(word, width))
+		line = strings.TrimSpace(line + " " + say.Shorten(word, width))
 	}
 	lines = append(lines, line)
 	if len(lines) > n {
-		lines = append(lines[:n-1], shorten(strings.Join(lines[n-1:], " "), int(math.Max(2, float64(width)))))
+		lines = append(lines[:n-1], say.Shorten(strings.Join(lines[n-1:], " "), int(math.Max(2, float64(width)))))
 	}
 	return lines
 }

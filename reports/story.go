@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // A Story is what happened in plain words, generated from the events alone.
@@ -372,7 +373,7 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 // joins reports whether two faults are told as one: the same was done to two links at
 // about the same time.
 func (f *Fault) joins(g *Fault) bool {
-	return f.Name == g.Name && strings.Contains(f.Target, ">") && strings.Contains(g.Target, ">") && maps.Equal(f.Params, g.Params) && f.at() <= g.at() && g.at()-f.at() <= oneLook
+	return f.Name == g.Name && strings.Contains(f.Target, ">") && strings.Contains(g.Target, ">") && maps.Equal(f.Params, g.Params) && f.at() <= g.at() && g.at()-f.at() <= chart.OneLook
 }
 
 // isolated reports whether a fault kept a grant from every other server: it was
@@ -405,10 +406,6 @@ func (d *digest) serverMoments(from, to time.Duration, holders []*holding.Hold) 
 	return moments
 }
 
-// oneLook is how far apart the answers of several servers to one look at a key
-// may lie.
-const oneLook = 50 * time.Millisecond
-
 // keyMoments are the looks at a lock's key: which servers had it, and whose.
 func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 	var moments []Moment
@@ -427,7 +424,7 @@ func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 		if l.at < from || l.at > to {
 			continue
 		}
-		if len(owners)+len(without) == 0 || l.at-look.At > oneLook {
+		if len(owners)+len(without) == 0 || l.at-look.At > chart.OneLook {
 			end()
 			look = Moment{At: l.at, Kind: MomentServer}
 		}

@@ -210,7 +210,7 @@ func (d *digest) clientMoments() []Moment {
 			m.Text += fmt.Sprintf(", after %s", say.Span(took))
 		}
 		if op.Complete.Error != "" {
-			m.Text += " (" + shorten(op.Complete.Error, 80) + ")"
+			m.Text += " (" + say.Shorten(op.Complete.Error, 80) + ")"
 		}
 		moments = append(moments, m)
 	}
@@ -270,7 +270,7 @@ func (d *digest) unknownStory() Story {
 	}
 	switch {
 	case d.Run.Unmet != "":
-		s.Headline = "Not decided: the script was cut short at " + shorten(strings.TrimRight(OneLine(d.Run.Unmet), ". "), maxUnmet)
+		s.Headline = "Not decided: the script was cut short at " + say.Shorten(strings.TrimRight(say.OneLine(d.Run.Unmet), ". "), maxUnmet)
 	case d.Run.Unclaimed != "":
 		s.Headline = "Not decided: another run took the servers over"
 	case len(d.Missing) == 1 && d.Missing[0] == ResultsFile+" is missing":
@@ -278,7 +278,7 @@ func (d *digest) unknownStory() Story {
 	case len(d.Missing) > 0:
 		s.Headline = "Not decided: parts of the run are missing"
 	case d.Run.DriverFault != "":
-		s.Headline = "Not decided: " + strings.TrimRight(OneLine(d.Run.DriverFault), ". ")
+		s.Headline = "Not decided: " + strings.TrimRight(say.OneLine(d.Run.DriverFault), ". ")
 	case len(d.History.Events) == 0:
 		s.Headline = "Not decided: nothing was recorded"
 	case len(open) > 0 && open[0].Summary != "":
@@ -326,8 +326,8 @@ const maxUnmet = 200
 // allTheSame says of a run that is no answer what it shows all the same.
 func (d *digest) allTheSame() []string {
 	var words []string
-	if len([]rune(OneLine(d.Run.Unmet))) > maxUnmet {
-		words = append(words, "In full: "+stop(OneLine(d.Run.Unmet)))
+	if len([]rune(say.OneLine(d.Run.Unmet))) > maxUnmet {
+		words = append(words, "In full: "+stop(say.OneLine(d.Run.Unmet)))
 	}
 	var found []string
 	for _, r := range d.Report.Results {

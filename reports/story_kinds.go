@@ -8,6 +8,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // overCapacity tells of more permits out than a semaphore has.
@@ -99,7 +100,7 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
 	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + say.Instant(until)})
-	if words := d.blockers(v.Lock, v.From, until+oneLook); words != "" {
+	if words := d.blockers(v.Lock, v.From, until+chart.OneLook); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // hatchPattern is for use after belief: a texture, so that no colour is needed.
@@ -20,19 +22,17 @@ func (f *figure) inline() string {
 	var s strings.Builder
 	s.WriteString(`<div class="scroll" tabindex="0"><div class="split">`)
 	if f.names != "" {
-		left = chartLeft
-		fmt.Fprintf(&s, `<svg class="figure names" viewBox="0 0 %s %s" aria-hidden="true">%s</svg>`, num(left), num(f.height), f.names)
+		left = chart.Left
+		fmt.Fprintf(&s, `<svg class="figure names" viewBox="0 0 %s %s" aria-hidden="true">%s</svg>`, chart.Num(left), chart.Num(f.height), f.names)
 	}
 	fmt.Fprintf(&s, `<svg class="figure" viewBox="%s 0 %s %s" role="img" aria-label="%s" data-from="%d" data-to="%d" data-left="%s" data-right="%s">%s</svg></div></div>`,
-		num(left), num(chartWidth-left), num(f.height), escape(f.label), int64(f.win.from), int64(f.win.to),
-		num(chartLeft), num(chartWidth-chartRight), f.body)
+		chart.Num(left), chart.Num(chart.Width-left), chart.Num(f.height), chart.Escape(f.label), int64(f.win.from), int64(f.win.to),
+		chart.Num(chart.Left), chart.Num(chart.Width-chart.Right), f.body)
 	return s.String()
 }
 
-// WriteTimeline writes the timeline as an SVG file that stands for itself:
-// the violation that the story tells from near, else the whole run.
-func WriteTimeline(w io.Writer, in Input) error { return newDigest(in).writeTimeline(w) }
-
+// writeTimeline writes the timeline as an SVG file that stands for itself: the violation that
+// the story tells from near, else the whole run.
 func (d *digest) writeTimeline(w io.Writer) error {
 	if v := d.violation(); v != nil {
 		return d.standAlone(w, d.focusFigure(v))
@@ -40,56 +40,32 @@ func (d *digest) writeTimeline(w io.Writer) error {
 	return d.standAlone(w, d.wholeFigure(window{}))
 }
 
-// WriteLatency writes the latency plot as an SVG file that stands for itself.
-func WriteLatency(w io.Writer, in Input) error { return newDigest(in).writeLatency(w) }
-
-func (d *digest) writeLatency(w io.Writer) error {
-	f, err := d.plotOnce("latency", d.latencyFigure)
-	if err != nil {
-		return err
+// plotWriter writes a plot as an SVG file that stands for itself.
+func (d *digest) plotWriter(name string, draw func() (figure, error)) func(io.Writer) error {
+	return func(w io.Writer) error {
+		f, err := d.plotOnce(name, draw)
+		if err != nil {
+			return err
+		}
+		return d.standAlone(w, f)
 	}
-	return d.standAlone(w, f)
-}
-
-// WriteHolds writes the plot of the lengths of holds as an SVG file that stands
-// for itself.
-func WriteHolds(w io.Writer, in Input) error { return newDigest(in).writeHolds(w) }
-
-func (d *digest) writeHolds(w io.Writer) error {
-	f, err := d.plotOnce("holds", d.holdsFigure)
-	if err != nil {
-		return err
-	}
-	return d.standAlone(w, f)
-}
-
-// WriteThroughput writes the throughput plot as an SVG file that stands for
-// itself.
-func WriteThroughput(w io.Writer, in Input) error { return newDigest(in).writeThroughput(w) }
-
-func (d *digest) writeThroughput(w io.Writer) error {
-	f, err := d.plotOnce("throughput", d.throughputFigure)
-	if err != nil {
-		return err
-	}
-	return d.standAlone(w, f)
 }
 
 // standAlone writes a figure with its style sheets, below the verdict.
 func (d *digest) standAlone(w io.Writer, f figure) error {
 	const margin, head = 24.0, 62.0
-	width, height := chartWidth+2*margin, f.height+f.keyHeight+head+2*margin-8
+	width, height := chart.Width+2*margin, f.height+f.keyHeight+head+2*margin-8
 	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
 	if class == "" {
 		class = "t-title-open"
 	}
-	var s drawing
-	s.raw(svgHead(width, height), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
-	s.rect("t-paper", 0, 0, width, height, 0, "")
-	s.raw(`<g transform="translate(`, num(margin), ` `, num(margin), `)">`)
-	s.text("t-title "+class, 4, 18, sign(d.Report.Verdict)+" "+shorten(d.story().Headline, 92))
-	s.text("t-sub", 4, 40, shorten(strings.Join(d.about(), " · "), 140))
-	s.raw(`</g><g transform="translate(`, num(margin), ` `, num(margin+head-8), `)">`, f.names, f.body, f.key, `</g></svg>`, "\n")
+	var s chart.Drawing
+	s.Raw(svgHead(width, height), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
+	s.Rect("t-paper", 0, 0, width, height, 0, "")
+	s.Raw(`<g transform="translate(`, chart.Num(margin), ` `, chart.Num(margin), `)">`)
+	s.Text("t-title "+class, 4, 18, sign(d.Report.Verdict)+" "+say.Shorten(d.story().Headline, 92))
+	s.Text("t-sub", 4, 40, say.Shorten(strings.Join(d.about(), " · "), 140))
+	s.Raw(`</g><g transform="translate(`, chart.Num(margin), ` `, chart.Num(margin+head-8), `)">`, f.names, f.body, f.key, `</g></svg>`, "\n")
 	if _, err := io.WriteString(w, s.String()); err != nil {
 		return fmt.Errorf("write %s: %w", f.label, err)
 	}
@@ -101,7 +77,7 @@ const svgNamespace = ` xmlns="http://www.w3.org/2000/svg"`
 
 func svgHead(width, height float64) string {
 	return fmt.Sprintf(`<svg`+svgNamespace+` class="figure" viewBox="0 0 %s %s" width="%s" height="%s" role="img">`,
-		num(width), num(height), num(width), num(height))
+		chart.Num(width), chart.Num(height), chart.Num(width), chart.Num(height))
 }
 
 // about names what was run, in the order of interest.

@@ -104,7 +104,7 @@ const labelWidth = 13
 
 func (t *textReport) head() []string {
 	verdict := strings.ToUpper(string(t.Verdict))
-	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + OneLine(t.Story.Headline)
+	line := t.paint(t.Verdict, sign(t.Verdict)+" "+verdict) + "  " + say.OneLine(t.Story.Headline)
 	lines := []string{line}
 	if t.Story.Notice != "" {
 		lines = append(lines, t.property(checker.Unknown, "note", t.Story.Notice)...)
@@ -112,7 +112,7 @@ func (t *textReport) head() []string {
 	names := []string{}
 	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
 		if s != "" {
-			names = append(names, OneLine(s))
+			names = append(names, say.OneLine(s))
 		}
 	}
 	if t.recorded() {
@@ -130,7 +130,7 @@ func (t *textReport) head() []string {
 		if t.Unmet == "" && t.Expect == string(t.Verdict) {
 			about += " · as expected"
 		} else {
-			about += " · expected " + OneLine(t.Expect)
+			about += " · expected " + say.OneLine(t.Expect)
 		}
 	}
 	if about != "" {
@@ -325,7 +325,7 @@ func (t *textReport) faults() []string {
 	var names []string
 	for i := range t.Faults {
 		f := &t.Faults[i]
-		name := OneLine(f.label())
+		name := say.OneLine(f.label())
 		switch {
 		case !f.OK:
 			name += " (no effect)"
@@ -352,7 +352,7 @@ func (t *textReport) recovery() []string {
 	slices.SortStableFunc(took, func(a, b *Fault) int { return cmp.Compare(b.untilGranted(), a.untilGranted()) })
 	var parts []string
 	for _, f := range took {
-		parts = append(parts, OneLine(f.label())+" "+f.recoveryWords())
+		parts = append(parts, say.OneLine(f.label())+" "+f.recoveryWords())
 	}
 	return t.line("recovery", strings.Join(parts, "; "))
 }
@@ -365,7 +365,7 @@ func (t *textReport) try() []string {
 	for i := range t.Causes {
 		for _, c := range t.Causes[i].Cures {
 			if c.Try != "" {
-				return []string{pad("try") + OneLine(c.Try)}
+				return []string{pad("try") + say.OneLine(c.Try)}
 			}
 		}
 	}
@@ -382,7 +382,7 @@ func (t *textReport) again() []string {
 	}
 	line := pad("seed") + fmt.Sprint(t.Seed)
 	if t.Command != "" {
-		line = pad("again") + OneLine(t.Command)
+		line = pad("again") + say.OneLine(t.Command)
 		if !strings.Contains(t.Command, "--seed") {
 			line += fmt.Sprintf("   (seed %d)", t.Seed)
 		}
@@ -398,7 +398,7 @@ func (t *textReport) wrap(label, text string) []string {
 		line = pad("")
 	}
 	width := 0
-	for word := range strings.FieldsSeq(OneLine(text)) {
+	for word := range strings.FieldsSeq(say.OneLine(text)) {
 		n := utf8.RuneCountInString(word)
 		if width > 0 && labelWidth+width+1+n > t.Width {
 			lines = append(lines, line)
@@ -416,7 +416,7 @@ func (t *textReport) wrap(label, text string) []string {
 
 // clip shortens a line that would not fit.
 func (t *textReport) clip(text string) string {
-	r := []rune(OneLine(text))
+	r := []rune(say.OneLine(text))
 	if room := t.Width - labelWidth; len(r) > room && room > 1 {
 		return string(r[:room-1]) + "…"
 	}

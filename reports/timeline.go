@@ -5,13 +5,12 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A window is the part of the time axis that a timeline shows.
@@ -41,7 +40,7 @@ func (d *digest) focus(v *checker.Violation) window {
 	margin := w.length() / 14
 	w = window{from: max(0, w.from-margin), to: min(d.whole().to, w.to+margin)}
 	if w.length() > d.whole().length()*3/5 {
-		return d.whole() // what is left out would not be worth a second drawing
+		return d.whole() // what is left out would not be worth a second chart.Drawing
 	}
 	return w
 }
@@ -101,9 +100,9 @@ func (d *digest) findLanes() []*lane {
 	}
 	slices.SortFunc(lanes, func(a, b *lane) int {
 		if a.lock != b.lock {
-			return natural(a.lock, b.lock)
+			return say.Natural(a.lock, b.lock)
 		}
-		return natural(a.client, b.client)
+		return say.Natural(a.client, b.client)
 	})
 	return lanes
 }
@@ -112,22 +111,6 @@ func (d *digest) findLanes() []*lane {
 func (d *digest) laneAt(lock, client string) *lane {
 	d.lanes()
 	return d.laneIs[[2]string{lock, client}]
-}
-
-// natural orders names by their text, and by their number where that is all
-// that differs: zone-a.3 before zone-a.12.
-func natural(a, b string) int {
-	split := func(s string) (string, int) {
-		stem := strings.TrimRight(s, "0123456789")
-		n, err := strconv.Atoi(s[len(stem):])
-		if err != nil {
-			return s, 0
-		}
-		return stem, n
-	}
-	as, an := split(a)
-	bs, bn := split(b)
-	return cmp.Or(cmp.Compare(as, bs), cmp.Compare(an, bn), cmp.Compare(a, b))
 }
 
 // shows reports whether anything of the lane lies in the window.
@@ -348,7 +331,7 @@ func (d *digest) accessesOf() map[string][]*history.Operation {
 
 // resources are the names of what was accessed, in order.
 func (d *digest) resources() []string {
-	return slices.SortedFunc(maps.Keys(d.accessesOf()), natural)
+	return slices.SortedFunc(maps.Keys(d.accessesOf()), say.Natural)
 }
 
 func resourceOf(op *history.Operation) string {

@@ -9,10 +9,11 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // accesses draws a lane for each protected resource.
-func (c *chart) accesses() {
+func (c *timeline) accesses() {
 	var resources []string
 	for _, name := range c.resources() {
 		if c.violation == nil || c.violation.Lock == "" || slices.Contains(c.locksOfResources()[name], c.violation.Lock) {
@@ -28,7 +29,7 @@ func (c *chart) accesses() {
 	const most = 4
 	for i, name := range resources {
 		if i == most {
-			c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(len(resources)-most, "resource")+" more, left out here")
+			c.out.Text("t-note", chart.Left, c.y+10, "and "+say.Count(len(resources)-most, "resource")+" more, left out here")
 			c.y += 18
 			break
 		}
@@ -53,7 +54,7 @@ func (d *digest) damagedFirst(resources []string) {
 	slices.SortStableFunc(resources, func(a, b string) int { return b2i(damaged[b]) - b2i(damaged[a]) })
 }
 
-func (c *chart) accessLane(name string) {
+func (c *timeline) accessLane(name string) {
 	var shown []*history.Operation
 	for _, op := range c.accessesOf()[name] {
 		if c.win.meets(op.Complete.Time, op.Complete.Time) {
@@ -62,7 +63,7 @@ func (c *chart) accessLane(name string) {
 	}
 	bad := c.badAccesses()
 	var ok, fail strings.Builder
-	lastOK, lastFail, room := -9.0, -9.0, chartLeft
+	lastOK, lastFail, room := -9.0, -9.0, chart.Left
 	for i, op := range shown {
 		x, mid := c.x(op.Complete.Time), c.y+laneHeight/2
 		title := ""
@@ -72,46 +73,46 @@ func (c *chart) accessLane(name string) {
 		switch {
 		case op.OK() && title == "":
 			if x-lastOK >= 1 {
-				fmt.Fprintf(&ok, "M%s %sv%s", num(x), num(c.y+5), num(laneHeight-10))
+				fmt.Fprintf(&ok, "M%s %sv%s", chart.Num(x), chart.Num(c.y+5), chart.Num(laneHeight-10))
 				lastOK = x
 			}
 			c.used["access"] = true
 		case op.OK():
 			c.used["access"] = true
-			class, label := "t-access", shorten(c.accessLabel(op), 28)
+			class, label := "t-access", say.Shorten(c.accessLabel(op), 28)
 			textClass := "t-small"
 			if slices.Contains(bad, op.Complete.Index) {
 				class, textClass = class+" t-bad", "t-small t-bad-text"
 			}
-			c.out.path(class, fmt.Sprintf("M%s %sv%s", num(x), num(c.y+4), num(laneHeight-8)), title)
-			next := chartWidth - chartRight
+			c.out.Path(class, fmt.Sprintf("M%s %sv%s", chart.Num(x), chart.Num(c.y+4), chart.Num(laneHeight-8)), title)
+			next := chart.Width - chart.Right
 			if i+1 < len(shown) {
 				next = c.x(shown[i+1].Complete.Time)
 			}
-			switch w := wide(label, smallSize) + 8; {
+			switch w := chart.Wide(label, chart.SmallSize) + 8; {
 			case label == "":
 			case x+w < next:
-				c.out.text(textClass, x+5, mid+4, label)
+				c.out.Text(textClass, x+5, mid+4, label)
 				room = x + w
 			case x-w > room:
-				c.out.text(textClass+" end", x-5, mid+4, label)
+				c.out.Text(textClass+" end", x-5, mid+4, label)
 			}
 			room = math.Max(room, x)
 		case op.Failed():
 			c.used["refused"] = true
 			if title != "" {
-				c.out.path("t-fail", cross(x, mid, 4), title)
+				c.out.Path("t-fail", chart.Cross(x, mid, 4), title)
 			} else if x-lastFail >= 4 {
-				fail.WriteString(cross(x, mid, 3))
+				fail.WriteString(chart.Cross(x, mid, 3))
 				lastFail = x
 			}
 		default:
 			c.used["info"] = true
-			c.out.ring(x, mid, 3.5, title)
+			c.out.Ring(x, mid, 3.5, title)
 		}
 	}
-	c.out.path("t-access t-many", ok.String(), "")
-	c.out.path("t-fail", fail.String(), "")
+	c.out.Path("t-access t-many", ok.String(), "")
+	c.out.Path("t-fail", fail.String(), "")
 }
 
 // accessLabel is who wrote what: "a: 41 → 42".

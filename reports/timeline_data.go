@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The page draws the timeline anew for every window that its reader chooses.
@@ -244,7 +245,7 @@ func (d *digest) timelineData() *timelineData {
 	}
 	for i := range d.faults {
 		f := &d.faults[i]
-		t.Faults = append(t.Faults, faultData{shorten(f.label(), 60), faultTitle(f), micros(f.Start), micros(f.End), f.OK})
+		t.Faults = append(t.Faults, faultData{say.Shorten(f.label(), 60), faultTitle(f), micros(f.Start), micros(f.End), f.OK})
 	}
 	d.addKeys(t)
 	d.addViolations(t, told, index)
@@ -531,7 +532,7 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 			last = at
 			if op.OK() && focus.meets(op.Complete.Time, op.Complete.Time) && len(data.Labels) < maxLabels {
 				if text := d.accessLabel(op); text != "" {
-					data.Labels = append(data.Labels, accessLabel{at, shorten(text, 28), bad})
+					data.Labels = append(data.Labels, accessLabel{at, say.Shorten(text, 28), bad})
 				}
 			}
 		}

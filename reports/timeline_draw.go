@@ -11,33 +11,29 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
-// The measures of a timeline, in SVG units: a page shows it about 1:1.
+// The measures of a timeline, in SVG units.
 const (
-	chartWidth = 1000.0
-	chartLeft  = 124.0
-	chartRight = 18.0
 	laneHeight = 26.0
 	laneGap    = 6.0
 	groupGap   = 14.0
-	textSize   = 12.0
-	smallSize  = 11.0
 )
 
 // dense is how many things a lane shows one by one; more are drawn as the
 // share of each pixel that they cover.
 const dense = 160
 
-// A chart draws one window of a run.
-type chart struct {
+// A timeline draws one window of a run.
+type timeline struct {
 	*digest
 	win       window
 	violation *checker.Violation // drawn in full, if it is set
 	zoom      window             // marked, if it has a length
-	behind    drawing            // what lies below the rest: the grid
-	names     drawing            // of the lanes, left of them
-	out       drawing
+	behind    chart.Drawing      // what lies below the rest: the grid
+	names     chart.Drawing      // of the lanes, left of them
+	out       chart.Drawing
 	y         float64
 	used      map[string]bool // what the legend has to explain
 	top       map[*lane]float64
@@ -45,7 +41,7 @@ type chart struct {
 	many      bool // all lanes are drawn as shares: one has too much to draw one by one
 }
 
-// A figure is a finished drawing with its size and time axis.
+// A figure is a finished chart.Drawing with its size and time axis.
 type figure struct {
 	body   string
 	height float64
@@ -65,7 +61,7 @@ func (d *digest) focusFigure(v *checker.Violation) figure {
 }
 
 func (d *digest) drawFocus(v *checker.Violation) figure {
-	c := &chart{digest: d, win: d.focus(v), violation: v}
+	c := &timeline{digest: d, win: d.focus(v), violation: v}
 	lanes, left := d.focusLanes(v, c.win)
 	return c.draw(lanes, left, "Timeline of the violation that is told")
 }
@@ -76,7 +72,7 @@ func (d *digest) wholeFigure(zoom window) figure {
 }
 
 func (d *digest) drawWhole(zoom window) figure {
-	c := &chart{digest: d, win: d.whole(), zoom: zoom}
+	c := &timeline{digest: d, win: d.whole(), zoom: zoom}
 	if lanes := d.lanes(); len(lanes) <= maxWholeLanes {
 		return c.draw(lanes, 0, "Timeline of the whole run")
 	}
@@ -99,13 +95,13 @@ func (d *digest) once(name string, draw func() figure) figure {
 }
 
 // x is where an instant lies, clipped to the window.
-func (c *chart) x(t time.Duration) float64 {
+func (c *timeline) x(t time.Duration) float64 {
 	t = min(max(t, c.win.from), c.win.to)
 	share := float64(t-c.win.from) / float64(max(c.win.length(), 1))
-	return chartLeft + share*(chartWidth-chartLeft-chartRight)
+	return chart.Left + share*(chart.Width-chart.Left-chart.Right)
 }
 
-func (c *chart) draw(lanes []*lane, left int, label string) figure {
+func (c *timeline) draw(lanes []*lane, left int, label string) figure {
 	c.used, c.top = map[string]bool{}, map[*lane]float64{}
 	c.y = 8
 	if c.violation != nil {
@@ -137,11 +133,11 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		what = "lock"
 	}
 	if left > 0 {
-		c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(left, what)+" more, left out here")
+		c.out.Text("t-note", chart.Left, c.y+10, "and "+say.Count(left, what)+" more, left out here")
 		c.y += 18
 	}
 	if len(lanes) == 0 {
-		c.out.text("t-note", chartLeft, c.y+12, "no client used a lock")
+		c.out.Text("t-note", chart.Left, c.y+12, "no client used a lock")
 		c.y += 24
 	}
 	c.accesses()
@@ -154,7 +150,7 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 		c.mark(lanes)
 	}
 	if c.zoom.length() > 0 {
-		c.out.rect("t-zoom", c.x(c.zoom.from), lanesTop-6, math.Max(3, c.x(c.zoom.to)-c.x(c.zoom.from)), bottom-lanesTop+6, 3,
+		c.out.Rect("t-zoom", c.x(c.zoom.from), lanesTop-6, math.Max(3, c.x(c.zoom.to)-c.x(c.zoom.from)), bottom-lanesTop+6, 3,
 			fmt.Sprintf("shown above: %s to %s", say.Instant(c.zoom.from), say.Instant(c.zoom.to)))
 	}
 	key, keyHeight := c.legend()
@@ -165,23 +161,23 @@ func (c *chart) draw(lanes []*lane, left int, label string) figure {
 }
 
 // heading names a group of lanes.
-func (c *chart) heading(text string) {
-	c.names.text("t-group", 4, c.y+11, shorten(text, 100))
+func (c *timeline) heading(text string) {
+	c.names.Text("t-group", 4, c.y+11, say.Shorten(text, 100))
 	c.y += 18
 }
 
 // laneLabel names a lane in the margin.
-func (c *chart) laneLabel(name string) {
-	c.names.text("t-label end", chartLeft-10, c.y+laneHeight/2+4, shorten(name, 16))
+func (c *timeline) laneLabel(name string) {
+	c.names.Text("t-label end", chart.Left-10, c.y+laneHeight/2+4, say.Shorten(name, 16))
 }
 
 // base is the empty lane that things are drawn on.
-func (c *chart) base(h float64) {
-	c.out.rect("t-lane", chartLeft, c.y, chartWidth-chartLeft-chartRight, h, 0, "")
+func (c *timeline) base(h float64) {
+	c.out.Rect("t-lane", chart.Left, c.y, chart.Width-chart.Left-chart.Right, h, 0, "")
 }
 
 // lane draws one client at one lock.
-func (c *chart) lane(l *lane) {
+func (c *timeline) lane(l *lane) {
 	c.top[l] = c.y
 	name := l.client
 	if c.folded {
@@ -207,7 +203,7 @@ func (c *chart) lane(l *lane) {
 }
 
 // shown are the requests and the holds of a lane that lie in the window.
-func (c *chart) shown(l *lane) (waits []*history.Operation, holds []*holding.Hold) {
+func (c *timeline) shown(l *lane) (waits []*history.Operation, holds []*holding.Hold) {
 	for _, op := range l.waits {
 		if c.win.meets(op.Invoke.Time, op.Complete.Time) {
 			waits = append(waits, op)
@@ -222,7 +218,7 @@ func (c *chart) shown(l *lane) (waits []*history.Operation, holds []*holding.Hol
 }
 
 // wait draws a request from its invocation to its answer.
-func (c *chart) wait(op *history.Operation) {
+func (c *timeline) wait(op *history.Operation) {
 	from, to := c.x(op.Invoke.Time), c.x(op.Complete.Time)
 	mid := c.y + laneHeight/2
 	title := fmt.Sprintf("%s asked for %s at %s: %s after %s", client(op.Invoke.Owner), op.Invoke.Lock,
@@ -232,7 +228,7 @@ func (c *chart) wait(op *history.Operation) {
 	}
 	if to-from > 1.5 {
 		c.used["wait"] = true
-		c.out.rect("t-wait", from, mid-3, to-from, 6, 0, title)
+		c.out.Rect("t-wait", from, mid-3, to-from, 6, 0, title)
 	}
 	if op.Complete.Time > c.win.to {
 		return
@@ -240,15 +236,15 @@ func (c *chart) wait(op *history.Operation) {
 	switch {
 	case op.Failed():
 		c.used["fail"] = true
-		c.out.path("t-fail", cross(to, mid, 3.5), title)
+		c.out.Path("t-fail", chart.Cross(to, mid, 3.5), title)
 	case op.Unknown():
 		c.used["info"] = true
-		c.out.ring(to, mid, 3.5, title)
+		c.out.Ring(to, mid, 3.5, title)
 	}
 }
 
 // hold draws the time in which an owner may believe.
-func (c *chart) hold(h *holding.Hold) {
+func (c *timeline) hold(h *holding.Hold) {
 	c.used["hold"] = true
 	from, to := c.x(h.Start), c.x(h.End)
 	until := "the end of the record"
@@ -265,21 +261,21 @@ func (c *chart) hold(h *holding.Hold) {
 	for _, part := range h.Certain() {
 		if c.win.meets(part.From, part.Until) {
 			from := c.x(part.From)
-			c.out.rect("t-hold", from, c.y+2, math.Max(c.x(part.Until)-from, 1), laneHeight-4, 3, title)
+			c.out.Rect("t-hold", from, c.y+2, math.Max(c.x(part.Until)-from, 1), laneHeight-4, 3, title)
 		}
 	}
 	for _, part := range h.Late {
 		if c.win.meets(part.From, part.Until) {
 			c.used["beyond"] = true
 			from := c.x(part.From)
-			c.out.rect("t-beyond", from, c.y+3, math.Max(c.x(part.Until)-from, 1), laneHeight-6, 3, title+"; beyond its lease, as a later answer shows")
+			c.out.Rect("t-beyond", from, c.y+3, math.Max(c.x(part.Until)-from, 1), laneHeight-6, 3, title+"; beyond its lease, as a later answer shows")
 		}
 	}
 	for i := range h.Extensions {
 		if e := &h.Extensions[i]; e.OK() && c.win.meets(e.Complete.Time, e.Complete.Time) && len(h.Extensions) <= 40 {
 			x := c.x(e.Complete.Time)
 			c.used["extend"] = true
-			c.out.line("t-extend", x, c.y+2, x, c.y+laneHeight-2)
+			c.out.Line("t-extend", x, c.y+2, x, c.y+laneHeight-2)
 		}
 	}
 	right := ""
@@ -288,10 +284,10 @@ func (c *chart) hold(h *holding.Hold) {
 		if h.End != history.Never {
 			right = "until " + say.Instant(h.End) + " →"
 		}
-		if c.marks(to-wide(right, smallSize)-8, to-4) {
+		if c.marks(to-chart.Wide(right, chart.SmallSize)-8, to-4) {
 			right = ""
 		}
-		c.out.text("t-in end", to-8, c.y+laneHeight/2+4, right)
+		c.out.Text("t-in end", to-8, c.y+laneHeight/2+4, right)
 	}
 	words := ""
 	if node := c.grantors(h); node != "" {
@@ -300,18 +296,18 @@ func (c *chart) hold(h *holding.Hold) {
 	if h.Token != 0 {
 		words = strings.TrimSpace(words + fmt.Sprintf(" token %d", h.Token))
 	}
-	if words != "" && wide(words, smallSize)+wide(right, smallSize)+26 < to-from {
-		c.out.text("t-in", from+8, c.y+laneHeight/2+4, words)
+	if words != "" && chart.Wide(words, chart.SmallSize)+chart.Wide(right, chart.SmallSize)+26 < to-from {
+		c.out.Text("t-in", from+8, c.y+laneHeight/2+4, words)
 	}
 }
 
 // marks reports whether the end of the violation's frame crosses a stretch.
-func (c *chart) marks(from, to float64) bool {
+func (c *timeline) marks(from, to float64) bool {
 	return c.violation != nil && c.x(c.violation.Until) > from && c.x(c.violation.Until) < to
 }
 
 // late draws an access, and what of it lies after its owner's belief.
-func (c *chart) late(l *lane, op *history.Operation) {
+func (c *timeline) late(l *lane, op *history.Operation) {
 	if !c.win.meets(op.Invoke.Time, op.Complete.Time) || op.Failed() {
 		return
 	}
@@ -323,17 +319,17 @@ func (c *chart) late(l *lane, op *history.Operation) {
 	from, to := c.x(believes(under)), c.x(op.Complete.Time)
 	title := fmt.Sprintf("%s used %s until %s, %s after it had ceased to hold", l.client, resourceOf(op),
 		say.Instant(op.Complete.Time), say.Span(op.Complete.Time-believes(under)))
-	c.out.rect("t-late", from, c.y+2, math.Max(to-from, 2), laneHeight-4, 0, title)
+	c.out.Rect("t-late", from, c.y+2, math.Max(to-from, 2), laneHeight-4, 0, title)
 }
 
 // denseLane draws how much of each pixel the holds cover, with what was refused, what has
 // no known outcome, and the waits that are long enough to be seen.
-func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
+func (c *timeline) denseLane(waits []*history.Operation, holds []*holding.Hold) {
 	c.denseWaits(waits)
-	const columns = int(chartWidth - chartLeft - chartRight)
+	const columns = int(chart.Width - chart.Left - chart.Right)
 	var covered [columns + 1]float64
 	for _, h := range holds {
-		from, to := c.x(h.Start)-chartLeft, c.x(h.End)-chartLeft
+		from, to := c.x(h.Start)-chart.Left, c.x(h.End)-chart.Left
 		for at := int(from); at <= int(to) && at < columns; at++ {
 			covered[at] += math.Min(to, float64(at+1)) - math.Max(from, float64(at))
 		}
@@ -347,11 +343,11 @@ func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
 		if at < columns && level(at) == level(begin) {
 			continue
 		}
-		fmt.Fprintf(&paths[level(begin)], "M%d %sh%dv%sh-%dz", int(chartLeft)+begin, num(c.y+2), at-begin, num(laneHeight-4), at-begin)
+		fmt.Fprintf(&paths[level(begin)], "M%d %sh%dv%sh-%dz", int(chart.Left)+begin, chart.Num(c.y+2), at-begin, chart.Num(laneHeight-4), at-begin)
 		begin = at
 	}
 	for level := 1; level <= levels; level++ {
-		c.out.path(fmt.Sprintf("t-hold t-d%d", level), paths[level].String(), "")
+		c.out.Path(fmt.Sprintf("t-hold t-d%d", level), paths[level].String(), "")
 	}
 	mid, last, lastRefused := c.y+laneHeight/2, -9.0, -9.0
 	var refused strings.Builder
@@ -361,29 +357,29 @@ func (c *chart) denseLane(waits []*history.Operation, holds []*holding.Hold) {
 		case op.Complete.Time > c.win.to:
 		case op.Unknown() && x-last > 4:
 			c.used["info"] = true
-			c.out.ring(x, mid, 3, "no known outcome: "+op.Complete.Error)
+			c.out.Ring(x, mid, 3, "no known outcome: "+op.Complete.Error)
 			last = x
 		case op.Failed() && x-lastRefused > 6:
 			c.used["fail"] = true
-			refused.WriteString(cross(x, mid, 3))
+			refused.WriteString(chart.Cross(x, mid, 3))
 			lastRefused = x
 		}
 	}
-	c.out.path("t-fail", refused.String(), "")
+	c.out.Path("t-fail", refused.String(), "")
 }
 
 // denseWaits draws the waits of a lane as one shape.
-func (c *chart) denseWaits(waits []*history.Operation) {
+func (c *timeline) denseWaits(waits []*history.Operation) {
 	var shape strings.Builder
-	mid, drawn := c.y+laneHeight/2, chartLeft
+	mid, drawn := c.y+laneHeight/2, chart.Left
 	for _, op := range waits {
 		from, to := math.Max(c.x(op.Invoke.Time), drawn), c.x(op.Complete.Time)
 		if to-from <= 1.5 {
 			continue
 		}
-		fmt.Fprintf(&shape, "M%s %sh%sv6h%sz", num(from), num(mid-3), num(to-from), num(from-to))
+		fmt.Fprintf(&shape, "M%s %sh%sv6h%sz", chart.Num(from), chart.Num(mid-3), chart.Num(to-from), chart.Num(from-to))
 		drawn = to
 		c.used["wait"] = true
 	}
-	c.out.path("t-wait", shape.String(), "")
+	c.out.Path("t-wait", shape.String(), "")
 }

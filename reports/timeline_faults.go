@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // maxFaultRows bounds the rows of faults; what is left out is said.
 const maxFaultRows = 8
 
 // faultLanes packs the faults of the window into rows, with their names.
-func (c *chart) faultLanes() {
+func (c *timeline) faultLanes() {
 	type placed struct {
 		f        *Fault
 		row      int
@@ -28,13 +29,13 @@ func (c *chart) faultLanes() {
 			continue
 		}
 		from, to := c.x(f.Start), c.x(f.End)
-		need := wide(c.faultLabel(f), smallSize) + 12
+		need := chart.Wide(c.faultLabel(f), chart.SmallSize) + 12
 		p := placed{f: f}
 		begin, until := from, to
 		if to-from < need {
 			until = math.Max(to, from+3) + need // the name goes behind the band
 		}
-		if until > chartWidth-chartRight && to-from < need { // no room at the right: the name goes to the left
+		if until > chart.Width-chart.Right && to-from < need { // no room at the right: the name goes to the left
 			begin, until, p.textLeft = from-need, to, true
 		}
 		p.row = slices.IndexFunc(rows, func(free float64) bool { return free <= begin })
@@ -58,20 +59,20 @@ func (c *chart) faultLanes() {
 	}
 	c.y += float64(len(rows)) * (h + 4)
 	if left > 0 {
-		c.out.text("t-note", chartLeft, c.y+10, "and "+say.Count(left, "fault")+" more, in the table below")
+		c.out.Text("t-note", chart.Left, c.y+10, "and "+say.Count(left, "fault")+" more, in the table below")
 		c.y += 18
 	}
 }
 
-func (c *chart) faultLabel(f *Fault) string {
-	s := shorten(f.label(), 48)
+func (c *timeline) faultLabel(f *Fault) string {
+	s := say.Shorten(f.label(), 48)
 	if !f.OK {
 		s += " – no effect"
 	}
 	return s
 }
 
-func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
+func (c *timeline) fault(f *Fault, y, h float64, textLeft bool) {
 	from, to := c.x(f.Start), c.x(f.End)
 	class := "t-fault"
 	c.used["fault"] = c.used["fault"] || f.OK
@@ -79,17 +80,17 @@ func (c *chart) fault(f *Fault, y, h float64, textLeft bool) {
 		class = "t-missed"
 		c.used["missed"] = true
 	}
-	c.out.rect(class, from, y, math.Max(to-from, 3), h, 2, faultTitle(f))
+	c.out.Rect(class, from, y, math.Max(to-from, 3), h, 2, faultTitle(f))
 	label := c.faultLabel(f)
 	if textLeft {
-		c.out.text("t-small end", from-5, y+h/2+4, label)
+		c.out.Text("t-small end", from-5, y+h/2+4, label)
 		return
 	}
 	x := from + 7
-	if to-from < wide(label, smallSize)+14 {
+	if to-from < chart.Wide(label, chart.SmallSize)+14 {
 		x = math.Max(to, from+3) + 5
 	}
-	c.out.text("t-small", x, y+h/2+4, label)
+	c.out.Text("t-small", x, y+h/2+4, label)
 }
 
 // faultTitle is what a pointer that rests on a fault shows.

@@ -8,10 +8,11 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // mark draws the violation over the lanes that it concerns.
-func (c *chart) mark(lanes []*lane) {
+func (c *timeline) mark(lanes []*lane) {
 	v := c.violation
 	var tops []float64
 	for _, l := range c.lanesOf(v) {
@@ -33,18 +34,18 @@ func (c *chart) mark(lanes []*lane) {
 	var frame strings.Builder
 	parts := framed(tops)
 	for i, part := range parts {
-		fmt.Fprintf(&frame, "M%s %sh%sV%sh%sz", num(from), num(part[0]), num(to-from), num(part[1]), num(from-to))
+		fmt.Fprintf(&frame, "M%s %sh%sV%sh%sz", chart.Num(from), chart.Num(part[0]), chart.Num(to-from), chart.Num(part[1]), chart.Num(from-to))
 		if i > 0 {
-			c.out.line("t-flag-pole", from, parts[i-1][1], from, part[0])
+			c.out.Line("t-flag-pole", from, parts[i-1][1], from, part[0])
 		}
 	}
-	c.out.path("t-violation", frame.String(), v.Explanation)
+	c.out.Path("t-violation", frame.String(), v.Explanation)
 	label := "✗ " + c.markWords(v)
-	w := wide(label, textSize)*1.1 + 14
-	x := math.Min(math.Max(from, chartLeft), chartWidth-chartRight-w)
-	c.out.line("t-flag-pole", from, 27, from, parts[0][0])
-	c.out.rect("t-flag", x, 6, w, 21, 3, "")
-	c.out.text("t-flag-text", x+7, 21, label)
+	w := chart.Wide(label, chart.TextSize)*1.1 + 14
+	x := math.Min(math.Max(from, chart.Left), chart.Width-chart.Right-w)
+	c.out.Line("t-flag-pole", from, 27, from, parts[0][0])
+	c.out.Rect("t-flag", x, 6, w, 21, 3, "")
+	c.out.Text("t-flag-text", x+7, 21, label)
 }
 
 // framed are the frames around lanes that stand beside each other: none of them covers a
@@ -100,16 +101,16 @@ func (d *digest) markWords(v *checker.Violation) string {
 // violations marks every violation above the lanes of a whole run: those that lie too
 // close to be told apart share a mark, with their number. It reports whether there is
 // any.
-func (c *chart) violations() bool {
+func (c *timeline) violations() bool {
 	clusters := markClusters(c.distinct(), func(v *checker.Violation) float64 { return c.x(c.since(v)) })
 	for _, m := range clusters {
 		first, last := m.of[0], m.of[len(m.of)-1]
 		title := first.Kind + " at " + say.Instant(c.since(first)) + ": " + first.Explanation
 		if len(m.of) > 1 {
 			title = fmt.Sprintf("%s from %s to %s, the first: %s", say.Count(len(m.of), "violation"), say.Instant(c.since(first)), say.Instant(c.since(last)), first.Explanation)
-			c.out.text("t-small t-bad-text", m.x+7, 11, say.Thousands(int64(len(m.of))))
+			c.out.Text("t-small t-bad-text", m.x+7, 11, say.Thousands(int64(len(m.of))))
 		}
-		c.out.path("t-bad-mark", cross(m.x, 7, 4), title)
+		c.out.Path("t-bad-mark", chart.Cross(m.x, 7, 4), title)
 	}
 	if len(clusters) > 0 {
 		c.used["violation-mark"] = true
@@ -133,7 +134,7 @@ func markClusters(all []*checker.Violation, at func(*checker.Violation) float64)
 			last := &clusters[n-1]
 			room := 9.0
 			if len(last.of) > 1 {
-				room += 5 + wide(say.Thousands(int64(len(last.of))), smallSize)
+				room += 5 + chart.Wide(say.Thousands(int64(len(last.of))), chart.SmallSize)
 			}
 			if x < last.x+room {
 				last.of = append(last.of, v)

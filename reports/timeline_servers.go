@@ -9,10 +9,11 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // serverLanes draws what role each server had, and when it was down.
-func (c *chart) serverLanes() {
+func (c *timeline) serverLanes() {
 	servers := c.servers()
 	if len(servers) == 0 {
 		return
@@ -21,7 +22,7 @@ func (c *chart) serverLanes() {
 	c.y += groupGap - laneGap
 	c.heading("servers")
 	for _, node := range servers {
-		c.names.text("t-label end", chartLeft-10, c.y+h/2+4, shorten(node, 16))
+		c.names.Text("t-label end", chart.Left-10, c.y+h/2+4, say.Shorten(node, 16))
 		for _, s := range c.server(node) {
 			if !c.win.meets(s.from, s.to) || s.to <= s.from {
 				continue
@@ -33,7 +34,7 @@ func (c *chart) serverLanes() {
 }
 
 // keyLanes draws which server had whose key of the violated lock.
-func (c *chart) keyLanes() {
+func (c *timeline) keyLanes() {
 	v := c.violation
 	if v == nil || v.Lock == "" {
 		return
@@ -56,20 +57,20 @@ func (c *chart) keyLanes() {
 			c.heading("keys of " + v.Lock)
 			named = true
 		}
-		c.names.text("t-label end", chartLeft-10, c.y+h/2+4, shorten(node, 16))
+		c.names.Text("t-label end", chart.Left-10, c.y+h/2+4, say.Shorten(node, 16))
 		c.base(h)
 		for _, s := range mine {
 			c.keySpan(s, h)
 		}
 		for _, at := range empty {
 			c.used["look-none"] = true
-			c.out.path("t-look", cross(c.x(at), c.y+h/2, 2.5), node+" had no holder of "+v.Lock+" at "+say.Instant(at))
+			c.out.Path("t-look", chart.Cross(c.x(at), c.y+h/2, 2.5), node+" had no holder of "+v.Lock+" at "+say.Instant(at))
 		}
 		c.y += h + laneGap - 2
 	}
 }
 
-func (c *chart) keySpan(s keySpan, h float64) {
+func (c *timeline) keySpan(s keySpan, h float64) {
 	from, to := c.x(s.from), math.Max(c.x(s.until), c.x(s.from)+1)
 	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	class, key := "t-key", "key"
@@ -78,28 +79,28 @@ func (c *chart) keySpan(s keySpan, h float64) {
 		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	}
 	c.used[key] = true
-	c.out.rect(class, from, c.y+1, to-from, h-2, 2, title)
+	c.out.Rect(class, from, c.y+1, to-from, h-2, 2, title)
 	var looks strings.Builder
 	for _, at := range s.looks {
 		if c.win.meets(at, at) {
 			c.used["look"] = true
-			looks.WriteString("M" + num(c.x(at)) + " " + num(c.y+h-5) + "v4")
+			looks.WriteString("M" + chart.Num(c.x(at)) + " " + chart.Num(c.y+h-5) + "v4")
 		}
 	}
-	c.out.path("t-look", looks.String(), "")
+	c.out.Path("t-look", looks.String(), "")
 	words := "key of " + client(s.owner)
 	if s.until > c.win.to && s.until != history.Never {
 		words += " until " + say.Instant(s.until) + " →"
 	}
 	for _, words := range []string{words, client(s.owner)} {
-		if wide(words, smallSize)+14 < to-from {
-			c.out.text("t-small", from+7, c.y+h/2+4, words)
+		if chart.Wide(words, chart.SmallSize)+14 < to-from {
+			c.out.Text("t-small", from+7, c.y+h/2+4, words)
 			return
 		}
 	}
 }
 
-func (c *chart) stretch(node string, s stretch, h float64) {
+func (c *timeline) stretch(node string, s stretch, h float64) {
 	from, to := c.x(s.from), c.x(s.to)
 	if s.to >= c.end {
 		to = c.x(c.win.to)
@@ -109,31 +110,31 @@ func (c *chart) stretch(node string, s stretch, h float64) {
 	switch s.state {
 	case "master":
 		c.used["master"] = true
-		c.out.rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
+		c.out.Rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
 		class = "t-on-master"
 		if s.changed && c.win.meets(s.from, s.from) {
 			label = "promoted to master at " + say.Instant(s.from)
 		}
 	case roleLeader:
 		c.used[roleLeader] = true
-		c.out.rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
+		c.out.Rect("t-master", from, c.y, math.Max(to-from, 1), h, 2, title)
 		class = "t-on-master"
 	case roleFollower, roleMember:
 		c.used[roleFollower] = true
-		c.out.rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
+		c.out.Rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
 	case "replica":
 		c.used["replica"] = true
-		c.out.rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
+		c.out.Rect("t-replica", from, c.y, math.Max(to-from, 1), h, 2, title)
 	default:
 		c.used["down"] = true
-		c.out.rect("t-down", from, c.y+0.5, math.Max(to-from, 1), h-1, 2, title)
+		c.out.Rect("t-down", from, c.y+0.5, math.Max(to-from, 1), h-1, 2, title)
 	}
 	if s.changed && s.state != "master" {
 		label = became(s.state)
 	}
 	for _, text := range []string{label, s.state} {
-		if wide(text, smallSize)+14 < to-from {
-			c.out.text(class, from+7, c.y+h/2+4, text)
+		if chart.Wide(text, chart.SmallSize)+14 < to-from {
+			c.out.Text(class, from+7, c.y+h/2+4, text)
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // The measures of the drawing of a topology, in SVG units.
@@ -24,7 +25,7 @@ const (
 	arcDrop   = 34.0 // how far an edge goes around what stands in its way
 )
 
-// A life is what a part of the drawing is from each instant on: an array of
+// A life is what a part of the chart.Drawing is from each instant on: an array of
 // pairs, [microseconds, state].
 type life [][2]any
 
@@ -56,7 +57,7 @@ func (l life) json() string {
 	if err != nil {
 		return "[]" // numbers and strings always can be written
 	}
-	return escape(string(b))
+	return chart.Escape(string(b))
 }
 
 // moment is the instant that a page shows first: that of the violation, else
@@ -130,7 +131,7 @@ func (d *digest) places() (places []*place, height float64) {
 	if len(masters) == 1 { // one shard: its servers stand beside each other
 		masters, replicas = append(masters, replicas...), nil
 	}
-	byName := func(a, b history.Node) int { return natural(a.Name, b.Name) }
+	byName := func(a, b history.Node) int { return say.Natural(a.Name, b.Name) }
 	for _, group := range [][]history.Node{zones, masters, others} {
 		slices.SortStableFunc(group, byName)
 	}
@@ -170,7 +171,7 @@ func (d *digest) topologyFigure(at time.Duration) string {
 	if len(places) == 0 {
 		return ""
 	}
-	var s drawing
+	var s chart.Drawing
 	changes := d.changes()
 	byName := map[string]*place{}
 	for _, p := range places {
@@ -194,7 +195,7 @@ func (d *digest) topologyFigure(at time.Duration) string {
 		d.drawNode(&s, p, changes, at)
 	}
 	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
-		num(mapWidth), num(height), escape("The topology "+d.Run.Topology.Name+" at "+say.Instant(at)), s.String())
+		chart.Num(mapWidth), chart.Num(height), chart.Escape("The topology "+d.Run.Topology.Name+" at "+say.Instant(at)), s.String())
 }
 
 // sideApart is the state of a side that is cut off, and of its links to the other.
@@ -203,7 +204,7 @@ const sideApart = "apart"
 // drawSides draws the two sides that a fault keeps apart, each in a box of its own: or, where
 // the parties of one lie among those of the other, each party that is cut off in one. It
 // reports false, and draws nothing, of any other fault.
-func (d *digest) drawSides(s *drawing, f *Fault, places []*place, changes []time.Duration, at time.Duration) bool {
+func (d *digest) drawSides(s *chart.Drawing, f *Fault, places []*place, changes []time.Duration, at time.Duration) bool {
 	if !f.OK || !f.separates() {
 		return false
 	}
@@ -231,11 +232,11 @@ func (d *digest) drawSides(s *drawing, f *Fault, places []*place, changes []time
 		}
 		return ""
 	})
-	s.raw(`<g class="map-side is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.Raw(`<g class="map-side is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
 	for _, b := range boxes {
-		s.rect("", b.x, b.y, b.w, b.h, 9, "one side of "+f.label())
+		s.Rect("", b.x, b.y, b.w, b.h, 9, "one side of "+f.label())
 	}
-	s.raw(`</g>`)
+	s.Raw(`</g>`)
 	return true
 }
 
@@ -257,7 +258,7 @@ func (p *place) meets(q *place) bool {
 }
 
 // drawNode draws a party with its role and, of a server, what it has granted.
-func (d *digest) drawNode(s *drawing, p *place, changes []time.Duration, at time.Duration) {
+func (d *digest) drawNode(s *chart.Drawing, p *place, changes []time.Duration, at time.Duration) {
 	stretches := d.server(p.node.Name)
 	state := func(at time.Duration) string {
 		for _, part := range stretches {
@@ -275,21 +276,21 @@ func (d *digest) drawNode(s *drawing, p *place, changes []time.Duration, at time
 	if p.node.Kind == "zone" {
 		kind = "map-zone"
 	}
-	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
-	s.rect("", p.x, p.y, p.w, p.h, 5, nodeTitle(p.node))
+	s.Raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.Rect("", p.x, p.y, p.w, p.h, 5, nodeTitle(p.node))
 	middle := p.x + p.w/2
 	room := int(p.w / 6.6)
-	s.text("map-name", middle, p.y+18, shorten(p.node.Name, room))
+	s.Text("map-name", middle, p.y+18, say.Shorten(p.node.Name, room))
 	if p.h >= mapHeight {
 		grants := d.grantsLife(p.node.Name)
-		s.raw(`<text class="map-role" x="`, num(middle), `" y="`, num(p.y+33), `" data-say="`, l.json(), `">`, escape(shorten(l.at(at), room)), `</text>`)
+		s.Raw(`<text class="map-role" x="`, chart.Num(middle), `" y="`, chart.Num(p.y+33), `" data-say="`, l.json(), `">`, chart.Escape(say.Shorten(l.at(at), room)), `</text>`)
 		if len(grants) > 1 {
-			s.raw(`<text class="map-grant" x="`, num(middle), `" y="`, num(p.y+50), `" data-say="`, grants.json(), `">`, escape(shorten(grants.at(at), room)), `</text>`)
+			s.Raw(`<text class="map-grant" x="`, chart.Num(middle), `" y="`, chart.Num(p.y+50), `" data-say="`, grants.json(), `">`, chart.Escape(say.Shorten(grants.at(at), room)), `</text>`)
 		}
 	} else {
-		s.raw(`<title>`, escape(nodeTitle(p.node)), `</title>`)
+		s.Raw(`<title>`, chart.Escape(nodeTitle(p.node)), `</title>`)
 	}
-	s.raw(`</g>`)
+	s.Raw(`</g>`)
 }
 
 func nodeTitle(n history.Node) string {
@@ -320,7 +321,7 @@ func className(state string) string {
 	}
 }
 
-// maxGrants bounds the grants that the drawing shows, near the violation.
+// maxGrants bounds the grants that the chart.Drawing shows, near the violation.
 const maxGrants = 200
 
 // grantsLife is to whom a server had granted the violated lock, and the grant
@@ -354,7 +355,7 @@ func (d *digest) grantsLife(server string) life {
 		if len(names) == 0 {
 			return ""
 		}
-		return shorten("granted to "+strings.Join(names, ", "), 20)
+		return say.Shorten("granted to "+strings.Join(names, ", "), 20)
 	})
 }
 
@@ -394,10 +395,10 @@ func (d *digest) edges(places map[string]*place) []*edge {
 
 // draw draws an edge as a line, or around what stands between its ends in
 // their row, with the mark of each fault that it can have.
-func (e *edge) draw(s *drawing, d *digest, changes []time.Duration, at time.Duration) {
+func (e *edge) draw(s *chart.Drawing, d *digest, changes []time.Duration, at time.Duration) {
 	l := lifeOf(changes, e.states(d))
 	x1, y1, x2, y2 := e.a.x+e.a.w/2, e.a.y+e.a.h, e.b.x+e.b.w/2, e.b.y
-	path := "M" + num(x1) + " " + num(y1) + "L" + num(x2) + " " + num(y2)
+	path := "M" + chart.Num(x1) + " " + chart.Num(y1) + "L" + chart.Num(x2) + " " + chart.Num(y2)
 	var mx, my float64 // where a mark stands
 	switch {
 	case e.a.row != e.b.row:
@@ -406,25 +407,25 @@ func (e *edge) draw(s *drawing, d *digest, changes []time.Duration, at time.Dura
 	case !e.around:
 		y := e.a.y + e.a.h/2
 		x1, x2 = e.a.x+e.a.w, e.b.x
-		path = "M" + num(x1) + " " + num(y) + "L" + num(x2) + " " + num(y)
+		path = "M" + chart.Num(x1) + " " + chart.Num(y) + "L" + chart.Num(x2) + " " + chart.Num(y)
 		mx, my = (x1+x2)/2, y
 	default:
 		drop := arcDrop
-		path = "M" + num(x1) + " " + num(y1) + "C" + num(x1) + " " + num(y1+drop) + " " + num(x2) + " " + num(y1+drop) + " " + num(x2) + " " + num(y1)
+		path = "M" + chart.Num(x1) + " " + chart.Num(y1) + "C" + chart.Num(x1) + " " + chart.Num(y1+drop) + " " + chart.Num(x2) + " " + chart.Num(y1+drop) + " " + chart.Num(x2) + " " + chart.Num(y1)
 		mx, my = (x1+x2)/2, y1+drop*0.75
 	}
 	var names []string
 	for _, link := range e.links {
 		names = append(names, link.Name+" ("+link.Kind+")")
 	}
-	s.raw(`<g class="map-link is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
-	s.path("", path, strings.Join(names, ", "))
+	s.Raw(`<g class="map-link is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.Path("", path, strings.Join(names, ", "))
 	if len(l) > 1 && e.carries() {
-		s.path("map-cut", cross(mx, my, 5), "")
-		s.path("map-hold", "M"+num(mx-3)+" "+num(my-6)+"v12M"+num(mx+3)+" "+num(my-6)+"v12", "")
-		s.path("map-slow", "M"+num(mx-9)+" "+num(my)+"q4.5 -8 9 0t9 0", "")
+		s.Path("map-cut", chart.Cross(mx, my, 5), "")
+		s.Path("map-hold", "M"+chart.Num(mx-3)+" "+chart.Num(my-6)+"v12M"+chart.Num(mx+3)+" "+chart.Num(my-6)+"v12", "")
+		s.Path("map-slow", "M"+chart.Num(mx-9)+" "+chart.Num(my)+"q4.5 -8 9 0t9 0", "")
 	}
-	s.raw(`</g>`)
+	s.Raw(`</g>`)
 }
 
 // carries reports whether the edge carries what a lock is made of, so that a

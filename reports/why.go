@@ -9,6 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // A Why is something that happened, with what it followed from. What follows from nothing
@@ -148,7 +149,7 @@ func (d *digest) whyFault(f *Fault) *Why {
 
 // whyBlocked is that a server still had a key.
 func (d *digest) whyBlocked(v *checker.Violation) *Why {
-	words := d.blockers(v.Lock, v.From, min(v.Until, d.end)+oneLook)
+	words := d.blockers(v.Lock, v.From, min(v.Until, d.end)+chart.OneLook)
 	if words == "" {
 		return nil
 	}

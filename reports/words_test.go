@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 func TestSpan(t *testing.T) {
@@ -78,16 +79,16 @@ func TestNiceStep(t *testing.T) {
 		2956 * time.Millisecond: 500 * time.Millisecond,
 		60 * time.Second:        10 * time.Second,
 	} {
-		require.Equal(t, want, niceStep(length, 9), length)
+		require.Equal(t, want, chart.NiceStep(length, 9), length)
 	}
-	require.Equal(t, "0.05 s", tickLabel(50*time.Millisecond, 10*time.Millisecond))
-	require.Equal(t, "20 s", tickLabel(20*time.Second, 10*time.Second))
+	require.Equal(t, "0.05 s", chart.TickLabel(50*time.Millisecond, 10*time.Millisecond))
+	require.Equal(t, "20 s", chart.TickLabel(20*time.Second, 10*time.Second))
 }
 
 func TestNatural(t *testing.T) {
-	require.Negative(t, natural("zone-a.3", "zone-a.12"))
-	require.Negative(t, natural("zone-a.12", "zone-b.1"))
-	require.Zero(t, natural("a", "a"))
+	require.Negative(t, say.Natural("zone-a.3", "zone-a.12"))
+	require.Negative(t, say.Natural("zone-a.12", "zone-b.1"))
+	require.Zero(t, say.Natural("a", "a"))
 }
 
 func TestAdapt(t *testing.T) {

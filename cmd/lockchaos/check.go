@@ -18,6 +18,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -67,7 +68,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
 				}
 				if exitCode(err) == exitUsage {
-					fmt.Fprintf(a.stderr, "lockchaos: %s\n", reports.Plain(err.Error()))
+					fmt.Fprintf(a.stderr, "lockchaos: %s\n", say.Plain(err.Error()))
 					err = verdictError(exitUsage)
 				}
 				result = worst(result, err)
@@ -143,10 +144,10 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	r := reports.Results{Version: reports.ResultsVersion, Verdict: checker.Unknown, Properties: []checker.Result{}, Faults: []reports.Fault{}}
 	r.Story.Headline = "It could not be decided: " + err.Error()
 	if !j.json {
-		j.printf("%s\n", reports.OneLine(filepath.Clean(arg)))
+		j.printf("%s\n", say.OneLine(filepath.Clean(arg)))
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(j.stderr, "lockchaos: not judged for that reason: %s\n", reports.OneLine(strings.Join(left, ", ")))
+		fmt.Fprintf(j.stderr, "lockchaos: not judged for that reason: %s\n", say.OneLine(strings.Join(left, ", ")))
 	}
 	return worst(verdictError(exitUnknown), j.write(r))
 }
@@ -176,7 +177,7 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		if name = filepath.Clean(name); long {
 			name += ", without the " + reports.RunFile + " beside it, for which it is too long"
 		}
-		j.printf("%s\n", reports.OneLine(name))
+		j.printf("%s\n", say.OneLine(name))
 	}
 	if results != nil {
 		err = j.write(*results)
@@ -236,7 +237,7 @@ func (j *judging) historyOfRun(ctx context.Context, path string) error {
 		return err
 	}
 	if !j.json {
-		j.printf("%s, with the %s beside it\n", reports.OneLine(filepath.Clean(path)), reports.RunFile)
+		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Clean(path)), reports.RunFile)
 	}
 	return j.tell(ctx, in, "", "")
 }

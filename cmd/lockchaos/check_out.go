@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -61,7 +62,7 @@ func (j *judging) keep(in reports.Input, source string) error {
 		return harnessError{err}
 	}
 	if !j.json {
-		j.printf("  report     %s\n", reports.OneLine(filepath.Join(j.out, reports.HTMLFile)))
+		j.printf("  report     %s\n", say.OneLine(filepath.Join(j.out, reports.HTMLFile)))
 	}
 	return nil
 }

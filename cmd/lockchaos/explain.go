@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // show explains what was found, and writes the part of the history that shows
@@ -55,7 +55,7 @@ func (j *judging) explanations(report checker.Report) {
 	for _, r := range report.Results {
 		j.printf("\n%s: %s, by %s, in %s and %s\n", r.Name, r.Verdict, r.Engine, r.Took, kilobytes(r.Memory))
 		if len(r.Violations) == 0 {
-			j.printf("  %s\n", reports.OneLine(r.Summary))
+			j.printf("  %s\n", say.OneLine(r.Summary))
 		}
 		told := min(len(r.Violations), checker.Explained)
 		for i := range r.Violations[:told] {
@@ -68,7 +68,7 @@ func (j *judging) explanations(report checker.Report) {
 }
 
 func (j *judging) explanation(v *checker.Violation) {
-	j.printf("  %s: %s\n", v.Kind, reports.OneLine(v.Explanation))
+	j.printf("  %s: %s\n", v.Kind, say.OneLine(v.Explanation))
 	if length := v.Until - v.From; length > 0 {
 		j.printf("    for %g ms, from %.6f s until %.6f s\n", float64(length.Nanoseconds())/1e6, v.From.Seconds(), v.Until.Seconds())
 	} else {
@@ -87,7 +87,7 @@ func (j *judging) explanation(v *checker.Violation) {
 		if err != nil {
 			continue // an event that was read can be written
 		}
-		j.printf("    %s %s\n", mark, reports.Plain(string(text)))
+		j.printf("    %s %s\n", mark, say.Plain(string(text)))
 	}
 }
 
@@ -102,7 +102,7 @@ func lines(events []history.Event) []byte {
 			continue // an event that was read can be written
 		}
 	}
-	return []byte(reports.Plain(b.String()))
+	return []byte(say.Plain(b.String()))
 }
 
 func kilobytes(n int64) string {

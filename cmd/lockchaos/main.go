@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
@@ -68,7 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	}
 	if err != nil && !errors.As(err, &finding) {
-		fmt.Fprintf(stderr, "lockchaos: %s\n", reports.Plain(err.Error()))
+		fmt.Fprintf(stderr, "lockchaos: %s\n", say.Plain(err.Error()))
 	}
 	return code
 }

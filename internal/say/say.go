@@ -2,6 +2,7 @@
 package say
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -87,4 +88,29 @@ func List(names []string) string {
 	}
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// Shorten cuts a text to a number of characters.
+func Shorten(text string, n int) string {
+	r := []rune(text)
+	if len(r) <= n {
+		return text
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// Natural orders names by their text, and by their number where that is all
+// that differs: zone-a.3 before zone-a.12.
+func Natural(a, b string) int {
+	split := func(s string) (string, int) {
+		stem := strings.TrimRight(s, "0123456789")
+		n, err := strconv.Atoi(s[len(stem):])
+		if err != nil {
+			return s, 0
+		}
+		return stem, n
+	}
+	as, an := split(a)
+	bs, bn := split(b)
+	return cmp.Or(cmp.Compare(as, bs), cmp.Compare(an, bn), cmp.Compare(a, b))
 }

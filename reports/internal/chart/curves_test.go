@@ -1,4 +1,4 @@
-package reports_test
+package chart
 
 import (
 	"encoding/xml"
@@ -8,17 +8,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lockchaos/lockchaos/reports"
 )
 
 func TestDrawCurves(t *testing.T) {
-	empty, err := reports.DrawCurves("nothing", []reports.Curve{{Name: "none"}})
+	empty, err := DrawCurves("nothing", []Curve{{Name: "none"}})
 	require.NoError(t, err)
 	require.Empty(t, empty)
-	svg, err := reports.DrawCurves(`wait & "hold"`, []reports.Curve{
-		{Name: "floor", Base: true, Points: []reports.CurvePoint{{0, 40}, {0.5, 50}, {0.99, 200}}},
-		{Name: "mutex", Hue: 1, Points: []reports.CurvePoint{{0, 60}, {0.5, 90}, {0.999, 4000}, {1, 9000}}},
+	svg, err := DrawCurves(`wait & "hold"`, []Curve{
+		{Name: "floor", Base: true, Points: []CurvePoint{{0, 40}, {0.5, 50}, {0.99, 200}}},
+		{Name: "mutex", Hue: 1, Points: []CurvePoint{{0, 60}, {0.5, 90}, {0.999, 4000}, {1, 9000}}},
 	})
 	require.NoError(t, err)
 	for _, want := range []string{"floor", "mutex", "99.9 %", "10 µs", "10 ms", "stroke-dasharray", "var(--soft)", `stroke="#d98200"`} {
