@@ -164,6 +164,20 @@ func TestBrowserLive(t *testing.T) {
 	tab.until(`document.getElementById("violations").textContent !== "0"`)
 	require.True(t, eval[bool](tab, `window.same === true`), "it was loaded again")
 	require.Contains(t, tab.text("#verdict"), "✗")
+	for _, scheme := range []string{"light", "dark"} { // what came with the data is legible in either
+		tab.screen(wideScreen, 900, scheme)
+		for what, ratio := range eval[map[string]float64](tab, `(() => {
+	const light = (colour) => colour.match(/\d+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const paper = light([document.body, document.documentElement].map((n) => getComputedStyle(n).backgroundColor).find((c) => c !== "rgba(0, 0, 0, 0)"));
+	const ratio = (colour) => (Math.max(light(colour), paper) + 0.05) / (Math.min(light(colour), paper) + 0.05);
+	const all = {};
+	for (const id of ["found", "faults", "granted", "violations", "verdict"]) all[id] = ratio(getComputedStyle(document.getElementById(id)).color) / 4.5;
+	all.rate = ratio(getComputedStyle(document.querySelector("#rate path")).stroke) / 3;
+	return all;
+})()`) {
+			require.GreaterOrEqual(t, ratio, 1.0, "%s, %s", scheme, what)
+		}
+	}
 	require.NoError(t, reports.WriteDir(run.dir, run.in))
 	require.Eventually(t, func() bool {
 		path, err := chromedp.Run(tab.ctx, chromedp.Evaluate[string](`location.pathname`)) // it fails while the page is loaded

@@ -21,9 +21,12 @@ const (
 	groupGap   = 14.0
 )
 
-// dense is how many things a lane shows one by one; more are drawn as the
-// share of each pixel that they cover.
-const dense = 160
+// dense is how many things a lane shows one by one; more are drawn as the share of each
+// pixel that they cover. A lane of a whole run shows wholeDense.
+const (
+	dense      = 160
+	wholeDense = 40
+)
 
 // A timeline draws one window of a run.
 type timeline struct {
@@ -113,9 +116,13 @@ func (c *timeline) draw(lanes []*lane, left int, label string) figure {
 	if c.folded {
 		c.heading("locks")
 	}
+	most := dense
+	if c.violation == nil {
+		most = wholeDense
+	}
 	c.many = c.folded || slices.ContainsFunc(lanes, func(l *lane) bool {
 		waits, holds := c.shown(l)
-		return len(waits)+len(holds) > dense
+		return len(waits)+len(holds) > most
 	})
 	lock := ""
 	for i, l := range lanes {
