@@ -101,6 +101,9 @@ func (s *player) play() error {
 func (s *player) do(step scenarios.ScriptStep) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	if step.Acquire != "" {
+		s.asked[step.Client] = step.Acquire
+	}
 	switch {
 	case step.Background:
 		done := make(chan history.Type, 1)
@@ -160,7 +163,6 @@ func (s *player) request(ctx context.Context, step scenarios.ScriptStep) history
 	c := s.clients[step.Client]
 	switch {
 	case step.Acquire != "":
-		s.asked[step.Client] = step.Acquire
 		return c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
 	case step.Extend != "":
 		return c.Extend(ctx, step.Lease)
