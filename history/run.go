@@ -101,6 +101,7 @@ const (
 	UnpromisedAcks    = "replica-acks"  // a grant can wait for replicas to acknowledge it
 	UnpromisedExtend  = "extend"        // a hold can be extended
 	UnpromisedLost    = "lost"          // the holder is notified of a loss
+	UnpromisedPlace   = "place"         // each grant names its place in the queue of waiters
 	UnpromisedRelease = "release-tells" // a release of a lock that is not held fails
 	UnpromisedToken   = "token"         // each grant has a fencing token
 )

@@ -12,10 +12,13 @@ import (
 )
 
 // ownerCure and prolongCure are what a release and an extension need so that
-// they can touch no other hold, and wholeCure what a lease needs.
+// they can touch no other hold, stepCure what a request needs, and leaseCure
+// and wholeCure what a lease needs.
 const (
 	ownerCure   = "compare the owner and delete in one step on the server"
 	prolongCure = "compare the owner and prolong in one step on the server"
+	stepCure    = "look whether the lock is free and acquire it in one step on the server (SET with NX and PX, or a script)"
+	leaseCure   = "have the servers end a grant with its lease, which is set in the step that acquires the lock (SET with NX and PX)"
 	wholeCure   = "have the key live for the whole lease in which the holder believes, in milliseconds (PX, and not EX)"
 )
 

@@ -51,6 +51,17 @@ func others(fault, target string, effects ...history.Effect) func() reports.Inpu
 	}
 }
 
+// twoSteps are pairs of holds whose requests took 10 ms each, and were sent so many ms apart.
+func twoSteps(apart ...float64) func(s *script) {
+	return func(s *script) {
+		for i, ms := range apart {
+			at, owner := 10+float64(i)*5000, fmt.Sprint("#", i+1)
+			s.acquire(1, "orders", "a"+owner, "redis-1", at, at+10, 1500)
+			s.acquire(2, "orders", "b"+owner, "redis-1", at+ms, at+ms+10, 1500)
+		}
+	}
+}
+
 // rare are histories in which sentences are true that no other fixture has.
 func rare() map[string]func() reports.Input {
 	changed := func(from func() reports.Input, change func(in *reports.Input)) func() reports.Input {
@@ -77,7 +88,7 @@ func rare() map[string]func() reports.Input {
 			in := failover()
 			in.Report.Verdict = found
 			in.Run.Control = &history.Control{Lock: "correct-key", Verdict: string(of)}
-			in.Run.Unpromised = []string{history.UnpromisedToken, history.UnpromisedRelease, history.UnpromisedLost, history.UnpromisedExtend}
+			in.Run.Unpromised = []string{history.UnpromisedToken, history.UnpromisedPlace, history.UnpromisedRelease, history.UnpromisedLost, history.UnpromisedExtend}
 			return in
 		}
 	}
@@ -180,6 +191,7 @@ func rare() map[string]func() reports.Input {
 			s.attempt(1, history.Release, "orders", "a#1", 20, 21, history.Fail, "lock: not held")
 		}),
 		"cut-leases":           written(cutLeases(1000, 1100, 1002, 1300, 1001)),
+		"two-steps":            written(twoSteps(2, 5, 8, 100)),
 		"late-release-unknown": written(lateRelease(350, 360, history.Info)),
 		"late-release-slow":    written(lateRelease(290, 360, history.OK)),
 		"unknown-access": written(func(s *script) {

@@ -100,8 +100,14 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
 	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + say.Instant(until)})
-	if words := d.blockers(v.Lock, v.From, until+chart.OneLook); words != "" {
+	words := d.blockers(v.Lock, v.From, until+chart.OneLook)
+	if words != "" {
 		s.Outcome = append(s.Outcome, words)
+	}
+	// A grant that was not released, and that no fault explains, is there still, unless
+	// its key was looked for and was gone.
+	if before != nil && before.EndEvent < 0 && d.origin(v) < 0 && (words != "" || len(d.looksAt(v.Lock)) == 0) {
+		s.Cures = []string{leaseCure}
 	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s

@@ -28,6 +28,25 @@ func TestACutLeaseIsTold(t *testing.T) {
 	}
 }
 
+// Requests that were granted while both were under way tell of a lock that is acquired in two
+// steps; a single one may come from a release in between.
+func TestTwoStepsAreTold(t *testing.T) {
+	t.Parallel()
+	told := func(apart ...float64) string {
+		s := &script{}
+		s.declare("orders")
+		twoSteps(apart...)(s)
+		return reports.Summarize(judged(run(), s.history())).Story.String()
+	}
+	const words, cure = "3 gave the lock to two clients whose requests were under way at once", "look whether the lock is free and acquire it in one step on the server"
+	require.Contains(t, told(2, 5, 8, 100), "Of 4 double grants without a fault, "+words)
+	require.Contains(t, told(2, 5, 8, 100), cure)
+	for name, apart := range map[string][]float64{"too few": {2, 5, 100}, "one after the other": {12, 15, 100, 20}} {
+		require.NotContains(t, told(apart...), "under way at once", name)
+		require.NotContains(t, told(apart...), cure, name)
+	}
+}
+
 // A double grant without any fault tells of a release that can have come after its lease,
 // though it proves nothing, and of none that can't.
 func TestALateReleaseIsTold(t *testing.T) {
@@ -42,6 +61,7 @@ func TestALateReleaseIsTold(t *testing.T) {
 		"slow":               {290, 360, history.OK, false, "may have reached the servers after its time had ended at"},
 		"refused":            {350, 360, history.Fail, false, ""},
 		"in time":            {290, 300, history.OK, false, ""},
+		"given up in time":   {250, 255, history.Info, false, ""},
 		"after the grant":    {380, 390, history.Info, false, ""},
 		"there was a reason": {350, 360, history.Info, true, ""},
 	} {

@@ -31,6 +31,8 @@ func (d *digest) unpromisedWords() string {
 		switch name {
 		case history.UnpromisedToken:
 			list = append(list, "fencing tokens (their order is not judged)")
+		case history.UnpromisedPlace:
+			list = append(list, "places in a queue (the order of waiters is not judged)")
 		case history.UnpromisedRelease:
 			list = append(list, "a refusal of a release of what is not held (an ok after the lease counts as unknown)")
 		case history.UnpromisedLost:

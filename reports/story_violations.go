@@ -35,6 +35,8 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		late, ok := d.lateRelease(first, second)
 		if words := d.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
+		} else if words := d.twoSteps(); words != "" {
+			s.Outcome, s.Cures = append(s.Outcome, words), []string{stepCure}
 		} else if ok {
 			s.Moments = append(s.Moments, late)
 			s.Cures = []string{ownerCure}
@@ -136,7 +138,10 @@ func (d *digest) lateRelease(first, second *holding.Hold) (late Moment, ok bool)
 			continue
 		}
 		ended := believes(own)
-		if op.OK() && op.Complete.Time <= max(ended, first.Acquire.Invoke.Time) || ended > second.Start {
+		if ended == op.Invoke.Time { // it was sent in time, and ended its own hold
+			ended = max(ended, own.Acquire.Expires())
+		}
+		if op.Complete.Time <= max(ended, first.Acquire.Invoke.Time) || ended > second.Start {
 			continue
 		}
 		came := "may have reached the servers after its time had ended at "
@@ -182,6 +187,43 @@ func (d *digest) cutLease() string {
 		return ""
 	}
 	return fmt.Sprintf("Each of the %d double grants without a fault came when at least %s of the first client's lease had passed: the servers seem to end leases before the clients do.", found, say.Span(earliest))
+}
+
+// fewestAtOnce is how many double grants by requests that were under way at once tell of a
+// lock that is acquired in two steps: one comes from a release in between, now and then.
+const fewestAtOnce = 3
+
+// twoSteps says that the lock seems to be acquired in two steps, of which the first looks
+// whether it is free: without a fault, requests were granted that were under way at once.
+func (d *digest) twoSteps() string {
+	found, atOnce := 0, 0
+	for _, r := range d.Report.Results {
+		for i := range r.Violations {
+			v := &r.Violations[i]
+			holds := d.holdsOf(v)
+			if v.Kind != checker.DoubleGrant || d.origin(v) >= 0 || len(holds) < 2 {
+				continue
+			}
+			found++
+			if asked, ok := lastTry(holds[1]); ok && asked < holds[0].Acquire.Complete.Time {
+				atOnce++
+			}
+		}
+	}
+	if atOnce < fewestAtOnce {
+		return ""
+	}
+	return fmt.Sprintf("Of %s without a fault, %d gave the lock to two clients whose requests were under way at once: to look whether it is free and to acquire it seem to be two steps.", say.Count(found, "double grant"), atOnce)
+}
+
+// lastTry is when the request was sent that was granted, of a client that asked again and
+// again: its lease counts from then.
+func lastTry(h *holding.Hold) (time.Duration, bool) {
+	lease, expires := h.Acquire.Invoke.Lease, h.Acquire.Expires()
+	if lease <= 0 || expires <= 0 || !h.Acquire.OK() {
+		return 0, false
+	}
+	return max(expires-lease, h.Acquire.Invoke.Time), true
 }
 
 // answered is the release or extension that a violation is about.
