@@ -40,6 +40,9 @@ type LockSpec struct {
 	Tokens bool
 	// Endless says that a grant has no lease: it lasts until it is released.
 	Endless bool
+	// Watchdog promises that a grant without a lease is extended until it is released.
+	// All locks that are not Foreign do, unless they are Endless.
+	Watchdog bool
 	// Together says that one request can be for several locks: the locker is a
 	// [workload.Service].
 	Together bool
@@ -200,6 +203,7 @@ func (l LockSpec) Unpromised() []string {
 	}{
 		{history.UnpromisedExtend, l.NoExtend},
 		{history.UnpromisedLost, l.NoNotice},
+		{history.UnpromisedPlace, !l.Fair},
 		{history.UnpromisedRelease, l.SilentRelease},
 		{history.UnpromisedToken, !l.Tokens},
 	} {
@@ -231,9 +235,9 @@ func (l LockSpec) KeyOf(name string) string {
 // them.
 func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Commands, "|"), "EVALSHA") }
 
-// ProgramWorkload is the default of a mutex behind a driver. No test has played it before,
-// and the commonest bugs of such locks show only where holders release and extend what is
-// not theirs any more.
+// ProgramWorkload is the default of a mutex behind a driver, with re-entrant and watchdog
+// where it promises that. No test has played it before, and the commonest bugs of such locks
+// show only where holders release and extend what is not theirs any more.
 const ProgramWorkload = workload.Contended + ",release-twice,late-release"
 
 // DefaultWorkload is the workload of a run that names none: what the lock is for.
@@ -250,7 +254,14 @@ func (l LockSpec) DefaultWorkload() string {
 	case l.HandsOver:
 		return "bursts"
 	case l.Connects:
-		return ProgramWorkload
+		kinds := ProgramWorkload
+		if l.Reentrant {
+			kinds += ",re-entrant"
+		}
+		if l.Watchdog {
+			kinds += ",watchdog"
+		}
+		return kinds
 	default:
 		return workload.Contended
 	}
@@ -271,6 +282,8 @@ func (l LockSpec) Suits(k workload.Kind) error {
 		because = "it is not re-entrant"
 	case n.Queue && !l.Fair:
 		because = "it does not tell the place in its queue: use mutex-fair"
+	case n.Watched && (l.Foreign && !l.Watchdog || l.Endless):
+		because = "it does not promise that a watchdog extends a hold without a lease"
 	case n.Leases && l.Endless:
 		because = "its grants have no end, so that what is left behind stays taken"
 	default:

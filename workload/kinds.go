@@ -36,6 +36,7 @@ type Needs struct {
 	Queue   bool // grants say their place in a queue
 	Leases  bool // grants end by themselves
 	Alone   bool // one holder at a time
+	Watched bool // a hold without a lease is extended until its release
 }
 
 // Kinds lists the kinds of workload, in order of name.
@@ -65,7 +66,7 @@ func Kinds() []Kind {
 			locks: 1, lease: time.Second, wait: 300 * time.Millisecond, session: giveUp,
 		},
 		{
-			Name: "late-release", About: "half of the holders release only after their lease has ended and other clients hold the lock",
+			Name: "late-release", About: "half of the holders release only after their lease has ended and other clients hold the lock, or never",
 			Meets: []string{history.MetExpiries, history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
 			locks: 1, lease: 200 * time.Millisecond, session: lateRelease,
 		},
@@ -106,6 +107,11 @@ func Kinds() []Kind {
 			Name: "slow-holder", About: "one holder in three works for longer than its lease",
 			Meets: []string{history.MetExpiries, history.MetContention}, Needs: Needs{Leases: true},
 			lease: 200 * time.Millisecond, session: slowHolder,
+		},
+		{
+			Name: "watchdog", About: "clients leave the lease to the lock, and one holder in three works for several seconds",
+			Meets: []string{history.MetHandOvers, history.MetContention}, Needs: Needs{Watched: true, Alone: true},
+			locks: 1, session: watched,
 		},
 	}
 }
@@ -275,28 +281,58 @@ func releaseTwice(ctx context.Context, w *worker) {
 // under way when it ends: about twice as long as one takes over slow links.
 const nearEnd = 200 * time.Millisecond
 
-// lateRelease has half of the holders release when their lease is over: as the service
+// lateRelease has three of eight holders release when their lease is over: as the service
 // sees it, and not only by the holder's own clock, which is earlier. They do not use the
 // resource after it, so that only the release can do harm, to the client that holds the
 // lock by then. A quarter release shortly before: where links are slow, the lease ends
-// between two requests of one release.
+// between two requests of one release; where the lock is to be extended, they extend it before.
+// One of eight crashes, so that only its lease ends its hold.
 func lateRelease(ctx context.Context, w *worker) {
 	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	before := time.Duration(w.rng.Int64N(int64(min(nearEnd, w.Lease/2)) + 1))
-	when := w.rng.IntN(4)
+	when := w.rng.IntN(8)
 	if !w.ask(ctx, w.one(name)) {
 		return
+	}
+	if w.lateSoon {
+		w.lateSoon, when = false, 2
 	}
 	granted := time.Now() // or before, by the service's clock
 	w.work(ctx, name, length)
 	switch when {
-	case 0:
+	case 0, 1:
+		if w.Extends {
+			Pause(ctx, time.Until(granted.Add(w.Lease/2)))
+			granted = time.Now()
+			w.extend(ctx)
+		}
 		Pause(ctx, time.Until(granted.Add(w.Lease-before)))
-	case 1, 2:
+	case 2, 3, 4:
 		Pause(ctx, time.Until(granted.Add(w.Lease+beyond)))
 		w.stops() // which it notes
+	case 5:
+		w.client.Crash()
+		return
 	default:
 	}
+	w.release(ctx)
+}
+
+// watchedHold is for how long a client works that relies on the watchdog: longer than a
+// lease that a library keeps alive often is.
+const watchedHold = 3 * time.Second
+
+// watched has some holders outlast the lease that the lock's watchdog extends.
+func watched(ctx context.Context, w *worker) {
+	r, length := w.one(w.lock()), w.around(w.Hold)
+	r.Lease = 0
+	if w.rng.IntN(3) == 0 {
+		length = watchedHold + w.around(w.Hold)
+	}
+	if !w.ask(ctx, r) {
+		return
+	}
+	w.work(ctx, r.Locks[0], length)
 	w.release(ctx)
 }
 

@@ -44,6 +44,9 @@ type Config struct {
 	// Endless says that the lock's grants have no end, so that no lease is asked
 	// for.
 	Endless bool `json:"-"`
+	// Extends says that clients extend their leases in kinds of workload that are not about
+	// that.
+	Extends bool `json:"-"`
 	// Permits is how many permits a semaphore has. Default 3.
 	Permits int `json:"permits,omitempty"`
 	// Rate makes an open loop: that many attempts a second begin, over all
@@ -162,7 +165,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		zone := zones[i%len(zones)]
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
 		w := &worker{
-			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng,
+			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones),
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName,
@@ -236,6 +239,7 @@ type worker struct {
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
+	lateSoon   bool // it is to release late once soon, for the sake of short runs
 }
 
 func (w *worker) run(ctx context.Context) {
@@ -300,6 +304,16 @@ func (w *worker) giveBack(ctx context.Context, release func(context.Context) his
 	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	release(request)
+}
+
+// extend extends what was granted last, unless the client knows that it is over.
+func (w *worker) extend(ctx context.Context) {
+	if w.stops() {
+		return
+	}
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	w.client.Extend(request, w.Lease)
 }
 
 // releaseAll gives everything back, the newest first.
