@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ const (
 // errSlow says that a lease was over before the driver had answered.
 var errSlow = errors.New("the driver was too slow for the lease")
 
+// An unsureError is an observation that a slow driver explains as well as a wrong one.
+type unsureError struct{ error }
+
 // A DriverCheck is one sentence about what a driver must do.
 type DriverCheck struct {
 	Name string
@@ -63,15 +67,20 @@ func DriverChecks() []DriverCheck {
 		{Name: "of many clients that ask at once, one is granted the lock", run: checkMany},
 		{Name: "a lease that runs out frees the lock, and not before", run: checkExpiry},
 		{Name: "a grant is believed for about as long as its lease", run: checkValidity},
+		{Name: "a grant over slow links is believed for no longer than the servers keep it", run: checkSlowGrant},
 		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog},
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
+		{Name: "a lock that was released is left alone", run: checkLeftAlone},
 		{Name: "a second release leaves the next holder alone", run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
 		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease},
+		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant},
+		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
 		{Name: "nothing is granted while the links are cut", run: checkCut},
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply},
+		{Name: "a release whose reply is lost is unknown", run: checkLostRelease},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
 	}
@@ -119,7 +128,8 @@ func repeatDriverCheck(ctx context.Context, d topologies.Deployment, command str
 	for try := range checkTries {
 		begin := time.Now()
 		skipped, wrong = runDriverCheck(ctx, d, command, c, fmt.Sprintf("%s.%d", name, try+1), 1<<try, log)
-		open := errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errSlow)
+		_, unsure := errors.AsType[unsureError](wrong)
+		open := unsure || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errSlow)
 		if !open || time.Since(begin) > checkLimit || ctx.Err() != nil {
 			return skipped, wrong
 		}
@@ -169,8 +179,13 @@ func startForCheck(d topologies.Deployment, command, zone string, timeout time.D
 	}, nil
 }
 
-// owner is that of a client's request.
-func owner(client string) string { return client + "#1" }
+// owner is that of a client's request: the first one, unless it says which.
+func owner(client string) string {
+	if strings.Contains(client, "#") {
+		return client
+	}
+	return client + "#1"
+}
 
 func ask(ctx context.Context, d *driver.Driver, name, client string, lease time.Duration) (*lock.Hold, error) {
 	return d.Acquire(ctx, name, lock.Options{Owner: owner(client), Lease: lease})
@@ -311,8 +326,11 @@ func (k *driverCheck) await(ctx context.Context, why string) error {
 }
 
 func checkMany(ctx context.Context, k *driverCheck) error {
-	for {
+	for begin := time.Now(); ; {
 		winners, err := k.race(ctx)
+		if winners == 0 && err == nil && time.Since(begin) > checkLimit {
+			return fmt.Errorf("none of %d clients was granted the lock in %v: give back the votes of a request that got no majority", checkClients, checkLimit)
+		}
 		if winners != 0 || err != nil || !k.a.Hello().Promises.Quorum { // whose votes may be split
 			return err
 		}
@@ -387,19 +405,82 @@ func checkValidity(ctx context.Context, k *driverCheck) error {
 	return nil
 }
 
-// checkWatchdog has a hold last that has no lease.
+// checkSlowGrant finds a lease that is counted from the reply, or whose end does not heed how
+// long it took to ask all servers.
+func checkSlowGrant(ctx context.Context, k *driverCheck) error {
+	if err := k.warm(ctx); err != nil {
+		return err
+	}
+	mend, err := k.slow(topologies.Downstream, k.lease/10)
+	defer mend()
+	if err != nil {
+		return err
+	}
+	h, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
+	if errors.Is(err, lock.ErrNotAcquired) {
+		return errors.Join(errSlow, err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = k.next(ctx, k.b, k.name, "zone-b.1")
+	if left := time.Until(h.Lease().Expires); err == nil && left > 0 {
+		return fmt.Errorf("a client of another process was granted the lock %v before the end of the grant: count the lease from before the first request", left.Round(time.Millisecond))
+	}
+	return err
+}
+
+// checkWatchdog has a hold last that has no lease, for longer than its keys would last
+// without a watchdog.
 func checkWatchdog(ctx context.Context, k *driverCheck) error {
+	before, err := k.lives(ctx)
+	if err != nil {
+		return err
+	}
 	h, err := ask(ctx, k.a, k.name, "zone-a.1", 0)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(k.lease):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	after, err := k.lives(ctx)
+	if err != nil {
+		return err
+	}
+	wait := k.lease
+	for key, left := range after {
+		if _, old := before[key]; !old {
+			wait = max(wait, min(left+time.Second, checkLimit))
+		}
+	}
+	if err := pause(ctx, wait); err != nil {
+		return err
 	}
 	_, err = ask(ctx, k.b, k.name, "zone-b.1", checkLong)
 	return errors.Join(refused(err, "the client of the other process"), h.Release(ctx))
+}
+
+// lives are the keys on all servers, with the time that each has left; negative: no end.
+func (k *driverCheck) lives(ctx context.Context) (map[string]time.Duration, error) {
+	left := map[string]time.Duration{}
+	for _, server := range k.d.Topology().Of(topologies.Redis) {
+		rdb := k.d.Server(server).Observer()
+		for keys := rdb.Scan(ctx, 0, "*", 0).Iterator(); keys.Next(ctx); {
+			life, err := rdb.PTTL(ctx, keys.Val()).Result()
+			if err != nil {
+				return nil, err
+			}
+			left[server+" "+keys.Val()] = life
+		}
+	}
+	return left, ctx.Err()
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func checkExtend(ctx context.Context, k *driverCheck) error {
@@ -415,13 +496,59 @@ func checkExtend(ctx context.Context, k *driverCheck) error {
 		}
 		return err
 	}
-	select {
-	case <-time.After(time.Until(first)):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := pause(ctx, time.Until(first)); err != nil {
+		return err
 	}
 	_, err = ask(ctx, k.b, k.name, "zone-b.1", checkLong)
 	return refused(err, "the client of the other process")
+}
+
+// checkLeftAlone finds what goes on after a release, such as a watchdog that nothing stops.
+func checkLeftAlone(ctx context.Context, k *driverCheck) error {
+	h, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
+	if err != nil {
+		return err
+	}
+	if err := h.Release(ctx); err != nil {
+		if k.spent(h) {
+			return errors.Join(errSlow, err)
+		}
+		return err
+	}
+	next, err := ask(ctx, k.b, k.name, "zone-b.1", checkLong)
+	if err != nil {
+		return err
+	}
+	before, err := k.lives(ctx)
+	if err == nil {
+		err = pause(ctx, k.lease) // a watchdog acts several times in a lease
+	}
+	if err != nil {
+		return err
+	}
+	after, err := k.lives(ctx)
+	if err != nil {
+		return err
+	}
+	for key, left := range before {
+		if now, there := after[key]; there && left > checkLong/2 && now > 0 && now < checkLong/2 {
+			return fmt.Errorf("the key %s of the next holder had %v left, and %v after a pause of %v: something goes on after the release", key, left, now, k.lease)
+		}
+	}
+	_, err = ask(ctx, k.a, k.name, "zone-a.2", checkLong)
+	if wrong := refused(err, "a third client"); wrong != nil {
+		return wrong
+	}
+	if err := next.Release(ctx); err != nil {
+		return fmt.Errorf("the release of the next holder, whose lease was %v, failed after a pause of %v: something goes on after the first release: %w", checkLong, k.lease, err)
+	}
+	return nil
+}
+
+// spent reports whether the lease of a hold is over.
+func (k *driverCheck) spent(h *lock.Hold) bool {
+	expires := h.Lease().Expires
+	return !expires.IsZero() && time.Now().After(expires)
 }
 
 func checkReleaseTwice(ctx context.Context, k *driverCheck) error {
@@ -468,16 +595,10 @@ func checkSlowRelease(ctx context.Context, k *driverCheck) error {
 	if err != nil {
 		return err
 	}
-	zone := k.d.Topology().Of(topologies.Zone)[0]
-	for _, l := range k.d.Topology().Links {
-		if l.Kind != topologies.Client || l.From != zone {
-			continue
-		}
-		mend, err := k.d.Proxy(l.Name()).Delay(topologies.Upstream, k.lease*3/5, 0)
-		if err != nil {
-			return err
-		}
-		defer mend()
+	mend, err := k.slow(topologies.Upstream, k.lease*3/5)
+	defer mend()
+	if err != nil {
+		return err
 	}
 	var release sync.WaitGroup
 	release.Go(func() { _ = late.Release(ctx) }) // whatever it says
@@ -493,6 +614,124 @@ func checkSlowRelease(ctx context.Context, k *driverCheck) error {
 	return refused(err, "a third client")
 }
 
+// slow delays each request of the first driver, or each reply to it. What it returns mends the links, also with
+// an error.
+func (k *driverCheck) slow(way topologies.Stream, by time.Duration) (mend func(), err error) {
+	var mends []func()
+	mend = func() {
+		for _, mend := range mends {
+			mend()
+		}
+	}
+	for _, l := range k.linksOfA() {
+		one, err := l.Delay(way, by, 0)
+		if err != nil {
+			return mend, err
+		}
+		mends = append(mends, one)
+	}
+	return mend, nil
+}
+
+// linksOfA are those of the first driver.
+func (k *driverCheck) linksOfA() (links []topologies.Proxy) {
+	zone := k.d.Topology().Of(topologies.Zone)[0]
+	for _, l := range k.d.Topology().Links {
+		if l.Kind == topologies.Client && l.From == zone {
+			links = append(links, k.d.Proxy(l.Name()))
+		}
+	}
+	return links
+}
+
+// checkHalfGrant has the first request of a grant reach its server, and cuts the links before
+// a second one does. Whatever the first left there must end with the lease.
+func checkHalfGrant(ctx context.Context, k *driverCheck) error {
+	if err := k.warm(ctx); err != nil {
+		return err
+	}
+	step := k.lease * 3 / 5
+	mend, err := k.slow(topologies.Upstream, step)
+	var grant sync.WaitGroup
+	defer grant.Wait()
+	defer mend() // and then the request ends
+	if err != nil {
+		return err
+	}
+	grant.Go(func() { _, _ = ask(ctx, k.a, k.name, "zone-a.1", k.lease) }) // its outcome is open
+	if err := pause(ctx, step*3/2); err != nil {
+		return err
+	}
+	for _, l := range k.linksOfA() {
+		defer l.Cut()()
+	}
+	limit := 4 * k.lease
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if _, err := k.next(limited, k.b, k.name, "zone-b.1"); err != nil && ctx.Err() == nil {
+		return unsureError{fmt.Errorf("the client of the other process was refused for %v, for a lease of %v: "+
+			"acquire the lock and set its lease in one step on the server", limit, k.lease)}
+	}
+	return ctx.Err()
+}
+
+// checkFair has clients of both processes wait, one after the other, and releases the lock.
+func checkFair(ctx context.Context, k *driverCheck) error {
+	promises, room := k.a.Hello().Promises, max(k.a.Hello().Parallel, 1)
+	if !promises.Wait {
+		return errors.New(`it promises "fair" without "wait": a request that does not wait has no place in an order`)
+	}
+	hold, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var order []int
+	var wrong []error
+	var waiters sync.WaitGroup
+	for i := range fairWaiters {
+		d, client := k.b, fmt.Sprintf("zone-b.%d", i+2)
+		if i%2 == 1 && room > fairWaiters { // the holder needs room for its release
+			d, client = k.a, fmt.Sprintf("zone-a.%d", i+2)
+		}
+		if i >= room {
+			break
+		}
+		waiters.Go(func() {
+			h, err := d.Acquire(ctx, k.name, lock.Options{Owner: owner(client), Lease: checkLong, Wait: checkLimit})
+			if err == nil {
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				err = h.Release(ctx)
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong = append(wrong, fmt.Errorf("waiter %d: %w", i+1, err))
+			}
+		})
+		if err := pause(ctx, k.lease/3); err != nil { // so that it is in the queue
+			return err
+		}
+	}
+	err = hold.Release(ctx)
+	waiters.Wait()
+	if err = errors.Join(append(wrong, err)...); err != nil {
+		return err
+	}
+	if !slices.IsSorted(order) {
+		for i := range order {
+			order[i]++
+		}
+		return unsureError{fmt.Errorf("waiters that asked %v apart were granted the lock in the order %v", (k.lease / 3).Round(time.Millisecond), order)}
+	}
+	return nil
+}
+
+// fairWaiters is how many clients wait in the check of their order.
+const fairWaiters = 4
+
 func checkLateExtend(ctx context.Context, k *driverCheck) error {
 	return k.outlived(ctx, func(late, hold *lock.Hold, _, next string) error {
 		if err := late.Extend(ctx, checkLong); err == nil {
@@ -506,7 +745,8 @@ func checkLateExtend(ctx context.Context, k *driverCheck) error {
 }
 
 // outlived has the lease of a client run out, once with the next holder in another
-// process and once in the same one, whose clients may take each other for the holder. It tells
+// process and once in the same one, whose clients may take each other for the holder, and once
+// with a later request of the client itself, which a re-entrant lock may take for the same. It tells
 // what to do then the late hold, that of the next holder, the name of the lock, and who that is.
 func (k *driverCheck) outlived(ctx context.Context, then func(late, hold *lock.Hold, name, next string) error) error {
 	cases := []struct {
@@ -516,6 +756,10 @@ func (k *driverCheck) outlived(ctx context.Context, then func(late, hold *lock.H
 	}{
 		{name: k.name + "-other", who: "a client of another process", client: "zone-b.1", d: k.b},
 		{name: k.name + "-same", who: "another client of the same process", client: "zone-a.2", d: k.a},
+		{name: k.name + "-again", who: "a later request of the same client", client: "zone-a.1#2", d: k.a},
+	}
+	if k.a.Hello().Promises.Reentrant {
+		cases = cases[:2]
 	}
 	for i, c := range cases {
 		late, err := ask(ctx, k.a, c.name, "zone-a.1", k.lease)
@@ -589,27 +833,43 @@ func checkLostReply(ctx context.Context, k *driverCheck) error {
 	if err := k.warm(ctx); err != nil {
 		return err
 	}
-	var mends []func()
-	for _, l := range k.d.Topology().Links {
-		if l.Kind != topologies.Client {
-			continue
-		}
-		mend, err := k.d.Proxy(l.Name()).Hold(topologies.Downstream)
-		if err != nil {
-			return err
-		}
-		mends = append(mends, mend)
-	}
-	limited, cancel := context.WithTimeout(ctx, checkLimit)
-	defer cancel()
-	_, err := ask(limited, k.a, k.name, "zone-a.1", checkLong)
-	for _, mend := range mends {
-		mend()
-	}
+	err := k.deaf(ctx, func(ctx context.Context) error {
+		_, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
+		return err
+	})
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return errors.New("the answer is fail, although no reply reached the driver: it must be info, since the request may have been done")
 	}
 	return granted(err, "no reply reached the driver")
+}
+
+// deaf makes a request of the first driver whose reply is held back.
+func (k *driverCheck) deaf(ctx context.Context, request func(context.Context) error) error {
+	for _, l := range k.linksOfA() {
+		mend, err := l.Hold(topologies.Downstream)
+		if err != nil {
+			return err
+		}
+		defer mend()
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	return request(ctx)
+}
+
+func checkLostRelease(ctx context.Context, k *driverCheck) error {
+	h, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
+	if err != nil {
+		return err
+	}
+	err = k.deaf(ctx, func(ctx context.Context) error { return k.a.ReleaseAgain(ctx, h) })
+	switch {
+	case errors.Is(err, lock.ErrNotHeld):
+		return errors.New("the answer is fail, although no reply reached the driver: it must be info, since the release may have been done")
+	case err == nil && k.a.Hello().Promises.ReleaseTells:
+		return errors.New("the answer is ok, although no reply reached the driver, which promises to tell whether the lock was held")
+	}
+	return nil
 }
 
 func checkUnsupported(ctx context.Context, k *driverCheck) error {

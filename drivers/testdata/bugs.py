@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""A driver over redis-py with the lock that its argument names: a correct one that promises
+what few drivers do, or one with a planted bug."""
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+
+import redis
+
+KIND = sys.argv[1]
+BUG = KIND.partition("-")[2]
+COMPARE = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('%s',KEYS[1]%s) end return 0"
+RELEASE, EXTEND = COMPARE % ("DEL", ""), COMPARE % ("PEXPIRE", ",ARGV[2]")
+AGAIN = """local o=redis.call('HGET',KEYS[1],'owner')
+if o and o~=ARGV[1] then return 0 end
+redis.call('HSET',KEYS[1],'owner',ARGV[1]) redis.call('PEXPIRE',KEYS[1],ARGV[2])
+return redis.call('HINCRBY',KEYS[1],'holds',1)"""
+ONCE_LESS = """if redis.call('HGET',KEYS[1],'owner')~=ARGV[1] then return -1 end
+local n=redis.call('HINCRBY',KEYS[1],'holds',-1)
+if n<=%d then redis.call('DEL',KEYS[1]) end return n""" % (9 if BUG == "first" else 0)
+QUEUE = """local head=redis.call('LINDEX',KEYS[2],0)
+if redis.call('EXISTS',KEYS[1])==0 and (head==ARGV[1] or not head) then
+redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) redis.call('LREM',KEYS[2],0,ARGV[1]) return 1 end
+if ARGV[3]=='1' then redis.call('%s',KEYS[2],ARGV[1]) redis.call('PEXPIRE',KEYS[2],60000) end return 0""" % (
+    "LPUSH" if BUG == "last" else "RPUSH")
+
+
+class Refused(Exception):
+    pass
+
+
+class Plain:
+    promises = {}
+
+    def __init__(self, client):
+        self.client = client
+
+    def acquire(self, q):
+        begin = time.monotonic()
+        token, lease = q["client"] if BUG == "client" else uuid.uuid4().hex, q["lease_ms"]
+        if BUG == "half":
+            granted = self.client.setnx(q["lock"], token)
+            if granted:
+                self.client.pexpire(q["lock"], lease)
+        else:
+            granted = self.client.set(q["lock"], token, nx=True, px=None if BUG == "forever" else lease or 1000)
+        if not granted:
+            raise Refused("taken")
+        if KIND.startswith("watchdog"):
+            threading.Thread(target=self.watch, args=(q["lock"], token, lease or 1000), daemon=True).start()
+        took = int((time.monotonic() - begin) * 1000)
+        return (q["lock"], token), {"valid_ms": lease + took} if BUG == "reply" else {}
+
+    def watch(self, name, token, lease):
+        while BUG != "dead":
+            time.sleep(lease / 3000)
+            if BUG == "on":  # also after the release, and of whatever is there
+                self.client.set(name, token, px=lease)
+            elif not self.client.eval(EXTEND, 1, name, token, lease):
+                return
+
+    def release(self, name, token):
+        if BUG == "twice":
+            return self.client.delete(name)
+        return self.client.eval(RELEASE, 1, name, token)
+
+    def extend(self, name, token, lease):
+        if BUG == "lie":
+            return (self.client.get(name) or b"").decode() == token
+        return self.client.eval(EXTEND, 1, name, token, lease)
+
+
+class Watched(Plain):
+    promises = {"watchdog": True}
+
+
+class Reentrant(Plain):
+    promises = {"reentrant": True, "extend": False}
+
+    def acquire(self, q):
+        holds = self.client.eval(AGAIN, 1, q["lock"], q["owner"], q["lease_ms"])
+        if not holds:
+            raise Refused("taken")
+        return (q["lock"], q["owner"]), {"holds": holds}
+
+    def release(self, name, token):
+        return self.client.eval(ONCE_LESS, 1, name, token) >= 0
+
+
+class Fair(Plain):
+    promises = {"fair": True, "wait": True, "extend": False}
+
+    def acquire(self, q):
+        token, end, first = uuid.uuid4().hex, time.monotonic() + q["wait_ms"] / 1000, 1
+        while not self.client.eval(QUEUE, 2, q["lock"], q["lock"] + ":queue", token, q["lease_ms"], first and q["wait_ms"] > 0 and 1 or 0):
+            first = 0
+            if time.monotonic() >= end:
+                self.client.lrem(q["lock"] + ":queue", 0, token)
+                raise Refused("taken")
+            time.sleep(0.01)
+        return (q["lock"], token), {}
+
+
+LOCK = {"watchdog": Watched, "reentrant": Reentrant, "fair": Fair}.get(KIND.partition("-")[0], Plain)
+HELLO = {
+    "protocol": 1, "name": KIND, "language": "python", "parallel": 32, "keys": ["{name}"],
+    "promises": dict({"extend": True, "release_tells": True}, **LOCK.promises),
+}
+holds, writing = {}, threading.Lock()
+
+
+def answer(lock, q):
+    if q["op"] == "ping":
+        return {"result": "ok"}
+    if q["op"] == "acquire":
+        hold = "h%d" % q["id"]
+        holds[hold], more = lock.acquire(q)
+        return dict(more, result="ok", hold=hold)
+    if q["op"] in ("release", "extend"):
+        more = [q["lease_ms"]] if q["op"] == "extend" else []
+        try:
+            done = getattr(lock, q["op"])(*holds[q["hold"]], *more)
+        except redis.RedisError:
+            if BUG != "guess":
+                raise
+            done = False
+        return {"result": "ok" if done else "fail"}
+    return {"result": "unsupported"}
+
+
+def main():
+    conn = socket.socket(socket.AF_UNIX)
+    conn.connect(os.environ["LOCKCHAOS_SOCKET"])
+    lines, out = conn.makefile("r", encoding="utf-8"), conn.makefile("w", encoding="utf-8")
+
+    def say(id, message):
+        with writing:
+            out.write(json.dumps(dict(message, re=id)) + "\n")
+            out.flush()
+
+    def serve(lock, q):
+        try:
+            result = answer(lock, q)
+        except Refused as e:
+            result = {"result": "fail", "why": str(e)}
+        except Exception as e:
+            result = {"result": "info", "why": str(e)}
+        try:
+            say(q["id"], result)
+        except OSError:
+            pass  # the run is over
+
+    lock = None
+    for line in lines:
+        q = json.loads(line)
+        if q["op"] == "hello":
+            if q.get("servers"):
+                host, port = q["servers"][0]["addr"].rsplit(":", 1)
+                wait = q["timeout_ms"] / 1000
+                lock = LOCK(redis.Redis(host, int(port), socket_timeout=wait, socket_connect_timeout=wait))
+            say(q["id"], HELLO)
+        else:
+            threading.Thread(target=serve, args=(lock, q), daemon=True).start()
+
+
+main()

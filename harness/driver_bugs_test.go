@@ -1,0 +1,116 @@
+//go:build linux
+
+package harness_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
+)
+
+// bugs is the command of the driver that has the lock with that planted bug, or the correct one.
+func bugs(t *testing.T, lock string) string {
+	t.Helper()
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
+		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
+			t.Fatalf("redis-py is missing (make drivers installs it): %v", err)
+		}
+		t.Skipf("redis-py is missing (make drivers installs it): %v", err)
+	}
+	path, err := filepath.Abs("../drivers/testdata/bugs.py")
+	require.NoError(t, err)
+	return path + " " + lock
+}
+
+// Each check of a driver that needs a lock with a certain promise or bug finds the bug, and
+// has nothing to say of the correct lock.
+func TestDriverChecks_Bugs(t *testing.T) {
+	t.Parallel()
+	config := runtest.Setup(t)
+	topology, err := topologies.New(topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	for _, c := range []struct{ check, bug, want, correct string }{
+		{"a hold without a lease is kept", "watchdog-dead", "the client of the other process was granted the lock as well", "watchdog"},
+		{"a lock that was released is left alone", "watchdog-on", "something goes on after the ", "watchdog"},
+		{"an owner is granted again what it holds, and gives it back as often", "reentrant-first", "the client of the other process was granted the lock as well", "reentrant"},
+		{"waiters are granted the lock in the order of their requests", "fair-last", "were granted the lock in the order [4 3 2 1]", "fair"},
+		{"a grant that is cut off half way is over with its lease", "plain-half", "acquire the lock and set its lease in one step on the server", "plain"},
+		{"a late release leaves the next holder alone", "plain-client", "while a later request of the same client held the lock", "plain"},
+		{"a release whose reply is lost is unknown", "plain-guess", "the answer is fail, although no reply reached the driver", "plain"},
+		{"a grant over slow links is believed for no longer than the servers keep it", "plain-reply", "count the lease from before the first request", "plain"},
+		{"an extended hold outlives its first lease", "plain-lie", "the client of the other process was granted the lock as well", "plain"},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			d, err := config.Backend.Start(t.Context(), topology) // a check cuts its links
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			skipped, wrong := harness.CheckOne(t.Context(), d, bugs(t, c.bug), c.check, "bug", t.Output())
+			require.False(t, skipped)
+			require.ErrorContains(t, wrong, c.want)
+			skipped, wrong = harness.CheckOne(t.Context(), d, bugs(t, c.correct), c.check, "correct", t.Output())
+			require.False(t, skipped)
+			require.NoError(t, wrong)
+		})
+	}
+}
+
+// The default run of a driver exercises what it promises: the bug is convicted, and the
+// correct lock is not.
+func TestDriverRuns_Bugs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ bug, kind, correct string }{
+		{"watchdog-dead", checker.DoubleGrant, "watchdog"},
+		{"reentrant-first", checker.DoubleGrant, "reentrant"},
+		{"plain-lie", checker.DoubleGrant, "plain"},
+		{"plain-forever", checker.Stuck, "plain"},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			run := func(lock string, seed uint64) checker.Report {
+				spec, err := harness.Program(bugs(t, lock))
+				require.NoError(t, err)
+				config := runtest.Setup(t)
+				config.Backend, config.Seed = process.Backend{}, seed
+				r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: 10 * time.Second}
+				if c.kind == checker.Stuck {
+					r.Length = 30 * time.Second // it must be free and asked for during 10 of them
+				}
+				r.Workload.Locks = 1
+				require.NoError(t, r.Run(t.Context(), config))
+				_, _, report := runtest.Judged(t, config.Dir)
+				return report
+			}
+			for seed := uint64(1); ; seed++ { // the occasion is a matter of chance
+				report := run(c.bug, seed)
+				if report.Verdict == checker.Invalid {
+					require.Contains(t, kindsOf(report), c.kind)
+					break
+				}
+				require.Less(t, seed, uint64(5), "%+v", report)
+			}
+			require.NotEqual(t, checker.Invalid, run(c.correct, 1).Verdict)
+		})
+	}
+}
+
+// kindsOf are the kinds of all violations.
+func kindsOf(report checker.Report) (kinds []string) {
+	for _, r := range report.Results {
+		for _, v := range r.Violations {
+			kinds = append(kinds, v.Kind)
+		}
+	}
+	return kinds
+}
