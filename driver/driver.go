@@ -16,7 +16,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
@@ -34,6 +36,8 @@ const (
 	logLimit = 8 << 20
 	// quoteLimit is how much of a line an error quotes, in bytes.
 	quoteLimit = 120
+	// envSocket is the variable that names the socket. Processes that a driver starts have it.
+	envSocket = "LOCKCHAOS_SOCKET"
 	// defaultTimeout is what a driver is told when [Config.Timeout] is 0.
 	defaultTimeout = time.Second
 )
@@ -160,7 +164,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	log := &limitedLog{to: c.Log, left: logLimit}
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
 	d.process.Dir = c.Dir
-	d.process.Env = append(append(os.Environ(), c.Env...), "LOCKCHAOS_SOCKET="+filepath.Join(dir, "s"))
+	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
 	d.process.Stderr = log
 	d.process.WaitDelay = finishLimit // a grandchild may keep stderr open
 	in, err := d.process.StdinPipe()
@@ -318,6 +322,35 @@ type opened struct {
 	due    time.Time // when the library may still be waiting, as it was told to
 }
 
+// Settle waits until no request for a lock is open, or until one was left without an answer
+// for longer than that, as [Driver.Silent] has it, or the driver can't be used.
+func (d *Driver) Settle(longer time.Duration) {
+	for tick := time.NewTicker(settlePause); ; {
+		select {
+		case <-tick.C:
+		case <-d.stopped.Done():
+			tick.Stop()
+			return
+		}
+		d.mu.Lock()
+		open, late := 0, false
+		for _, q := range d.open {
+			if q.op != opHello && q.op != opPing {
+				open++
+				late = late || time.Since(q.due) > longer
+			}
+		}
+		d.mu.Unlock()
+		if open == 0 || late {
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// settlePause is the time between two looks at the requests that are open.
+const settlePause = 5 * time.Millisecond
+
 // Silent says which requests for a lock the driver left without an answer, where that
 // is no matter of a moment: all of them, or one for longer than that. It is empty if it left none.
 func (d *Driver) Silent(longer time.Duration) string {
@@ -381,6 +414,7 @@ func (d *Driver) Close() error {
 		} else {
 			_ = spawn.Kill(d.group)
 		}
+		spawn.KillWith(envSocket + "=" + filepath.Join(d.socket, "s")) // what left the group
 		<-d.exited
 	}
 	d.wait.Wait()
@@ -467,10 +501,24 @@ func (d *Driver) write() {
 	for {
 		select {
 		case line := <-d.send:
-			if _, err := to.Write(line); err != nil {
-				d.fail(fmt.Errorf("it does not read its input: %w", err))
-				return
+			_, err := to.Write(line)
+			switch {
+			case err == nil:
+				continue
+			case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+				select {
+				case <-d.exited: // which says more
+					return
+				case <-time.After(time.Second):
+					err = errClosed
+				case <-d.stopped.Done():
+					return
+				}
+			default:
+				err = fmt.Errorf("it does not read its input: %w", err)
 			}
+			d.fail(err)
+			return
 		case <-d.stopped.Done():
 			return
 		}
@@ -480,6 +528,9 @@ func (d *Driver) write() {
 // take takes a line of the driver. Its error says how the line breaks the protocol.
 func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	var r response
+	if !utf8.Valid(line) {
+		return fmt.Errorf("it sent the line %s, which is not UTF-8", quote(line))
+	}
 	if err := json.Unmarshal(line, &r); err != nil {
 		return fmt.Errorf("it sent the line %s, which is no message: %s", quote(line), plain(err))
 	}

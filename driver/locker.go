@@ -113,7 +113,7 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
 	switch {
 	case r.ValidMS != nil:
-		l.Expires = sent.Add(time.Duration(min(max(*r.ValidMS, 0), maxMillis)) * time.Millisecond)
+		l.Expires = sent.Add(time.Duration(min(*r.ValidMS, maxMillis)) * time.Millisecond)
 	case o.Lease > 0:
 		l.Expires = sent.Add(o.Lease)
 	}
@@ -132,7 +132,7 @@ const leasesBelieved, alsoBelieved = 10, 1000
 // believable says what is wrong with the time for which a grant may be believed, of a
 // lease that was asked for; both in milliseconds.
 func believable(valid *int64, lease int64) error {
-	if valid == nil || lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved {
+	if valid == nil || *valid >= 0 && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
 		return nil
 	}
 	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)
@@ -396,7 +396,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 			return time.Time{}, k.driver.breaks(err)
 		}
 		if r.ValidMS != nil {
-			by = time.Duration(min(max(*r.ValidMS, 0), maxMillis)) * time.Millisecond
+			by = time.Duration(min(*r.ValidMS, maxMillis)) * time.Millisecond
 		}
 		return sent.Add(by), nil
 	case resultUnsupported:

@@ -73,6 +73,10 @@ func TestBadDrivers(t *testing.T) {
 		{name: "answers unknown, and then refused", acquire: `echo "{\"re\":$id,\"result\":\"info\"}"; echo "{\"re\":$id,\"result\":\"fail\"}"`, want: "twice"},
 		{name: "promises tokens that it does not have", promises: `"token":true`, acquire: grantByFolder, want: `without a "token"`},
 		{name: "tells a time in another unit", acquire: `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\",\"valid_ms\":2000000000}"`, want: `it says "valid_ms":2000000000`},
+		{name: "tells a negative time", acquire: `echo "{\"re\":$id,\"result\":\"ok\",\"hold\":\"$$-$id\",\"valid_ms\":-5}"`, want: `it says "valid_ms":-5`},
+		{name: "answers in another encoding", acquire: `printf '{"re":%s,"result":"fail","why":"caf\351"}\n' "$id"`, want: "which is not UTF-8"},
+		{name: "hangs at the end", acquire: `if [ "${answered:-}" ]; then sleep 1000 & echo $! >>PIDS; wait; else answered=1; ` + grantAll + `; fi`, want: "did not answer request"},
+		{name: "leaves a process of another group behind", acquire: "[ \"${left:-}\" ] || { setsid sleep 1000 >/dev/null 2>&1 & left=$!; echo $left >>PIDS; }; " + grantByFolder, want: fromMemory},
 		{name: "calls all requests refused", acquire: `echo "{\"re\":$id,\"result\":\"fail\"}"`},
 		{
 			name: "promises an extension that it does not have", promises: `"extend":true`, acquire: grantByFolder, kind: "release-twice",

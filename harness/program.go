@@ -126,6 +126,7 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 	}
 	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
 	return l, func() {
+		d.Settle(silence)
 		silent := d.Silent(silence)
 		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Joins {
 			at.Doubt(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
