@@ -99,12 +99,14 @@ func (c crowd) write(w io.Writer) error {
 		by := &clients[rnd.IntN(len(clients))]
 		l := by.lock
 		unknown := rnd.Float64() < c.unknown
-		fits := l.holders == 0
-		switch {
-		case by.mode == history.Permit:
+		var fits bool
+		switch by.mode {
+		case history.Permit:
 			fits = l.holders < c.permits
-		case by.mode == history.Read:
+		case history.Read:
 			fits = !l.written
+		case history.Exclusive, history.Write:
+			fits = l.holders == 0
 		}
 		switch {
 		case by.holds:
@@ -279,8 +281,11 @@ func searchFile(ctx context.Context, r io.Reader) (checker.Verdict, error) {
 func TestTheBenchmarksHistoriesAreLegal_NoRace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []crowd{
-		{operations: 10_000, clients: 5}, {operations: 10_000, clients: 20, unknown: 0.01}, {operations: 10_000, clients: 100, unknown: 0.1},
-		{operations: 10_000, clients: 100, unknown: 0.1, locks: 50}, {operations: 10_000, clients: 20, unknown: 0.01, mode: history.Read},
+		{operations: 10_000, clients: 5},
+		{operations: 10_000, clients: 20, unknown: 0.01},
+		{operations: 10_000, clients: 100, unknown: 0.1},
+		{operations: 10_000, clients: 100, unknown: 0.1, locks: 50},
+		{operations: 10_000, clients: 20, unknown: 0.01, mode: history.Read},
 		{operations: 10_000, clients: 20, unknown: 0.01, mode: history.Permit, permits: 5},
 	} {
 		var file bytes.Buffer

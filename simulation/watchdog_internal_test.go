@@ -12,7 +12,7 @@ import (
 // happens in it each second, until the run has come so far.
 func guarded(t *testing.T, happens time.Duration) (given time.Duration, why, goroutines string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		begin, ended := time.Now(), make(chan struct{})
 		events := func() int64 { return int64(min(time.Since(begin), happens) / time.Second) }
 		guard("a run", events, func(reason string, stacks []byte) {

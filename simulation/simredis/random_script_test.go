@@ -271,8 +271,10 @@ func (g *generator) matching() []string {
 			"(%a)", "(.-)", "(.*)", "$", "[", "]", "%", "-", "^", "\x00", "\xe9")
 		pattern += g.one("", "", "", "*", "+", "-", "?")
 	}
-	return []string{"EVAL", "local t = {string.match(ARGV[1], ARGV[2], ARGV[3])} for i = 1, 8 do t[i] = tostring(t[i]) end return t", "0",
-		text, pattern, g.one("1", "1", "1", "2", "-1", "-3", "0", "99")}
+	return []string{
+		"EVAL", "local t = {string.match(ARGV[1], ARGV[2], ARGV[3])} for i = 1, 8 do t[i] = tostring(t[i]) end return t", "0",
+		text, pattern, g.one("1", "1", "1", "2", "-1", "-3", "0", "99"),
+	}
 }
 
 // script makes up a call of a script.

@@ -7,7 +7,7 @@ import (
 )
 
 // happened counts the events of all worlds.
-var happened atomic.Int64
+var happened atomic.Int64 //nolint:gochecknoglobals // a process has one run at a time, and what watches it is outside of its bubble
 
 // Events is how many events there were in all worlds of this process. It may be called
 // outside of their bubbles.

@@ -1,3 +1,6 @@
+// Package transport sends calls of scripts to Redis: alone or in pipelines, once or, after an
+// error that may pass, again. It knows of each call whether a copy may be on its way, and
+// nothing of locks.
 package transport
 
 import (
