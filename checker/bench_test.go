@@ -99,14 +99,13 @@ func (c crowd) write(w io.Writer) error {
 		by := &clients[rnd.IntN(len(clients))]
 		l := by.lock
 		unknown := rnd.Float64() < c.unknown
-		var fits bool
+		fits := l.holders == 0
 		switch by.mode {
 		case history.Permit:
 			fits = l.holders < c.permits
 		case history.Read:
 			fits = !l.written
-		case history.Exclusive, history.Write:
-			fits = l.holders == 0
+		default: // as it is
 		}
 		switch {
 		case by.holds:
