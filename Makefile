@@ -90,27 +90,27 @@ ps: ## Show what `make up` started
 
 .PHONY: redis
 redis: ## Install redis-server where there is none (Debian, Ubuntu)
-	@./scripts/install-redis
+	@./scripts/install redis
 
 .PHONY: etcd
 etcd: ## Install etcd where there is none, for topology etcd and `bench --lock etcd` (Debian, Ubuntu)
-	@./scripts/install-etcd
+	@./scripts/install etcd
 
 .PHONY: zookeeper
-zookeeper: compiler ## Install ZooKeeper and a Java to run it where there is none, for topology zookeeper (Debian, Ubuntu)
-	@./scripts/install-zookeeper
+zookeeper: ## Install ZooKeeper and a Java to run it where there is none, for topology zookeeper (Debian, Ubuntu)
+	@./scripts/install zookeeper compiler
 
 .PHONY: drivers
 drivers: ## Install Python and PHP with their lock libraries where there are none, for the tests of the drivers (Debian, Ubuntu)
-	@./scripts/install-drivers
+	@./scripts/install drivers
 
 .PHONY: compiler
 compiler: ## Install gcc where there is none, for the race detector (Debian, Ubuntu)
-	@./scripts/install-compiler
+	@./scripts/install compiler
 
 .PHONY: chromium
 chromium: ## Install Chromium where there is none, for the tests of the reports (Debian, Ubuntu)
-	@./scripts/install-chromium
+	@./scripts/install chromium
 
 .PHONY: image
 image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis, and its etcd and ZooKeeper if there are any
@@ -133,7 +133,8 @@ LONGEST := ./topologies/attach ./topologies/container ./drivers ./scenarios ./lo
 RACE ?=
 PACKAGES ?= $(if $(RACE),2,3)
 .PHONY: test
-test: redis etcd zookeeper drivers compiler ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
+test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
+	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
 	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
