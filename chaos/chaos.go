@@ -52,15 +52,15 @@ type Plan struct {
 const defaultLength = 5 * time.Second
 
 // runs are those of the plan, without their seeds.
-func (p Plan) runs(l Lock) ([]harness.Random, error) {
+func (p Plan) runs(l Lock) ([]harness.RandomRun, error) {
 	topology := topologies.Single
 	if l.Independent {
 		topology = topologies.Independent
 	}
-	var all []harness.Random
+	var all []harness.RandomRun
 	var errs []error
 	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
-		r := harness.Random{
+		r := harness.RandomRun{
 			Topology: name, Lock: l, Kind: p.Workload, Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
 		}
 		all, errs = append(all, r), append(errs, r.Validate())
@@ -96,7 +96,7 @@ func Run(t *testing.T, l Lock, p Plan) {
 }
 
 // longer is the same run with twice the length.
-func longer(r harness.Random) playable {
+func longer(r harness.RandomRun) playable {
 	r.Length *= 2
 	return random(r)
 }

@@ -39,7 +39,7 @@ type playable struct {
 const patience = 2 * time.Minute
 
 // random is a run of a workload under faults.
-func random(r harness.Random) playable {
+func random(r harness.RandomRun) playable {
 	r.Workload.Wait = r.Wait()
 	return playable{
 		run:   r.Run,

@@ -136,7 +136,7 @@ func (f *findings) durations() (why string) {
 // different processes, that last longest.
 func contended(ev *evidence) int {
 	book := ev.book()
-	leftOut := grouped(book.LeftOut, len(book.Locks), book.PlaceOf)
+	leftOut := grouped(book.Excluded, len(book.Locks), book.PlaceOf)
 	locks := make([]struct {
 		holds []*holding.Hold // that have not begun
 		best  longest

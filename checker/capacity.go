@@ -34,7 +34,7 @@ func Capacity() Checker {
 			}
 			unclear(f, ev, isSemaphore)
 			for _, name := range ev.locks() {
-				if p := ev.book().Promises[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
+				if p := ev.book().Guarantees[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
 					f.doubt("nothing says how many permits %q has: its declaration has no capacity", name)
 				}
 			}

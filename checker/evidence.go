@@ -57,8 +57,8 @@ func (ev *evidence) book() *holding.Book {
 		if ev.known == nil {
 			ev.known = map[string]struct{}{}
 		}
-		ev.ordered = make([]string, 0, len(ev.derived.Promises))
-		for name := range ev.derived.Promises {
+		ev.ordered = make([]string, 0, len(ev.derived.Guarantees))
+		for name := range ev.derived.Guarantees {
 			ev.known[name] = struct{}{}
 			ev.ordered = append(ev.ordered, name)
 		}
@@ -79,7 +79,7 @@ func (ev *evidence) compare() {
 		if ev.fresh(&h.Proof) {
 			ev.several += ev.aside[h.Owner]
 		}
-		if len(h.Late) > 0 && isSemaphore(ev.derived.Promises[h.Lock].Kind) && slices.ContainsFunc(h.Late, func(s holding.LateSpan) bool {
+		if len(h.Late) > 0 && isSemaphore(ev.derived.Guarantees[h.Lock].Kind) && slices.ContainsFunc(h.Late, func(s holding.LateSpan) bool {
 			return ev.fresh(&s.By) && s.From < ev.missing[h.Lock]
 		}) {
 			ev.late = append(ev.late, h)
@@ -217,7 +217,7 @@ func (ev *evidence) holds(of func(kind string) bool) int {
 	book := ev.book()
 	for i := range book.Holds {
 		h := &book.Holds[i]
-		if ev.fresh(&h.Proof) && of(book.Promises[h.Lock].Kind) {
+		if ev.fresh(&h.Proof) && of(book.Guarantees[h.Lock].Kind) {
 			n++
 		}
 	}
@@ -245,7 +245,7 @@ func (ev *evidence) sees(is func(*history.Event) bool) bool {
 
 // has reports whether some lock is of that kind.
 func (ev *evidence) has(of func(kind string) bool) bool {
-	for _, p := range ev.book().Promises {
+	for _, p := range ev.book().Guarantees {
 		if of(p.Kind) {
 			return true
 		}

@@ -40,7 +40,7 @@ func CompareSegments(ctx context.Context, h *history.History, lock string) (all,
 	all, _, _ = explore(ctx, whole(ev, lock, requests))
 	parts = Valid
 	var cutUp []part
-	if p := book.Promises[lock]; p.Kind == history.KindMutex {
+	if p := book.Guarantees[lock]; p.Kind == history.KindMutex {
 		cutUp = segments(ev, lock, requests, 1)
 	} else {
 		cutUp = sharedSegments(ev, lock, requests, p.Capacity, 1)

@@ -36,7 +36,7 @@ func FencingOrder() Checker {
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.book().Promises[e.Lock].Fenced
+				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.book().Guarantees[e.Lock].Fenced
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fencingOrder(ev, f) },
@@ -49,7 +49,7 @@ func FencingOrder() Checker {
 func fencingOrder(ev *evidence, f *findings) {
 	book := ev.book()
 	for _, lock := range ev.locks() {
-		promise := book.Promises[lock]
+		promise := book.Guarantees[lock]
 		if !promise.Fenced {
 			continue
 		}

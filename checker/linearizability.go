@@ -78,7 +78,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	book := ev.book()
 	var tasks []*task
 	for _, lock := range ev.locks() {
-		promise := book.Promises[lock]
+		promise := book.Guarantees[lock]
 		switch {
 		case isSemaphore(promise.Kind) && promise.Capacity == 0:
 			f.doubt("nothing says how many permits %q has: its declaration has no capacity", lock)
@@ -144,7 +144,7 @@ func newTask(ctx context.Context, ev *evidence, lock string) *task {
 	if len(requests) <= cutAbove {
 		return t
 	}
-	if p := ev.book().Promises[lock]; p.Kind == history.KindMutex {
+	if p := ev.book().Guarantees[lock]; p.Kind == history.KindMutex {
 		t.parts = segments(ev, lock, requests, partSize)
 	} else {
 		t.parts = sharedSegments(ev, lock, requests, p.Capacity, partSize)
@@ -154,7 +154,7 @@ func newTask(ctx context.Context, ev *evidence, lock string) *task {
 
 // whole is all of a lock as one part.
 func whole(ev *evidence, lock string, requests []*request) part {
-	p := ev.book().Promises[lock]
+	p := ev.book().Guarantees[lock]
 	if p.Kind != history.KindRW && p.Kind != history.KindSemaphore {
 		return part{requests: requests}
 	}

@@ -23,7 +23,7 @@ func MutualExclusion() Checker {
 		name: "mutual-exclusion", engine: "interval sweep", apart: true, sweeps: true,
 		applies: func(ev *evidence) bool {
 			return len(ev.locks()) == 0 && ev.locked == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
-				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Promises[e.Lock].Kind)
+				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Guarantees[e.Lock].Kind)
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -50,7 +50,7 @@ func grants(f *findings, ev *evidence, of func(kind string) bool) {
 	book := ev.book()
 	for i := range book.Operations {
 		op := &book.Operations[i]
-		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(book.Promises[op.Invoke.Lock].Kind) {
+		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(book.Guarantees[op.Invoke.Lock].Kind) {
 			continue
 		}
 		f.counts["given"]++
@@ -59,7 +59,7 @@ func grants(f *findings, ev *evidence, of func(kind string) bool) {
 		}
 	}
 	for i := range book.Holds {
-		if h := &book.Holds[i]; h.End > h.Start && of(book.Promises[h.Lock].Kind) {
+		if h := &book.Holds[i]; h.End > h.Start && of(book.Guarantees[h.Lock].Kind) {
 			f.counts["certain"]++
 			return
 		}
@@ -88,7 +88,7 @@ func unclear(f *findings, ev *evidence, of func(kind string) bool) {
 		return
 	}
 	for _, name := range ev.locks() {
-		if why := book.Unclear[name]; why != "" && of(book.Promises[name].Kind) {
+		if why := book.Unclear[name]; why != "" && of(book.Guarantees[name].Kind) {
 			f.doubt("lock %q: %s", name, why)
 		}
 	}

@@ -33,7 +33,7 @@ var ErrNoPicture = errors.New("no picture")
 func Picture(w io.Writer, h *history.History, v Violation) error {
 	ev := newEvidence(h)
 	book := ev.book()
-	promise, known := book.Promises[v.Lock]
+	promise, known := book.Guarantees[v.Lock]
 	if !known || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w", v.Kind, v.Lock, ErrNoPicture)
 	}

@@ -52,7 +52,7 @@ func Progress(bound time.Duration) Checker {
 				w = newWatch(bound)
 				f.memo = w
 			}
-			w.findings, w.promises = f, ev.book().Promises
+			w.findings, w.promises = f, ev.book().Guarantees
 			fresh, most := ev.events(), 0
 			for i := range fresh {
 				w.see(&fresh[i])
@@ -83,7 +83,7 @@ func Progress(bound time.Duration) Checker {
 type watch struct {
 	*findings
 	bound    time.Duration
-	promises map[string]history.Promise
+	promises map[string]history.Guarantees
 	granted  bool
 	longest  time.Duration // that a lock was free, asked for, and not granted
 
@@ -423,7 +423,7 @@ func (w *watch) done(asked *ask) {
 	}
 }
 
-func (w *watch) acquire(l *watched, e *history.Event, promise history.Promise) {
+func (w *watch) acquire(l *watched, e *history.Event, promise history.Guarantees) {
 	var asked *ask
 	if e.Type != history.Invoke {
 		if asked = w.answer(l, e.Process); asked == nil {

@@ -46,7 +46,7 @@ func (ev *evidence) proven() (proof, []bool) {
 func reduce(ev *evidence, lock string) []*request {
 	proofs, held := ev.proven()
 	book, ops := ev.book(), ev.onLock(lock)
-	promise, doubtful := book.Promises[lock], book.Doubtful(lock)
+	promise, doubtful := book.Guarantees[lock], book.Doubtful(lock)
 	store := make([]request, 0, len(ops))
 	add := func(op *history.Operation, account int) {
 		e := op.Invoke

@@ -251,7 +251,7 @@ func (c *carry) rests(e *history.Event) bool {
 // mayRest reports whether a lock that is held can be put aside without a loss.
 func (c *carry) mayRest(lock string) bool {
 	_, broken := c.broken[lock]
-	return !broken && c.ev.clear(lock) && !c.book.Promises[lock].Fair // the places in its queue are not put aside
+	return !broken && c.ev.clear(lock) && !c.book.Guarantees[lock].Fair // the places in its queue are not put aside
 }
 
 // broken are the locks with a violation in the last window: it counts once as long

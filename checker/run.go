@@ -64,9 +64,9 @@ func RunVerdict(run history.Run, found Verdict, whole bool) Verdict {
 // NoAnswer says why nothing that is found in a run is an answer; empty if it is one.
 func NoAnswer(run history.Run) string {
 	switch {
-	case run.Unmet != "":
-		return "the script was not played to its end: " + run.Unmet
-	case run.Unclaimed != "":
+	case run.AbortReason != "":
+		return "the script was not played to its end: " + run.AbortReason
+	case run.ClaimLostTo != "":
 		return unclaimed(run)
 	default:
 		return ""
@@ -74,15 +74,15 @@ func NoAnswer(run history.Run) string {
 }
 
 func unclaimed(run history.Run) string {
-	return "what was seen may be the work of another run: " + run.Unclaimed
+	return "what was seen may be the work of another run: " + run.ClaimLostTo
 }
 
 // doubts are why a run has not shown what it was to show.
 func doubts(run history.Run, h *history.History) []string {
 	var why []string
 	switch {
-	case run.Unmet != "":
-		why = append(why, "the scenario could not be played to its end: "+run.Unmet)
+	case run.AbortReason != "":
+		why = append(why, "the scenario could not be played to its end: "+run.AbortReason)
 	case run.Unsuited != "":
 		why = append(why, "the scenario can't be asked of this lock: "+run.Unsuited)
 	case run.Interrupted:
@@ -90,7 +90,7 @@ func doubts(run history.Run, h *history.History) []string {
 	case run.Duration == 0:
 		why = append(why, fmt.Sprintf("the run did not end in order: the record stops at %.1f s", h.End().Seconds()))
 	}
-	if run.Unclaimed != "" {
+	if run.ClaimLostTo != "" {
 		why = append(why, unclaimed(run))
 	}
 	if run.DriverFault != "" {

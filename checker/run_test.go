@@ -19,8 +19,8 @@ func TestRunVerdict(t *testing.T) {
 		damaged     bool
 	}{
 		{"what was found", history.Run{}, checker.Invalid, checker.Invalid, false},
-		{"a script that was cut short", history.Run{Unmet: "step 3"}, checker.Invalid, checker.Unknown, false},
-		{"servers that another run took over", history.Run{Unclaimed: "process 7"}, checker.Invalid, checker.Unknown, false},
+		{"a script that was cut short", history.Run{AbortReason: "step 3"}, checker.Invalid, checker.Unknown, false},
+		{"servers that another run took over", history.Run{ClaimLostTo: "process 7"}, checker.Invalid, checker.Unknown, false},
 		{"a failure of the harness hides no violation", history.Run{Failed: "redis-1 goes on"}, checker.Invalid, checker.Invalid, false},
 		{"a violation in what is left", history.Run{}, checker.Invalid, checker.Invalid, true},
 		{"no violation in what is left", history.Run{}, checker.Valid, checker.Unknown, true},
@@ -46,11 +46,11 @@ func TestCheckRun_doubts(t *testing.T) {
 		{"no faults were asked for", history.Run{Duration: time.Second, Faults: history.NoFaults}, inject(), ""},
 		{"no fault landed", history.Run{Duration: time.Second, Faults: "network"}, inject(), "none took effect on a request"},
 		{"no request met one", history.Run{Duration: time.Second, Faults: "network"}, inject(landed, unmet), "none took effect on a request"},
-		{"cut short", history.Run{Unmet: "step 3"}, inject(), "could not be played to its end: step 3"},
+		{"cut short", history.Run{AbortReason: "step 3"}, inject(), "could not be played to its end: step 3"},
 		{"interrupted", history.Run{Duration: time.Second, Interrupted: true}, inject(), "the run was interrupted"},
 		{"no end", history.Run{}, inject(), "the run did not end in order"},
 		{"failed", history.Run{Duration: time.Second, Failed: "redis-1 goes on"}, inject(), "the harness failed: redis-1 goes on"},
-		{"taken over", history.Run{Duration: time.Second, Unclaimed: "process 7"}, inject(), "the work of another run: process 7"},
+		{"taken over", history.Run{Duration: time.Second, ClaimLostTo: "process 7"}, inject(), "the work of another run: process 7"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			report := checker.CheckRun(t.Context(), tt.run, tt.h, checker.RunOptions{Properties: []string{"mutual-exclusion"}})

@@ -231,7 +231,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	s.idle, s.aside, s.soonest = map[string]*resting{}, map[string]int{}, history.Never
 	s.dubious = map[string]struct{}{}
 	s.crashes, s.declared = map[int][]crash{}, map[string]history.Event{}
-	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Promises: map[string]history.Promise{}, Joined: map[history.Asker]int64{}}
+	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Guarantees: map[string]history.Guarantees{}, Joined: map[history.Asker]int64{}}
 	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
 	s.before.Asked = s.asked.before
 	s.shelf, s.shelves, s.doubts, s.missing = map[owner][]shelved{}, map[string]int{}, map[owner]string{}, map[string]time.Duration{}
@@ -353,7 +353,7 @@ func (s *stream) suspect(c *carry) {
 	maps.Copy(s.before.Unclear, c.book.Unclear)
 	maps.Copy(s.before.Owners, c.book.Doubts())
 	for key, o := range c.owners {
-		if o.busy && isSemaphore(c.book.Promises[key.lock].Kind) {
+		if o.busy && isSemaphore(c.book.Guarantees[key.lock].Kind) {
 			o.whole, c.whole = true, true // which of its grants its answers are about may turn on what is under way
 		}
 	}
@@ -382,10 +382,10 @@ func (s *stream) retain(ev *evidence) {
 		default:
 		}
 	}
-	for lock, p := range book.Promises {
+	for lock, p := range book.Guarantees {
 		declared, is := s.declared[lock]
 		if p.Kind != history.KindMutex && !is || p.Fenced && declared.Fenced == nil {
-			s.before.Promises[lock] = history.Promise{Kind: p.Kind, Fenced: p.Fenced}
+			s.before.Guarantees[lock] = history.Guarantees{Kind: p.Kind, Fenced: p.Fenced}
 		}
 	}
 	for i := range book.Accounts {
@@ -395,7 +395,7 @@ func (s *stream) retain(ev *evidence) {
 	}
 	for i := range book.Operations {
 		op := &book.Operations[i]
-		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index >= 0 && !op.Failed() && book.Promises[e.Lock].Kind == history.KindRW {
+		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index >= 0 && !op.Failed() && book.Guarantees[e.Lock].Kind == history.KindRW {
 			s.asked.note(history.Owner{Lock: e.Lock, Name: e.Owner}, e.Mode == history.Read, e.Index)
 		}
 	}
@@ -548,7 +548,7 @@ func (s *stream) forget(ev *evidence) {
 func (s *stream) miss(c *carry) {
 	for place, holds := range c.ev.held() {
 		lock := c.book.Locks[place]
-		if !isSemaphore(c.book.Promises[lock].Kind) {
+		if !isSemaphore(c.book.Guarantees[lock].Kind) {
 			continue
 		}
 		for _, h := range holds {
@@ -758,8 +758,8 @@ func (c *carry) reaching() {
 			far[1] = h
 		}
 	}
-	for i := range c.book.LeftOut {
-		of(&c.book.LeftOut[i]).waited.add(&c.book.LeftOut[i])
+	for i := range c.book.Excluded {
+		of(&c.book.Excluded[i]).waited.add(&c.book.Excluded[i])
 	}
 	for i := range locks {
 		r := &locks[i]
@@ -1035,7 +1035,7 @@ func (c *carry) operations() (shelved []bool) {
 				continue
 			}
 		}
-		if e := op.Invoke; op.Unknown() && (e.Op == history.Release || e.Op == history.Extend) && isSemaphore(c.book.Promises[e.Lock].Kind) {
+		if e := op.Invoke; op.Unknown() && (e.Op == history.Release || e.Op == history.Extend) && isSemaphore(c.book.Guarantees[e.Lock].Kind) {
 			c.aside(op, shelved) // to be used again after it makes the owner unclear
 		}
 		one, more := c.book.AccountsOf(op)

@@ -53,7 +53,7 @@ func (ev *evidence) swept() *swept {
 		}
 	}
 	for place, holds := range ev.held() {
-		promise := book.Promises[book.Locks[place]]
+		promise := book.Guarantees[book.Locks[place]]
 		if len(holds) == 0 || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 			continue
 		}

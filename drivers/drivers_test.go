@@ -129,7 +129,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 	spec, err := harness.Program(command)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	r := harness.Random{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
+	r := harness.RandomRun{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
 	r.Workload.Clients, r.Workload.Locks = 6, 1
 	if workload == "late-release" {
 		r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
@@ -367,7 +367,7 @@ func TestDrivers_Paused(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, s.Run(t.Context(), harness.Config{Dir: dir, Backend: process.Backend{}, BackendName: "process"}))
 			told, _, report := runtest.Judged(t, dir)
-			require.Empty(t, told.Unmet+told.Unsuited+told.DriverFault)
+			require.Empty(t, told.AbortReason+told.Unsuited+told.DriverFault)
 			require.Equal(t, want, report.Verdict, "%+v", report)
 		})
 	}

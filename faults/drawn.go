@@ -10,20 +10,20 @@ import (
 )
 
 // A Drawn are faults that random runs draw alike, with what they do to the promises of
-// a correct lock on each of the [Grounds].
+// a correct lock on each of the [DrawEnvironments].
 type Drawn struct {
 	Faults      []string
 	Mix, Target string
 	Weight      int
-	// On says for each of the [Grounds] whether a correct lock stays valid: "safe",
+	// On says for each of the [DrawEnvironments] whether a correct lock stays valid: "safe",
 	// "unsafe" or "safe with …", what the servers or the grants need for it. Empty: it
 	// is not drawn there.
 	On []string
 }
 
-// Grounds are the topologies of [Draws], each with the options of the name behind a
+// DrawEnvironments are the topologies that [Draws] covers, each with the options of the name behind a
 // space.
-func Grounds() []string {
+func DrawEnvironments() []string {
 	return append(topologies.Names(), topologies.Single+" --access "+topologies.AccessName)
 }
 
@@ -31,11 +31,11 @@ func Grounds() []string {
 // waiters subscribe.
 func Draws() ([]Drawn, error) {
 	var all []Drawn
-	for column, ground := range Grounds() {
+	for column, environment := range DrawEnvironments() {
 		seen := map[int]*safety{}
 		for _, persistence := range topologies.Persistences() {
 			for _, acks := range []int{0, 1} {
-				e, err := environmentOf(ground, persistence, acks == 1)
+				e, err := environmentOf(environment, persistence, acks == 1)
 				if err != nil {
 					return nil, err
 				}
@@ -43,7 +43,7 @@ func Draws() ([]Drawn, error) {
 					if c.Cant != "" {
 						continue
 					}
-					d := Drawn{Faults: []string{c.Fault}, Mix: c.Mix, Weight: c.Weight, Target: e.kindOfTarget(c.Target), On: make([]string, len(Grounds()))}
+					d := Drawn{Faults: []string{c.Fault}, Mix: c.Mix, Weight: c.Weight, Target: e.kindOfTarget(c.Target), On: make([]string, len(DrawEnvironments()))}
 					row := slices.IndexFunc(all, func(o Drawn) bool { return o.Faults[0] == c.Fault && o.like(d) })
 					if row < 0 {
 						row, all = len(all), append(all, d)
@@ -85,10 +85,10 @@ func (d Drawn) like(other Drawn) bool {
 	return d.Mix == other.Mix && d.Target == other.Target && d.Weight == other.Weight
 }
 
-// environmentOf is a run on one of the [Grounds], whose grants wait for every replica
+// environmentOf is a run on one of the [DrawEnvironments], whose grants wait for every replica
 // if acked.
-func environmentOf(ground, persistence string, acked bool) (Environment, error) {
-	name, access, _ := strings.Cut(ground, " --access ")
+func environmentOf(environment, persistence string, acked bool) (Environment, error) {
+	name, access, _ := strings.Cut(environment, " --access ")
 	o := topologies.Options{Access: access}
 	if topologies.StoreOf(name) == topologies.StoreRedis {
 		o.Persistence = persistence

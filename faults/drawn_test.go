@@ -16,9 +16,9 @@ func TestDrawsSayWhatIsSafe(t *testing.T) {
 	require.NoError(t, err)
 	cells := map[string]string{}
 	for _, d := range all {
-		for i, ground := range faults.Grounds() {
+		for i, environment := range faults.DrawEnvironments() {
 			for _, name := range d.Faults {
-				cells[strings.Join([]string{name, d.Target, ground}, "/")] += d.On[i]
+				cells[strings.Join([]string{name, d.Target, environment}, "/")] += d.On[i]
 			}
 		}
 	}

@@ -445,7 +445,7 @@ func (t *trigger) lose(end traffic.End) *trigger {
 	switch end {
 	case traffic.Resets:
 		t.did = "lost, and the connection reset"
-	case traffic.GoesDumb:
+	case traffic.GoesSilent:
 		t.did = "lost, and the connection silent from then on"
 	default:
 		t.did = "lost"
@@ -494,7 +494,7 @@ func dropReply(links []topologies.Interceptor, p pattern, silent bool) Fault {
 
 func endOf(silent bool) traffic.End {
 	if silent {
-		return traffic.GoesDumb
+		return traffic.GoesSilent
 	}
 	return traffic.Resets
 }

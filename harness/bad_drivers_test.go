@@ -95,7 +95,7 @@ func TestBadDrivers(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
 			spec, err := harness.Program(path)
 			require.NoError(t, err)
-			r := harness.Random{Topology: topologies.Single, Lock: spec, Kind: c.kind, Faults: faults.MixNone, Length: time.Second}
+			r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Kind: c.kind, Faults: faults.MixNone, Length: time.Second}
 			if c.release != "" { // it asks over the links once, and starts programs for each grant
 				r.Length = 4 * time.Second
 			}
@@ -142,7 +142,7 @@ func TestBadDrivers_NoStartOfARun(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
 		spec, err := harness.Program(path)
 		require.NoError(t, err)
-		r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
+		r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), config))
 		told, _, report := runtest.Judged(t, config.Dir)
 		require.Equal(t, checker.Unknown, report.Verdict)

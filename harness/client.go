@@ -197,7 +197,7 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 	}
 	st.closers = append(st.closers, func() {
 		if err := w.Died(); err != nil {
-			st.run.Unmet = cmp.Or(st.run.Unmet, err.Error())
+			st.run.AbortReason = cmp.Or(st.run.AbortReason, err.Error())
 		}
 		if err := w.Close(); err != nil {
 			st.Log.WarnContext(ctx, "a client did not end by itself", "client", name, "error", err)
@@ -274,7 +274,7 @@ func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why str
 	if l.Connects {
 		o.At = &Place{
 			Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
-			Joins: true, Temp: s.Temp, Doubt: doubt,
+			Joins: true, Temp: s.Temp, MarkInconclusive: doubt,
 			Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
 			Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
 		}

@@ -65,7 +65,7 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
-			r := harness.Random{
+			r := harness.RandomRun{
 				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock("mutex-fair"),
 				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Wait: 300 * time.Millisecond},
 				Plan: faults.Schedule{tt.step}, Length: 1500 * time.Millisecond,

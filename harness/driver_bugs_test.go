@@ -83,7 +83,7 @@ func TestDriverRuns_Bugs(t *testing.T) {
 				require.NoError(t, err)
 				config := runtest.Setup(t)
 				config.Backend, config.Seed = process.Backend{}, seed
-				r := harness.Random{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: 10 * time.Second}
+				r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: 10 * time.Second}
 				if c.kind == checker.Stuck {
 					r.Length = 30 * time.Second // it must be free and asked for during 10 of them
 				}

@@ -99,7 +99,7 @@ func Example_yourOwnLock() {
 	if err != nil {
 		panic(err)
 	}
-	run := harness.Random{Topology: topologies.Single, Lock: spec(deleteOwn), Faults: string(faults.Network), Length: 2 * time.Second}
+	run := harness.RandomRun{Topology: topologies.Single, Lock: spec(deleteOwn), Faults: string(faults.Network), Length: 2 * time.Second}
 	if err := run.Run(context.Background(), harness.Config{Dir: dir, Backend: process.Backend{}, Seed: 1}); err != nil {
 		panic(err)
 	}
@@ -120,11 +120,11 @@ func TestAHomeMadeLock(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := harness.Random{Topology: topologies.Single, Lock: spec(tt.release), Kind: tt.kind, Faults: tt.faults, Length: 3 * time.Second}
+			r := harness.RandomRun{Topology: topologies.Single, Lock: spec(tt.release), Kind: tt.kind, Faults: tt.faults, Length: 3 * time.Second}
 			r.Workload.Wait = r.Wait()
 			run, h, _ := runtest.Until(t, r, runtest.Setup(t), tt.want, nil)
 			require.Equal(t, "home-made", run.Lock)
-			require.Equal(t, history.KindMutex, h.Promises()["lock-1"].Kind)
+			require.Equal(t, history.KindMutex, h.Guarantees()["lock-1"].Kind)
 		})
 	}
 }
@@ -138,9 +138,9 @@ func TestALockUnderTestNeedsANameAndAWayToOpenIt(t *testing.T) {
 	} {
 		l := spec(deleteOwn)
 		change(&l)
-		r := harness.Random{Topology: topologies.Single, Lock: l, Length: time.Second}
+		r := harness.RandomRun{Topology: topologies.Single, Lock: l, Length: time.Second}
 		require.ErrorContains(t, r.Validate(), want)
 	}
-	r := harness.Random{Topology: topologies.Single, Lock: spec(deleteOwn), Length: time.Second}
+	r := harness.RandomRun{Topology: topologies.Single, Lock: spec(deleteOwn), Length: time.Second}
 	require.NoError(t, r.Validate())
 }

@@ -13,7 +13,7 @@ type Drawn struct {
 
 // Picks lists the faults that a random run knows, on a topology as it is made by
 // default but for its options.
-func Picks(r Random) ([]Drawn, error) {
+func Picks(r RandomRun) ([]Drawn, error) {
 	e, err := r.environment()
 	if err != nil {
 		return nil, err
@@ -31,4 +31,4 @@ func Persistent() topologies.Options {
 }
 
 // QuietEnd is how long a plan for a run of that length is quiet at its end.
-var QuietEnd = func(r Random) int64 { return int64(faults.PaceOf(r.Length).End) }
+var QuietEnd = func(r RandomRun) int64 { return int64(faults.PaceOf(r.Length).End) }

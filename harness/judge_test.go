@@ -39,7 +39,7 @@ func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
 	setup.Backend = stubborn{process.Backend{}}
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
 		Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond},
 	}

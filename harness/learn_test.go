@@ -24,7 +24,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	setup := runtest.Setup(t)
 	l := runtest.Lock("redislock")
 	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "cluster", Lock: l, Length: 12 * time.Second,
 		Plan: faults.Schedule{
 			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
@@ -62,7 +62,7 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	l.Open = func([]redis.UniversalClient, harness.LockOptions) (lock.Locker, func(), error) {
 		return silent{}, func() {}, nil
 	}
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "single", Lock: l, Length: 2 * time.Second,
 		Plan: faults.Schedule{
 			{At: 500 * time.Millisecond, For: time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SET", "nth": "1", "then": "reset"}},

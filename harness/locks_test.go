@@ -32,7 +32,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
-			r := harness.Random{Topology: "single", Lock: runtest.Lock(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
+			r := harness.RandomRun{Topology: "single", Lock: runtest.Lock(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
 			r.Workload.Wait = r.Wait()
 			require.NoError(t, r.Run(t.Context(), setup))
 			run, h, _ := runtest.Judged(t, setup.Dir)
@@ -40,7 +40,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 			require.Empty(t, runtest.FailedFaults(h))
 		})
 	}
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("broken-queue-jumping"), Faults: "drop-message", Length: time.Second}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("broken-queue-jumping"), Faults: "drop-message", Length: time.Second}
 	require.ErrorContains(t, r.Validate(), "no client subscribes to a channel", "its waiters poll")
 }
 

@@ -22,9 +22,9 @@ func PlaceIn(d topologies.Deployment, zone string) Place {
 	}
 	p := Place{
 		Zone: zone, Topology: d.Topology().Name, Master: o.MasterName, Timeout: o.ReadTimeout, Dial: o.Dialer,
-		Adopt: func(group int) (func(), error) { return d.Adopt(group, zone) },
-		Log:   func() (io.WriteCloser, error) { return discard{io.Discard}, nil },
-		Doubt: func(string) {},
+		Adopt:            func(group int) (func(), error) { return d.Adopt(group, zone) },
+		Log:              func() (io.WriteCloser, error) { return discard{io.Discard}, nil },
+		MarkInconclusive: func(string) {},
 	}
 	for _, address := range o.Addrs {
 		p.Servers = append(p.Servers, driver.Server{Name: d.NodeAt(address), Kind: kind, Addr: address})
@@ -137,6 +137,6 @@ func (st *Session) place(zone string) *Place {
 	p.Log = func() (io.WriteCloser, error) {
 		return os.OpenFile(history.Dir(st.Dir).Path(history.LogsDir, "driver-"+zone+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
-	p.Doubt = func(why string) { st.run.DriverFault = cmp.Or(st.run.DriverFault, why) }
+	p.MarkInconclusive = func(why string) { st.run.DriverFault = cmp.Or(st.run.DriverFault, why) }
 	return &p
 }

@@ -41,8 +41,8 @@ type Place struct {
 	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
 	Joins bool
 	Temp  string
-	// Doubt notes why a run with this lock proves nothing.
-	Doubt func(why string)
+	// MarkInconclusive notes why a run with this lock proves nothing.
+	MarkInconclusive func(why string)
 }
 
 // lagShare is the part of a lease within which a driver has to answer a ping: one
@@ -129,13 +129,13 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 		d.Settle(silence)
 		silent := d.Silent(silence)
 		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Joins {
-			at.Doubt(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
+			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
 		if broken := d.Err(); broken != nil { // also a connection that it closed shortly before
-			at.Doubt(strings.Replace(broken.Error(), "the driver", "the driver of "+at.Zone, 1))
+			at.MarkInconclusive(strings.Replace(broken.Error(), "the driver", "the driver of "+at.Zone, 1))
 		} else if silent != "" {
-			at.Doubt("the driver of " + at.Zone + " " + silent)
+			at.MarkInconclusive("the driver of " + at.Zone + " " + silent)
 		}
 		if d.Killed() {
 			err = errors.Join(errors.New("the driver did not exit at the end of its input, and was killed"), err)

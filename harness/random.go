@@ -16,9 +16,9 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A Random is a run in which a workload goes on while a seeded schedule of
+// A RandomRun is a run in which a workload goes on while a seeded schedule of
 // faults passes.
-type Random struct {
+type RandomRun struct {
 	Topology string
 	// Servers size and tune the topology.
 	Servers topologies.Options
@@ -46,7 +46,7 @@ type Random struct {
 }
 
 // Schedule draws the run's schedule: the same seed gives the same one.
-func (r Random) Schedule(seed uint64) (faults.Schedule, error) {
+func (r RandomRun) Schedule(seed uint64) (faults.Schedule, error) {
 	if r.Plan != nil {
 		return r.Plan, nil
 	}
@@ -62,7 +62,7 @@ func (r Random) Schedule(seed uint64) (faults.Schedule, error) {
 }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
-func (r Random) environment() (faults.Environment, error) {
+func (r RandomRun) environment() (faults.Environment, error) {
 	t, err := topologies.New(r.Topology, r.Servers)
 	if err != nil {
 		return faults.Environment{}, err
@@ -76,7 +76,7 @@ func (r Random) environment() (faults.Environment, error) {
 	}, err
 }
 
-func (r Random) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
+func (r RandomRun) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
 	return faults.Generate(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
 }
 
@@ -84,7 +84,7 @@ func (r Random) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
 const planStream = 1 << 32
 
 // Validate joins everything that is wrong with the run.
-func (r Random) Validate() error {
+func (r RandomRun) Validate() error {
 	errs := []error{r.Workload.Validate()}
 	_, err := topologies.New(r.Topology, r.Servers)
 	errs = append(errs, err, r.Lock.Validate())
@@ -106,11 +106,11 @@ func (r Random) Validate() error {
 	return errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
 }
 
-func (r Random) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) }
+func (r RandomRun) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) }
 
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
 // the faults are healed and what was recorded is kept; that is no error.
-func (r Random) Run(ctx context.Context, s Config) (err error) {
+func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r Random) Run(ctx context.Context, s Config) (err error) {
 		if plan, err = r.planFor(d, s.Seed, run); err != nil {
 			return err
 		}
-		for _, why := range run.LeftOut {
+		for _, why := range run.SkippedFaults {
 			s.notice("left out: " + why)
 		}
 		run.Plan = planned(plan)
@@ -221,7 +221,7 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 		}
 		if i > 0 && time.Since(start)+step.For > length-pace.End {
 			why := fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", len(plan)-i, len(plan))
-			st.run.LeftOut = append(st.run.LeftOut, why)
+			st.run.SkippedFaults = append(st.run.SkippedFaults, why)
 			st.notice("left out: " + why)
 			break
 		}

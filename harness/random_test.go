@@ -22,10 +22,10 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// grounds are runs on all topologies, with all mixes that they can have.
-func grounds(t *testing.T) []harness.Random {
+// randomRuns are runs on all topologies, with all mixes that they can have.
+func randomRuns(t *testing.T) []harness.RandomRun {
 	t.Helper()
-	var all []harness.Random
+	var all []harness.RandomRun
 	for _, topology := range topologies.Names() {
 		options := []topologies.Options{{}}
 		if topologies.StoreOf(topology) == topologies.StoreRedis {
@@ -36,7 +36,7 @@ func grounds(t *testing.T) []harness.Random {
 		}
 		for _, servers := range options {
 			for _, mix := range append(faults.Mixes(), "", "network,process", "cut,kill,network") {
-				r := harness.Random{
+				r := harness.RandomRun{
 					Topology: topology, Servers: servers, Lock: runtest.Lock(locks.Default(topology)), Faults: mix, Length: time.Minute,
 				}
 				if err := r.Validate(); err != nil {
@@ -53,7 +53,7 @@ func grounds(t *testing.T) []harness.Random {
 
 func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 	t.Parallel()
-	for _, r := range grounds(t) {
+	for _, r := range randomRuns(t) {
 		differ := false
 		var before faults.Schedule
 		for seed := range uint64(3) {
@@ -74,7 +74,7 @@ func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 // is room for one.
 func TestPlansHaveQuietPhases(t *testing.T) {
 	t.Parallel()
-	for _, r := range grounds(t) {
+	for _, r := range randomRuns(t) {
 		if r.Faults == faults.MixNone {
 			continue
 		}
@@ -101,7 +101,7 @@ func TestPlansHaveQuietPhases(t *testing.T) {
 func TestEveryFaultOfAMixIsDrawn(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]bool{}
-	for _, r := range grounds(t) {
+	for _, r := range randomRuns(t) {
 		all, err := harness.Picks(r)
 		require.NoError(t, err)
 		for seed := range uint64(5) {
@@ -139,7 +139,7 @@ func TestWeightsCount(t *testing.T) {
 	t.Parallel()
 	first := map[string]int{}
 	for seed := range uint64(300) {
-		plan, err := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Schedule(seed)
+		plan, err := harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Length: 10 * time.Second}.Schedule(seed)
 		require.NoError(t, err)
 		first[plan[0].Fault]++
 	}
@@ -151,19 +151,19 @@ func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
 	byName := topologies.Options{Access: topologies.AccessName}
 	tests := []struct {
 		name   string
-		run    harness.Random
+		run    harness.RandomRun
 		safe   string
 		unsafe string
 	}{
-		{"single", harness.Random{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
-		{"append-only file", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: harness.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
-		{"replicas", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
-		{"acks of some", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
-		{"acks of all", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
-		{"cluster", harness.Random{Topology: "cluster", Lock: runtest.Lock("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
-		{"independent", harness.Random{Topology: "independent", Lock: runtest.Lock("redlock")}, "partition-halves pause", "restart flush clock-back"},
-		{"no server is replaced by itself", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
-		{"sentinels replace one behind a name", harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Servers: byName}, "cut", "failover pause"},
+		{"single", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Servers: harness.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
+		{"replicas", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"acks of some", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
+		{"acks of all", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
+		{"cluster", harness.RandomRun{Topology: "cluster", Lock: runtest.Lock("mutex")}, "migrate-slot cut", "pause kill crash-failover"},
+		{"independent", harness.RandomRun{Topology: "independent", Lock: runtest.Lock("redlock")}, "partition-halves pause", "restart flush clock-back"},
+		{"no server is replaced by itself", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Servers: byName}, "planned-failover pause partition-halves", "kill flush"},
+		{"sentinels replace one behind a name", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Servers: byName}, "cut", "failover pause"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestFaultsThatCannotBeAreRefusedWithTheReason(t *testing.T) {
 		{"single", "mutex", "netwrk", "did you mean network?"},
 		{"single", "mutex", "", ""},
 	} {
-		err := harness.Random{Topology: tt.topology, Lock: runtest.Lock(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
+		err := harness.RandomRun{Topology: tt.topology, Lock: runtest.Lock(tt.lock), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -225,7 +225,7 @@ func TestFailoversThatDoNotFitTheServersAreRefusedWithTheReason(t *testing.T) {
 		{"single", byName, "split-brain", "replace no master by themselves"},
 		{"single", byName, "failover,planned-failover", ""},
 	} {
-		err := harness.Random{Topology: tt.topology, Servers: tt.servers, Lock: runtest.Lock("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
+		err := harness.RandomRun{Topology: tt.topology, Servers: tt.servers, Lock: runtest.Lock("mutex"), Faults: tt.faults, Length: time.Second}.Validate()
 		if tt.want == "" {
 			require.NoError(t, err)
 			continue
@@ -244,7 +244,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 			t.Run(how+" "+pubsub+" "+lock, func(t *testing.T) {
 				t.Parallel()
 				setup := runtest.Setup(t)
-				r := harness.Random{
+				r := harness.RandomRun{
 					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock(lock), Length: 3 * time.Second,
 					Plan: faults.Schedule{
 						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"how": how, "pubsub": pubsub}},
@@ -283,7 +283,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "independent", Servers: topologies.Options{Nodes: 3, Persistence: topologies.PersistEverySec}, Lock: runtest.Lock("redlock"),
 		Faults: "network,pause", Length: 2 * time.Second, Options: harness.LockOptions{Watchdog: 900 * time.Millisecond},
 		Resource: harness.ResourceConfig{Kind: harness.ResourceLedger},
@@ -387,7 +387,7 @@ func TestRunsReuseADeployment(t *testing.T) {
 	setup.Backend = backend
 	play := func(topology, faults string) (history.Run, *history.History) {
 		setup.Dir = t.TempDir()
-		r := harness.Random{Topology: topology, Lock: runtest.Lock("mutex"), Faults: faults, Length: time.Second}
+		r := harness.RandomRun{Topology: topology, Lock: runtest.Lock("mutex"), Faults: faults, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), setup))
 		run, h, _ := runtest.Judged(t, setup.Dir)
 		return run, h
@@ -455,14 +455,14 @@ func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
 	setup.Backend = partial{Backend: process.Backend{}}
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
 	for _, step := range run.Plan {
 		require.Equal(t, "zone-b>redis", step.Target)
 	}
-	require.Contains(t, run.LeftOut[0], "cut: nothing can be done to zone-a>redis here")
+	require.Contains(t, run.SkippedFaults[0], "cut: nothing can be done to zone-a>redis here")
 	require.Empty(t, runtest.FailedFaults(h))
 }
 
@@ -471,7 +471,7 @@ func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
 	setup.Backend = partial{Backend: process.Backend{}, gone: true}
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
 		Plan: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
 	}
@@ -523,7 +523,7 @@ func TestWhatIsSafeIsSurvived(t *testing.T) {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
-			r := harness.Random{
+			r := harness.RandomRun{
 				Topology: topology, Lock: runtest.Lock(locks.Default(topology)), Faults: faults.MixSafe, Length: 4 * time.Second,
 			}
 			if topology == topologies.Cluster {

@@ -18,19 +18,19 @@ import (
 // Replay is the run that a record is of, with the plan that it followed; its
 // seed is the record's, and its lock is one of locks. It fails for a record without
 // settings, such as that of a script.
-func Replay(run history.Run, locks Locks) (Random, error) {
+func Replay(run history.Run, locks Locks) (RandomRun, error) {
 	switch {
 	case run.Scenario != "":
-		return Random{}, fmt.Errorf("it is the record of a scenario, which lockchaos reproduce %s plays again", run.Scenario)
+		return RandomRun{}, fmt.Errorf("it is the record of a scenario, which lockchaos reproduce %s plays again", run.Scenario)
 	case len(run.Settings) == 0:
-		return Random{}, errors.New("it has no settings: an older lockchaos wrote it, or it is no record of a random run")
+		return RandomRun{}, errors.New("it has no settings: an older lockchaos wrote it, or it is no record of a random run")
 	}
 	var s settings
 	if err := json.Unmarshal(run.Settings, &s); err != nil {
-		return Random{}, fmt.Errorf("read its settings: %w", err)
+		return RandomRun{}, fmt.Errorf("read its settings: %w", err)
 	}
 	l, unknown := locks.ByName(run.Lock)
-	r := Random{
+	r := RandomRun{
 		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
@@ -45,7 +45,7 @@ func Replay(run history.Run, locks Locks) (Random, error) {
 
 // Control is the run again with the control lock: with the plan that was recorded, the
 // same workload and the same servers. Its error says why that lock can't have it.
-func (r Random) Control(run history.Run, control LockSpec) (Random, error) {
+func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error) {
 	control.Foreign = true // faults of commands are aimed at what it sends
 	r.Kind = r.kind()
 	r.Lock, r.Plan = control, steps(run.Plan)
@@ -73,7 +73,7 @@ type settings struct {
 
 // settings encodes them. The defaults of the workload are filled in by then: they may
 // change.
-func (r Random) settings() (json.RawMessage, error) {
+func (r RandomRun) settings() (json.RawMessage, error) {
 	return json.Marshal(settings{r.Length, r.Servers, r.Options, r.Workload})
 }
 
@@ -105,7 +105,7 @@ func checkPlan(e faults.Environment, plan faults.Schedule) error {
 }
 
 // asked are the faults that the run may have.
-func (r Random) asked() ([]string, error) {
+func (r RandomRun) asked() ([]string, error) {
 	var names []string
 	for _, step := range r.Plan {
 		names = append(names, step.Fault)
@@ -131,7 +131,7 @@ func (r Random) asked() ([]string, error) {
 // targets of a fault that can have others. A mix that was asked for and of which nothing is
 // left is refused, and so is a run that is left with no fault: it would show nothing, and who
 // wants none says so.
-func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) (faults.Schedule, error) {
+func (r RandomRun) planFor(d topologies.Deployment, seed uint64, run *history.Run) (faults.Schedule, error) {
 	e, err := r.environment()
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (r Random) planFor(d topologies.Deployment, seed uint64, run *history.Run) 
 		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
 	}
 	if why := errors.Join(unlike(e, ours, all), cant(d, slices.Concat(missing, narrowed))); why != nil {
-		run.LeftOut = strings.Split(why.Error(), "\n")
+		run.SkippedFaults = strings.Split(why.Error(), "\n")
 	}
 	return r.draw(chosen, seed), nil
 }

@@ -20,7 +20,7 @@ import (
 func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 5 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 5 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
 	_, h, _ := runtest.Until(t, r, setup, checker.Valid, nil)
 	require.Empty(t, runtest.FailedFaults(h))
 }
@@ -34,7 +34,7 @@ func twiceGranted(_ *history.History, report checker.Report) bool {
 func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{Topology: "sentinel", Lock: runtest.Lock("mutex"), Faults: "split-brain", Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	r := harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Faults: "split-brain", Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
 	run, h, report := runtest.Until(t, r, setup, checker.Invalid, twiceGranted)
 	require.Empty(t, runtest.FailedFaults(h))
 	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
@@ -57,7 +57,7 @@ func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
-			r := harness.Random{
+			r := harness.RandomRun{
 				Topology: "single", Lock: runtest.Lock(tt.lock), Faults: faults.MixNone, Length: 3 * time.Second,
 				Workload: workload.Config{Lease: 100 * time.Millisecond, Wait: 500 * time.Millisecond, Locks: 1, Careless: tt.late},
 			}
@@ -82,7 +82,7 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 			interrupt()
 		}
 	}
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Minute}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Minute}
 	require.NoError(t, r.Run(ctx, setup))
 	run, h, report := runtest.Judged(t, setup.Dir)
 	require.True(t, run.Interrupted)
@@ -93,17 +93,17 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
 	tests := []struct {
 		name string
-		run  harness.Random
+		run  harness.RandomRun
 		want string
 	}{
-		{"topology", harness.Random{Topology: "sentinal", Lock: runtest.Lock("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
-		{"no lock", harness.Random{Topology: "single", Length: 1}, "a lock under test needs a name"},
-		{"faults", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
-		{"no failover", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
-		{"duration", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: -1}, "duration must be above 0"},
-		{"clients", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
-		{"lease", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
-		{"acks", harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
+		{"topology", harness.RandomRun{Topology: "sentinal", Lock: runtest.Lock("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
+		{"no lock", harness.RandomRun{Topology: "single", Length: 1}, "a lock under test needs a name"},
+		{"faults", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
+		{"no failover", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
+		{"duration", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: -1}, "duration must be above 0"},
+		{"clients", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
+		{"lease", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
+		{"acks", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
@@ -114,7 +114,7 @@ func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
 	runtest.NeedCompiler(t)
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 9 * time.Second,
 		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond},
 	}

@@ -205,7 +205,7 @@ func (st *Session) Note(what string) { st.notice(what) }
 
 // Abort records why the run was not brought to its end, so that its verdict is no
 // answer.
-func (st *Session) Abort(why error) { st.run.Unmet = why.Error() }
+func (st *Session) Abort(why error) { st.run.AbortReason = why.Error() }
 
 // Unsuit records why a script can't be asked of the lock.
 func (st *Session) Unsuit(why error) { st.run.Unsuited = why.Error() }
@@ -591,10 +591,10 @@ func (st *Session) Close(ctx context.Context, before error) error {
 		d.discard()
 	}
 	if err := checkClaim(st.deployment); err != nil {
-		st.run.Unclaimed = err.Error()
+		st.run.ClaimLostTo = err.Error()
 	}
 	if st.run.Scenario != "" && len(st.missed) > 0 && st.run.Unsuited == "" && st.run.Spared == "" {
-		st.run.Unmet = cmp.Or(st.run.Unmet, "a fault was armed and never fired: "+st.missed[0])
+		st.run.AbortReason = cmp.Or(st.run.AbortReason, "a fault was armed and never fired: "+st.missed[0])
 	}
 	for _, c := range slices.Backward(st.closers) {
 		c()

@@ -27,7 +27,7 @@ var steady = topologies.Options{NodeTimeout: 5 * time.Second}
 func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
+	r := harness.RandomRun{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("mutex"), Faults: string(faults.Redis), Length: 16 * time.Second}
 	want := []string{"redis-2", "redis-2", "redis-3"}
 	var hit []string
 	_, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, _ checker.Report) bool {
@@ -53,7 +53,7 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
+	r := harness.RandomRun{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 3 * time.Second}
 	_, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, _ checker.Report) bool {
 		return slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Op == history.Inject && e.Type == history.OK })
 	})

@@ -77,7 +77,7 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 			var scripts atomic.Int64
 			setup := runtest.Setup(t)
 			setup.Backend = metered{process.Backend{}, &scripts}
-			r := harness.Random{
+			r := harness.RandomRun{
 				Topology: "single", Lock: runtest.Lock(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
 				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth
 			}
@@ -98,7 +98,7 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.Random{
+	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex-unnamed"), Kind: "bursts", Faults: faults.MixNone, Length: 2 * time.Second,
 		Options:  harness.LockOptions{Watchdog: 450 * time.Millisecond},
 		Workload: workload.Config{Wait: time.Second, Hold: 8 * time.Second}, // of which a burst takes a twentieth

@@ -17,7 +17,7 @@ import (
 const DefaultWait = 500 * time.Millisecond
 
 // Wait is how long clients wait for a lock in a run whose user does not say it.
-func (r Random) Wait() time.Duration {
+func (r RandomRun) Wait() time.Duration {
 	kinds, err := parseWorkload(r.kind())
 	if err != nil {
 		return DefaultWait

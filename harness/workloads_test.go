@@ -60,7 +60,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 			t.Helper()
 			for length := 3 * time.Second; ; length *= 2 {
 				setup := runtest.Setup(t)
-				r := harness.Random{
+				r := harness.RandomRun{
 					Topology: "single", Lock: runtest.Lock(lock), Kind: tt.workload, Faults: faults.MixNone, Length: length,
 					Workload: workload.Config{Clients: tt.clients, Wait: 500 * time.Millisecond},
 				}
@@ -99,7 +99,7 @@ func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
 		{"mutex", "fair-queue", "use mutex-fair"},
 		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
 	} {
-		r := harness.Random{Topology: "single", Lock: runtest.Lock(tt.lock), Kind: tt.workload, Length: 1}
+		r := harness.RandomRun{Topology: "single", Lock: runtest.Lock(tt.lock), Kind: tt.workload, Length: 1}
 		require.ErrorContains(t, r.Validate(), tt.want)
 	}
 }
@@ -110,7 +110,7 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 		if store := runtest.Lock(name).Store; store != "" {
 			topology = topologies.NamesOf(store)[0]
 		}
-		r := harness.Random{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
+		r := harness.RandomRun{Topology: topology, Lock: runtest.Lock(name), Faults: faults.MixNone, Length: 1}
 		if err := r.Validate(); err != nil {
 			require.ErrorContains(t, err, "know nothing of each other", name)
 		}
@@ -118,9 +118,9 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 }
 
 func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Fencing: true}}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Fencing: true}}
 	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
-	r = harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Kind: "leger"}}
+	r = harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Kind: "leger"}}
 	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
 }
 
@@ -157,7 +157,7 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 			// As long as no client was late at the resource, the run is repeated longer.
 			for length := 3 * time.Second; length < 20*time.Second; length *= 2 {
 				setup := runtest.Setup(t)
-				r := harness.Random{
+				r := harness.RandomRun{
 					Topology: "single", Lock: runtest.Lock("mutex-fenced"), Kind: "slow-holder", Faults: faults.MixNone, Length: length,
 					Resource: tt.ResourceConfig,
 					Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond, Lease: 100 * time.Millisecond, Careless: true},

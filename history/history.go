@@ -37,9 +37,9 @@ type Before struct {
 	// Owners are those owners, and why their accounts can't be told, whatever
 	// follows.
 	Owners map[Owner]string
-	// Promises are what was learned of locks from their earlier events, and is
+	// Guarantees are what was learned of locks from their earlier events, and is
 	// not declared: their Kind, and whether they are Fenced.
-	Promises map[string]Promise
+	Guarantees map[string]Guarantees
 	// Asked is the index of the first event with which an owner asked for a
 	// read-write lock in a mode; false if there was none.
 	Asked func(of Owner, read bool) (int64, bool)

@@ -28,9 +28,9 @@ type Run struct {
 	Title    string `json:"title,omitempty"`    // what the scenario shows, in a sentence
 	Source   string `json:"source,omitempty"`   // who described this failure first
 	Expect   string `json:"expect,omitempty"`   // the verdict that a scenario expects
-	// Unmet says which step of a scenario could not be done, and why. A run
+	// AbortReason says which step of a scenario could not be done, and why. A run
 	// with one has shown nothing.
-	Unmet string `json:"unmet,omitempty"`
+	AbortReason string `json:"unmet,omitempty"`
 	// Unsuited says why a scenario can't be asked of the lock, where that is not the
 	// scenario's own: the lock answered otherwise than a step needs, and the script
 	// ended there. What is violated until then is, and a run without a violation is
@@ -39,9 +39,9 @@ type Run struct {
 	// Spared says at which step the lock, where it is not the scenario's own, did not
 	// show the bug that the scenario is about. The script ended there.
 	Spared string `json:"spared,omitempty"`
-	// Unclaimed says who else drove the servers by the end. A run with it has
+	// ClaimLostTo says who else drove the servers by the end. A run with it has
 	// shown nothing: what was seen may be the other's work.
-	Unclaimed string `json:"unclaimed,omitempty"`
+	ClaimLostTo string `json:"unclaimed,omitempty"`
 	// DriverFault says what the driver of the lock did wrong. A run with it is never
 	// valid.
 	DriverFault string `json:"driver_fault,omitempty"`
@@ -78,9 +78,9 @@ type Run struct {
 	Ledger *Ledger `json:"ledger,omitempty"`
 	// Faults names the mix that Plan was drawn from; [NoFaults] is none.
 	Faults string `json:"faults,omitempty"`
-	// LeftOut says which faults of the mix the deployment can't have, and how many
+	// SkippedFaults says which faults of the mix the deployment can't have, and how many
 	// of the plan did not come, and why.
-	LeftOut []string `json:"left_out,omitempty"`
+	SkippedFaults []string `json:"left_out,omitempty"`
 	// Plan is what a random run followed. Settings are its other settings, as one JSON
 	// object: those of the workload, the lock and the topology, in the terms of the
 	// packages that define them.

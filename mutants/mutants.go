@@ -239,12 +239,12 @@ func Mutants() []Mutant {
 		{
 			Name: "passed-to-all", About: "a release hands the lock over, in memory, to all waiters of the process",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.PassedToAll, twin: broken.CorrectLine, script: twoInLine,
+			bug: broken.PassedToAll, twin: broken.CorrectLocalQueue, script: twoInLine,
 		},
 		{
 			Name: "passed-recounted", About: "a waiter that gets the lock in memory counts the lease from the hand-over",
 			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.PassedRecounted, twin: broken.CorrectLine, script: lateInLine,
+			bug: broken.PassedRecounted, twin: broken.CorrectLocalQueue, script: lateInLine,
 		},
 		{
 			Name: "granted-by-message", About: "a waiter takes a message for a grant that the sending server did not make",

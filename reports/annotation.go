@@ -13,7 +13,7 @@ import (
 // run that is invalid, and a warning for one that is unknown. Of a valid run, and of a
 // scenario that gave the verdict that it must, there is none.
 func WriteAnnotation(w io.Writer, r Results, dir string) error {
-	if r.Verdict == checker.Valid && r.Expect != string(checker.Invalid) || r.Unmet == "" && r.Expect == string(r.Verdict) {
+	if r.Verdict == checker.Valid && r.Expect != string(checker.Invalid) || r.AbortReason == "" && r.Expect == string(r.Verdict) {
 		return nil
 	}
 	level := "error"

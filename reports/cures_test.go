@@ -151,8 +151,8 @@ func TestCuresOfRandomRuns(t *testing.T) {
 // called a script that was cut short.
 func TestTakenOver(t *testing.T) {
 	in := failover()
-	in.Run.Unclaimed = "another run drives it now: process 7 on b"
-	in.Report.Results = append(in.Report.Results, checker.Result{Name: "run", Verdict: checker.Unknown, Summary: "what was seen may be the work of another run: " + in.Run.Unclaimed})
+	in.Run.ClaimLostTo = "another run drives it now: process 7 on b"
+	in.Report.Results = append(in.Report.Results, checker.Result{Name: "run", Verdict: checker.Unknown, Summary: "what was seen may be the work of another run: " + in.Run.ClaimLostTo})
 	r := reports.Summarize(in)
 	require.Equal(t, "unknown", string(r.Verdict))
 	require.Equal(t, "Not decided: another run took the servers over", r.Story.Headline)
@@ -164,8 +164,8 @@ func TestTakenOver(t *testing.T) {
 // What of its faults a random run left out is in its reports.
 func TestLeftOut(t *testing.T) {
 	in := valid()
-	in.Run.LeftOut = []string{"the last 2 of 9 faults of the plan, because those before took longer than planned"}
-	require.Equal(t, in.Run.LeftOut, reports.Summarize(in).LeftOut)
+	in.Run.SkippedFaults = []string{"the last 2 of 9 faults of the plan, because those before took longer than planned"}
+	require.Equal(t, in.Run.SkippedFaults, reports.Summarize(in).SkippedFaults)
 	for name, write := range map[string]func(io.Writer) error{
 		"text": func(w io.Writer) error { return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{}) },
 		"html": func(w io.Writer) error { return reports.WriteHTML(w, in) },
@@ -180,8 +180,8 @@ func TestCutShort(t *testing.T) {
 	in := cutShort()
 	r := reports.Summarize(in)
 	require.Equal(t, "unknown", string(r.Verdict))
-	require.Equal(t, "Not decided: the script was cut short at "+in.Run.Unmet, r.Story.Headline)
-	require.Equal(t, in.Run.Unmet, r.Unmet)
+	require.Equal(t, "Not decided: the script was cut short at "+in.Run.AbortReason, r.Story.Headline)
+	require.Equal(t, in.Run.AbortReason, r.AbortReason)
 	for name, write := range map[string]func(io.Writer) error{
 		"text":     func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) },
 		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
@@ -196,10 +196,10 @@ func TestCutShort(t *testing.T) {
 	}
 	in.Run.Expect = "unknown"
 	require.NotContains(t, string(written(t, func(w io.Writer) error { return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{}) })), "as expected")
-	in.Run.Unmet = "step 1 (inject hold): " + strings.Repeat("it did not take effect, ", 20)
+	in.Run.AbortReason = "step 1 (inject hold): " + strings.Repeat("it did not take effect, ", 20)
 	r = reports.Summarize(in)
 	require.Less(t, len(r.Story.Headline), 300)
-	require.Contains(t, r.Story.String(), strings.TrimRight(in.Run.Unmet, ", "), "in full elsewhere")
+	require.Contains(t, r.Story.String(), strings.TrimRight(in.Run.AbortReason, ", "), "in full elsewhere")
 }
 
 // An error that most operations met stands at the top; what is the lock's usual

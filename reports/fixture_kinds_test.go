@@ -73,10 +73,10 @@ func unexplained() reports.Input {
 // was there by then.
 func cutShort() reports.Input {
 	in := failover()
-	in.Run.Unmet = "step 9 (heal cut): the link redis-2>redis-1 still refuses after 10s"
+	in.Run.AbortReason = "step 9 (heal cut): the link redis-2>redis-1 still refuses after 10s"
 	in.Report.Results = append(in.Report.Results, checker.Result{
 		Name: "run", Engine: "the record of the run", Verdict: checker.Unknown,
-		Summary: "the scenario could not be played to its end: " + in.Run.Unmet,
+		Summary: "the scenario could not be played to its end: " + in.Run.AbortReason,
 	})
 	return in
 }

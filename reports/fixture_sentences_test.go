@@ -121,10 +121,10 @@ func rare() map[string]func() reports.Input {
 		"not-checked":     open(func(*reports.Input) {}),
 		"interrupted":     open(func(in *reports.Input) { in.Run.Interrupted = true }),
 		"taken-over": changed(failover, func(in *reports.Input) {
-			in.Run.Unclaimed = "another run drives it now"
+			in.Run.ClaimLostTo = "another run drives it now"
 		}),
 		"cut-short-in-full": changed(cutShort, func(in *reports.Input) {
-			in.Run.Unmet = "step 1: " + strings.Repeat("it did not take effect, ", 20)
+			in.Run.AbortReason = "step 1: " + strings.Repeat("it did not take effect, ", 20)
 		}),
 		"cures-shown": changed(failover, func(in *reports.Input) {
 			in.Run.Cures = []string{"count a grant only after replicas acknowledged it (see failover-double-grant/replica-acks)", "pray"}

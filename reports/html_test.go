@@ -166,7 +166,7 @@ func hostile(bad string) reports.Input {
 	run := &in.Run
 	run.Command, run.Scenario, run.Title, run.Source, run.Lock, run.Program = bad, bad, bad, bad, bad, bad
 	run.Expect, run.Workload, run.Faults = bad, bad, bad
-	run.Cures, run.LeftOut = []string{bad}, []string{bad}
+	run.Cures, run.SkippedFaults = []string{bad}, []string{bad}
 	run.Servers = map[string]string{bad: bad}
 	run.Plan = []history.PlannedStep{{Fault: bad, Target: bad}}
 	run.Topology.Name = bad
@@ -203,7 +203,7 @@ func plotted(in reports.Input) reports.Input {
 func poisoned(bad string) reports.Input {
 	in := plotted(failover())
 	run := &in.Run
-	run.Unmet, run.Backend, run.Faults, run.Workload = "step 3", "process", "network", "contended"
+	run.AbortReason, run.Backend, run.Faults, run.Workload = "step 3", "process", "network", "contended"
 	run.Topology.Options = map[string]string{"persistence": "always"}
 	run.Plan = []history.PlannedStep{{Fault: "cut", Target: "client", Params: map[string]string{"stream": "both"}}}
 	in.Missing = []string{"open results.json: no such file"}

@@ -85,7 +85,7 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 	if err == nil {
 		r.Judged, r.Verdict, r.Headline = true, results.Verdict, results.Story.Headline
 		r.Scenario, r.Topology, r.Lock = results.Scenario, results.Topology, results.Lock
-		if results.Unmet == "" {
+		if results.AbortReason == "" {
 			r.Expect = results.Expect
 		}
 		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration

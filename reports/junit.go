@@ -65,7 +65,7 @@ func WriteJUnit(w io.Writer, r Results) error {
 
 // junitSuiteOf is the suite of a run.
 func junitSuiteOf(r *Results) junitSuite {
-	met := r.Expect != "" && r.Expect == string(r.Verdict) && r.Unmet == ""
+	met := r.Expect != "" && r.Expect == string(r.Verdict) && r.AbortReason == ""
 	suite := junitSuite{
 		Name: "lockchaos " + strings.Join(junitNames(r), " "), Package: "lockchaos", Hostname: "localhost",
 		Properties: junitProperties(r), Out: junitOut(r, met),
@@ -79,7 +79,7 @@ func junitSuiteOf(r *Results) junitSuite {
 		c := junitCase{Class: class, Name: "verdict", Time: seconds(r.Duration)}
 		switch message := fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, r.Story.Headline); {
 		case met:
-		case r.Verdict == checker.Unknown || r.Unmet != "":
+		case r.Verdict == checker.Unknown || r.AbortReason != "":
 			c.Error = &junitResult{Type: "unknown", Message: message}
 		default:
 			c.Failure = &junitResult{Type: "verdict", Message: message}

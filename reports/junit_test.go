@@ -53,7 +53,7 @@ func TestJUnitOfAScenario(t *testing.T) {
 	require.Equal(t, 1, suiteOf(t, in).Failures, "it shows nothing of what it must")
 
 	in = failover()
-	in.Run.Unmet = "step 3"
+	in.Run.AbortReason = "step 3"
 	require.Positive(t, suiteOf(t, in).Errors, "a script that was cut short passes nothing")
 }
 

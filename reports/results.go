@@ -34,11 +34,11 @@ type Results struct {
 	Program    string        `json:"program,omitempty"` // the version of lockchaos that ran
 	Started    time.Time     `json:"started,omitzero"`
 	Duration   time.Duration `json:"duration"` // of the record
-	// Unmet says which step of a scenario could not be done, and why: then it was
+	// AbortReason says which step of a scenario could not be done, and why: then it was
 	// cut short, and its verdict is unknown.
-	Unmet string `json:"unmet,omitempty"`
-	// LeftOut says which faults of a random run did not come, and why.
-	LeftOut []string `json:"left_out,omitempty"`
+	AbortReason string `json:"unmet,omitempty"`
+	// SkippedFaults says which faults of a random run did not come, and why.
+	SkippedFaults []string `json:"left_out,omitempty"`
 	// Interrupted is set if the run was stopped early, Truncated if the last
 	// line of the history was cut short and dropped.
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -66,7 +66,7 @@ func (d *digest) results() Results {
 		Topology: d.Run.Topology.Name, Simulated: d.Run.Backend == history.Simulated, Simulation: d.Run.Simulation(), Lock: d.Run.Lock, Workload: d.Run.Workload,
 		Command: d.Run.Command, Program: d.Run.Program,
 		Started: d.Run.Started, Duration: d.end,
-		Unmet: d.Run.Unmet, LeftOut: d.Run.LeftOut, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
+		AbortReason: d.Run.AbortReason, SkippedFaults: d.Run.SkippedFaults, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
 		Story: d.story(), Causes: d.causes(), Properties: d.Report.Results,
 		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
 	}

@@ -110,7 +110,7 @@ func (d *digest) story() Story {
 	var s Story
 	v := d.violation()
 	switch complaint := d.complaint(); {
-	case d.Run.Unmet != "", d.Run.Unclaimed != "":
+	case d.Run.AbortReason != "", d.Run.ClaimLostTo != "":
 		s = d.unknownStory()
 		s.Notice = complaint
 	case v != nil:

@@ -264,14 +264,14 @@ func (d *digest) unknownStory() Story {
 	s := Story{Headline: "Not decided"}
 	var open []checker.Result
 	for _, r := range d.Report.Results {
-		if r.Verdict == checker.Unknown && (d.Run.Unmet == "" || !strings.Contains(r.Summary, d.Run.Unmet)) {
+		if r.Verdict == checker.Unknown && (d.Run.AbortReason == "" || !strings.Contains(r.Summary, d.Run.AbortReason)) {
 			open = append(open, r)
 		}
 	}
 	switch {
-	case d.Run.Unmet != "":
-		s.Headline = "Not decided: the script was cut short at " + say.Shorten(strings.TrimRight(say.OneLine(d.Run.Unmet), ". "), maxUnmet)
-	case d.Run.Unclaimed != "":
+	case d.Run.AbortReason != "":
+		s.Headline = "Not decided: the script was cut short at " + say.Shorten(strings.TrimRight(say.OneLine(d.Run.AbortReason), ". "), maxAbortReason)
+	case d.Run.ClaimLostTo != "":
 		s.Headline = "Not decided: another run took the servers over"
 	case len(d.Missing) == 1 && d.Missing[0] == ResultsFile+" is missing":
 		s.Headline = "Not decided yet: there are no results, as of a run that is under way or was stopped"
@@ -286,7 +286,7 @@ func (d *digest) unknownStory() Story {
 	case len(d.Report.Results) == 0:
 		s.Headline = "Not decided: nothing was checked"
 	}
-	if d.Run.Unmet != "" || d.Run.Unclaimed != "" {
+	if d.Run.AbortReason != "" || d.Run.ClaimLostTo != "" {
 		s.Outcome = append(s.Outcome, d.allTheSame()...)
 	}
 	said := map[string]bool{strings.TrimPrefix(s.Headline, "Not decided: "): true}
@@ -320,14 +320,14 @@ func (d *digest) unknownStory() Story {
 	return s
 }
 
-// maxUnmet bounds what the headline says of the step that could not be done.
-const maxUnmet = 200
+// maxAbortReason bounds what the headline says of the step that could not be done.
+const maxAbortReason = 200
 
 // allTheSame says of a run that is no answer what it shows all the same.
 func (d *digest) allTheSame() []string {
 	var words []string
-	if len([]rune(say.OneLine(d.Run.Unmet))) > maxUnmet {
-		words = append(words, "In full: "+stop(say.OneLine(d.Run.Unmet)))
+	if len([]rune(say.OneLine(d.Run.AbortReason))) > maxAbortReason {
+		words = append(words, "In full: "+stop(say.OneLine(d.Run.AbortReason)))
 	}
 	var found []string
 	for _, r := range d.Report.Results {
@@ -337,7 +337,7 @@ func (d *digest) allTheSame() []string {
 	}
 	switch {
 	case len(found) == 0:
-	case d.Run.Unmet != "":
+	case d.Run.AbortReason != "":
 		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", say.List(found)))
 	default:
 		words = append(words, fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found)))

@@ -127,7 +127,7 @@ func (t *textReport) head() []string {
 		incomplete = t.property(checker.Unknown, "incomplete", strings.Join(t.Missing, "; "))
 	}
 	if t.Expect != "" {
-		if t.Unmet == "" && t.Expect == string(t.Verdict) {
+		if t.AbortReason == "" && t.Expect == string(t.Verdict) {
 			about += " · as expected"
 		} else {
 			about += " · expected " + say.OneLine(t.Expect)
@@ -309,10 +309,10 @@ func (t *textReport) latency() []string {
 }
 
 func (t *textReport) leftOut() []string {
-	if len(t.LeftOut) == 0 {
+	if len(t.SkippedFaults) == 0 {
 		return nil
 	}
-	return t.line("left out", strings.Join(t.LeftOut, "; "))
+	return t.line("left out", strings.Join(t.SkippedFaults, "; "))
 }
 
 func (t *textReport) faults() []string {

@@ -90,7 +90,7 @@ func TestAFaultThatLayInWaitInVainMakesARunUnknown(t *testing.T) {
 			if name == "one shot" {
 				want = strings.ReplaceAll(why, "hold-command", "drop-command")
 			}
-			require.Contains(t, run.Unmet, want)
+			require.Contains(t, run.AbortReason, want)
 			require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
 		})
 	}
@@ -116,7 +116,7 @@ func TestAStepThatEndsOtherwiseIsUnmet(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			run, report := play(t, tt.give)
-			require.Contains(t, run.Unmet, tt.want)
+			require.Contains(t, run.AbortReason, tt.want)
 			require.NotEqual(t, checker.Valid, report.Verdict)
 		})
 	}
@@ -136,7 +136,7 @@ func TestOlderNamesOfFaults(t *testing.T) {
 	require.NoError(t, s.Run(t.Context(), setup))
 	require.Equal(t, s.Notes, notices)
 	run, h, _ := runtest.Judged(t, setup.Dir)
-	require.Empty(t, run.Unmet)
+	require.Empty(t, run.AbortReason)
 	injected := 0
 	for _, e := range h.Events {
 		if e.Op == history.Inject {

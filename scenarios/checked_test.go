@@ -39,7 +39,7 @@ steps:
 			setup := runtest.Setup(t)
 			require.NoError(t, s.Run(t.Context(), setup))
 			run, _, report := runtest.Judged(t, setup.Dir)
-			require.Empty(t, run.Unmet)
+			require.Empty(t, run.AbortReason)
 			require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 		})
 	}

@@ -75,7 +75,7 @@ expect: {verdict: valid}
 		setup.Backend = stolen{process.Backend{}, after}
 		require.NoError(t, s.Run(t.Context(), setup))
 		run, _, report := runtest.Judged(t, setup.Dir)
-		require.Equal(t, want, run.Unmet)
+		require.Equal(t, want, run.AbortReason)
 		require.Equal(t, after == 3, report.Verdict == checker.Valid, "%+v", report)
 		require.Equal(t, after < 3, slices.ContainsFunc(report.Results, func(r checker.Result) bool { return r.Summary == taken }))
 		if after == 2 {
@@ -88,11 +88,11 @@ expect: {verdict: valid}
 func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
 	setup := runtest.Setup(t)
 	setup.Backend = stolen{process.Backend{}, 0}
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "none", Length: 300 * time.Millisecond}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "none", Length: 300 * time.Millisecond}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, report := runtest.Judged(t, setup.Dir)
-	require.Empty(t, run.Unmet)
-	require.Equal(t, "another run drives it now: somebody else", run.Unclaimed)
+	require.Empty(t, run.AbortReason)
+	require.Equal(t, "another run drives it now: somebody else", run.ClaimLostTo)
 	require.Equal(t, checker.Unknown, report.Verdict)
-	require.Equal(t, "what was seen may be the work of another run: "+run.Unclaimed, report.Results[len(report.Results)-1].Summary)
+	require.Equal(t, "what was seen may be the work of another run: "+run.ClaimLostTo, report.Results[len(report.Results)-1].Summary)
 }

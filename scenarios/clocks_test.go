@@ -29,7 +29,7 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	require.ErrorIs(t, err, harness.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
-	r := harness.Random{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
+	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
 	require.ErrorIs(t, r.Run(t.Context(), setup), harness.ErrImpossible)
 }
 
@@ -80,7 +80,7 @@ expect: {verdict: valid}
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
 	run, h, report := runtest.Judged(t, setup.Dir)
-	require.Empty(t, run.Unmet)
+	require.Empty(t, run.AbortReason)
 	require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 	require.FileExists(t, filepath.Join(setup.Dir, "logs", "client-a.log"))
 	require.NoFileExists(t, filepath.Join(setup.Dir, "logs", "client-b.log"))

@@ -51,7 +51,7 @@ func TestUnder_ForeignLock(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.Run(t.Context(), setup))
 			run, h, report := runtest.Judged(t, setup.Dir)
-			require.Empty(t, run.Unmet)
+			require.Empty(t, run.AbortReason)
 			require.Empty(t, runtest.FailedFaults(h))
 			require.Equal(t, tc.want, report.Verdict, "%+v", report)
 			for _, e := range h.Events {
@@ -132,7 +132,7 @@ func TestUnder_OtherLockAnswersOtherwise(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.Run(t.Context(), setup))
 			run, _, report := runtest.Judged(t, setup.Dir)
-			require.Empty(t, run.Unmet)
+			require.Empty(t, run.AbortReason)
 			require.Equal(t, tc.want, report.Verdict, "%+v %+v", run, report)
 			for _, said := range [][2]string{{run.Spared, tc.spared}, {run.Unsuited, tc.unsuited}} {
 				require.Equal(t, said[1] == "", said[0] == "", said)

@@ -41,10 +41,10 @@ steps:
 			require.NoError(t, s.Run(t.Context(), setup))
 			run, _, report := runtest.Judged(t, setup.Dir)
 			if tt.unmet == "" {
-				require.Empty(t, run.Unmet)
+				require.Empty(t, run.AbortReason)
 				return
 			}
-			require.Contains(t, run.Unmet, tt.unmet)
+			require.Contains(t, run.AbortReason, tt.unmet)
 			require.Equal(t, checker.Unknown, report.Verdict)
 			require.Error(t, s.Expect.Met(run, report))
 		})

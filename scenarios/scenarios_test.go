@@ -85,7 +85,7 @@ func givesItsVerdict(t *testing.T, s scenarios.Scenario, servers topologies.Back
 			again--
 			continue
 		}
-		require.Empty(t, run.Unmet)
+		require.Empty(t, run.AbortReason)
 		require.Empty(t, runtest.FailedFaults(h))
 		require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 		require.FileExists(t, filepath.Join(setup.Dir, "logs", run.Topology.Nodes[0].Name+".log"))
@@ -155,7 +155,7 @@ expect: {verdict: valid}
 	require.NoError(t, err)
 	require.NoError(t, s.Run(t.Context(), setup))
 	run, _, report := runtest.Judged(t, setup.Dir)
-	require.Contains(t, run.Unmet, "step 2 (inject drop-key)")
+	require.Contains(t, run.AbortReason, "step 2 (inject drop-key)")
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Error(t, s.Expect.Met(run, report))
 }

@@ -19,30 +19,30 @@ type Processes struct {
 	next atomic.Int64
 
 	mu        sync.Mutex
-	gathering map[string]bool // owners who ask for several locks at once
+	acquiring map[string]bool // owners who ask for several locks at once
 }
 
-// gather notes that an owner asks for several locks, of which it may have some
+// acquireSeveral notes that an owner asks for several locks, of which it may have some
 // and not yet all, until the function that is returned is called.
-func (p *Processes) gather(owner string) (gathered func()) {
+func (p *Processes) acquireSeveral(owner string) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gathering == nil {
-		p.gathering = map[string]bool{}
+	if p.acquiring == nil {
+		p.acquiring = map[string]bool{}
 	}
-	p.gathering[owner] = true
+	p.acquiring[owner] = true
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.gathering, owner)
+		delete(p.acquiring, owner)
 	}
 }
 
-// gathers reports whether the owner asks for several locks at the moment.
-func (p *Processes) gathers(owner string) bool {
+// acquiresSeveral reports whether the owner asks for several locks at the moment.
+func (p *Processes) acquiresSeveral(owner string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gathering[owner]
+	return p.acquiring[owner]
 }
 
 // New returns a number that was never handed out before.
@@ -195,7 +195,7 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 	}
 	c.asked = asked
 	if len(asked) > 1 {
-		defer c.Processes.gather(owner)() // once all that is recorded
+		defer c.Processes.acquireSeveral(owner)() // once all that is recorded
 	}
 	hold, err := Ask(ctx, c.Locker, r, lock.Options{Owner: owner, Lease: r.Lease, Wait: r.Wait})
 	if err == nil {

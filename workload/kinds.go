@@ -248,9 +248,9 @@ func reentrant(ctx context.Context, w *worker) {
 	w.releaseAll(ctx)
 }
 
-// hasty is how long at most a client waits for the answer to a release that it gives
+// shortReleaseWait is how long at most a client waits for the answer to a release that it gives
 // up on: about as long as one takes, so that some of them are on their way by then.
-const hasty = time.Millisecond
+const shortReleaseWait = time.Millisecond
 
 // releaseTwice releases what it has released, when others have had time to be
 // granted the lock. Half of the clients gave up on the first release: the handle that
@@ -259,7 +259,7 @@ func releaseTwice(ctx context.Context, w *worker) {
 	name, length, pause := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	patience := requestTimeout
 	if w.rng.IntN(2) == 0 {
-		patience = time.Duration(w.rng.Int64N(int64(hasty)))
+		patience = time.Duration(w.rng.Int64N(int64(shortReleaseWait)))
 	}
 	if !w.ask(ctx, w.one(name)) {
 		return

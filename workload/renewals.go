@@ -31,7 +31,7 @@ func NewRenewals(r *history.Recorder, p *Processes) *Renewals {
 func (o *Renewals) Observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Renewing:
-		if o.processes.gathers(e.Lease.Owner) {
+		if o.processes.acquiresSeveral(e.Lease.Owner) {
 			return
 		}
 		begin := history.Event{

@@ -15,7 +15,7 @@ type account struct {
 	book    *Book
 	key     owned
 	id      int
-	promise history.Promise
+	promise history.Guarantees
 
 	hold     *open                // what it holds now, if anything
 	last     int                  // index in book.held of the latest hold that a release ended, plus 1

@@ -13,9 +13,9 @@ import (
 type Book struct {
 	// Holds are all holds in order of their Start.
 	Holds []Hold
-	// LeftOut are what seem to be the holds of owners whose accounts can't be
+	// Excluded are what seem to be the holds of owners whose accounts can't be
 	// told, but in what order they acted. They prove nothing.
-	LeftOut []Hold
+	Excluded []Hold
 	// Uncovered are the releases and extends that were answered ok although
 	// the owner had no grant left that could explain it.
 	Uncovered []history.Operation
@@ -30,8 +30,8 @@ type Book struct {
 	// Pending says the same of an unfinished history, of locks with owners
 	// whose later operations may still make them clear.
 	Pending map[string]string
-	// Promises are the promises of each lock.
-	Promises map[string]history.Promise
+	// Guarantees are what each lock promises.
+	Guarantees map[string]history.Guarantees
 	// Operations are those of the history, in order of their invokes.
 	Operations []history.Operation
 	// Locks are the names of the locks that operations or a lost are about. An
@@ -189,7 +189,7 @@ func DeriveIn(b *Book, h *history.History) *Book {
 	old := *b
 	ops := h.OperationsIn(old.Operations)
 	*b = Book{
-		Unclear: map[string]string{}, Pending: map[string]string{}, Promises: h.Promises(), Operations: ops, Locks: old.Locks[:0],
+		Unclear: map[string]string{}, Pending: map[string]string{}, Guarantees: h.Guarantees(), Operations: ops, Locks: old.Locks[:0],
 		leases: cleared(old.leases, len(ops)), unfinished: h.Unfinished, joined: h.Before.Joined, placeOf: cleared(old.placeOf, len(ops)),
 		register: old.register.again(),
 	}
@@ -236,7 +236,7 @@ func (b *Book) account(a *account, key owned, entries []entry, crashed crashes, 
 	if !slices.IsSortedFunc(entries, byPlace) {
 		slices.SortFunc(entries, byPlace)
 	}
-	promise := b.Promises[key.lock]
+	promise := b.Guarantees[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
 	b.lend(entries, promise, crashed)
 	*a = account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, movable: history.Never, crashed: crashed}
@@ -289,7 +289,7 @@ func (b *Book) remember(before history.Before, accounts []owned) {
 	if len(before.Unclear) == 0 {
 		return
 	}
-	for lock := range b.Promises {
+	for lock := range b.Guarantees {
 		if why := before.Unclear[lock]; why != "" {
 			b.Unclear[lock] = why
 		}
@@ -359,7 +359,7 @@ func (b *Book) conclude() {
 	}
 	for i := range b.Holds {
 		if h := &b.Holds[i]; dropped[history.Owner{Lock: h.Lock, Name: h.Owner}] && !disordered[history.Owner{Lock: h.Lock, Name: h.Owner}] {
-			b.LeftOut = append(b.LeftOut, *h)
+			b.Excluded = append(b.Excluded, *h)
 		}
 	}
 	b.Holds = slices.DeleteFunc(b.Holds, func(h Hold) bool { return dropped[history.Owner{Lock: h.Lock, Name: h.Owner}] })
@@ -383,7 +383,7 @@ func place(op *history.Operation) int64 {
 
 // lend notes how long each acquire and extend of one owner is good that was
 // answered ok, or may have been done.
-func (b *Book) lend(entries []entry, promise history.Promise, crashed crashes) {
+func (b *Book) lend(entries []entry, promise history.Guarantees, crashed crashes) {
 	var latest *lease
 	c := crew{crashed: crashed, reentrant: promise.Reentrant}
 	for i, e := range entries {

@@ -105,7 +105,7 @@ func (r *register) permits(l *ledger, p *party, op *history.Operation, at int64)
 		s := &p.slots[busy[0]]
 		r.add(s.account, en)
 		if op.OK() {
-			s.take(op, r.book.Promises[l.lock].Drift)
+			s.take(op, r.book.Guarantees[l.lock].Drift)
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}
@@ -171,7 +171,7 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 	s := &p.slots[i]
 	if en.op.OK() {
 		*s = slot{account: s.account, busy: true, permits: e.Amount(), process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.book.Promises[l.lock].Drift)
+		s.take(en.op, r.book.Guarantees[l.lock].Drift)
 	}
 	r.add(s.account, en)
 }
@@ -201,7 +201,7 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 		p.latest = p.spare
 	} else {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.book.Promises[l.lock].Drift)
+		s.take(en.op, r.book.Guarantees[l.lock].Drift)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -253,7 +253,7 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en e
 		return p.slots[i].asked || r.ends(&p.slots[i], op) <= op.Invoke.Time
 	})
 	if why == "" && gone {
-		if capacity := r.book.Promises[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
+		if capacity := r.book.Guarantees[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
 			return // there were never so many: it did nothing
 		}
 		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"

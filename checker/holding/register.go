@@ -74,7 +74,7 @@ func (r *register) read(h *history.History) {
 	ops := r.book.Operations
 	r.entries = slices.Grow(r.entries, len(ops))
 	r.single(h)
-	r.books = make(map[string]*ledger, len(r.book.Promises))
+	r.books = make(map[string]*ledger, len(r.book.Guarantees))
 	var ofPermits []*history.Operation // in the order of their accounts, which is not that of their invokes
 	r.of = cleared(r.of, len(ops))
 	for i := range r.of {
@@ -122,7 +122,7 @@ func (r *register) single(h *history.History) {
 		switch e.Op {
 		case history.Lost:
 			r.losts = append(r.losts, e)
-			if r.book.Promises[e.Lock].Kind == history.KindSemaphore {
+			if r.book.Guarantees[e.Lock].Kind == history.KindSemaphore {
 				if r.lostTo == nil {
 					r.lostTo = map[owned][]*history.Event{}
 				}
@@ -145,7 +145,7 @@ func (r *register) ledger(lock string) *ledger {
 	}
 	l := r.books[lock]
 	if l == nil {
-		l = &ledger{lock: lock, place: int32(len(r.book.Locks)), kind: r.book.Promises[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
+		l = &ledger{lock: lock, place: int32(len(r.book.Locks)), kind: r.book.Guarantees[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
 		r.books[lock] = l
 		l.list, r.room = r.room, nil
 		r.book.Locks = append(r.book.Locks, lock)
@@ -268,7 +268,7 @@ func index(is bool) int {
 // modes notes in which modes the owners of read-write locks asked for them.
 func (r *register) modes(ops []history.Operation) {
 	rw := false
-	for _, p := range r.book.Promises {
+	for _, p := range r.book.Guarantees {
 		rw = rw || p.Kind == history.KindRW
 	}
 	if !rw {
@@ -276,7 +276,7 @@ func (r *register) modes(ops []history.Operation) {
 	}
 	for i := range ops {
 		e := ops[i].Invoke
-		if e.Op != history.Acquire || ops[i].Failed() || r.book.Promises[e.Lock].Kind != history.KindRW {
+		if e.Op != history.Acquire || ops[i].Failed() || r.book.Guarantees[e.Lock].Kind != history.KindRW {
 			continue
 		}
 		if first := &r.ledger(e.Lock).party(e.Owner).asked[index(e.Mode == history.Read)]; *first < 0 {

@@ -310,7 +310,7 @@ func listFaults() (listing, error) {
 // listMixes are the faults of random runs, and for each topology whether a correct lock
 // stays valid under them; "-" where they are not drawn.
 func listMixes() (listing, error) {
-	l := listing{columns: append([]string{"faults", "mix", "weight", "target"}, faults.Grounds()...)}
+	l := listing{columns: append([]string{"faults", "mix", "weight", "target"}, faults.DrawEnvironments()...)}
 	draws, err := faults.Draws()
 	if err != nil {
 		return l, err

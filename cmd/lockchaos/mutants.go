@@ -111,8 +111,8 @@ func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (sco
 	}
 	s.Seconds = took.Seconds()
 	switch {
-	case bug.Run.Unmet != "":
-		s.Result, s.Why = unknown, bug.Run.Unmet
+	case bug.Run.AbortReason != "":
+		s.Result, s.Why = unknown, bug.Run.AbortReason
 	case m.Caught(bug.Report):
 		s.Result = caught
 	default:
@@ -131,8 +131,8 @@ func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (sco
 
 // complaint is why a run is not what it should be.
 func complaint(in reports.Input) string {
-	if in.Run.Unmet != "" {
-		return in.Run.Unmet
+	if in.Run.AbortReason != "" {
+		return in.Run.AbortReason
 	}
 	why := []string{fmt.Sprintf("the verdict is %s", in.Report.Verdict)}
 	for _, r := range in.Report.Results {

@@ -163,8 +163,8 @@ type row struct {
 	// are none.
 	Missed     []string `json:"missed,omitempty"`
 	Impossible string   `json:"impossible,omitempty"`
-	// LeftOut is why it can't be asked of the lock that --lock names.
-	LeftOut string `json:"left_out,omitempty"`
+	// Unsuited is why it can't be asked of the lock that --lock names.
+	Unsuited string `json:"left_out,omitempty"`
 }
 
 // rows are those of the scenarios that were played to their end.
@@ -195,7 +195,7 @@ func (t *scenarioResult) row(repeat int) row {
 		case p.met == nil:
 			line.Met++
 		case t.leftOut():
-			line.LeftOut = p.in.Run.Unsuited
+			line.Unsuited = p.in.Run.Unsuited
 		default:
 			line.Missed = append(line.Missed, t.missed(p))
 		}
@@ -215,7 +215,7 @@ func (r *scenarioBatch) print(took time.Duration) error {
 	fmt.Fprintln(table, "SCENARIO\tEXPECTED\tGOT\tRATE\tMEDIAN\tMAX")
 	ok, leftOut := 0, 0
 	for _, line := range rows {
-		if line.LeftOut != "" {
+		if line.Unsuited != "" {
 			leftOut++
 			continue
 		}
@@ -233,8 +233,8 @@ func (r *scenarioBatch) print(took time.Duration) error {
 		for _, missed := range line.Missed {
 			r.printf("%s\n", missed)
 		}
-		if line.LeftOut != "" {
-			r.printf("left out: %s: %s\n", line.Scenario, line.LeftOut)
+		if line.Unsuited != "" {
+			r.printf("left out: %s: %s\n", line.Scenario, line.Unsuited)
 		}
 	}
 	also := ""

@@ -43,7 +43,7 @@ func (a *app) runCommand() *cobra.Command {
 
 // runOptions are what a user can say of random runs.
 type runOptions struct {
-	harness.Random
+	harness.RandomRun
 
 	lock    string // its name
 	servers serverFlags
@@ -78,7 +78,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if o.Lock, unknown = known.ByName(cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
 		return errors.Join(wrong, unknown)
 	}
-	byKind(cmd, &o.Random)
+	byKind(cmd, &o.RandomRun)
 	if wrong = errors.Join(wrong, o.Validate()); wrong != nil || !o.control {
 		return wrong
 	}
@@ -178,10 +178,10 @@ func noteControl(ctx context.Context, dir string, run *history.Run, name string)
 }
 
 // controlRun is the run with the control lock.
-func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.Random, error) {
+func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.RandomRun, error) {
 	l, err := known.ByName(locks.Control(o.Topology))
 	if err != nil {
-		return harness.Random{}, err
+		return harness.RandomRun{}, err
 	}
 	r, err := o.Control(run, l)
 	if err != nil {
@@ -228,7 +228,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 }
 
 // byKind leaves to the workload what the user did not say.
-func byKind(cmd *cobra.Command, r *harness.Random) {
+func byKind(cmd *cobra.Command, r *harness.RandomRun) {
 	if !cmd.Flags().Changed("locks") {
 		r.Workload.Locks = 0
 	}

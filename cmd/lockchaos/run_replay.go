@@ -35,7 +35,7 @@ func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
 	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
-	if o.Random, err = harness.Replay(run, locks); err != nil {
+	if o.RandomRun, err = harness.Replay(run, locks); err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
 	o.seed = run.Seed

@@ -34,7 +34,7 @@ func settingsOf(r reflect.Value) map[string]any {
 func TestRunFlags_reachEverySetting(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{"int": "7", "duration": "7s", "float64": "7.5", "bool": "true", "string": "seven"}
-	names := slices.Sorted(maps.Keys(settingsOf(reflect.ValueOf(harness.Random{}))))
+	names := slices.Sorted(maps.Keys(settingsOf(reflect.ValueOf(harness.RandomRun{}))))
 	require.NotEmpty(t, names)
 	format, err := os.ReadFile("../../docs/history-format.md")
 	require.NoError(t, err)
@@ -46,11 +46,11 @@ func TestRunFlags_reachEverySetting(t *testing.T) {
 		var o runOptions
 		cmd := &cobra.Command{}
 		o.register(cmd)
-		want := settingsOf(reflect.ValueOf(o.Random))
+		want := settingsOf(reflect.ValueOf(o.RandomRun))
 		f := cmd.Flag(strings.ReplaceAll(name, "_", "-"))
 		require.NotNil(t, f, "setting %s has no flag", name)
 		require.NoError(t, f.Value.Set(values[f.Value.Type()]))
-		got := settingsOf(reflect.ValueOf(o.Random))
+		got := settingsOf(reflect.ValueOf(o.RandomRun))
 		require.NotEqual(t, want[name], got[name], "--%s sets %s", f.Name, name)
 		want[name] = got[name]
 		require.Equal(t, want, got, "--%s sets nothing but %s", f.Name, name)

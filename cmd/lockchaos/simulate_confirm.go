@@ -82,7 +82,7 @@ func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockS
 				found.Confirmed, found.Run, found.Scenario = true, relative(dir, run), relative(dir, filepath.Join(dir, confirmation, s.Form+".yaml"))
 				return found, a.noteConfirmation(dir, found)
 			}
-			if p.in.Run.Unmet != "" && p.took > longAttempt {
+			if p.in.Run.AbortReason != "" && p.took > longAttempt {
 				break // it waited for what does not come
 			}
 		}

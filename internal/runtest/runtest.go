@@ -109,7 +109,7 @@ func Nightly() bool { return os.Getenv("LOCKCHAOS_TEST_NIGHTLY") == "1" }
 // how busy the machine is: one that is unknown, valid where a violation is wanted, or has
 // too little, is repeated with the next seed and twice the length, three times at most. A
 // violation that is not wanted fails the test at once.
-func Until(t *testing.T, r harness.Random, setup harness.Config, want checker.Verdict, enough func(*history.History, checker.Report) bool) (history.Run, *history.History, checker.Report) {
+func Until(t *testing.T, r harness.RandomRun, setup harness.Config, want checker.Verdict, enough func(*history.History, checker.Report) bool) (history.Run, *history.History, checker.Report) {
 	t.Helper()
 	for tries := 1; ; tries++ {
 		setup.Dir = t.TempDir()

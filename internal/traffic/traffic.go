@@ -55,7 +55,7 @@ type End int
 const (
 	GoesOn   End = iota
 	Resets       // both of its ends see a reset
-	GoesDumb     // nothing more passes in the stream of the message, and no party is notified
+	GoesSilent     // nothing more passes in the stream of the message, and no party is notified
 )
 
 // A Chunk is a part of a stream: a message, or bytes that are none, of which the

@@ -9,7 +9,7 @@
 //     Acknowledgements of replicas, fencing tokens and re-entry can be added.
 //   - [CorrectQuorum]: such a key on a majority of several servers.
 //   - [CorrectQueue]: a queue; the first client in it holds the lock.
-//   - [CorrectLine]: one key, handed over in memory among the callers of a process.
+//   - [CorrectLocalQueue]: one key, handed over in memory among the callers of a process.
 //   - [CorrectHandOver]: one key, handed over by the server with a message.
 //
 // The clients of all but the last two poll, and a watchdog renews a hold that asked
@@ -92,8 +92,8 @@ type Lock struct {
 	late func(l lock.Lease) bool
 	// watch keeps a hold alive until it is released or the context ends.
 	watch func(ctx context.Context, h *lock.Hold, released <-chan struct{})
-	// line is where callers stand who pass the lock on in memory; nil: they don't.
-	line *line
+	// queue is where callers wait that pass the lock on in memory; nil: there is none.
+	queue *localQueue
 	// inbox is where callers hear that the lock was handed over to them; nil: they
 	// don't.
 	inbox *inbox
@@ -190,13 +190,13 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration) (bool, error) {
 	begun := instant{time.Now(), l.Clock.Wall()}
 	unanswered := 0
-	var p *spot
+	var p *waiter
 	if limit > 0 {
 		var err error
-		if p, err = l.stand(ctx, *lease); err != nil {
+		if p, err = l.enqueue(ctx, *lease); err != nil {
 			return false, err
 		}
-		defer func() { l.step(ctx, p) }()
+		defer func() { l.dequeue(ctx, p) }()
 	}
 	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
 		sent := begun

@@ -122,7 +122,7 @@ func TestTheCorrectLocksKeepTheContract(t *testing.T) {
 		{name: "re-entrant, replicated", make: broken.CorrectReentrant, features: locktest.Features{Reentrant: true}, servers: replicated, acks: 1},
 		{name: "quorum", make: broken.CorrectQuorum, features: locktest.Features{SplitVotes: true}, servers: start(t, 3)},
 		{name: "queue", make: broken.CorrectQueue, servers: alone},
-		{name: "line", make: broken.CorrectLine, servers: alone},
+		{name: "local queue", make: broken.CorrectLocalQueue, servers: alone},
 		{name: "hand-over", make: broken.CorrectHandOver, servers: alone},
 	}
 	for i := range subjects {

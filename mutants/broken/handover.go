@@ -83,7 +83,7 @@ func GrantedByMessage(s Setup) *Lock { return handOver(s, heard) }
 
 func handOver(s Setup, whether string) *Lock {
 	l := newLock(s)
-	l.inbox = &inbox{rdb: l.rdb(), channel: Key("inbox") + rand.Text(), waiting: map[string]*spot{}}
+	l.inbox = &inbox{rdb: l.rdb(), channel: Key("inbox") + rand.Text(), waiting: map[string]*waiter{}}
 	release := strings.Replace(handOn, "-- hand it over", whether, 1)
 	run := func(ctx context.Context, script string, lease lock.Lease) (int64, error) {
 		return l.rdb().Eval(ctx, script, []string{Key(lease.Name), WaitersKey(lease.Name)},
@@ -121,7 +121,7 @@ type inbox struct {
 	mu      sync.Mutex
 	sub     *redis.PubSub // nil before the first caller waits
 	heard   sync.WaitGroup
-	waiting map[string]*spot // by mark
+	waiting map[string]*waiter // by mark
 }
 
 // of is the channel on which a caller hears; empty for one that does not wait, or
@@ -135,8 +135,8 @@ func (i *inbox) of(lease lock.Lease) string {
 	return i.channel
 }
 
-// stand subscribes, and has a caller hear of its grant.
-func (i *inbox) stand(ctx context.Context, lease lock.Lease) (*spot, error) {
+// enqueue subscribes, and notifies a caller of its grant.
+func (i *inbox) enqueue(ctx context.Context, lease lock.Lease) (*waiter, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.sub == nil {
@@ -152,7 +152,7 @@ func (i *inbox) stand(ctx context.Context, lease lock.Lease) (*spot, error) {
 			}
 		})
 	}
-	p := &spot{lease: lease, passed: make(chan lock.Lease, 1)}
+	p := &waiter{lease: lease, passed: make(chan lock.Lease, 1)}
 	i.waiting[lease.Request] = p
 	return p, nil
 }

@@ -111,7 +111,7 @@ func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store b
 		group, ctx := errgroup.WithContext(ctx)
 		for i, endpoint := range b.Endpoints {
 			group.Go(func() (err error) {
-				at[i], met[i], err = b.meet(ctx, topology, store, endpoint)
+				at[i], met[i], err = b.probe(ctx, topology, store, endpoint)
 				return err
 			})
 		}
@@ -138,8 +138,8 @@ func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store b
 // memberAccess is how members let us in: as they let any client.
 func memberAccess(t topologies.Topology) access { return access{to: t.Store() + " member"} }
 
-// meet asks one member who it is.
-func (b Backend) meet(ctx context.Context, t topologies.Topology, store bootstrap.Consensus, endpoint string) (at bootstrap.Address, met bootstrap.Introduction, err error) {
+// probe asks one member for its identity.
+func (b Backend) probe(ctx context.Context, t topologies.Topology, store bootstrap.Consensus, endpoint string) (at bootstrap.Address, met bootstrap.Introduction, err error) {
 	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
 	defer cancel()
 	at, err = locate(ctx, endpoint)

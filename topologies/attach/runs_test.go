@@ -31,7 +31,7 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	var notices []string
 	dir := t.TempDir()
 	setup := harness.Config{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
-	r := harness.Random{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
+	r := harness.RandomRun{Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: 5 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 
 	var run history.Run
@@ -44,10 +44,10 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 		require.Equal(t, "failover", step.Fault)
 	}
 	require.GreaterOrEqual(t, len(notices), 2, "%q", notices) // then what of the plan did not come
-	for i, why := range run.LeftOut {
+	for i, why := range run.SkippedFaults {
 		require.Equal(t, "left out: "+why, notices[i])
 	}
-	require.Len(t, notices, len(run.LeftOut))
+	require.Len(t, notices, len(run.SkippedFaults))
 	require.Contains(t, notices[0]+notices[1], "crash-failover can't be done here: no compose project is named")
 	require.Regexp(t, `cut, .*latency, .*partition, .*reset, .*split-brain, stall can't be done here: no toxiproxy is named`, notices[0]+notices[1])
 
@@ -55,7 +55,7 @@ func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `"type":"ok","op":"inject".*"fault":"failover"`, injections(b))
 
-	for name, r := range map[string]harness.Random{
+	for name, r := range map[string]harness.RandomRun{
 		"by name": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: "crash-failover"},
 		"a mix":   {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: "failover,process"},
 		"servers": {Topology: topologies.Sentinels, Lock: lockNamed(t, "mutex"), Length: time.Second, Faults: faults.MixNone, Servers: topologies.Options{MinReplicas: 1}},

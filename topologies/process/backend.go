@@ -57,7 +57,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	if err == nil && t.Options.ByName() {
 		parts.Name = &bootstrap.Name{
-			Address: g.slot.name().String(),
+			Address: g.block.name().String(),
 			Point:   func(server string) { g.network.Point(topologies.Primary, server) },
 		}
 	}
@@ -74,7 +74,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 // resources are all that a deployment has and that must be cleared after it.
 type resources struct {
 	store   bootstrap.Store
-	slot    *slot
+	block   *addressBlock
 	folder  *scratch.Folder
 	network *proxynet.Network
 	servers map[string]*server
@@ -84,7 +84,7 @@ type resources struct {
 // start.
 func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bootstrap.Node, error) {
 	var err error
-	if g.slot, err = takeSlot(); err != nil {
+	if g.block, err = takeBlock(); err != nil {
 		return nil, err
 	}
 	folder := scratch.Make
@@ -94,7 +94,7 @@ func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bo
 	if g.folder, err = folder("process"); err != nil {
 		return nil, err
 	}
-	addresses := g.slot.addresses(t)
+	addresses := g.block.addresses(t)
 	nodes := map[string]bootstrap.Node{}
 	for name, at := range addresses {
 		config, err := g.store.Configure(t, name, addresses)
@@ -134,14 +134,14 @@ func (g *resources) endpoints(t topologies.Topology, addresses map[string]bootst
 		endpoints = append(endpoints, p)
 	}
 	if t.Options.ByName() {
-		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: g.slot.name(), Moves: true})
+		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: g.block.name(), Moves: true})
 	}
 	return endpoints
 }
 
 // source is the address that a zone's clients dial from.
 func (g *resources) source(t topologies.Topology, zone string) netip.Addr {
-	return g.slot.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
+	return g.block.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
 }
 
 func (g *resources) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
@@ -168,8 +168,8 @@ func (g *resources) clear() error {
 	if g.folder != nil {
 		errs = append(errs, g.folder.Close())
 	}
-	if g.slot != nil {
-		errs = append(errs, g.slot.release())
+	if g.block != nil {
+		errs = append(errs, g.block.release())
 	}
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ type delayedWriter struct {
 	rates   []int         // bytes a second; the least of them counts
 	lingers time.Duration // between the end of the stream and passing it on
 	over    bool          // nothing more will come
-	dumb    bool          // nothing more is passed on
+	discards bool // what arrives is no longer passed on
 	dead    bool          // nothing more can be written
 }
 
@@ -73,14 +73,14 @@ func (o *delayedWriter) ReadFrom(from io.Reader) (int64, error) { return copyTo(
 func (o *delayedWriter) take(parts []part) {
 	o.change(func() {
 		for _, p := range parts {
-			if o.dead || o.dumb {
+			if o.dead || o.discards {
 				p.tell(false)
 				continue
 			}
 			if p.fate.Lost {
 				p.data = nil
 			}
-			o.dumb = p.fate.Ends == traffic.GoesDumb
+			o.discards = p.fate.Ends == traffic.GoesSilent
 			if p.kept = p.fate.Until != nil; p.kept {
 				go o.release(&p)
 			}

@@ -156,7 +156,7 @@ func TestMessagesMeetTheirFate(t *testing.T) {
 	require.True(t, <-passed)
 	require.True(t, <-passed)
 
-	ends.Store(int64(traffic.GoesDumb))
+	ends.Store(int64(traffic.GoesSilent))
 	dumb := dial(t, caller, virtual)
 	say(dumb, "one", "lose", "two")
 	hear(dumb, "one\n")

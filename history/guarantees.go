@@ -9,8 +9,8 @@ const (
 	KindSemaphore = "semaphore" // as many permits as its capacity
 )
 
-// A Promise is what a lock promises: its Declare with the defaults filled in.
-type Promise struct {
+// Guarantees are what a lock promises: its Declare with the defaults filled in.
+type Guarantees struct {
 	Kind      string // mutex, rw or semaphore; without a Declare as its modes tell
 	Reentrant bool
 	Fair      bool
@@ -19,10 +19,10 @@ type Promise struct {
 	Fenced    bool          // a token was seen, unless declared otherwise
 }
 
-// Promises are the promises of every lock that the history names.
-func (h *History) Promises() map[string]Promise {
+// Guarantees are the guarantees of every lock that the history names.
+func (h *History) Guarantees() map[string]Guarantees {
 	type kept struct {
-		Promise
+		Guarantees
 		lock string
 		told bool // whether it is fenced
 	}
@@ -39,13 +39,13 @@ func (h *History) Promises() map[string]Promise {
 			if !known {
 				at = int32(len(found)) //nolint:gosec // fewer than events, which fit into memory
 				places[e.Lock] = at
-				before := h.Before.Promises[e.Lock]
-				found = append(found, kept{lock: e.Lock, Promise: Promise{Kind: before.Kind, Fenced: before.Fenced}})
+				before := h.Before.Guarantees[e.Lock]
+				found = append(found, kept{lock: e.Lock, Guarantees: Guarantees{Kind: before.Kind, Fenced: before.Fenced}})
 			}
 			p = &found[at]
 		}
 		if e.Op == Declare {
-			p.Promise = Promise{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: h.Before.Promises[e.Lock].Fenced}
+			p.Guarantees = Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: h.Before.Guarantees[e.Lock].Fenced}
 			if p.told = e.Fenced != nil; p.told {
 				p.Fenced = *e.Fenced
 			}
@@ -64,13 +64,13 @@ func (h *History) Promises() map[string]Promise {
 			p.Fenced = true
 		}
 	}
-	promises := make(map[string]Promise, len(found))
+	promises := make(map[string]Guarantees, len(found))
 	for i := range found {
 		p := &found[i]
 		if p.Kind == "" {
 			p.Kind = KindMutex
 		}
-		promises[p.lock] = p.Promise
+		promises[p.lock] = p.Guarantees
 	}
 	return promises
 }

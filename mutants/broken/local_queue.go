@@ -13,20 +13,20 @@ import (
 // all clients.
 const batch = 8
 
-// A line is where the callers of one [Lock] wait who pass it on to each other in
+// A localQueue is where the callers of one [Lock] wait that pass it on to each other in
 // memory. The key on the server stays as it is.
-type line struct {
+type localQueue struct {
 	mu      sync.Mutex
-	waiting []*spot           // the oldest first
+	waiting []*waiter         // the oldest first
 	grants  map[string]*turns // by request, of those that were passed on or released
 
 	// What the bugs change.
-	toAll     bool // who wait are all passed the lock
+	toAll     bool // all waiters are passed the lock
 	recounted bool // its lease begins when it is passed on
 }
 
-// A spot is where a caller stands in a line.
-type spot struct {
+// A waiter is a caller in a queue.
+type waiter struct {
 	lease   lock.Lease
 	passed  chan lock.Lease // the grant, if it is passed on; holds one
 	refused instant         // when the latest request was sent that was refused
@@ -38,16 +38,16 @@ type turns struct {
 	ending bool // the server was asked to end it
 }
 
-// CorrectLine returns the lock in one key whose callers pass it on in memory. A
+// CorrectLocalQueue returns the lock in one key whose callers pass it on in memory. A
 // lock is passed on as it is: with what is left of its lease, which must be half of
 // it, to one caller who asked for the same lease, so often and no oftener, and not
 // after a release that got no answer.
 //
 // It is a small copy of what [lock.Mutex] does for callers that name no owner, and
 // what lock cohorting (Dice, Marathe and Shavit, 2012) does without leases.
-func CorrectLine(s Setup) *Lock {
+func CorrectLocalQueue(s Setup) *Lock {
 	l := Correct(s)
-	l.line = &line{grants: map[string]*turns{}}
+	l.queue = &localQueue{grants: map[string]*turns{}}
 	return l
 }
 
@@ -56,8 +56,8 @@ func CorrectLine(s Setup) *Lock {
 // It is the slip of one who wakes a condition's waiters, and takes it for granted
 // that they ask; the review of juju/mutex (#4) asks whether it was made there.
 func PassedToAll(s Setup) *Lock {
-	l := CorrectLine(s)
-	l.line.toAll = true
+	l := CorrectLocalQueue(s)
+	l.queue.toAll = true
 	return l
 }
 
@@ -68,20 +68,20 @@ func PassedToAll(s Setup) *Lock {
 // It is what comes of passing on a lock with a lease like one without. OpenViking
 // (#3886) tells of a lock that no client renews while it is handed on.
 func PassedRecounted(s Setup) *Lock {
-	l := CorrectLine(s)
-	l.line.recounted = true
+	l := CorrectLocalQueue(s)
+	l.queue.recounted = true
 	return l
 }
 
-// Waiting is how many callers stand in line for a lock.
+// Waiting is how many callers wait in the queue for a lock.
 func (l *Lock) Waiting(name string) int {
-	if l.line == nil {
+	if l.queue == nil {
 		return 0
 	}
-	l.line.mu.Lock()
-	defer l.line.mu.Unlock()
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
 	n := 0
-	for _, p := range l.line.waiting {
+	for _, p := range l.queue.waiting {
 		if p.lease.Name == name {
 			n++
 		}
@@ -89,38 +89,38 @@ func (l *Lock) Waiting(name string) int {
 	return n
 }
 
-// stand puts a caller in line; nil where there is none.
-func (l *Lock) stand(ctx context.Context, lease lock.Lease) (*spot, error) {
+// enqueue adds a caller to the queue; nil where there is none.
+func (l *Lock) enqueue(ctx context.Context, lease lock.Lease) (*waiter, error) {
 	if l.inbox != nil {
-		return l.inbox.stand(ctx, lease)
+		return l.inbox.enqueue(ctx, lease)
 	}
-	if l.line == nil {
+	if l.queue == nil {
 		return nil, nil
 	}
-	p := &spot{lease: lease, passed: make(chan lock.Lease, 1)}
-	l.line.mu.Lock()
-	defer l.line.mu.Unlock()
-	l.line.waiting = append(l.line.waiting, p)
+	p := &waiter{lease: lease, passed: make(chan lock.Lease, 1)}
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	l.queue.waiting = append(l.queue.waiting, p)
 	return p, nil
 }
 
-// came is where a caller is passed the lock.
-func (p *spot) came() <-chan lock.Lease {
+// came is the channel on which a caller is passed the lock.
+func (p *waiter) came() <-chan lock.Lease {
 	if p == nil {
 		return nil
 	}
 	return p.passed
 }
 
-// step takes a caller out of the line who did not take what it was passed, if it
+// dequeue takes a caller out of the queue that did not take what it was passed, if it
 // was: that goes on to the next.
-func (l *Lock) step(ctx context.Context, p *spot) {
-	if p == nil || l.line == nil {
+func (l *Lock) dequeue(ctx context.Context, p *waiter) {
+	if p == nil || l.queue == nil {
 		return
 	}
-	l.line.mu.Lock()
-	l.line.waiting = slices.DeleteFunc(l.line.waiting, func(other *spot) bool { return other == p })
-	l.line.mu.Unlock()
+	l.queue.mu.Lock()
+	l.queue.waiting = slices.DeleteFunc(l.queue.waiting, func(other *waiter) bool { return other == p })
+	l.queue.mu.Unlock()
 	select {
 	case got := <-p.passed:
 		_ = l.Release(context.WithoutCancel(ctx), got)
@@ -128,10 +128,10 @@ func (l *Lock) step(ctx context.Context, p *spot) {
 	}
 }
 
-// pass gives a grant that its holder releases to the first in line, and reports
+// pass gives a grant that its holder releases to the first in the queue, and reports
 // whether it did.
 func (l *Lock) pass(lease lock.Lease) bool {
-	q := l.line
+	q := l.queue
 	if q == nil {
 		return false
 	}
@@ -150,9 +150,9 @@ func (l *Lock) pass(lease lock.Lease) bool {
 	return passed
 }
 
-// serve takes the first out of the line who can have a grant. q.mu is held.
-func (q *line) serve(lease lock.Lease) (served bool) {
-	q.waiting = slices.DeleteFunc(q.waiting, func(p *spot) bool {
+// serve takes the first out of the queue that can have a grant. q.mu is held.
+func (q *localQueue) serve(lease lock.Lease) (served bool) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(p *waiter) bool {
 		if p.lease.Name != lease.Name || p.lease.Length != lease.Length || served && !q.toAll {
 			return false
 		}
@@ -165,23 +165,23 @@ func (q *line) serve(lease lock.Lease) (served bool) {
 
 // ended forgets a grant that was released.
 func (l *Lock) ended(lease lock.Lease) {
-	if l.line == nil {
+	if l.queue == nil {
 		return
 	}
-	l.line.mu.Lock()
-	defer l.line.mu.Unlock()
-	delete(l.line.grants, lease.Request)
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	delete(l.queue.grants, lease.Request)
 }
 
 // took is the lease of a caller that was passed the grant. One that was handed over
 // was granted after the latest request that was refused.
-func (l *Lock) took(p *spot, lease, grant lock.Lease) lock.Lease {
+func (l *Lock) took(p *waiter, lease, grant lock.Lease) lock.Lease {
 	if l.inbox != nil {
 		lease.Expires = l.ends(p.refused, lease.Length)
 		return lease
 	}
 	lease.Request, lease.Expires = grant.Request, grant.Expires
-	if l.line.recounted {
+	if l.queue.recounted {
 		lease.Expires = l.ends(instant{time.Now(), l.Clock.Wall()}, lease.Length)
 	}
 	return lease
