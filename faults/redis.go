@@ -30,11 +30,11 @@ func redisSpecs() []Spec {
 	pattern := Param{Name: "pattern", About: "as SCAN has it", Ask: "which keys", Draw: lockKeys}
 	specs := []Spec{
 		{
-			Name: "busy", Summary: "run a script that does not end before the heal, so that everything else is refused",
+			Name: "busy-script", Aliases: []string{"busy"}, Summary: "run a script that does not end before the heal, so that everything else is refused",
 			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, away),
 			Observed: "a PING is refused with BUSY", Healed: "SCRIPT KILL",
 			Pitfall: "the script writes nothing, else it could not be killed",
-			New:     onServer(keepBusy),
+			New:     onServer(runBusyScript),
 		},
 		{
 			Name: "drop-key", Summary: "remove the keys that match, once", Params: []Param{pattern},
@@ -58,7 +58,7 @@ func redisSpecs() []Spec {
 			New:      onServer(flushKeys),
 		},
 		{
-			Name: "full", Summary: "refuse every write for want of memory",
+			Name: "out-of-memory", Aliases: []string{"full"}, DrawnAs: "full", Summary: "refuse every write for want of memory",
 			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, never),
 			Observed: "a write is refused with OOM", Healed: "the memory that it had",
 			Pitfall: "a script that has begun to write goes on: what frees memory is not refused",
@@ -93,11 +93,11 @@ func redisSpecs() []Spec {
 			New:     onServer(refuseWrites),
 		},
 		{
-			Name: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
+			Name: "corrupt-key", Aliases: []string{"retype-key"}, DrawnAs: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
 			Life: history.Lasting, Effects: []history.Effect{history.Forgets, history.Refuses}, Hits: HitsRequests, Candidates: lasting(TargetOfLock, 2, forgets),
 			Observed: "the server took the strings", Healed: "the strings are gone",
 			Pitfall: "what was there before is lost",
-			New:     onServerWith(func(s topologies.Server, step Step) Fault { return retypeKeys(s, step.Params["pattern"]) }),
+			New:     onServerWith(func(s topologies.Server, step Step) Fault { return corruptKeys(s, step.Params["pattern"]) }),
 		},
 		{
 			Name: "script-flush", Summary: "forget all scripts, once",
@@ -171,7 +171,7 @@ func writeScript(ctx context.Context, rdb *redis.Client) error {
 func fillMemory(s topologies.Server) Fault {
 	was := map[string]string{}
 	return &redisFault{
-		name: "full", server: s,
+		name: "out-of-memory", server: s,
 		inject: func(ctx context.Context, rdb *redis.Client) (string, error) {
 			if err := configure(ctx, rdb, was, "maxmemory-policy", "noeviction", "maxmemory", "1"); err != nil {
 				return "", err
@@ -408,12 +408,12 @@ const (
 	removeForeign = `if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 
-// retypeKeys puts a plain string where keys that match a pattern are, as another
+// corruptKeys puts a plain string where keys that match a pattern are, as another
 // program with the same names would. The heal removes the strings.
-func retypeKeys(s topologies.Server, pattern string) Fault {
+func corruptKeys(s topologies.Server, pattern string) Fault {
 	var changed []string
 	return &redisFault{
-		name: "retype-key", server: s,
+		name: "corrupt-key", server: s,
 		inject: func(ctx context.Context, rdb *redis.Client) (string, error) {
 			keys, err := matching(ctx, rdb, pattern)
 			if err != nil {
@@ -543,13 +543,13 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-// keepBusy runs a script that does not end, so that a server refuses everything
+// runBusyScript runs a script that does not end, so that a server refuses everything
 // else; the heal kills it.
-func keepBusy(s topologies.Server) Fault {
+func runBusyScript(s topologies.Server) Fault {
 	was := map[string]string{}
 	var ended chan struct{} // closed once the script has
 	return &redisFault{
-		name: "busy", server: s,
+		name: "busy-script", server: s,
 		inject: func(ctx context.Context, rdb *redis.Client) (string, error) {
 			// busy-reply-threshold is called lua-time-limit before Redis 7.
 			if err := configure(ctx, rdb, was, "busy-reply-threshold", "1"); err != nil {

@@ -67,14 +67,14 @@ func TestFaultsThatLast(t *testing.T) {
 		fault         faults.Fault
 		broken, whole func(ctx context.Context) error
 	}{
-		{built(t, d, "full", server.Name()), answers("OOM", write), write},
+		{built(t, d, "out-of-memory", server.Name()), answers("OOM", write), write},
 		{built(t, d, "evict", server.Name()), func(ctx context.Context) error {
 			if n := rdb.Exists(ctx, "lock:{a}").Val(); n != 0 {
 				return errors.New("the key is still there")
 			}
 			return nil
 		}, write},
-		{built(t, d, "retype-key", server.Name(), "pattern", "lock:*"), answers("WRONGTYPE", func(ctx context.Context) error {
+		{built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"), answers("WRONGTYPE", func(ctx context.Context) error {
 			return rdb.HGetAll(ctx, "lock:{a}").Err()
 		}), write},
 		{built(t, d, "pause-writes", server.Name()), func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func TestFaultsThatLast(t *testing.T) {
 			}
 			return nil
 		}, write},
-		{built(t, d, "busy", server.Name()), answers("BUSY", write), write},
+		{built(t, d, "busy-script", server.Name()), answers("BUSY", write), write},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fault.Name(), func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestFaultsWithoutEffect(t *testing.T) {
 	before := settings(t, server.Observer())
 	require.NoError(t, server.Observer().FlushAll(t.Context()).Err())
 	for _, f := range []faults.Fault{
-		built(t, d, "flush", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "retype-key", server.Name(), "pattern", "lock:*"),
+		built(t, d, "flush", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"),
 		built(t, d, "kill-pubsub", server.Name()), built(t, d, "evict", server.Name()),
 	} {
 		t.Run(f.Name(), func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestFaultsOfAClustersNode(t *testing.T) {
 	for _, name := range servers {
 		server := d.Server(name)
 		for _, f := range []faults.Fault{
-			built(t, d, "full", server.Name()), built(t, d, "evict", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "retype-key", server.Name(), "pattern", "lock:*"),
-			built(t, d, "flush", server.Name()), built(t, d, "pause-writes", server.Name()), built(t, d, "busy", server.Name()), built(t, d, "script-flush", server.Name()),
+			built(t, d, "out-of-memory", server.Name()), built(t, d, "evict", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"),
+			built(t, d, "flush", server.Name()), built(t, d, "pause-writes", server.Name()), built(t, d, "busy-script", server.Name()), built(t, d, "script-flush", server.Name()),
 		} {
 			t.Run(f.Name()+" on "+name, func(t *testing.T) {
 				fill()

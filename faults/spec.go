@@ -22,6 +22,9 @@ type Spec struct {
 	Name string
 	// Aliases are its older names. They go on working, with a note, for a version.
 	Aliases []string
+	// DrawnAs is the name by which random plans sort it, where it had another one: a new
+	// name must not change the plan of a seed. Empty: its name.
+	DrawnAs string
 	// Family is also the mix of random faults that it belongs to.
 	Family Family
 	// Summary says in half a sentence what it does.

@@ -134,6 +134,21 @@ func TestGenerate_everyCandidate(t *testing.T) {
 	}
 }
 
+// A fault with a new name keeps its place in the order that plans are drawn from, so
+// that each seed draws what it drew before.
+func TestCandidates_orderOfOlderNames(t *testing.T) {
+	var got []string
+	for _, c := range environments(t)[0].Candidates() {
+		if c.Mix == string(faults.Redis) {
+			got = append(got, c.Fault)
+		}
+	}
+	require.Equal(t, []string{
+		"busy-script", "drop-key", "evict", "flush", "out-of-memory", "kill-pubsub", "pause-writes", "refuse-clients", "refuse-writes",
+		"corrupt-key", "script-flush",
+	}, got)
+}
+
 // An older name means the fault that is called otherwise now, and is noted.
 func TestStep_Current(t *testing.T) {
 	for _, spec := range faults.All() {

@@ -155,9 +155,9 @@ func TestWhatBreaksAPromiseIsNotSafe(t *testing.T) {
 		safe   string
 		unsafe string
 	}{
-		{"single", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall full pause busy script-flush partition", "kill restart flush evict clock-forward power-cut"},
-		{"append-only file", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Servers: harness.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key retype-key"},
-		{"replicas", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut full pause-writes", "crash-failover split-brain failover pause partition-halves"},
+		{"single", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex")}, "cut stall out-of-memory pause busy-script script-flush partition", "kill restart flush evict clock-forward power-cut"},
+		{"append-only file", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Servers: harness.Persistent()}, "kill restart shutdown pause", "restart-empty flush drop-key corrupt-key"},
+		{"replicas", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex")}, "cut out-of-memory pause-writes", "crash-failover split-brain failover pause partition-halves"},
 		{"acks of some", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 1}}, "cut", "crash-failover split-brain"},
 		{"acks of all", harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Options: harness.LockOptions{ReplicaAcks: 2}}, "crash-failover split-brain failover partition-halves pause", "kill flush"},
 		{"cluster", harness.RandomRun{Topology: "cluster", Lock: runtest.Lock("mutex")}, "migrate-slot cut", "pause kill crash-failover"},

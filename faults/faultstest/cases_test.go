@@ -70,7 +70,7 @@ func entries() []entry {
 	add(topologies.Cluster, "partition-ring", "")
 	add(singleByName, "planned-failover", "", "how", "failover")
 	add(singleByName, "planned-failover", "", "how", "replicaof", "pubsub", "close")
-	add("", "retype-key", server, "pattern", probes)
+	add("", "corrupt-key", server, "pattern", probes)
 	add("", "slow-close", clients, "by", "50")
 	add(topologies.Sentinels, "split-brain", "zone-a")
 	add(topologies.Cluster, "split-brain", "zone-a")
