@@ -142,3 +142,38 @@ func parked(t *testing.T, rdb *redis.Client, channels int) {
 		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == channels
 	})
 }
+
+// soonerThan requires that something comes before a limit, such as [beforePoll]. Time in which
+// the server, or this process, stood still does not count: a machine may be busy.
+func soonerThan(t *testing.T, rdb *redis.Client, limit time.Duration, why string, something func()) {
+	t.Helper()
+	const regular, late = 10 * time.Millisecond, 100 * time.Millisecond
+	watching, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan time.Duration, 1)
+	go func() {
+		var stalled time.Duration
+		for begin := time.Now(); ; begin = time.Now() {
+			select {
+			case <-watching.Done():
+				done <- stalled
+				return
+			case <-time.After(regular):
+			}
+			_ = rdb.Ping(watching).Err()
+			if took := time.Since(begin); took > late {
+				stalled += took
+			}
+		}
+	}()
+	begin := time.Now()
+	something()
+	took := time.Since(begin)
+	cancel()
+	stalled := <-done
+	require.Less(t, took-stalled, limit, "%s (of %v, the machine stood still for %v)", why, took, stalled)
+}
+
+// beforePoll is a limit for what a message brings: without one, a waiter asks again three
+// seconds after its last request, which was sent a moment ago.
+const beforePoll = 2 * time.Second
