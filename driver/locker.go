@@ -373,7 +373,7 @@ func (k *keeper) over() {
 	delete(k.driver.holds, k.id)
 }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (time.Time, error) {
 	if k.isGone() {
 		return time.Time{}, lock.ErrNotHeld
@@ -409,7 +409,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 	}
 }
 
-// ExtendLate is for [lock.Hold], of a hold that is over.
+// ExtendLate implements [lock.LateKeeper].
 func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration) error {
 	if !k.driver.hello.Promises.Extend {
 		return lock.ErrNotHeld
@@ -418,10 +418,10 @@ func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration)
 	return err
 }
 
-// ReleaseLate is for [lock.Hold], of a hold that is over.
+// ReleaseLate implements [lock.LateKeeper].
 func (k *keeper) ReleaseLate(ctx context.Context, l lock.Lease) error { return k.Release(ctx, l) }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
 	r, err := k.driver.ask(ctx, k.client, request{Op: opRelease, Hold: k.id}, nil, nil)
 	if err != nil {

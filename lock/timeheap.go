@@ -38,14 +38,14 @@ func (q timeHeap[T]) Swap(i, j int) {
 	q[i].when().place, q[j].when().place = i+1, j+1
 }
 
-// Push is for container/heap.
+// Push implements [heap.Interface].
 func (q *timeHeap[T]) Push(x any) {
 	item, _ := x.(T)
 	*q = append(*q, item)
 	item.when().place = len(*q)
 }
 
-// Pop is for container/heap.
+// Pop implements [heap.Interface].
 func (q *timeHeap[T]) Pop() any {
 	last := len(*q) - 1
 	item := (*q)[last]

@@ -108,7 +108,7 @@ func (w *wait) NextBackoff() time.Duration {
 // keeper keeps one grant.
 type keeper struct{ held *redislock.Lock }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (k keeper) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
 	sent := time.Now()
 	err := k.held.Refresh(ctx, d, nil)
@@ -118,7 +118,7 @@ func (k keeper) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time
 	return adapt.Expires(sent, d), err
 }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (k keeper) Release(ctx context.Context, _ lock.Lease) error {
 	err := k.held.Release(ctx)
 	if errors.Is(err, redislock.ErrLockNotHeld) {

@@ -160,14 +160,14 @@ type keeper struct {
 // errIncomplete says that the library gave no reason.
 var errIncomplete = errors.New("redsync: no majority of the servers answered")
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (k keeper) Extend(ctx context.Context, l lock.Lease, d time.Duration) (time.Time, error) {
 	sent := time.Now()
 	ok, err := k.locker.mutex(l.Name, d, l.Request).ExtendContext(ctx)
 	return adapt.Expires(sent, d), outcome(ok, err, k.locker.quorum)
 }
 
-// Release is for [lock.Hold]. It is refused for certain only if every server did: one
+// Release implements [lock.Keeper]. It is refused for certain only if every server did: one
 // that carried it out, or may have, ended its vote, and with it perhaps the hold, while
 // others answered when the lease was over. After the lease a majority is enough: the
 // votes that are left make no hold, and end at slightly different times.

@@ -38,9 +38,9 @@ func (d dict) get(key keyword) any {
 // Values are nil, bool, int64, float64, string (also of characters and
 // symbols), keyword, []any (of lists, vectors and sets) and dict.
 type ednReader struct {
-	r    *bufio.Reader
-	line int // from 1
-	deep int
+	r     *bufio.Reader
+	line  int // from 1
+	depth int
 }
 
 func newEDNReader(r io.Reader) *ednReader {
@@ -50,17 +50,17 @@ func newEDNReader(r io.Reader) *ednReader {
 // maxDepth bounds how deep values lie within one another.
 const maxDepth = 1000
 
-func (e *ednReader) wrong(format string, args ...any) error {
+func (e *ednReader) errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	if text := []rune(err.Error()); len(text) > mostSaid {
-		err = errors.New(string(text[:mostSaid]) + "…")
+	if text := []rune(err.Error()); len(text) > maxMessage {
+		err = errors.New(string(text[:maxMessage]) + "…")
 	}
 	return fmt.Errorf("line %d: %w", e.line, err)
 }
 
-// mostSaid is how long a message about a line is, in characters: it may repeat what
+// maxMessage is how long a message about a line is, in characters: it may repeat what
 // it is about.
-const mostSaid = 200
+const maxMessage = 200
 
 // next is the next byte that is not white space or a comment.
 func (e *ednReader) next() (byte, error) {
@@ -95,10 +95,10 @@ func (e *ednReader) read() (any, error) {
 }
 
 func (e *ednReader) value(c byte) (any, error) {
-	if e.deep++; e.deep > maxDepth {
-		return nil, e.wrong("values lie more than %d deep in one another", maxDepth)
+	if e.depth++; e.depth > maxDepth {
+		return nil, e.errorf("values lie more than %d deep in one another", maxDepth)
 	}
-	defer func() { e.deep-- }()
+	defer func() { e.depth-- }()
 	switch c {
 	case '{':
 		return e.dict()
@@ -113,7 +113,7 @@ func (e *ednReader) value(c byte) (any, error) {
 	case '#':
 		return e.dispatch()
 	case '}', ']', ')':
-		return nil, e.wrong("found %q, want a value", c)
+		return nil, e.errorf("found %q, want a value", c)
 	default:
 		return e.atom(c)
 	}
@@ -124,7 +124,7 @@ func (e *ednReader) inside(end byte) (value any, done bool, err error) {
 	for {
 		c, err := e.next()
 		if errors.Is(err, io.EOF) {
-			return nil, false, e.wrong("the file ends, want %q", end)
+			return nil, false, e.errorf("the file ends, want %q", end)
 		}
 		if err != nil {
 			return nil, false, err
@@ -163,7 +163,7 @@ func (e *ednReader) dict() (dict, error) {
 			return d, err
 		}
 		if done {
-			return d, e.wrong("a map ends after a key, want its value")
+			return d, e.errorf("a map ends after a key, want its value")
 		}
 		d = append(d, pair{k, v})
 	}
@@ -176,14 +176,14 @@ var errDiscarded = errors.New("discarded")
 func (e *ednReader) dispatch() (any, error) {
 	c, err := e.r.ReadByte()
 	if err != nil {
-		return nil, e.cut(err)
+		return nil, e.atEOF(err)
 	}
 	switch c {
 	case '{':
 		return e.list('}')
 	case '_':
 		if _, err := e.read(); err != nil && !errors.Is(err, errDiscarded) {
-			return nil, e.cut(err)
+			return nil, e.atEOF(err)
 		}
 		return nil, errDiscarded
 	case '#':
@@ -193,7 +193,7 @@ func (e *ednReader) dispatch() (any, error) {
 			return nil, err
 		}
 		v, err := e.read()
-		return v, e.cut(err)
+		return v, e.atEOF(err)
 	}
 }
 
@@ -201,14 +201,14 @@ func (e *ednReader) dispatch() (any, error) {
 func (e *ednReader) symbolic() (any, error) {
 	c, err := e.r.ReadByte()
 	if err != nil {
-		return nil, e.cut(err)
+		return nil, e.atEOF(err)
 	}
 	t, err := e.token(c)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.ValidString(t) {
-		return nil, e.wrong("%q is not UTF-8", t)
+		return nil, e.errorf("%q is not UTF-8", t)
 	}
 	switch t {
 	case "Inf":
@@ -220,10 +220,10 @@ func (e *ednReader) symbolic() (any, error) {
 	}
 }
 
-// cut makes an error of a file that ends in the middle of a value.
-func (e *ednReader) cut(err error) error {
+// atEOF makes an error of a file that ends in the middle of a value.
+func (e *ednReader) atEOF(err error) error {
 	if errors.Is(err, io.EOF) {
-		return e.wrong("the file ends in the middle of a value")
+		return e.errorf("the file ends in the middle of a value")
 	}
 	return err
 }
@@ -285,7 +285,7 @@ func (e *ednReader) number(t string) (any, error) {
 			return a / b, nil
 		}
 	}
-	return nil, e.wrong("%q is no number", t)
+	return nil, e.errorf("%q is no number", t)
 }
 
 func (e *ednReader) text() (any, error) {
@@ -293,12 +293,12 @@ func (e *ednReader) text() (any, error) {
 	for {
 		c, err := e.r.ReadByte()
 		if err != nil {
-			return nil, e.cut(err)
+			return nil, e.atEOF(err)
 		}
 		switch c {
 		case '"':
 			if !utf8.ValidString(b.String()) {
-				return nil, e.wrong("a string is not UTF-8")
+				return nil, e.errorf("a string is not UTF-8")
 			}
 			return b.String(), nil
 		case '\n':
@@ -317,7 +317,7 @@ func (e *ednReader) text() (any, error) {
 func (e *ednReader) escape(b *strings.Builder) error {
 	c, err := e.r.ReadByte()
 	if err != nil {
-		return e.cut(err)
+		return e.atEOF(err)
 	}
 	switch c {
 	case 'n':
@@ -341,19 +341,19 @@ func (e *ednReader) escape(b *strings.Builder) error {
 			half := r
 			next, err := e.r.Peek(2)
 			if err != nil || string(next) != `\u` {
-				return e.wrong(`\u%04x is half a character`, half)
+				return e.errorf(`\u%04x is half a character`, half)
 			}
 			_, _ = e.r.Discard(2) // they were there
 			if r, err = e.unit(); err != nil {
 				return err
 			}
 			if r = utf16.DecodeRune(half, r); r == utf8.RuneError {
-				return e.wrong(`\u%04x is half a character`, half)
+				return e.errorf(`\u%04x is half a character`, half)
 			}
 		}
 		b.WriteRune(r)
 	default:
-		return e.wrong(`unknown escape \%c in a string`, c)
+		return e.errorf(`unknown escape \%c in a string`, c)
 	}
 	return nil
 }
@@ -362,11 +362,11 @@ func (e *ednReader) escape(b *strings.Builder) error {
 func (e *ednReader) unit() (rune, error) {
 	digits := make([]byte, 4)
 	if _, err := io.ReadFull(e.r, digits); err != nil {
-		return 0, e.cut(io.EOF)
+		return 0, e.atEOF(io.EOF)
 	}
 	n, err := strconv.ParseUint(string(digits), 16, 16)
 	if err != nil {
-		return 0, e.wrong(`\u%s is no character`, digits)
+		return 0, e.errorf(`\u%s is no character`, digits)
 	}
 	return rune(n), nil
 }

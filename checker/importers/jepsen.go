@@ -84,17 +84,17 @@ type thread struct {
 func (j *jepsen) take(v any) error {
 	op, ok := v.(dict)
 	if !ok {
-		return j.edn.wrong("want a map of an operation, like {:process 0, :type :invoke, :f :acquire, :value nil}, found %s", kindOf(v))
+		return j.edn.errorf("want a map of an operation, like {:process 0, :type :invoke, :f :acquire, :value nil}, found %s", kindOf(v))
 	}
 	process, ok := op.get("process").(int64)
 	if !ok {
 		if op.get("process") == nil {
-			return j.edn.wrong("an operation has no :process")
+			return j.edn.errorf("an operation has no :process")
 		}
 		return nil // the nemesis
 	}
 	if process < 0 || process > math.MaxInt32 {
-		return j.edn.wrong(":process %d is out of range", process)
+		return j.edn.errorf(":process %d is out of range", process)
 	}
 	e := history.Event{Process: int(process), Index: int64(len(j.events)), Time: time.Duration(len(j.events))}
 	if n := len(j.events); n > 0 {
@@ -103,7 +103,7 @@ func (j *jepsen) take(v any) error {
 	if at := op.get("time"); at != nil {
 		ns, ok := at.(int64)
 		if !ok || ns < 0 {
-			return j.edn.wrong(":time is %v, want nanoseconds", at)
+			return j.edn.errorf(":time is %v, want nanoseconds", at)
 		}
 		// Stamps of Jepsen may tie, and those of one process must not.
 		e.Time = max(e.Time, time.Duration(ns))
@@ -112,18 +112,18 @@ func (j *jepsen) take(v any) error {
 	case "invoke", "ok", "fail", "info":
 		e.Type = history.Type(t)
 	default:
-		return j.edn.wrong(":type is %s, want :invoke, :ok, :fail or :info", shown(op.get("type")))
+		return j.edn.errorf(":type is %s, want :invoke, :ok, :fail or :info", shown(op.get("type")))
 	}
 	switch f, _ := op.get("f").(keyword); f {
 	case "acquire", "release":
 		e.Op = history.Op(f)
 	default:
-		return j.edn.wrong(":f is %s, want :acquire or :release", shown(op.get("f")))
+		return j.edn.errorf(":f is %s, want :acquire or :release", shown(op.get("f")))
 	}
 	e.Lock = JepsenLock
 	value := op.get("value")
 	if d, ok := value.(dict); op.get("permits") != nil || ok && d.get("permits") != nil {
-		return j.edn.wrong("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
+		return j.edn.errorf("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
 	}
 	if tuple, ok := value.([]any); ok && len(tuple) == 2 {
 		e.Lock, value = fmt.Sprint(shown(tuple[0])), tuple[1]
@@ -143,11 +143,11 @@ func (j *jepsen) add(e history.Event) error {
 	open := j.open[e.Process]
 	switch {
 	case e.Type == history.Invoke && open != nil:
-		return j.edn.wrong("process %d invokes :%s while its :%s is open", e.Process, e.Op, open.Op)
+		return j.edn.errorf("process %d invokes :%s while its :%s is open", e.Process, e.Op, open.Op)
 	case e.Type != history.Invoke && open == nil:
-		return j.edn.wrong(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
+		return j.edn.errorf(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
 	case e.Type != history.Invoke && open.Op != e.Op:
-		return j.edn.wrong("process %d completes :%s while its :%s is open", e.Process, e.Op, open.Op)
+		return j.edn.errorf("process %d completes :%s while its :%s is open", e.Process, e.Op, open.Op)
 	case e.Type == history.Invoke:
 		invoke := e
 		j.open[e.Process] = &invoke

@@ -157,10 +157,10 @@ type taken struct {
 	n    int
 }
 
-// Extend is for [lock.Hold]. There is no end to be moved.
+// Extend implements [lock.Keeper]. There is no end to be moved.
 func (taken) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
 	return time.Time{}, errors.New("permits of a plain semaphore have no end")
 }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (t taken) Release(ctx context.Context, _ lock.Lease) error { return t.from.Release(ctx, t.n) }

@@ -175,7 +175,7 @@ func (s *state) end() time.Time {
 	return last
 }
 
-// Extend is for [lock.Hold]. A grant without an end keeps none.
+// Extend implements [lock.Keeper]. A grant without an end keeps none.
 func (l *Locker) Extend(ctx context.Context, lease lock.Lease, d time.Duration) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
@@ -192,7 +192,7 @@ func (l *Locker) Extend(ctx context.Context, lease lock.Lease, d time.Duration) 
 	return end, nil
 }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (l *Locker) Release(ctx context.Context, lease lock.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -292,7 +292,7 @@ func (l *Lock) hold(lease lock.Lease, watched bool) *lock.Hold {
 	return h
 }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (l *Lock) Extend(ctx context.Context, lease lock.Lease, d time.Duration) (time.Time, error) {
 	l.observe(ctx, lock.Renewing, lease, nil)
 	sent := instant{time.Now(), l.Clock.Wall()}
@@ -305,7 +305,7 @@ func (l *Lock) Extend(ctx context.Context, lease lock.Lease, d time.Duration) (t
 	return lease.Expires, err
 }
 
-// Release is for [lock.Hold]. It stops the watchdog first.
+// Release implements [lock.Keeper]. It stops the watchdog first.
 func (l *Lock) Release(ctx context.Context, lease lock.Lease) error {
 	l.mu.Lock()
 	if end := l.watched[lease.Request]; end != nil {

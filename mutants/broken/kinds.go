@@ -100,12 +100,12 @@ func (u *uncounted) Acquire(ctx context.Context, name string, o lock.Options) (*
 	return lock.NewHold(h.Lease(), u), nil
 }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (u *uncounted) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
 	return time.Time{}, errNoEnd
 }
 
-// Release is for [lock.Hold]. A second one finds nothing to do, and says that it
+// Release implements [lock.Keeper]. A second one finds nothing to do, and says that it
 // was done.
 func (u *uncounted) Release(ctx context.Context, l lock.Lease) error {
 	key := [2]string{l.Name, l.Owner}
@@ -146,11 +146,11 @@ func QueueJumping(rdb redis.UniversalClient, c *lock.Client) lock.Locker {
 // keep hands on what is asked of a hold.
 type keep struct{ *lock.Hold }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (k keep) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
 	err := k.Hold.Extend(ctx, d)
 	return k.Lease().Expires, err
 }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (k keep) Release(ctx context.Context, _ lock.Lease) error { return k.Hold.Release(ctx) }

@@ -78,7 +78,7 @@ func (k *kept) expire() {
 	}
 }
 
-// Extend is for [lock.Hold].
+// Extend implements [lock.Keeper].
 func (k *kept) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
 	end := Expires(time.Now(), d)
 	k.mu.Lock()
@@ -102,7 +102,7 @@ func (k *kept) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.
 	return end, nil
 }
 
-// Release is for [lock.Hold].
+// Release implements [lock.Keeper].
 func (k *kept) Release(ctx context.Context, _ lock.Lease) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
