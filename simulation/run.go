@@ -257,11 +257,11 @@ func (r reached) Write(ctx context.Context, c workload.Change) error {
 	return r.Register.Write(ctx, c)
 }
 
-// notice records a fault, or a promotion.
+// notice records a fault, or that a server has another role.
 func (d *deployment) notice(n world.Notice) {
-	if n.Promoted != "" {
+	if n.Server != "" {
 		d.recorder.Record(history.Event{
-			Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: n.Promoted, What: history.ObserveRole, Value: "master",
+			Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: n.Server, What: history.ObserveRole, Value: n.Role,
 		})
 		return
 	}

@@ -444,7 +444,7 @@ func (m *member) count(g gossip) {
 		}
 	}
 	m.c.w.trace("%s is elected", m.node.name)
-	m.c.w.tell(Notice{Promoted: m.node.name})
+	m.c.w.tell(Notice{Server: m.node.name, Role: "master"})
 	m.tell(m.gossip())
 }
 

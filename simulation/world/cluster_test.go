@@ -73,25 +73,28 @@ func until(t *testing.T, what func() bool) time.Duration {
 	return time.Since(begin)
 }
 
-// notices keeps the promotions that a world tells of.
+// notices keeps the roles that a world tells of.
 type notices struct {
 	mu  sync.Mutex
-	all []string
+	all map[string][]string // the servers that got a role
 }
 
 func (n *notices) add(notice world.Notice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if notice.Promoted != "" {
-		n.all = append(n.all, notice.Promoted)
+	if n.all == nil {
+		n.all = map[string][]string{}
 	}
+	n.all[notice.Role] = append(n.all[notice.Role], notice.Server)
 }
 
-func (n *notices) promoted() []string {
+func (n *notices) of(role string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.all)
+	return slices.Clone(n.all[role])
 }
+
+func (n *notices) promoted() []string { return n.of("master") }
 
 // A master that is gone is replaced when the node timeout and an election have passed, and
 // comes back as a replica.
@@ -113,6 +116,7 @@ func TestClusterReplacesAMaster(t *testing.T) {
 				role, err := node(1).Do(t.Context(), "ROLE").Slice()
 				return err == nil && role[0] == "slave" && role[3] == "connected"
 			})
+			require.Equal(t, []string{"redis-1"}, told.of("replica"))
 			require.ErrorContains(t, node(1).Get(t.Context(), first).Err(), "MOVED 3300 ")
 			one := node(4).Conn()
 			defer one.Close()

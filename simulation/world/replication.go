@@ -48,6 +48,9 @@ func (n *Node) follow(master *Node) {
 	if master == n || master == nil {
 		return
 	}
+	if n.master == nil {
+		n.w.tell(Notice{Server: n.name, Role: "replica"})
+	}
 	n.role++
 	n.syncing, n.master = true, master
 	n.server.SetReplica(true)

@@ -88,7 +88,7 @@ func (w *World) promote(old *Node) {
 			r.node.follow(best)
 		}
 	}
-	w.tell(Notice{Promoted: best.name})
+	w.tell(Notice{Server: best.name, Role: "master"})
 	w.announce(old, best)
 }
 

@@ -50,13 +50,14 @@ type World struct {
 	stopped chan struct{}
 }
 
-// A Notice says that a fault began, or ended; or, with a Promoted server, that Sentinels
-// name another master, or that a replica of a cluster was elected.
+// A Notice says that a fault began, or ended; or that a Server has another Role: a master,
+// since Sentinels name it or a cluster elected it, or the replica of another.
 type Notice struct {
-	Fault    Fault
-	Began    bool
-	Target   string // of the fault, where it was the master
-	Promoted string
+	Fault  Fault
+	Began  bool
+	Target string // of the fault, where it was the master
+	Server string
+	Role   string // "master" or "replica"
 }
 
 // Counts are how much happened.
