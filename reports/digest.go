@@ -48,6 +48,8 @@ type digest struct {
 	grouped   []*group             // the same
 	originOf  map[*checker.Violation]int
 
+	seconds map[*holding.Hold][]*checker.Violation // double grants by their second hold, once they were asked for
+
 	cause    int // the fault that caused the violation that is being told; -1 for none
 	searched bool
 	gravest  *checker.Violation // once it was searched for

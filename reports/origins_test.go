@@ -212,3 +212,146 @@ func TestAPauseExplainsALateUse(t *testing.T) {
 	require.Equal(t, map[string]int{checker.UseAfterLease: 1}, causes[0].Violations)
 	require.Equal(t, "pause", causes[0].Fault)
 }
+
+// shifted is a fault of a clock with what it was set to.
+func (s *script) shifted(op history.Op, name, target, param, value string, t float64) {
+	e := history.Event{Process: history.NoProcess, Type: history.Invoke, Op: op, Fault: name, Target: target, Params: map[string]string{param: value}}
+	s.at(t, e)
+	e.Type = history.OK
+	s.at(t, e)
+}
+
+// A clock explains a second grant if it went ahead, after the first, by what was left of
+// the lease.
+func TestAClockThatCanHaveEndedALease(t *testing.T) {
+	for _, test := range []struct {
+		fault, param, value string
+		from, to            float64 // of the fault; the leases are from 100 to 1,100, the second grant is at 500
+		explains            bool
+	}{
+		{"clock-forward", "by", "700", 200, 2000, true},
+		{"clock-forward", "by", "700", 200, 300, true}, // what has run out does not come back
+		{"clock-forward", "by", "300", 200, 2000, false},
+		{"clock-forward", "by", "700", 20, 2000, false}, // the lease was counted by it from the start
+		{"clock-back", "by", "700", 50, 300, true},      // its heal sets it forward
+		{"clock-back", "by", "700", 50, 2000, false},
+		{"clock-freeze", "", "", 20, 450, false},
+		{"clock-rate", "percent", "-50", 20, 450, false},
+		{"clock-rate", "percent", "400", 200, 2000, true},
+		{"clock-rate", "percent", "20", 200, 2000, false},
+	} {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+		s.acquire(2, "orders", "zone-b.1#1", "redis-1", 500, 501, 1000)
+		s.shifted(history.Inject, test.fault, "redis-1", test.param, test.value, test.from)
+		s.shifted(history.Heal, test.fault, "redis-1", test.param, test.value, test.to)
+		s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+		r := reports.Summarize(judged(run(), s.history()))
+		require.Len(t, r.Causes, 1)
+		require.Equal(t, test.explains, r.Causes[0].Fault == test.fault, "%+v: %s", test, r.Causes[0].Title)
+	}
+}
+
+// A clock matters where a master has it.
+func TestTheClockOfAReplicaExplainsNothing(t *testing.T) {
+	for target, explains := range map[string]bool{"redis-1": true, "redis-2": false} {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "1#1", "", 100, 101, 1000)
+		s.acquire(2, "orders", "2#1", "", 500, 501, 1000)
+		s.shifted(history.Inject, "clock-forward", target, "by", "800", 200)
+		s.fault(history.Inject, "cut", "zone-a>redis-1", 120, 130, history.OK, "", "")
+		s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+		c := reports.Summarize(judged(run(), s.history())).Causes[0]
+		require.Equal(t, explains, c.Fault == "clock-forward", c.Title)
+	}
+}
+
+// Of several faults of links the cause is one that a request met which is told.
+func TestAFaultOfALinkThatARequestMet(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+	s.fault(history.Inject, "stall", "zone-a>redis-1", 110, 111, history.OK, "", "")
+	s.fault(history.Heal, "stall", "zone-a>redis-1", 140, 141, history.OK, "", "")
+	s.fault(history.Inject, "delay-reply", "zone-b>redis-1", 210, 211, history.OK, "", "")
+	s.fault(history.Inject, "cut", "zone-a>redis-1", 310, 311, history.OK, "", "")
+	s.fault(history.Heal, "cut", "zone-a>redis-1", 320, 321, history.OK, "", "")
+	s.acquire(2, "orders", "zone-b.1#1", "redis-1", 200, 501, 1000)
+	s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+	c := reports.Summarize(judged(run(), s.history())).Causes[0]
+	require.Equal(t, "delay-reply", c.Fault, c.Title)
+}
+
+// What was not given back for certain is there until its lease ends: no fault that is over
+// explains that it is there later, but a clock that was ahead.
+func TestWhatALastGrantLeavesStuck(t *testing.T) {
+	stuck := func(released history.Type, faults func(s *script)) reports.Cause {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+		if released != "" {
+			s.attempt(1, history.Release, "orders", "zone-a.1#1", 300, 301, released, "")
+		}
+		faults(s)
+		s.attempt(2, history.Acquire, "orders", "zone-b.1#1", 900, 950, history.Fail, "not acquired")
+		s.attempt(2, history.Acquire, "orders", "zone-b.1#2", 1500, 16000, history.Fail, "not acquired")
+		r := run()
+		r.Progress = ms(2000)
+		in := reports.Input{Run: r, History: s.history()}
+		in.Report = checker.Check(t.Context(), in.History)
+		causes := reports.Summarize(in).Causes
+		require.Len(t, causes, 1)
+		return causes[0]
+	}
+	killed := func(s *script) {
+		s.fault(history.Inject, "kill", "redis-1", 400, 410, history.OK, "", "")
+		s.fault(history.Heal, "kill", "redis-1", 500, 510, history.OK, "", "")
+	}
+	ahead := func(s *script) {
+		s.shifted(history.Inject, "clock-forward", "redis-1", "by", "60000", 50)
+		s.shifted(history.Heal, "clock-forward", "redis-1", "by", "60000", 200)
+	}
+	for _, released := range []history.Type{"", history.Info} {
+		c := stuck(released, killed)
+		require.Empty(t, c.Fault, c.Title)
+		require.Contains(t, c.Story.String(), "have the servers end a grant with its lease")
+		require.Contains(t, c.Story.String(), "At 0.950 s client zone-b.1 was refused orders, asked for at 0.900 s.")
+		require.Equal(t, "clock-forward", stuck(released, ahead).Fault)
+	}
+	require.Contains(t, stuck(history.Info, killed).Story.String(), "At 0.301 s client zone-a.1 got no certain answer to its release of orders.")
+	require.Equal(t, "kill", stuck(history.OK, killed).Fault, "it may have undone the release")
+	require.Empty(t, stuck(history.OK, func(s *script) {
+		s.fault(history.Inject, "kill", "redis-1", 40, 50, history.OK, "", "")
+		s.fault(history.Heal, "kill", "redis-1", 60, 70, history.OK, "", "")
+	}).Fault, "the lock was granted after it")
+}
+
+// Two clients that hold a lock because of a fault, and a release of the first that ends the
+// hold of the second: what follows is of the same cause, and the release is told.
+func TestAReleaseThatEndsTheHoldOfAnother(t *testing.T) {
+	with := func(released bool) reports.Results {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+		s.shifted(history.Inject, "clock-forward", "redis-1", "by", "900", 200)
+		s.shifted(history.Heal, "clock-forward", "redis-1", "by", "900", 250)
+		s.acquire(2, "orders", "zone-b.1#1", "redis-1", 300, 301, 1000)
+		if released {
+			s.release(1, "orders", "zone-a.1#1", "redis-1", 400, 401)
+		}
+		s.acquire(3, "orders", "zone-a.2#1", "redis-1", 500, 501, 1000)
+		s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+		return reports.Summarize(judged(run(), s.history()))
+	}
+	r := with(true)
+	require.Len(t, r.Causes, 1, "%v", r.Causes)
+	require.Equal(t, "clock-forward", r.Causes[0].Fault)
+	require.Equal(t, 2, r.Causes[0].Violations[checker.DoubleGrant])
+	require.Contains(t, r.Causes[0].Story.String(), "At 0.401 s client zone-a.1 gave back orders, which client zone-b.1 held at the same time: without a look at the owner that ends the hold of the other.")
+	require.Contains(t, r.Causes[0].Story.String(), "compare the owner and delete in one step")
+	for _, c := range with(false).Causes {
+		require.NotContains(t, c.Story.String(), "gave back orders, which")
+	}
+}

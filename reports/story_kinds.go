@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -83,17 +84,16 @@ func (d *digest) staleAccess(v *checker.Violation) Story {
 func (d *digest) stuck(v *checker.Violation) Story {
 	until := min(v.Until, d.end)
 	s := Story{Headline: fmt.Sprintf("No client could acquire %s for %s, although it was free", theLock(v.Lock), say.Span(until-v.From))}
-	var before *holding.Hold
-	for i := range d.holds {
-		if h := &d.holds[i]; h.Lock == v.Lock && h.Start <= v.From && (before == nil || h.Start > before.Start) {
-			before = h
-		}
-	}
+	before := d.lastGrant(v.Lock, v.From)
 	begin := v.From
 	if before != nil {
 		s.Moments = append(s.Moments, d.grant(before, false))
 		begin = before.Start
+		if r := before.Release; r != nil && r.Unknown() {
+			s.Moments = append(s.Moments, Moment{At: r.Complete.Time, Kind: MomentLock, Text: d.eventClause(r.Complete)})
+		}
 	}
+	s.Moments = append(s.Moments, d.givenUp(v.Lock, begin, v.From)...)
 	s.Moments = append(s.Moments, d.background(begin, v.From)...)
 	if e := d.firstEvent(v); e != nil {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
@@ -104,13 +104,33 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	if words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	// A grant that was not released, and that no fault explains, is there still, unless
-	// its key was looked for and was gone.
-	if before != nil && before.EndEvent < 0 && d.origin(v) < 0 && (words != "" || len(d.looksAt(v.Lock)) == 0) {
+	// A grant that was not released for certain, and that no fault explains, is there still,
+	// unless its key was looked for and was gone.
+	if before != nil && (before.Release == nil || before.Release.Unknown()) && before.Ended != holding.EndLost && d.origin(v) < 0 && (words != "" || len(d.looksAt(v.Lock)) == 0) {
 		s.Cures = []string{leaseCure}
 	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
+}
+
+// givenUp are the last requests for a lock that ended without a grant in a window: what
+// they left behind may be what blocks it.
+func (d *digest) givenUp(lock string, from, to time.Duration) []Moment {
+	var moments []Moment
+	for i := range d.ops {
+		op := &d.ops[i]
+		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != lock || op.OK() || op.Complete.Time < from || op.Complete.Time > to {
+			continue
+		}
+		if len(moments) == maxOthers {
+			moments = moments[1:]
+		}
+		moments = append(moments, Moment{
+			At: op.Complete.Time, Kind: MomentLock,
+			Text: fmt.Sprintf("%s, asked for at %s", d.eventClause(op.Complete), say.Instant(op.Invoke.Time)),
+		})
+	}
+	return moments
 }
 
 // overtaken tells of a fair lock that did not keep to its queue.

@@ -31,6 +31,10 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, causes...)
 	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
 		s.Cures = []string{ownerCure}
+	} else if _, ended := d.follows(v); ended != nil {
+		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
+			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
+		s.Cures = []string{ownerCure}
 	} else if s.Cures = d.remembering(v, first.Start, second.Start); d.causeOf(v) < 0 && len(causes) == 0 {
 		late, ok := d.lateRelease(first, second)
 		if words := d.cutLease(); words != "" {

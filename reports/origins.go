@@ -1,0 +1,181 @@
+package reports
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
+)
+
+// shift is how far ahead of the true time a fault has the clocks that it changes, at an
+// instant; below 0 it is behind. known is false where the record does not say how far.
+func (f *Fault) shift(at time.Duration) (ahead time.Duration, known bool) {
+	if !f.OK || at < f.at() || at > f.End {
+		return 0, true
+	}
+	number := func(name string) (float64, bool) {
+		n, err := strconv.ParseFloat(f.Params[name], 64)
+		return n, err == nil
+	}
+	switch f.Name {
+	case "clock-forward", "clock-back":
+		by, ok := number("by")
+		if f.Name == "clock-back" {
+			by = -by
+		}
+		return time.Duration(by * float64(time.Millisecond)), ok
+	case "clock-freeze":
+		return f.at() - at, true
+	case "clock-rate":
+		percent, ok := number("percent")
+		return time.Duration(percent / 100 * float64(at-f.at())), ok
+	}
+	return 0, false
+}
+
+// gains is by how much a fault can have put a clock ahead between two instants of a window:
+// a lease that a server had counted from the first ends so much before its time.
+func (f *Fault) gains(from, to time.Duration) (ahead time.Duration, known bool) {
+	least := history.Never
+	for _, at := range []time.Duration{from, f.at() - 1, f.at(), f.End, f.End + 1, to, to + chart.OneLook} {
+		if at < from || at > to+chart.OneLook {
+			continue
+		}
+		now, ok := f.shift(at)
+		if !ok {
+			return 0, false
+		}
+		least = min(least, now)
+		ahead = max(ahead, now-least)
+	}
+	return ahead, true
+}
+
+// endsEarly reports whether a fault of clocks can have ended a lease before an instant that
+// is within it. Where the record does not say how long the lease is, any gain can.
+func (f *Fault) endsEarly(h *holding.Hold, at time.Duration) bool {
+	gain, known := f.gains(h.Acquire.Invoke.Time, at)
+	if !known {
+		return true
+	}
+	due := h.Acquire.Expires()
+	for i := range h.Extensions {
+		if e := &h.Extensions[i]; e.OK() && e.Complete.Time <= at {
+			due = e.Expires()
+		}
+	}
+	return gain > 0 && (due <= 0 || at+gain+chart.OneLook >= due)
+}
+
+// endsLate reports whether a fault of clocks can have kept a grant beyond its lease: the
+// clock was ahead when it was made, and then set to the true time.
+func (f *Fault) endsLate(h *holding.Hold, at time.Duration) bool {
+	most := time.Duration(0)
+	for _, t := range []time.Duration{h.Acquire.Invoke.Time, h.Start, f.at(), f.End} {
+		if now, known := f.shift(t); !known {
+			return true
+		} else if t >= h.Acquire.Invoke.Time && t <= at {
+			most = max(most, now)
+		}
+	}
+	return most > 0
+}
+
+// shiftsEnough reports whether a fault that shifts clocks shifts them the way that a
+// violation needs, and as far.
+func (d *digest) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Hold) bool {
+	if !f.has(history.ShiftsClock) || len(holds) == 0 {
+		return true
+	}
+	switch v.Kind {
+	case checker.DoubleGrant:
+		return len(holds) < 2 || f.endsEarly(holds[0], holds[1].Start)
+	case checker.PrematureLoss:
+		return f.endsEarly(holds[0], d.since(v))
+	case checker.OverCapacity:
+		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return h.Start < v.From && f.endsEarly(h, v.From) })
+	default:
+		return true
+	}
+}
+
+// leavesStuck reports whether a fault that was over can have left a lock that no client can
+// acquire: it was in effect after the last grant was asked for. If that was given back for
+// certain it may have undone the release; else only the lease ends the grant, and only a
+// clock can have kept that from ending.
+func (d *digest) leavesStuck(f *Fault, v *checker.Violation) bool {
+	before := d.lastGrant(v.Lock, v.From)
+	switch {
+	case !f.OK || f.End > v.From:
+		return false
+	case before == nil:
+		return true
+	case f.has(history.ShiftsClock):
+		return f.endsLate(before, v.From)
+	case before.Release == nil || !before.Release.OK():
+		return false
+	default:
+		return f.End >= before.Acquire.Invoke.Time
+	}
+}
+
+// lastGrant is the last grant of a lock before an instant; nil if there is none.
+func (d *digest) lastGrant(lock string, at time.Duration) *holding.Hold {
+	var before *holding.Hold
+	for i := range d.holds {
+		if h := &d.holds[i]; h.Lock == lock && h.Start <= at && (before == nil || h.Start > before.Start) {
+			before = h
+		}
+	}
+	return before
+}
+
+// inFlight reports whether a fault was in effect, on a link of its client, while a request
+// was under way that the evidence is about.
+func (d *digest) inFlight(f *Fault, holds []*holding.Hold) bool {
+	under := func(op *history.Operation) bool {
+		return f.Start <= op.Complete.Time && f.End >= op.Invoke.Time
+	}
+	links := f.links(d.Run.Topology)
+	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
+		zone := d.zoneOf(h.Owner)
+		if d.isZone(zone) && !slices.ContainsFunc(links, func(l history.Link) bool { return l.From == zone || d.isServer(l.From) }) {
+			return false
+		}
+		return under(&h.Acquire) || h.Release != nil && under(h.Release) ||
+			slices.ContainsFunc(h.Extensions, func(op history.Operation) bool { return under(&op) })
+	})
+}
+
+// follows is the double grant that a violation follows from, and the release that leads from
+// one to the other: two clients held, and when the first of them gave the lock back, the hold
+// of the second ended with it.
+func (d *digest) follows(v *checker.Violation) (before *checker.Violation, release *history.Operation) {
+	holds := d.holdsOf(v)
+	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+		return nil, nil
+	}
+	until := d.since(v)
+	if len(holds) > 1 {
+		until = holds[1].Start
+	}
+	if d.seconds == nil {
+		d.seconds = map[*holding.Hold][]*checker.Violation{}
+		for _, u := range d.distinct() {
+			if both := d.holdsOf(u); u.Kind == checker.DoubleGrant && len(both) > 1 {
+				d.seconds[both[1]] = append(d.seconds[both[1]], u)
+			}
+		}
+	}
+	for _, u := range d.seconds[holds[0]] {
+		r := d.holdsOf(u)[0].Release
+		if u != v && r != nil && !r.Failed() && r.Complete.Time >= holds[0].Acquire.Invoke.Time && r.Invoke.Time <= until {
+			before, release = u, r
+		}
+	}
+	return before, release
+}
