@@ -153,7 +153,7 @@ func (d *digest) origins() map[*checker.Violation]int {
 		needless[v.Kind] = needless[v.Kind] || fault < 0
 	}
 	for v, fault := range origin {
-		if fault >= 0 && needless[v.Kind] && !slices.ContainsFunc(strong(v.Kind), d.faults[fault].has) {
+		if fault >= 0 && needless[v.Kind] && d.explains(&d.faults[fault], v.Kind) >= weakRank {
 			origin[v] = -1
 		}
 	}
@@ -184,7 +184,7 @@ func (d *digest) origin(v *checker.Violation) int {
 			(len(granters) == 1 && !granters[""] || f.Start > promoted) {
 			continue
 		}
-		rank := f.explains(v.Kind)
+		rank := d.explains(f, v.Kind)
 		flight := rank == linkRank && d.inFlight(f, evidence) // of several faults of links one that a request met
 		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= d.faults[best].Start)) {
 			best, explains, met = i, rank, flight
@@ -431,16 +431,26 @@ const (
 
 // explains ranks how well a fault explains a violation of a kind, by its effects: the
 // lowest is best. It is -1 for one that does not.
-func (f *Fault) explains(kind string) int {
-	if rank := slices.IndexFunc(strong(kind), f.has); rank >= 0 {
+func (d *digest) explains(f *Fault, kind string) int {
+	has := func(e history.Effect) bool { return f.has(e) && !(e == history.Restarts && d.keepsData(f)) }
+	if rank := slices.IndexFunc(strong(kind), has); rank >= 0 {
 		return rank
 	}
+	switch kind { // they are in what a server said, whenever it came
+	case checker.Overtaken, checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess:
+		return -1
+	}
 	for i, effects := range weak() {
-		if slices.ContainsFunc(effects, f.has) {
+		if slices.ContainsFunc(effects, has) {
 			return weakRank + i
 		}
 	}
 	return -1
+}
+
+// keepsData reports whether a server that a fault restarts has all that it had.
+func (d *digest) keepsData(f *Fault) bool {
+	return f.Params["data"] == "kept" || d.option("persistence") == "always" && !f.has(history.Forgets)
 }
 
 // causes are those of the violations, each with its story; nil if there are none.

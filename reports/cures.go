@@ -268,6 +268,8 @@ func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []str
 		case f.has(history.ShiftsClock):
 			add(clockCure)
 		case f.has(history.Restarts) && f.has(history.Forgets): // no setting keeps what it had
+		case f.has(history.Restarts) && d.keepsData(f):
+			continue
 		case f.has(history.Restarts):
 			if !promoted {
 				add(fileCure)

@@ -355,3 +355,42 @@ func TestAReleaseThatEndsTheHoldOfAnother(t *testing.T) {
 		require.NotContains(t, c.Story.String(), "gave back orders, which")
 	}
 }
+
+// A restart after which a server has all that it had explains no more than that it was gone:
+// nothing that also came up without it.
+func TestARestartThatKeepsTheData(t *testing.T) {
+	for persistence, causes := range map[string]int{"everysec": 2, "always": 1} {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+		s.acquire(2, "orders", "zone-b.1#1", "redis-1", 200, 201, 1000)
+		s.acquire(3, "orders", "zone-a.1#2", "redis-1", 2000, 2001, 1000)
+		s.fault(history.Inject, "restart", "redis-1", 2100, 2150, history.OK, "", "")
+		s.acquire(4, "orders", "zone-b.1#2", "redis-1", 2200, 2201, 1000)
+		s.observe(4000, "redis-1", history.ObserveEpoch, "1")
+		r := run()
+		r.Topology.Options = map[string]string{"persistence": persistence}
+		require.Len(t, reports.Summarize(judged(r, s.history())).Causes, causes, persistence)
+	}
+}
+
+// A late or lost message explains no order of grants and of tokens.
+func TestAFaultOfALinkExplainsNoOrder(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	grant := func(p int, owner string, at float64, token int64) {
+		e := history.Event{Process: p, Type: history.Invoke, Op: history.Acquire, Lock: "orders", Owner: owner}
+		s.at(at, e)
+		e.Type, e.Node, e.Token = history.OK, "redis-1", token
+		s.at(at+1, e)
+		s.release(p, "orders", owner, "redis-1", at+10, at+11)
+	}
+	grant(1, "zone-a.1#1", 100, 7)
+	s.fault(history.Inject, "latency", "zone-b>redis-1", 105, 106, history.OK, "", "")
+	grant(2, "zone-b.1#1", 200, 7)
+	s.observe(4000, "redis-1", history.ObserveEpoch, "1")
+	causes := reports.Summarize(judged(run(), s.history())).Causes
+	require.Len(t, causes, 1)
+	require.Equal(t, 1, causes[0].Violations[checker.FenceDuplicate])
+	require.Empty(t, causes[0].Fault, causes[0].Title)
+}
