@@ -153,10 +153,10 @@ func (d *digest) inFlight(f *Fault, holds []*holding.Hold) bool {
 
 // follows is the double grant that a violation follows from, and the release that leads from
 // one to the other: two clients held, and when the first of them gave the lock back, the hold
-// of the second ended with it.
+// of the second ended with it. There is none where a fault explains the violation itself.
 func (d *digest) follows(v *checker.Violation) (before *checker.Violation, release *history.Operation) {
 	holds := d.holdsOf(v)
-	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss || d.origin(v) >= 0 {
 		return nil, nil
 	}
 	until := d.since(v)
@@ -172,8 +172,10 @@ func (d *digest) follows(v *checker.Violation) (before *checker.Violation, relea
 		}
 	}
 	for _, u := range d.seconds[holds[0]] {
-		r := d.holdsOf(u)[0].Release
-		if u != v && r != nil && !r.Failed() && r.Complete.Time >= holds[0].Acquire.Invoke.Time && r.Invoke.Time <= until {
+		other := d.holdsOf(u)[0]
+		a, b := d.granter(other), d.granter(holds[0])
+		r := other.Release
+		if u != v && (a == b || a == "" || b == "") && r != nil && !r.Failed() && r.Complete.Time >= holds[0].Acquire.Invoke.Time && r.Invoke.Time <= until {
 			before, release = u, r
 		}
 	}

@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -354,6 +355,24 @@ func TestAReleaseThatEndsTheHoldOfAnother(t *testing.T) {
 	for _, c := range with(false).Causes {
 		require.NotContains(t, c.Story.String(), "gave back orders, which")
 	}
+}
+
+// Nothing of that is said where two masters granted, each for itself.
+func TestAReleaseAtAnotherMaster(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 50, 60, history.OK, "", "")
+	s.observe(90, "redis-2", history.ObserveRole, "master")
+	s.acquire(1, "orders", "zone-b.1#1", "redis-2", 100, 101, 1000)
+	s.acquire(2, "orders", "zone-a.1#1", "redis-1", 200, 201, 1000)
+	s.release(1, "orders", "zone-b.1#1", "redis-2", 300, 301)
+	s.acquire(3, "orders", "zone-b.2#1", "redis-2", 400, 401, 1000)
+	s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+	r := reports.Summarize(judged(run(), s.history()))
+	require.Len(t, r.Causes, 1)
+	require.Equal(t, "split-brain", r.Causes[0].Fault)
+	require.NotContains(t, r.Story.String(), "gave back")
+	require.NotContains(t, strings.Join(r.Story.Cures, " "), "compare the owner")
 }
 
 // A restart after which a server has all that it had explains no more than that it was gone:
