@@ -18,7 +18,7 @@ import (
 
 // Clients that hold for longer than their lease lose it, and a correct lock is not
 // blamed for that.
-func TestHoldsLongerThanTheirLeaseBlameNoCorrectLock(t *testing.T) {
+func TestLongHoldsBlameNoCorrectLock_NoRace(t *testing.T) {
 	for _, k := range workload.Kinds() {
 		if k.Needs.Readers || k.Needs.Permits || k.Needs.Queue {
 			continue // the lock in memory can't have these

@@ -54,7 +54,7 @@ func seeds(t *testing.T) uint64 {
 	return n
 }
 
-func TestTheTwinInMemoryIsNeverBlamed(t *testing.T) {
+func TestTwinInMemoryIsNeverBlamed_NoRace(t *testing.T) {
 	for seed := range seeds(t) {
 		h := record(t, workload.Config{Seed: seed, Lease: 50 * time.Millisecond}, 10*time.Second, memory.New())
 		report := checker.Check(t.Context(), h)
