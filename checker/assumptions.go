@@ -135,12 +135,12 @@ func (f *findings) durations() (why string) {
 // through them in order of their answers, and keeps of each lock the two holds, of
 // different processes, that last longest.
 func contended(ev *evidence) int {
-	book := ev.book()
-	leftOut := grouped(book.Excluded, len(book.Locks), book.PlaceOf)
+	holdings := ev.holdings()
+	leftOut := grouped(holdings.Excluded, len(holdings.Locks), holdings.PlaceOf)
 	locks := make([]struct {
 		holds []*holding.Hold // that have not begun
 		best  longest
-	}, len(book.Locks))
+	}, len(holdings.Locks))
 	for place, holds := range ev.held() {
 		if more := leftOut[place]; len(more) > 0 {
 			holds = slices.Concat(holds, more)
@@ -150,7 +150,7 @@ func contended(ev *evidence) int {
 	}
 	n := 0
 	for _, op := range answered(ev) {
-		l := &locks[book.Place(op)]
+		l := &locks[holdings.Place(op)]
 		for ; len(l.holds) > 0 && l.holds[0].Start <= op.Complete.Time; l.holds = l.holds[1:] {
 			l.best.add(l.holds[0])
 		}

@@ -29,16 +29,16 @@ func Capacity() Checker {
 		name: "capacity", engine: "interval sweep", apart: true, sweeps: true,
 		applies: func(ev *evidence) bool { return ev.has(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, v := range ev.swept().capacity {
+			for _, v := range ev.sweepResult().capacity {
 				f.add(v)
 			}
 			unclear(f, ev, isSemaphore)
 			for _, name := range ev.locks() {
-				if p := ev.book().Guarantees[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
+				if p := ev.holdings().Guarantees[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
 					f.doubt("nothing says how many permits %q has: its declaration has no capacity", name)
 				}
 			}
-			f.used(ev.swept().memory)
+			f.used(ev.sweepResult().memory)
 			f.counts["grants"] += ev.holds(isSemaphore)
 			grants(f, ev, isSemaphore)
 		},
@@ -51,21 +51,21 @@ func Capacity() Checker {
 
 // An edge is where permits go out or come back.
 type edge struct {
-	at      time.Duration
-	out     bool
-	permits int
-	piece   *piece
+	at       time.Duration
+	out      bool
+	permits  int
+	holdSpan *holdSpan
 }
 
-// edges are those of the pieces in order of time. What comes back in an
+// edges are those of the holdSpans in order of time. What comes back in an
 // instant does so before anything goes out.
-func edges(pieces []piece) []edge {
-	list := make([]edge, 0, 2*len(pieces))
-	for i := range pieces {
-		p := &pieces[i]
+func edges(holdSpans []holdSpan) []edge {
+	list := make([]edge, 0, 2*len(holdSpans))
+	for i := range holdSpans {
+		p := &holdSpans[i]
 		list = append(list,
-			edge{at: p.From, out: true, permits: p.hold.Permits, piece: p},
-			edge{at: p.Until, permits: p.hold.Permits, piece: p})
+			edge{at: p.From, out: true, permits: p.hold.Permits, holdSpan: p},
+			edge{at: p.Until, permits: p.hold.Permits, holdSpan: p})
 	}
 	slices.SortStableFunc(list, func(a, b edge) int {
 		if a.at != b.at || a.out == b.out {
@@ -80,18 +80,18 @@ func edges(pieces []piece) []edge {
 }
 
 // permits sweeps the holds of a semaphore.
-func (l *lane) permits(holds []*holding.Hold, pieces []piece) {
-	leased := filter(pieces, func(p piece) bool { return p.late == nil })
+func (l *lockSweep) permits(holds []*holding.Hold, holdSpans []holdSpan) {
+	leased := filter(holdSpans, func(p holdSpan) bool { return p.late == nil })
 	reported := map[*holding.Hold]bool{}
-	l.over(edges(leased), func(p *piece, out []*piece) {
+	l.over(edges(leased), func(p *holdSpan, out []*holdSpan) {
 		reported[p.hold] = true
-		l.crowd(l.overCapacity(p, out))
+		l.addCapacity(l.overCapacity(p, out))
 	})
-	if len(leased) < len(pieces) {
-		l.over(edges(entire(holds)), func(p *piece, out []*piece) {
+	if len(leased) < len(holdSpans) {
+		l.over(edges(entire(holds)), func(p *holdSpan, out []*holdSpan) {
 			late, other := lateOne(p, out)
 			if late != nil && !reported[p.hold] {
-				l.own(l.foreign(late, other))
+				l.addOwnership(l.foreign(late, other))
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func (l *lane) permits(holds []*holding.Hold, pieces []piece) {
 		for _, q := range granted {
 			if !u.fits(q.span, l.capacity-q.hold.Permits) {
 				found[q.hold] = true
-				l.crowd(l.noPermit(q.hold, leased))
+				l.addCapacity(l.noPermit(q.hold, leased))
 			}
 		}
 	}
@@ -110,56 +110,56 @@ func (l *lane) permits(holds []*holding.Hold, pieces []piece) {
 		u := newUse(entire(holds))
 		for _, q := range kept {
 			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) && l.decided(q, holds) {
-				l.own(l.notKept(q.hold, pieces))
+				l.addOwnership(l.notKept(q.hold, holdSpans))
 			}
 		}
 	}
 }
 
-// entire are the holds as one piece each: where a lease ends and a late
+// entire are the holds as one holdSpan each: where a lease ends and a late
 // confirmation begins to count, nothing is free.
-func entire(holds []*holding.Hold) []piece {
-	var pieces []piece
+func entire(holds []*holding.Hold) []holdSpan {
+	var holdSpans []holdSpan
 	for _, h := range holds {
 		if h.End > h.Start {
-			pieces = append(pieces, piece{Span: holding.Span{From: h.Start, Until: h.End}, hold: h})
+			holdSpans = append(holdSpans, holdSpan{Span: holding.Span{From: h.Start, Until: h.End}, hold: h})
 		}
 	}
-	return pieces
+	return holdSpans
 }
 
-// over calls found for each piece that takes more out than there is, with those
+// over calls found for each holdSpan that takes more out than there is, with those
 // that are out already.
-func (l *lane) over(list []edge, found func(p *piece, out []*piece)) {
-	out := outside{at: map[*piece]int{}}
+func (l *lockSweep) over(list []edge, found func(p *holdSpan, out []*holdSpan)) {
+	out := outside{at: map[*holdSpan]int{}}
 	sum := 0
 	for _, e := range list {
 		if !e.out {
-			if out.back(e.piece) { // a piece has its start before its end
+			if out.back(e.holdSpan) { // a holdSpan has its start before its end
 				sum -= e.permits
 			}
 			continue
 		}
 		sum += e.permits
 		if sum > l.capacity {
-			found(e.piece, out.pieces())
+			found(e.holdSpan, out.holdSpans())
 		}
-		out.add(e.piece)
+		out.add(e.holdSpan)
 	}
 }
 
-// An outside is the pieces that are out, in order.
+// An outside is the holdSpans that are out, in order.
 type outside struct {
-	list []*piece // nil where one came back
-	at   map[*piece]int
+	list []*holdSpan // nil where one came back
+	at   map[*holdSpan]int
 }
 
-func (o *outside) add(p *piece) {
+func (o *outside) add(p *holdSpan) {
 	o.at[p] = len(o.list)
 	o.list = append(o.list, p)
 }
 
-func (o *outside) back(p *piece) bool {
+func (o *outside) back(p *holdSpan) bool {
 	at, is := o.at[p]
 	if !is {
 		return false
@@ -167,14 +167,14 @@ func (o *outside) back(p *piece) bool {
 	delete(o.at, p)
 	o.list[at] = nil
 	if len(o.list) > 2*len(o.at)+64 {
-		o.pieces()
+		o.holdSpans()
 	}
 	return true
 }
 
-func (o *outside) pieces() []*piece {
+func (o *outside) holdSpans() []*holdSpan {
 	if len(o.list) > len(o.at) {
-		o.list = slices.DeleteFunc(o.list, func(p *piece) bool { return p == nil })
+		o.list = slices.DeleteFunc(o.list, func(p *holdSpan) bool { return p == nil })
 		for i, p := range o.list {
 			o.at[p] = i
 		}
@@ -182,9 +182,9 @@ func (o *outside) pieces() []*piece {
 	return o.list
 }
 
-// lateOne is a piece at a time for which only a late confirmation accounts, of a
+// lateOne is a holdSpan at a time for which only a late confirmation accounts, of a
 // hold that is there when p begins, and who else is there.
-func lateOne(p *piece, out []*piece) (late *piece, other *holding.Hold) {
+func lateOne(p *holdSpan, out []*holdSpan) (late *holdSpan, other *holding.Hold) {
 	other = p.hold
 	for _, q := range append(slices.Clone(out), p) {
 		for i := range q.hold.Late {
@@ -192,14 +192,14 @@ func lateOne(p *piece, out []*piece) (late *piece, other *holding.Hold) {
 				if q == p && len(out) > 0 {
 					other = out[len(out)-1].hold
 				}
-				return &piece{Span: s.Span, hold: q.hold, late: s}, other
+				return &holdSpan{Span: s.Span, hold: q.hold, late: s}, other
 			}
 		}
 	}
 	return nil, nil
 }
 
-func (l *lane) overCapacity(p *piece, out []*piece) Violation {
+func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 	sum, until := p.hold.Permits, p.Until
 	for _, q := range out {
 		sum += q.hold.Permits
@@ -219,8 +219,8 @@ func (l *lane) overCapacity(p *piece, out []*piece) Violation {
 	return v
 }
 
-// proofs are the grants of a piece and of the last two that were out.
-func proofs(p *piece, out []*piece) []int64 {
+// proofs are the grants of a holdSpan and of the last two that were out.
+func proofs(p *holdSpan, out []*holdSpan) []int64 {
 	list := []int64{p.hold.Proof.Complete.Index}
 	for _, q := range out[max(0, len(out)-2):] {
 		list = append(list, q.hold.Proof.Complete.Index)
@@ -229,30 +229,30 @@ func proofs(p *piece, out []*piece) []int64 {
 }
 
 // noPermit is a grant that was answered after its lease, and fitted nowhere.
-func (l *lane) noPermit(h *holding.Hold, pieces []piece) Violation {
+func (l *lockSweep) noPermit(h *holding.Hold, holdSpans []holdSpan) Violation {
 	return Violation{
 		Kind: OverCapacity, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
-		Events: around(h, pieces),
+		Events: around(h, holdSpans),
 		Explanation: fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
 			holder(h), say.Count(h.Permits, "permit"), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.capacity),
 	}
 }
 
-func (l *lane) notKept(h *holding.Hold, pieces []piece) Violation {
+func (l *lockSweep) notKept(h *holding.Hold, holdSpans []holdSpan) Violation {
 	by := h.Proof
 	return Violation{
 		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
-		Events: around(h, pieces),
+		Events: around(h, holdSpans),
 		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its permits can't have been out: too many of %d were at every instant",
 			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), l.capacity),
 	}
 }
 
 // around are the grant of a hold and two others that were out at its end.
-func around(h *holding.Hold, pieces []piece) []int64 {
+func around(h *holding.Hold, holdSpans []holdSpan) []int64 {
 	list := []int64{h.Proof.Complete.Index}
-	for i := len(pieces) - 1; i >= 0 && len(list) < 3; i-- {
-		if p := &pieces[i]; p.hold != h && p.From < h.Start && p.Until >= h.Start {
+	for i := len(holdSpans) - 1; i >= 0 && len(list) < 3; i-- {
+		if p := &holdSpans[i]; p.hold != h && p.From < h.Start && p.Until >= h.Start {
 			list = append(list, p.hold.Proof.Complete.Index)
 		}
 	}
@@ -266,10 +266,10 @@ type use struct {
 	outSums, backSums []int
 }
 
-func newUse(pieces []piece) *use {
+func newUse(holdSpans []holdSpan) *use {
 	u := &use{}
-	sums := func(list []*piece, at func(*piece) time.Duration) (times []time.Duration, sums []int) {
-		slices.SortFunc(list, func(a, b *piece) int { return cmp.Compare(at(a), at(b)) })
+	sums := func(list []*holdSpan, at func(*holdSpan) time.Duration) (times []time.Duration, sums []int) {
+		slices.SortFunc(list, func(a, b *holdSpan) int { return cmp.Compare(at(a), at(b)) })
 		sum := 0
 		for _, p := range list {
 			sum += p.hold.Permits
@@ -277,16 +277,16 @@ func newUse(pieces []piece) *use {
 		}
 		return times, sums
 	}
-	list := make([]*piece, len(pieces))
-	for i := range pieces {
-		list[i] = &pieces[i]
+	list := make([]*holdSpan, len(holdSpans))
+	for i := range holdSpans {
+		list[i] = &holdSpans[i]
 	}
-	u.out, u.outSums = sums(list, func(p *piece) time.Duration { return p.From })
-	u.back, u.backSums = sums(list, func(p *piece) time.Duration { return p.Until })
+	u.out, u.outSums = sums(list, func(p *holdSpan) time.Duration { return p.From })
+	u.back, u.backSums = sums(list, func(p *holdSpan) time.Duration { return p.Until })
 	return u
 }
 
-// at is how many permits are out at t, of pieces that have t strictly inside.
+// at is how many permits are out at t, of holdSpans that have t strictly inside.
 func (u *use) at(t time.Duration) int {
 	n := 0
 	if i := sort.Search(len(u.out), func(i int) bool { return u.out[i] >= t }); i > 0 {

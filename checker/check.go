@@ -62,9 +62,9 @@ type session struct {
 	locks     map[string]struct{}
 	events    int64
 	until     time.Duration
-	explain   bool          // what is found, at once
-	room      *holding.Book // of a window that is judged, for another one
-	apart     struct {      // what goes on beside all else
+	explain   bool              // what is found, at once
+	room      *holding.Holdings // of a window that is judged, for another one
+	apart     struct {          // what goes on beside all else
 		crew.Crew
 		ev *evidence // of which window; nil for none
 	}

@@ -102,17 +102,17 @@ func (o *ongoing) join(h *holding.Hold, each func(mine *holding.Hold)) {
 
 // coverHolds counts what the holds of a history, or of its next window, show.
 func coverHolds(ev *evidence, counts map[string]int) {
-	book := ev.book()
-	latest := make([]*holding.Hold, len(book.Locks)) // of each lock: of those that began, the one that lasts longest
+	holdings := ev.holdings()
+	latest := make([]*holding.Hold, len(holdings.Locks)) // of each lock: of those that began, the one that lasts longest
 	var held ongoing
 	since := time.Duration(-1)
 	if fresh := ev.events(); ev.from > 0 && len(fresh) > 0 {
 		since = fresh[0].Time
 	}
 	var met struct{ expiries, shared, handOvers, several, downgrades, reentries int }
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		latest, fresh := &latest[book.PlaceOf(h)], ev.fresh(&h.Proof)
+	for i := range holdings.Holds {
+		h := &holdings.Holds[i]
+		latest, fresh := &latest[holdings.PlaceOf(h)], ev.fresh(&h.Proof)
 		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
 		if over && h.End >= since && h.End < ev.history.End() {
 			met.expiries++

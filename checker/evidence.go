@@ -18,15 +18,15 @@ type evidence struct {
 	aside   map[string]int           // how many holds of each owner go on that are not in this window
 	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
 
-	room     *holding.Book // one that is not used any more; nil for none
-	derived  *holding.Book
+	room     *holding.Holdings // one that is not used any more; nil for none
+	derived  *holding.Holdings
 	locked   int             // how many locks are known
 	several  int             // how many holds aside the owners of new holds had
 	late     []*holding.Hold // confirmed so late that others are missing
 	ordered  []string
-	sweep    *swept
+	sweep    *sweepResult
 	sweeping time.Duration          // how long it took
-	byLock   [][]*history.Operation // by place of the lock in the book
+	byLock   [][]*history.Operation // by place of the lock in the holdings
 	heldBy   [][]*holding.Hold
 	places   map[string]int32 // of the locks
 	proofs   proof
@@ -41,19 +41,19 @@ type evidence struct {
 
 func newEvidence(h *history.History) *evidence { return &evidence{history: h} }
 
-func (ev *evidence) book() *holding.Book {
+func (ev *evidence) holdings() *holding.Holdings {
 	if ev.derived == nil {
 		if ev.room == nil {
-			ev.room = &holding.Book{}
+			ev.room = &holding.Holdings{}
 		}
-		book := holding.DeriveIn(ev.room, ev.history)
-		ev.derived = book
-		ev.places = make(map[string]int32, len(book.Locks))
-		for i, name := range book.Locks {
+		holdings := holding.DeriveIn(ev.room, ev.history)
+		ev.derived = holdings
+		ev.places = make(map[string]int32, len(holdings.Locks))
+		for i, name := range holdings.Locks {
 			ev.places[name] = int32(i) //nolint:gosec // fewer than operations, which fit into memory
 		}
-		ev.byLock = grouped(book.Operations, len(book.Locks), book.Place)
-		ev.heldBy = grouped(book.Holds, len(book.Locks), book.PlaceOf)
+		ev.byLock = grouped(holdings.Operations, len(holdings.Locks), holdings.Place)
+		ev.heldBy = grouped(holdings.Holds, len(holdings.Locks), holdings.PlaceOf)
 		if ev.known == nil {
 			ev.known = map[string]struct{}{}
 		}
@@ -90,19 +90,19 @@ func (ev *evidence) compare() {
 // derive finds what checkers share: then each may judge beside the others, and
 // beside what follows.
 func (ev *evidence) derive() {
-	ev.book()
+	ev.holdings()
 	ev.proven()
 	began := time.Now()
-	ev.swept()
+	ev.sweepResult()
 	ev.sweeping = time.Since(began)
 	ev.accesses()
 }
 
-func (ev *evidence) operations() []history.Operation { return ev.book().Operations }
+func (ev *evidence) operations() []history.Operation { return ev.holdings().Operations }
 
 // onLock are the acquires, releases and extends of a lock.
 func (ev *evidence) onLock(lock string) []*history.Operation {
-	ev.book()
+	ev.holdings()
 	place, known := ev.places[lock]
 	if !known {
 		return nil
@@ -111,15 +111,15 @@ func (ev *evidence) onLock(lock string) []*history.Operation {
 }
 
 // held are the holds of each lock, in order of their Start, by its place in the
-// book.
+// holdings.
 func (ev *evidence) held() [][]*holding.Hold {
-	ev.book()
+	ev.holdings()
 	return ev.heldBy
 }
 
 // heldOf are the holds of one lock, in order of their Start.
 func (ev *evidence) heldOf(lock string) []*holding.Hold {
-	ev.book()
+	ev.holdings()
 	if place, known := ev.places[lock]; known {
 		return ev.heldBy[place]
 	}
@@ -165,15 +165,15 @@ func grouped[T any](list []T, places int, place func(*T) int32) [][]*T {
 
 // locks are the names of all locks, in order.
 func (ev *evidence) locks() []string {
-	ev.book()
+	ev.holdings()
 	return ev.ordered
 }
 
 // clear reports whether the account of the lock is complete, so that both
 // engines are exact.
 func (ev *evidence) clear(lock string) bool {
-	book := ev.book()
-	return book.Unclear[lock] == "" && book.Pending[lock] == ""
+	holdings := ev.holdings()
+	return holdings.Unclear[lock] == "" && holdings.Pending[lock] == ""
 }
 
 // end is the number of events until the end of the window.
@@ -198,7 +198,7 @@ func (ev *evidence) fresh(op *history.Operation) bool { return op.Complete.Index
 // latest is the latest instant until which later events may show that a hold
 // lasted for certain: its End where nothing can prolong it any more.
 func (ev *evidence) latest(h *holding.Hold) time.Duration {
-	a := &ev.book().Accounts[h.Account]
+	a := &ev.holdings().Accounts[h.Account]
 	if ev.history.Unfinished && !a.Settled && a.Hold >= 0 && h.Acquire.Invoke.Index >= a.Hold {
 		return history.Never
 	}
@@ -208,16 +208,16 @@ func (ev *evidence) latest(h *holding.Hold) time.Duration {
 // perhapsInner reports whether what is under way decides if a grant began a hold, or
 // was an inner grant of the one before.
 func (ev *evidence) perhapsInner(h *holding.Hold) bool {
-	return ev.history.Unfinished && h.Again && ev.book().Accounts[h.Account].Busy
+	return ev.history.Unfinished && h.Again && ev.holdings().Accounts[h.Account].Busy
 }
 
 // holds are the holds that were proven in this window, of locks of that kind.
 func (ev *evidence) holds(of func(kind string) bool) int {
 	n := 0
-	book := ev.book()
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		if ev.fresh(&h.Proof) && of(book.Guarantees[h.Lock].Kind) {
+	holdings := ev.holdings()
+	for i := range holdings.Holds {
+		h := &holdings.Holds[i]
+		if ev.fresh(&h.Proof) && of(holdings.Guarantees[h.Lock].Kind) {
 			n++
 		}
 	}
@@ -245,7 +245,7 @@ func (ev *evidence) sees(is func(*history.Event) bool) bool {
 
 // has reports whether some lock is of that kind.
 func (ev *evidence) has(of func(kind string) bool) bool {
-	for _, p := range ev.book().Guarantees {
+	for _, p := range ev.holdings().Guarantees {
 		if of(p.Kind) {
 			return true
 		}

@@ -11,7 +11,7 @@ import (
 func Compare(ctx context.Context, h *history.History, lock string) (sweep, searched Verdict, exact bool) {
 	ev := newEvidence(h)
 	sweep = Valid
-	if _, bad := ev.swept().invalid[lock]; bad {
+	if _, bad := ev.sweepResult().invalid[lock]; bad {
 		sweep = Invalid
 	}
 	searched, _, _ = explore(ctx, whole(ev, lock, reduce(ev, lock)))
@@ -32,15 +32,15 @@ func Witnessed(ctx context.Context, h *history.History, lock string) (bool, Verd
 // made.
 func CompareSegments(ctx context.Context, h *history.History, lock string) (all, parts Verdict, cuts int) {
 	ev := newEvidence(h)
-	book := ev.book()
-	if _, bad := ev.swept().invalid[lock]; bad || !ev.clear(lock) {
+	holdings := ev.holdings()
+	if _, bad := ev.sweepResult().invalid[lock]; bad || !ev.clear(lock) {
 		return Valid, Valid, 0
 	}
 	requests := reduce(ev, lock)
 	all, _, _ = explore(ctx, whole(ev, lock, requests))
 	parts = Valid
 	var cutUp []part
-	if p := book.Guarantees[lock]; p.Kind == history.KindMutex {
+	if p := holdings.Guarantees[lock]; p.Kind == history.KindMutex {
 		cutUp = segments(ev, lock, requests, 1)
 	} else {
 		cutUp = sharedSegments(ev, lock, requests, p.Capacity, 1)
@@ -57,7 +57,7 @@ func Disagreement(ctx context.Context, h *history.History, lock string) (Result,
 	ev := newEvidence(h)
 	linearizable(ctx, ev, newFindings())
 	ev.searched[lock] = Invalid
-	ev.swept()
+	ev.sweepResult()
 	f := newFindings()
 	disagreements(f, ev)
 	r := f.result()
@@ -70,7 +70,7 @@ func Sum(results []Result, differ bool) Verdict { return sum(results, differ) }
 
 // CheckWindows is CheckReader with windows of so many events at the least.
 func CheckWindows(ctx context.Context, r Source, least int, checkers ...Checker) (Report, error) {
-	m := usual()
+	m := usualLimits()
 	m.least, m.crowd = least, 8*least
 	return checkRemembering(ctx, r, m, checkers)
 }
@@ -80,7 +80,7 @@ func CheckWindows(ctx context.Context, r Source, least int, checkers ...Checker)
 // client asks for, and no hold is remembered for its process alone, so that
 // [UseWithinLease] is not to be judged.
 func CheckPieces(ctx context.Context, r Source, least int, forget bool, checkers ...Checker) (Report, error) {
-	m := usual()
+	m := usualLimits()
 	m.least, m.growth, m.crowd = least, 0, 8*least
 	if forget {
 		m.crowd, m.processes = 0, 0
@@ -90,7 +90,7 @@ func CheckPieces(ctx context.Context, r Source, least int, forget bool, checkers
 
 // Kept is how many events [CheckReader] keeps at the end of a history.
 func Kept(ctx context.Context, r Source) (int, error) {
-	s := stream{session: newSession(nil), memory: usual()}
+	s := stream{session: newSession(nil), limits: usualLimits()}
 	err := s.judge(ctx, r)
 	n := len(s.window)
 	for _, lock := range s.idle {
@@ -98,14 +98,14 @@ func Kept(ctx context.Context, r Source) (int, error) {
 			n++
 		}
 	}
-	for _, list := range s.shelf {
+	for _, list := range s.archived {
 		n += len(list)
 	}
 	return n, err
 }
 
-func checkRemembering(ctx context.Context, r Source, m memory, checkers []Checker) (Report, error) {
-	s := stream{session: newSession(checkers), memory: m}
+func checkRemembering(ctx context.Context, r Source, m limits, checkers []Checker) (Report, error) {
+	s := stream{session: newSession(checkers), limits: m}
 	err := s.judge(ctx, r)
 	return s.session.report(), err
 }
@@ -132,7 +132,7 @@ func Prepare(h *history.History, lock string) *Prepared {
 // Sweep decides by the sweep.
 func (p *Prepared) Sweep() Verdict {
 	p.ev.sweep = nil
-	if _, bad := p.ev.swept().invalid[p.lock]; bad {
+	if _, bad := p.ev.sweepResult().invalid[p.lock]; bad {
 		return Invalid
 	}
 	return Valid

@@ -30,7 +30,7 @@ func Fairness() Checker {
 		name: "fairness", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil && ev.book().Guarantees[e.Lock].Fair
+				return e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil && ev.holdings().Guarantees[e.Lock].Fair
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fairness(ev, f) },
@@ -74,12 +74,12 @@ func (l *last) but(owner string) *holding.Hold {
 }
 
 func fairness(ev *evidence, f *findings) {
-	book := ev.book()
+	holdings := ev.holdings()
 	for _, lock := range ev.locks() {
-		if !book.Guarantees[lock].Fair {
+		if !holdings.Guarantees[lock].Fair {
 			continue
 		}
-		if why := book.Unclear[lock]; why != "" {
+		if why := holdings.Unclear[lock]; why != "" {
 			f.doubt("lock %q: %s", lock, why)
 		}
 		holds := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return queued(h) >= 0 })
@@ -89,7 +89,7 @@ func fairness(ev *evidence, f *findings) {
 			}
 		}
 		found := map[*holding.Hold]bool{}
-		if !isSemaphore(book.Guarantees[lock].Kind) {
+		if !isSemaphore(holdings.Guarantees[lock].Kind) {
 			byExtent(ev, f, holds, found)
 		}
 		byAnswer(ev, f, holds, found)

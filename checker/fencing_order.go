@@ -36,7 +36,7 @@ func FencingOrder() Checker {
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.book().Guarantees[e.Lock].Fenced
+				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.holdings().Guarantees[e.Lock].Fenced
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) { fencingOrder(ev, f) },
@@ -47,13 +47,13 @@ func FencingOrder() Checker {
 }
 
 func fencingOrder(ev *evidence, f *findings) {
-	book := ev.book()
+	holdings := ev.holdings()
 	for _, lock := range ev.locks() {
-		promise := book.Guarantees[lock]
+		promise := holdings.Guarantees[lock]
 		if !promise.Fenced {
 			continue
 		}
-		if why := book.Unclear[lock]; why != "" {
+		if why := holdings.Unclear[lock]; why != "" {
 			f.doubt("lock %q: %s", lock, why)
 		}
 		grants := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return h.Token != 0 && h.Acquire.OK() })

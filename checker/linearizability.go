@@ -75,10 +75,10 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	ctx, cancel := context.WithTimeout(ctx, SearchTime)
 	defer cancel()
 	ev.searched = map[string]Verdict{}
-	book := ev.book()
+	holdings := ev.holdings()
 	var tasks []*task
 	for _, lock := range ev.locks() {
-		promise := book.Guarantees[lock]
+		promise := holdings.Guarantees[lock]
 		switch {
 		case isSemaphore(promise.Kind) && promise.Capacity == 0:
 			f.doubt("nothing says how many permits %q has: its declaration has no capacity", lock)
@@ -90,7 +90,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	f.used(memory)
 	var tied map[string]bool
 	for _, t := range tasks {
-		if _, bad := ev.swept().invalid[t.lock]; bad && t.verdict == Valid && ev.clear(t.lock) {
+		if _, bad := ev.sweepResult().invalid[t.lock]; bad && t.verdict == Valid && ev.clear(t.lock) {
 			if tied == nil {
 				tied = ties(ev)
 			}
@@ -123,7 +123,7 @@ func newTask(ctx context.Context, ev *evidence, lock string) *task {
 		}
 	}
 	t.parts = []part{whole(ev, lock, requests)}
-	if v, bad := ev.swept().first(lock); bad {
+	if v, bad := ev.sweepResult().first(lock); bad {
 		for _, most := range aroundViolation() {
 			picked, entire := window(requests, v, most)
 			if !entire {
@@ -144,7 +144,7 @@ func newTask(ctx context.Context, ev *evidence, lock string) *task {
 	if len(requests) <= cutAbove {
 		return t
 	}
-	if p := ev.book().Guarantees[lock]; p.Kind == history.KindMutex {
+	if p := ev.holdings().Guarantees[lock]; p.Kind == history.KindMutex {
 		t.parts = segments(ev, lock, requests, partSize)
 	} else {
 		t.parts = sharedSegments(ev, lock, requests, p.Capacity, partSize)
@@ -154,7 +154,7 @@ func newTask(ctx context.Context, ev *evidence, lock string) *task {
 
 // whole is all of a lock as one part.
 func whole(ev *evidence, lock string, requests []*request) part {
-	p := ev.book().Guarantees[lock]
+	p := ev.holdings().Guarantees[lock]
 	if p.Kind != history.KindRW && p.Kind != history.KindSemaphore {
 		return part{requests: requests}
 	}
@@ -260,7 +260,7 @@ func explore(ctx context.Context, p part) (verdict Verdict, why string, memory i
 }
 
 // first is the first violation of the lock that the sweep has found.
-func (s *swept) first(lock string) (v Violation, found bool) {
+func (s *sweepResult) first(lock string) (v Violation, found bool) {
 	if _, bad := s.invalid[lock]; !bad {
 		return v, false
 	}
@@ -277,7 +277,7 @@ func (s *swept) first(lock string) (v Violation, found bool) {
 // unexplained points at why no order works: at what the sweep has found, else
 // at the operation without which there would be one.
 func unexplained(ctx context.Context, ev *evidence, lock string) Violation {
-	if v, found := ev.swept().first(lock); found {
+	if v, found := ev.sweepResult().first(lock); found {
 		v.Kind = NotLinearizable
 		v.Explanation = fmt.Sprintf("no order of the operations on %q explains their results: %s", lock, v.Explanation)
 		return v

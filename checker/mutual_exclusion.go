@@ -23,15 +23,15 @@ func MutualExclusion() Checker {
 		name: "mutual-exclusion", engine: "interval sweep", apart: true, sweeps: true,
 		applies: func(ev *evidence) bool {
 			return len(ev.locks()) == 0 && ev.locked == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
-				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.book().Guarantees[e.Lock].Kind)
+				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.holdings().Guarantees[e.Lock].Kind)
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, v := range ev.swept().exclusion {
+			for _, v := range ev.sweepResult().exclusion {
 				f.add(v)
 			}
 			unclear(f, ev, isExclusive)
-			f.used(ev.swept().memory)
+			f.used(ev.sweepResult().memory)
 			f.counts["holds"] += ev.holds(isExclusive)
 			f.counts["locks"] = ev.locked
 			grants(f, ev, isExclusive)
@@ -47,10 +47,10 @@ func MutualExclusion() Checker {
 // grants counts the grants of locks of a kind: all, those that held the lock for
 // certain, and those that were answered after their own expiry.
 func grants(f *findings, ev *evidence, of func(kind string) bool) {
-	book := ev.book()
-	for i := range book.Operations {
-		op := &book.Operations[i]
-		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(book.Guarantees[op.Invoke.Lock].Kind) {
+	holdings := ev.holdings()
+	for i := range holdings.Operations {
+		op := &holdings.Operations[i]
+		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(holdings.Guarantees[op.Invoke.Lock].Kind) {
 			continue
 		}
 		f.counts["given"]++
@@ -58,8 +58,8 @@ func grants(f *findings, ev *evidence, of func(kind string) bool) {
 			f.counts["late"]++
 		}
 	}
-	for i := range book.Holds {
-		if h := &book.Holds[i]; h.End > h.Start && of(book.Guarantees[h.Lock].Kind) {
+	for i := range holdings.Holds {
+		if h := &holdings.Holds[i]; h.End > h.Start && of(holdings.Guarantees[h.Lock].Kind) {
 			f.counts["certain"]++
 			return
 		}
@@ -83,12 +83,12 @@ func shown(f *findings) {
 
 // unclear says which locks of a kind have an account that is incomplete.
 func unclear(f *findings, ev *evidence, of func(kind string) bool) {
-	book := ev.book()
-	if len(book.Unclear) == 0 {
+	holdings := ev.holdings()
+	if len(holdings.Unclear) == 0 {
 		return
 	}
 	for _, name := range ev.locks() {
-		if why := book.Unclear[name]; why != "" && of(book.Guarantees[name].Kind) {
+		if why := holdings.Unclear[name]; why != "" && of(holdings.Guarantees[name].Kind) {
 			f.doubt("lock %q: %s", name, why)
 		}
 	}

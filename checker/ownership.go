@@ -31,7 +31,7 @@ func Ownership() Checker {
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, v := range ev.swept().ownership {
+			for _, v := range ev.sweepResult().ownership {
 				f.add(v)
 			}
 			unclear(f, ev, func(string) bool { return true })

@@ -32,8 +32,8 @@ var ErrNoPicture = errors.New("no picture")
 // The page places operations by rank and not by time.
 func Picture(w io.Writer, h *history.History, v Violation) error {
 	ev := newEvidence(h)
-	book := ev.book()
-	promise, known := book.Guarantees[v.Lock]
+	holdings := ev.holdings()
+	promise, known := holdings.Guarantees[v.Lock]
 	if !known || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w", v.Kind, v.Lock, ErrNoPicture)
 	}
@@ -64,8 +64,8 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 	model := drawnModel(whole(ev, v.Lock, requests))
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 10*time.Second)
 	var held []porcupine.Annotation
-	for i := range book.Holds {
-		if hold := &book.Holds[i]; hold.Lock == v.Lock && hold.Start <= end && hold.End > hold.Start && drawnOwner(requests, hold.Owner) {
+	for i := range holdings.Holds {
+		if hold := &holdings.Holds[i]; hold.Lock == v.Lock && hold.Start <= end && hold.End > hold.Start && drawnOwner(requests, hold.Owner) {
 			held = append(held, porcupine.Annotation{
 				Tag: "held", Start: int64(hold.Start), End: int64(min(hold.End, end)),
 				Description: html.EscapeString(hold.Owner),

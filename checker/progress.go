@@ -52,7 +52,7 @@ func Progress(bound time.Duration) Checker {
 				w = newWatch(bound)
 				f.memo = w
 			}
-			w.findings, w.promises = f, ev.book().Guarantees
+			w.findings, w.promises = f, ev.holdings().Guarantees
 			fresh, most := ev.events(), 0
 			for i := range fresh {
 				w.see(&fresh[i])

@@ -21,11 +21,11 @@ type proof []time.Duration
 // granted something.
 func (ev *evidence) proven() (proof, []bool) {
 	if ev.proofs == nil {
-		book := ev.book()
-		ev.proofs, ev.granted = make(proof, len(book.Operations)), make([]bool, len(book.Accounts))
-		ev.proving = make([]bool, len(book.Operations))
-		for i := range book.Holds {
-			h := &book.Holds[i]
+		holdings := ev.holdings()
+		ev.proofs, ev.granted = make(proof, len(holdings.Operations)), make([]bool, len(holdings.Accounts))
+		ev.proving = make([]bool, len(holdings.Operations))
+		for i := range holdings.Holds {
+			h := &holdings.Holds[i]
 			ev.proofs[h.Acquire.Ordinal()] = h.Proof.Complete.Time
 			ev.proving[h.Proof.Ordinal()] = h.Proof.Ordinal() != h.Acquire.Ordinal()
 			ev.granted[h.Account] = true
@@ -45,14 +45,14 @@ func (ev *evidence) proven() (proof, []bool) {
 // happened before that confirmation.
 func reduce(ev *evidence, lock string) []*request {
 	proofs, held := ev.proven()
-	book, ops := ev.book(), ev.onLock(lock)
-	promise, doubtful := book.Guarantees[lock], book.Doubtful(lock)
+	holdings, ops := ev.holdings(), ev.onLock(lock)
+	promise, doubtful := holdings.Guarantees[lock], holdings.Doubtful(lock)
 	store := make([]request, 0, len(ops))
 	add := func(op *history.Operation, account int) {
 		e := op.Invoke
 		r := request{
-			op: op, verb: e.Op, outcome: op.Complete.Type, owner: account + 1, again: promise.Reentrant || book.Accounts[account].Read,
-			invoke: e.Time, until: op.Complete.Time, lease: book.Lease(op), proves: ev.proving[op.Ordinal()],
+			op: op, verb: e.Op, outcome: op.Complete.Type, owner: account + 1, again: promise.Reentrant || holdings.Accounts[account].Read,
+			invoke: e.Time, until: op.Complete.Time, lease: holdings.Lease(op), proves: ev.proving[op.Ordinal()],
 		}
 		switch {
 		case op.OK():
@@ -76,7 +76,7 @@ func reduce(ev *evidence, lock string) []*request {
 		if doubtful[op.Invoke.Owner] != "" {
 			continue
 		}
-		one, more := book.AccountsOf(op)
+		one, more := holdings.AccountsOf(op)
 		if one >= 0 {
 			add(op, one)
 		}

@@ -29,7 +29,7 @@ const (
 
 // put adds an event in a few bytes without a pointer: there may be hundreds of
 // thousands.
-func (r *resting) put(e *shelved, owner string) {
+func (r *resting) put(e *archivedEvent, owner string) {
 	if len(r.events) == 0 {
 		r.owner = owner
 		r.events = make([]byte, 0, 32)
@@ -64,8 +64,8 @@ func (r *resting) put(e *shelved, owner string) {
 }
 
 // all are the events with their owners.
-func (r *resting) all() iter.Seq2[string, *shelved] {
-	return func(yield func(string, *shelved) bool) {
+func (r *resting) all() iter.Seq2[string, *archivedEvent] {
+	return func(yield func(string, *archivedEvent) bool) {
 		for b := r.events; len(b) > 0; {
 			words, has := b[0], b[1]
 			b = b[2:]
@@ -85,7 +85,7 @@ func (r *resting) all() iter.Seq2[string, *shelved] {
 				}
 				return number()
 			}
-			e := shelved{typ: words & 3, op: words >> 2 & 3, mode: words >> 4 & 7, holds: words>>7 == 1}
+			e := archivedEvent{typ: words & 3, op: words >> 2 & 3, mode: words >> 4 & 7, holds: words>>7 == 1}
 			e.index, e.time, e.process = unsigned(), time.Duration(unsigned()), int(number())
 			e.lease, e.expires, e.token = time.Duration(of(hasLease)), time.Duration(of(hasExpires)), of(hasToken)
 			if has&hasQueued != 0 {
@@ -109,20 +109,20 @@ func (r *resting) all() iter.Seq2[string, *shelved] {
 // settled: what was held is over before all that follows, and no later operation can
 // belong to it. But tokens and places in the queue are compared with those of later
 // grants, and accesses may belong to the holds that are kept for their processes.
-func (s *stream) drop(c *carry) {
-	matters := make([]bool, len(c.book.Locks))
-	for i := range c.book.Accounts {
-		if a := &c.book.Accounts[i]; !a.Settled {
+func (s *stream) drop(c *retention) {
+	matters := make([]bool, len(c.holdings.Locks))
+	for i := range c.holdings.Accounts {
+		if a := &c.holdings.Accounts[i]; !a.Settled {
 			matters[a.Place] = true
 		}
 	}
-	for i := range c.book.Holds {
-		if h := &c.book.Holds[i]; h.Token != 0 || queued(h) >= 0 {
-			matters[c.book.PlaceOf(h)] = true
+	for i := range c.holdings.Holds {
+		if h := &c.holdings.Holds[i]; h.Token != 0 || queued(h) >= 0 {
+			matters[c.holdings.PlaceOf(h)] = true
 		}
 	}
-	for place, lock := range c.book.Locks {
-		matters[place] = matters[place] || c.used[lock] || c.later[lock] || s.shelves[lock] > 0 || !c.ev.clear(lock)
+	for place, lock := range c.holdings.Locks {
+		matters[place] = matters[place] || c.used[lock] || c.later[lock] || s.archivedOwners[lock] > 0 || !c.ev.clear(lock)
 	}
 	for i := range c.keep {
 		if e := &s.window[i]; c.keep[i] && e.Op.OfHolder() {
@@ -139,7 +139,7 @@ func (s *stream) rest(e *history.Event, ends time.Duration, holds bool) {
 		r = &resting{ends: history.Never}
 		s.idle[e.Lock] = r
 	}
-	put, owner := shelve(e), nameOf(e)
+	put, owner := archive(e), nameOf(e)
 	if put.holds = holds; holds {
 		r.held, r.ends = true, min(r.ends, ends)
 		s.aside[owner]++
@@ -150,11 +150,11 @@ func (s *stream) rest(e *history.Event, ends time.Duration, holds bool) {
 
 // heldAtRest are the ends of the holds that go on after a window, of the locks that
 // can be put aside, by where in the window the request is.
-func (s *stream) heldAtRest(c *carry) map[int]time.Duration {
+func (s *stream) heldAtRest(c *retention) map[int]time.Duration {
 	held := map[int]time.Duration{}
-	for i := range c.book.Holds {
-		h := &c.book.Holds[i]
-		if _, open := c.free[h.Lock]; open && !c.busy[c.book.PlaceOf(h)] && h.End > s.last {
+	for i := range c.holdings.Holds {
+		h := &c.holdings.Holds[i]
+		if _, open := c.free[h.Lock]; open && !c.busy[c.holdings.PlaceOf(h)] && h.End > s.last {
 			held[c.at(h.Acquire.Invoke.Index)] = h.End
 		}
 	}
@@ -214,9 +214,9 @@ func (r *resting) isOf(processes map[int]struct{}) bool {
 // crowded reports whether so many events are kept that locks must be put aside. One
 // of which there are many events stays if a client asked for it of late: it would
 // come back soon.
-func (c *carry) crowded() bool {
+func (c *retention) crowded() bool {
 	const many = 16
-	all, kept, fresh := 0, make([]int, len(c.book.Locks)), make([]bool, len(c.book.Locks))
+	all, kept, fresh := 0, make([]int, len(c.holdings.Locks)), make([]bool, len(c.holdings.Locks))
 	for _, keep := range c.keep {
 		if keep {
 			all++
@@ -244,14 +244,14 @@ func (c *carry) crowded() bool {
 }
 
 // rests reports whether an event is of a lock that is put aside.
-func (c *carry) rests(e *history.Event) bool {
+func (c *retention) rests(e *history.Event) bool {
 	return e.Op.OfHolder() && !c.busy[c.ev.places[e.Lock]]
 }
 
 // mayRest reports whether a lock that is held can be put aside without a loss.
-func (c *carry) mayRest(lock string) bool {
+func (c *retention) mayRest(lock string) bool {
 	_, broken := c.broken[lock]
-	return !broken && c.ev.clear(lock) && !c.book.Guarantees[lock].Fair // the places in its queue are not put aside
+	return !broken && c.ev.clear(lock) && !c.holdings.Guarantees[lock].Fair // the places in its queue are not put aside
 }
 
 // broken are the locks with a violation in the last window: it counts once as long
@@ -259,7 +259,7 @@ func (c *carry) mayRest(lock string) bool {
 // that is found again.)
 func (s *session) broken(ev *evidence) map[string]struct{} {
 	broken := map[string]struct{}{}
-	for _, list := range ev.swept().all() {
+	for _, list := range ev.sweepResult().all() {
 		for i := range list {
 			broken[list[i].Lock] = struct{}{}
 		}

@@ -33,17 +33,17 @@ const partSize = 64
 // outcome is unknown or that has not released may still be in the way, but not
 // if it did nothing later: then it is as good as gone.
 func segments(ev *evidence, lock string, requests []*request, size int) []part {
-	book := ev.book()
+	holdings := ev.holdings()
 	var holds []*holding.Hold
-	doubtful := book.Doubtful(lock)
-	for i := range book.Holds {
-		if h := &book.Holds[i]; h.Lock == lock && h.End > h.Start && doubtful[h.Owner] == "" {
+	doubtful := holdings.Doubtful(lock)
+	for i := range holdings.Holds {
+		if h := &holdings.Holds[i]; h.Lock == lock && h.End > h.Start && doubtful[h.Owner] == "" {
 			holds = append(holds, h)
 		}
 	}
-	n := len(book.Accounts) + 1
+	n := len(holdings.Accounts) + 1
 	c := cutter{holds: holds, last: make([]*request, n), owners: make([]record, n)}
-	tightened := tighten(holds, requests, n, len(book.Operations))
+	tightened := tighten(holds, requests, n, len(holdings.Operations))
 	for _, r := range tightened {
 		c.last[r.owner] = r
 	}

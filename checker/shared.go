@@ -247,11 +247,11 @@ func sharedModel(from *shared, capacity int, may func() bool, took func(state in
 //
 // An owner whose outcome is unknown is as good as gone if it did nothing later.
 func sharedSegments(ev *evidence, lock string, requests []*request, capacity, size int) []part {
-	book := ev.book()
+	holdings := ev.holdings()
 	var ends []time.Duration
-	certain := make([]bool, len(book.Operations)) // whether an acquire was granted for certain for some time
-	for i := range book.Holds {
-		if h := &book.Holds[i]; h.Lock == lock {
+	certain := make([]bool, len(holdings.Operations)) // whether an acquire was granted for certain for some time
+	for i := range holdings.Holds {
+		if h := &holdings.Holds[i]; h.Lock == lock {
 			ends = append(ends, h.End)
 			certain[h.Acquire.Ordinal()] = h.End > h.Start
 		}
@@ -259,7 +259,7 @@ func sharedSegments(ev *evidence, lock string, requests []*request, capacity, si
 	slices.Sort(ends)
 	store := make([]request, len(requests))
 	tightened := make([]*request, len(requests))
-	n := len(book.Accounts) + 1
+	n := len(holdings.Accounts) + 1
 	last := make([]*request, n)
 	for i, r := range requests {
 		store[i] = *r

@@ -16,8 +16,8 @@ import (
 	"github.com/lockchaos/lockchaos/internal/crew"
 )
 
-// A memory is how much a stream keeps, and for how long.
-type memory struct {
+// Limits are how much a stream keeps, and for how long.
+type limits struct {
 	// A window has least events at the least, but for the last one, and growth
 	// times as many as the last one left; where that left more than many, it takes in
 	// so many, or a quarter as many.
@@ -30,10 +30,10 @@ type memory struct {
 	processes, holds, updates int
 }
 
-// usual is the memory of [CheckReader].
-func usual() memory {
+// usualLimits are the limits of [CheckReader].
+func usualLimits() limits {
 	const least = 1 << 13
-	return memory{least: least, growth: 2, many: 8 * least, crowd: least / 2, processes: 256, holds: 2048, updates: 256}
+	return limits{least: least, growth: 2, many: 8 * least, crowd: least / 2, processes: 256, holds: 2048, updates: 256}
 }
 
 // A Source is what a history is read from: a [history.Reader].
@@ -48,7 +48,7 @@ type Source interface {
 // limit is how many events a window has at the least, of which the last one left
 // so many. It takes in fewer where that left many: a process that judges 100,000
 // readers at once takes 456 MB then, and 494 MB where it takes in half as many.
-func (m *memory) limit(left int) int {
+func (m *limits) limit(left int) int {
 	n := m.growth * left
 	if left > m.many {
 		n = left + max(m.many, left/4)
@@ -93,7 +93,7 @@ func (m *memory) limit(left int) int {
 //     it was given to another grant while its request was under way.
 //   - A lock that is not declared is a mutex until an event tells its mode.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
-	s := stream{session: newSession(checkers), memory: usual()}
+	s := stream{session: newSession(checkers), limits: usualLimits()}
 	s.session.explain = true // later, the events are gone
 	err := s.judge(ctx, r)
 	return s.session.report(), err
@@ -102,22 +102,22 @@ func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, er
 // A stream judges a history in windows.
 type stream struct {
 	session *session
-	memory
+	limits
 
-	window  []history.Event
-	spare   []history.Event // the window before, which may still be judged beside this one
-	last    time.Duration   // of the last event
-	from    int64           // the first event that no window had before
-	shelf   map[owner][]shelved
-	idle    map[string]*resting      // locks that no client asked for, where there are many
-	aside   map[string]int           // how many holds of idle locks go on, by owner
-	soonest time.Duration            // when the first of them ends by itself
-	shelves map[string]int           // how many owners of a lock are on the shelf
-	doubts  map[owner]string         // why the account of an owner on the shelf is unclear
-	dubious map[string]struct{}      // idle locks with an owner whose account is unclear so far
-	missing map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
-	asked   asked
-	carry   carry
+	window         []history.Event
+	spare          []history.Event // the window before, which may still be judged beside this one
+	last           time.Duration   // of the last event
+	from           int64           // the first event that no window had before
+	archived       map[owner][]archivedEvent
+	idle           map[string]*resting      // locks that no client asked for, where there are many
+	aside          map[string]int           // how many holds of idle locks go on, by owner
+	soonest        time.Duration            // when the first of them ends by itself
+	archivedOwners map[string]int           // how many owners of a lock are in the archive
+	doubts         map[owner]string         // why the account of an owner in the archive is unclear
+	dubious        map[string]struct{}      // idle locks with an owner whose account is unclear so far
+	missing        map[string]time.Duration // when the last of the holds ended that are forgotten, of each semaphore
+	asked          asked
+	retention      retention
 
 	// Of what is kept for good: in a window are those of its processes and
 	// locks only, so that none is judged again with every window.
@@ -137,9 +137,9 @@ type owner struct{ lock, name string }
 
 func ownerOf(e *history.Event) owner { return owner{e.Lock, nameOf(e)} }
 
-// A shelved is an event of a client on a lock, as far as it matters to who holds
+// An archivedEvent is an event of a client on a lock, as far as it matters to who holds
 // the lock, in a fifth of the space: there may be many.
-type shelved struct {
+type archivedEvent struct {
 	index                int64
 	time, lease, expires time.Duration
 	token                int64
@@ -150,7 +150,7 @@ type shelved struct {
 	holds                bool // of a lock that is put aside: it asked for a hold that goes on
 }
 
-// The words of a shelved event, by their numbers.
+// The words of an archivedEvent, by their numbers.
 func shelvedTypes() [4]history.Type {
 	return [...]history.Type{history.Invoke, history.OK, history.Fail, history.Info}
 }
@@ -166,9 +166,9 @@ func shelvedModes() [5]history.Mode {
 // number is where a word is in a list.
 func number[T comparable](list []T, word T) uint8 { return uint8(max(slices.Index(list, word), 0)) }
 
-func shelve(e *history.Event) shelved {
+func archive(e *history.Event) archivedEvent {
 	types, ops, modes := shelvedTypes(), shelvedOps(), shelvedModes()
-	return shelved{
+	return archivedEvent{
 		index: e.Index, time: e.Time, lease: e.Lease, expires: e.Expires, token: e.Token,
 		process: e.Process, permits: int32(e.Permits), queued: e.Queued, //nolint:gosec // Validate sees to that
 		typ: number(types[:], e.Type), op: number(ops[:], e.Op), mode: number(modes[:], e.Mode),
@@ -176,7 +176,7 @@ func shelve(e *history.Event) shelved {
 }
 
 // event is the event of an owner again.
-func (s *shelved) event(of owner) history.Event {
+func (s *archivedEvent) event(of owner) history.Event {
 	return history.Event{
 		Index: s.index, Time: s.time, Process: s.process, Type: shelvedTypes()[s.typ], Op: shelvedOps()[s.op],
 		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: int(s.permits),
@@ -234,7 +234,7 @@ func (s *stream) judge(ctx context.Context, r Source) error {
 	s.before = history.Before{Unclear: map[string]string{}, Owners: map[history.Owner]string{}, Guarantees: map[string]history.Guarantees{}, Joined: map[history.Asker]int64{}}
 	s.asked = asked{first: map[uint64]int64{}, seed: maphash.MakeSeed()}
 	s.before.Asked = s.asked.before
-	s.shelf, s.shelves, s.doubts, s.missing = map[owner][]shelved{}, map[string]int{}, map[owner]string{}, map[string]time.Duration{}
+	s.archived, s.archivedOwners, s.doubts, s.missing = map[owner][]archivedEvent{}, map[string]int{}, map[owner]string{}, map[string]time.Duration{}
 	limit := s.least
 	s.window = make([]history.Event, 0, limit+room)
 	for b := range full {
@@ -273,22 +273,22 @@ func (s *stream) resize(events int) {
 	}
 }
 
-// take adds an event to the window, and what its owner left on the shelf, or
+// take adds an event to the window, and what its owner left in the archive, or
 // what all owners left if the lock was not asked for for a while.
 func (s *stream) take(e *history.Event) {
 	if len(s.idle) > 0 && e.Lock != "" {
 		s.wake(e.Lock)
 	}
-	if len(s.shelf) > 0 && e.Op.OfHolder() {
+	if len(s.archived) > 0 && e.Op.OfHolder() {
 		key := ownerOf(e)
-		if kept, ok := s.shelf[key]; ok {
+		if kept, ok := s.archived[key]; ok {
 			for i := range kept {
 				s.window = append(s.window, kept[i].event(key))
 			}
-			delete(s.shelf, key)
+			delete(s.archived, key)
 			delete(s.doubts, key)
-			if s.shelves[key.lock]--; s.shelves[key.lock] == 0 {
-				delete(s.shelves, key.lock)
+			if s.archivedOwners[key.lock]--; s.archivedOwners[key.lock] == 0 {
+				delete(s.archivedOwners, key.lock)
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (s *stream) take(e *history.Event) {
 	s.last = e.Time
 }
 
-// admit takes back the locks, and an owner of each lock from the shelf, that will
+// admit takes back the locks, and an owner of each lock from the archive, that will
 // not explain themselves any more, so that they are unclear in the end.
 func (s *stream) admit() {
 	for lock := range s.dubious {
@@ -310,7 +310,7 @@ func (s *stream) admit() {
 	}
 	for lock, name := range first {
 		key := owner{lock, name}
-		kept := s.shelf[key]
+		kept := s.archived[key]
 		for i := range kept {
 			s.window = append(s.window, kept[i].event(key))
 		}
@@ -349,15 +349,15 @@ func (s *stream) recall() {
 // suspect takes note of the locks and owners that are unclear for good: what such
 // an owner does later is not trusted. One that is at it may still explain itself,
 // and all that it did is kept until then.
-func (s *stream) suspect(c *carry) {
-	maps.Copy(s.before.Unclear, c.book.Unclear)
-	maps.Copy(s.before.Owners, c.book.Doubts())
+func (s *stream) suspect(c *retention) {
+	maps.Copy(s.before.Unclear, c.holdings.Unclear)
+	maps.Copy(s.before.Owners, c.holdings.Doubts())
 	for key, o := range c.owners {
-		if o.busy && isSemaphore(c.book.Guarantees[key.lock].Kind) {
+		if o.busy && isSemaphore(c.holdings.Guarantees[key.lock].Kind) {
 			o.whole, c.whole = true, true // which of its grants its answers are about may turn on what is under way
 		}
 	}
-	for key := range c.book.Confused() {
+	for key := range c.holdings.Confused() {
 		key := owner{key.Lock, key.Name}
 		if c.owners[key] == nil {
 			c.owners[key] = &standing{holds: -1}
@@ -370,7 +370,7 @@ func (s *stream) suspect(c *carry) {
 // locks that are not declared, and whose unknown acquires may be part of a hold
 // that is forgotten.
 func (s *stream) retain(ev *evidence) {
-	book := ev.book()
+	holdings := ev.holdings()
 	for i := range s.window {
 		switch e := &s.window[i]; e.Op {
 		case history.Crash:
@@ -382,20 +382,20 @@ func (s *stream) retain(ev *evidence) {
 		default:
 		}
 	}
-	for lock, p := range book.Guarantees {
+	for lock, p := range holdings.Guarantees {
 		declared, is := s.declared[lock]
 		if p.Kind != history.KindMutex && !is || p.Fenced && declared.Fenced == nil {
 			s.before.Guarantees[lock] = history.Guarantees{Kind: p.Kind, Fenced: p.Fenced}
 		}
 	}
-	for i := range book.Accounts {
-		if a := &book.Accounts[i]; a.Joined >= 0 {
+	for i := range holdings.Accounts {
+		if a := &holdings.Accounts[i]; a.Joined >= 0 {
 			s.before.Joined[history.Asker{Owner: history.Owner{Lock: a.Lock, Name: a.Owner}, Read: a.Read}] = a.Joined
 		}
 	}
-	for i := range book.Operations {
-		op := &book.Operations[i]
-		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index >= 0 && !op.Failed() && book.Guarantees[e.Lock].Kind == history.KindRW {
+	for i := range holdings.Operations {
+		op := &holdings.Operations[i]
+		if e := op.Invoke; e.Op == history.Acquire && op.Complete.Index >= 0 && !op.Failed() && holdings.Guarantees[e.Lock].Kind == history.KindRW {
 			s.asked.note(history.Owner{Lock: e.Lock, Name: e.Owner}, e.Mode == history.Read, e.Index)
 		}
 	}
@@ -486,11 +486,11 @@ func inOrder(events []history.Event) []history.Event {
 }
 
 // forget leaves in the window what later events may have to do with, and puts
-// on the shelf what belongs to owners that may never return.
+// in the archive what belongs to owners that may never return.
 func (s *stream) forget(ev *evidence) {
 	s.retain(ev)
-	c := &s.carry
-	c.reset(ev, s.memory)
+	c := &s.retention
+	c.reset(ev, s.limits)
 	c.broken = s.session.broken(ev)
 	c.standing()
 	s.suspect(c)
@@ -502,7 +502,7 @@ func (s *stream) forget(ev *evidence) {
 	c.uses()
 	c.entangled()
 	c.accesses()
-	shelved := c.operations()
+	archiving := c.operations()
 	s.drop(c)
 	var held map[int]time.Duration
 	if c.crowded() {
@@ -520,18 +520,18 @@ func (s *stream) forget(ev *evidence) {
 		case c.keep[i] && c.rests(e):
 			ends, holds := held[i]
 			s.rest(e, ends, holds)
-			if c.book.Pending[e.Lock] != "" || c.later[e.Lock] {
+			if c.holdings.Pending[e.Lock] != "" || c.later[e.Lock] {
 				s.dubious[e.Lock] = struct{}{}
 			}
 		case c.keep[i]:
 			next = append(next, *e)
-		case shelved[i]:
+		case archiving[i]:
 			key := ownerOf(e)
-			if s.shelf[key] == nil {
-				s.shelves[key.lock]++
+			if s.archived[key] == nil {
+				s.archivedOwners[key.lock]++
 			}
-			s.shelf[key] = append(s.shelf[key], shelve(e))
-			if why := ev.book().Doubtful(e.Lock)[key.name]; why != "" {
+			s.archived[key] = append(s.archived[key], archive(e))
+			if why := ev.holdings().Doubtful(e.Lock)[key.name]; why != "" {
 				s.doubts[key] = why
 			}
 		}
@@ -540,15 +540,15 @@ func (s *stream) forget(ev *evidence) {
 		clear(judged[len(next):])
 		s.spare = nil
 	}
-	s.carry = carry{} // else the book of this window would live as long as the next one
+	s.retention = retention{} // else those of this window would live as long as the next one
 }
 
 // miss takes note of when the last of the holds ended that are forgotten, of each
 // semaphore.
-func (s *stream) miss(c *carry) {
+func (s *stream) miss(c *retention) {
 	for place, holds := range c.ev.held() {
-		lock := c.book.Locks[place]
-		if !isSemaphore(c.book.Guarantees[lock].Kind) {
+		lock := c.holdings.Locks[place]
+		if !isSemaphore(c.holdings.Guarantees[lock].Kind) {
 			continue
 		}
 		for _, h := range holds {
@@ -559,13 +559,13 @@ func (s *stream) miss(c *carry) {
 	}
 }
 
-// A carry decides which events of a window go on to the next.
-type carry struct {
-	memory
-	ev   *evidence
-	book *holding.Book
-	keep []bool  // by event of the window
-	old  []int64 // the indices of the events that an earlier window had
+// A retention decides which events of a window go on to the next.
+type retention struct {
+	limits
+	ev       *evidence
+	holdings *holding.Holdings
+	keep     []bool  // by event of the window
+	old      []int64 // the indices of the events that an earlier window had
 
 	owners map[owner]*standing
 	taken  map[*holding.Hold]bool   // holds that are kept
@@ -588,12 +588,12 @@ type standing struct {
 	holds  int64 // the first event of what it may hold; -1 for none
 }
 
-func (c *carry) reset(ev *evidence, m memory) {
-	*c = carry{
-		memory: m, ev: ev, book: ev.book(), keep: make([]bool, len(ev.history.Events)),
+func (c *retention) reset(ev *evidence, m limits) {
+	*c = retention{
+		limits: m, ev: ev, holdings: ev.holdings(), keep: make([]bool, len(ev.history.Events)),
 		owners: map[owner]*standing{}, taken: map[*holding.Hold]bool{}, chosen: map[int][]stretchOf{}, free: map[string]time.Duration{},
 		old:  make([]int64, 0, max(0, len(ev.history.Events)-int(ev.end()-ev.from))),
-		busy: make([]bool, len(ev.book().Locks)), later: map[string]bool{}, used: map[string]bool{},
+		busy: make([]bool, len(ev.holdings().Locks)), later: map[string]bool{}, used: map[string]bool{},
 	}
 	for i := range ev.history.Events {
 		if e := &ev.history.Events[i]; e.Index < ev.from {
@@ -603,9 +603,9 @@ func (c *carry) reset(ev *evidence, m memory) {
 }
 
 // standing notes who is open and who is settled. Almost all are settled.
-func (c *carry) standing() {
-	for i := range c.book.Accounts {
-		a := &c.book.Accounts[i]
+func (c *retention) standing() {
+	for i := range c.holdings.Accounts {
+		a := &c.holdings.Accounts[i]
 		if a.Settled {
 			continue
 		}
@@ -630,7 +630,7 @@ func (c *carry) standing() {
 }
 
 // at is where an event is in the window.
-func (c *carry) at(index int64) int {
+func (c *retention) at(index int64) int {
 	events := c.ev.history.Events
 	if last := events[len(events)-1].Index; index >= c.ev.from && index <= last {
 		return len(events) - 1 - int(last-index) // none of the new ones is missing
@@ -642,20 +642,20 @@ func (c *carry) at(index int64) int {
 	return at
 }
 
-func (c *carry) event(index int64) {
+func (c *retention) event(index int64) {
 	if at := c.at(index); at >= 0 {
 		c.keep[at] = true
 	}
 }
 
-func (c *carry) operation(op *history.Operation) {
+func (c *retention) operation(op *history.Operation) {
 	c.event(op.Invoke.Index)
 	c.event(op.Complete.Index)
 }
 
 // hold chooses a hold, of which all operations are kept. That of an owner that
 // is not settled is kept with all that the owner may still do with it.
-func (c *carry) hold(h *holding.Hold) {
+func (c *retention) hold(h *holding.Hold) {
 	if c.taken[h] {
 		return
 	}
@@ -668,7 +668,7 @@ func (c *carry) hold(h *holding.Hold) {
 }
 
 // undecided keeps the holds of which it is not known yet whether they overlap.
-func (c *carry) undecided() {
+func (c *retention) undecided() {
 	for _, h := range c.ev.undecided {
 		c.hold(h)
 		c.later[h.Lock] = true
@@ -678,10 +678,10 @@ func (c *carry) undecided() {
 // proofs notes the holds by which an acquire with an unknown outcome was proven,
 // of owners that are not settled: it may have shortened what they hold later,
 // and can't be granted again.
-func (c *carry) proofs() {
-	for i := range c.book.Holds {
-		h := &c.book.Holds[i]
-		if h.Acquire.Unknown() && h.Acquire.Complete.Index >= 0 && !c.book.Accounts[h.Account].Settled {
+func (c *retention) proofs() {
+	for i := range c.holdings.Holds {
+		h := &c.holdings.Holds[i]
+		if h.Acquire.Unknown() && h.Acquire.Complete.Index >= 0 && !c.holdings.Accounts[h.Account].Settled {
 			if c.proof == nil {
 				c.proof = map[int][]stretchOf{}
 			}
@@ -696,9 +696,9 @@ func partOf(list []stretchOf, op *history.Operation) bool {
 }
 
 // proves reports whether a notice is part of a hold by which an acquire was proven.
-func (c *carry) proves(e *history.Event) bool {
+func (c *retention) proves(e *history.Event) bool {
 	for id, list := range c.proof {
-		if a := &c.book.Accounts[id]; a.Lock == e.Lock && a.Owner == nameOf(e) &&
+		if a := &c.holdings.Accounts[id]; a.Lock == e.Lock && a.Owner == nameOf(e) &&
 			slices.ContainsFunc(list, func(s stretchOf) bool { return e.Index >= s.from && e.Index <= s.until }) {
 			return true
 		}
@@ -707,7 +707,7 @@ func (c *carry) proves(e *history.Event) bool {
 }
 
 // extentOf is the stretch from the first event of a hold to its last.
-func (c *carry) extentOf(h *holding.Hold) stretchOf {
+func (c *retention) extentOf(h *holding.Hold) stretchOf {
 	until := max(h.Proof.Complete.Index, h.EndEvent)
 	if h.Release != nil {
 		until = max(until, h.Release.Complete.Index)
@@ -737,11 +737,11 @@ type reached struct {
 // reaching keeps the holds that may share an instant with one that is open, and
 // of each lock those that a late confirmation must meet, and those that may have
 // kept a request waiting.
-func (c *carry) reaching() {
-	locks := make([]reached, len(c.book.Locks))
-	of := func(h *holding.Hold) *reached { return &locks[c.book.PlaceOf(h)] }
-	for i := range c.book.Holds {
-		h := &c.book.Holds[i]
+func (c *retention) reaching() {
+	locks := make([]reached, len(c.holdings.Locks))
+	of := func(h *holding.Hold) *reached { return &locks[c.holdings.PlaceOf(h)] }
+	for i := range c.holdings.Holds {
+		h := &c.holdings.Holds[i]
 		if since, open := c.free[h.Lock]; open && max(h.End, h.Start) > since {
 			c.hold(h)
 		}
@@ -758,8 +758,8 @@ func (c *carry) reaching() {
 			far[1] = h
 		}
 	}
-	for i := range c.book.Excluded {
-		of(&c.book.Excluded[i]).waited.add(&c.book.Excluded[i])
+	for i := range c.holdings.Excluded {
+		of(&c.holdings.Excluded[i]).waited.add(&c.holdings.Excluded[i])
 	}
 	for i := range locks {
 		r := &locks[i]
@@ -794,7 +794,7 @@ func (s *summit) released(h *holding.Hold) {
 	}
 }
 
-func (c *carry) summit(s *summit) {
+func (c *retention) summit(s *summit) {
 	for _, h := range [...]*holding.Hold{s.token, s.queued[0], s.queued[1], s.returned} {
 		if h != nil {
 			c.hold(h)
@@ -805,18 +805,18 @@ func (c *carry) summit(s *summit) {
 // summits keeps the grants with the greatest token, and those that were queued
 // last, of each lock: of all, of those that held it for certain, and of those that
 // were answered, or given back, before a request was sent that is under way.
-func (c *carry) summits() {
-	numbered := make([][]*holding.Hold, len(c.book.Locks))
+func (c *retention) summits() {
+	numbered := make([][]*holding.Hold, len(c.holdings.Locks))
 	for place, holds := range c.ev.held() {
 		numbered[place] = filter(holds, func(h *holding.Hold) bool { return h.Token != 0 || queued(h) >= 0 })
 	}
 	asks := map[int][]time.Duration{} // in order
-	for i := range c.book.Operations {
-		op := &c.book.Operations[i]
+	for i := range c.holdings.Operations {
+		op := &c.holdings.Operations[i]
 		if op.Invoke.Op != history.Acquire || op.Complete.Index >= 0 {
 			continue
 		}
-		if place := int(c.book.Place(op)); len(numbered[place]) > 0 {
+		if place := int(c.holdings.Place(op)); len(numbered[place]) > 0 {
 			asks[place] = append(asks[place], op.Invoke.Time)
 		}
 	}
@@ -863,26 +863,26 @@ func (c *carry) summits() {
 // processes keeps the last hold on each lock of each process that was about last,
 // and was not retired by an unknown outcome, and those that their holders may still
 // believe in.
-func (c *carry) processes() {
+func (c *retention) processes() {
 	type user struct {
 		process int
 		place   int32
 	}
 	retired, seen := map[int]bool{}, map[user]bool{}
-	ops := c.book.Operations
+	ops := c.holdings.Operations
 	for i := range ops {
 		if op := &ops[i]; op.Unknown() && op.Complete.Index >= 0 {
 			retired[op.Invoke.Process] = true
 		}
 	}
 	now := c.ev.history.End()
-	for i := len(c.book.Holds) - 1; i >= 0; i-- {
-		h := &c.book.Holds[i]
+	for i := len(c.holdings.Holds) - 1; i >= 0; i-- {
+		h := &c.holdings.Holds[i]
 		if n := len(h.Belief); n > 0 && h.Belief[n-1].Until >= now {
 			c.hold(h)
 			c.used[h.Lock] = true
 		}
-		if by := (user{h.Process, c.book.PlaceOf(h)}); i >= len(c.book.Holds)-c.holds && len(seen) < c.memory.processes && !seen[by] && !retired[h.Process] {
+		if by := (user{h.Process, c.holdings.PlaceOf(h)}); i >= len(c.holdings.Holds)-c.holds && len(seen) < c.limits.processes && !seen[by] && !retired[h.Process] {
 			seen[by] = true
 			c.hold(h)
 			c.used[h.Lock] = true
@@ -892,15 +892,15 @@ func (c *carry) processes() {
 
 // uses keeps the holds to which the accesses that are under way belong: they are
 // judged when they are answered.
-func (c *carry) uses() {
-	var beliefs believers
-	for i := range c.book.Operations {
-		op := &c.book.Operations[i]
+func (c *retention) uses() {
+	var validities validitySpans
+	for i := range c.holdings.Operations {
+		op := &c.holdings.Operations[i]
 		if e := op.Invoke; e.Op == history.Access && e.Lock != "" && op.Complete.Index < 0 {
-			if beliefs == nil {
-				beliefs = beliefsOf(c.book)
+			if validities == nil {
+				validities = validitiesOf(c.holdings)
 			}
-			if _, last := beliefs.of(e); last != nil {
+			if _, last := validities.of(e); last != nil {
 				c.hold(last.hold)
 				c.used[e.Lock] = true
 			}
@@ -911,17 +911,17 @@ func (c *carry) uses() {
 // entangled keeps the holds that share an operation with one that is kept, or whose
 // operations are among those of one: to leave out whole holds keeps a legal history
 // legal, but a release without one of the grants that it gave back is none.
-func (c *carry) entangled() {
+func (c *retention) entangled() {
 	var joint []*history.Operation
-	for i := range c.book.Operations {
-		if _, more := c.book.AccountsOf(&c.book.Operations[i]); len(more) > 0 {
-			joint = append(joint, &c.book.Operations[i])
+	for i := range c.holdings.Operations {
+		if _, more := c.holdings.AccountsOf(&c.holdings.Operations[i]); len(more) > 0 {
+			joint = append(joint, &c.holdings.Operations[i])
 		}
 	}
 	for more := true; more; {
 		more = false
 		for _, op := range joint {
-			one, others := c.book.AccountsOf(op)
+			one, others := c.holdings.AccountsOf(op)
 			kept := partOf(c.chosen[one], op) || slices.ContainsFunc(others, func(id int32) bool { return partOf(c.chosen[int(id)], op) })
 			if !kept {
 				continue
@@ -932,8 +932,8 @@ func (c *carry) entangled() {
 				c.chosen[int(id)] = with(c.chosen[int(id)], at)
 			}
 		}
-		for i := range c.book.Holds {
-			h := &c.book.Holds[i]
+		for i := range c.holdings.Holds {
+			h := &c.holdings.Holds[i]
 			if list := c.chosen[h.Account]; len(list) > 0 && !c.taken[h] {
 				extent := c.extentOf(h)
 				if slices.ContainsFunc(list, func(s stretchOf) bool { return s.from <= extent.until && extent.from <= s.until }) {
@@ -956,7 +956,7 @@ func with(list []stretchOf, s stretchOf) []stretchOf {
 // accesses keeps of each resource the last updates, the access with the greatest
 // token, of all and of those that were answered before one was sent that is under
 // way, and the first one that may have written anything.
-func (c *carry) accesses() {
+func (c *retention) accesses() {
 	type guarded struct {
 		updates []*history.Operation
 		tokens  []*history.Operation
@@ -964,7 +964,7 @@ func (c *carry) accesses() {
 		unknown *history.Operation
 	}
 	resources := map[string]*guarded{}
-	ops := c.book.Operations
+	ops := c.holdings.Operations
 	for i := range ops {
 		op := &ops[i]
 		if op.Invoke.Op != history.Access || op.Failed() {
@@ -1018,12 +1018,12 @@ func (c *carry) accesses() {
 // operations keeps what is under way, what owners that are open or were chosen
 // may still depend on, faults and declarations. It tells which events belong to
 // other owners that are not settled.
-func (c *carry) operations() (shelved []bool) {
-	shelved = make([]bool, len(c.keep))
+func (c *retention) operations() (archiving []bool) {
+	archiving = make([]bool, len(c.keep))
 	for _, op := range c.ev.waiting {
 		c.operation(op)
 	}
-	ops := c.book.Operations
+	ops := c.holdings.Operations
 	for i := range ops {
 		op := &ops[i]
 		if op.Complete.Index < 0 {
@@ -1035,15 +1035,15 @@ func (c *carry) operations() (shelved []bool) {
 				continue
 			}
 		}
-		if e := op.Invoke; op.Unknown() && (e.Op == history.Release || e.Op == history.Extend) && isSemaphore(c.book.Guarantees[e.Lock].Kind) {
-			c.aside(op, shelved) // to be used again after it makes the owner unclear
+		if e := op.Invoke; op.Unknown() && (e.Op == history.Release || e.Op == history.Extend) && isSemaphore(c.holdings.Guarantees[e.Lock].Kind) {
+			c.aside(op, archiving) // to be used again after it makes the owner unclear
 		}
-		one, more := c.book.AccountsOf(op)
+		one, more := c.holdings.AccountsOf(op)
 		if one >= 0 {
-			c.standsFor(op, one, shelved)
+			c.standsFor(op, one, archiving)
 		}
 		for _, id := range more {
-			c.standsFor(op, int(id), shelved)
+			c.standsFor(op, int(id), archiving)
 		}
 	}
 	var told map[owner][]stretchOf // holds that are kept, of which a lost may be a part
@@ -1061,19 +1061,19 @@ func (c *carry) operations() (shelved []bool) {
 			}
 			if o := c.owners[key]; o != nil && (o.whole || o.holds >= 0 && e.Index >= o.holds || c.proves(e)) {
 				c.keep[i] = c.keep[i] || o.open || o.chosen
-				shelved[i] = !c.keep[i]
+				archiving[i] = !c.keep[i]
 			}
 		default:
 		}
 	}
-	return shelved
+	return archiving
 }
 
 // chosenOf are the holds that are kept, by owner.
-func (c *carry) chosenOf() map[owner][]stretchOf {
+func (c *retention) chosenOf() map[owner][]stretchOf {
 	of := make(map[owner][]stretchOf, len(c.chosen))
 	for id, list := range c.chosen {
-		key := owner{c.book.Accounts[id].Lock, c.book.Accounts[id].Owner}
+		key := owner{c.holdings.Accounts[id].Lock, c.holdings.Accounts[id].Owner}
 		of[key] = append(of[key], list...)
 	}
 	return of
@@ -1081,17 +1081,17 @@ func (c *carry) chosenOf() map[owner][]stretchOf {
 
 // proven reports whether op is an acquire with an unknown outcome of which it is
 // known what was granted: nothing that comes later can belong to it.
-func (c *carry) proven(op *history.Operation) bool {
+func (c *retention) proven(op *history.Operation) bool {
 	proofs, _ := c.ev.proven()
 	return op.Invoke.Op == history.Acquire && proofs[op.Ordinal()] != 0
 }
 
-// standsFor keeps or shelves an operation that its account still depends on.
-func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
+// standsFor keeps or archivedOwners an operation that its account still depends on.
+func (c *retention) standsFor(op *history.Operation, account int, archiving []bool) {
 	if partOf(c.chosen[account], op) {
 		c.operation(op)
 	}
-	a := &c.book.Accounts[account]
+	a := &c.holdings.Accounts[account]
 	if a.Settled {
 		return
 	}
@@ -1100,11 +1100,11 @@ func (c *carry) standsFor(op *history.Operation, account int, shelved []bool) {
 	if first < a.From || !later {
 		return
 	}
-	c.aside(op, shelved)
+	c.aside(op, archiving)
 }
 
-// aside keeps an operation if its owner is open or was chosen, else it is shelved.
-func (c *carry) aside(op *history.Operation, shelved []bool) {
+// aside keeps an operation if its owner is open or was chosen, else it is archived.
+func (c *retention) aside(op *history.Operation, archiving []bool) {
 	o := c.owners[ownerOf(op.Invoke)]
 	for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
 		at := c.at(index)
@@ -1113,7 +1113,7 @@ func (c *carry) aside(op *history.Operation, shelved []bool) {
 		case o != nil && (o.open || o.chosen):
 			c.keep[at] = true
 		default:
-			shelved[at] = true
+			archiving[at] = true
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
-// swept are the violations that one pass over the holds of each lock found.
+// sweepResult are the violations that one pass over the holds of each lock found.
 //
 // For one owner at a time, a history is explained by some order of its
 // operations if and only if: no two holds are certain at the same instant
@@ -20,7 +20,7 @@ import (
 // hold is certain (P1b), and every answer belongs to a hold (P2). Moving a
 // grant to the end of its window and the end of a hold to its earliest end
 // only shrinks what must be apart, so that if any choice works, this one does.
-type swept struct {
+type sweepResult struct {
 	exclusion []Violation         // P1 and P1b, by leases alone
 	capacity  []Violation         // the same of permits
 	ownership []Violation         // P2, and P1 where only a late confirmation proves the hold
@@ -28,37 +28,37 @@ type swept struct {
 	memory    int                 // in bytes
 }
 
-func (s *swept) all() [3][]Violation {
+func (s *sweepResult) all() [3][]Violation {
 	return [...][]Violation{s.exclusion, s.capacity, s.ownership}
 }
 
-func (ev *evidence) swept() *swept {
+func (ev *evidence) sweepResult() *sweepResult {
 	if ev.sweep != nil {
 		return ev.sweep
 	}
-	s := &swept{invalid: map[string]struct{}{}}
+	s := &sweepResult{invalid: map[string]struct{}{}}
 	ev.sweep = s
-	book := ev.book()
+	holdings := ev.holdings()
 	end := ev.history.End()
-	for i := range book.Uncovered {
-		s.own(uncovered(book, &book.Uncovered[i], end))
+	for i := range holdings.Uncovered {
+		s.addOwnership(uncovered(holdings, &holdings.Uncovered[i], end))
 	}
-	for i := range book.Denied {
-		s.own(denied(&book.Denied[i]))
+	for i := range holdings.Denied {
+		s.addOwnership(denied(&holdings.Denied[i]))
 	}
-	for i := range book.Holds {
-		h := &book.Holds[i]
+	for i := range holdings.Holds {
+		h := &holdings.Holds[i]
 		if h.Token != 0 && len(h.Extensions) > 0 && h.Mode != history.Read {
 			s.sameToken(h)
 		}
 	}
 	for place, holds := range ev.held() {
-		promise := book.Guarantees[book.Locks[place]]
+		promise := holdings.Guarantees[holdings.Locks[place]]
 		if len(holds) == 0 || isSemaphore(promise.Kind) && promise.Capacity == 0 {
 			continue
 		}
-		l := lane{
-			swept: s, ev: ev, book: book, until: end,
+		l := lockSweep{
+			sweepResult: s, ev: ev, holdings: holdings, until: end,
 			rw: promise.Kind == history.KindRW, semaphore: isSemaphore(promise.Kind), capacity: promise.Capacity,
 		}
 		l.run(holds)
@@ -69,7 +69,7 @@ func (ev *evidence) swept() *swept {
 // sameToken finds the inner acquires that were given another token than the hold
 // that they are part of. No order of the operations is at stake, so the lock is
 // not among the invalid ones that the search must find, too.
-func (s *swept) sameToken(h *holding.Hold) {
+func (s *sweepResult) sameToken(h *holding.Hold) {
 	for i := range h.Extensions {
 		op := &h.Extensions[i]
 		if op.Invoke.Op != history.Acquire || !op.OK() || op.Complete.Token == 0 || op.Complete.Token == h.Token {
@@ -85,79 +85,79 @@ func (s *swept) sameToken(h *holding.Hold) {
 	}
 }
 
-func (s *swept) exclude(v Violation) {
+func (s *sweepResult) addExclusion(v Violation) {
 	s.exclusion = append(s.exclusion, v)
 	s.invalid[v.Lock] = struct{}{}
 }
 
-func (s *swept) crowd(v Violation) {
+func (s *sweepResult) addCapacity(v Violation) {
 	s.capacity = append(s.capacity, v)
 	s.invalid[v.Lock] = struct{}{}
 }
 
-func (s *swept) own(v Violation) {
+func (s *sweepResult) addOwnership(v Violation) {
 	s.ownership = append(s.ownership, v)
 	s.invalid[v.Lock] = struct{}{}
 }
 
-// A piece is a stretch of a hold: covered by its lease, or by a late
+// A holdSpan is a stretch of a hold: covered by its lease, or by a late
 // confirmation only.
-type piece struct {
+type holdSpan struct {
 	holding.Span
 	hold *holding.Hold
 	late *holding.LateSpan // nil: covered by the lease
 }
 
-// A lane sweeps the holds of one lock.
-type lane struct {
-	*swept
+// A lockSweep sweeps the holds of one lock.
+type lockSweep struct {
+	*sweepResult
 	ev        *evidence
-	book      *holding.Book
+	holdings  *holding.Holdings
 	rw        bool
 	semaphore bool
 	capacity  int
 	until     time.Duration // the end of the history, where a violation has no other
 }
 
-func (l *lane) run(holds []*holding.Hold) {
-	pieces := make([]piece, 0, len(holds))
+func (l *lockSweep) run(holds []*holding.Hold) {
+	holdSpans := make([]holdSpan, 0, len(holds))
 	for _, h := range holds {
 		from := h.Start
 		for i := range h.Late {
 			late := &h.Late[i]
 			if late.From > from {
-				pieces = append(pieces, piece{Span: holding.Span{From: from, Until: late.From}, hold: h})
+				holdSpans = append(holdSpans, holdSpan{Span: holding.Span{From: from, Until: late.From}, hold: h})
 			}
 			if late.From < late.Until {
-				pieces = append(pieces, piece{Span: late.Span, hold: h, late: late})
+				holdSpans = append(holdSpans, holdSpan{Span: late.Span, hold: h, late: late})
 			}
 			from = max(from, late.Until)
 		}
 		if h.End > from {
-			pieces = append(pieces, piece{Span: holding.Span{From: from, Until: h.End}, hold: h})
+			holdSpans = append(holdSpans, holdSpan{Span: holding.Span{From: from, Until: h.End}, hold: h})
 		}
 	}
-	byStart := func(a, b piece) int { return cmp.Compare(a.From, b.From) }
-	sortStable(pieces, byStart)
-	l.memory = max(l.memory, cap(pieces)*int(unsafe.Sizeof(piece{}))+len(holds)*int(unsafe.Sizeof(holding.Hold{})))
+	byStart := func(a, b holdSpan) int { return cmp.Compare(a.From, b.From) }
+	sortStable(holdSpans, byStart)
+	l.memory = max(l.memory, cap(holdSpans)*int(unsafe.Sizeof(holdSpan{}))+len(holds)*int(unsafe.Sizeof(holding.Hold{})))
 	if l.semaphore {
-		l.permits(holds, pieces)
+		l.permits(holds, holdSpans)
 		return
 	}
-	l.overlaps(pieces)
-	l.room(holds, pieces)
+	l.overlaps(holdSpans)
+	l.checkFreeTime(holds, holdSpans)
 }
 
-// A front is the two pieces that reach farthest, of different holds (in a
+// latestEnds are the two holdSpans that reach farthest, of different holds (in a
 // read-write lock, one owner may hold both modes).
-type front [2]*piece
+type latestEnds [2]*holdSpan
 
-func (l *lane) same(a, b *piece) bool {
+func (l *lockSweep) same(a, b *holdSpan) bool {
 	return a.hold == b.hold ||
 		l.rw && a.hold.Owner == b.hold.Owner && (a.hold.Mode == history.Read) != (b.hold.Mode == history.Read)
 }
 
-func (l *lane) push(f *front, p *piece) {
+func (l *lockSweep) push(f *latestEnds, p *holdSpan) {
 	switch {
 	case f[0] == nil:
 		f[0] = p
@@ -172,8 +172,8 @@ func (l *lane) push(f *front, p *piece) {
 	}
 }
 
-// reach is the piece of another owner that goes beyond the start of p.
-func (l *lane) reach(f *front, p *piece) *piece {
+// reach is the holdSpan of another owner that goes beyond the start of p.
+func (l *lockSweep) reach(f *latestEnds, p *holdSpan) *holdSpan {
 	for _, q := range f {
 		if q != nil && !l.same(q, p) && q.Until > p.From {
 			return q
@@ -182,23 +182,23 @@ func (l *lane) reach(f *front, p *piece) *piece {
 	return nil
 }
 
-// overlaps finds the pieces that share more than an instant with an earlier
-// one. For each piece it reports the one that reaches farthest.
-func (l *lane) overlaps(pieces []piece) {
-	var fronts [2][2]front // by late or not, by read or not
+// overlaps finds the holdSpans that share more than an instant with an earlier
+// one. For each holdSpan it reports the one that reaches farthest.
+func (l *lockSweep) overlaps(holdSpans []holdSpan) {
+	var latest [2][2]latestEnds // by late or not, by read or not
 	index := func(b bool) int {
 		if b {
 			return 1
 		}
 		return 0
 	}
-	for i := range pieces {
-		p := &pieces[i]
+	for i := range holdSpans {
+		p := &holdSpans[i]
 		read := l.rw && p.hold.Mode == history.Read
-		find := func(late bool) *piece {
-			q := l.reach(&fronts[index(late)][0], p)
+		find := func(late bool) *holdSpan {
+			q := l.reach(&latest[index(late)][0], p)
 			if !read {
-				if r := l.reach(&fronts[index(late)][1], p); r != nil && (q == nil || r.Until > q.Until) {
+				if r := l.reach(&latest[index(late)][1], p); r != nil && (q == nil || r.Until > q.Until) {
 					q = r
 				}
 			}
@@ -206,20 +206,20 @@ func (l *lane) overlaps(pieces []piece) {
 		}
 		if q := find(false); q != nil {
 			if p.late == nil {
-				l.exclude(l.doubleGrant(q, p))
+				l.addExclusion(l.doubleGrant(q, p))
 			} else {
-				l.own(l.foreign(p, q.hold))
+				l.addOwnership(l.foreign(p, q.hold))
 			}
 		}
 		if q := find(true); q != nil {
-			l.own(l.foreign(q, p.hold))
+			l.addOwnership(l.foreign(q, p.hold))
 		}
-		l.push(&fronts[index(p.late != nil)][index(read)], p)
+		l.push(&latest[index(p.late != nil)][index(read)], p)
 	}
 }
 
 // lasting says for how long holds overlap, as far as the history goes.
-func (l *lane) lasting(s holding.Span) string {
+func (l *lockSweep) lasting(s holding.Span) string {
 	if s.Until <= l.until {
 		return "for at least " + say.Span(s.Until-s.From)
 	}
@@ -234,9 +234,9 @@ func (l *lane) lasting(s holding.Span) string {
 }
 
 // upTo says when a hold ends, as far as the history goes.
-func (l *lane) upTo(t time.Duration) string { return upTo(t, l.until) }
+func (l *lockSweep) upTo(t time.Duration) string { return upTo(t, l.until) }
 
-func (l *lane) doubleGrant(a, b *piece) Violation {
+func (l *lockSweep) doubleGrant(a, b *holdSpan) Violation {
 	both, _ := a.Overlap(b.Span)
 	first, second := a, b
 	length := "both were owners " + l.lasting(both)
@@ -262,7 +262,7 @@ func (l *lane) doubleGrant(a, b *piece) Violation {
 
 // foreign is the release or extend that was confirmed after its lease,
 // although another had been granted the lock in between.
-func (l *lane) foreign(p *piece, other *holding.Hold) Violation {
+func (l *lockSweep) foreign(p *holdSpan, other *holding.Hold) Violation {
 	by := &p.late.By
 	return Violation{
 		Kind: ForeignRelease, Lock: p.hold.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
@@ -273,7 +273,7 @@ func (l *lane) foreign(p *piece, other *holding.Hold) Violation {
 	}
 }
 
-// A stretch is a maximal union of overlapping spans, with the piece that
+// A stretch is a maximal union of overlapping spans, with the holdSpan that
 // began it.
 type stretch struct {
 	holding.Span
@@ -282,9 +282,9 @@ type stretch struct {
 }
 
 // union merges what overlaps; what only touches leaves an instant free.
-func (l *lane) union(pieces []piece) []stretch {
+func (l *lockSweep) union(holdSpans []holdSpan) []stretch {
 	var union []stretch
-	for _, p := range pieces {
+	for _, p := range holdSpans {
 		if n := len(union); n > 0 && p.From < union[n-1].Until {
 			union[n-1].Until = max(union[n-1].Until, p.Until)
 		} else {
@@ -323,13 +323,13 @@ type query struct {
 
 // tooLate are the grants that were answered too late to be certain for any
 // time, with the spans in which they were granted, and in which they were kept.
-func (l *lane) tooLate(holds []*holding.Hold) (granted, kept []query) {
+func (l *lockSweep) tooLate(holds []*holding.Hold) (granted, kept []query) {
 	for _, h := range holds {
 		if h.End > h.Start && (len(h.Late) == 0 || h.Late[0].From > h.Start) {
 			continue
 		}
 		if h.Proof.Invoke.Op == history.Acquire {
-			end := min(h.End, l.book.Lease(&h.Acquire), h.Start)
+			end := min(h.End, l.holdings.Lease(&h.Acquire), h.Start)
 			granted = append(granted, query{hold: h, span: holding.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
 		}
 		if h.End <= h.Start {
@@ -339,24 +339,24 @@ func (l *lane) tooLate(holds []*holding.Hold) (granted, kept []query) {
 	return granted, kept
 }
 
-// room finds those of them that had no free instant.
-func (l *lane) room(holds []*holding.Hold, pieces []piece) {
+// checkFreeTime finds those of them that had no free instant.
+func (l *lockSweep) checkFreeTime(holds []*holding.Hold, holdSpans []holdSpan) {
 	granted, kept := l.tooLate(holds)
 	if len(granted)+len(kept) == 0 {
 		return
 	}
 	found := map[*holding.Hold]bool{}
-	leased := l.blocks(filter(pieces, func(p piece) bool { return p.late == nil }))
+	leased := l.blocks(filter(holdSpans, func(p holdSpan) bool { return p.late == nil }))
 	for _, q := range granted {
 		if u := leased.around(q); u != nil {
 			found[q.hold] = true
-			l.exclude(l.noRoom(u, q.hold))
+			l.addExclusion(l.noFreeTime(u, q.hold))
 		}
 	}
 	all := l.blocks(entire(holds))
 	for _, q := range kept {
 		if u := all.around(q); u != nil && !found[q.hold] && l.decided(q, holds) {
-			l.own(l.notHeld(u, q.hold))
+			l.addOwnership(l.notHeld(u, q.hold))
 		}
 	}
 }
@@ -364,7 +364,7 @@ func (l *lane) room(holds []*holding.Hold, pieces []piece) {
 // decided reports whether nothing that comes later can show that a hold which was
 // kept for no certain time lasted. If it did it overlaps another, and that is another
 // violation: a later window tells which of the two it is.
-func (l *lane) decided(q query, holds []*holding.Hold) bool {
+func (l *lockSweep) decided(q query, holds []*holding.Hold) bool {
 	if l.ev.latest(q.hold) <= q.hold.Start {
 		return true
 	}
@@ -380,15 +380,15 @@ func (l *lane) decided(q query, holds []*holding.Hold) bool {
 
 // blocks are when the lock was held.
 type blocks struct {
-	*lane
-	pieces             []piece
+	*lockSweep
+	holdSpans          []holdSpan
 	everything, writes []stretch
 }
 
-func (l *lane) blocks(pieces []piece) *blocks {
-	b := &blocks{lane: l, pieces: pieces, everything: l.union(pieces)}
+func (l *lockSweep) blocks(holdSpans []holdSpan) *blocks {
+	b := &blocks{lockSweep: l, holdSpans: holdSpans, everything: l.union(holdSpans)}
 	if l.rw {
-		b.writes = l.union(filter(pieces, func(p piece) bool { return p.hold.Mode != history.Read }))
+		b.writes = l.union(filter(holdSpans, func(p holdSpan) bool { return p.hold.Mode != history.Read }))
 	}
 	return b
 }
@@ -412,7 +412,7 @@ func (b *blocks) around(q query) *stretch {
 		return u
 	}
 	// What the owner holds in the other mode is not in its way.
-	return within(b.union(filter(b.pieces, func(p piece) bool {
+	return within(b.union(filter(b.holdSpans, func(p holdSpan) bool {
 		reads := p.hold.Mode == history.Read
 		return p.From <= q.span.Until && p.Until >= q.span.From &&
 			(!read || !reads) && (p.hold.Owner != q.hold.Owner || reads == read)
@@ -436,7 +436,7 @@ func filter[T any](list []T, keep func(T) bool) []T {
 	return kept
 }
 
-func (l *lane) noRoom(u *stretch, h *holding.Hold) Violation {
+func (l *lockSweep) noFreeTime(u *stretch, h *holding.Hold) Violation {
 	return Violation{
 		Kind: DoubleGrant, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
 		Events: events(u.hold.Proof.Complete.Index, h.Proof.Complete.Index, u.hold.EndEvent),
@@ -446,7 +446,7 @@ func (l *lane) noRoom(u *stretch, h *holding.Hold) Violation {
 	}
 }
 
-func (l *lane) notHeld(u *stretch, h *holding.Hold) Violation {
+func (l *lockSweep) notHeld(u *stretch, h *holding.Hold) Violation {
 	by := &h.Proof
 	return Violation{
 		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
@@ -456,7 +456,7 @@ func (l *lane) notHeld(u *stretch, h *holding.Hold) Violation {
 	}
 }
 
-func uncovered(book *holding.Book, op *history.Operation, end time.Duration) Violation {
+func uncovered(holdings *holding.Holdings, op *history.Operation, end time.Duration) Violation {
 	v := Violation{
 		Kind: ForeignRelease, Lock: op.Invoke.Lock, From: op.Invoke.Time, Until: op.Complete.Time,
 		Events: events(op.Invoke.Index, op.Complete.Index),
@@ -467,8 +467,8 @@ func uncovered(book *holding.Book, op *history.Operation, end time.Duration) Vio
 		v.Explanation = fmt.Sprintf("the %s of %s by %s on %q was confirmed at %s, but it cannot have had so many then",
 			op.Invoke.Op, say.Count(n, "permit"), caller(op), op.Invoke.Lock, seconds(op.Complete.Time))
 	}
-	for i := range book.Holds {
-		h := &book.Holds[i]
+	for i := range holdings.Holds {
+		h := &holdings.Holds[i]
 		if h.Start > op.Complete.Time {
 			break
 		}

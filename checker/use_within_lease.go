@@ -21,7 +21,7 @@ import (
 // It judges the accesses that name a lock. An access belongs to the holds of
 // the owner that it names, or if it names none, to those of its process and of
 // the owner p<process>. It is a violation,
-// use-after-lease, if it was answered ok and was invoked after the belief of
+// use-after-lease, if it was answered ok and was invoked after the validity of
 // those holds had ended: after the expiry that the holder was told, after the
 // invoke of its own last release, or after it was told that the lock was lost.
 // An access that was invoked before the end and answered after it may have
@@ -57,26 +57,26 @@ func UseWithinLease() Checker {
 	}
 }
 
-// A believer is who an access belongs to; by owner, or by process.
-type believer struct {
+// A holderKey is who an access belongs to; by owner, or by process.
+type holderKey struct {
 	lock, owner string
 	process     int
 }
 
-// A belief is a span of belief with its hold.
-type belief struct {
+// A validity is a span of validity with its hold.
+type validity struct {
 	holding.Span
 	hold     *holding.Hold
 	farthest int // of it and those before it in a list, the one that lasts longest
 }
 
-// believers are the beliefs of all to whom an access may belong.
-type believers map[believer][]belief
+// validitySpans are the validities of all to whom an access may belong.
+type validitySpans map[holderKey][]validity
 
 func useWithinLease(ev *evidence, f *findings) {
-	book := ev.book()
-	beliefs := beliefsOf(book)
-	f.used(2 * len(book.Holds) * int(unsafe.Sizeof(belief{})))
+	holdings := ev.holdings()
+	validities := validitiesOf(holdings)
+	f.used(2 * len(holdings.Holds) * int(unsafe.Sizeof(validity{})))
 	ops, untold := ev.operations(), untold(ev)
 	waiting, _ := f.memo.(map[int64]bool)
 	asking := asking(ev)
@@ -87,7 +87,7 @@ func useWithinLease(ev *evidence, f *findings) {
 		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) && !waiting[op.Complete.Index] {
 			continue
 		}
-		key, last := beliefs.of(e)
+		key, last := validities.of(e)
 		if (last == nil || e.Time > last.Until) && asking[history.Owner{Lock: e.Lock, Name: e.LockOwner()}] {
 			ev.awaiting(f, op)
 			continue
@@ -99,7 +99,7 @@ func useWithinLease(ev *evidence, f *findings) {
 		case e.Time > last.Until && key.process != history.NoProcess && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
 			f.counts["untold"]++
 		case e.Time > last.Until:
-			f.add(useAfterLease(ev, op, last, ev.held()[book.PlaceOf(last.hold)]))
+			f.add(useAfterLease(ev, op, last, ev.held()[holdings.PlaceOf(last.hold)]))
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
 		}
@@ -133,47 +133,47 @@ func (ev *evidence) awaiting(f *findings, op *history.Operation) {
 	ev.waiting = append(ev.waiting, op)
 }
 
-// beliefsOf are the beliefs of each owner and of each process, in order of their
+// validitiesOf are the validities of each owner and of each process, in order of their
 // beginnings.
-func beliefsOf(book *holding.Book) believers {
-	beliefs := believers{}
-	for i := range book.Holds {
-		h := &book.Holds[i]
-		byOwner := believer{lock: h.Lock, owner: h.Owner, process: history.NoProcess}
-		byProcess := believer{lock: h.Lock, process: h.Process}
+func validitiesOf(holdings *holding.Holdings) validitySpans {
+	validities := validitySpans{}
+	for i := range holdings.Holds {
+		h := &holdings.Holds[i]
+		byOwner := holderKey{lock: h.Lock, owner: h.Owner, process: history.NoProcess}
+		byProcess := holderKey{lock: h.Lock, process: h.Process}
 		for _, span := range h.Belief {
-			beliefs[byOwner] = append(beliefs[byOwner], belief{Span: span, hold: h})
-			beliefs[byProcess] = append(beliefs[byProcess], belief{Span: span, hold: h})
+			validities[byOwner] = append(validities[byOwner], validity{Span: span, hold: h})
+			validities[byProcess] = append(validities[byProcess], validity{Span: span, hold: h})
 		}
 	}
-	for _, list := range beliefs {
-		slices.SortStableFunc(list, func(a, b belief) int { return cmp.Compare(a.From, b.From) })
+	for _, list := range validities {
+		slices.SortStableFunc(list, func(a, b validity) int { return cmp.Compare(a.From, b.From) })
 		for i := range list {
 			if list[i].farthest = i; i > 0 && list[list[i-1].farthest].Until > list[i].Until {
 				list[i].farthest = list[i-1].farthest
 			}
 		}
 	}
-	return beliefs
+	return validities
 }
 
-// of is who an access belongs to, and of the beliefs that had begun when it was sent
+// of is who an access belongs to, and of the validities that had begun when it was sent
 // the one that lasts longest; nil if there is none.
-func (b believers) of(e *history.Event) (believer, *belief) {
+func (b validitySpans) of(e *history.Event) (holderKey, *validity) {
 	if e.Owner != "" {
-		key := believer{lock: e.Lock, owner: e.Owner, process: history.NoProcess}
+		key := holderKey{lock: e.Lock, owner: e.Owner, process: history.NoProcess}
 		return key, b.at(key, e.Time)
 	}
-	key := believer{lock: e.Lock, process: e.Process}
+	key := holderKey{lock: e.Lock, process: e.Process}
 	last := b.at(key, e.Time)
-	named := b.at(believer{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.NoProcess}, e.Time)
+	named := b.at(holderKey{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.NoProcess}, e.Time)
 	if last == nil || named != nil && named.Until > last.Until {
 		last = named
 	}
 	return key, last
 }
 
-func (b believers) at(key believer, t time.Duration) *belief {
+func (b validitySpans) at(key holderKey, t time.Duration) *validity {
 	list := b[key]
 	at := sort.Search(len(list), func(i int) bool { return list[i].From > t })
 	if at == 0 {
@@ -184,25 +184,25 @@ func (b believers) at(key believer, t time.Duration) *belief {
 
 // untold are the processes that may hold a lock for an owner whose account can't be
 // told, and was left out.
-func untold(ev *evidence) map[believer]bool {
-	processes := map[believer]bool{}
+func untold(ev *evidence) map[holderKey]bool {
+	processes := map[holderKey]bool{}
 	for _, lock := range ev.locks() {
-		doubtful := ev.book().Doubtful(lock)
+		doubtful := ev.holdings().Doubtful(lock)
 		if doubtful == nil {
 			continue
 		}
 		for _, op := range ev.onLock(lock) {
 			if e := op.Invoke; e.Op == history.Acquire && !op.Failed() && doubtful[e.Owner] != "" {
-				processes[believer{lock: lock, process: e.Process}] = true
+				processes[holderKey{lock: lock, process: e.Process}] = true
 			}
 		}
 	}
 	return processes
 }
 
-func useAfterLease(ev *evidence, op *history.Operation, b *belief, holds []*holding.Hold) Violation {
+func useAfterLease(ev *evidence, op *history.Operation, b *validity, holds []*holding.Hold) Violation {
 	h := b.hold
-	why, since, proof := ev.disbelieved(b, op.Invoke.Time)
+	why, since, proof := ev.validityEnded(b, op.Invoke.Time)
 	v := Violation{
 		Kind: UseAfterLease, Lock: h.Lock, Resource: op.Invoke.Resource,
 		Events: events(proof, op.Invoke.Index, op.Complete.Index),
@@ -217,9 +217,9 @@ func useAfterLease(ev *evidence, op *history.Operation, b *belief, holds []*hold
 	return v
 }
 
-// disbelieved is why a holder was not entitled to its belief any more, since when, and
+// validityEnded is why a holder was not entitled to its validity any more, since when, and
 // the event that shows it, of those before now.
-func (ev *evidence) disbelieved(b *belief, now time.Duration) (why string, since time.Duration, proof int64) {
+func (ev *evidence) validityEnded(b *validity, now time.Duration) (why string, since time.Duration, proof int64) {
 	h, until, events := b.hold, b.Until, ev.history.Events
 	if r := h.Release; r != nil && b.From == until && r.Invoke.Time < until { // an answer came later, and was believed at its instant
 		return "it had sent its release", r.Invoke.Time, r.Invoke.Index

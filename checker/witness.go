@@ -16,7 +16,7 @@ import (
 // ends a hold as early as it can.
 func witnessed(p part) bool {
 	if p.shared != nil {
-		c := newCrowd(p.shared, p.capacity)
+		c := newSharedInPlace(p.shared, p.capacity)
 		for r := range inTurn(p.requests) {
 			if !c.step(r) {
 				return false
@@ -83,9 +83,9 @@ func inTurn(requests []*request) iter.Seq[*request] {
 	}
 }
 
-// A crowd is a [shared] that is changed in place, at a cost that does not grow
+// A sharedInPlace is a [shared] that is changed in place, at a cost that does not grow
 // with how many hold the lock.
-type crowd struct {
+type sharedInPlace struct {
 	capacity int
 	now      time.Duration
 	writers  map[int]*occupant // by account; all holders of a semaphore
@@ -94,8 +94,8 @@ type crowd struct {
 	ending   outgoing // holders of permits that nothing confirms later
 }
 
-func newCrowd(from *shared, capacity int) *crowd {
-	c := &crowd{capacity: capacity, now: from.now, writers: map[int]*occupant{}, readers: map[int]*occupant{}}
+func newSharedInPlace(from *shared, capacity int) *sharedInPlace {
+	c := &sharedInPlace{capacity: capacity, now: from.now, writers: map[int]*occupant{}, readers: map[int]*occupant{}}
 	for i := range from.holders {
 		h := from.holders[i]
 		c.add(&h)
@@ -103,14 +103,14 @@ func newCrowd(from *shared, capacity int) *crowd {
 	return c
 }
 
-func (c *crowd) find(account int) *occupant {
+func (c *sharedInPlace) find(account int) *occupant {
 	if h := c.writers[account]; h != nil {
 		return h
 	}
 	return c.readers[account]
 }
 
-func (c *crowd) add(h *occupant) {
+func (c *sharedInPlace) add(h *occupant) {
 	if h.read && c.capacity == 0 {
 		c.readers[h.account] = h
 		return
@@ -120,7 +120,7 @@ func (c *crowd) add(h *occupant) {
 	c.mayEnd(h)
 }
 
-func (c *crowd) remove(h *occupant) {
+func (c *sharedInPlace) remove(h *occupant) {
 	if c.readers[h.account] == h {
 		delete(c.readers, h.account)
 		return
@@ -130,14 +130,14 @@ func (c *crowd) remove(h *occupant) {
 }
 
 // mayEnd puts a holder of permits, whose end is new, among those that may go.
-func (c *crowd) mayEnd(h *occupant) {
+func (c *sharedInPlace) mayEnd(h *occupant) {
 	if c.capacity > 0 && h.pinned <= 0 {
 		heap.Push(&c.ending, leaving{h, h.ends(0)})
 	}
 }
 
-// step is [shared.step] in place. After a no, the crowd is of no use.
-func (c *crowd) step(r *request) bool {
+// step is [shared.step] in place. After a no, it is of no use.
+func (c *sharedInPlace) step(r *request) bool {
 	now := max(c.now, r.invoke)
 	if now > r.until {
 		return false
@@ -174,7 +174,7 @@ func (c *crowd) step(r *request) bool {
 	return true
 }
 
-func (c *crowd) grant(r *request, mine *occupant, now time.Duration) bool {
+func (c *sharedInPlace) grant(r *request, mine *occupant, now time.Duration) bool {
 	granted := newOccupant(r)
 	if mine != nil {
 		switch {

@@ -32,7 +32,7 @@ type History struct {
 // event, and is in none of its events.
 type Before struct {
 	// Unclear are the locks of which the account of some owner could not be
-	// told, and why: see holding.Book.Unclear.
+	// told, and why: see holding.Holdings.Unclear.
 	Unclear map[string]string
 	// Owners are those owners, and why their accounts can't be told, whatever
 	// follows.

@@ -61,7 +61,7 @@ type Hold struct {
 	Lock    string
 	Owner   string
 	Process int
-	Account int          // its index among the accounts of the book
+	Account int          // its index among the accounts of the holdings
 	Mode    history.Mode // never empty
 	Permits int          // at least 1
 	Token   int64

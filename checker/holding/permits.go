@@ -48,7 +48,7 @@ func (s *slot) take(op *history.Operation, drift time.Duration) {
 
 // ends is when the lease of a slot can first have ended, as far as is known when
 // op is answered.
-func (r *register) ends(s *slot, op *history.Operation) time.Duration {
+func (r *grouper) ends(s *slot, op *history.Operation) time.Duration {
 	end := s.expires
 	for _, e := range r.lostTo[owned{lock: op.Invoke.Lock, owner: op.Invoke.Owner}] {
 		if e.Index > s.since && e.Index < place(op) {
@@ -66,7 +66,7 @@ func (r *register) ends(s *slot, op *history.Operation) time.Duration {
 // permits finds the accounts of an operation on a semaphore: a slot for each
 // grant that its owner may have at a time. Where it could be of several that
 // differ, the owner is confused.
-func (r *register) permits(l *ledger, p *party, op *history.Operation, at int64) {
+func (r *grouper) permits(l *lockOwners, p *lockOwner, op *history.Operation, at int64) {
 	e := op.Invoke
 	en := entry{op: op, at: at}
 	if !op.Failed() || e.Op != history.Acquire {
@@ -105,7 +105,7 @@ func (r *register) permits(l *ledger, p *party, op *history.Operation, at int64)
 		s := &p.slots[busy[0]]
 		r.add(s.account, en)
 		if op.OK() {
-			s.take(op, r.book.Guarantees[l.lock].Drift)
+			s.take(op, r.holdings.Guarantees[l.lock].Drift)
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}
@@ -116,7 +116,7 @@ func (r *register) permits(l *ledger, p *party, op *history.Operation, at int64)
 
 // inOrder checks that the operations of an owner follow one another as far as
 // they must.
-func (r *register) inOrder(l *ledger, p *party, op *history.Operation) {
+func (r *grouper) inOrder(l *lockOwners, p *lockOwner, op *history.Operation) {
 	e := op.Invoke
 	switch {
 	case e.Op == history.Acquire && e.Index < p.released, e.Op == history.Release && e.Index < max(p.acquired, p.released):
@@ -141,7 +141,7 @@ func (r *register) inOrder(l *ledger, p *party, op *history.Operation) {
 }
 
 // slot is the account of what an owner without any permits did.
-func (r *register) slot(l *ledger, p *party, owner string) int32 {
+func (r *grouper) slot(l *lockOwners, p *lockOwner, owner string) int32 {
 	if len(p.slots) == 0 {
 		p.slots = append(p.slots, slot{account: r.open(l, owned{owner: owner})})
 	}
@@ -153,7 +153,7 @@ func (r *register) slot(l *ledger, p *party, owner string) int32 {
 
 // granted finds a slot for an acquire. Those with an unknown outcome share an
 // account, from which a later answer proves one.
-func (r *register) granted(l *ledger, p *party, en entry) {
+func (r *grouper) granted(l *lockOwners, p *lockOwner, en entry) {
 	e := en.op.Invoke
 	if en.op.Unknown() {
 		if p.spare == 0 {
@@ -171,14 +171,14 @@ func (r *register) granted(l *ledger, p *party, en entry) {
 	s := &p.slots[i]
 	if en.op.OK() {
 		*s = slot{account: s.account, busy: true, permits: e.Amount(), process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.book.Guarantees[l.lock].Drift)
+		s.take(en.op, r.holdings.Guarantees[l.lock].Drift)
 	}
 	r.add(s.account, en)
 }
 
 // tooMany is the confirmed release of more permits than the owner can have. It
 // belongs to no grant, and ends all of them.
-func (r *register) tooMany(l *ledger, p *party, busy []int, en entry) {
+func (r *grouper) tooMany(l *lockOwners, p *lockOwner, busy []int, en entry) {
 	r.add(r.open(l, owned{owner: en.op.Invoke.Owner, slot: -2}), en)
 	for _, i := range busy {
 		p.slots[i].busy = false
@@ -188,7 +188,7 @@ func (r *register) tooMany(l *ledger, p *party, busy []int, en entry) {
 
 // proven is a release or extend that was answered ok, and so may prove an
 // acquire with an unknown outcome.
-func (r *register) proven(l *ledger, p *party, busy int, en entry) {
+func (r *grouper) proven(l *lockOwners, p *lockOwner, busy int, en entry) {
 	e := en.op.Invoke
 	n := p.unknown[0]
 	if busy > 0 || slices.ContainsFunc(p.unknown, func(other int) bool { return other != n }) || e.Op == history.Release && e.Permits != 0 && e.Permits != n {
@@ -201,7 +201,7 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 		p.latest = p.spare
 	} else {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.book.Guarantees[l.lock].Drift)
+		s.take(en.op, r.holdings.Guarantees[l.lock].Drift)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -211,7 +211,7 @@ func (r *register) proven(l *ledger, p *party, busy int, en entry) {
 }
 
 // refused is the answer that the owner does not have so many permits.
-func (r *register) refused(l *ledger, p *party, busy []int, total int, en entry) {
+func (r *grouper) refused(l *lockOwners, p *lockOwner, busy []int, total int, en entry) {
 	e := en.op.Invoke
 	n := e.Amount()
 	switch {
@@ -229,7 +229,7 @@ func (r *register) refused(l *ledger, p *party, busy []int, total int, en entry)
 }
 
 // givenBack is a release of permits that the owner may have.
-func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en entry) {
+func (r *grouper) givenBack(l *lockOwners, p *lockOwner, busy []int, possible int, en entry) {
 	op := en.op
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
@@ -253,7 +253,7 @@ func (r *register) givenBack(l *ledger, p *party, busy []int, possible int, en e
 		return p.slots[i].asked || r.ends(&p.slots[i], op) <= op.Invoke.Time
 	})
 	if why == "" && gone {
-		if capacity := r.book.Guarantees[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
+		if capacity := r.holdings.Guarantees[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
 			return // there were never so many: it did nothing
 		}
 		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"

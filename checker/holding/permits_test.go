@@ -35,7 +35,7 @@ func TestRefusalSpeaksOfAllGrants(t *testing.T) {
 	}
 	add(10, history.Invoke, history.Release, 0)
 	add(11, history.Fail, history.Release, 0)
-	book := holding.Derive(&h)
-	require.Empty(t, book.Unclear)
-	require.Len(t, book.Denied, 2, "the first grant had run out, and the others had not")
+	holdings := holding.Derive(&h)
+	require.Empty(t, holdings.Unclear)
+	require.Len(t, holdings.Denied, 2, "the first grant had run out, and the others had not")
 }

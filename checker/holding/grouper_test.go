@@ -11,13 +11,13 @@ import (
 // which they came.
 func TestLedgerFindsItsOwners(t *testing.T) {
 	t.Parallel()
-	var l ledger
+	var l lockOwners
 	for n := range 3000 {
-		p := l.party(strconv.Itoa(n))
+		p := l.owner(strconv.Itoa(n))
 		require.EqualValues(t, -1, p.account, "owner %d is new", n)
 		p.account = int32(n)
 		for _, known := range []int{0, n / 2, n} {
-			require.EqualValues(t, known, l.party(strconv.Itoa(known)).account)
+			require.EqualValues(t, known, l.owner(strconv.Itoa(known)).account)
 		}
 		require.Len(t, l.list, n+1)
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// An account follows one owner of one lock.
-type account struct {
-	book    *Book
-	key     owned
-	id      int
-	promise history.Guarantees
+// An ownerState follows one owner of one lock.
+type ownerState struct {
+	holdings *Holdings
+	key      owned
+	id       int
+	promise  history.Guarantees
 
 	hold     *open                // what it holds now, if anything
-	last     int                  // index in book.held of the latest hold that a release ended, plus 1
+	last     int                  // index in holdings.held of the latest hold that a release ended, plus 1
 	gone     time.Duration        // when that release had taken effect at the latest
 	lapse    time.Duration        // when the last lease of that hold ended
 	unproven []*history.Operation // its acquires with an unknown outcome that nothing has proven yet
@@ -46,13 +46,13 @@ type open struct {
 	lease       lease
 	blurred     bool          // lease is the lesser of two that were given at the same time
 	told        time.Duration // completion of the operation that gave the lease
-	old         int           // index in book.held, plus 1, of the hold that this may be still
+	old         int           // index in holdings.held, plus 1, of the hold that this may be still
 	dropped     time.Duration // completion of the last release that was answered ok
 	zeroAt      time.Duration // when the pending releases could first end it; [history.Never] if they cannot
 	zeroBy      int64
 }
 
-func (a *account) read(entries []entry) {
+func (a *ownerState) read(entries []entry) {
 	for _, e := range entries {
 		if e.op != nil && e.op.Invoke.Op == history.Extend { // else it does not matter
 			a.ask(entries)
@@ -77,7 +77,7 @@ func (a *account) read(entries []entry) {
 			}
 		}
 		if e.lost != nil {
-			continue // lend has cut the lease
+			continue // computeLeases has cut the lease
 		}
 		op := e.op
 		a.cut = a.cut || a.joined >= 0 && e.at > a.joined
@@ -111,7 +111,7 @@ type granting struct {
 	answered int64 // the latest completion of those up to it that were answered ok; -1 if none was
 }
 
-func (a *account) ask(entries []entry) {
+func (a *ownerState) ask(entries []entry) {
 	for _, e := range entries {
 		if e.op == nil || e.op.Invoke.Op != history.Acquire || e.op.Failed() {
 			continue
@@ -129,12 +129,12 @@ func (a *account) ask(entries []entry) {
 }
 
 // settled reports whether the owner stands as if it had never been.
-func (a *account) settled() bool {
+func (a *ownerState) settled() bool {
 	return a.hold == nil && len(a.unproven) == 0 && len(a.pending) == 0 && a.renew == history.Never && a.endless == history.Never
 }
 
 // stands is the state of the account.
-func (a *account) stands(now time.Duration) Account {
+func (a *ownerState) stands(now time.Duration) Account {
 	s := Account{
 		Lock: a.key.lock, Owner: a.key.owner, Read: a.key.read, From: a.from, Hold: -1, Settled: a.settled() && !a.open, Busy: a.open, Open: a.open, Since: history.Never,
 		Cut: -1, Joined: -1,
@@ -167,26 +167,26 @@ func (a *account) stands(now time.Duration) Account {
 }
 
 // doubt says why the account of the lock is incomplete.
-func (a *account) doubt(why string) {
-	a.book.doubts = append(a.book.doubts, doubt{key: a.key, open: a.open, why: why})
+func (a *ownerState) doubt(why string) {
+	a.holdings.doubts = append(a.holdings.doubts, doubt{key: a.key, open: a.open, why: why})
 }
 
 // follows checks that the acquires and releases of one owner do not overlap.
-func (a *account) follows(op *history.Operation) {
+func (a *ownerState) follows(op *history.Operation) {
 	a.sentAfter(op)
 	a.busy = max(a.busy, op.Complete.Index)
 }
 
 // sentAfter checks that op was sent after the acquires and releases before it
 // were answered.
-func (a *account) sentAfter(op *history.Operation) {
+func (a *ownerState) sentAfter(op *history.Operation) {
 	if op.Invoke.Index < a.busy {
 		a.doubt("the operations of owner " + a.key.owner + " overlap, so that their order is unknown")
-		a.book.disordered = append(a.book.disordered, a.key)
+		a.holdings.disordered = append(a.holdings.disordered, a.key)
 	}
 }
 
-func (a *account) acquire(op *history.Operation) {
+func (a *ownerState) acquire(op *history.Operation) {
 	switch {
 	case op.Failed():
 		return
@@ -218,11 +218,11 @@ func (a *account) acquire(op *history.Operation) {
 	}
 	a.begin(op, op, most)
 	if most > 1 {
-		a.hold.old, a.hold.Again = len(a.book.held), true
+		a.hold.old, a.hold.Again = len(a.holdings.held), true
 	}
 }
 
-func (a *account) begin(acquire, proof *history.Operation, most int) {
+func (a *ownerState) begin(acquire, proof *history.Operation, most int) {
 	e := acquire.Invoke
 	h := Hold{
 		Lock: e.Lock, Owner: a.key.owner, Process: e.Process, Account: a.id, Mode: e.Mode, Permits: e.Amount(),
@@ -231,7 +231,7 @@ func (a *account) begin(acquire, proof *history.Operation, most int) {
 	if h.Mode == "" {
 		h.Mode = history.Exclusive
 	}
-	if h.perhaps = acquire.Complete.Index < 0 && a.book.unfinished; h.perhaps {
+	if h.perhaps = acquire.Complete.Index < 0 && a.holdings.unfinished; h.perhaps {
 		a.doubt("an acquire of owner " + a.key.owner + " is under way")
 		a.movable = min(a.movable, h.Start)
 	}
@@ -240,9 +240,9 @@ func (a *account) begin(acquire, proof *history.Operation, most int) {
 	a.hold = &a.space
 	a.joins(acquire)
 	if proof.Invoke.Op != history.Release {
-		a.hold.lease = a.book.leases[proof.Ordinal()]
+		a.hold.lease = a.holdings.leases[proof.Ordinal()]
 	} else {
-		a.hold.lease = lease{certain: history.Never, belief: history.Never, lost: -1}
+		a.hold.lease = lease{certain: history.Never, validity: history.Never, lost: -1}
 	}
 	if len(a.pending) > 0 {
 		a.hold.zeroAt, a.hold.zeroBy = a.pending[len(a.pending)-1], -1
@@ -250,7 +250,7 @@ func (a *account) begin(acquire, proof *history.Operation, most int) {
 }
 
 // count notes when the pending releases could first end the hold.
-func (a *account) count(by *history.Event) {
+func (a *ownerState) count(by *history.Event) {
 	h := a.hold
 	switch {
 	case h.least > len(a.pending):
@@ -261,10 +261,10 @@ func (a *account) count(by *history.Event) {
 }
 
 // confirm takes note that op, an extend or inner acquire, was answered ok.
-func (a *account) confirm(op *history.Operation) {
+func (a *ownerState) confirm(op *history.Operation) {
 	h := a.hold
 	h.prove(op)
-	l := a.book.leases[op.Ordinal()]
+	l := a.holdings.leases[op.Ordinal()]
 	h.late(op, op.Complete.Time)
 	if op.Invoke.Time <= h.told { // at the same time as another: either may have been last
 		l.certain = min(l.certain, h.lease.certain)
@@ -276,14 +276,14 @@ func (a *account) confirm(op *history.Operation) {
 		h.blurred = false
 	}
 	if l.lost < 0 { // until it was answered, what had been said before it held
-		l.belief = max(l.belief, min(h.lease.belief, op.Complete.Time))
+		l.validity = max(l.validity, min(h.lease.validity, op.Complete.Time))
 	}
-	before := h.lease.belief
+	before := h.lease.validity
 	if l.lost >= 0 { // which may have come before the answer
-		before = min(before, l.belief)
+		before = min(before, l.validity)
 	}
 	if op.Complete.Time > before {
-		a.believe(before)
+		a.endValidity(before)
 		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: history.Never})
 	}
 	h.lease = l
@@ -324,7 +324,7 @@ func (h *Hold) cut(end time.Duration) {
 // again reports whether op, which was answered ok, may belong to an acquire with
 // an unknown outcome rather than to the hold that is there: that can have ended
 // by then. The account takes the acquire for granted, which claims less.
-func (a *account) again(op *history.Operation) bool {
+func (a *ownerState) again(op *history.Operation) bool {
 	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
 		return false
 	}
@@ -337,29 +337,29 @@ func (a *account) again(op *history.Operation) bool {
 		a.end()
 	}
 	a.doubt("an acquire with an unknown outcome may have granted it to owner " + a.key.owner + " again")
-	a.book.disordered = append(a.book.disordered, a.key) // what comes next may belong to either
+	a.holdings.disordered = append(a.holdings.disordered, a.key) // what comes next may belong to either
 	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
 	a.begin(acquire, op, most)
-	a.hold.old, a.hold.Again = len(a.book.held), true
+	a.hold.old, a.hold.Again = len(a.holdings.held), true
 	return true
 }
 
 // continued notes that the hold was confirmed although its own count is used
 // up: only the old hold, which then never ended, can account for that.
-func (a *account) continued() {
+func (a *ownerState) continued() {
 	if a.hold.old > 0 && a.hold.least == 0 {
 		a.doubt("owner " + a.key.owner + " acquired again when its lease may have run out, and counted on")
 	}
 }
 
-// believe ends the holder's belief. An answer that came later was believed at its
+// endValidity ends the validity. An answer that came later was valid at its
 // instant.
-func (a *account) believe(until time.Duration) {
+func (a *ownerState) endValidity(until time.Duration) {
 	h := a.hold
 	if len(h.Belief) == 0 {
 		// One array for the first spans of all holds: nearly every hold has one.
-		b := a.book
+		b := a.holdings
 		b.beliefs = append(b.beliefs, Span{From: h.Start, Until: history.Never})
 		h.Belief = b.beliefs[len(b.beliefs)-1 : len(b.beliefs) : len(b.beliefs)]
 	}
@@ -373,13 +373,13 @@ func (a *account) believe(until time.Duration) {
 
 // earliest is when the hold can first have ended, as far as is known, why, and
 // by which event.
-func (a *account) earliest() (end time.Duration, why string, by int64) {
+func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	h := a.hold
 	end, why, by = max(h.lease.certain, h.alive), EndExpired, -1
 	switch {
 	case end == history.Never:
 		why = EndOpen
-	case h.lease.lost >= 0 && end == h.lease.belief:
+	case h.lease.lost >= 0 && end == h.lease.validity:
 		why, by = EndLost, h.lease.lost
 	}
 	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
@@ -392,10 +392,10 @@ func (a *account) earliest() (end time.Duration, why string, by int64) {
 }
 
 // end closes the hold at the earliest instant at which it can have ended.
-func (a *account) end() { a.endAt(a.earliest()) }
+func (a *ownerState) end() { a.endAt(a.earliest()) }
 
-func (a *account) endAt(end time.Duration, why string, by int64) {
-	if why == EndUnknown && a.open && a.book.unfinished {
+func (a *ownerState) endAt(end time.Duration, why string, by int64) {
+	if why == EndUnknown && a.open && a.holdings.unfinished {
 		a.movable = min(a.movable, a.hold.Start)
 	}
 	if a.carried && why == EndUnknown {
@@ -408,14 +408,14 @@ func (a *account) endAt(end time.Duration, why string, by int64) {
 	a.close(end, why, by)
 }
 
-func (a *account) usedAgain() {
+func (a *ownerState) usedAgain() {
 	a.doubt("owner " + a.key.owner + " was used again after an operation with an unknown outcome")
 }
 
-func (a *account) close(end time.Duration, why string, by int64) {
+func (a *ownerState) close(end time.Duration, why string, by int64) {
 	h := a.hold
 	if h.Proof.Invoke.Op != history.Release { // else the owner never knew that it held
-		a.believe(h.lease.belief)
+		a.endValidity(h.lease.validity)
 	}
 	h.End, h.Ended, h.EndEvent = end, why, by
 	if h.old > 0 {
@@ -425,23 +425,23 @@ func (a *account) close(end time.Duration, why string, by int64) {
 	if h.old > 0 && end <= h.Start {
 		// It was granted too late to tell: if it is the old hold still, then
 		// it may have cut the old lease to its own.
-		old := &a.book.held[h.old-1]
+		old := &a.holdings.held[h.old-1]
 		if end < old.End {
 			h.Cuts = old.Token
 		}
 		old.cut(end)
 	}
-	a.book.held = append(a.book.held, h.Hold)
+	a.holdings.held = append(a.holdings.held, h.Hold)
 	a.hold, a.last = nil, 0
 }
 
-func (a *account) release(op *history.Operation) {
+func (a *ownerState) release(op *history.Operation) {
 	if op.Unknown() {
 		a.pending = append(a.pending, op.Invoke.Time)
 		if a.hold != nil {
 			a.hold.Release = op
 			if a.hold.least <= len(a.pending) {
-				a.believe(op.Invoke.Time)
+				a.endValidity(op.Invoke.Time)
 			}
 			a.count(op.Invoke)
 		}
@@ -450,7 +450,7 @@ func (a *account) release(op *history.Operation) {
 	a.follows(op)
 	if a.hold == nil {
 		if op.OK() {
-			a.witness(op)
+			a.inferGrant(op)
 		}
 		return
 	}
@@ -464,7 +464,7 @@ func (a *account) release(op *history.Operation) {
 			h.Release = op
 			a.denied(op, op.Invoke.Time, op.Invoke.Index)
 		case h.Acquire.Invoke.Index < op.Invoke.Index: // its owner had given the lock up
-			a.believe(op.Invoke.Time)
+			a.endValidity(op.Invoke.Time)
 		}
 		return
 	}
@@ -475,7 +475,7 @@ func (a *account) release(op *history.Operation) {
 	h.dropped, h.zeroBy = op.Complete.Time, op.Invoke.Index
 	a.count(op.Invoke)
 	if h.least == 0 {
-		a.believe(op.Invoke.Time)
+		a.endValidity(op.Invoke.Time)
 	}
 	if h.most == 0 {
 		a.releasedBy(op)
@@ -486,42 +486,42 @@ func (a *account) release(op *history.Operation) {
 }
 
 // releasedBy closes the hold with a release that was answered ok.
-func (a *account) releasedBy(op *history.Operation) {
+func (a *ownerState) releasedBy(op *history.Operation) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
 	h.Kept = a.promise.Reentrant && len(a.unproven) > 0
 	a.lapse = h.lease.certain
 	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
-	a.last, a.gone = len(a.book.held), op.Complete.Time
+	a.last, a.gone = len(a.holdings.held), op.Complete.Time
 }
 
 // denied judges the answer "not held", after which there is no hold. What is under
 // way may explain it, or turn out not to: then the hold was lost as early as at.
-func (a *account) denied(op *history.Operation, at time.Duration, by int64) {
+func (a *ownerState) denied(op *history.Operation, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
 	if good <= op.Complete.Time {
-		a.believe(at)
-		if lost := max(at, a.hold.alive); why == EndUnknown && lost < good && a.open && a.book.unfinished {
+		a.endValidity(at)
+		if lost := max(at, a.hold.alive); why == EndUnknown && lost < good && a.open && a.holdings.unfinished {
 			good = lost
 		}
 		a.endAt(good, why, ender)
 		return
 	}
-	a.believe(at)
+	a.endValidity(at)
 	perhaps := a.hold.perhaps
 	a.close(max(at, a.hold.alive), EndLost, by)
 	if perhaps {
 		return
 	}
-	a.book.Denied = append(a.book.Denied, Denial{Operation: *op, Hold: a.book.held[len(a.book.held)-1], Good: good})
+	a.holdings.Denied = append(a.holdings.Denied, Denial{Operation: *op, Hold: a.holdings.held[len(a.holdings.held)-1], Good: good})
 }
 
-// witness looks for the unknown acquire that explains why op was answered ok
+// inferGrant looks for the unknown acquire that explains why op was answered ok
 // although the owner has no known hold. It is granted at the latest when op is
 // answered.
-func (a *account) witness(op *history.Operation) {
+func (a *ownerState) inferGrant(op *history.Operation) {
 	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
-		a.book.Uncovered = append(a.book.Uncovered, *op)
+		a.holdings.Uncovered = append(a.holdings.Uncovered, *op)
 		return
 	}
 	if a.cut { // an acquire that was part of a hold is no grant after it
@@ -534,11 +534,11 @@ func (a *account) witness(op *history.Operation) {
 		a.hold.Release = op
 		a.lapse = a.hold.lease.certain
 		a.close(op.Invoke.Time, EndReleased, op.Invoke.Index)
-		a.last, a.gone = len(a.book.held), op.Complete.Time
+		a.last, a.gone = len(a.holdings.held), op.Complete.Time
 	}
 }
 
-func (a *account) extend(op *history.Operation) {
+func (a *ownerState) extend(op *history.Operation) {
 	switch {
 	case op.Unknown():
 		a.mayShorten(op)
@@ -546,14 +546,14 @@ func (a *account) extend(op *history.Operation) {
 		case a.hold != nil:
 			a.hold.Extensions = append(a.hold.Extensions, *op)
 		case op.Complete.Index < 0 && a.last > 0 && op.Invoke.Time <= a.gone: // it may be confirmed
-			a.movable = min(a.movable, a.book.held[a.last-1].Start)
+			a.movable = min(a.movable, a.holdings.held[a.last-1].Start)
 		}
 	case op.Failed():
 		switch {
 		case a.grantedDuring(op):
 			a.doubt("an extend of owner " + a.key.owner + " overlaps its acquire")
 		case a.hold == nil:
-			if a.last > 0 && op.Invoke.Time > a.book.held[a.last-1].Start {
+			if a.last > 0 && op.Invoke.Time > a.holdings.held[a.last-1].Start {
 				a.gone = min(a.gone, op.Complete.Time)
 			}
 		case op.Invoke.Time <= a.hold.Start:
@@ -569,7 +569,7 @@ func (a *account) extend(op *history.Operation) {
 	case (a.hold != nil || a.last > 0 && op.Invoke.Time <= a.gone) && a.again(op):
 	case a.hold == nil && a.last > 0 && op.Invoke.Time <= a.gone:
 		// At the same time as the release that ended the hold, and before it.
-		h := &a.book.held[a.last-1]
+		h := &a.holdings.held[a.last-1]
 		h.prove(op)
 		end := max(h.End, op.Invoke.Time)
 		if op.Invoke.Time > a.lapse { // else its lease was there until then
@@ -579,11 +579,11 @@ func (a *account) extend(op *history.Operation) {
 				h.Late = append(h.Late, LateSpan{Span: Span{From: max(a.lapse, h.End), Until: end}, By: *op})
 			}
 		}
-		a.lapse = max(a.lapse, a.book.leases[op.Ordinal()].certain)
+		a.lapse = max(a.lapse, a.holdings.leases[op.Ordinal()].certain)
 		h.End = end
 		h.Extensions = append(h.Extensions, *op)
 	case a.hold == nil:
-		a.witness(op)
+		a.inferGrant(op)
 	default:
 		a.confirm(op)
 	}
@@ -592,7 +592,7 @@ func (a *account) extend(op *history.Operation) {
 // grantedDuring reports whether op, an extend, may have come before or after a
 // grant: an acquire that was not refused was invoked, or one was answered ok,
 // between its invoke and its completion.
-func (a *account) grantedDuring(op *history.Operation) bool {
+func (a *ownerState) grantedDuring(op *history.Operation) bool {
 	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].invoke > op.Complete.Index })
 	if at == 0 {
 		return false
@@ -602,14 +602,14 @@ func (a *account) grantedDuring(op *history.Operation) bool {
 }
 
 // mayShorten notes that op may have cut a hold to its own lease.
-func (a *account) mayShorten(op *history.Operation) {
+func (a *ownerState) mayShorten(op *history.Operation) {
 	if op.Expires() == 0 && op.Invoke.Time < a.endless {
 		a.endless = op.Invoke.Time
 		if a.renew == history.Never {
 			a.renewBy = op.Invoke.Index
 		}
 	}
-	if end := max(op.Invoke.Time, a.book.leases[op.Ordinal()].certain); end < a.renew {
+	if end := max(op.Invoke.Time, a.holdings.leases[op.Ordinal()].certain); end < a.renew {
 		a.renew, a.renewBy = end, op.Invoke.Index
 	}
 }
@@ -617,7 +617,7 @@ func (a *account) mayShorten(op *history.Operation) {
 // joins notes that the process of an acquire has part in what the owner holds: if
 // an operation with an unknown outcome left that without a lease, whatever lease
 // the acquire asked for, then the crash of the process may have ended it.
-func (a *account) joins(acquire *history.Operation) {
+func (a *ownerState) joins(acquire *history.Operation) {
 	if e := a.crashed.from(acquire.Invoke.Process, a.endless); e != nil && e.Time < a.renew {
 		a.renew, a.carried = e.Time, true
 	}

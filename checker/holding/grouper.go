@@ -8,15 +8,15 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// A register sorts what happened by the account that it belongs to: one for
+// A grouper sorts what happened by the account that it belongs to: one for
 // each owner of each lock, of a read-write lock another for its reads, and of a
 // semaphore one for each grant that the owner has at a time.
-type register struct {
-	book     *Book
+type grouper struct {
+	holdings *Holdings
 	entries  []entry
 	sorted   []entry // by account
 	accounts []owned
-	places   []int32 // of the lock of each account among those of the book
+	places   []int32 // of the lock of each account among those of the holdings
 	sizes    []int32 // entries of each account
 	of       []int32 // the account of each operation
 	also     map[int][]int32
@@ -25,33 +25,33 @@ type register struct {
 	losts    []*history.Event
 	lostTo   map[owned][]*history.Event // of semaphores, by owner
 
-	last   *ledger // of the lock that was asked for last
+	last   *lockOwners // of the lock that was asked for last
 	latest [64]struct {
-		*ledger
+		*lockOwners
 		at int32 // in its list
 	} // the owners that processes acted for last
-	books map[string]*ledger
-	room  []party // for the first lock
+	byLock map[string]*lockOwners
+	room   []lockOwner // for the first lock
 }
 
-// A ledger knows the owners of one lock.
-type ledger struct {
+// A lockOwners has the owners of one lock.
+type lockOwners struct {
 	lock    string
-	place   int32 // among the locks of the book
+	place   int32 // among the locks of the holdings
 	kind    string
-	list    []party
+	list    []lockOwner
 	parties *parties // nil while list is short
 }
 
 // parties is a table of owners by the hash of their names: their indices in the
-// list of a ledger, plus 1.
+// list of the owners of a lock, plus 1.
 type parties struct {
 	slots []int32 // a power of two, at least twice as many as owners
 	seed  maphash.Seed
 }
 
-// A party is one owner of one lock.
-type party struct {
+// A lockOwner is one owner of one lock.
+type lockOwner struct {
 	owner    string
 	account  int32    // of a mutex, of the writes of a read-write lock; else -1
 	reads    int32    // of the reads of a read-write lock; -1
@@ -59,10 +59,10 @@ type party struct {
 	*permits          // of a semaphore; else nil
 }
 
-// again is a new register in the place of one that is not used any more.
-func (r *register) again() register {
-	fresh := register{entries: r.entries[:0], sorted: r.sorted, accounts: r.accounts[:0], places: r.places[:0], sizes: r.sizes[:0], of: r.of}
-	for _, l := range r.books {
+// again is a new grouper in the place of one that is not used any more.
+func (r *grouper) again() grouper {
+	fresh := grouper{entries: r.entries[:0], sorted: r.sorted, accounts: r.accounts[:0], places: r.places[:0], sizes: r.sizes[:0], of: r.of}
+	for _, l := range r.byLock {
 		if cap(l.list) > cap(fresh.room) {
 			fresh.room = l.list[:0]
 		}
@@ -70,15 +70,15 @@ func (r *register) again() register {
 	return fresh
 }
 
-func (r *register) read(h *history.History) {
-	ops := r.book.Operations
+func (r *grouper) read(h *history.History) {
+	ops := r.holdings.Operations
 	r.entries = slices.Grow(r.entries, len(ops))
 	r.single(h)
-	r.books = make(map[string]*ledger, len(r.book.Guarantees))
+	r.byLock = make(map[string]*lockOwners, len(r.holdings.Guarantees))
 	var ofPermits []*history.Operation // in the order of their accounts, which is not that of their invokes
 	r.of = cleared(r.of, len(ops))
 	for i := range r.of {
-		r.of[i], r.book.placeOf[i] = -1, -1
+		r.of[i], r.holdings.placeOf[i] = -1, -1
 	}
 	const each = 2 // operations of most owners that come once: an acquire and a release
 	r.accounts = slices.Grow(r.accounts, len(ops)/each+1)
@@ -90,13 +90,13 @@ func (r *register) read(h *history.History) {
 		if e.Op != history.Acquire && e.Op != history.Release && e.Op != history.Extend {
 			continue
 		}
-		l := r.ledger(e.Lock)
-		r.book.placeOf[i] = l.place
+		l := r.ownersOf(e.Lock)
+		r.holdings.placeOf[i] = l.place
 		if l.kind == history.KindSemaphore {
 			ofPermits = append(ofPermits, op)
 			continue
 		}
-		p := r.party(l, e)
+		p := r.owner(l, e)
 		at := place(op)
 		switch l.kind {
 		case history.KindRW:
@@ -107,8 +107,8 @@ func (r *register) read(h *history.History) {
 	}
 	slices.SortFunc(ofPermits, func(a, b *history.Operation) int { return cmp.Compare(place(a), place(b)) })
 	for _, op := range ofPermits {
-		l := r.ledger(op.Invoke.Lock)
-		r.permits(l, l.party(op.Invoke.Owner), op, place(op))
+		l := r.ownersOf(op.Invoke.Lock)
+		r.permits(l, l.owner(op.Invoke.Owner), op, place(op))
 	}
 	for _, e := range r.losts {
 		r.lost(e)
@@ -116,13 +116,13 @@ func (r *register) read(h *history.History) {
 }
 
 // single takes note of the events that are no operations.
-func (r *register) single(h *history.History) {
+func (r *grouper) single(h *history.History) {
 	for i := range h.Events {
 		e := &h.Events[i]
 		switch e.Op {
 		case history.Lost:
 			r.losts = append(r.losts, e)
-			if r.book.Guarantees[e.Lock].Kind == history.KindSemaphore {
+			if r.holdings.Guarantees[e.Lock].Kind == history.KindSemaphore {
 				if r.lostTo == nil {
 					r.lostTo = map[owned][]*history.Event{}
 				}
@@ -139,40 +139,40 @@ func (r *register) single(h *history.History) {
 	}
 }
 
-func (r *register) ledger(lock string) *ledger {
+func (r *grouper) ownersOf(lock string) *lockOwners {
 	if r.last != nil && r.last.lock == lock {
 		return r.last
 	}
-	l := r.books[lock]
+	l := r.byLock[lock]
 	if l == nil {
-		l = &ledger{lock: lock, place: int32(len(r.book.Locks)), kind: r.book.Guarantees[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
-		r.books[lock] = l
+		l = &lockOwners{lock: lock, place: int32(len(r.holdings.Locks)), kind: r.holdings.Guarantees[lock].Kind} //nolint:gosec // fewer than operations, which fit into memory
+		r.byLock[lock] = l
 		l.list, r.room = r.room, nil
-		r.book.Locks = append(r.book.Locks, lock)
+		r.holdings.Locks = append(r.holdings.Locks, lock)
 	}
 	r.last = l
 	return l
 }
 
-// party is the owner of an event, which is good until the next one is asked for. Most
+// owner is the owner of an event, which is good until the next one is asked for. Most
 // often it is that of what the process did before.
-func (r *register) party(l *ledger, e *history.Event) *party {
+func (r *grouper) owner(l *lockOwners, e *history.Event) *lockOwner {
 	latest := &r.latest[e.Process%len(r.latest)]
-	if latest.ledger != l || l.list[latest.at].owner != e.Owner {
-		latest.ledger, latest.at = l, l.find(e.Owner)
+	if latest.lockOwners != l || l.list[latest.at].owner != e.Owner {
+		latest.lockOwners, latest.at = l, l.find(e.Owner)
 	}
 	return &l.list[latest.at]
 }
 
-// party is the owner, which is good until the next one is asked for.
-func (l *ledger) party(owner string) *party { return &l.list[l.find(owner)] }
+// owner is the owner, which is good until the next one is asked for.
+func (l *lockOwners) owner(owner string) *lockOwner { return &l.list[l.find(owner)] }
 
 // find is where in the list an owner is. The few
 // owners of a lock are found by their names: of 400,000 locks with one owner
 // each, a map a lock takes 200 bytes more than that. Many are found by a table of
 // their numbers. Where each asks once, and the accounts have their room from the
 // beginning, the judge allocates a tenth less in all than with a map by name.
-func (l *ledger) find(owner string) int32 {
+func (l *lockOwners) find(owner string) int32 {
 	const few = 8
 	var slot *int32
 	if l.parties == nil {
@@ -193,7 +193,7 @@ func (l *ledger) find(owner string) int32 {
 			return *slot - 1
 		}
 	}
-	p := party{owner: owner, account: -1, reads: -1, asked: [2]int64{-1, -1}}
+	p := lockOwner{owner: owner, account: -1, reads: -1, asked: [2]int64{-1, -1}}
 	if l.kind == history.KindSemaphore {
 		p.permits = &permits{}
 	}
@@ -205,7 +205,7 @@ func (l *ledger) find(owner string) int32 {
 	return n - 1
 }
 
-func (p *parties) resize(slots int, list []party) {
+func (p *parties) resize(slots int, list []lockOwner) {
 	p.slots = make([]int32, slots)
 	for i := range list {
 		*p.slot(list[i].owner, list) = int32(i + 1) //nolint:gosec // as above
@@ -213,7 +213,7 @@ func (p *parties) resize(slots int, list []party) {
 }
 
 // slot is where in the table an owner is, or belongs.
-func (p *parties) slot(owner string, list []party) *int32 {
+func (p *parties) slot(owner string, list []lockOwner) *int32 {
 	mask := uint64(len(p.slots) - 1)
 	for at := maphash.String(p.seed, owner) & mask; ; at = (at + 1) & mask {
 		slot := &p.slots[at]
@@ -223,7 +223,7 @@ func (p *parties) slot(owner string, list []party) *int32 {
 	}
 }
 
-func (r *register) add(account int32, e entry) {
+func (r *grouper) add(account int32, e entry) {
 	e.account = account
 	if e.op != nil {
 		if at := e.op.Ordinal(); r.of[at] < 0 {
@@ -239,7 +239,7 @@ func (r *register) add(account int32, e entry) {
 	r.entries = append(r.entries, e)
 }
 
-func (r *register) open(l *ledger, key owned) int32 {
+func (r *grouper) open(l *lockOwners, key owned) int32 {
 	key.lock = l.lock
 	r.accounts = append(r.accounts, key)
 	r.places = append(r.places, l.place)
@@ -247,7 +247,7 @@ func (r *register) open(l *ledger, key owned) int32 {
 	return int32(len(r.accounts) - 1) //nolint:gosec // fewer than operations, which fit into memory
 }
 
-func (r *register) account(l *ledger, p *party, owner string, read bool) int32 {
+func (r *grouper) account(l *lockOwners, p *lockOwner, owner string, read bool) int32 {
 	at := &p.account
 	if read {
 		at = &p.reads
@@ -266,9 +266,9 @@ func index(is bool) int {
 }
 
 // modes notes in which modes the owners of read-write locks asked for them.
-func (r *register) modes(ops []history.Operation) {
+func (r *grouper) modes(ops []history.Operation) {
 	rw := false
-	for _, p := range r.book.Guarantees {
+	for _, p := range r.holdings.Guarantees {
 		rw = rw || p.Kind == history.KindRW
 	}
 	if !rw {
@@ -276,10 +276,10 @@ func (r *register) modes(ops []history.Operation) {
 	}
 	for i := range ops {
 		e := ops[i].Invoke
-		if e.Op != history.Acquire || ops[i].Failed() || r.book.Guarantees[e.Lock].Kind != history.KindRW {
+		if e.Op != history.Acquire || ops[i].Failed() || r.holdings.Guarantees[e.Lock].Kind != history.KindRW {
 			continue
 		}
-		if first := &r.ledger(e.Lock).party(e.Owner).asked[index(e.Mode == history.Read)]; *first < 0 {
+		if first := &r.ownersOf(e.Lock).owner(e.Owner).asked[index(e.Mode == history.Read)]; *first < 0 {
 			*first = e.Index
 		}
 	}
@@ -287,7 +287,7 @@ func (r *register) modes(ops []history.Operation) {
 
 // reads reports whether an event is about what its owner reads under a
 // read-write lock. It was answered by the event until, or not at all.
-func (r *register) reads(l *ledger, p *party, e *history.Event, until int64) bool {
+func (r *grouper) reads(l *lockOwners, p *lockOwner, e *history.Event, until int64) bool {
 	if e.Mode != "" || e.Op == history.Acquire {
 		return e.Mode == history.Read
 	}
@@ -306,9 +306,9 @@ func (r *register) reads(l *ledger, p *party, e *history.Event, until int64) boo
 	return asked(true)
 }
 
-func (r *register) lost(e *history.Event) {
-	l := r.ledger(e.Lock)
-	p := l.party(e.LockOwner())
+func (r *grouper) lost(e *history.Event) {
+	l := r.ownersOf(e.Lock)
+	p := l.owner(e.LockOwner())
 	en := entry{lost: e, at: e.Index}
 	switch l.kind {
 	case history.KindSemaphore:
@@ -323,14 +323,14 @@ func (r *register) lost(e *history.Event) {
 }
 
 // confused leaves an owner out of the account.
-func (r *register) confused(l *ledger, owner, why string) {
+func (r *grouper) confused(l *lockOwners, owner, why string) {
 	key := owned{lock: l.lock, owner: owner}
-	r.book.doubts = append(r.book.doubts, doubt{key: key, why: why})
-	r.book.disordered = append(r.book.disordered, key)
+	r.holdings.doubts = append(r.holdings.doubts, doubt{key: key, why: why})
+	r.holdings.disordered = append(r.holdings.disordered, key)
 }
 
 // grouped are the entries account by account, each in order of time.
-func (r *register) grouped() []entry {
+func (r *grouper) grouped() []entry {
 	next := make([]int32, len(r.sizes))
 	sum := int32(0)
 	for i, n := range r.sizes {

@@ -8,9 +8,9 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// A Book is the account of every lock: who held it when, and the answers of
+// Holdings are the account of every lock: who held it when, and the answers of
 // the service that no such account can explain.
-type Book struct {
+type Holdings struct {
 	// Holds are all holds in order of their Start.
 	Holds []Hold
 	// Excluded are what seem to be the holds of owners whose accounts can't be
@@ -35,7 +35,7 @@ type Book struct {
 	// Operations are those of the history, in order of their invokes.
 	Operations []history.Operation
 	// Locks are the names of the locks that operations or a lost are about. An
-	// account names its lock by its place there, see also [Book.Place].
+	// account names its lock by its place there, see also [Holdings.Place].
 	Locks []string
 
 	held       []Hold                  // the holds while they are derived
@@ -48,7 +48,7 @@ type Book struct {
 	disordered []owned                 // owners whose account cannot be told
 	unfinished bool                    // see History
 	joined     map[history.Asker]int64 // see History
-	register   register
+	grouper    grouper
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -65,7 +65,7 @@ type Denial struct {
 // their own, and of a semaphore each of the grants that it has at a time.
 type Account struct {
 	Lock, Owner string
-	Place       int32 // of the lock among [Book.Locks]
+	Place       int32 // of the lock among [Holdings.Locks]
 	// Read says that it is the account of reads.
 	Read bool
 	// From is the index of the first event of what is not settled yet, and for
@@ -96,10 +96,10 @@ type Account struct {
 
 // lease is how long an acquire or extend that was not refused is good.
 type lease struct {
-	given   bool
-	certain time.Duration // less drift
-	belief  time.Duration // as the holder was told
-	lost    int64         // index of the lost that cut it, else -1
+	given    bool
+	certain  time.Duration // less drift
+	validity time.Duration // as the holder was told
+	lost     int64         // index of the lost that cut it, else -1
 }
 
 // doubt is why the account of a lock is incomplete.
@@ -114,7 +114,7 @@ type doubt struct {
 // not refused: its expiry less the declared drift, and no later than a lost
 // that followed, or, without a lease, than the crash of a process of the hold;
 // else [[history.Never]].
-func (b *Book) Lease(op *history.Operation) time.Duration {
+func (b *Holdings) Lease(op *history.Operation) time.Duration {
 	if op.Ordinal() < len(b.leases) && b.leases[op.Ordinal()].given {
 		return b.leases[op.Ordinal()].certain
 	}
@@ -123,22 +123,22 @@ func (b *Book) Lease(op *history.Operation) time.Duration {
 
 // AccountsOf are the indices of the accounts that the operation belongs to: one
 // for an acquire, a release or an extend; several for a release that gives back
-// several grants of a semaphore; none if the book could not tell, or for other
+// several grants of a semaphore; none if it cannot be told, or for other
 // operations.
-func (b *Book) AccountsOf(op *history.Operation) (one int, more []int32) {
+func (b *Holdings) AccountsOf(op *history.Operation) (one int, more []int32) {
 	return int(b.accountOf[op.Ordinal()]), b.also[op.Ordinal()]
 }
 
 // Place is where among Locks the lock of an acquire, release or extend is; -1 for
 // other operations.
-func (b *Book) Place(op *history.Operation) int32 { return b.placeOf[op.Ordinal()] }
+func (b *Holdings) Place(op *history.Operation) int32 { return b.placeOf[op.Ordinal()] }
 
 // PlaceOf is where among Locks the lock of a hold is.
-func (b *Book) PlaceOf(h *Hold) int32 { return b.Accounts[h.Account].Place }
+func (b *Holdings) PlaceOf(h *Hold) int32 { return b.Accounts[h.Account].Place }
 
 // Doubtful are the owners of the lock whose accounts make it Unclear, or
 // Pending, and why.
-func (b *Book) Doubtful(lock string) map[string]string {
+func (b *Holdings) Doubtful(lock string) map[string]string {
 	if b.Unclear[lock] == "" && b.Pending[lock] == "" {
 		return nil
 	}
@@ -182,19 +182,19 @@ type entry struct {
 // them a release gives back is not told: the account takes those that last
 // longest, which claims the least if they are of one size. Where they are not,
 // Unclear says so.
-func Derive(h *history.History) *Book { return DeriveIn(&Book{}, h) }
+func Derive(h *history.History) *Holdings { return DeriveIn(&Holdings{}, h) }
 
-// DeriveIn is Derive in the place of a book that is not used any more.
-func DeriveIn(b *Book, h *history.History) *Book {
+// DeriveIn is Derive in the place of holdings that are not used any more.
+func DeriveIn(b *Holdings, h *history.History) *Holdings {
 	old := *b
 	ops := h.OperationsIn(old.Operations)
-	*b = Book{
+	*b = Holdings{
 		Unclear: map[string]string{}, Pending: map[string]string{}, Guarantees: h.Guarantees(), Operations: ops, Locks: old.Locks[:0],
 		leases: cleared(old.leases, len(ops)), unfinished: h.Unfinished, joined: h.Before.Joined, placeOf: cleared(old.placeOf, len(ops)),
-		register: old.register.again(),
+		grouper: old.grouper.again(),
 	}
-	r := &b.register
-	r.book, r.before = b, h.Before
+	r := &b.grouper
+	r.holdings, r.before = b, h.Before
 	r.read(h)
 	entries := r.grouped()
 	grants := 0
@@ -206,7 +206,7 @@ func DeriveIn(b *Book, h *history.History) *Book {
 	b.held, b.beliefs = slices.Grow(old.Holds[:0], grants), slices.Grow(old.beliefs[:0], grants)
 	b.Accounts = slices.Grow(old.Accounts[:0], len(r.accounts))
 	b.accountOf, b.also = r.of, r.also
-	var a account // in its place for each: it is large
+	var a ownerState // in its place for each: it is large
 	for id, first := 0, 0; id < len(r.accounts); id++ {
 		last := first + int(r.sizes[id])
 		b.account(&a, r.accounts[id], entries[first:last], r.crashed, h.End())
@@ -232,14 +232,14 @@ func cleared[T any](old []T, n int) []T {
 }
 
 // account goes through what happened between one owner and one lock.
-func (b *Book) account(a *account, key owned, entries []entry, crashed crashes, now time.Duration) {
+func (b *Holdings) account(a *ownerState, key owned, entries []entry, crashed crashes, now time.Duration) {
 	if !slices.IsSortedFunc(entries, byPlace) {
 		slices.SortFunc(entries, byPlace)
 	}
 	promise := b.Guarantees[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
-	b.lend(entries, promise, crashed)
-	*a = account{book: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, movable: history.Never, crashed: crashed}
+	b.computeLeases(entries, promise, crashed)
+	*a = ownerState{holdings: b, key: key, id: len(b.Accounts), promise: promise, renew: history.Never, endless: history.Never, movable: history.Never, crashed: crashed}
 	a.joined = -1
 	if at, ok := b.joined[history.Asker{Owner: history.Owner{Lock: key.lock, Name: key.owner}, Read: key.read}]; ok {
 		a.joined = at
@@ -257,7 +257,7 @@ func (b *Book) account(a *account, key owned, entries []entry, crashed crashes, 
 
 // leftOut are the owners whose accounts can't be told, so far, and of which not
 // even the order of what they did is known.
-func (b *Book) leftOut() (left, disordered map[history.Owner]bool) {
+func (b *Holdings) leftOut() (left, disordered map[history.Owner]bool) {
 	left, disordered = map[history.Owner]bool{}, map[history.Owner]bool{}
 	for _, key := range b.disordered {
 		key := history.Owner{Lock: key.lock, Name: key.owner}
@@ -271,7 +271,7 @@ func (b *Book) leftOut() (left, disordered map[history.Owner]bool) {
 
 // busy are the owners, of a history that goes on, with an operation under way,
 // where there is a doubt: the answer may still end it.
-func (b *Book) busy() map[history.Owner]bool {
+func (b *Holdings) busy() map[history.Owner]bool {
 	if !b.unfinished || len(b.doubts) == 0 {
 		return nil
 	}
@@ -285,7 +285,7 @@ func (b *Book) busy() map[history.Owner]bool {
 }
 
 // remember takes note of the owners and locks that were unclear before.
-func (b *Book) remember(before history.Before, accounts []owned) {
+func (b *Holdings) remember(before history.Before, accounts []owned) {
 	if len(before.Unclear) == 0 {
 		return
 	}
@@ -303,9 +303,9 @@ func (b *Book) remember(before history.Before, accounts []owned) {
 
 func byPlace(x, y entry) int { return cmp.Compare(x.at, y.at) }
 
-// order lists the holds by start, in their place: they are most of what a book
+// order lists the holds by start, in their place: they are most of what [Holdings]
 // takes.
-func (b *Book) order() {
+func (b *Holdings) order() {
 	b.Holds, b.held = slices.DeleteFunc(b.held, func(h Hold) bool { return h.perhaps }), nil
 	type place struct {
 		start time.Duration
@@ -344,7 +344,7 @@ func (b *Book) order() {
 // conclude drops what was concluded of owners whose account cannot be told,
 // and says which locks are unclear. Of a history that goes on, an owner that is
 // not settled may still explain itself.
-func (b *Book) conclude() {
+func (b *Holdings) conclude() {
 	busy := b.busy()
 	for _, d := range b.doubts {
 		if !b.forGood(&d, busy) {
@@ -381,15 +381,15 @@ func place(op *history.Operation) int64 {
 	return op.Invoke.Index
 }
 
-// lend notes how long each acquire and extend of one owner is good that was
+// computeLeases notes how long each acquire and extend of one owner is good that was
 // answered ok, or may have been done.
-func (b *Book) lend(entries []entry, promise history.Guarantees, crashed crashes) {
+func (b *Holdings) computeLeases(entries []entry, promise history.Guarantees, crashed crashes) {
 	var latest *lease
 	c := crew{crashed: crashed, reentrant: promise.Reentrant}
 	for i, e := range entries {
 		if e.lost != nil {
-			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.belief {
-				l.belief, l.lost = e.lost.Time, e.lost.Index
+			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.validity {
+				l.validity, l.lost = e.lost.Time, e.lost.Index
 				l.certain = min(l.certain, e.lost.Time)
 			}
 			b.disillusion(entries[:i], e.lost)
@@ -402,11 +402,11 @@ func (b *Book) lend(entries []entry, promise history.Guarantees, crashed crashes
 			continue
 		}
 		l := &b.leases[e.op.Ordinal()]
-		*l = lease{given: true, certain: history.Never, belief: history.Never, lost: -1}
+		*l = lease{given: true, certain: history.Never, validity: history.Never, lost: -1}
 		if b.unfinished && e.op.Complete.Index < 0 { // its answer may still name any expiry
 			l.certain = e.op.Invoke.Time
 		} else if expires := e.op.Expires(); expires > 0 {
-			l.certain, l.belief = max(expires-promise.Drift, 0), expires
+			l.certain, l.validity = max(expires-promise.Drift, 0), expires
 		} else { // its holder is not told of a crash
 			l.certain = c.crash(e.op.Invoke.Time)
 		}
@@ -418,14 +418,14 @@ func (b *Book) lend(entries []entry, promise history.Guarantees, crashed crashes
 
 // disillusion ends, with a notice, what the holder believed by the last answer
 // before it: an extend that is under way was not heard of yet.
-func (b *Book) disillusion(entries []entry, lost *history.Event) {
+func (b *Holdings) disillusion(entries []entry, lost *history.Event) {
 	for _, e := range slices.Backward(entries) {
 		op := e.op
 		if op == nil || !op.OK() || op.Invoke.Op == history.Release || op.Complete.Index > lost.Index {
 			continue
 		}
 		l := &b.leases[op.Ordinal()]
-		l.belief = min(l.belief, lost.Time)
+		l.validity = min(l.validity, lost.Time)
 		return
 	}
 }
@@ -511,7 +511,7 @@ func (c *crew) crash(from time.Duration) time.Duration {
 }
 
 // Doubts are the owners whose accounts can't be told whatever follows, and why.
-func (b *Book) Doubts() map[history.Owner]string {
+func (b *Holdings) Doubts() map[history.Owner]string {
 	doubts := map[history.Owner]string{}
 	busy := b.busy()
 	for _, d := range b.doubts {
@@ -523,13 +523,13 @@ func (b *Book) Doubts() map[history.Owner]string {
 }
 
 // forGood reports whether nothing that comes later can end a doubt.
-func (b *Book) forGood(d *doubt, busy map[history.Owner]bool) bool {
+func (b *Holdings) forGood(d *doubt, busy map[history.Owner]bool) bool {
 	return !b.unfinished || d.past || !d.open && !busy[history.Owner{Lock: d.key.lock, Name: d.key.owner}]
 }
 
 // Confused are the owners with an operation under way whose accounts can't be told
 // so far: the answer may still explain them.
-func (b *Book) Confused() map[history.Owner]bool {
+func (b *Holdings) Confused() map[history.Owner]bool {
 	confused, busy := map[history.Owner]bool{}, b.busy()
 	for i := range b.doubts {
 		if key := (history.Owner{Lock: b.doubts[i].key.lock, Name: b.doubts[i].key.owner}); busy[key] {
