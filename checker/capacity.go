@@ -219,10 +219,13 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 	return v
 }
 
-// proofs are the grants of a holdSpan and of the last two that were out.
+// maxOut bounds the grants of other permits that the evidence names.
+const maxOut = 32
+
+// proofs are the grants of a holdSpan and of those that were out, the last of them.
 func proofs(p *holdSpan, out []*holdSpan) []int64 {
 	list := []int64{p.hold.Proof.Complete.Index}
-	for _, q := range out[max(0, len(out)-2):] {
+	for _, q := range out[max(0, len(out)-maxOut):] {
 		list = append(list, q.hold.Proof.Complete.Index)
 	}
 	return events(list...)

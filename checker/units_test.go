@@ -36,3 +36,21 @@ func TestExpiriesThatAreDurationsProveNothing(t *testing.T) {
 	instant := func(asked time.Duration) time.Duration { return asked + 3*time.Second }
 	require.Equal(t, checker.Invalid, checker.Check(t.Context(), doubleGrant(instant), checker.MutualExclusion()).Verdict)
 }
+
+// The evidence names all permits that are out, so that it proves what it says.
+func TestEvidenceOfTooManyPermits(t *testing.T) {
+	t.Parallel()
+	h := &history.History{Events: []history.Event{{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: "semaphore", Capacity: 5}}}
+	for i := range 6 {
+		e := history.Event{
+			Index: int64(len(h.Events)), Time: time.Duration(i+1) * time.Second, Process: i, Op: history.Acquire, Type: history.Invoke,
+			Lock: "k", Owner: fmt.Sprint("client-", i), Mode: history.Permit, Lease: time.Minute,
+		}
+		h.Events = append(h.Events, e)
+		e.Index, e.Time, e.Type = e.Index+1, e.Time+time.Millisecond, history.OK
+		h.Events = append(h.Events, e)
+	}
+	report := checker.Check(t.Context(), h, checker.Capacity())
+	require.Len(t, report.Results[0].Violations, 1)
+	require.Equal(t, []int64{2, 4, 6, 8, 10, 12}, report.Results[0].Violations[0].Events)
+}
