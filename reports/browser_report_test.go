@@ -204,7 +204,7 @@ func TestBrowserScreens(t *testing.T) {
 		html := htmlOf(t, fixture())
 		tab := newTab(t)
 		for _, theme := range []string{"light", "dark"} {
-			for _, width := range []int64{wideScreen, narrowScreen} {
+			for _, width := range []int64{1280, wideScreen, 800, narrowScreen} {
 				tab.screen(width, 900, theme)
 				tab.openReport(html, "#t=0.02-0.4")
 				where := fmt.Sprintf("%s, %s, %d wide", name, theme, width)

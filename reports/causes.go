@@ -534,9 +534,9 @@ func (d *digest) impact(c *group) string {
 			unknown += b2i(op.Unknown())
 		}
 	}
-	words := fmt.Sprintf("%s within %s of %s", kindCounts(c.Violations), say.Length(c.Until-c.From), say.Length(d.end))
+	words := fmt.Sprintf("%s within %s, in a record of %s", kindCounts(c.Violations), say.Span(c.Until-c.From), say.Length(d.end))
 	if c.Until == c.From {
-		words = fmt.Sprintf("%s at %s of %s", kindCounts(c.Violations), say.Instant(c.From), say.Instant(d.end))
+		words = fmt.Sprintf("%s at %s, in a record of %s", kindCounts(c.Violations), say.Instant(c.From), say.Length(d.end))
 	}
 	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
 		words += ", with damage to what the lock protects"

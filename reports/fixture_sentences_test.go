@@ -102,6 +102,7 @@ func rare() map[string]func() reports.Input {
 		"cures-of-a-lock-that-asks-no-replicas": changed(twoCauses, func(in *reports.Input) {
 			in.Run.Command, in.Run.Unpromised = "lockchaos run --lock redislock --topology sentinel --seed 42", []string{history.UnpromisedAcks}
 		}),
+		"released-beside-another": written(func(s *script) { s.chained(true) }),
 		"answered-later": written(func(s *script) {
 			s.fault(history.Inject, "split-brain", "redis-1", 10, 20, history.OK, "cut", "")
 			s.acquire(1, "orders", "a#1", "redis-3", 100, 101, 2000)

@@ -329,21 +329,27 @@ func TestWhatALastGrantLeavesStuck(t *testing.T) {
 	}).Fault, "the lock was granted after it")
 }
 
+// chained are two grants because of a clock, a third, and perhaps a release before it by the
+// first of the clients.
+func (s *script) chained(released bool) {
+	s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
+	s.shifted(history.Inject, "clock-forward", "redis-1", "by", "900", 200)
+	s.shifted(history.Heal, "clock-forward", "redis-1", "by", "900", 250)
+	s.acquire(2, "orders", "zone-b.1#1", "redis-1", 300, 301, 1000)
+	if released {
+		s.release(1, "orders", "zone-a.1#1", "redis-1", 400, 401)
+	}
+	s.acquire(3, "orders", "zone-a.2#1", "redis-1", 500, 501, 1000)
+	s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+}
+
 // Two clients that hold a lock because of a fault, and a release of the first that ends the
 // hold of the second: what follows is of the same cause, and the release is told.
 func TestAReleaseThatEndsTheHoldOfAnother(t *testing.T) {
 	with := func(released bool) reports.Results {
 		s := &script{}
 		s.declare("orders")
-		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 1000)
-		s.shifted(history.Inject, "clock-forward", "redis-1", "by", "900", 200)
-		s.shifted(history.Heal, "clock-forward", "redis-1", "by", "900", 250)
-		s.acquire(2, "orders", "zone-b.1#1", "redis-1", 300, 301, 1000)
-		if released {
-			s.release(1, "orders", "zone-a.1#1", "redis-1", 400, 401)
-		}
-		s.acquire(3, "orders", "zone-a.2#1", "redis-1", 500, 501, 1000)
-		s.observe(3000, "redis-1", history.ObserveEpoch, "1")
+		s.chained(released)
 		return reports.Summarize(judged(run(), s.history()))
 	}
 	r := with(true)

@@ -30,7 +30,7 @@ func storyFiles(t *testing.T) []string {
 	require.NoError(t, err)
 	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
 	require.NotEmpty(t, files)
-	return append(files, "causes.go", "cures.go", "keys.go", "complaints.go", "faults.go", "why.go")
+	return append(files, "causes.go", "cures.go", "keys.go", "complaints.go", "faults.go", "why.go", "sequence.go", "recovery.go")
 }
 
 // sentencePatterns are the words of the stories as they stand in the source: every text
@@ -106,10 +106,20 @@ func said(t *testing.T, in reports.Input) string {
 		causes := r.Causes
 		r.Causes = nil
 		all = append(all, html.UnescapeString(string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))))
+		text := string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
+		all = append(all, strings.Join(strings.Fields(text), " "))
 		r.Causes = causes
 	}
 	for _, c := range r.Causes {
 		leaves(c.Why)
+		if c.Sequence != nil {
+			for _, step := range c.Sequence.Steps {
+				all = append(all, step.Text)
+			}
+			for _, actor := range c.Sequence.Actors {
+				all = append(all, actor.Kind)
+			}
+		}
 		all = append(all, c.Title, c.Impact, c.Story.Headline, c.Story.String())
 		for _, cure := range c.Cures {
 			all = append(all, cure.Text, cure.Config, cure.Try, cure.Cost)
