@@ -217,7 +217,7 @@ campaigns: redis build ## Random runs of correct locks, none of which may be con
 		$(call blame_nobody,--workload $${pair%%:*} --lock $${pair##*:} --faults $$faults --hold 300ms --clients 4 --locks 2 --seeds 1-50 --duration 3s) || exit 1; done; done
 
 .PHONY: nightly
-nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, the judge against its oracle, the simulated server against a real one, longer fuzzing
+nightly: build ## What takes too long for each change: every scenario ten times, all planted bugs, campaigns, a long attack on the locks, an installation from a module proxy, the judge against its oracle, the simulated server against a real one, longer fuzzing
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) campaigns
@@ -226,6 +226,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)_NoRace$$' -v -timeout 120m ./simulation
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
+	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 30m ./locktests ./lock ./drivers
 	$(MAKE) fuzz FUZZTIME=200000x
 
