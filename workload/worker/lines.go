@@ -8,11 +8,11 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A told is a line that the harness writes: exactly one of its fields.
-type told struct {
+// A fromHarness is a line that the harness writes: exactly one of its fields.
+type fromHarness struct {
 	Hello  *hello  `json:"hello,omitempty"` // the first line
 	Order  *order  `json:"order,omitempty"`
-	Answer *answer `json:"answer,omitempty"` // to a want
+	Answer *answer `json:"answer,omitempty"` // to a resource call
 }
 
 // hello says who the worker is.
@@ -52,18 +52,18 @@ type answer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// A said is a line that the worker writes: exactly one of its fields.
-type said struct {
+// A fromWorker is a line that the worker writes: exactly one of its fields.
+type fromWorker struct {
 	Ready bool           `json:"ready,omitempty"` // it has its lock
 	Event *history.Event `json:"event,omitempty"`
-	Want  *want          `json:"want,omitempty"`
+	Want  *resourceCall  `json:"want,omitempty"`
 	Done  *done          `json:"done,omitempty"`
 	// Failed says why there is no worker.
 	Failed string `json:"failed,omitempty"`
 }
 
-// want is a read of a resource, or a write of a change.
-type want struct {
+// resourceCall is a read of a resource, or a write of a change.
+type resourceCall struct {
 	Resource string           `json:"resource"`
 	Change   *workload.Change `json:"change,omitempty"`
 	// Present is the token that is shown before a read; nil for a read alone.

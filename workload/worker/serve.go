@@ -26,7 +26,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	defer cancel()
 	s := &server{enc: json.NewEncoder(out), answers: make(chan answer), orders: make(chan order, mostOrders), gone: make(chan struct{})}
 	dec := json.NewDecoder(in)
-	var first told
+	var first fromHarness
 	if err := dec.Decode(&first); err != nil || first.Hello == nil {
 		return fmt.Errorf("read orders: the first line must say hello (%w)", orNothing(err))
 	}
@@ -38,14 +38,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	var processes workload.Processes
 	locker, closeLock, err := open(first.Hello.Setup, workload.NewRenewals(recorder, &processes))
 	if err != nil {
-		return errors.Join(fmt.Errorf("open lock: %w", err), s.say(said{Failed: err.Error()}))
+		return errors.Join(fmt.Errorf("open lock: %w", err), s.send(fromWorker{Failed: err.Error()}))
 	}
 	defer closeLock()
 	c := &workload.Client{
 		Name: first.Hello.Client, Locker: locker, Recorder: recorder, Processes: &processes,
 		Careless: true, // what it does when is the harness's business
 	}
-	if err := s.say(said{Ready: true}); err != nil {
+	if err := s.send(fromWorker{Ready: true}); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
@@ -56,7 +56,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	for {
 		select {
 		case o := <-s.orders:
-			if err := s.say(said{Done: s.do(ctx, c, o)}); err != nil {
+			if err := s.send(fromWorker{Done: s.do(ctx, c, o)}); err != nil {
 				return err
 			}
 		case <-c.LostUnleased():
@@ -93,7 +93,7 @@ type server struct {
 	gone    chan struct{} // closed when there will be no more of both
 }
 
-func (s *server) say(line said) error {
+func (s *server) send(line fromWorker) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.enc.Encode(line); err != nil {
@@ -106,7 +106,7 @@ func (s *server) say(line said) error {
 func (s *server) read(ctx context.Context, dec *json.Decoder) error {
 	defer close(s.gone)
 	for {
-		var line told
+		var line fromHarness
 		switch err := dec.Decode(&line); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -140,7 +140,7 @@ func (s *server) do(ctx context.Context, c *workload.Client, o order) *done {
 		defer cancel()
 	}
 	d := &done{ID: o.ID}
-	resource := &wanted{s, o.Name}
+	resource := &remoteResource{s, o.Name}
 	switch o.Do {
 	case doAcquire:
 		d.Outcome = c.Acquire(ctx, o.Name, o.Lease, o.Wait)
@@ -170,19 +170,19 @@ func (r relayed) Write(b []byte) (int, error) {
 	if err := json.Unmarshal(b, &e); err != nil {
 		return 0, fmt.Errorf("relay event: %w", err)
 	}
-	return len(b), r.s.say(said{Event: &e})
+	return len(b), r.s.send(fromWorker{Event: &e})
 }
 
-// A wanted is a resource that the harness keeps.
-type wanted struct {
+// A remoteResource is a resource that the harness keeps.
+type remoteResource struct {
 	s    *server
 	name string
 }
 
 // ask waits for the answer in any case, for it must not be taken for another's.
-func (w *wanted) ask(q want) (answer, error) {
+func (w *remoteResource) ask(q resourceCall) (answer, error) {
 	q.Resource = w.name
-	if err := w.s.say(said{Want: &q}); err != nil {
+	if err := w.s.send(fromWorker{Want: &q}); err != nil {
 		return answer{}, err
 	}
 	select {
@@ -200,19 +200,19 @@ func (w *wanted) ask(q want) (answer, error) {
 }
 
 // Read asks the harness for the value.
-func (w *wanted) Read(context.Context) (int64, error) {
-	a, err := w.ask(want{})
+func (w *remoteResource) Read(context.Context) (int64, error) {
+	a, err := w.ask(resourceCall{})
 	return a.Value, err
 }
 
 // Write asks the harness to write.
-func (w *wanted) Write(_ context.Context, c workload.Change) error {
-	_, err := w.ask(want{Change: &c})
+func (w *remoteResource) Write(_ context.Context, c workload.Change) error {
+	_, err := w.ask(resourceCall{Change: &c})
 	return err
 }
 
 // Present shows the token to the harness' resource, if that asks for one.
-func (w *wanted) Present(_ context.Context, token int64) error {
-	_, err := w.ask(want{Present: &token})
+func (w *remoteResource) Present(_ context.Context, token int64) error {
+	_, err := w.ask(resourceCall{Present: &token})
 	return err
 }

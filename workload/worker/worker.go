@@ -120,7 +120,7 @@ func Start(ctx context.Context, c Config) (*Client, error) {
 	go w.listen(context.WithoutCancel(ctx), out)
 	limited, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
 	defer cancel()
-	err = w.tell(told{Hello: &hello{Client: c.Name, Base: int64(base), Setup: setup}})
+	err = w.send(fromHarness{Hello: &hello{Client: c.Name, Base: int64(base), Setup: setup}})
 	if err == nil {
 		select {
 		case err = <-w.ready:
@@ -139,8 +139,8 @@ func Start(ctx context.Context, c Config) (*Client, error) {
 // errGone says that there is no process.
 var errGone = errors.New("its process is gone")
 
-// tell writes a line.
-func (w *Client) tell(line told) error {
+// send writes a line.
+func (w *Client) send(line fromHarness) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.enc.Encode(line)
@@ -152,7 +152,7 @@ func (w *Client) listen(ctx context.Context, out io.Reader) {
 	dec := json.NewDecoder(out)
 	var end error
 	for {
-		var line said
+		var line fromWorker
 		if end = dec.Decode(&line); end != nil {
 			break // a line that was cut short was never said
 		}
@@ -240,7 +240,7 @@ func (w *Client) merge(e history.Event) {
 }
 
 // answer does what the worker wants of a resource.
-func (w *Client) answer(ctx context.Context, q want) {
+func (w *Client) answer(ctx context.Context, q resourceCall) {
 	w.mu.Lock()
 	r := w.resources[q.Resource]
 	w.mu.Unlock()
@@ -261,7 +261,7 @@ func (w *Client) answer(ctx context.Context, q want) {
 	case err != nil:
 		a.Error = err.Error()
 	}
-	_ = w.tell(told{Answer: &a}) // a worker that is gone needs none
+	_ = w.send(fromHarness{Answer: &a}) // a worker that is gone needs none
 }
 
 // order has the worker do something, and waits until that is done. It fails if
@@ -275,7 +275,7 @@ func (w *Client) order(ctx context.Context, o order) (done, error) {
 	w.orders++
 	o.ID = w.orders
 	w.waiting[o.ID] = answered
-	err := w.enc.Encode(told{Order: &o})
+	err := w.enc.Encode(fromHarness{Order: &o})
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
