@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -18,9 +19,20 @@ type asker interface {
 	granted(h *Hold) bool
 }
 
+// errUnmade says that a lock is a zero value.
+var errUnmade = errors.New("a lock without a client: make it with one")
+
+// want asks for the lock, unless that is a zero value.
+func (v verbs) want(ctx context.Context, o Options) (*Hold, error) {
+	if v.of == nil {
+		return nil, errUnmade
+	}
+	return v.of.acquire(ctx, o)
+}
+
 // Acquire asks for the lock, and waits for it for at most [Options.Wait]. A request that is
 // in flight at that moment is awaited, so that its outcome is known.
-func (v verbs) Acquire(ctx context.Context, o Options) (*Hold, error) { return v.of.acquire(ctx, o) }
+func (v verbs) Acquire(ctx context.Context, o Options) (*Hold, error) { return v.want(ctx, o) }
 
 // Lock waits for the lock until the context ends. [Options.Wait] is ignored, but for what it
 // says of servers that fail. After the context's error the lock may have been granted; what
@@ -36,12 +48,14 @@ func (v verbs) TryLock(ctx context.Context, o Options) (*Hold, error) { return v
 // TryLockFor is Acquire with that wait: [Options.Wait] is ignored.
 func (v verbs) TryLockFor(ctx context.Context, wait time.Duration, o Options) (*Hold, error) {
 	o.Wait = wait
-	return v.of.acquire(ctx, o)
+	return v.want(ctx, o)
 }
 
 // Unlock releases a hold of this lock; see [Hold.Release].
 func (v verbs) Unlock(ctx context.Context, h *Hold) error {
 	switch {
+	case v.of == nil:
+		return fmt.Errorf("unlock: %w: %w", errUnmade, ErrNotHeld)
 	case h == nil:
 		return fmt.Errorf("unlock %q without a hold: %w", v.of.Name(), ErrNotHeld)
 	case !v.of.granted(h):

@@ -114,6 +114,10 @@ func TestUnlockWithoutAHold(t *testing.T) {
 	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"})
 	require.NoError(t, err)
 	require.ErrorIs(t, c.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.ErrorIs(t, new(lock.Mutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
+	require.ErrorIs(t, new(lock.RedlockMutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
+	_, err = new(lock.RedlockMutex).TryLock(t.Context(), lock.Options{})
+	require.ErrorContains(t, err, "without a client")
 	require.ErrorIs(t, c.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), nil), lock.ErrNotHeld)
 	require.ErrorIs(t, multi.Unlock(t.Context(), nil), lock.ErrNotHeld)
 	var servers []redis.UniversalClient
