@@ -17,10 +17,10 @@ var scriptFiles embed.FS
 // them ahead of their first use with SCRIPT LOAD.
 func Scripts() map[string]string {
 	parts := map[string]string{ // the files of each, in the order in which they are sent
-		"acquire": "free hash tickets acquire", "extend": "extend", "release": "sole hash tickets release",
-		"force": "hash tickets force", "inspect": "inspect",
-		"fair_acquire": "hash fair_queue fair_acquire", "fair_release": "hash fair_queue fair_release",
-		"fair_force": "hash fair_queue fair_force", "fair_waiters": "fair_waiters",
+		"acquire": "free kind hash tickets acquire", "extend": "extend", "release": "kind sole hash tickets release",
+		"force": "kind hash tickets force", "inspect": "inspect",
+		"fair_acquire": "kind hash fair_queue fair_acquire", "fair_release": "kind hash fair_queue fair_release",
+		"fair_force": "kind hash fair_queue fair_force", "fair_waiters": "fair_waiters",
 	}
 	for _, step := range []string{"acquire", "extend", "release", "force", "inspect"} {
 		parts["rw_"+step] = "rw_state rw_" + step

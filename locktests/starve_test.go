@@ -78,7 +78,7 @@ func TestMomentOfAClockThatIsAheadIsOver(t *testing.T) {
 	done := waiting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
 	redistest.Await(t, "a ticket", func() bool { return rdb.ZCard(t.Context(), "lock:{orders}:tickets").Val() > 0 })
 	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
-	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}:tickets", redis.Z{Score: ahead, Member: "+"}).Err())
+	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}:tickets", redis.Z{Score: -ahead, Member: "+"}).Err())
 	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // the lease is over
 	select {
 	case err := <-done:

@@ -1,4 +1,5 @@
--- A lock as a hash: these lines stand before each script that needs one.
+-- A lock as a hash: these lines stand before each script that needs one, and after those of
+-- kind.lua.
 --
 -- It has a field "owner", for each grant a field named after its request, with the
 -- server's time in ms at which that grant ends, and field "token" if the lock is
@@ -8,7 +9,7 @@
 -- KEYS: the lock
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if redis.call('TYPE', KEYS[1]).ok == 'string' then
+if kind == 'string' then
   local request, owner = string.match(redis.call('GET', KEYS[1]), '^held (%S+) (.*)$')
   if request then -- else it is the key of another program, and using it as a hash fails
     -- In this order, so that a pause in between makes the end no sooner.

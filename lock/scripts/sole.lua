@@ -1,6 +1,6 @@
 -- Ends the grant of a lock that is a string: no other request holds it, and none waits for it.
 -- The lines that follow deal with all other releases.
-if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then
+if kind == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], 1, 'PX', 15000) end
   return 1

@@ -14,8 +14,8 @@
 --
 -- A request without a ticket, which is refused, draws one for all of them: "-", which
 -- gets its turn noTicket ms later. When that comes, the lock is free for a moment for
--- requests without a ticket: the set has "+" until then, by the server's time in us, and
--- the others are refused.
+-- requests without a ticket: the set has "+", whose number is the end of that by the server's
+-- time in us, less than 0 so that it comes first. The others are refused until then.
 --
 -- KEYS: the lock, the mark, the tickets, the last token
 local noTicket, moment = 1000, 50
@@ -47,13 +47,13 @@ end
 -- openFor returns for how many ms the lock is free for requests without a ticket alone.
 -- An end that is further away was written by a clock that was ahead of this one.
 local function openFor()
-  local left = math.ceil((redis.call('ZSCORE', KEYS[3], '+') or 0) / 1000) - now
+  local left = math.ceil(-(redis.call('ZSCORE', KEYS[3], '+') or 0) / 1000) - now
   return left > 0 and left <= moment and left or 0
 end
 
 -- open begins that moment, and has the first client ask when it is over.
 local function open()
-  redis.call('ZADD', KEYS[3], string.format('%.0f', (now + moment) * 1000), '+')
+  redis.call('ZADD', KEYS[3], string.format('%.0f', -(now + moment) * 1000), '+')
   redis.call('PEXPIRE', KEYS[3], ticketLife)
   for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
     if ticket ~= '+' then
@@ -73,9 +73,9 @@ end
 -- message has the number of the ticket: it is of no use to a client whose last refusal
 -- had another one, for then the ticket was served and drawn again in between.
 local function handOver(own)
-  redis.call('ZREM', KEYS[3], '+')
   while true do
     local head = redis.call('ZPOPMIN', KEYS[3])
+    if head[1] == '+' then head = redis.call('ZPOPMIN', KEYS[3]) end
     local ticket, number = head[1], head[2]
     if not ticket or ticket == own then return nil end
     if ticket == '-' then
@@ -89,9 +89,10 @@ local function handOver(own)
       local ms, short = math.min(tonumber(lease), handed), tonumber(lease) > handed
       local ends = string.format('%.0f', now + ms)
       local token = life ~= '0' and newToken(life)
-      redis.call('HSET', KEYS[1], 'owner', owner, request, ends)
-      if token then redis.call('HSET', KEYS[1], 'token', token) end
-      if short then redis.call('HSET', KEYS[1], 'inbox', inbox) end
+      local fields = {'owner', owner, request, ends}
+      if token then fields[5], fields[6] = 'token', token end
+      if short then fields[#fields + 1], fields[#fields + 2] = 'inbox', inbox end
+      redis.call('HSET', KEYS[1], unpack(fields))
       redis.call('PEXPIREAT', KEYS[1], short and string.format('%.0f', ends + silence) or ends)
       redis.pcall('PUBLISH', inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' '))
       return ms
