@@ -34,7 +34,7 @@ type nodeState int
 const (
 	unasked nodeState = iota
 	asked             // the goroutine that awaits the answer takes it back if it was dropped
-	absent            // nothing is there
+	absent            // nothing is there, nor on its way
 	unknown           // the answer was lost
 	present
 )
@@ -120,10 +120,7 @@ func (b *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
 		numbers, r.Err = outcomeOf(r.Value)
 		granted = numbers[0] == 1
 	}
-	now := outcome(granted, r.Err)
-	if now == absent && r.Copies { // one of which may come yet
-		now = unknown
-	}
+	now := outcome(granted, r)
 	if unwanted := b.record(i, now); unwanted {
 		_, _ = b.releaseOn(ctx, i, true)
 	}
@@ -145,19 +142,21 @@ func (b *quorumRequest) markAsked(i int, s nodeState) bool {
 func (b *quorumRequest) record(i int, s nodeState) (unwanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.states[i] = s
+	if s != absent || b.states[i] == asked { // else a renewal was sent meanwhile
+		b.states[i] = s
+	}
 	return b.undone && s >= unknown
 }
 
 // outcome is what is known after a server was asked for a grant.
-func outcome(granted bool, err error) nodeState {
+func outcome(granted bool, r transport.Reply) nodeState {
 	switch {
 	case granted:
 		return present
-	case err == nil || transport.IsRefusal(err):
-		return absent
-	default:
+	case r.Copies || transport.MayArrive(r.Err): // it may come yet
 		return unknown
+	default:
+		return absent
 	}
 }
 
@@ -264,8 +263,10 @@ func (b *quorumRequest) renewed(i int, r transport.Reply) nodeReply {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if v.err == nil || b.states[i] == unknown {
-		b.states[i] = outcome(v.yes, v.err)
+	if v.yes {
+		b.states[i] = present
+	} else if v.err == nil { // an earlier request may be on its way
+		b.states[i] = unknown
 	}
 	return v
 }
@@ -384,7 +385,7 @@ func (b *quorumRequest) releaseAt(ctx context.Context, i int) (released bool, er
 	b.mu.Lock()
 	before, ended := b.states[i], b.releases[i]
 	b.mu.Unlock()
-	if ended.answered || before == unasked {
+	if ended.answered || before == unasked || before == absent {
 		return ended.released, nil
 	}
 	return b.releaseOn(ctx, i, before != present)

@@ -71,3 +71,27 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	r.Close()
 	require.Empty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
 }
+
+// A server that can't be reached, and so has got nothing, isn't asked to give it back.
+func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
+	t.Parallel()
+	dead, tries := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, MaxRetries: -1}), &counter{}
+	defer dead.Close()
+	dead.AddHook(tries)
+	r, err := NewRedlock([]redis.UniversalClient{
+		redistest.Start(t).Client(t, nil), redistest.Start(t).Client(t, nil), dead,
+	}, RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	h, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	b, _ := h.keeper.(*quorumRequest)
+	redistest.Await(t, "the error of the third", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.states[2] > asked
+	})
+	require.NoError(t, h.Release(t.Context()))
+	r.Close()
+	require.Equal(t, 1, tries.count())
+}
