@@ -153,6 +153,9 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	if d.workload.Rate > 0 { // it may be late
 		asked = time.Now()
 	}
+	if d.workload.Endless {
+		ctx, releasing = context.WithoutCancel(ctx), context.WithoutCancel(releasing)
+	}
 	release, err := d.instances[worker%len(d.instances)](ctx, x.name)
 	granted := time.Now()
 	if err != nil {

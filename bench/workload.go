@@ -31,6 +31,8 @@ type Workload struct {
 	// Turns says that who released a lock asks for it again only when another one
 	// has got it.
 	Turns bool `json:"turns,omitempty"`
+	// Endless says that the contexts of all calls can't end.
+	Endless bool `json:"endless,omitempty"`
 	// Hold is how long a lock is held.
 	Hold time.Duration `json:"hold_ns,omitempty"`
 	// Rate is how many operations begin per second, over all workers: an open
@@ -113,7 +115,9 @@ func redlock(servers int) Workload {
 // Workloads lists all of them.
 func Workloads() []Workload {
 	var all []Workload
-	all = append(all, uncontended(1), uncontended(16))
+	endless := uncontended(1)
+	endless.Name, endless.About, endless.Endless = endless.Name+"-endless", endless.About+", whose contexts can't end", true
+	all = append(all, uncontended(1), endless, uncontended(16))
 	many := Workload{
 		Name: "many-keys", Workers: 16, Instances: 1, Locks: 10_000,
 		About: "16 workers of one client, each time on one of 10,000 locks", Baseline: BaselineSetNX, Metric: OpsPerSecond,
