@@ -33,4 +33,9 @@ func TestBrowserJointIndex(t *testing.T) {
 	tab.click("#runs th:last-child button")
 	tab.hash(`by=10`)
 	require.Zero(t, eval[int](tab, `[...document.querySelectorAll(".wide")].filter((n) => n.scrollWidth > n.clientWidth).length`), "a column is out of view")
+
+	// On a small screen the verdict and most of what was found are in view.
+	tab.screen(narrowScreen, 900, "light")
+	require.Less(t, eval[float64](tab, `[...document.querySelectorAll("#runs th")].find((n) => n.textContent === "What was found").getBoundingClientRect().left`), 0.55*narrowScreen)
+	require.LessOrEqual(t, eval[int](tab, `document.documentElement.scrollWidth`), narrowScreen)
 }

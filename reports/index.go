@@ -36,7 +36,7 @@ type RunEntry struct {
 	Page                     bool          // there is a report.html
 	Expect                   string        // the verdict that a scenario must give; empty for others
 	Live                     bool          // it is under way, and can be watched
-	Violations               int           // over all properties
+	Violations               int           // what several properties found is one
 	Faults, Effective        int
 }
 
@@ -90,8 +90,10 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 		}
 		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration
 		r.Faults, r.Effective = len(results.Faults), effective(results.Faults)
-		for _, p := range results.Properties {
-			r.Violations += max(p.Total, len(p.Violations))
+		for i := range results.Causes {
+			for _, n := range results.Causes[i].Violations {
+				r.Violations += n
+			}
 		}
 	} else {
 		var run history.Run

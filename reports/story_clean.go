@@ -29,7 +29,7 @@ func (d *digest) validStory() Story {
 	if words := d.exposureWords(); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	for _, words := range []string{d.orderWords(), d.fencingWords("")} {
+	for _, words := range []string{d.mastersHeld(), d.orderWords(), d.fencingWords("")} {
 		if words != "" {
 			s.Outcome = append(s.Outcome, words)
 		}
@@ -133,6 +133,55 @@ func wereMade(grants int) string {
 		return "1 grant was made"
 	}
 	return say.Count(grants, "grant") + " were made"
+}
+
+// mastersHeld says why a partition with two masters hurt no lock: what each of them granted
+// meanwhile, and what kept the one that was replaced from it.
+func (d *digest) mastersHeld() string {
+	for _, c := range d.roles {
+		if c.role != "master" || c.was == "" || !slices.ContainsFunc(d.faults, func(f Fault) bool {
+			return f.counts() && f.has(history.Isolates) && f.Start <= c.at && d.settled(&f) >= c.at
+		}) {
+			continue
+		}
+		masters := slices.DeleteFunc(d.extraMasters(c.at), func(name string) bool { return d.shardOf(name) != d.shardOf(c.node) })
+		if len(masters) < 2 {
+			continue
+		}
+		until := d.end
+		for _, after := range d.roles {
+			if after.at > c.at && after.role != "master" && slices.Contains(masters, after.node) {
+				until = min(until, after.at)
+			}
+		}
+		granted := map[string]int{}
+		for i := range d.holds {
+			if h := &d.holds[i]; h.Start >= c.at && h.Start <= until {
+				granted[d.granter(h)]++
+			}
+		}
+		if granted[""] > 0 {
+			continue // it is not known by whom
+		}
+		made := make([]string, len(masters))
+		for i, name := range masters {
+			made[i] = name + " made no grant"
+			if n := granted[name]; n > 0 {
+				made[i] = fmt.Sprintf("%s made %s", name, say.Count(n, "grant"))
+			}
+		}
+		if len(granted) == 0 {
+			made = []string{"none of them made a grant"}
+		}
+		words := fmt.Sprintf("From %s to %s %s were masters at once: %s.", say.Instant(c.at), say.Instant(until), say.List(masters), say.List(made))
+		if n := d.number("replica-acks"); n > 0 {
+			words += fmt.Sprintf(" A grant needed the acknowledgement of %s.", say.Count(n, "replica"))
+		} else if n := d.number("min-replicas"); n > 0 {
+			words += fmt.Sprintf(" A master without %s refused to write.", say.Count(n, "replica"))
+		}
+		return words
+	}
+	return ""
 }
 
 // orderWords say that the effects of two clients came in another order than their grants.

@@ -49,6 +49,10 @@ func TestStoryOverlap(t *testing.T) {
 			"From 0.500 s on both were entitled to hold it, for 4,500 ms; the record covers 500 ms of that.",
 		},
 		{
+			"ended with the record, as by the checker", ms(1000), 4990, "Two clients held the lock k at the same time (500 ms of it observed)",
+			"From 0.500 s on both were entitled to hold it, for 4,500 ms; the record covers 500 ms of that.",
+		},
+		{
 			"without an end", history.Never, 0, "Two clients held the lock k at the same time (500 ms of it observed)",
 			"From 0.500 s on both were entitled to hold it, and nothing in the record ends that: 500 ms until the end of the record.",
 		},
@@ -174,4 +178,43 @@ func TestStoriesOfTheCorpus(t *testing.T) {
 			require.NoError(t, reports.WriteHTML(io.Discard, in))
 		})
 	}
+}
+
+// twoMastersHeld is a split brain that hurts no lock, since the master that was replaced
+// grants nothing, because of an option.
+func twoMastersHeld(option string, grants int) func() reports.Input {
+	return func() reports.Input {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 50, 60, history.OK, "cut", "")
+		s.observe(90, "redis-2", history.ObserveRole, "master")
+		for i := range grants {
+			at := 100 + 100*float64(i)
+			s.acquire(i, "orders", "zone-b.1#1", "redis-2", at, at+1, 1000)
+			s.release(i, "orders", "zone-b.1#1", "redis-2", at+10, at+11)
+			s.attempt(10+i, history.Acquire, "orders", "zone-a.1#1", at, at+50, history.Fail, "too few replicas")
+		}
+		s.attempt(20, history.Acquire, "orders", "zone-a.2#1", 100, 150, history.Fail, "too few replicas")
+		s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", 500, 510, history.OK, "", "")
+		s.observe(600, "redis-1", history.ObserveRole, "replica")
+		s.acquire(30, "orders", "zone-b.1#1", "redis-2", 700, 701, 1000)
+		r := run()
+		r.Topology.Options = map[string]string{option: "1"}
+		return judged(r, s.history())
+	}
+}
+
+// A valid run says why two masters hurt no lock.
+func TestWhyTwoMastersHurtNoLock(t *testing.T) {
+	const masters = "From 0.090 s to 0.600 s redis-1 and redis-2 were masters at once: redis-1 made no grant and redis-2 made 3 grants."
+	for option, reason := range map[string]string{
+		"replica-acks": " A grant needed the acknowledgement of 1 replica.",
+		"min-replicas": " A master without 1 replica refused to write.",
+	} {
+		r := reports.Summarize(twoMastersHeld(option, 3)())
+		require.Equal(t, checker.Valid, r.Verdict)
+		require.Contains(t, r.Story.Outcome, masters+reason)
+	}
+	require.Contains(t, reports.Summarize(twoMastersHeld("replica-acks", 0)()).Story.String(), "masters at once: none of them made a grant.")
+	require.NotContains(t, reports.Summarize(valid()).Story.String(), "masters at once")
 }
