@@ -197,7 +197,9 @@ func twoMastersHeld(option string, grants int) func() reports.Input {
 		s.attempt(20, history.Acquire, "orders", "zone-a.2#1", 100, 150, history.Fail, "too few replicas")
 		s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", 500, 510, history.OK, "", "")
 		s.observe(600, "redis-1", history.ObserveRole, "replica")
-		s.acquire(30, "orders", "zone-b.1#1", "redis-2", 700, 701, 1000)
+		s.acquire(30, "orders", "zone-b.1#9", "redis-2", 700, 701, 1000)
+		s.release(30, "orders", "zone-b.1#9", "redis-2", 720, 721)
+		s.acquire(31, "orders", "zone-b.2#9", "redis-2", 705, 725, 1000)
 		r := run()
 		r.Topology.Options = map[string]string{option: "1"}
 		return judged(r, s.history())
