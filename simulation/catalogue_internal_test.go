@@ -197,7 +197,7 @@ func (s *player) inject(step scenarios.ScriptStep) error {
 	keep := s.scenario.Servers.Persistence != "" && s.scenario.Servers.Persistence != "none"
 	f := world.Fault{
 		Name: step.Inject, Target: step.Target, Stream: step.Params["stream"],
-		By: time.Duration(number("by") * float64(time.Millisecond)), Percent: int(number("percent")),
+		By: time.Duration(number("by") * float64(time.Millisecond)), Percent: int(number("percent")), For: world.Forever,
 	}
 	switch step.Inject {
 	case world.DropReply: // of the request that has the grant: a server that does not know the script is sent it
@@ -205,7 +205,8 @@ func (s *player) inject(step scenarios.ScriptStep) error {
 		if len(s.asked) > 0 && !strings.HasPrefix(step.Params["command"], "EVAL") {
 			f.After.Command = "EVALSHA"
 		}
-		return s.Arm(f)
+		_, err := s.Inject(f)
+		return err
 	case "drop-key":
 		keys, err := s.observers[step.Target].Keys(context.Background(), step.Params["pattern"]).Result()
 		return errors.Join(err, s.observers[step.Target].Del(context.Background(), keys...).Err())
@@ -222,15 +223,19 @@ func (s *player) inject(step scenarios.ScriptStep) error {
 			return fmt.Errorf("no link is %s", f.Target)
 		}
 	}
+	begun := s.Counts().Faults
 	for _, f.Target = range targets {
 		if f.Name == world.Cut && strings.HasPrefix(f.Target, "redis") { // a stream of replication, which a connection is not
 			f.Name = world.Stall
 		}
-		heal, err := s.Begin(f)
+		heal, err := s.Inject(f)
 		if err != nil {
 			return err
 		}
 		s.heals = append(s.heals, healing{step.Inject, heal})
+	}
+	if s.Counts().Faults < begun+len(targets) {
+		return fmt.Errorf("%s has no effect now", step.Inject)
 	}
 	if step.Inject == "restart" {
 		s.heals[len(s.heals)-1].end()

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -27,15 +26,6 @@ func (w *World) tell(n Notice) {
 	if w.Notice != nil {
 		w.Notice(n)
 	}
-}
-
-// arm begins a fault, or begins to count the events that it waits for.
-func (w *World) arm(f Fault) {
-	if a, ok := f.anchor(); ok {
-		w.armed = append(w.armed, &armed{f, a, a.Nth})
-		return
-	}
-	w.strike(f)
 }
 
 // requested counts a request on a link, and returns the faults of messages that strike
@@ -93,30 +83,23 @@ func (w *World) counted(matches func(Anchor) bool) []Fault {
 	return due
 }
 
-// forever is how long a fault lasts that [World.Begin] began, and open how often what it
-// holds up looks whether it was healed.
+// Forever, as the For of a fault, has it last until it is healed. What it holds up looks
+// each so often whether it was.
 const (
-	forever = 1000 * time.Hour
+	Forever = 1000 * time.Hour
 	open    = time.Millisecond
 )
 
-// Begin makes a fault of no message happen at once, which lasts until it is healed. It must
-// come after Start, and is an error if the fault has no effect now.
-func (w *World) Begin(f Fault) (heal func(), err error) {
+// Inject has a fault happen, as [World.Start] has those of the plan: at its time, counted from
+// now, or at the event for which it waits from then on. It must come after Start. heal ends
+// a fault that waited for no event, and lasts.
+func (w *World) Inject(f Fault) (heal func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f.At, f.After, f.For = 0, nil, forever
 	if err := w.Validate(f); err != nil {
 		return nil, err
 	}
-	if w.cluster != nil && (f.Name == CrashFailover || f.Name == SplitBrain) {
-		return nil, fmt.Errorf("%s of a cluster ends by itself", f.Name)
-	}
-	faults := w.counts.Faults
-	end := w.strike(f)
-	if w.counts.Faults == faults {
-		return nil, fmt.Errorf("%s has no effect now", f.Name)
-	}
+	end := w.inject(f)
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -124,15 +107,22 @@ func (w *World) Begin(f Fault) (heal func(), err error) {
 	}, nil
 }
 
-// Arm has a fault happen as one of the plan would whose time has come.
-func (w *World) Arm(f Fault) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.Validate(f); err != nil {
-		return err
+// inject has a fault happen at its time.
+func (w *World) inject(f Fault) (heal func()) {
+	end := func() {}
+	begin := func() {
+		if a, ok := f.anchor(); ok { // it begins to count the events that it waits for
+			w.armed = append(w.armed, &armed{f, a, a.Nth})
+			return
+		}
+		end = w.strike(f)
 	}
-	w.arm(f)
-	return nil
+	if f.At > 0 {
+		w.after(f.At, begin)
+	} else {
+		begin()
+	}
+	return func() { end() }
 }
 
 // strike makes a fault happen, and returns what ends it.

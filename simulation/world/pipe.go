@@ -55,7 +55,7 @@ func (w *World) heldUntil(p *pipe) time.Duration {
 			holds = a.Target == p.to
 		}
 		if holds {
-			if a.For == forever {
+			if a.For == Forever {
 				until = max(until, w.now()+open)
 			} else {
 				until = max(until, a.until)

@@ -137,7 +137,7 @@ func (w *World) Start() error {
 	w.timer, w.stop, w.stopped = time.NewTimer(time.Hour), make(chan struct{}), make(chan struct{})
 	go w.drive(w.stop)
 	for _, f := range w.plan {
-		w.after(f.At, func() { w.arm(f) })
+		w.inject(f)
 	}
 	return nil
 }
