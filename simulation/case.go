@@ -61,6 +61,9 @@ const (
 	defaultProgress = 2 * time.Second
 	defaultWatchdog = 600 * time.Millisecond
 	maxZones        = 26
+	maxLength       = time.Hour
+	mostClients     = 1000
+	mostServers     = 99
 )
 
 // Topologies lists what can be simulated.
@@ -93,6 +96,14 @@ func (c Case) shardOfLocks(l harness.LockSpec) int {
 	return world.ShardOf(simredis.KeySlot(l.KeyOf(c.config(l).LockNames()[0])), clusterMasters)
 }
 
+// Shard is the shard of a simulated cluster that has a server: the one that is its master at
+// first, and the replica of that.
+func Shard(server string) (master, replica string) {
+	n, _ := strconv.Atoi(strings.TrimPrefix(server, "redis-")) // as serverName makes it
+	n = (n-1)%clusterMasters + 1
+	return serverName(n), serverName(n + clusterMasters)
+}
+
 // withDefaults fills in the defaults.
 func (c Case) withDefaults() Case {
 	c.Servers = cmp.Or(c.Servers, defaultServers)
@@ -113,8 +124,14 @@ func (c Case) Validate(l harness.LockSpec) error {
 	if c.Clients < 1 || c.Zones < 1 || c.Zones > maxZones {
 		errs = append(errs, fmt.Errorf("want clients, in 1 to %d zones, and not %d in %d", maxZones, c.Clients, c.Zones))
 	}
-	if c.Length <= 0 {
-		errs = append(errs, fmt.Errorf("the length must be above 0, not %v", c.Length))
+	if c.Length <= 0 || c.Length > maxLength {
+		errs = append(errs, fmt.Errorf("the length must be above 0 and at most %v, not %v", maxLength, c.Length))
+	}
+	if c.Progress < 0 || c.Watchdog < 0 {
+		errs = append(errs, errors.New("no time may be below 0"))
+	}
+	if max(c.Clients, c.Locks) > mostClients || c.Servers < 1 || c.Servers > mostServers {
+		errs = append(errs, fmt.Errorf("want at most %d clients and locks, and 1 to %d servers", mostClients, mostServers))
 	}
 	known := map[string]workload.Kind{}
 	for _, k := range workload.Kinds() {

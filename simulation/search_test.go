@@ -296,6 +296,10 @@ func TestCasesThatCantBe(t *testing.T) {
 		{func(c *simulation.Case) { c.Workload = "sleep" }, "workload"},
 		{func(c *simulation.Case) { c.Clients = 0 }, "clients"},
 		{func(c *simulation.Case) { c.Length = 0 }, "length"},
+		{func(c *simulation.Case) { c.Length = 1000 * time.Hour }, "length"},
+		{func(c *simulation.Case) { c.Progress = -time.Second }, "no time may be below 0"},
+		{func(c *simulation.Case) { c.Locks = 1 << 40 }, "at most 1000 clients and locks"},
+		{func(c *simulation.Case) { c.Servers = -1 }, "1 to 99 servers"},
 		{func(c *simulation.Case) { c.Plan = []world.Fault{{Name: world.Kill, Target: "redis-9"}} }, "fault 1 of the plan"},
 	} {
 		c := quiet(topologies.Single, l)

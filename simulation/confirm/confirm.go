@@ -47,10 +47,12 @@ func Forms() []string { return []string{Held, Core, Window, Full} }
 // [Forms] and without those that are the same. The error says what a scenario has no step for.
 func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v checker.Violation) ([]Script, error) {
 	switch {
-	case l.Kind == history.KindRW || l.Kind == history.KindSemaphore || l.Together:
-		return nil, fmt.Errorf("lock %s is asked for in a way that no step of a scenario has", l.Name)
-	case c.Topology == topologies.Cluster:
-		return nil, errors.New("on a cluster the lock may be on another server than in the simulated run")
+	case l.Kind == history.KindRW:
+		return nil, fmt.Errorf("lock %s has readers and writers, and no step of a scenario asks for either", l.Name)
+	case l.Kind == history.KindSemaphore:
+		return nil, fmt.Errorf("lock %s is a semaphore, and no step of a scenario asks for a permit", l.Name)
+	case l.Together:
+		return nil, fmt.Errorf("lock %s is asked for several locks at a time, which no step of a scenario does", l.Name)
 	case !slices.Contains(topologies.Names(), c.Topology):
 		return nil, fmt.Errorf("no servers are of topology %s", c.Topology)
 	}
@@ -254,10 +256,36 @@ func (w *writer) place(kept []*operation) error {
 // target is the target of a fault in the deployment.
 func (w *writer) target(t string) string {
 	from, to, link := strings.Cut(t, ">")
-	if link {
+	switch {
+	case !link:
+		return cmp.Or(w.zones[from], from)
+	case w.Topology == topologies.Cluster && !strings.Contains(to, "/") && strings.HasPrefix(from, "redis-"):
+		return from + ">" + to + "/replication" // they have a bus, too
+	default:
 		return cmp.Or(w.zones[from], from) + ">" + to
 	}
-	return cmp.Or(w.zones[from], from)
+}
+
+// replicaLinks is the target of the links by which replicas get what a master wrote, and
+// shard the parameter that has a failover replace it. The servers and their shards have
+// the same names as in the simulated cluster.
+func (w *writer) replicaLinks(master string) string {
+	if w.Topology != topologies.Cluster {
+		return "redis>" + master
+	}
+	boot, replica := simulation.Shard(master)
+	if master == replica {
+		replica = boot
+	}
+	return w.target(replica + ">" + master)
+}
+
+func (w *writer) shard(master string) string {
+	if w.Topology != topologies.Cluster {
+		return ""
+	}
+	boot, _ := simulation.Shard(master)
+	return fmt.Sprintf(", params: {shard: %s}", boot)
 }
 
 // longLease is that of a hold whose end the violation does not wait for.

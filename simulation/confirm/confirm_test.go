@@ -117,6 +117,22 @@ func TestWaitingThroughAFailover(t *testing.T) {
 	require.NotContains(t, steps, "background")
 }
 
+// On a cluster a failover is one of the lock's own shard, whose servers have the same names.
+func TestFailoverOfAShard(t *testing.T) {
+	c := base(topologies.Cluster, "redislock", world.Fault{
+		Name: world.CrashFailover, Lag: time.Millisecond, For: 3 * time.Second, After: &world.Anchor{Event: world.Write, Of: world.TheMaster, Nth: 1},
+	})
+	c.Length, c.Hold, c.Lease = 5*time.Second, 4*time.Second, 6*time.Second
+	scripts, err := found(t, c, checker.DoubleGrant)
+	require.NoError(t, err)
+	require.Regexp(t, `(?s)inject: cut, target: "redis-(\d)>redis-(\d)/replication"}.*client: a, acquire: lock-1.*`+
+		`inject: crash-failover, params: {shard: redis-\d}}.*client: b, acquire: lock-1`, stepsOf(t, scripts[0]))
+	for server, want := range map[string][2]string{"redis-2": {"redis-2", "redis-5"}, "redis-6": {"redis-3", "redis-6"}} {
+		master, replica := simulation.Shard(server)
+		require.Equal(t, want, [2]string{master, replica})
+	}
+}
+
 // A lock that is stuck is so at the end of the wait, and what came before has its part in it.
 func TestStuckAfterACut(t *testing.T) {
 	c := base(topologies.Single, "broken-no-expiry", world.Fault{Name: world.Cut, Target: "zone-a>redis-1", At: 100 * time.Millisecond, For: 300 * time.Millisecond})

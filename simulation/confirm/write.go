@@ -122,8 +122,12 @@ func (w *writer) warmUp() []string {
 		}
 		warm = append(warm, zone)
 		client := w.clients[o.client]
-		steps = append(steps, fmt.Sprintf("client: %s, acquire: warm-up%s, until: granted", client, w.lease(longLease, o)),
-			fmt.Sprintf("client: %s, release: warm-up", client))
+		name := "warm-up"
+		if w.Topology == topologies.Cluster { // on the server that has the lock
+			name = strconv.Quote("{" + w.lock.KeyOf(o.lock) + "}:warm-up")
+		}
+		steps = append(steps, fmt.Sprintf("client: %s, acquire: %s%s, until: granted", client, name, w.lease(longLease, o)),
+			fmt.Sprintf("client: %s, release: %s", client, name))
 	}
 	return steps
 }
@@ -332,14 +336,14 @@ func (w *writer) failOver(i *incident, kept []*operation, heal func(string)) {
 				at = min(at, o.from-1)
 			}
 		}
-		w.mark(at, "inject: cut, target: %q", "redis>"+i.Target)
+		w.mark(at, "inject: cut, target: %q", w.replicaLinks(i.Target))
 	}
 	if i.Name == world.SplitBrain {
 		w.splitBrain(i, kept, heal)
 		return
 	}
 	w.begin(i, i.began+i.Lag)
-	w.mark(i.began+i.Lag, "inject: %s", i.Name)
+	w.mark(i.began+i.Lag, "inject: %s%s", i.Name, w.shard(i.Target))
 	heal(i.Name)
 }
 
@@ -377,7 +381,7 @@ func (w *writer) splitBrain(i *incident, kept []*operation, heal func(string)) {
 			i.ended = min(i.ended, o.from-1)
 		}
 	}
-	w.mark(i.began, "inject: %s, target: %s", i.Name, zone)
+	w.mark(i.began, "inject: %s, target: %s%s", i.Name, zone, w.shard(i.Target))
 	heal(i.Name)
 }
 
