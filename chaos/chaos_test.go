@@ -151,6 +151,24 @@ func TestCase(t *testing.T) {
 		chaos.Smoke(t, cuts())
 	case "buggy simulate":
 		chaos.Simulate(t, buggy(), chaos.Plan{})
+	case "simulate: never granted":
+		chaos.Simulate(t, tries(chaos.Grant{}, errDown), chaos.Plan{Seeds: "1-3"})
+	case "simulate: asks nobody":
+		chaos.Simulate(t, tries(chaos.Grant{Release: func(context.Context) error { return nil }}, nil), chaos.Plan{Seeds: "1-3"})
+	case "simulate: blocks":
+		chaos.Simulate(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), chaos.Plan{Seeds: "1-3"})
+	case "simulate: leaves goroutines":
+		chaos.Simulate(t, chaos.New("leaves-goroutines", func(s chaos.Servers) (lock.Locker, func() error, error) {
+			go func() { <-make(chan int) }()
+			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), nil, nil
+		}), chaos.Plan{Seeds: "1-3"})
+	case "simulate: another network":
+		chaos.Simulate(t, chaos.New("elsewhere", func(chaos.Servers) (lock.Locker, func() error, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+			return locker(rdb, deleteOwn, extendOwn, time.Millisecond), rdb.Close, nil
+		}), chaos.Plan{Seeds: "1"})
+	case "simulate: panics":
+		chaos.Simulate(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
 	case "length of simulate":
 		chaos.Simulate(t, correct(), chaos.Plan{Length: time.Second, Topology: "clutser", Seeds: "x"})
 	case "buggy run":
@@ -291,6 +309,12 @@ func TestFailures(t *testing.T) {
 		},
 		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
+		"simulate: never granted":     {"nothing is known of lock odd: it was granted to nobody in 3 runs (a request ended with: link down)"},
+		"simulate: asks nobody":       {"seed 1: lock odd was granted without a request to the simulated servers"},
+		"simulate: blocks":            {"seed 1: lock odd never returns from a call", "chaos_test.go"},
+		"simulate: leaves goroutines": {"seed 1: lock leaves-goroutines leaves goroutines that wait for ever", "chaos_test.go"},
+		"simulate: another network":   {"nothing is known of lock elsewhere", "connect"},
+		"simulate: panics":            {"panic: out of order", "chaos_test.go"},
 		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "clutser"`, "seeds: want whole numbers"},
 		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  Two clients held lock-1 at the same time"},
 		"buggy reproduce":             {"expected valid, got invalid", "✗ INVALID  Two clients held the lock orders at the same time", "go test -run '^TestCase$/^late-release-double-grant$'"},

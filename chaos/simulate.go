@@ -26,7 +26,8 @@ const (
 // runs: one for each seed of the plan, which draws what the clients do and what goes
 // wrong. It needs no redis-server. The test fails at the first seed whose run shows a
 // violation, with the report of the smallest plan of faults that still shows it, and
-// says whether that was the same run when it was repeated.
+// says whether that was the same run when it was repeated. It fails, too, if the lock was
+// never granted, or was granted without a request to the simulated servers.
 //
 // The lock must reach the servers by the clients of go-redis that it is given, and must
 // not wait for a network with a mutex locked: time stands still in a bubble of package
@@ -92,8 +93,10 @@ func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
 		}
 		return r
 	}
+	granted, denied := 0, ""
 	for _, seed := range list {
 		r := do(simulation.Job{Seed: seed})
+		granted, denied = granted+r.Granted, cmp.Or(denied, r.Denied)
 		if len(r.Findings) == 0 {
 			continue
 		}
@@ -105,6 +108,9 @@ func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
 		}
 		reportSimulated(t, l, small, seed, kind)
 		return
+	}
+	if granted == 0 {
+		t.Errorf("nothing is known of lock %s: it was granted to nobody in %d runs (a request ended with: %s)", l.Name, len(list), denied)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,17 +60,28 @@ const leftover = time.Minute
 // synctest alone; outside of a test, new(testing.T) serves. Runs come one after the
 // other: a run gives the whole process its random numbers.
 //
-// An error says that the case can't be run. A run that hangs ends the process, with exit
-// code 255 and the stacks of all goroutines on the standard error.
+// An error says that the case can't be run, or that a run of this lock shows nothing: it
+// did not ask the simulated servers, or goroutines of it wait for ever. A run that hangs
+// ends the process, with exit code 255 and the stacks of all goroutines on the standard
+// error.
 func Run(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
 	t.Helper()
 	if err := c.Validate(l); err != nil {
 		return out, err
 	}
 	c = c.withDefaults()
+	running.Lock()
+	defer running.Unlock()
 	defer seedProcess(c.Seed)()
 	defer guard(fmt.Sprintf("lock %s, seed %d", l.Name, c.Seed), world.Events, endProcess)()
-	synctest.Test(t, func(*testing.T) { out, err = run(l, c) })
+	err = bubble(t, l, func() error {
+		var err error
+		out, err = run(l, c)
+		return err
+	})
+	if err == nil {
+		err = out.asked(l)
+	}
 	if err != nil {
 		return out, err
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation/world"
 )
 
@@ -48,6 +50,9 @@ type Result struct {
 	Links   map[string]int `json:"links,omitempty"`
 	Shape   string         `json:"shape,omitempty"`   // how the run went: see [Shape]
 	Outcome *Outcome       `json:"outcome,omitempty"` // if it was asked for
+	// Granted is how many requests were granted a lock, and Denied how one ended if none was.
+	Granted int    `json:"granted"`
+	Denied  string `json:"denied,omitempty"`
 	// Error says why the job could not be done.
 	Error string `json:"error,omitempty"`
 }
@@ -93,10 +98,25 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 		}
 	}
 	r.Case, r.Findings, r.Hash, r.Counts, r.Links, r.Shape = c, found, o.Hash, o.Counts, o.Links, Shape(o.events)
+	r.Granted, r.Denied = granted(o.events)
 	if j.Keep {
 		r.Outcome = &o
 	}
 	return r, nil
+}
+
+// granted counts grants, and says how a request ended if there are none.
+func granted(events []history.Event) (n int, denied string) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Op != history.Acquire || e.Type == history.Invoke:
+		case e.Type == history.OK:
+			n, denied = n+1, ""
+		case n == 0:
+			denied = cmp.Or(e.Error, denied, "it was refused")
+		}
+	}
+	return n, denied
 }
 
 // garbageLimit is the size of the heap from which on memory is collected between two runs.

@@ -54,7 +54,8 @@ func guard(run string, events func() int64, hangs func(why string, goroutines []
 		case time.Since(begin) >= runLimit:
 			why = fmt.Sprintf("%s does not end: it has taken %v by the real clock", run, runLimit)
 		case time.Since(moved) >= stillLimit:
-			why = fmt.Sprintf("%s hangs: nothing happened in it for %v by the real clock", run, stillLimit)
+			why = fmt.Sprintf("%s hangs: nothing happened in it for %v by the real clock. Simulated time stands still while a goroutine waits for a mutex, a real network, "+
+				"or a channel, a timer or a goroutine from before the run", run, stillLimit)
 		default:
 			timer.Reset(stillLimit / 4)
 			return
