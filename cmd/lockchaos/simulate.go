@@ -169,6 +169,10 @@ type simulatedSearch struct {
 	Messages int            `json:"messages"`
 	Faults   int            `json:"faults_begun"`
 	Seconds  float64        `json:"seconds"`
+	// Granted is how often the lock was granted. If never, Denied says how a request ended,
+	// and nothing is known of the lock.
+	Granted int    `json:"granted"`
+	Denied  string `json:"denied,omitempty"`
 	// Repeated is how many cases were run again, each so often, and Same how many of those
 	// runs were the same; by the Exact build all have to be.
 	Repeated int  `json:"repeated,omitempty"`
@@ -278,6 +282,7 @@ func (s *simulatedSearch) add(order int, r simulation.Result) {
 	s.Messages += r.Counts.Messages
 	s.Faults += r.Counts.Faults
 	s.Same += r.Same
+	s.Granted, s.Denied = s.Granted+r.Granted, cmp.Or(s.Denied, r.Denied)
 	if len(r.Findings) > 0 {
 		s.Convicts++
 	}
@@ -346,6 +351,9 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	}
 	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
 		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
+	if s.Granted == 0 {
+		a.printf("nothing is known: the lock was granted to nobody (a request ended with: %s)\n", s.Denied)
+	}
 	if c := s.Sweep; c != nil {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
 			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
@@ -378,10 +386,14 @@ func (s simulatedSearch) exit() error {
 	if s.Exact && s.Same < s.Repeated {
 		return harnessError{fmt.Errorf("%d repetitions were another run, which the exact build rules out", s.Repeated-s.Same)}
 	}
-	if s.Convicts > 0 {
+	switch {
+	case s.Convicts > 0:
 		return verdictError(exitInvalid)
+	case s.Granted == 0:
+		return verdictError(exitUnknown)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // besideSimulationReplay are the flags that mean something beside --replay.
@@ -409,7 +421,10 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
-	if o.lock, err = a.locks.ByName(record.Case.Lock); err != nil {
+	if o.lock, err = a.locks.ByName(record.Case.Lock); err == nil {
+		err = record.Case.Validate(o.lock)
+	}
+	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
 	o.parallel = 1
@@ -427,6 +442,9 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
+	if run.Program != version() {
+		fmt.Fprintf(a.stderr, "recorded by %s, and replayed by %s: what a lock does may have changed\n", run.Program, version())
+	}
 	if record.Exact != simulation.Exact() {
 		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), buildName(simulation.Exact()))
 	}

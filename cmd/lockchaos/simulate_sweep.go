@@ -111,14 +111,18 @@ func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *s
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.close()) }()
-	quiet, had := journal.had[fmt.Sprint([]int{})]
-	if !had {
-		if quiet, err = pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base, Seed: base.Seed}); err != nil {
-			return asHarness(err)
-		}
-		if err := journal.note([]int{}, quiet); err != nil {
-			return err
-		}
+	quiet, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base, Seed: base.Seed, Again: 2})
+	if err != nil {
+		return asHarness(err)
+	}
+	switch was, had := journal.had[fmt.Sprint([]int{})]; {
+	case !had:
+		err = journal.note([]int{}, quiet)
+	case was.Hash != quiet.Hash && quiet.Same > 0:
+		err = fmt.Errorf("--resume %s: without a fault the lock does something else now than when it was written: take another file", o.resume)
+	}
+	if err != nil {
+		return err
 	}
 	w := simulation.NewSweep(base, quiet.Links)
 	n := w.Faults()
