@@ -65,21 +65,28 @@ func shows(t *testing.T, k simulation.Campaign, m mutants.Mutant, twin bool, see
 	return slices.Contains(found, m.Violation)
 }
 
-// The correct twins withstand what a correct lock can withstand.
+// The correct twins withstand what a correct lock can withstand. At some seeds, a careless
+// client was granted a lock of which nearly nothing was left, which convicted its twin.
 func TestCorrectTwins_NoRace(t *testing.T) {
-	for _, name := range []string{"plain-delete", "stale-waiter", "passed-to-all", "half-quorum", "wait-ignored", "fence-unreplicated", "reentry-unreplicated"} {
+	for name, convicted := range map[string][]int{
+		"plain-delete": {172}, "stale-waiter": {32, 172, 759, 845}, "passed-to-all": {845}, "half-quorum": nil,
+		"wait-ignored": nil, "fence-unreplicated": nil, "reentry-unreplicated": nil,
+	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := mutants.FindMutant(name)
 			require.NoError(t, err)
 			k := simulation.Campaign{Topology: m.Topology, Servers: 3}
-			if k.ReplicaAcks = m.Acks(); k.ReplicaAcks > 0 {
-				k.ReplicaAcks = 2 // of either replica, so that a failover loses no grant
+			if m.Acks() > 0 { // without failovers: renewals of the twins wait for no replica
+				k.ReplicaAcks, k.Faults = 2, simulation.MixNetwork
 			}
 			if name == "stale-waiter" {
 				k.Progress = 10 * time.Second // a late copy of a request joins the queue again, for one lease
 			}
 			kinds := map[string][]int{}
 			for seed := 1; seed <= seeds(t, 5); seed++ {
+				convicted = append(convicted, seed)
+			}
+			for _, seed := range convicted {
 				c, err := k.Draw(m.Spec(), uint64(seed))
 				require.NoError(t, err)
 				found, err := c.Findings(t.Context(), m.Spec(), run(t, opened(m, true, c), c))

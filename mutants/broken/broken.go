@@ -227,8 +227,10 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 		}
 		select {
 		case grant := <-p.came():
-			*lease = l.took(p, *lease, grant)
-			return true, nil
+			if taken := l.took(p, *lease, grant); !l.late(taken) {
+				*lease = taken
+				return true, nil
+			} // it was passed on while a request was under way, and is over: ask again
 		case <-time.After(min(next, left)):
 		case <-ctx.Done():
 			return false, ctx.Err()

@@ -57,7 +57,7 @@ end
 return 1`
 )
 
-// Correct returns the lock in one key without a bug.
+// Correct returns the lock in one key without a bug. Its renewals wait for no replica.
 func Correct(s Setup) *Lock {
 	l := newLock(s)
 	l.ask = l.askWith(setIfFree)
