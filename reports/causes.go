@@ -432,7 +432,7 @@ const (
 // explains ranks how well a fault explains a violation of a kind, by its effects: the
 // lowest is best. It is -1 for one that does not.
 func (d *digest) explains(f *Fault, kind string) int {
-	has := func(e history.Effect) bool { return f.has(e) && !(e == history.Restarts && d.keepsData(f)) }
+	has := func(e history.Effect) bool { return f.has(e) && (e != history.Restarts || !d.keepsData(f)) }
 	if rank := slices.IndexFunc(strong(kind), has); rank >= 0 {
 		return rank
 	}

@@ -90,23 +90,15 @@ const maxSequenceHolds = 4
 // holds draws the grants of the evidence: of a stuck lock the one before it.
 func (s *sequencer) holds() {
 	holds := s.digest.evidence(s.v)
-	if h := s.lastGrant(); s.v.Kind == checker.Stuck && h != nil {
+	if h := s.digest.lastGrant(s.v.Lock, s.v.From); s.v.Kind == checker.Stuck && h != nil {
 		holds = append(holds, h)
+		for _, op := range s.digest.givenUp(s.v.Lock, h.Start, s.v.From) {
+			s.operation(op)
+		}
 	}
 	for _, h := range holds[:min(len(holds), maxSequenceHolds)] {
 		s.grant(h)
 	}
-}
-
-// lastGrant is the last hold of the violation's lock that began before it.
-func (s *sequencer) lastGrant() *holding.Hold {
-	var before *holding.Hold
-	for i := range s.digest.holds {
-		if h := &s.digest.holds[i]; h.Lock == s.v.Lock && h.Start <= s.v.From {
-			before = h
-		}
-	}
-	return before
 }
 
 func (s *sequencer) grant(h *holding.Hold) {

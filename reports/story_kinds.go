@@ -93,7 +93,12 @@ func (d *digest) stuck(v *checker.Violation) Story {
 			s.Moments = append(s.Moments, Moment{At: r.Complete.Time, Kind: MomentLock, Text: d.eventClause(r.Complete)})
 		}
 	}
-	s.Moments = append(s.Moments, d.givenUp(v.Lock, begin, v.From)...)
+	for _, op := range d.givenUp(v.Lock, begin, v.From) {
+		s.Moments = append(s.Moments, Moment{
+			At: op.Complete.Time, Kind: MomentLock,
+			Text: fmt.Sprintf("%s, asked for at %s", d.eventClause(op.Complete), say.Instant(op.Invoke.Time)),
+		})
+	}
 	s.Moments = append(s.Moments, d.background(begin, v.From)...)
 	if e := d.firstEvent(v); e != nil {
 		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
@@ -115,22 +120,15 @@ func (d *digest) stuck(v *checker.Violation) Story {
 
 // givenUp are the last requests for a lock that ended without a grant in a window: what
 // they left behind may be what blocks it.
-func (d *digest) givenUp(lock string, from, to time.Duration) []Moment {
-	var moments []Moment
+func (d *digest) givenUp(lock string, from, to time.Duration) []*history.Operation {
+	var ops []*history.Operation
 	for i := range d.ops {
 		op := &d.ops[i]
-		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != lock || op.OK() || op.Complete.Time < from || op.Complete.Time > to {
-			continue
+		if op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && !op.OK() && op.Complete.Time >= from && op.Complete.Time <= to {
+			ops = append(ops, op)
 		}
-		if len(moments) == maxOthers {
-			moments = moments[1:]
-		}
-		moments = append(moments, Moment{
-			At: op.Complete.Time, Kind: MomentLock,
-			Text: fmt.Sprintf("%s, asked for at %s", d.eventClause(op.Complete), say.Instant(op.Invoke.Time)),
-		})
 	}
-	return moments
+	return ops[max(0, len(ops)-maxOthers):]
 }
 
 // overtaken tells of a fair lock that did not keep to its queue.
