@@ -36,16 +36,16 @@ type grouper struct {
 
 // A lockOwners has the owners of one lock.
 type lockOwners struct {
-	lock    string
-	place   int32 // among the locks of the holdings
-	kind    string
-	list    []lockOwner
-	parties *parties // nil while list is short
+	lock  string
+	place int32 // among the locks of the holdings
+	kind  string
+	list  []lockOwner
+	table *ownerTable // nil while list is short
 }
 
-// parties is a table of owners by the hash of their names: their indices in the
+// ownerTable finds owners by the hash of their names: their indices in the
 // list of the owners of a lock, plus 1.
-type parties struct {
+type ownerTable struct {
 	slots []int32 // a power of two, at least twice as many as owners
 	seed  maphash.Seed
 }
@@ -175,21 +175,21 @@ func (l *lockOwners) owner(owner string) *lockOwner { return &l.list[l.find(owne
 func (l *lockOwners) find(owner string) int32 {
 	const few = 8
 	var slot *int32
-	if l.parties == nil {
+	if l.table == nil {
 		for i := range l.list {
 			if l.list[i].owner == owner {
 				return int32(i) //nolint:gosec // few
 			}
 		}
 		if len(l.list) == few {
-			l.parties = &parties{seed: maphash.MakeSeed()}
-			l.parties.resize(8*few, l.list)
+			l.table = &ownerTable{seed: maphash.MakeSeed()}
+			l.table.resize(8*few, l.list)
 		}
-	} else if 2*len(l.list) >= len(l.parties.slots) {
-		l.parties.resize(4*len(l.parties.slots), l.list)
+	} else if 2*len(l.list) >= len(l.table.slots) {
+		l.table.resize(4*len(l.table.slots), l.list)
 	}
-	if l.parties != nil {
-		if slot = l.parties.slot(owner, l.list); *slot != 0 {
+	if l.table != nil {
+		if slot = l.table.slot(owner, l.list); *slot != 0 {
 			return *slot - 1
 		}
 	}
@@ -205,7 +205,7 @@ func (l *lockOwners) find(owner string) int32 {
 	return n - 1
 }
 
-func (p *parties) resize(slots int, list []lockOwner) {
+func (p *ownerTable) resize(slots int, list []lockOwner) {
 	p.slots = make([]int32, slots)
 	for i := range list {
 		*p.slot(list[i].owner, list) = int32(i + 1) //nolint:gosec // as above
@@ -213,7 +213,7 @@ func (p *parties) resize(slots int, list []lockOwner) {
 }
 
 // slot is where in the table an owner is, or belongs.
-func (p *parties) slot(owner string, list []lockOwner) *int32 {
+func (p *ownerTable) slot(owner string, list []lockOwner) *int32 {
 	mask := uint64(len(p.slots) - 1)
 	for at := maphash.String(p.seed, owner) & mask; ; at = (at + 1) & mask {
 		slot := &p.slots[at]

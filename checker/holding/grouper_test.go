@@ -9,7 +9,7 @@ import (
 
 // Each owner of a lock is found again, however many there are, and in the order in
 // which they came.
-func TestLedgerFindsItsOwners(t *testing.T) {
+func TestLockOwners_find(t *testing.T) {
 	t.Parallel()
 	var l lockOwners
 	for n := range 3000 {
