@@ -38,8 +38,8 @@ type Plan struct {
 	// survives on the topology), all, or a comma list of the mixes network, process,
 	// redis, failover, cluster, clock, disk and of names of faults. Default: safe.
 	Faults string
-	// Workload is what the clients do, or a comma list. Default: what the lock is
-	// made for, contended for a plain mutex.
+	// Workload is what the clients do, or a comma list. Default: what the lock is made
+	// for, contended,release-twice,late-release for a plain mutex.
 	Workload string
 	// Seeds are the seeds of the runs, such as 1-5 or 3,7,20-29. A seed fixes the
 	// plan of faults and the choices of the clients. Default: 1.
@@ -61,7 +61,7 @@ func (p Plan) runs(l Lock) ([]harness.RandomRun, error) {
 	var errs []error
 	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
 		r := harness.RandomRun{
-			Topology: name, Lock: l, Kind: p.Workload, Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
+			Topology: name, Lock: l, Kind: cmp.Or(p.Workload, l.ForeignWorkload()), Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
 		}
 		all, errs = append(all, r), append(errs, r.Validate())
 	}

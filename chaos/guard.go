@@ -19,6 +19,9 @@ import (
 // how long it may take to close a lock.
 const grace = 5 * time.Second
 
+// usualLease is that of a request that leaves it to a lock without a watchdog.
+const usualLease = 2 * time.Second
+
 // A guard keeps a run going where a lock does not do what a [lock.Locker] must, and
 // remembers it.
 type guard struct {
@@ -56,7 +59,7 @@ func (g *guard) of(l Lock) Lock {
 		case locker == nil:
 			return nil, nil, errors.New("Open returned neither a lock nor an error")
 		}
-		return guarded{locker, g}, func() {
+		return guarded{locker, l, g}, func() {
 			if closeLock == nil {
 				return
 			}
@@ -79,17 +82,28 @@ func (g *guard) of(l Lock) Lock {
 type guarded struct {
 	lock.Locker
 
+	spec  Lock
 	guard *guard
 }
 
 // Acquire asks for one lock.
 func (l guarded) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
+	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, l.leased(o)) })
 }
 
 // Ask asks for what the request says.
 func (l guarded) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	o = l.leased(o)
+	r.Lease = o.Lease
 	return l.ask(ctx, func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
+}
+
+// leased are the options with a lease, unless the lock can do without.
+func (l guarded) leased(o lock.Options) lock.Options {
+	if o.Lease == 0 && !l.spec.Watchdog && !l.spec.Endless {
+		o.Lease = usualLease
+	}
+	return o
 }
 
 func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*lock.Hold, error) {

@@ -38,7 +38,7 @@ type Open func(s Servers) (l lock.Locker, closeLock func() error, err error)
 func New(name string, open Open) Lock {
 	l := Lock{
 		Name: name, About: "a lock under test", Foreign: true,
-		Commands: []string{"SET", "SETNX", "EVALSHA", "EVAL", "HSET", "ZADD", "DEL", "FCALL"},
+		Commands: harness.OwnCommands(),
 	}
 	if open == nil {
 		return l
@@ -62,7 +62,8 @@ func New(name string, open Open) Lock {
 
 // A Try asks a lock once and does not wait: it returns a grant, or
 // [lock.ErrNotAcquired] if another client holds the lock. After any other error the
-// lock may have been granted.
+// lock may have been granted. The lease is 0 only of a lock that is Endless or promises
+// a Watchdog: then the grant lasts until its release.
 type Try func(ctx context.Context, name string, lease time.Duration) (Grant, error)
 
 // A Grant is what a [Try] was granted.
@@ -76,16 +77,12 @@ type Grant struct {
 	// Token is the fencing token; 0 for none.
 	Token int64
 	// Expires is when the holder must stop to believe that it holds the lock. Zero:
-	// when the lease has passed since the request.
+	// when the lease has passed since the request; without a lease, never.
 	Expires time.Time
 }
 
-const (
-	// triesLease is the lease of a request that leaves it to the lock.
-	triesLease = 2 * time.Second
-	// tryAgain is how long a client waits before it asks again.
-	tryAgain = 10 * time.Millisecond
-)
+// tryAgain is how long a client waits before it asks again.
+const tryAgain = 10 * time.Millisecond
 
 // Tries makes a [lock.Locker] of a lock that is asked once at a time. Clients that
 // wait ask again every 10ms.
@@ -99,7 +96,7 @@ func Tries(try Try) lock.Locker {
 		}
 		l := lock.Lease{
 			Name: name, Owner: cmp.Or(o.Owner, rand.Text()), Request: rand.Text(), Holds: 1,
-			Length: cmp.Or(o.Lease, triesLease),
+			Length: o.Lease,
 		}
 		for began := time.Now(); ; {
 			if err := ctx.Err(); err != nil {
@@ -112,7 +109,7 @@ func Tries(try Try) lock.Locker {
 				return nil, fmt.Errorf("lock %q was granted without a way to release it: set Grant.Release", name)
 			case err == nil:
 				l.Token, l.Expires = g.Token, g.Expires
-				if l.Expires.IsZero() {
+				if l.Expires.IsZero() && l.Length > 0 {
 					l.Expires = asked.Add(l.Length)
 				}
 				return lock.NewHold(l, keeper{g}), nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,9 +25,10 @@ import (
 const smokeLength = 3 * time.Second
 
 // Smoke tests what every lock must do, on one server, in about ten seconds: the
-// contract of package locktest, a subtest for each sentence; clients that release
-// twice; clients that release after their lease has ended; and the faults that a
-// correct lock survives. It fails like [Run].
+// contract of package locktest, and what a lock must do where its requests are slow or
+// their replies are lost, a subtest for each sentence; clients that release twice; clients
+// that release after their lease has ended; and the faults that a correct lock survives. It
+// fails like [Run].
 func Smoke(t *testing.T, l Lock) {
 	t.Helper()
 	begin(t)
@@ -98,36 +100,94 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 		return []verdict{{name: "a lock with leases and one holder", skipped: "the contract is that of a lock with leases and one holder"}}
 	}
 	failed := func(err error) []verdict { return append(verdicts, verdict{name: "the servers", err: err}) }
-	name := topologies.Single
-	if l.Independent {
-		name = topologies.Independent
-	}
-	t, err := topologies.New(name, topologies.Options{})
-	if err != nil {
-		return failed(err)
-	}
-	d, err := process.Backend{}.Start(ctx, t)
+	t, err := topologies.New(harness.CheckTopology(l), topologies.Options{})
 	if err != nil {
 		return failed(err)
 	}
 	f := locktest.Features{
 		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.Independent || l.Everywhere, Callers: 100,
 	}
-	for _, c := range locktest.Checks(f) {
-		v := verdict{name: c.Name, err: checkOne(ctx, l, d, c)}
-		if errors.Is(v.err, errors.ErrUnsupported) {
-			v.err, v.skipped = nil, v.err.Error()
-		}
-		verdicts = append(verdicts, v)
-	}
-	if err := d.Close(); err != nil {
+	checks := locktest.Checks(f)
+	g := &guard{}
+	blocked := &atomic.Bool{}
+	verdicts = make([]verdict, len(checks))
+	var all sync.WaitGroup
+	all.Go(func() {
+		err = harness.Each(ctx, process.Backend{}, t, contractLanes, len(checks), func(d topologies.Deployment, i int) {
+			v := &verdicts[i]
+			v.name = checks[i].Name
+			if blocked.Load() {
+				v.skipped = "a call of the lock did not return before"
+				return
+			}
+			v.err = checkOne(ctx, l, d, checks[i], blocked)
+			if errors.Is(v.err, errors.ErrUnsupported) {
+				v.err, v.skipped = nil, v.err.Error()
+			}
+		})
+	})
+	links := linkChecks(ctx, g.of(l))
+	all.Wait()
+	verdicts = append(verdicts, links...)
+	if err != nil {
 		return failed(err)
 	}
 	return verdicts
 }
 
+// linksLimit is how long the checks that break links may take.
+const linksLimit = 90 * time.Second
+
+// linkChecks are the checks that break links, or look at what passes them.
+func linkChecks(ctx context.Context, l Lock) (verdicts []verdict) {
+	ctx, cancel := context.WithTimeout(ctx, linksLimit)
+	defer cancel()
+	told := make(chan verdict)
+	over := make(chan struct{})
+	go func() {
+		defer close(told)
+		tell := func(v verdict) {
+			select {
+			case told <- v:
+			case <-over:
+			}
+		}
+		err := harness.CheckLock(ctx, process.Backend{}, l, func(c harness.DriverCheck, skipped bool, wrong error) {
+			switch {
+			case skipped:
+				tell(verdict{name: c.Name, skipped: "not promised"})
+			case errors.Is(wrong, errors.ErrUnsupported):
+				tell(verdict{name: c.Name, skipped: wrong.Error()})
+			default:
+				tell(verdict{name: c.Name, err: wrong})
+			}
+		})
+		if err != nil {
+			tell(verdict{name: "the servers", err: err})
+		}
+	}()
+	defer close(over)
+	limit := time.NewTimer(linksLimit + 2*grace)
+	defer limit.Stop()
+	for {
+		select {
+		case v, more := <-told:
+			if !more {
+				return verdicts
+			}
+			verdicts = append(verdicts, v)
+		case <-limit.C:
+			return append(verdicts, verdict{name: "calls return", err: errors.New("a call of the lock does not return, and ignores its context")})
+		}
+	}
+}
+
+// contractLanes is how many checks are made at a time, each on servers of its own: most
+// of them wait for a lease.
+const contractLanes = 3
+
 // checkOne checks one sentence with servers that are empty.
-func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.Check) error {
+func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.Check, blocked *atomic.Bool) error {
 	for _, server := range d.Topology().Of(topologies.Redis) {
 		if err := d.Server(server).Observer().FlushAll(ctx).Err(); err != nil {
 			return err
@@ -154,9 +214,11 @@ func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.C
 	case err = <-checked:
 	case <-time.After(checkLimit + 2*grace):
 		err = errors.New("a call of the lock does not return, and ignores its context")
+		blocked.Store(true)
 	}
 	closeLock()
 	for _, problem := range g.noted() {
+		blocked.Store(true)
 		err = errors.Join(err, errors.New(problem))
 	}
 	return err

@@ -86,6 +86,8 @@ type LockTraits struct {
 	Subscribes bool
 	// Commands are those that it sends again and again, with "|" between them.
 	Commands string
+	// Own says that it is a lock of the user's own, whose commands are learnt.
+	Own bool
 }
 
 // keeps reports whether servers remember what they granted when they are killed.
@@ -292,7 +294,7 @@ func (e Environment) Choose(list string) ([]Candidate, error) {
 
 // same reports whether two candidates are the same one, named twice.
 func (c Candidate) same(other Candidate) bool {
-	return c.Mix == other.Mix && c.Fault == other.Fault && c.Target == other.Target
+	return c.Mix == other.Mix && c.Fault == other.Fault && c.Target == other.Target && maps.Equal(c.Params, other.Params)
 }
 
 // nothing says why a name in a list of faults means none here.

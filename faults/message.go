@@ -39,6 +39,18 @@ func messageSpecs() []Spec {
 	passing := func(e Environment) []Candidate {
 		return []Candidate{{Target: anyZone, Weight: 1, Params: map[string]string{"command": e.Lock.Commands}}}
 	}
+	// A release that reaches its server only once the lease is over may end the next hold: of
+	// a lock of the user's own, that comes first, and once more.
+	held := func(e Environment) []Candidate {
+		all := until(e)
+		for _, c := range []Candidate{{Target: "zone-a>redis|zone-b>redis", Weight: 1000}, {Target: anyZone, Weight: 20}} {
+			if e.Lock.Own {
+				c.Least, c.Most, c.Params = 4*time.Second, 5*time.Second, map[string]string{"command": "release", "nth": "1"}
+				all = append(all, c)
+			}
+		}
+		return all
+	}
 	specs := []Spec{
 		{
 			Name: "delay-command", Summary: "deliver one command late, and what follows it on its connection",
@@ -88,7 +100,7 @@ func messageSpecs() []Spec {
 		},
 		{
 			Name: "hold-command", Summary: "keep one command from the server until the heal, and what follows it on its connection",
-			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
+			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: held,
 			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
 			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
 			Story:   Story{Injected: "one command on {target} was held back"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -12,5 +13,8 @@ import (
 func CheckOne(ctx context.Context, d topologies.Deployment, command, check, name string, log io.Writer) (skipped bool, wrong error) {
 	all := DriverChecks()
 	at := slices.IndexFunc(all, func(c DriverCheck) bool { return c.Name == check })
-	return repeatDriverCheck(ctx, d, command, all[at], name, log)
+	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) {
+		return startForCheck(d, command, zone, timeout, log)
+	}
+	return repeatDriverCheck(ctx, d, start, all[at], checkLease, name, log)
 }

@@ -46,7 +46,13 @@ type Footprint struct {
 	// Acquire, Extend and Release are the commands by which the lock does that once
 	// the servers know its scripts; of one that was not seen, Name is empty.
 	Acquire, Extend, Release SentCommand
+	// AcquireLast is the last command of an acquire: another one than the first where a
+	// lock is acquired in steps.
+	AcquireLast SentCommand
 }
+
+// The words by which a fault picks a command of a foreign lock.
+const acquireWord, acquireLastWord, releaseWord = "acquire", "acquire-last", "release"
 
 // A SentCommand is a command that a lock sends.
 type SentCommand struct {
@@ -85,18 +91,24 @@ func (f Footprint) Scripts() map[string]string {
 }
 
 func (f Footprint) byName() map[string]SentCommand {
-	return map[string]SentCommand{"acquire": f.Acquire, "extend": f.Extend, "release": f.Release}
+	return map[string]SentCommand{acquireWord: f.Acquire, "extend": f.Extend, releaseWord: f.Release}
 }
 
 // inFull are the commands by which a catalogue's locks acquire a lock.
 var inFull = []string{"EVAL", "EVALSHA", "SET", "SETNX"} //nolint:gochecknoglobals // a constant
 
 // Aim rewrites the words by which a fault picks a command, so that they pick one
-// that the lock sends. The first word may be acquire, extend or release; a command
-// that the lock does not send is taken for acquire. It reports false where no
+// that the lock sends. The first word may be acquire, acquire-last, extend or release; a
+// command that the lock does not send is taken for acquire. It reports false where no
 // such command was seen.
 func (f Footprint) Aim(words string) (string, bool) {
 	first, rest, _ := strings.Cut(words, " ")
+	if first == acquireLastWord {
+		if f.AcquireLast.Script == "" {
+			return strings.TrimSpace(f.AcquireLast.Name + " " + rest), f.AcquireLast.Name != ""
+		}
+		first = acquireWord
+	}
 	all := f.byName()
 	sent, named := all[first]
 	if !named {
@@ -186,6 +198,8 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 		return f, fmt.Errorf("%w: no key with the name of the lock is on a server while it is held, and gone after the release", ErrUnlearnt)
 	}
 	f.Acquire = chosen(acquired, held)
+	slices.Reverse(acquired)
+	f.AcquireLast = chosen(acquired, held)
 	return f, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,11 +80,28 @@ func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner
 	}
 }
 
+// usual is the command that most locks send for a word.
+func usual(words string) string {
+	first, rest, _ := strings.Cut(words, " ")
+	switch first {
+	case acquireWord, acquireLastWord:
+		first = "SET"
+	case releaseWord:
+		first = "EVALSHA"
+	}
+	return strings.TrimSpace(first + " " + rest)
+}
+
 // aimAtLock has a fault of commands wait for one that the lock sends, as far as
 // that was learnt.
 func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	words := s.Params[ParamCommand]
-	if _, other := toResource(s.Target); other || words == "" || st.footprint == nil || !st.lock.Foreign {
+	if _, other := toResource(s.Target); other || words == "" || !st.lock.Foreign {
+		return s, nil
+	}
+	if st.footprint == nil {
+		s.Params = maps.Clone(s.Params)
+		s.Params[ParamCommand] = usual(words)
 		return s, nil
 	}
 	aimed, ok := st.footprint.Aim(words)

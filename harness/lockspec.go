@@ -63,7 +63,7 @@ type LockSpec struct {
 	// server.
 	Subscribes bool
 	// Commands are the Redis commands that it sends again and again: faults wait
-	// for one of them. Empty: EVALSHA.
+	// for one of them. Empty: EVALSHA. See [OwnCommands].
 	Commands []string
 	// Key is a key in the slot of the lock of that name; all keys of a lock share
 	// one slot of a cluster. Nil: the name itself, as the hash tag of its keys.
@@ -231,14 +231,13 @@ func (l LockSpec) KeyOf(name string) string {
 	return l.Key(name)
 }
 
+// OwnCommands are the commands of a lock of the user's own, by the words of
+// [Footprint.Aim].
+func OwnCommands() []string { return []string{acquireWord, acquireLastWord, releaseWord} }
+
 // CommandPattern are the commands that it sends again and again, with "|" between
 // them.
 func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Commands, "|"), "EVALSHA") }
-
-// ProgramWorkload is the default of a mutex behind a driver, with re-entrant and watchdog
-// where it promises that. No test has played it before, and the commonest bugs of such locks
-// show only where holders release and extend what is not theirs any more.
-const ProgramWorkload = workload.Contended + ",release-twice,late-release"
 
 // DefaultWorkload is the workload of a run that names none: what the lock is for.
 func (l LockSpec) DefaultWorkload() string {
@@ -254,17 +253,31 @@ func (l LockSpec) DefaultWorkload() string {
 	case l.HandsOver:
 		return "bursts"
 	case l.Connects:
-		kinds := ProgramWorkload
-		if l.Reentrant {
-			kinds += ",re-entrant"
-		}
-		if l.Watchdog {
-			kinds += ",watchdog"
-		}
-		return kinds
+		return l.ForeignWorkload()
 	default:
 		return workload.Contended
 	}
+}
+
+// ProgramWorkload is the default of a mutex of the user's own, with re-entrant and watchdog
+// where it promises that. No test has played it before, and the commonest bugs of such locks
+// show only where holders release and extend what is not theirs any more.
+const ProgramWorkload = workload.Contended + ",release-twice,late-release"
+
+// ForeignWorkload is the default of a lock of the user's own.
+func (l LockSpec) ForeignWorkload() string {
+	l.Connects = false
+	if kind := l.DefaultWorkload(); kind != workload.Contended || l.Endless {
+		return kind
+	}
+	kinds := ProgramWorkload
+	if l.Reentrant {
+		kinds += ",re-entrant"
+	}
+	if l.Watchdog {
+		kinds += ",watchdog"
+	}
+	return kinds
 }
 
 // Suits says why the lock can't have a kind of workload; nil if it can.

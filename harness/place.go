@@ -38,27 +38,31 @@ type discard struct{ io.Writer }
 // Close does nothing.
 func (discard) Close() error { return nil }
 
-// unreached says why the grants of a lock that connects by itself prove nothing: fewer
-// requests reached the servers over the links than locks were granted. It is empty where
-// they did, or where that can't be told.
+// unreached says why the grants of a foreign lock prove nothing: fewer requests reached
+// the servers over the links than locks were granted. It is empty where they did, or
+// where that can't be told.
 func (st *Session) unreached() string {
-	if !st.lock.Connects {
+	if !st.lock.Foreign || st.lock.InProcess != nil || !st.lock.onRedis() {
 		return ""
 	}
+	who := "lock"
+	if st.lock.Connects {
+		who = "driver"
+	}
 	met, ok := requests(st.deployment)
-	const why = "and %d requests reached the servers over the links: the driver answers from memory, or reaches the servers past the proxies"
+	why := "and %d requests reached the servers over the links: the " + who + " answers from memory, or reaches the servers past the proxies"
 	asked := sum(met) - sum(st.before)
 	switch granted, servers := st.grants.all.Load(), more(met, st.before); {
 	case !ok:
 		return ""
 	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
-		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the driver promises a lock on a majority of them", granted, servers, len(met))
+		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the %s promises a lock on a majority of them", granted, servers, len(met), who)
 	case !st.lock.Reentrant && !st.lock.GrantsLocally: // each grant asks a server
 		if asked < granted {
 			return fmt.Sprintf("the lock was granted %d times, "+why, granted, asked)
 		}
 	case asked < st.grants.moved():
-		return fmt.Sprintf("the lock went from one driver to another %d times, "+why, st.grants.moved(), asked)
+		return fmt.Sprintf("the lock went from one zone to another %d times, "+why, st.grants.moved(), asked)
 	}
 	return ""
 }

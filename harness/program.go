@@ -82,7 +82,7 @@ func Program(command string) (LockSpec, error) {
 	}
 	l := LockSpec{
 		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
-		Reentrant: hello.Promises.Reentrant, Watchdog: hello.Promises.Watchdog, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: programCommands,
+		Reentrant: hello.Promises.Reentrant, Watchdog: hello.Promises.Watchdog, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: OwnCommands(),
 		Foreign: true, Connects: true, Everywhere: hello.Promises.Quorum, NoExtend: !hello.Promises.Extend,
 		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {

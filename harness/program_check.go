@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ const (
 )
 
 // errSlow says that a lease was over before the driver had answered.
-var errSlow = errors.New("the driver was too slow for the lease")
+var errSlow = errors.New("the answer was too slow for the lease")
 
 // An unsureError is an observation that a slow driver explains as well as a wrong one.
 type unsureError struct{ error }
@@ -45,42 +46,58 @@ type DriverCheck struct {
 	// Needs says what a driver promises that is checked; nil: every driver is.
 	Needs func(driver.Promises) bool
 	run   func(context.Context, *driverCheck) error
+	// links says that it breaks links, or looks at what passes them: no test of a lock in
+	// Go does that by itself. See [CheckLock].
+	links bool
 }
 
 // A driverCheck is what one check works with: two drivers of one program, each
 // with a zone of its own, on a server whose links can be cut.
 type driverCheck struct {
-	a, b  *driver.Driver
+	a, b  checkedLock
 	name  string        // of a lock that no other check uses
 	lease time.Duration // of a lock that is let run out
 	d     topologies.Deployment
 }
 
+// A checkedLock is a driver, or a lock in Go.
+type checkedLock interface {
+	lock.Locker
+	// ReleaseAgain asks for a release whatever is known of the hold.
+	ReleaseAgain(ctx context.Context, h *lock.Hold) error
+	Hello() driver.Hello
+	// Err says how the protocol was broken.
+	Err() error
+}
+
+// A checkedStart starts what is checked for the clients of a zone.
+type checkedStart func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (l checkedLock, end func(), err error)
+
 // DriverChecks lists the checks of a driver, in order.
 func DriverChecks() []DriverCheck {
 	return []DriverCheck{
 		{Name: "a free lock is granted, and given back", run: checkGrant},
-		{Name: "a grant asks the servers", Needs: func(p driver.Promises) bool { return !p.HandsOver && !p.Reentrant }, run: checkAsks},
-		{Name: "a grant needs a majority of the servers", Needs: func(p driver.Promises) bool { return p.Quorum }, run: checkMajority},
+		{Name: "a grant asks the servers", Needs: func(p driver.Promises) bool { return !p.HandsOver && !p.Reentrant }, run: checkAsks, links: true},
+		{Name: "a grant needs a majority of the servers", Needs: func(p driver.Promises) bool { return p.Quorum }, run: checkMajority, links: true},
 		{Name: "an owner is granted again what it holds, and gives it back as often", Needs: func(p driver.Promises) bool { return p.Reentrant }, run: checkReentry},
 		{Name: "a lock that is held is refused to another process", run: checkRefusal},
 		{Name: "of many clients that ask at once, one is granted the lock", run: checkMany},
 		{Name: "a lease that runs out frees the lock, and not before", run: checkExpiry},
 		{Name: "a grant is believed for about as long as its lease", run: checkValidity},
-		{Name: "a grant over slow links is believed for no longer than the servers keep it", run: checkSlowGrant},
-		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog},
+		{Name: "a grant over slow links is believed for no longer than the servers keep it", run: checkSlowGrant, links: true},
+		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog, links: true},
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
-		{Name: "a lock that was released is left alone", run: checkLeftAlone},
+		{Name: "a lock that was released is left alone", run: checkLeftAlone, links: true},
 		{Name: "a second release leaves the next holder alone", run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
-		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease},
-		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant},
-		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair},
+		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease, links: true},
+		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true},
+		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair, links: true},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
-		{Name: "nothing is granted while the links are cut", run: checkCut},
-		{Name: "a request whose reply is lost is unknown", run: checkLostReply},
-		{Name: "a release whose reply is lost is unknown", run: checkLostRelease},
+		{Name: "nothing is granted while the links are cut", run: checkCut, links: true},
+		{Name: "a request whose reply is lost is unknown", run: checkLostReply, links: true},
+		{Name: "a release whose reply is lost is unknown", run: checkLostRelease, links: true},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
 	}
@@ -107,44 +124,45 @@ func CheckDriver(ctx context.Context, backend topologies.Backend, command, topol
 	if err != nil {
 		return err
 	}
-	d, err := backend.Start(ctx, t)
-	if err != nil {
-		return err
+	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) {
+		return startForCheck(d, command, zone, timeout, log)
 	}
-	for i, c := range DriverChecks() {
-		skipped, wrong := repeatDriverCheck(ctx, d, command, c, fmt.Sprintf("check-%d", i+1), log)
-		tell(c, skipped, wrong)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return errors.Join(ctx.Err(), d.Close())
+	checks := DriverChecks()
+	var told order
+	return Each(ctx, backend, t, driverLanes, len(checks), func(d topologies.Deployment, i int) {
+		var logged bytes.Buffer
+		skipped, wrong := repeatDriverCheck(ctx, d, start, checks[i], checkLease, fmt.Sprintf("check-%d", i+1), &logged)
+		told.at(i, func() {
+			_, _ = log.Write(logged.Bytes())
+			tell(checks[i], skipped, wrong)
+		})
+	})
 }
 
 // repeatDriverCheck makes a check until it comes to something. An outcome that the driver
 // does not know, and an answer behind the end of its lease, are within the protocol, and
 // tell nothing but that the driver was slow. What is wrong is told at once.
-func repeatDriverCheck(ctx context.Context, d topologies.Deployment, command string, c DriverCheck, name string, log io.Writer) (skipped bool, wrong error) {
+func repeatDriverCheck(ctx context.Context, d topologies.Deployment, start checkedStart, c DriverCheck, lease time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
 	for try := range checkTries {
 		begin := time.Now()
-		skipped, wrong = runDriverCheck(ctx, d, command, c, fmt.Sprintf("%s.%d", name, try+1), 1<<try, log)
+		skipped, wrong = runDriverCheck(ctx, d, start, c, lease<<try, fmt.Sprintf("%s.%d", name, try+1), checkTimeout<<try, log)
 		_, unsure := errors.AsType[unsureError](wrong)
-		open := unsure || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errSlow)
+		open := unsure || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errOpen) || errors.Is(wrong, errSlow)
 		if !open || time.Since(begin) > checkLimit || ctx.Err() != nil {
 			return skipped, wrong
 		}
 	}
-	return false, fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", checkTries, checkLease<<(checkTries-1), checkTimeout<<(checkTries-1), wrong)
+	return false, fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", checkTries, lease<<(checkTries-1), checkTimeout<<(checkTries-1), wrong)
 }
 
-// runDriverCheck makes a check once, with that many times the usual lease and wait for servers.
-func runDriverCheck(ctx context.Context, d topologies.Deployment, command string, c DriverCheck, name string, times time.Duration, log io.Writer) (skipped bool, wrong error) {
+// runDriverCheck makes a check once, with that lease and wait for servers.
+func runDriverCheck(ctx context.Context, d topologies.Deployment, start checkedStart, c DriverCheck, lease time.Duration, name string, timeout time.Duration, log io.Writer) (skipped bool, wrong error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*checkLimit, errors.New("the check took too long"))
 	defer cancel()
-	k := &driverCheck{d: d, name: name, lease: times * checkLease}
+	k := &driverCheck{d: d, name: name, lease: lease}
 	zones := d.Topology().Of(topologies.Zone)
-	for i, at := range []**driver.Driver{&k.a, &k.b} {
-		one, end, err := startForCheck(d, command, zones[i%len(zones)], times*checkTimeout, log) //nolint:contextcheck // the driver outlives the start
+	for i, at := range []*checkedLock{&k.a, &k.b} {
+		one, end, err := start(d, zones[i%len(zones)], timeout, log)
 		if err != nil {
 			return false, err
 		}
@@ -160,7 +178,7 @@ func runDriverCheck(ctx context.Context, d topologies.Deployment, command string
 	return false, errors.Join(k.a.Err(), k.b.Err())
 }
 
-func startForCheck(d topologies.Deployment, command, zone string, timeout time.Duration, log io.Writer) (*driver.Driver, func(), error) {
+func startForCheck(d topologies.Deployment, command, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) {
 	at := PlaceIn(d, zone)
 	end, refused := func() {}, error(nil)
 	one, err := driver.Start(context.Background(), driver.Config{
@@ -187,7 +205,7 @@ func owner(client string) string {
 	return client + "#1"
 }
 
-func ask(ctx context.Context, d *driver.Driver, name, client string, lease time.Duration) (*lock.Hold, error) {
+func ask(ctx context.Context, d checkedLock, name, client string, lease time.Duration) (*lock.Hold, error) {
 	return d.Acquire(ctx, name, lock.Options{Owner: owner(client), Lease: lease})
 }
 
@@ -234,8 +252,8 @@ func checkAsks(ctx context.Context, k *driverCheck) error {
 		return err
 	}
 	if after, _ := requests(k.d); ok && more(after, before) == 0 {
-		return errors.New("no request reached the servers over the links: the driver answers from memory, or reaches the servers past the proxies. " +
-			`If the library hands a lock over within its process, promise "hands_over"`)
+		return fmt.Errorf("no request reached the servers over the links: %s answers from memory, or reaches the servers past the proxies. "+
+			"If the library hands a lock over within its process, %s", k.who(), k.word(`promise "hands_over"`, "set GrantsLocally"))
 	}
 	return nil
 }
@@ -367,7 +385,7 @@ func (k *driverCheck) race(ctx context.Context) (winners int, err error) {
 }
 
 // next awaits that the next client is granted the lock.
-func (k *driverCheck) next(ctx context.Context, d *driver.Driver, name, client string) (h *lock.Hold, err error) {
+func (k *driverCheck) next(ctx context.Context, d checkedLock, name, client string) (h *lock.Hold, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, errors.New("the lock is not free yet"))
 	defer cancel()
 	err = await.Until(ctx, func() error {
@@ -751,7 +769,7 @@ func checkLateExtend(ctx context.Context, k *driverCheck) error {
 func (k *driverCheck) outlived(ctx context.Context, then func(late, hold *lock.Hold, name, next string) error) error {
 	cases := []struct {
 		name, who, client string
-		d                 *driver.Driver
+		d                 checkedLock
 		late              *lock.Hold
 	}{
 		{name: k.name + "-other", who: "a client of another process", client: "zone-b.1", d: k.b},
@@ -800,12 +818,22 @@ func checkTokens(ctx context.Context, k *driverCheck) error {
 }
 
 // granted says what was wrong with a grant that no server can have confirmed.
-func granted(err error, why string) error {
+func (k *driverCheck) granted(err error, why string) error {
 	if err == nil {
-		return fmt.Errorf("the answer is ok, although %s: the driver answers from memory, or reaches the server past the proxies", why)
+		return fmt.Errorf("the answer is ok, although %s: it answers from memory, or reaches the server past the proxies", why)
 	}
 	return nil
 }
+
+// word is one for a driver, and another for a lock in Go.
+func (k *driverCheck) word(program, inGo string) string {
+	if _, is := k.a.(*driver.Driver); is {
+		return program
+	}
+	return inGo
+}
+
+func (k *driverCheck) who() string { return k.word("the driver", "the lock") }
 
 // warm has the driver connect, so that a check meets a connection that is open.
 func (k *driverCheck) warm(ctx context.Context) error {
@@ -823,10 +851,10 @@ func checkCut(ctx context.Context, k *driverCheck) error {
 	mend := k.cut()
 	_, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
 	mend()
-	if wrong := granted(err, "every link of the driver was cut"); wrong != nil {
+	if wrong := k.granted(err, "every link of "+k.who()+" was cut"); wrong != nil {
 		return wrong // fail is right where the library knows that nothing was sent
 	}
-	return k.await(ctx, "the driver did not recover from a cut")
+	return k.await(ctx, k.who()+" did not recover from a cut")
 }
 
 func checkLostReply(ctx context.Context, k *driverCheck) error {
@@ -838,9 +866,9 @@ func checkLostReply(ctx context.Context, k *driverCheck) error {
 		return err
 	})
 	if errors.Is(err, lock.ErrNotAcquired) {
-		return errors.New("the answer is fail, although no reply reached the driver: it must be info, since the request may have been done")
+		return fmt.Errorf("the answer is %s, although no reply reached %s: it must be %s, since the request may have been done", k.word("fail", "ErrNotAcquired"), k.who(), k.word("info", "another error"))
 	}
-	return granted(err, "no reply reached the driver")
+	return k.granted(err, "no reply reached "+k.who())
 }
 
 // deaf makes a request of the first driver whose reply is held back.
@@ -865,15 +893,15 @@ func checkLostRelease(ctx context.Context, k *driverCheck) error {
 	err = k.deaf(ctx, func(ctx context.Context) error { return k.a.ReleaseAgain(ctx, h) })
 	switch {
 	case errors.Is(err, lock.ErrNotHeld):
-		return errors.New("the answer is fail, although no reply reached the driver: it must be info, since the release may have been done")
+		return fmt.Errorf("the answer is %s, although no reply reached %s: it must be %s, since the release may have been done", k.word("fail", "ErrNotHeld"), k.who(), k.word("info", "another error"))
 	case err == nil && k.a.Hello().Promises.ReleaseTells:
-		return errors.New("the answer is ok, although no reply reached the driver, which promises to tell whether the lock was held")
+		return fmt.Errorf("the answer is ok, although no reply reached %s, which promises to tell whether the lock was held", k.who())
 	}
 	return nil
 }
 
 func checkUnsupported(ctx context.Context, k *driverCheck) error {
-	result, err := k.a.Do(ctx, "no-such-operation")
+	result, err := driverOf(k.a).Do(ctx, "no-such-operation")
 	if err == nil && result != "unsupported" {
 		err = fmt.Errorf("the answer is %q", result)
 	}
@@ -881,14 +909,18 @@ func checkUnsupported(ctx context.Context, k *driverCheck) error {
 }
 
 func checkEnd(ctx context.Context, k *driverCheck) error {
-	if _, err := k.a.Do(ctx, "ping"); err != nil {
+	d := driverOf(k.a)
+	if _, err := d.Do(ctx, "ping"); err != nil {
 		return err
 	}
-	if err := k.a.Close(); err != nil {
+	if err := d.Close(); err != nil {
 		return err
 	}
-	if k.a.Killed() {
+	if d.Killed() {
 		return errors.New("it went on, and was killed")
 	}
 	return nil
 }
+
+// driverOf is the driver that is checked. Checks of the protocol are made of drivers alone.
+func driverOf(l checkedLock) *driver.Driver { return l.(*driver.Driver) } //nolint:forcetypeassert // see links

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,7 @@ func (r RandomRun) environment() (faults.Environment, error) {
 		Topology: t, Acks: r.Options.ReplicaAcks, Locks: withLock(r.Workload, r.Lock, kinds).LockNames(),
 		Lock: faults.LockTraits{
 			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
+			Own: slices.Equal(r.Lock.Commands, OwnCommands()),
 		},
 	}, err
 }

@@ -54,24 +54,29 @@ func TestALateReleaseIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, answered float64
 		outcome        history.Type
-		fault          bool
+		fault          string
 		want           string
 	}{
-		"unknown":            {350, 360, history.Info, false, "the release of orders by client a, whose outcome is unknown, was sent after its time had ended at"},
-		"slow":               {290, 360, history.OK, false, "may have reached the servers after its time had ended at"},
-		"refused":            {350, 360, history.Fail, false, ""},
-		"in time":            {290, 300, history.OK, false, ""},
-		"given up in time":   {250, 255, history.Info, false, ""},
-		"after the grant":    {380, 390, history.Info, false, ""},
-		"there was a reason": {350, 360, history.Info, true, ""},
+		"unknown":            {350, 360, history.Info, "", "the release of orders by client a, whose outcome is unknown, was sent after its time had ended at"},
+		"slow":               {290, 360, history.OK, "", "may have reached the servers after its time had ended at"},
+		"refused":            {350, 360, history.Fail, "", ""},
+		"in time":            {290, 300, history.OK, "", ""},
+		"given up in time":   {250, 255, history.Info, "", ""},
+		"after the grant":    {380, 390, history.Info, "", ""},
+		"there was a reason": {350, 360, history.Info, "flush", ""},
+		"held back":          {250, 255, history.Info, "hold-command", "the release of orders by client a, whose outcome is unknown, may have reached the servers after its time had ended at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &script{}
 			s.declare("orders")
 			lateRelease(c.sent, c.answered, c.outcome)(s)
-			if c.fault {
+			switch c.fault {
+			case "flush":
 				s.fault(history.Inject, "flush", "redis-1", 340, 345, history.OK, "redis-1 forgot 1 key", "")
+			case "hold-command":
+				s.fault(history.Inject, "hold-command", "zone-a>redis-1", 240, 251, history.OK, "the first DEL was held back", "")
+				s.fault(history.Heal, "hold-command", "zone-a>redis-1", 340, 345, history.OK, "the first DEL was delivered", "")
 			}
 			story := reports.Summarize(judged(run(), s.history())).Story
 			require.Contains(t, story.Headline, "Two clients held the lock orders at the same time")

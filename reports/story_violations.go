@@ -35,8 +35,12 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
 			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
 		s.Cures = []string{ownerCure}
-	} else if s.Cures = d.remembering(v, first.Start, second.Start); d.causeOf(v) < 0 && len(causes) == 0 {
-		late, ok := d.lateRelease(first, second)
+	} else if s.Cures = d.remembering(v, first.Start, second.Start); len(s.Cures) == 0 && d.delayed(v) > 0 && len(causes) == 0 {
+		if late, ok := d.lateRelease(first, second, d.delayed(v)); ok {
+			s.Moments, s.Cures = append(s.Moments, late), []string{ownerCure}
+		}
+	} else if d.causeOf(v) < 0 && len(causes) == 0 {
+		late, ok := d.lateRelease(first, second, 0)
 		if words := d.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
 		} else if words := d.twoSteps(); words != "" {
@@ -127,10 +131,21 @@ func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 	return moments
 }
 
+// delayed is when the cause of a violation took effect, if that is a fault that delays one
+// message and does nothing else; else 0.
+func (d *digest) delayed(v *checker.Violation) time.Duration {
+	cause := d.causeOf(v)
+	if cause < 0 || d.faults[cause].Life != history.Triggered || !slices.Equal(d.faults[cause].Effects, []history.Effect{history.Delays}) {
+		return 0
+	}
+	return d.faults[cause].InEffect
+}
+
 // lateRelease is the last release that can have ended the first of two holds, since it may
 // have reached the servers after the lease of the client that sent it. It proves nothing: a
 // release whose outcome is unknown, or that was answered late, convicts no lock by itself.
-func (d *digest) lateRelease(first, second *holding.Hold) (late Moment, ok bool) {
+// Where a message was delayed at an instant, the release was under way then.
+func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration) (late Moment, ok bool) {
 	lock := first.Lock
 	for i := range d.ops {
 		op := &d.ops[i]
@@ -145,7 +160,14 @@ func (d *digest) lateRelease(first, second *holding.Hold) (late Moment, ok bool)
 		if ended == op.Invoke.Time { // it was sent in time, and ended its own hold
 			ended = max(ended, own.Acquire.Expires())
 		}
-		if op.Complete.Time <= max(ended, first.Acquire.Invoke.Time) || ended > second.Start {
+		done := op.Complete.Time
+		switch sent := op.Invoke.Time <= delayed && delayed <= done; {
+		case delayed > 0 && !sent:
+			continue
+		case delayed > 0 && op.Unknown(): // its client has given up on it, and the links have not
+			done = history.Never
+		}
+		if done <= max(ended, first.Acquire.Invoke.Time) || ended > second.Start {
 			continue
 		}
 		came := "may have reached the servers after its time had ended at "

@@ -341,7 +341,7 @@ func (f Features) expires(ctx context.Context, l lock.Locker) error {
 	}
 	b, err := l.Acquire(ctx, name, await("b"))
 	if err != nil {
-		return err
+		return notOver(a, err)
 	}
 	if until := time.Until(a.Lease().Expires); until > 0 {
 		return fmt.Errorf("the next one was let in %v before the lease ended", until)
@@ -355,8 +355,16 @@ func (f Features) outlive(ctx context.Context, l lock.Locker) (old, next *lock.H
 	if old, err = l.Acquire(ctx, name, try("a", f.Lease)); err != nil {
 		return nil, nil, err
 	}
-	next, err = l.Acquire(ctx, name, await("b"))
+	if next, err = l.Acquire(ctx, name, await("b")); err != nil {
+		err = notOver(old, err)
+	}
 	return old, next, err
+}
+
+// notOver says that nobody was granted a lock whose lease is over.
+func notOver(h *lock.Hold, err error) error {
+	return fmt.Errorf("another owner was not granted the lock, %v after the end of the lease of %v: %w",
+		time.Since(h.Lease().Expires).Round(time.Millisecond), h.Lease().Length, err)
 }
 
 func (f Features) lateRelease(ctx context.Context, l lock.Locker) error {
