@@ -13,7 +13,7 @@ import (
 func CheckOne(ctx context.Context, d topologies.Deployment, command, check, name string, log io.Writer) (skipped bool, wrong error) {
 	all := DriverChecks()
 	at := slices.IndexFunc(all, func(c DriverCheck) bool { return c.Name == check })
-	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) {
+	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) { //nolint:contextcheck // the driver outlives the start
 		return startForCheck(d, command, zone, timeout, log)
 	}
 	return repeatDriverCheck(ctx, d, start, all[at], checkLease, name, log)

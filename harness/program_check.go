@@ -124,7 +124,7 @@ func CheckDriver(ctx context.Context, backend topologies.Backend, command, topol
 	if err != nil {
 		return err
 	}
-	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) {
+	start := func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (checkedLock, func(), error) { //nolint:contextcheck // the driver outlives the start
 		return startForCheck(d, command, zone, timeout, log)
 	}
 	checks := DriverChecks()
