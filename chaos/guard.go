@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ func (g *guard) noted() []string {
 
 // of is the lock with its calls guarded.
 func (g *guard) of(l Lock) Lock {
+	l = withLease(l)
 	open := l.Open
 	if open == nil {
 		return l
@@ -59,7 +61,7 @@ func (g *guard) of(l Lock) Lock {
 		case locker == nil:
 			return nil, nil, errors.New("Open returned neither a lock nor an error")
 		}
-		return guarded{locker, l, g}, func() {
+		return guarded{locker, g}, func() {
 			if closeLock == nil {
 				return
 			}
@@ -82,28 +84,48 @@ func (g *guard) of(l Lock) Lock {
 type guarded struct {
 	lock.Locker
 
-	spec  Lock
 	guard *guard
 }
 
 // Acquire asks for one lock.
 func (l guarded) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, l.leased(o)) })
+	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
 }
 
 // Ask asks for what the request says.
 func (l guarded) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	o = l.leased(o)
-	r.Lease = o.Lease
 	return l.ask(ctx, func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
 }
 
-// leased are the options with a lease, unless the lock can do without.
-func (l guarded) leased(o lock.Options) lock.Options {
-	if o.Lease == 0 && !l.spec.Watchdog && !l.spec.Endless {
-		o.Lease = usualLease
+// withLease is the lock with a lease in each request, unless it can do without.
+func withLease(l Lock) Lock {
+	open := l.Open
+	if open == nil || l.Watchdog || l.Endless {
+		return l
 	}
-	return o
+	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		locker, closeLock, err := open(servers, o)
+		if locker != nil {
+			locker = leasing{locker}
+		}
+		return locker, closeLock, err
+	}
+	return l
+}
+
+// A leasing locker asks for a lease where a request leaves it to the lock.
+type leasing struct{ lock.Locker }
+
+// Acquire asks for one lock.
+func (l leasing) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	o.Lease = cmp.Or(o.Lease, usualLease)
+	return l.Locker.Acquire(ctx, name, o)
+}
+
+// Ask asks for what the request says.
+func (l leasing) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	r.Lease, o.Lease = cmp.Or(r.Lease, usualLease), cmp.Or(o.Lease, usualLease)
+	return workload.Ask(ctx, l.Locker, r, o)
 }
 
 func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*lock.Hold, error) {

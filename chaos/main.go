@@ -27,6 +27,9 @@ func servedByMain(name string) bool {
 func Main(m *testing.M, locks ...Lock) {
 	if len(os.Args) == 2 && os.Args[1] == workerArgument {
 		silence()
+		for i, l := range locks {
+			locks[i] = withLease(l)
+		}
 		if err := serveWorker(context.Background(), os.Stdin, os.Stdout, locks); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}

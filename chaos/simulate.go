@@ -47,6 +47,7 @@ const (
 func Simulate(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	silence()
+	l = withLease(l)
 	campaigns, err := p.campaigns(l)
 	list, wrong := seeds.Parse(cmp.Or(p.Seeds, simulatedSeeds))
 	if wrong != nil {
