@@ -62,7 +62,7 @@ func guard(run string, events func() int64, hangs func(why string, goroutines []
 		}
 		ended = true
 		stacks := make([]byte, 1<<20)
-		hangs(why, stacks[:runtime.Stack(stacks, true)])
+		hangs(why, append([]byte(waiting()+"\n\n"), stacks[:runtime.Stack(stacks, true)]...)) // those of the run come first
 	}
 	mu.Lock()
 	defer mu.Unlock()
