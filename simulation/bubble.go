@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,11 @@ func bubble(t *testing.T, l harness.LockSpec, do func() error) (err error) {
 // stacksLimit is how much of the stacks of goroutines is shown.
 const stacksLimit = 8 << 10
 
-// waiting are the stacks of goroutines that wait in the bubble that was made last.
+// durable is how the runtime marks a goroutine that lets time go on while it waits.
+const durable = "(durable)"
+
+// waiting are the stacks of goroutines that wait in the bubble that was made last, those
+// first that make time stand still.
 func waiting() string {
 	all := make([]byte, 1<<20)
 	goroutines := strings.Split(string(all[:runtime.Stack(all, true)]), "\n\n")
@@ -54,6 +59,9 @@ func waiting() string {
 			last, of[n] = max(last, n), append(of[n], g)
 		}
 	}
+	slices.SortStableFunc(of[last], func(a, b string) int {
+		return strings.Count(strings.SplitN(a, "\n", 2)[0], durable) - strings.Count(strings.SplitN(b, "\n", 2)[0], durable)
+	})
 	stacks := strings.Join(of[last], "\n\n")
 	return stacks[:min(len(stacks), stacksLimit)]
 }

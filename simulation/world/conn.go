@@ -40,7 +40,11 @@ type conn struct {
 
 // Write sends a request.
 func (c *conn) Write(b []byte) (int, error) {
-	c.zone.Stand()
+	more := c.zone.still()
+	if more > 0 && !c.mayLock(b) {
+		time.Sleep(more)
+		more = 0
+	}
 	w := c.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +76,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	w.log(c.up.link, requests)
 	struck := w.requested(c.up.link, names)
-	var more, late time.Duration
+	var late time.Duration
 	lost, mute := false, false
 	var again []time.Duration
 	for _, f := range struck {
@@ -137,6 +141,23 @@ func parse(data []byte) (all [][]string, whole bool, err error) {
 		data = data[n:]
 	}
 	return all, true, nil
+}
+
+// mayLock reports whether go-redis may send a request with a mutex locked: one of a
+// subscription, of a greeting, to a sentinel, or about a cluster. If the process stands still, such a
+// request is sent later, and the goroutine goes on until it waits for the reply. If it slept here, and
+// another goroutine waited for the mutex, time would stand still in the bubble.
+func (c *conn) mayLock(b []byte) bool {
+	requests, _, err := parse(b)
+	return err == nil && len(requests) > 0 && (c.node.kind == sentinelNode || !slices.ContainsFunc(commands(requests), func(name string) bool {
+		switch name {
+		case "PING", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE",
+			"HELLO", "CLIENT", "AUTH", "SELECT", "READONLY", "COMMAND", "CLUSTER":
+			return false
+		default:
+			return true
+		}
+	}))
 }
 
 // commands are the names of those in a request, in upper case.

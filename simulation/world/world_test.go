@@ -227,6 +227,30 @@ func TestPauseClient(t *testing.T) {
 	})
 }
 
+// go-redis locks a subscription while it writes. Time must go on where another goroutine
+// waits for that mutex.
+func TestPauseClient_subscription(t *testing.T) {
+	in(t, []world.Fault{{Name: world.PauseClient, Target: "zone-a", At: 10 * ms, For: 300 * ms}}, func(t *testing.T, rdb *redis.Client) {
+		t.Helper()
+		sub := rdb.Subscribe(t.Context(), "a")
+		defer func() { require.NoError(t, sub.Close()) }()
+		_, err := sub.Receive(t.Context())
+		require.NoError(t, err)
+		time.Sleep(20 * ms)
+		begin := time.Now()
+		sent := make(chan error)
+		for _, channel := range []string{"b", "c"} {
+			go func() { sent <- sub.Subscribe(t.Context(), channel) }()
+		}
+		for range 2 {
+			require.NoError(t, <-sent)
+			_, err := sub.Receive(t.Context())
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, time.Since(begin), 250*ms, "nothing leaves a process that stands still")
+	})
+}
+
 func TestClocks(t *testing.T) {
 	for _, x := range []struct {
 		fault world.Fault

@@ -32,17 +32,22 @@ func (z *Zone) Name() string { return z.name }
 // Stand blocks while the process stands still by [PauseClient]. What clients do without
 // a connection has to call it: a simulation can't stop a goroutine.
 func (z *Zone) Stand() {
+	if still := z.still(); still > 0 {
+		time.Sleep(still) // in virtual time: how long is what the fault is about
+	}
+}
+
+// still is for how long the process goes on to stand still; 0 if it doesn't.
+func (z *Zone) still() time.Duration {
 	z.w.mu.Lock()
+	defer z.w.mu.Unlock()
 	var still time.Duration
 	for _, a := range z.w.active {
 		if a.Name == PauseClient && a.Target == z.name {
 			still = max(still, z.w.unique(a.until)-z.w.now())
 		}
 	}
-	z.w.mu.Unlock()
-	if still > 0 {
-		time.Sleep(still) // in virtual time: how long is what the fault is about
-	}
+	return still
 }
 
 // errKilled is what calls of a process return that is gone.
