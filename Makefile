@@ -118,8 +118,7 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # A program with the race detector sleeps for a second before it exits, unless
 # it is told otherwise; the tests start hundreds. They mostly wait, so many run at a
-# time, those of PACKAGES packages side by side, beginning with those that take longest. While
-# these wait, go test compiles nothing, and go list does so at the lowest priority.
+# time, those of PACKAGES packages side by side, beginning with those that take longest.
 # Vet runs once, with the linter. No result comes from Go's cache, since the servers are
 # part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
 # less for each package. The race detector multiplies what the judge and simulations cost
@@ -137,7 +136,6 @@ PACKAGES ?= $(if $(RACE),2,3)
 test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	@nice -n 19 go list $(if $(RACE),-race) -test -export -deps $(ALL) >/dev/null 2>&1 &
 	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
 	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)' ./simulation ./checker ./cmd/lockchaos ./workload
