@@ -103,11 +103,11 @@ func (inGo) Err() error { return nil }
 
 // How many checks are made at a time, each on servers of its own: most of them wait for a
 // lease, and a driver may need the processor for each request.
-const driverLanes, lockLanes = 4, 3
+const driverLanes, lockLanes = 1, 1
 
 // checking holds a value for each check that is under way in the process: tests may check
 // many locks side by side, and checks that wait for a processor are too slow for their leases.
-var checking = make(chan struct{}, 2*driverLanes) //nolint:gochecknoglobals // as the processors are
+var checking = make(chan struct{}, 8) //nolint:gochecknoglobals // as the processors are
 
 // Each starts a topology some times, and does something n times, as often at a time as there are
 // deployments. One after the other is given each number from 0.
