@@ -136,7 +136,7 @@ PACKAGES ?= $(if $(RACE),2,3)
 test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 30m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
 	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)' ./simulation ./checker ./cmd/lockchaos ./workload
 
@@ -225,7 +225,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
-	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 30m ./locktests ./lock ./drivers
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 15m ./locktests ./lock ./drivers
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean

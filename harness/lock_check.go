@@ -101,13 +101,10 @@ func (l inGo) Hello() driver.Hello {
 // Err is nil: there is no protocol.
 func (inGo) Err() error { return nil }
 
-// How many checks are made at a time, each on servers of its own: most of them wait for a
-// lease, and a driver may need the processor for each request.
-const driverLanes, lockLanes = 1, 1
-
-// checking holds a value for each check that is under way in the process: tests may check
-// many locks side by side, and checks that wait for a processor are too slow for their leases.
-var checking = make(chan struct{}, 8) //nolint:gochecknoglobals // as the processors are
+// How many checks are made at a time, each on servers of its own. Most of them wait for a
+// lease. A driver may start programs for each request, and is then too slow for the leases of
+// checks beside others.
+const driverLanes, lockLanes = 1, 3
 
 // Each starts a topology some times, and does something n times, as often at a time as there are
 // deployments. One after the other is given each number from 0.

@@ -143,12 +143,6 @@ func CheckDriver(ctx context.Context, backend topologies.Backend, command, topol
 // does not know, and an answer behind the end of its lease, are within the protocol, and
 // tell nothing but that the driver was slow. What is wrong is told at once.
 func repeatDriverCheck(ctx context.Context, d topologies.Deployment, start checkedStart, c DriverCheck, lease time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
-	select {
-	case checking <- struct{}{}:
-		defer func() { <-checking }()
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
 	for try := range checkTries {
 		begin := time.Now()
 		skipped, wrong = runDriverCheck(ctx, d, start, c, lease<<try, fmt.Sprintf("%s.%d", name, try+1), checkTimeout<<try, log)

@@ -53,8 +53,8 @@ type End int
 
 // The ends of a connection.
 const (
-	GoesOn   End = iota
-	Resets       // both of its ends see a reset
+	GoesOn     End = iota
+	Resets         // both of its ends see a reset
 	GoesSilent     // nothing more passes in the stream of the message, and no party is notified
 )
 

@@ -23,15 +23,15 @@ type delayedWriter struct {
 	// ended is closed when the connection has.
 	ended <-chan struct{}
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	queue   []*part
-	holds   int
-	rates   []int         // bytes a second; the least of them counts
-	lingers time.Duration // between the end of the stream and passing it on
-	over    bool          // nothing more will come
-	discards bool // what arrives is no longer passed on
-	dead    bool          // nothing more can be written
+	mu       sync.Mutex
+	changed  *sync.Cond
+	queue    []*part
+	holds    int
+	rates    []int         // bytes a second; the least of them counts
+	lingers  time.Duration // between the end of the stream and passing it on
+	over     bool          // nothing more will come
+	discards bool          // what arrives is no longer passed on
+	dead     bool          // nothing more can be written
 }
 
 // A part of a stream is what may be passed on together, and what became of it.
