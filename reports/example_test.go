@@ -43,7 +43,7 @@ func ExampleWriteText() {
 	//   0.001 s    client a was granted k and was entitled to hold it until 3.000 s
 	//   ✗ 2.900 s  client b was granted k and was entitled to hold it until 5.000 s
 	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
-	//   impact     1 double grant at 2.900 s of 2.900 s.
+	//   impact     1 double grant at 2.900 s, in a record of 2.9 s.
 	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info
 	//   acquire    avg 450 ms · min 1 ms · max 900 ms
