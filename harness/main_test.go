@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	runtest.FewAtOnce()
+	runtest.FewAtOnce(4)
 	runtest.Main(m)
 }

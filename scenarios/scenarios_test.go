@@ -161,7 +161,7 @@ expect: {verdict: valid}
 }
 
 func TestMain(m *testing.M) {
-	runtest.FewAtOnce()
+	runtest.FewAtOnce(4)
 	runtest.Main(m)
 }
 

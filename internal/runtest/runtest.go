@@ -42,20 +42,19 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(settled{m, threads}, threads)
 }
 
-// FewAtOnce has no more than four tests a processor run at the same time, and two with the
-// race detector: the servers of more deployments miss the deadlines of their elections,
+// FewAtOnce has no more than that many tests a processor run at the same time, and half as
+// many with the race detector: the servers of more deployments miss the deadlines of their elections,
 // clients dial again, and the same tests took 128 s of processor time and not 44 s with
-// the detector. It is called before the tests run.
-func FewAtOnce() {
+// the detector. Containers cost about twice what processes do. It is called before the tests run.
+func FewAtOnce(each int) {
 	flag.Parse()
 	parallel := flag.Lookup("test.parallel")
 	given, err := strconv.Atoi(parallel.Value.String())
 	if err != nil {
 		panic(err)
 	}
-	each := 4
 	if race.Enabled {
-		each = 2
+		each /= 2
 	}
 	if err := parallel.Value.Set(strconv.Itoa(min(given, each*runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)

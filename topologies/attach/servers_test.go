@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	runtest.FewAtOnce()
+	runtest.FewAtOnce(2)
 	// The thread that starts processes is never given back.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		bootAndStay(name)
 		return
 	}
-	runtest.FewAtOnce()
+	runtest.FewAtOnce(2)
 	goleak.VerifyTestMain(m)
 }
 
