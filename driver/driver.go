@@ -469,11 +469,12 @@ func (d *Driver) talk(hello []byte, to io.WriteCloser, from io.ReadCloser, take 
 	}
 	select {
 	case <-d.exited: // which says more
+		return
 	case <-d.stopped.Done():
-		d.closed() // before the run had ended
 	case <-time.After(finishLimit):
-		d.fail(errClosed)
 	}
+	d.closed() // before the run had ended, also where [Driver.Close] was called in the meantime
+	d.stop()
 }
 
 // errClosed says that a driver can't answer any more.
