@@ -411,7 +411,7 @@ func TestFailures(t *testing.T) {
 		"in memory run":               {"expected valid, got unknown, twice", "requests reached the servers over the links: the lock answers from memory, or reaches the servers past the proxies"},
 		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
-		"simulate: never granted":     {"nothing is known of lock odd: it was granted to nobody in 3 runs (a request ended with: link down)"},
+		"simulate: never granted":     {"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: link down)"},
 		"simulate: asks nobody":       {"seed 1: lock odd was granted without a request to the simulated servers"},
 		"simulate: blocks":            {"seed 1: lock odd never returns from a call", "chaos_test.go"},
 		"simulate: leaves goroutines": {"seed 1: lock leaves-goroutines leaves goroutines that wait for ever", "chaos_test.go"},

@@ -111,7 +111,7 @@ func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
 		return
 	}
 	if granted == 0 {
-		t.Errorf("nothing is known of lock %s: it was granted to nobody in %d runs (a request ended with: %s)", l.Name, len(list), denied)
+		t.Errorf("nothing is known of lock %s: no client was granted it in %d runs (a request ended with: %s)", l.Name, len(list), denied)
 	}
 }
 

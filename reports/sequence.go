@@ -90,9 +90,9 @@ const maxSequenceHolds = 4
 // holds draws the grants of the evidence: of a stuck lock the one before it.
 func (s *sequencer) holds() {
 	holds := s.digest.evidence(s.v)
-	if h := s.digest.lastGrant(s.v.Lock, s.v.From); s.v.Kind == checker.Stuck && h != nil {
+	if h := s.lastGrant(s.v.Lock, s.v.From); s.v.Kind == checker.Stuck && h != nil {
 		holds = append(holds, h)
-		for _, op := range s.digest.givenUp(s.v.Lock, h.Start, s.v.From) {
+		for _, op := range s.givenUp(s.v.Lock, h.Start, s.v.From) {
 			s.operation(op)
 		}
 	}

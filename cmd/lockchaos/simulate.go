@@ -352,7 +352,7 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
 		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
 	if s.Granted == 0 {
-		a.printf("nothing is known: the lock was granted to nobody (a request ended with: %s)\n", s.Denied)
+		a.printf("nothing is known: no client was granted the lock (a request ended with: %s)\n", s.Denied)
 	}
 	if c := s.Sweep; c != nil {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",

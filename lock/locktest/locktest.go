@@ -361,7 +361,7 @@ func (f Features) outlive(ctx context.Context, l lock.Locker) (old, next *lock.H
 	return old, next, err
 }
 
-// notOver says that nobody was granted a lock whose lease is over.
+// notOver says that no other owner was granted a lock whose lease is over.
 func notOver(h *lock.Hold, err error) error {
 	return fmt.Errorf("another owner was not granted the lock, %v after the end of the lease of %v: %w",
 		time.Since(h.Lease().Expires).Round(time.Millisecond), h.Lease().Length, err)
