@@ -111,16 +111,22 @@ type byProcess struct {
 	large map[int]*ask
 }
 
+// isSmall reports whether a process has a small number.
+func isSmall(process int) bool { return process >= 0 && process < 1<<16 }
+
 func (b *byProcess) of(process int) *ask {
-	if process >= 0 && process < len(b.small) {
+	switch {
+	case !isSmall(process):
+		return b.large[process]
+	case process < len(b.small):
 		return b.small[process]
+	default:
+		return nil
 	}
-	return b.large[process]
 }
 
 func (b *byProcess) set(process int, asked *ask) {
-	const small = 1 << 16
-	if process >= 0 && process < small {
+	if isSmall(process) {
 		for process >= len(b.small) {
 			b.small = append(b.small, make([]*ask, len(b.small)+64)...)
 		}

@@ -35,6 +35,7 @@ const (
 func relations() []relation {
 	return []relation{
 		{"other names", rename, true, nil},
+		{"processes with great numbers", farProcesses, true, nil},
 		{"another order of what happened at one instant", reorder, true, []string{progress}},
 		{"a unit of time that is three times as long", stretch, true, []string{assumptions, progress}},
 		{"another lock beside", beside, false, []string{progress}},
@@ -66,6 +67,22 @@ func rename(rnd *rand.Rand, events []history.Event) []history.Event {
 		}
 		if e.Process >= 0 {
 			e.Process = other[e.Process]
+		}
+	}
+	return events
+}
+
+// farProcesses gives the processes numbers around one where a table of processes may end.
+func farProcesses(rnd *rand.Rand, events []history.Event) []history.Event {
+	processes := 1
+	for i := range events {
+		processes = max(processes, events[i].Process+1)
+	}
+	ends := [...]int{1 << 8, 1 << 12, 1 << 16, 1 << 22, 1 << 32}
+	first := ends[rnd.IntN(len(ends))] - 1 - rnd.IntN(min(processes, 1<<8))
+	for i := range events {
+		if e := &events[i]; e.Process >= 0 {
+			e.Process += first
 		}
 	}
 	return events
