@@ -67,6 +67,37 @@ func TestBusyLanesShowRefusals(t *testing.T) {
 	require.False(t, strings.Contains(drawing, `class="t-hold" x=`), "no lane is drawn hold by hold beside one that is not")
 }
 
+// Marks that mean different things differ in their form, and not in their colour alone: a
+// refusal and a violation, an access and one that proves a violation.
+func TestMarksDifferInForm(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 1000)
+	s.acquire(2, "orders", "b#1", "redis-1", 20, 21, 1000)
+	s.access(1, "orders", "a#1", "stock", "40>41", 30, 31)
+	s.access(1, "orders", "a#1", "stock", "41>42", 40, 41)
+	s.access(2, "orders", "b#1", "stock", "41>42", 50, 51)
+	s.attempt(3, history.Acquire, "orders", "c#1", 60, 70, history.Fail, "not acquired")
+	s.observe(30000, "redis-1", history.ObserveEpoch, "1")
+	in := judged(run(), s.history())
+	page := withoutCode(htmlOf(t, in))
+	forms := func(class string) map[string]bool {
+		found := map[string]bool{}
+		for _, m := range regexp.MustCompile(`<path class="`+class+`"[^>]* d="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+			found[regexp.MustCompile(`[-\d. ]+`).ReplaceAllString(m[1], "")] = true
+		}
+		require.NotEmpty(t, found, class)
+		return found
+	}
+	for _, pair := range [][2]string{{"t-fail", "t-bad-mark"}, {"t-access", "t-access t-bad"}} {
+		other := forms(pair[1])
+		for form := range forms(pair[0]) {
+			require.NotContains(t, other, form, "%v", pair)
+		}
+	}
+	require.Contains(t, page, "access that proves a violation")
+}
+
 // A fault that begins close to the one before shares its label above the plots: no number is
 // left out.
 func TestPlotsNumberEveryFault(t *testing.T) {

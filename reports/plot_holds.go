@@ -28,7 +28,7 @@ func (d *digest) holdDurations() (scale, chart.Durations) {
 		case holding.EndReleased:
 			dd.Most = append(dd.Most, pt)
 		case holding.EndExpired, holding.EndLost:
-			dd.Crosses = append(dd.Crosses, pt)
+			dd.Slashes = append(dd.Slashes, pt)
 		case holding.EndUnknown:
 			dd.Rings = append(dd.Rings, pt)
 		default:

@@ -55,7 +55,7 @@ func (d *digest) latencyPlot(title string, s scale) (figure, error) {
 		case op.OK():
 			dd.Most = append(dd.Most, pt)
 		case op.Failed():
-			dd.Crosses = append(dd.Crosses, pt)
+			dd.Slashes = append(dd.Slashes, pt)
 		default:
 			dd.Rings = append(dd.Rings, pt)
 		}

@@ -79,12 +79,14 @@ func (c *timeline) accessLane(name string) {
 			c.used["access"] = true
 		case op.OK():
 			c.used["access"] = true
-			class, label := "t-access", say.Shorten(c.accessLabel(op), 28)
-			textClass := "t-small"
-			if slices.Contains(bad, op.Complete.Index) {
+			class, label, textClass := "t-access", say.Shorten(c.accessLabel(op), 28), "t-small"
+			stroke := fmt.Sprintf("M%s %sv%s", chart.Num(x), chart.Num(c.y+4), chart.Num(laneHeight-8))
+			if slices.Contains(bad, op.Complete.Index) { // told apart by its ends, and not by its colour alone
 				class, textClass = class+" t-bad", "t-small t-bad-text"
+				stroke += fmt.Sprintf("m-4 0h8m0 %sh-8", chart.Num(8-laneHeight))
+				c.used["bad-access"] = true
 			}
-			c.out.Path(class, fmt.Sprintf("M%s %sv%s", chart.Num(x), chart.Num(c.y+4), chart.Num(laneHeight-8)), title)
+			c.out.Path(class, stroke, title)
 			next := chart.Width - chart.Right
 			if i+1 < len(shown) {
 				next = c.x(shown[i+1].Complete.Time)
@@ -101,9 +103,9 @@ func (c *timeline) accessLane(name string) {
 		case op.Failed():
 			c.used["refused"] = true
 			if title != "" {
-				c.out.Path("t-fail", chart.Cross(x, mid, 4), title)
+				c.out.Path("t-fail", chart.Slash(x, mid, 4), title)
 			} else if x-lastFail >= 4 {
-				fail.WriteString(chart.Cross(x, mid, 3))
+				fail.WriteString(chart.Slash(x, mid, 3))
 				lastFail = x
 			}
 		default:

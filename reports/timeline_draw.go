@@ -243,7 +243,7 @@ func (c *timeline) wait(op *history.Operation) {
 	switch {
 	case op.Failed():
 		c.used["fail"] = true
-		c.out.Path("t-fail", chart.Cross(to, mid, 3.5), title)
+		c.out.Path("t-fail", chart.Slash(to, mid, 3.5), title)
 	case op.Unknown():
 		c.used["info"] = true
 		c.out.Ring(to, mid, 3.5, title)
@@ -368,7 +368,7 @@ func (c *timeline) denseLane(waits []*history.Operation, holds []*holding.Hold) 
 			last = x
 		case op.Failed() && x-lastRefused > 6:
 			c.used["fail"] = true
-			refused.WriteString(chart.Cross(x, mid, 3))
+			refused.WriteString(chart.Slash(x, mid, 3))
 			lastRefused = x
 		}
 	}

@@ -99,6 +99,7 @@
   const rect = (c, x, y, w, h, r, t) => `<rect class="${c}" x="${n1(x)}" y="${n1(y)}" width="${n1(Math.max(w, 0))}" height="${n1(h)}" rx="${r || 0}">${title(t)}</rect>`;
   const path = (c, d, t) => d ? `<path class="${c}" d="${d}">${title(t)}</path>` : "";
   const text = (c, x, y, s) => `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
+  const slash = (x, y, r) => `M${n1(x - r)} ${n1(y + r)}l${2 * r} ${-2 * r}`;
   const cross = (x, y, r) => `M${n1(x - r)} ${n1(y - r)}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
   const ring = (x, y, r, t) => `<circle class="t-info" cx="${n1(x)}" cy="${n1(y)}" r="${r}">${title(t)}</circle>`;
   const meets = (from, to) => from <= view.b && to >= view.a;
@@ -152,7 +153,7 @@
     if (meets(ask, answer)) {
       const said = `${lane.name} asked for ${lane.lock} at ${instant(ask)}: ${["refused", "no known outcome"][kind] || "granted"} after ${span(answer - ask)}`;
       if (x(answer) - x(ask) > 1.5) out += rect("t-wait", x(ask), mid - 3, x(answer) - x(ask), 6, 0, said);
-      if (answer <= view.b && kind === 0) out += path("t-fail", cross(x(answer), mid, 3.5), said);
+      if (answer <= view.b && kind === 0) out += path("t-fail", slash(x(answer), mid, 3.5), said);
       if (answer <= view.b && kind === 1) out += ring(x(answer), mid, 3.5, said);
     }
     if (kind < 3 || !meets(ops.from[i], ops.to[i])) return out;
@@ -199,7 +200,7 @@
     const marks = (at, draw) => { let out = "", last = -9; for (let c = 0; c <= columns; c++) if (at[c] && c - last > 6) { out += draw(left + c); last = c; } return out; };
     for (let c = 0; c < columns; c++) says.share += Math.min(1, covered[c]);
     says.share = Math.round(says.share / columns * 100);
-    return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", marks(refused, (at) => cross(at, mid, 3))) + marks(unknown, (at) => ring(at, mid, 3, "no known outcome"));
+    return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", marks(refused, (at) => slash(at, mid, 3))) + marks(unknown, (at) => ring(at, mid, 3, "no known outcome"));
   }
 
   // drawCover is what there is of lanes whose operations are not in the page.
@@ -210,7 +211,7 @@
     let out = levels(Float32Array.from(digits, (n) => n % 5 / 4), digits.length, (c) => x((low + c) * unit), y), refused = "", last = -9, lastRing = -9;
     for (const [c, n] of digits.entries()) {
       const at = x((low + c + 0.5) * unit);
-      if (n % 10 >= 5 && at - last > 6) { refused += cross(at, mid, 3); last = at; }
+      if (n % 10 >= 5 && at - last > 6) { refused += slash(at, mid, 3); last = at; }
       if (n >= 10 && at - lastRing > 6) { out += ring(at, mid, 3, "no known outcome"); lastRing = at; }
     }
     return out + path("t-fail", refused);
@@ -236,9 +237,9 @@
       const at = x(r.times[i]), k = r.kinds[i];
       if (at - last[k] < (k === 0 ? 1 : 4)) continue;
       last[k] = at;
-      if (k === 1) strokes[1] += cross(at, mid, 3.5);
+      if (k === 1) strokes[1] += slash(at, mid, 3.5);
       else if (k === 2) strokes[2] += ring(at, mid, 3.5, "access without a known outcome at " + instant(r.times[i]));
-      else strokes[k] += `M${n1(at)} ${n1(y + 4)}v${laneHeight - 8}`;
+      else strokes[k] += `M${n1(at)} ${n1(y + 4)}v${laneHeight - 8}` + (k === 3 ? `m-4 0h8m0 ${8 - laneHeight}h-8` : "");
     }
     out += path(high - low > dense ? "t-access t-many" : "t-access", strokes[0]) + path("t-fail", strokes[1]) + strokes[2] + path("t-access t-bad", strokes[3]);
     if (high - low > dense || !r.labels) return out;

@@ -69,6 +69,11 @@ func Cross(x, y, r float64) string {
 		"M" + Num(x-r) + " " + Num(y+r) + "L" + Num(x+r) + " " + Num(y-r)
 }
 
+// Slash is the path of a mark like a slash: of a refusal, which is no violation.
+func Slash(x, y, r float64) string {
+	return "M" + Num(x-r) + " " + Num(y+r) + "L" + Num(x+r) + " " + Num(y-r)
+}
+
 func (s *Drawing) end(tag, title string) {
 	if title == "" {
 		s.Raw("/>")

@@ -23,7 +23,7 @@ const (
 // Durations are lengths of time, in seconds, at the times at which they ended: most of them
 // of the usual kind, and some that are drawn one by one.
 type Durations struct {
-	Most, Crosses, Rings []Point
+	Most, Slashes, Rings []Point
 	Words                [3]string // what each is called
 }
 
@@ -35,10 +35,10 @@ func (p *Plot) AddDurations(d Durations) {
 	} else {
 		p.Add(dots{d.Most})
 	}
-	p.Add(glyphs{d.Rings, Info.Stroke(1.4), ring}, glyphs{d.Crosses, Fail.Stroke(1.2), cross})
+	p.Add(glyphs{d.Rings, Info.Stroke(1.4), ring}, glyphs{d.Slashes, Fail.Stroke(1.4), slash})
 	p.Keys = append(p.Keys, Key{d.Words[0], func(s *Drawing, x, y float64) { s.Rect("t-dot", x+8, y-2, 4, 4, 0, "") }})
-	if len(d.Crosses) > 0 {
-		p.Keys = append(p.Keys, Key{d.Words[1], func(s *Drawing, x, y float64) { s.Path("t-fail", Cross(x+10, y, 3), "") }})
+	if len(d.Slashes) > 0 {
+		p.Keys = append(p.Keys, Key{d.Words[1], func(s *Drawing, x, y float64) { s.Path("t-fail", Slash(x+10, y, 3), "") }})
 	}
 	if len(d.Rings) > 0 {
 		p.Keys = append(p.Keys, Key{d.Words[2], func(s *Drawing, x, y float64) { s.Ring(x+10, y, 3, "") }})
@@ -205,12 +205,10 @@ func (g glyphs) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-func cross(path *vg.Path, x, y vg.Length) {
-	const r = 2.5
+func slash(path *vg.Path, x, y vg.Length) {
+	const r = 3
 	path.Move(vg.Point{X: x - r, Y: y - r})
 	path.Line(vg.Point{X: x + r, Y: y + r})
-	path.Move(vg.Point{X: x - r, Y: y + r})
-	path.Line(vg.Point{X: x + r, Y: y - r})
 }
 
 func ring(path *vg.Path, x, y vg.Length) {
