@@ -73,6 +73,9 @@ func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner
 	switch {
 	case st.lock.HeldOn != nil:
 		return st.lock.HeldOn(ctx, server, name, owner)
+	case st.lock.HolderOn != nil:
+		holder, err := st.lock.HolderOn(ctx, server, name)
+		return err == nil && holder == owner, err
 	case st.footprint != nil:
 		return st.footprint.HeldOn(ctx, server, name, owner)
 	default:

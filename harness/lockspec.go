@@ -72,6 +72,9 @@ type LockSpec struct {
 	// name. Nil: scripts that require it learn the keys of the lock in a warm-up, and
 	// a key that is there means that the lock is held.
 	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
+	// HolderOn names the owner that holds the lock of that name, as a server says;
+	// empty for none. It stands for HeldOn where a key tells whose it is.
+	HolderOn func(ctx context.Context, server *redis.Client, name string) (string, error)
 
 	// Store is the store that the lock is on: [topologies.StoreOf] of the topologies that
 	// it can live on; empty: Redis. A lock on another store connects from
@@ -222,6 +225,9 @@ func (l LockSpec) onRedis() bool {
 // Exclusive reports whether one owner at a time holds the lock, in whatever way it
 // is asked for.
 func (l LockSpec) Exclusive() bool { return cmp.Or(l.Kind, history.KindMutex) == history.KindMutex }
+
+// Tells reports whether servers can be asked which owner holds the lock.
+func (l LockSpec) Tells() bool { return l.HeldOn != nil || l.HolderOn != nil }
 
 // KeyOf is a key in the slot of the lock of that name.
 func (l LockSpec) KeyOf(name string) string {

@@ -123,7 +123,7 @@ func (m Mutant) Spec() harness.LockSpec {
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
 		Reentrant: m.reentrant, Tokens: m.fenced, ReplicaAcks: m.acks > 0, Independent: m.Topology == topologies.Independent,
-		Commands: []string{"EVAL"}, Open: OpenBroken(m.bug),
+		Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: OpenBroken(m.bug),
 	}
 }
 

@@ -206,8 +206,7 @@ func (d *digest) blockers(lock string, from, until time.Duration) (words string)
 		if !seen || l.owner == "" {
 			continue
 		}
-		h := d.holdBefore(lock, l.owner, l.at)
-		if h == nil || h.End > l.at {
+		if d.overFor(lock, l.owner, l.at) == "" {
 			continue
 		}
 		if with[l.owner] == nil {
@@ -217,13 +216,33 @@ func (d *digest) blockers(lock string, from, until time.Duration) (words string)
 	}
 	var parts []string
 	for _, owner := range owners {
-		h := d.holdBefore(lock, owner, at[owner])
-		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, whose hold was over at %s", say.Instant(at[owner]), say.List(with[owner]), client(owner), say.Instant(h.End)))
+		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, %s", say.Instant(at[owner]), say.List(with[owner]), client(owner), d.overFor(lock, owner, at[owner])))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
 	return sentence(say.List(parts) + ": while the key is there, " + lock + " is not granted")
+}
+
+// overFor says why an owner that had a key at an instant did not hold the lock; empty if it
+// held it, or that is not known.
+func (d *digest) overFor(lock, owner string, at time.Duration) string {
+	if h := d.holdBefore(lock, owner, at); h != nil {
+		if h.End > at {
+			return ""
+		}
+		return "whose hold was over at " + say.Instant(h.End)
+	}
+	var asked *history.Operation
+	for i := range d.ops {
+		if op := &d.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && op.Invoke.Owner == owner {
+			asked = op
+		}
+	}
+	if asked == nil || !asked.Failed() || asked.Complete.Time > at {
+		return ""
+	}
+	return "whose request was refused at " + say.Instant(asked.Complete.Time)
 }
 
 // keyWindow is the part of the time whose keys of a violation's lock the drawings show:

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -454,30 +456,14 @@ func (o *owners) locks() []string {
 	return slices.Sorted(maps.Keys(o.all))
 }
 
-// lookForKey records which servers say that one of the owners holds the lock. Those
+// lookForKey records which owner holds the lock, as each server says. Those
 // that do not answer say nothing, and so do those of which too few owners were asked for.
 func (p *scriptRun) lookForKey(ctx context.Context, name string) {
-	if p.scenario.Lock.HeldOn == nil {
+	if !p.scenario.Lock.Tells() {
 		return
 	}
-	owners := p.owners.of(name)
 	for _, server := range p.Deployment().Topology().Of(topologies.Redis) {
-		holder, answered := "", len(owners) > 0
-		for i, owner := range owners {
-			if i == maxOwners { // an older one may have it
-				answered = false
-				break
-			}
-			held, err := p.scenario.Lock.HeldOn(ctx, p.Deployment().Server(server).Observer(), name, owner)
-			if err != nil {
-				answered = false
-				break
-			}
-			if held {
-				holder = owner
-				break
-			}
-		}
+		holder, answered := p.holderOn(ctx, p.Deployment().Server(server).Observer(), name)
 		if !answered {
 			continue
 		}
@@ -486,6 +472,25 @@ func (p *scriptRun) lookForKey(ctx context.Context, name string) {
 			Node: server, What: history.ObserveKey, Value: strings.TrimSpace(name + " " + holder),
 		})
 	}
+}
+
+// holderOn is the owner that holds a lock, as a server says; empty for none. It reports
+// false where the server does not say so.
+func (p *scriptRun) holderOn(ctx context.Context, server *redis.Client, name string) (holder string, answered bool) {
+	if p.scenario.Lock.HolderOn != nil {
+		holder, err := p.scenario.Lock.HolderOn(ctx, server, name)
+		return holder, err == nil
+	}
+	owners := p.owners.of(name)
+	for _, owner := range owners[:min(len(owners), maxOwners)] {
+		switch held, err := p.scenario.Lock.HeldOn(ctx, server, name, owner); {
+		case err != nil:
+			return "", false
+		case held:
+			return owner, true
+		}
+	}
+	return "", len(owners) > 0 && len(owners) <= maxOwners // an older one may have it
 }
 
 // require waits until servers say of a client's latest grant what the script
@@ -498,7 +503,7 @@ func (p *scriptRun) require(ctx context.Context, step ScriptStep) error {
 	if p.scenario.other && step.Require == requireHeld && p.beliefs.refused(step.Of) {
 		return differentError{fmt.Errorf("client %s was refused, and a server should have its grant", step.Of), false}
 	}
-	if p.scenario.other && p.scenario.Lock.HeldOn == nil && step.Require == requireAbsent && p.beliefs.others(step.Of) {
+	if p.scenario.other && !p.scenario.Lock.Tells() && step.Require == requireAbsent && p.beliefs.others(step.Of) {
 		return differentError{errors.New("another client holds the lock, and its keys do not tell whose a grant is"), false}
 	}
 	for _, server := range step.On {

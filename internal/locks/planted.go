@@ -68,17 +68,17 @@ func planted() harness.Locks {
 			Open:  openZooKeeper(zookeeper.Disconnected, zookeeper.OpenHasty),
 		},
 		{
-			Name: "correct-hand-over", Commands: inFull(), Subscribes: true,
+			Name: "correct-hand-over", HolderOn: broken.HolderOn, Commands: inFull(), Subscribes: true,
 			About: "the correct twin of broken-granted-by-message: a release hands the lock to a waiter that is subscribed on the granting server",
 			Open:  mutants.OpenBroken(broken.CorrectHandOver),
 		},
 		{
-			Name: "correct-key", ReplicaAcks: true, Commands: inFull(),
+			Name: "correct-key", HolderOn: broken.HolderOn, ReplicaAcks: true, Commands: inFull(),
 			About: "the correct twin of most planted bugs: one key with a lease and a watchdog, with waiters that poll; what a lock must at least do",
 			Open:  mutants.OpenBroken(broken.Correct),
 		},
 		{
-			Name: "correct-queue", Commands: inFull(),
+			Name: "correct-queue", HolderOn: broken.HolderOn, Commands: inFull(),
 			About: "the correct twin of broken-stale-waiter and broken-abandoned-wait: clients queue, and the lease of each begins when it joins the queue",
 			Open:  mutants.OpenBroken(broken.CorrectQueue),
 		},

@@ -22,6 +22,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -166,10 +167,11 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
 	}
-	lease := lock.Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: 1, Length: o.Lease}
+	lease := lock.Lease{Name: name, Owner: o.Owner, Holds: 1, Length: o.Lease}
 	if lease.Owner == "" {
 		lease.Owner = rand.Text()
 	}
+	lease.Request = marked(lease.Owner) + rand.Text()
 	if o.Lease == 0 {
 		lease.Length = l.Watchdog
 	}
@@ -241,6 +243,7 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 // uneven makes a pause up to a half shorter or longer, so that those who split the
 // votes do not meet again.
 func uneven(pause time.Duration, request string, n int) time.Duration {
+	request = request[strings.LastIndexByte(request, '/')+1:]
 	return pause/2 + pause*time.Duration(request[n%len(request)]-'0')/('Z'-'0')
 }
 

@@ -2,6 +2,9 @@ package broken
 
 import (
 	"context"
+	"errors"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,8 +12,8 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-// The steps of a lock in one key. ARGV[1] is the mark of the grant, which is
-// random for each call, so that a key that holds it was set by a copy of the same
+// The steps of a lock in one key. ARGV[1] is the mark of the grant: its owner, and
+// what is random for each call, so that a key that holds it was set by a copy of the same
 // request; ARGV[2] is the lease in milliseconds.
 const (
 	setIfFree = `
@@ -98,6 +101,67 @@ func Key(name string) string { return "broken:{" + name + "}" }
 // TokenKey is where its newest token is, if it has some; in a lock with a queue,
 // the ends of the leases.
 func TokenKey(name string) string { return Key(name) + ":token" }
+
+// errUnmarked says that a key does not say which owner it was granted to.
+var errUnmarked = errors.New("the key does not say which owner holds the lock")
+
+// marked is how the mark of a grant to an owner begins.
+func marked(owner string) string { return url.PathEscape(owner) + "/" }
+
+// HolderOn is the owner that holds the lock of that name, as a server has it; empty for
+// none.
+func HolderOn(ctx context.Context, server *redis.Client, name string) (string, error) {
+	kind, err := server.Type(ctx, Key(name)).Result()
+	var mark string
+	switch {
+	case err != nil:
+		return "", err
+	case kind == "hash": // how often, by owner
+		owners, err := server.HKeys(ctx, Key(name)).Result()
+		if len(owners) > 1 {
+			return "", errUnmarked
+		}
+		return strings.Join(owners, ""), err
+	case kind == "zset":
+		mark, err = firstInQueue(ctx, server, name)
+	case kind == "string":
+		mark, err = server.Get(ctx, Key(name)).Result()
+	}
+	owner, _, found := strings.Cut(mark, "/")
+	switch {
+	case errors.Is(err, redis.Nil), err == nil && mark == "": // it has just ended, or none is there
+		return "", nil
+	case err != nil:
+		return "", err
+	case !found:
+		return "", errUnmarked
+	}
+	return url.PathUnescape(owner)
+}
+
+// firstInQueue is the mark of the first client in the queue whose lease is not over;
+// empty if there is none.
+func firstInQueue(ctx context.Context, server *redis.Client, name string) (string, error) {
+	now, err := server.Time(ctx).Result()
+	if err != nil {
+		return "", err
+	}
+	queue, err := server.ZRange(ctx, Key(name), 0, -1).Result()
+	if err != nil {
+		return "", err
+	}
+	for _, mark := range queue {
+		ends, err := server.ZScore(ctx, TokenKey(name), mark).Result()
+		switch {
+		case errors.Is(err, redis.Nil):
+		case err != nil:
+			return "", err
+		case int64(ends) > now.UnixMilli():
+			return mark, nil
+		}
+	}
+	return "", nil
+}
 
 // rdb is the deployment of a lock in one key.
 func (l *Lock) rdb() redis.UniversalClient { return l.Servers[0] }
