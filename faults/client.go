@@ -19,16 +19,16 @@ func clientSpecs() []Spec {
 			Life:     history.Momentary,
 			Observed: "the process is gone",
 			Pitfall:  "what it held, it holds until the lease runs out",
-			Story:    Story{Injected: "client {target} {was} killed"},
-			New:      onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
+			Story:    Story{Injected: "client {target} {was} killed"}, Seen: isGone,
+			New: onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
 		},
 		{
 			Name: "pause-client", Summary: "SIGSTOP to a client of a script, and SIGCONT at the heal",
 			Life:     history.Lasting,
 			Observed: "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "what it was sent waits in its socket, and is read when it wakes",
-			Story:   Story{"client {target} {was} paused", "client {target} went on after the pause"},
-			New:     onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
+			Story:   Story{"client {target} {was} paused", "client {target} went on after the pause"}, Seen: standsStill,
+			New: onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
 		},
 		{
 			Name: "throttle-client", Summary: "stop a client of a script and let it run, over and over, as a limit of its processor time does",
@@ -86,7 +86,7 @@ func (f clientPause) Inject(ctx context.Context) (Injection, error) {
 		return Injection{}, err
 	}
 	return Injection{
-		Effect: "client " + f.p.Name() + " stands still",
+		Effect: "client " + f.p.Name() + " " + standsStill,
 		Heal: Once(func(ctx context.Context) (string, error) {
 			return "client " + f.p.Name() + " goes on", f.p.Resume(ctx)
 		}),
@@ -104,7 +104,7 @@ func (f clientKill) Inject(ctx context.Context) (Injection, error) {
 	if err := f.p.Kill(ctx); err != nil {
 		return Injection{}, err
 	}
-	return Injection{Effect: "client " + f.p.Name() + " is gone"}, nil
+	return Injection{Effect: "client " + f.p.Name() + " " + isGone}, nil
 }
 
 // clientThrottle stops a client and lets it run, in turns, as a container is treated

@@ -9,6 +9,14 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
+// What is observed of a process after a fault.
+const (
+	isGone         = "is gone"
+	standsStill    = "stands still"
+	killedAndBack  = "was killed and answers again"
+	killedAndEmpty = "was killed, lost its data and answers again"
+)
+
 // processSpecs are the faults of servers' processes.
 func processSpecs() []Spec {
 	specs := []Spec{
@@ -18,8 +26,8 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, restarted),
 			Observed:   "the process is gone", Healed: "the process runs and answers",
 			Pitfall: "no power cut: what was written to a file stays written",
-			Story:   Story{"{target} {was} killed", "{target} {was} started again"},
-			New:     onServer(killServer),
+			Story:   Story{"{target} {was} killed", "{target} {was} started again"}, Seen: isGone,
+			New: onServer(killServer),
 		},
 		{
 			Name: "pause", Summary: "SIGSTOP, and SIGCONT at the heal",
@@ -27,8 +35,8 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, away),
 			Observed:   "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "its kernel still accepts connections; a paused replica loses nothing",
-			Story:   Story{"{target} {was} paused", "{target} went on after the pause"},
-			New:     onServer(pauseServer),
+			Story:   Story{"{target} {was} paused", "{target} went on after the pause"}, Seen: standsStill,
+			New: onServer(pauseServer),
 		},
 		{
 			Name: "restart", Summary: "SIGKILL and a restart at once",
@@ -36,8 +44,8 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, restarted),
 			Observed:   "it runs and answers",
 			Pitfall:    "without persistence it has forgotten everything; a promoted master is the master again",
-			Story:      Story{Injected: "{target} {was} restarted"},
-			New:        onServer(restartServer),
+			Story:      Story{Injected: "{target} {was} restarted"}, Seen: killedAndBack,
+			New: onServer(restartServer),
 		},
 		{
 			Name: "restart-empty", Summary: "SIGKILL, the data removed, and a restart at once",
@@ -46,8 +54,8 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, forgets),
 			Observed:   "it runs and answers",
 			Pitfall:    "its replicas become copies of its emptiness",
-			Story:      Story{Injected: "{target} {was} restarted without its data"},
-			New:        onServer(restartEmpty),
+			Story:      Story{Injected: "{target} {was} restarted without its data"}, Seen: killedAndEmpty,
+			New: onServer(restartEmpty),
 		},
 	}
 	for i := range specs {
@@ -115,19 +123,19 @@ func (f *processFault) undo(ctx context.Context) error {
 // killServer ends a process with SIGKILL; the heal starts it again. It is no power
 // cut: what the process had written to a file stays written.
 func killServer(p topologies.Server) Fault {
-	return &processFault{name: "kill", p: p, inject: p.Kill, heal: p.Restart, does: "is gone", ends: "answers again"}
+	return &processFault{name: "kill", p: p, inject: p.Kill, heal: p.Restart, does: isGone, ends: "answers again"}
 }
 
 // pauseServer stops a process with SIGSTOP; the heal lets it go on. The kernel still
 // accepts connections for it, so that its clients see silence and no refusal.
 func pauseServer(p topologies.Server) Fault {
-	return &processFault{name: "pause", p: p, inject: p.Pause, heal: p.Resume, does: "stands still", ends: "goes on"}
+	return &processFault{name: "pause", p: p, inject: p.Pause, heal: p.Resume, does: standsStill, ends: "goes on"}
 }
 
 // restartEmpty kills a process, removes its data, and starts it again at once.
 // It has no duration.
 func restartEmpty(p topologies.Server) Fault {
-	return &processFault{name: "restart-empty", p: p, does: "was killed, lost its data and answers again", inject: func(ctx context.Context) error {
+	return &processFault{name: "restart-empty", p: p, does: killedAndEmpty, inject: func(ctx context.Context) error {
 		if err := p.Kill(ctx); err != nil {
 			return err
 		}
@@ -140,7 +148,7 @@ func restartEmpty(p topologies.Server) Fault {
 
 // restartServer kills a process and starts it again at once. It has no duration.
 func restartServer(p topologies.Server) Fault {
-	return &processFault{name: "restart", p: p, does: "was killed and answers again", inject: func(ctx context.Context) error {
+	return &processFault{name: "restart", p: p, does: killedAndBack, inject: func(ctx context.Context) error {
 		if err := p.Kill(ctx); err != nil {
 			return err
 		}

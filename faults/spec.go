@@ -43,6 +43,8 @@ type Spec struct {
 	Hits Hits
 	// Story is how a report tells of it.
 	Story Story
+	// Seen is what is observed of its target where that says no more than Story.
+	Seen string
 	// Observed says how its effect is observed, Healed what its heal waits for (empty:
 	// it has none), and Pitfall what its user ought to know.
 	Observed, Healed, Pitfall string

@@ -204,9 +204,15 @@ func (f *Fault) happened(t history.Topology) string {
 		}
 		return s
 	}
-	story := f.story()
-	if story.Injected == "" && strings.HasPrefix(f.Effect, f.Target+" ") {
-		return adapt(f.Effect) + " (" + f.Name + ")" // it says by itself whom it hit
+	story, effect := f.story(), adapt(f.Effect)
+	state, subject := strings.CutPrefix(strings.TrimPrefix(effect, "client "), f.Target+" ")
+	switch {
+	case subject && story.Injected == "":
+		return effect + " (" + f.Name + ")" // it says by itself what it hit
+	case subject && state == f.spec().Seen:
+		effect = "" // the story says it
+	case subject:
+		effect = "it " + state
 	}
 	s := "the fault " + f.detail() + " was injected"
 	if story.Injected != "" {
@@ -218,7 +224,7 @@ func (f *Fault) happened(t history.Topology) string {
 		}
 		return s // more is told of what came of it
 	}
-	if effect := adapt(f.Effect); effect != "" && !strings.Contains(s, effect) {
+	if effect != "" && !strings.Contains(s, effect) {
 		s += " (" + effect + ")"
 	}
 	return s

@@ -102,6 +102,7 @@ func rare() map[string]func() reports.Input {
 		"cures-of-a-lock-that-asks-no-replicas": changed(twoCauses, func(in *reports.Input) {
 			in.Run.Command, in.Run.Unpromised = "lockchaos run --lock redislock --topology sentinel --seed 42", []string{history.UnpromisedAcks}
 		}),
+		"blocked-by-a-request":    func() reports.Input { return givenUp(history.Fail) },
 		"two-masters-held-acks":   twoMastersHeld("replica-acks", 3),
 		"two-masters-held-min":    twoMastersHeld("min-replicas", 0),
 		"released-beside-another": written(func(s *script) { s.chained(true) }),

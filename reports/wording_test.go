@@ -42,7 +42,7 @@ func TestFencingCanBeTriedAnyway(t *testing.T) {
 	require.Equal(t, "lockchaos reproduce failover-double-grant/fencing", cure.Try)
 	require.False(t, cure.Prevents)
 	require.Contains(t, cure.Cost, "Redlock has no tokens")
-	require.Contains(t, withoutCode(htmlOf(t, in)), `The same cure in another failure:</span> <code>lockchaos reproduce failover-double-grant/fencing`)
+	require.Contains(t, withoutCode(htmlOf(t, in)), `The same remedy in another failure:</span> <code>lockchaos reproduce failover-double-grant/fencing`)
 	require.NotContains(t, string(written(t, textOf(r))), "\n  try ", "the terminal names the variants")
 
 	in.Run.Lock = "mutex"
@@ -71,6 +71,23 @@ func TestFiguresOfAFaultAreSaidOnce(t *testing.T) {
 	require.Contains(t, observed, "the link zone-a>redis-1 was slowed down (1 link slower by 44 ms ± 5 ms both ways)")
 	require.Equal(t, 1, strings.Count(observed, "44 ms"), observed)
 	require.Contains(t, said(""), "the link zone-a>redis-1 was slowed down (jitter 5 ms, latency 44 ms, stream both)")
+}
+
+// A pause, a kill and a restart are said once, and what else was observed of them is said.
+func TestWhatAFaultDidIsSaidOnce(t *testing.T) {
+	said := func(fault, target, effect string) string {
+		s := &script{}
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+		s.fault(history.Inject, fault, target, 20, 21, history.OK, effect, "")
+		s.acquire(2, "orders", "b#1", "redis-1", 40, 41, 300)
+		return reports.Summarize(judged(run(), s.history())).Story.String()
+	}
+	require.Contains(t, said("pause-client", "a", "client a stands still"), "At 0.021 s client a was paused. ")
+	require.Contains(t, said("kill", "redis-1", "redis-1 is gone"), "At 0.021 s redis-1 was killed. ")
+	require.Contains(t, said("restart", "redis-1", "redis-1 was killed and answers again"), "At 0.021 s redis-1 was restarted. ")
+	require.Contains(t, said("throttle-client", "a", "client a stands still for 20ms, runs for 30ms, and so on"),
+		"client a was stopped and let run, over and over (it stands still for 20 ms, runs for 30 ms, and so on). ")
+	require.Contains(t, said("restart", "redis-1", "redis-1 lost all of its keys"), "redis-1 was restarted (it lost all of its keys). ")
 }
 
 // A lock whose name says that it is one is not called so again.
