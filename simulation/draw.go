@@ -193,7 +193,7 @@ const ghostTurn = 10 * time.Second
 //   - on a cluster the time that it takes to replace a master;
 //   - where clients wait in a queue, the time after which one that is gone loses its place.
 func Patience(l harness.LockSpec, c Case) time.Duration {
-	p, lease := defaultProgress, cmp.Or(c.Lease, c.Watchdog, defaultWatchdog)
+	p, lease := defaultProgress, cmp.Or(c.config(l).Lease, c.Watchdog, defaultWatchdog) // some workloads have a lease of their own
 	switch {
 	case replicated(c.Topology) && l.Subscribes:
 		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)

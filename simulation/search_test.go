@@ -271,6 +271,20 @@ func TestLateCopiesTakeALockForTheirLeases(t *testing.T) {
 	require.Empty(t, found)
 }
 
+// A lock that is handed to a client that gave up is taken for the lease that this client
+// asked for, which may be that of the workload.
+func TestPatienceCountsTheLeaseOfTheWorkload(t *testing.T) {
+	t.Parallel()
+	c := simulation.Case{Topology: topologies.Sentinels, Clients: 2, Watchdog: 600 * time.Millisecond}
+	for kind, want := range map[string]time.Duration{
+		"contended":  2*time.Second + 2*600*time.Millisecond,
+		"re-entrant": 2*time.Second + 2*2*time.Second,
+	} {
+		c.Workload = kind
+		require.Equal(t, want, simulation.Patience(spec(t, "mutex"), c), kind)
+	}
+}
+
 func TestShape(t *testing.T) {
 	l := spec(t, "mutex")
 	o := run(t, l, quiet(topologies.Single, l))
