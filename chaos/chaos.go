@@ -139,7 +139,7 @@ type played struct {
 func playTwice(t *testing.T, part string, g *guard, first, second playable, seed uint64) played {
 	t.Helper()
 	name := path.Join(t.Name(), part)
-	ctx := t.Context()
+	ctx := g.with(t.Context())
 	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-beforeDeadline))

@@ -298,6 +298,22 @@ func TestCase(t *testing.T) {
 		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), short())
 	case "panics":
 		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }), short())
+	case "panics in smoke":
+		chaos.Smoke(t, granting("panics", func(_ chaos.Servers, _ string, g *chaos.Grant) error {
+			g.Release = func(context.Context) error { panic("no token") }
+			return nil
+		}))
+	case "panics in an extension":
+		chaos.Run(t, granting("panics", func(_ chaos.Servers, _ string, g *chaos.Grant) error {
+			g.Extend = func(context.Context, time.Duration) error { panic("no token") }
+			return nil
+		}), short())
+	case "open panics":
+		chaos.Run(t, chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { panic("no config") }), short())
+	case "close panics":
+		chaos.Run(t, chaos.New("odd", func(s chaos.Servers) (lock.Locker, func() error, error) {
+			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { panic("closed before") }, nil
+		}), short())
 	case "no lock":
 		chaos.Run(t, harness.LockSpec{}, short())
 	case "no open":
@@ -430,21 +446,28 @@ func TestFailures(t *testing.T) {
 		"close blocks":                {"closing the lock takes longer than 5s"},
 		"close fails":                 {"closing the lock failed: link down"},
 		"acquire ignores its context": {"Acquire ignores its context", "got unknown"},
-		"panics":                      {"panic: out of order", "chaos_test.go"},
-		"no lock":                     {"chaos.Run: a lock under test needs a name"},
-		"no open":                     {"lock mine can't be opened: set Open"},
-		"no name":                     {"chaos.Smoke: a lock under test needs a name"},
-		"unknown topology":            {`unknown topology "sentinels" (did you mean sentinel?`},
-		"unknown fault":               {`"netwrk" (did you mean network?`},
-		"unknown workload":            {`unknown workload "contented" (did you mean contended?`},
-		"bad seeds":                   {`chaos.Run: seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "1..5"`},
-		"bad length":                  {"chaos.Run: duration must be above 0, not -1s"},
-		"unknown scenario":            {`unknown scenario "failover-doublegrant" (did you mean failover-double-grant?`},
-		"unknown verdict":             {`chaos.Reproduce: unknown verdict "invald" (did you mean invalid?`},
-		"no file":                     {"read scenario: open mine.yaml: no such file"},
-		"not served":                  {"chaos.Main", "with lock other"},
-		"bad history":                 {"expected valid, got invalid", "Two clients held the lock k at the same time"},
-		"no history":                  {"chaos.Judge: there is no history"},
+		"panics":                      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: out of order", "chaos_test.go", "expected valid, got unknown"},
+		"panics in an extension":      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: no token", "chaos_test.go"},
+		"panics in smoke": {
+			"--- FAIL: TestCase/contract/a-held-lock-is-refused", "--- FAIL: TestCase/contract/the-calls-of-the-lock", "--- FAIL: TestCase/release-twice",
+			"panic of the lock under test: no token", "chaos_test.go",
+		},
+		"open panics":      {"the run failed: open lock odd for zone-a: panic of the lock under test: no config", "chaos_test.go"},
+		"close panics":     {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: closed before", "chaos_test.go"},
+		"no lock":          {"chaos.Run: a lock under test needs a name"},
+		"no open":          {"lock mine can't be opened: set Open"},
+		"no name":          {"chaos.Smoke: a lock under test needs a name"},
+		"unknown topology": {`unknown topology "sentinels" (did you mean sentinel?`},
+		"unknown fault":    {`"netwrk" (did you mean network?`},
+		"unknown workload": {`unknown workload "contented" (did you mean contended?`},
+		"bad seeds":        {`chaos.Run: seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "1..5"`},
+		"bad length":       {"chaos.Run: duration must be above 0, not -1s"},
+		"unknown scenario": {`unknown scenario "failover-doublegrant" (did you mean failover-double-grant?`},
+		"unknown verdict":  {`chaos.Reproduce: unknown verdict "invald" (did you mean invalid?`},
+		"no file":          {"read scenario: open mine.yaml: no such file"},
+		"not served":       {"chaos.Main", "with lock other"},
+		"bad history":      {"expected valid, got invalid", "Two clients held the lock k at the same time"},
+		"no history":       {"chaos.Judge: there is no history"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +47,29 @@ func (g *guard) noted() []string {
 	return g.problems
 }
 
+// guardOf is the key under which a context has the guard of the lock that is called with it.
+type guardOf struct{}
+
+// with is the context of calls of the lock, whose panics the guard is told of.
+func (g *guard) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, guardOf{}, g)
+}
+
+// noting is deferred around calls of the lock. A panic becomes an error, after which
+// nothing is known of the outcome, and a problem with its stack.
+func (g *guard) noting(err *error) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	*err = fmt.Errorf("panic of the lock under test: %v", value)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if first := (*err).Error() + "\n"; !slices.ContainsFunc(g.problems, func(p string) bool { return strings.HasPrefix(p, first) }) {
+		g.problems = append(g.problems, first+string(debug.Stack()))
+	}
+}
+
 // of is the lock with its calls guarded.
 func (g *guard) of(l Lock) Lock {
 	l = withLease(l)
@@ -52,7 +77,8 @@ func (g *guard) of(l Lock) Lock {
 	if open == nil {
 		return l
 	}
-	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (_ lock.Locker, _ func(), err error) {
+		defer g.noting(&err)
 		o.Unclosed = func(err error) { g.note(fmt.Sprintf("closing the lock failed: %v", err)) }
 		locker, closeLock, err := open(servers, o)
 		switch {
@@ -68,6 +94,7 @@ func (g *guard) of(l Lock) Lock {
 			closed := make(chan struct{})
 			go func() {
 				defer close(closed)
+				defer g.noting(new(error))
 				closeLock()
 			}()
 			select {
@@ -135,11 +162,13 @@ func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		hold, err := request()
-		if hold == nil && err == nil {
-			err = errors.New("Acquire returned neither a hold nor an error")
+		a := answer{}
+		defer func() { answered <- a }()
+		defer l.guard.noting(&a.err)
+		a.hold, a.err = request()
+		if a.hold == nil && a.err == nil {
+			a.err = errors.New("Acquire returned neither a hold nor an error")
 		}
-		answered <- answer{hold, err}
 	}()
 	select {
 	case a := <-answered:

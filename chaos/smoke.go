@@ -117,7 +117,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 			v := &verdicts[i]
 			v.name = checks[i].Name
 			if blocked.Load() {
-				v.skipped = "a call of the lock did not return before"
+				v.skipped = "a call of the lock did not return before, or panicked"
 				return
 			}
 			v.err = checkOne(ctx, l, d, checks[i], blocked)
@@ -126,9 +126,12 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 			}
 		})
 	})
-	links := linkChecks(ctx, g.of(l))
+	links := linkChecks(g.with(ctx), g.of(l))
 	all.Wait()
 	verdicts = append(verdicts, links...)
+	for _, problem := range g.noted() {
+		verdicts = append(verdicts, verdict{name: "the calls of the lock", err: errors.New(problem)})
+	}
 	if err != nil {
 		return failed(err)
 	}
@@ -206,7 +209,7 @@ func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.C
 	if err != nil {
 		return fmt.Errorf("open lock %s: %w", l.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	ctx, cancel := context.WithTimeout(g.with(ctx), checkLimit)
 	defer cancel()
 	checked := make(chan error, 1)
 	go func() { checked <- c.Run(ctx, cancelled{locker}) }()
