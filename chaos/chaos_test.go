@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,6 +160,30 @@ func endless() harness.LockSpec {
 	return l
 }
 
+// watched is a lock of which a watchdog extends each grant until its release.
+func watched() harness.LockSpec {
+	return granting("watched", func(s chaos.Servers, key string, g *chaos.Grant) error {
+		over := make(chan struct{})
+		release := g.Release
+		var once sync.Once
+		g.Release = func(ctx context.Context) error {
+			once.Do(func() { close(over) })
+			return release(ctx)
+		}
+		go func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(50 * time.Millisecond):
+					s.Redis.PExpire(context.Background(), key, time.Second)
+				}
+			}
+		}()
+		return nil
+	})
+}
+
 func cuts() harness.LockSpec {
 	return chaos.New("one-key-cuts", func(s chaos.Servers) (lock.Locker, func() error, error) {
 		return locker(s.Redis, deleteOwn, extendOwn, time.Second), nil, nil
@@ -244,6 +269,8 @@ func TestCase(t *testing.T) {
 		chaos.Run(t, inMemory(), chaos.Plan{Faults: faults.MixNone, Workload: "contended", Length: 2 * time.Second})
 	case "endless smoke":
 		chaos.Smoke(t, endless())
+	case "watched smoke":
+		chaos.Smoke(t, watched())
 	case "buggy simulate":
 		chaos.Simulate(t, buggy(), chaos.Plan{})
 	case "simulate: never granted":
@@ -425,6 +452,7 @@ func TestFailures(t *testing.T) {
 		"from reply smoke":            {"a grant over slow links is believed for no longer than the servers keep it: a client of another process was granted the lock"},
 		"refuses unknown smoke":       {"a request whose reply is lost is unknown: the answer is ErrNotAcquired, although no reply reached the lock"},
 		"in memory run":               {"expected valid, got unknown, twice", "requests reached the servers over the links: the lock answers from memory, or reaches the servers past the proxies"},
+		"watched smoke":               {"a lease that ends lets the next one in: the lock is not free after the end of the lease of 1.5s", "If a watchdog of the lock extends each grant until its release, set Endless."},
 		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"simulate: never granted":     {"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: link down)"},

@@ -64,6 +64,8 @@ func Smoke(t *testing.T, l Lock) {
 				switch {
 				case v.skipped != "":
 					t.Skip(v.skipped)
+				case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, harness.ErrNotFree):
+					t.Errorf("%s: %v\nIf a watchdog of the lock extends each grant until its release, set Endless.", v.name, v.err)
 				case v.err != nil:
 					t.Errorf("%s: %v", v.name, v.err)
 				}

@@ -384,9 +384,12 @@ func (k *driverCheck) race(ctx context.Context) (winners int, err error) {
 	return winners, errors.Join(wrong...)
 }
 
+// ErrNotFree is of a lock that another client was not granted, long after the end of a lease.
+var ErrNotFree = errors.New("the lock is not free yet")
+
 // next awaits that the next client is granted the lock.
 func (k *driverCheck) next(ctx context.Context, d checkedLock, name, client string) (h *lock.Hold, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, errors.New("the lock is not free yet"))
+	ctx, cancel := context.WithTimeoutCause(ctx, checkLimit, ErrNotFree)
 	defer cancel()
 	err = await.Until(ctx, func() error {
 		h, err = ask(ctx, d, name, client, checkLong)

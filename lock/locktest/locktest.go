@@ -361,10 +361,12 @@ func (f Features) outlive(ctx context.Context, l lock.Locker) (old, next *lock.H
 	return old, next, err
 }
 
-// notOver says that no other owner was granted a lock whose lease is over.
+// ErrNotFree is of a lock that another owner was not granted after the end of a lease.
+var ErrNotFree = errors.New("the lock is not free after the end of the lease")
+
 func notOver(h *lock.Hold, err error) error {
-	return fmt.Errorf("another owner was not granted the lock, %v after the end of the lease of %v: %w",
-		time.Since(h.Lease().Expires).Round(time.Millisecond), h.Lease().Length, err)
+	return fmt.Errorf("%w of %v: another owner was not granted it for %v: %w",
+		ErrNotFree, h.Lease().Length, time.Since(h.Lease().Expires).Round(time.Millisecond), err)
 }
 
 func (f Features) lateRelease(ctx context.Context, l lock.Locker) error {
