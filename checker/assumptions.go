@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -56,6 +55,13 @@ func Assumptions(meets ...string) Checker {
 			f.counts["cut"] = ev.history.Truncated
 		},
 		conclude: func(f *findings) {
+			// Times in another unit come first: they explain what was not met.
+			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
+				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", say.Count(n, "lease"))
+			}
+			if why := f.durations(); why != "" {
+				f.doubt("%s", why)
+			}
 			switch {
 			case f.counts["asked"] == 0:
 				f.doubt("no lock was asked for")
@@ -66,12 +72,6 @@ func Assumptions(meets ...string) Checker {
 				if f.met[name] == 0 && name != history.MetContention {
 					f.doubt("the workload is there for %s, and there were none", name)
 				}
-			}
-			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
-				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", say.Count(n, "lease"))
-			}
-			if why := f.durations(); why != "" {
-				f.doubt("%s", why)
 			}
 			if cut := f.counts["cut"]; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
@@ -122,11 +122,14 @@ func leases(ev *evidence, f *findings) {
 	f.counts["short"] += short
 }
 
+// expiresUnit is what to say where the ends of grants can't be right.
+const expiresUnit = `"expires" must be nanoseconds since the start of the record, not a length ("lease" is one)`
+
 // durations says why the ends of grants are none, if that is so: each is before the request
 // that it was granted to.
 func (f *findings) durations() (why string) {
 	if n := f.counts["ends"]; n > 1 && n == f.counts["durations"] {
-		return fmt.Sprintf("each \"expires\" of %s is before the request that was granted: it must be a time in nanoseconds, as \"time\" is, and not a duration (\"lease\" is one)", say.Count(n, "grant"))
+		return expiresUnit + ": each of " + say.Count(n, "grant") + " ends before it was asked for"
 	}
 	return ""
 }

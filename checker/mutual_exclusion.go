@@ -71,8 +71,7 @@ func shown(f *findings) {
 	given, late := f.counts["given"], f.counts["late"]
 	switch {
 	case 2*late > given:
-		f.doubt("%d of %s were answered after their own expires, which is an instant on the axis of time in nanoseconds, and no duration",
-			late, say.Count(given, "grant"))
+		f.doubt("%s: %d of %s were over when they were answered", expiresUnit, late, say.Count(given, "grant"))
 	case f.counts["certain"] > 0:
 	case given > 0:
 		f.doubt("no lock was held for certain: each of %s may have ended before it was answered", say.Count(given, "grant"))

@@ -31,7 +31,7 @@ func TestExpiriesThatAreDurationsProveNothing(t *testing.T) {
 	lease := func(time.Duration) time.Duration { return 3 * time.Second }
 	report := checker.Check(t.Context(), doubleGrant(lease), checker.MutualExclusion())
 	require.Equal(t, checker.Unknown, report.Verdict)
-	require.Contains(t, report.Results[0].Summary, "8 of 8 grants were answered after their own expires")
+	require.Contains(t, report.Results[0].Summary, `"expires" must be nanoseconds since the start of the record, not a length ("lease" is one): 8 of 8 grants were over when they were answered`)
 
 	instant := func(asked time.Duration) time.Duration { return asked + 3*time.Second }
 	require.Equal(t, checker.Invalid, checker.Check(t.Context(), doubleGrant(instant), checker.MutualExclusion()).Verdict)

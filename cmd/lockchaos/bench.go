@@ -174,6 +174,7 @@ func validBackend(name string) error {
 func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench.System, error) {
 	var systems []bench.System
 	var errs []error
+	known := slices.Concat(a.locks, harness.Locks{{Name: etcdLock}})
 	for _, name := range chosen {
 		if name == etcdLock {
 			if _, err := etcdserver.Find(); err != nil {
@@ -182,13 +183,9 @@ func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd)
 			systems = append(systems, server.system())
 			continue
 		}
-		l, err := a.locks.ByName(name)
-		switch {
-		case err != nil && strings.HasPrefix(name, harness.ProgramPrefix):
+		l, err := known.ByName(name)
+		if err != nil {
 			errs = append(errs, err)
-			continue
-		case err != nil:
-			errs = append(errs, names.Unknown("lock", name, append(a.locks.Names(), etcdLock)))
 			continue
 		}
 		if !l.Exclusive() {

@@ -45,9 +45,12 @@ lockchaos simulate --replay reports/runs/latest`,
 		"lockchaos list":    `lockchaos list faults`,
 		"lockchaos bench": `lockchaos bench --lock mutex,redislock --topology sentinel
 lockchaos bench --lock 'exec:python3 driver.py' --workload uncontended-1`,
-		"lockchaos driver check": `lockchaos driver check -- python3 driver.py`,
-		"lockchaos doctor":       `lockchaos doctor`,
-		"lockchaos clean":        `lockchaos clean`,
+		"lockchaos driver": `lockchaos driver check -- python3 driver.py
+lockchaos run --lock 'exec:python3 driver.py'`,
+		"lockchaos doctor":  `lockchaos doctor`,
+		"lockchaos schema":  `lockchaos schema >history.schema.json`,
+		"lockchaos clean":   `lockchaos clean`,
+		"lockchaos version": `lockchaos version`,
 	}
 }
 
