@@ -41,7 +41,7 @@ func TestTwoStepsAreTold(t *testing.T) {
 	const words, cure = "3 gave the lock to two clients whose requests were under way at once", "look whether the lock is free and acquire it in one step on the server"
 	require.Contains(t, told(2, 5, 8, 100), "Of 4 double grants without a fault, "+words)
 	require.Contains(t, told(2, 5, 8, 100), cure)
-	for name, apart := range map[string][]float64{"too few": {2, 5, 100}, "one after the other": {12, 15, 100, 20}} {
+	for name, apart := range map[string][]float64{"too few": {2, 5, 100}, "one after the other": {12, 15, 100, 20}, "few of many": {2, 5, 8, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100}} {
 		require.NotContains(t, told(apart...), "under way at once", name)
 		require.NotContains(t, told(apart...), cure, name)
 	}

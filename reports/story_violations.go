@@ -216,8 +216,9 @@ func (d *digest) cutLease() string {
 }
 
 // fewestAtOnce is how many double grants by requests that were under way at once tell of a
-// lock that is acquired in two steps: one comes from a release in between, now and then.
-const fewestAtOnce = 3
+// lock that is acquired in two steps, and which part of all they must be: one comes from a
+// release in between, now and then.
+const fewestAtOnce, leastAtOnce = 3, 0.25
 
 // twoSteps says that the lock seems to be acquired in two steps, of which the first looks
 // whether it is free: without a fault, requests were granted that were under way at once.
@@ -236,7 +237,7 @@ func (d *digest) twoSteps() string {
 			}
 		}
 	}
-	if atOnce < fewestAtOnce {
+	if atOnce < fewestAtOnce || float64(atOnce) < leastAtOnce*float64(found) {
 		return ""
 	}
 	return fmt.Sprintf("Of %s without a fault, %d gave the lock to two clients whose requests were under way at once: to look whether it is free and to acquire it seem to be two steps.", say.Count(found, "double grant"), atOnce)
