@@ -210,7 +210,7 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 	v := Violation{
 		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
 		Events: proofs(p, out),
-		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and it has %d",
+		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and the lock has %d",
 			holder(p.hold), say.Count(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
 	}
 	if len(out) > 0 {
