@@ -432,7 +432,16 @@ const (
 // explains ranks how well a fault explains a violation of a kind, by its effects: the
 // lowest is best. It is -1 for one that does not.
 func (d *digest) explains(f *Fault, kind string) int {
-	has := func(e history.Effect) bool { return f.has(e) && (e != history.Restarts || !d.keepsData(f)) }
+	has := func(e history.Effect) bool {
+		switch e {
+		case history.Restarts:
+			return f.has(e) && !d.keepsData(f)
+		case history.Isolates: // it explains a grant by another server, where one can take over
+			return f.has(e) && d.replaceable()
+		default:
+			return f.has(e)
+		}
+	}
 	if rank := slices.IndexFunc(strong(kind), has); rank >= 0 {
 		return rank
 	}
@@ -446,6 +455,12 @@ func (d *digest) explains(f *Fault, kind string) int {
 		}
 	}
 	return -1
+}
+
+// replaceable reports whether another server can take the place of one, as far as it is known.
+func (d *digest) replaceable() bool {
+	nodes := d.Run.Topology.Nodes
+	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role != "" && n.Role != "master" })
 }
 
 // keepsData reports whether a server that a fault restarts has all that it had.

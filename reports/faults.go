@@ -214,6 +214,9 @@ func (f *Fault) happened(t history.Topology) string {
 	case subject:
 		effect = "it " + state
 	}
+	if strings.HasPrefix(story.Injected, "one ") && strings.Contains(effect, " was ") {
+		return effect + " (" + f.Name + ")" // it says of which message
+	}
 	s := "the fault " + f.detail() + " was injected"
 	if story.Injected != "" {
 		s = f.tell(story.Injected, t)

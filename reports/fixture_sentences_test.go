@@ -102,6 +102,9 @@ func rare() map[string]func() reports.Input {
 		"cures-of-a-lock-that-asks-no-replicas": changed(twoCauses, func(in *reports.Input) {
 			in.Run.Command, in.Run.Unpromised = "lockchaos run --lock redislock --topology sentinel --seed 42", []string{history.UnpromisedAcks}
 		}),
+		"release-cut-off":         func() reports.Input { return ghost(16) },
+		"vote-by-a-clock":         func() reports.Input { return clockVote("31000") },
+		"faultless":               func() reports.Input { return faultless("lockchaos run --topology independent --seed 3", false) },
 		"blocked-by-a-request":    func() reports.Input { return givenUp(history.Fail) },
 		"two-masters-held-acks":   twoMastersHeld("replica-acks", 3),
 		"two-masters-held-min":    twoMastersHeld("min-replicas", 0),

@@ -73,11 +73,18 @@ func (d *digest) grantors(h *holding.Hold) string { return strings.Join(d.voters
 func (d *digest) keySpans(lock string, w window) []keySpan {
 	looks := d.looksAt(lock)
 	var spans []keySpan
-	add := func(server string, h *holding.Hold, from time.Duration, vote bool) {
-		s := keySpan{server: server, owner: h.Owner, from: from, until: min(d.keyEnd(h), d.dataEnd(server, from)), vote: vote}
+	var add func(server string, h *holding.Hold, from time.Duration, vote bool)
+	add = func(server string, h *holding.Hold, from time.Duration, vote bool) {
+		lost := d.dataEnd(server, from)
+		s := keySpan{server: server, owner: h.Owner, from: from, until: min(d.keyEnd(h), lost), vote: vote}
+		back := history.Never // when a look found it there again, after that
 		for _, l := range looks {
 			if l.server != server || l.at < from {
 				continue
+			}
+			if l.at > lost && l.owner == h.Owner {
+				back = l.at
+				break
 			}
 			if l.owner != h.Owner { // gone, or another's
 				s.until = min(s.until, l.at)
@@ -87,6 +94,9 @@ func (d *digest) keySpans(lock string, w window) []keySpan {
 		}
 		if w.meets(s.from, s.until) {
 			spans = append(spans, s)
+		}
+		if back < history.Never {
+			add(server, h, back, false)
 		}
 	}
 	for i := range d.holds {
@@ -184,6 +194,16 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 		return ""
 	}
 	s := fmt.Sprintf("%s voted for both", say.List(both))
+	for i := range d.faults {
+		f := &d.faults[i]
+		if len(both) != 1 || !f.has(history.ShiftsClock) || !f.hits(both[0]) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
+			continue
+		}
+		if gain, known := f.gains(first.Acquire.Invoke.Time, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
+			s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
+			break
+		}
+	}
 	if majority := servers/2 + 1; len(b)-len(both) < majority {
 		s += fmt.Sprintf(": without that, client %s had %d of %d votes, and no majority", client(second.Owner), len(b)-len(both), servers)
 	}

@@ -110,7 +110,7 @@ func (d *digest) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.H
 func (d *digest) leavesStuck(f *Fault, v *checker.Violation) bool {
 	before := d.lastGrant(v.Lock, v.From)
 	switch {
-	case !f.OK || f.End > v.From:
+	case !f.counts() || f.End > v.From:
 		return false
 	case before == nil:
 		return true

@@ -186,6 +186,9 @@ func (d *digest) tell(v *checker.Violation) Story {
 		}
 		s.Outcome = append(s.Outcome, words)
 	}
+	if words := d.controlAdvice(v); words != "" && len(s.Cures) == 0 {
+		s.Outcome = append(s.Outcome, words)
+	}
 	if more := d.moreViolations(v); more != "" {
 		s.Outcome = append(s.Outcome, more)
 	}
@@ -448,7 +451,7 @@ func keyWords(lock string, owners []string, with map[string][]string, without []
 	}
 	var parts []string
 	for _, owner := range owners {
-		parts = append(parts, say.List(with[owner])+" had "+client(owner)+" as the holder of "+lock)
+		parts = append(parts, say.List(with[owner])+" had client "+client(owner)+" as the holder of "+lock)
 	}
 	s := strings.Join(parts, ", ")
 	if len(without) > 0 {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,9 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	if words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
+	if words := d.releaseCutOff(before); words != "" {
+		s.Outcome = append(s.Outcome, words)
+	}
 	// A grant that was not released for certain, and that no fault explains, is there still,
 	// unless its key was looked for and was gone.
 	if before != nil && (before.Release == nil || before.Release.Unknown()) && before.Ended != holding.EndLost && d.origin(v) < 0 && (words != "" || len(d.looksAt(v.Lock)) == 0) {
@@ -116,6 +120,24 @@ func (d *digest) stuck(v *checker.Violation) Story {
 	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
+}
+
+// releaseCutOff says which server kept the key of a hold that was released at another, of
+// which it got nothing any more before it was promoted; empty if there is none.
+func (d *digest) releaseCutOff(h *holding.Hold) string {
+	if h == nil || h.Release == nil || !h.Release.OK() {
+		return ""
+	}
+	for _, c := range d.roles {
+		cut := slices.ContainsFunc(d.faults, func(f Fault) bool {
+			return f.severs(d.granter(h), d.Run.Topology) && f.at() <= h.Release.Invoke.Time && f.End >= c.at
+		})
+		seen := slices.ContainsFunc(d.looksAt(h.Lock), func(l look) bool { return l.server == c.node && l.owner == h.Owner && l.at >= c.at })
+		if cut && seen && c.role == "master" && c.was != "" && c.at >= h.Release.Complete.Time && c.node != d.granter(h) {
+			return fmt.Sprintf("The release of client %s at %s could not reach %s, which was promoted to master at %s and had the key.", client(h.Owner), say.Instant(h.Release.Complete.Time), c.node, say.Instant(c.at))
+		}
+	}
+	return ""
 }
 
 // givenUp are the last requests for a lock that ended without a grant in a window: what

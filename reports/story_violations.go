@@ -53,6 +53,8 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, d.grant(second, true))
 	if words := d.mastersWords(first, second); words != "" {
 		s.Outcome = append(s.Outcome, words)
+	} else if n := len(d.servers()); n > 1 && d.granter(first) == "" && d.granter(second) == "" {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("Which of the %d servers granted it is not recorded.", n))
 	}
 	if words := d.voteWords(first, second); words != "" {
 		s.Outcome = append(s.Outcome, words)
@@ -318,7 +320,8 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	}
 	const inTime, underWay = "In that time ", "With accesses that were under way in that time, "
 	answered := slices.DeleteFunc(slices.Clone(done), func(op history.Operation) bool { return op.Complete.Time > until })
-	for _, tell := range []func([]history.Operation) string{d.lostWithin, d.lostTo} {
+	lostTo := func(ops []history.Operation) string { return d.lostTo(ops, from) }
+	for _, tell := range []func([]history.Operation) string{d.lostWithin, lostTo} {
 		if lost := tell(answered); lost != "" {
 			return []string{inTime + lost}
 		}
@@ -391,8 +394,10 @@ func (d *digest) lostWithin(ops []history.Operation) string {
 	return ""
 }
 
-// lostTo says which update was lost to one that another client made of the same version.
-func (d *digest) lostTo(ops []history.Operation) string {
+// lostTo says which update was lost to one that another client made of the same version. One
+// from before an instant, by a client that held the lock beside this one, is damage of another
+// overlap.
+func (d *digest) lostTo(ops []history.Operation, from time.Duration) string {
 	for i := range ops {
 		op := &ops[i]
 		read, _, rmw := strings.Cut(op.Complete.Value, ">")
@@ -401,7 +406,7 @@ func (d *digest) lostTo(ops []history.Operation) string {
 		}
 		for _, other := range d.accessesOf()[resourceOf(op)] {
 			same, _, rmw := strings.Cut(other.Complete.Value, ">")
-			if !rmw || !other.OK() || same != read || other.Complete.Index == op.Complete.Index {
+			if !rmw || !other.OK() || same != read || other.Complete.Index == op.Complete.Index || other.Complete.Time < from && d.beside(op, other) {
 				continue
 			}
 			return fmt.Sprintf("%s, which %s had changed too (at %s): one of the two updates is lost.",
@@ -409,6 +414,12 @@ func (d *digest) lostTo(ops []history.Operation) string {
 		}
 	}
 	return ""
+}
+
+// beside reports whether the holds under which two accesses were made overlap.
+func (d *digest) beside(a, b *history.Operation) bool {
+	first, second := d.holdBefore(a.Invoke.Lock, a.Invoke.Owner, a.Invoke.Time), d.holdBefore(b.Invoke.Lock, b.Invoke.Owner, b.Invoke.Time)
+	return first != nil && second != nil && first.Start < second.End && second.Start < first.End
 }
 
 // useAfterLease tells of a holder that did not notice that its time was over.

@@ -202,7 +202,11 @@ func (t *textReport) impact(story *Story) []string {
 func (t *textReport) cures(story *Story) []string {
 	var lines []string
 	if len(story.Cures) > 0 {
-		lines = t.wrap("cure", strings.Join(story.Cures, "; or "))
+		label := "remedy"
+		if story.Untried {
+			label = "may help"
+		}
+		lines = t.wrap(label, strings.Join(story.Cures, "; or "))
 		if len(lines) > maxCureLines && !t.whole {
 			lines = append(lines[:maxCureLines-1], t.wrap("", "… and more: see the report")...)
 		}
