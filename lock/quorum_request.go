@@ -353,7 +353,7 @@ func (b *quorumRequest) Extend(ctx context.Context, l Lease, d time.Duration) (t
 // Release is for the hold.
 func (b *quorumRequest) Release(ctx context.Context, l Lease) error {
 	begin := time.Now()
-	err := b.releaseAll(ctx)
+	err := b.releaseAll(ctx, l.Expires)
 	if err == nil {
 		b.redlock.holds.remove(b)
 	}
@@ -361,8 +361,11 @@ func (b *quorumRequest) Release(ctx context.Context, l Lease) error {
 	return err
 }
 
-// releaseAll returns as soon as a majority has nothing of the request any more.
-func (b *quorumRequest) releaseAll(ctx context.Context) error {
+// releaseAll returns as soon as a majority has nothing of the request any more. A majority
+// that did not have it when it was asked proves that it was not held, unless the lease ran
+// out on the way: a server that had it until then says the same, and the others may have
+// ended the grant before that.
+func (b *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
@@ -371,7 +374,7 @@ func (b *quorumRequest) releaseAll(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case t.lost():
+	case t.no == len(t.nodes), t.lost() && time.Now().Before(expires):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		return nil

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,4 +95,51 @@ func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 	r.Close()
 	require.Equal(t, 1, tries.count())
+}
+
+// A release that a majority refuses is refused for certain while the lease runs. A refusal
+// after its end says nothing: the server may have had the grant when the release began, and
+// another has ended it since.
+func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
+	t.Parallel()
+	for name, outlasts := range map[string]bool{"in time": false, "too late": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link := &redistest.Link{}
+			servers := []redis.UniversalClient{
+				redistest.Start(t).Client(t, nil), redistest.Start(t).Client(t, link.Use), redistest.Start(t).Client(t, nil),
+			}
+			r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
+			require.NoError(t, err)
+			defer r.Close()
+			lease := time.Minute
+			if outlasts {
+				lease = 2 * time.Second
+			}
+			h, err := r.Acquire(t.Context(), "orders", Options{Lease: lease})
+			require.NoError(t, err)
+			b, _ := h.keeper.(*quorumRequest)
+			redistest.Await(t, "all votes", func() bool {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return !slices.ContainsFunc(b.states, func(s nodeState) bool { return s != present })
+			})
+			for _, s := range servers[1:] {
+				require.NoError(t, s.Del(t.Context(), "lock:{orders}").Err())
+			}
+			held, deliver := link.HoldReply(scripts()["release"].Digest())
+			ended := make(chan error, 1)
+			go func() { ended <- h.Release(t.Context()) }()
+			<-held
+			if outlasts {
+				redistest.Await(t, "the end of the lease", func() bool { return time.Now().After(h.Lease().Expires) })
+			}
+			deliver()
+			if err = <-ended; outlasts {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, ErrNotHeld)
+			}
+		})
+	}
 }
