@@ -184,6 +184,9 @@ func (f *Fault) param(name string) string {
 	value := f.Params[name]
 	for _, p := range f.spec().Params {
 		n, err := strconv.ParseInt(value, 10, 64)
+		if parts, ok := strconv.ParseFloat(value, 64); err != nil && ok == nil && p.Name == name && p.Unit == "ms" && math.Abs(parts) < 1e9 {
+			return say.Span(time.Duration(parts * float64(time.Millisecond))) // a simulation has parts of milliseconds
+		}
 		if p.Name != name || p.Unit == "" || err != nil {
 			continue
 		}

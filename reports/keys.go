@@ -199,7 +199,7 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 		if len(both) != 1 || !f.has(history.ShiftsClock) || !f.hits(both[0]) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
 			continue
 		}
-		if gain, known := f.gains(first.Acquire.Invoke.Time, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
+		if gain, known := f.gains(first, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
 			s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
 			break
 		}

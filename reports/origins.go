@@ -37,28 +37,34 @@ func (f *Fault) shift(at time.Duration) (ahead time.Duration, known bool) {
 	return 0, false
 }
 
-// gains is by how much a fault can have put a clock ahead between two instants of a window:
-// a lease that a server had counted from the first ends so much before its time.
-func (f *Fault) gains(from, to time.Duration) (ahead time.Duration, known bool) {
-	least := history.Never
-	for _, at := range []time.Duration{from, f.at() - 1, f.at(), f.End, f.End + 1, to, to + chart.OneLook} {
-		if at < from || at > to+chart.OneLook {
-			continue
+// gains is by how much a fault can have put a clock ahead until an instant of what it showed
+// when a server counted the lease of a hold, at its grant or at an extension: the lease ends so
+// much before its time.
+func (f *Fault) gains(h *holding.Hold, to time.Duration) (ahead time.Duration, known bool) {
+	to += chart.OneLook
+	least, known := history.Never, true
+	each := func(from, until time.Duration, do func(shift time.Duration)) {
+		for _, at := range []time.Duration{from, f.at() - 1, f.at(), f.End, f.End + 1, until} {
+			if at >= from && at <= until {
+				now, ok := f.shift(at)
+				known = known && ok
+				do(now)
+			}
 		}
-		now, ok := f.shift(at)
-		if !ok {
-			return 0, false
-		}
-		least = min(least, now)
-		ahead = max(ahead, now-least)
 	}
-	return ahead, true
+	for _, op := range append([]history.Operation{h.Acquire}, h.Extensions...) {
+		if !op.Failed() && op.Invoke.Time <= to {
+			each(op.Invoke.Time-chart.OneLook, min(op.Complete.Time+chart.OneLook, to), func(shift time.Duration) { least = min(least, shift) })
+		}
+	}
+	each(h.Acquire.Invoke.Time, to, func(shift time.Duration) { ahead = max(ahead, shift-least) })
+	return ahead, known
 }
 
 // endsEarly reports whether a fault of clocks can have ended a lease before an instant that
 // is within it. Where the record does not say how long the lease is, any gain can.
 func (f *Fault) endsEarly(h *holding.Hold, at time.Duration) bool {
-	gain, known := f.gains(h.Acquire.Invoke.Time, at)
+	gain, known := f.gains(h, at)
 	if !known {
 		return true
 	}

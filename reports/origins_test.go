@@ -419,3 +419,29 @@ func TestAFaultOfALinkExplainsNoOrder(t *testing.T) {
 	require.Equal(t, 1, causes[0].Violations[checker.FenceDuplicate])
 	require.Empty(t, causes[0].Fault, causes[0].Title)
 }
+
+// A lease that a server counted by a clock which was set back later, and then to the true time,
+// ends no earlier by that; one that was extended in between does.
+func TestAClockThatWasSetBackAndRight(t *testing.T) {
+	cause := func(extended bool) reports.Cause {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 100, 101, 4000)
+		s.shifted(history.Inject, "clock-back", "redis-1", "by", "2500.5", 1000)
+		if extended {
+			e := history.Event{Process: 1, Type: history.Invoke, Op: history.Extend, Lock: "orders", Owner: "zone-a.1#1", Lease: ms(4000)}
+			s.at(1500, e)
+			e.Type, e.Expires = history.OK, ms(5500)
+			s.at(1501, e)
+		}
+		s.shifted(history.Heal, "clock-back", "redis-1", "by", "2500.5", 2000)
+		s.acquire(2, "orders", "zone-b.1#1", "redis-1", 3500, 3501, 1000)
+		s.observe(9000, "redis-1", history.ObserveEpoch, "1")
+		causes := reports.Summarize(judged(run(), s.history())).Causes
+		require.Len(t, causes, 1)
+		return causes[0]
+	}
+	require.Empty(t, cause(false).Fault, cause(false).Title)
+	require.Equal(t, "clock-back", cause(true).Fault, cause(true).Title)
+	require.Contains(t, cause(true).Story.String(), "(by 2,500 ms)", "its unit is said")
+}
