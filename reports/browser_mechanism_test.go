@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The reader sees who said what to whom, can fold it, and finds down to the events why.
+// The reader sees the messages between clients and servers, can fold it, and finds down to the events why.
 func TestBrowserMechanism(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)

@@ -35,7 +35,7 @@ type Cause struct {
 	// Story is that of the gravest and longest violation, with its cures.
 	Story Story  `json:"story"`
 	Cures []Cure `json:"cures,omitempty"`
-	// Sequence is who said what to whom until that violation, and Why is what it followed
+	// Sequence are the messages until that violation, and Why is what it followed
 	// from, down to events.
 	Sequence *Sequence `json:"sequence,omitempty"`
 	Why      *Why      `json:"why,omitempty"`
@@ -241,8 +241,8 @@ func (d *digest) extraMasters(at time.Duration) []string {
 
 // A scene is where a violation took place, as far as it is known.
 type scene struct {
-	servers map[string]bool // that granted or answered, or were masters of those locks meanwhile; nil for any
-	masters map[string]bool // of all locks meanwhile
+	servers map[string]bool // that granted or answered, or were masters of those locks at that time; nil for any
+	masters map[string]bool // of all locks at that time
 	zones   map[string]bool // of the clients; nil for any
 }
 
