@@ -369,12 +369,12 @@ func (b *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	t := b.redlock.newCount()
+	over, t := !time.Now().Before(expires), b.redlock.newCount()
 	err := askAll(ctx, b.redlock, b.redlock.config.NodeTimeout, nil, b.releaseAt, t.count)
 	switch {
 	case err != nil:
 		return err
-	case t.no == len(t.nodes), t.lost() && time.Now().Before(expires):
+	case t.no == len(t.nodes), t.lost() && (over || time.Now().Before(expires)):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		return nil
