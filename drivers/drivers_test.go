@@ -4,6 +4,7 @@ package drivers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -393,5 +395,42 @@ func TestDrivers_Go(t *testing.T) {
 	require.Empty(t, check(t, path, topologies.Single))
 	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
 		judged(t, checker.Valid, path, topology, "contended", "latency", 4*time.Second)
+	}
+}
+
+// Symfony's store ends a lock up to a millisecond before its lease: the driver says so. Else
+// two clients would be entitled to hold it at once for that long.
+func TestDrivers_SymfonyEndsEarly(t *testing.T) {
+	t.Parallel()
+	php := languages()[1]
+	need(t, php)
+	spec, err := harness.Program(absolute(t, php.file))
+	require.NoError(t, err)
+	topology, err := topologies.New(topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	d, err := process.Backend{}.Start(t.Context(), topology)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	at := harness.PlaceIn(d, topology.Of(topologies.Zone)[0])
+	l, closeLock, err := spec.Open(nil, harness.LockOptions{At: &at})
+	require.NoError(t, err)
+	defer closeLock()
+	for i := range 100 {
+		o := lock.Options{Owner: fmt.Sprintf("zone-a.1#%d", i+1), Lease: 20 * time.Millisecond}
+		h, err := l.Acquire(t.Context(), "orders", o)
+		for errors.Is(err, lock.ErrNotAcquired) {
+			h, err = l.Acquire(t.Context(), "orders", o)
+		}
+		require.NoError(t, err)
+		o.Owner = fmt.Sprintf("zone-a.2#%d", i+1)
+		for {
+			_, err = l.Acquire(t.Context(), "orders", o)
+			if err == nil {
+				break
+			}
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
+		early := time.Until(h.Lease().Expires)
+		require.LessOrEqual(t, early, time.Duration(0), "the next client was granted the lock before the end of the first grant")
 	}
 }

@@ -50,6 +50,12 @@ function say(array $answer): void
     fwrite(STDOUT, json_encode($answer)."\n");
 }
 
+/** The store counts whole milliseconds, and lets the next one in as the last one begins: up to 1 ms early. */
+function valid(array $q): int
+{
+    return max($q['lease_ms'] - 1, 1);
+}
+
 function answer(array $q, array &$hello, Redis|RedisCluster|null &$redis, array &$holds): array
 {
     switch ($q['op']) {
@@ -66,7 +72,7 @@ function answer(array $q, array &$hello, Redis|RedisCluster|null &$redis, array 
             return ['result' => 'info', 'why' => 'granted too late'];
         }
         $holds['h'.$q['id']] = $key;
-        return ['result' => 'ok', 'hold' => 'h'.$q['id']];
+        return ['result' => 'ok', 'hold' => 'h'.$q['id'], 'valid_ms' => valid($q)];
     case 'extend':
         $redis ??= connect($hello);
         try {
@@ -76,7 +82,7 @@ function answer(array $q, array &$hello, Redis|RedisCluster|null &$redis, array 
         } catch (LockExpiredException $e) {
             return ['result' => 'info', 'why' => 'extended too late'];
         }
-        return ['result' => 'ok'];
+        return ['result' => 'ok', 'valid_ms' => valid($q)];
     case 'release':
         $redis ??= connect($hello);
         (new RedisStore($redis))->delete($holds[$q['hold']]);
