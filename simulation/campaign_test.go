@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -88,6 +89,10 @@ func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 		seed                   uint64
 	}{
 		{topologies.Single, "mutex-fair", "network,process", 0, 209},
+		{topologies.Single, "correct-key", "network,process", 0, 2661},
+		{topologies.Single, "correct-hand-over", "network,process", 0, 12},
+		{topologies.Single, "correct-queue", "network,process", 0, 14},
+		{topologies.Single, "correct-queue", "network,process", 0, 2170},
 		{topologies.Sentinels, "semaphore-permit", "network,failover", 2, 90},
 		{topologies.Sentinels, "mutex-unnamed", "network,failover", 2, 175},
 		{topologies.Sentinels, "multilock", "network,failover", 2, 376},
@@ -96,7 +101,7 @@ func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 		{topologies.Cluster, "redislock", "network", 0, 40},
 		{topologies.Cluster, "redsync", "network", 0, 5},
 	} {
-		t.Run(x.topology+"/"+x.lock, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s/%d", x.topology, x.lock, x.seed), func(t *testing.T) {
 			c, found := findings(t, simulation.Campaign{Topology: x.topology, Faults: x.faults, ReplicaAcks: x.acks}, spec(t, x.lock), x.seed)
 			require.Empty(t, found, "%v", c.Plan)
 		})

@@ -83,6 +83,8 @@ type Lock struct {
 	note func(l *lock.Lease, answer int64)
 	// leave ends a wait that came to nothing.
 	leave func(ctx context.Context, l lock.Lease) error
+	// certain has a refusal count although a copy of the request got no answer.
+	certain bool
 	// anew has a request that got no answer made anew, as if it were the first.
 	anew bool
 	// early has a lease begin when its caller begins to wait, and not with the grant.
@@ -104,6 +106,7 @@ type Lock struct {
 	watchdogs  sync.WaitGroup
 	mu         sync.Mutex
 	watched    map[string]func() // by request: ends its watchdog
+	unanswered map[string]bool   // by request: a copy of it got no answer
 }
 
 // An instant is a time by both clocks of a client's machine.
@@ -122,7 +125,7 @@ func newLock(s Setup) *Lock {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lock{
-		Setup: s, stop: stop, background: func() context.Context { return ctx }, watched: map[string]func(){},
+		Setup: s, stop: stop, background: func() context.Context { return ctx }, watched: map[string]func(){}, unanswered: map[string]bool{},
 		mark:  func(l lock.Lease) string { return l.Request },
 		note:  func(*lock.Lease, int64) {},
 		leave: func(context.Context, lock.Lease) error { return nil },
@@ -176,9 +179,12 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 		lease.Length = l.Watchdog
 	}
 	granted, err := l.wait(ctx, &lease, o.Wait)
+	defer l.settle(lease.Request)
 	switch {
 	case granted:
 		return l.hold(lease, o.Lease == 0), nil //nolint:contextcheck // a watchdog outlives the request
+	case err == nil && l.doubtful(lease):
+		err = errCopy
 	case err == nil:
 		err = lock.ErrNotAcquired
 	}
@@ -186,6 +192,23 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 		err = fmt.Errorf("give up waiting: %w", left)
 	}
 	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+}
+
+// errCopy is of a request that was refused after a copy of it got no answer.
+var errCopy = errors.New("it was refused, and a copy of the request that got no answer may still be carried out")
+
+// doubtful reports whether a copy of a request may be carried out after it was refused.
+func (l *Lock) doubtful(lease lock.Lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unanswered[lease.Request] && !l.certain
+}
+
+// settle forgets a request whose outcome was told.
+func (l *Lock) settle(request string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.unanswered, request)
 }
 
 // wait asks until the lease is granted or the wait is over.

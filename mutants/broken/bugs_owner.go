@@ -60,6 +60,7 @@ func ConstantToken(s Setup) *Lock {
 // as most do; node-redlock (#369) counts a key with its own token as a grant.
 func RetryRefused(s Setup) *Lock {
 	l := Correct(s)
+	l.certain = true
 	l.ask = l.askWith(`return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`)
 	return l
 }

@@ -15,7 +15,7 @@ import (
 func WaitElsewhere(s Setup) *Lock {
 	l := Correct(s)
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.insist(ctx, func() (int64, int, error) {
+		return l.insist(ctx, lease, func() (int64, int, error) {
 			answer, err := l.eval(ctx, l.rdb(), setIfFree, lease, lease.Length).Int64()
 			if err != nil || answer == 0 {
 				return 0, 0, err
@@ -61,7 +61,7 @@ func WaitLeftover(s Setup) *Lock {
 func FenceUnreplicated(s Setup) *Lock {
 	l := CorrectFenced(s)
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.insist(ctx, func() (int64, int, error) {
+		return l.insist(ctx, lease, func() (int64, int, error) {
 			answer, acks, err := l.commit(ctx, setIfFree, lease)
 			if err != nil || answer == 0 || acks < l.Acks {
 				return answer, acks, err

@@ -83,14 +83,14 @@ func GrantedByMessage(s Setup) *Lock { return handOver(s, heard) }
 
 func handOver(s Setup, whether string) *Lock {
 	l := newLock(s)
-	l.inbox = &inbox{rdb: l.rdb(), channel: Key("inbox") + rand.Text(), waiting: map[string]*waiter{}}
+	l.inbox = &inbox{rdb: l.rdb(), channel: Key("inbox") + rand.Text(), subscribing: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 	release := strings.Replace(handOn, "-- hand it over", whether, 1)
 	run := func(ctx context.Context, script string, lease lock.Lease) (int64, error) {
 		return l.rdb().Eval(ctx, script, []string{Key(lease.Name), WaitersKey(lease.Name)},
 			l.mark(lease), lease.Length.Milliseconds(), l.inbox.of(lease)).Int64()
 	}
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.insist(ctx, func() (int64, int, error) {
+		return l.insist(ctx, lease, func() (int64, int, error) {
 			answer, err := run(ctx, askInLine, lease)
 			return answer, 0, err
 		})
@@ -104,7 +104,7 @@ func handOver(s Setup, whether string) *Lock {
 		defer l.inbox.leave(lease)
 		ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
 		defer cancel()
-		_, _, err := l.insist(ctx, func() (int64, int, error) {
+		_, _, err := l.insist(ctx, lease, func() (int64, int, error) {
 			_, err := l.release(ctx, lease)
 			return 0, 0, err
 		})
@@ -117,6 +117,8 @@ func handOver(s Setup, whether string) *Lock {
 type inbox struct {
 	rdb     redis.UniversalClient
 	channel string
+
+	subscribing chan struct{} // has room for the caller that subscribes
 
 	mu      sync.Mutex
 	sub     *redis.PubSub // nil before the first caller waits
@@ -137,24 +139,45 @@ func (i *inbox) of(lease lock.Lease) string {
 
 // enqueue subscribes, and notifies a caller of its grant.
 func (i *inbox) enqueue(ctx context.Context, lease lock.Lease) (*waiter, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.sub == nil {
-		sub := i.rdb.Subscribe(ctx, i.channel)
-		if _, err := sub.Receive(ctx); err != nil {
-			_ = sub.Close()
-			return nil, fmt.Errorf("subscribe: %w", err)
-		}
-		i.sub = sub
-		i.heard.Go(func() {
-			for m := range sub.Channel() {
-				i.hear(strings.TrimSpace(m.Payload))
-			}
-		})
+	if err := i.subscribe(ctx); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	p := &waiter{lease: lease, passed: make(chan lock.Lease, 1)}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.waiting[lease.Request] = p
 	return p, nil
+}
+
+// subscribe subscribes once. Callers wait for one that is at it by a channel: a mutex that is
+// held while a request is under way would have the time of a simulation stand still.
+func (i *inbox) subscribe(ctx context.Context) error {
+	select {
+	case i.subscribing <- struct{}{}:
+		defer func() { <-i.subscribing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	i.mu.Lock()
+	done := i.sub != nil
+	i.mu.Unlock()
+	if done {
+		return nil
+	}
+	sub := i.rdb.Subscribe(ctx, i.channel)
+	if _, err := sub.Receive(ctx); err != nil {
+		_ = sub.Close()
+		return err
+	}
+	i.mu.Lock()
+	i.sub = sub
+	i.mu.Unlock()
+	i.heard.Go(func() {
+		for m := range sub.Channel() {
+			i.hear(strings.TrimSpace(m.Payload))
+		}
+	})
+	return nil
 }
 
 // hear tells a caller of its grant.

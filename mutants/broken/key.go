@@ -176,14 +176,21 @@ func (l *Lock) eval(ctx context.Context, to redis.Scripter, script string, lease
 // from all other requests.
 func (l *Lock) askWith(script string) func(context.Context, lock.Lease) (int64, int, error) {
 	return func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.insist(ctx, func() (int64, int, error) { return l.commit(ctx, script, lease) })
+		return l.insist(ctx, lease, func() (int64, int, error) { return l.commit(ctx, script, lease) })
 	}
 }
 
-// insist asks again where no answer came.
-func (*Lock) insist(ctx context.Context, ask func() (int64, int, error)) (answer int64, acks int, err error) {
+// insist asks again where no answer came, and notes that the copy without an answer may
+// still be carried out.
+func (l *Lock) insist(ctx context.Context, lease lock.Lease, ask func() (int64, int, error)) (answer int64, acks int, err error) {
 	for range tries {
-		if answer, acks, err = ask(); err == nil || !rest(ctx, retryPause) {
+		if answer, acks, err = ask(); err == nil {
+			break
+		}
+		l.mu.Lock()
+		l.unanswered[lease.Request] = true
+		l.mu.Unlock()
+		if !rest(ctx, retryPause) {
 			break
 		}
 	}

@@ -60,7 +60,7 @@ func CorrectQueue(s Setup) *Lock {
 	l.leave = func(ctx context.Context, lease lock.Lease) error {
 		ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
 		defer cancel()
-		_, _, err := l.insist(ctx, func() (int64, int, error) {
+		_, _, err := l.insist(ctx, lease, func() (int64, int, error) {
 			_, err := l.release(ctx, lease)
 			return 0, 0, err
 		})
