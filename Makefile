@@ -156,7 +156,7 @@ simulate-exact: bin/lockchaos-exact ## lockchaos simulate with a build of which 
 
 .PHONY: lint
 lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of .golangci.yml
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$< run $(ALL)
 
 # Judging, reports and attached servers are for these systems, too.
