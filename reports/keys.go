@@ -177,6 +177,21 @@ func (d *digest) shared(lock string) bool {
 	})
 }
 
+// clockEnded reports whether the clock of a server was made to gain so much that by it the
+// lease of the first of two grants was over before the second one.
+func (d *digest) clockEnded(server string, first, second *holding.Hold) bool {
+	for i := range d.faults {
+		f := &d.faults[i]
+		if !f.has(history.ShiftsClock) || !f.hits(server) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
+			continue
+		}
+		if gain, known := f.gains(first, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
+			return true
+		}
+	}
+	return false
+}
+
 // voteWords say what the votes for two grants have in common.
 func (d *digest) voteWords(first, second *holding.Hold) string {
 	a, b := d.voters(first), d.voters(second)
@@ -194,15 +209,8 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 		return ""
 	}
 	s := fmt.Sprintf("%s voted for both", say.List(both))
-	for i := range d.faults {
-		f := &d.faults[i]
-		if len(both) != 1 || !f.has(history.ShiftsClock) || !f.hits(both[0]) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
-			continue
-		}
-		if gain, known := f.gains(first, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
-			s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
-			break
-		}
+	if len(both) == 1 && d.clockEnded(both[0], first, second) {
+		s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
 	}
 	if majority := servers/2 + 1; len(b)-len(both) < majority {
 		s += fmt.Sprintf(": without that, client %s had %d of %d votes, and no majority", client(second.Owner), len(b)-len(both), servers)
