@@ -168,8 +168,10 @@ func TestWakeUpIsPassedOnByAWaiterThatGivesUp(t *testing.T) {
 	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
-		h, err := holder.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
-		require.NoError(t, err) // not at once: a grant that came too late for the quitter is taken back first
+		// Not at once: a grant that came too late for the quitter is taken back first. And without
+		// a subscription, since a client that waited once stays subscribed to its inbox.
+		h, err := holder.SpinMutex("orders", lock.Backoff{}).Acquire(t.Context(), lock.Options{Lease: long, Wait: lock.Forever})
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		quitter := waiting(ctx, t, c, lock.Options{Lease: long, Wait: lock.Forever})
 		parked(t, rdb, 1)
