@@ -18,9 +18,10 @@ import (
 //   - no two processes contended for a lock: none asked for one, at some time
 //     between its request and the answer, while another process held it,
 //   - every lease, asked for or granted, is shorter than a millisecond: it was not
-//     written in nanoseconds,
+//     written in nanoseconds. If the record is longer than that, no other property finds a
+//     violation: its leases and its instants are in different units,
 //   - every "expires", of two grants or more, is before its request: it is a duration, and not a
-//     time. Then no other property finds a violation,
+//     time. Then no other property finds a violation either,
 //   - the history's last line was cut short and dropped,
 //   - faults were injected and none of them took effect: their effect was not seen,
 //     or no request met them, or
@@ -56,11 +57,10 @@ func Assumptions(meets ...string) Checker {
 		},
 		conclude: func(f *findings) {
 			// Times in another unit come first: they explain what was not met.
-			if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
-				f.doubt("no lease is as long as a millisecond, of %s: all times are nanoseconds", say.Count(n, "lease"))
-			}
-			if why := f.durations(); why != "" {
-				f.doubt("%s", why)
+			for _, why := range []string{f.shortLeases(), f.durations()} {
+				if why != "" {
+					f.doubt("%s", why)
+				}
 			}
 			switch {
 			case f.counts["asked"] == 0:
@@ -124,6 +124,14 @@ func leases(ev *evidence, f *findings) {
 
 // expiresUnit is what to say where the ends of grants can't be right.
 const expiresUnit = `"expires" must be nanoseconds since the start of the record, not a length ("lease" is one)`
+
+// shortLeases says that no lease is as long as a millisecond, if that is so.
+func (f *findings) shortLeases() (why string) {
+	if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
+		return "no lease is as long as a millisecond, of " + say.Count(n, "lease") + ": all times are nanoseconds"
+	}
+	return ""
+}
 
 // durations says why the ends of grants are none, if that is so: each is before the request
 // that it was granted to.

@@ -184,7 +184,7 @@ func (s *session) report() Report {
 			}
 		}
 	}
-	s.doubtEnds(report.Results)
+	s.doubtUnits(report.Results)
 	differ := len(s.agreement.doubts) > 0
 	if differ {
 		r := s.agreement.result()
@@ -196,10 +196,15 @@ func (s *session) report() Report {
 	return report
 }
 
-// doubtEnds has no property be invalid where the ends of all grants are none.
-func (s *session) doubtEnds(results []Result) {
+// doubtUnits has no property be invalid where the ends of all holds are in a wrong unit: they
+// are lengths, or leases that are shorter than a millisecond in a record that is longer. In a
+// record that is shorter too, leases and instants may well be in the same wrong unit.
+func (s *session) doubtUnits(results []Result) {
 	for _, r := range s.runs {
 		why := r.found.durations()
+		if why == "" && s.until >= time.Millisecond {
+			why = r.found.shortLeases()
+		}
 		for i := range results {
 			if why != "" && results[i].Verdict == Invalid {
 				results[i] = Result{Name: results[i].Name, Engine: results[i].Engine, Verdict: Unknown, Summary: why, Took: results[i].Took}

@@ -37,6 +37,42 @@ func TestExpiriesThatAreDurationsProveNothing(t *testing.T) {
 	require.Equal(t, checker.Invalid, checker.Check(t.Context(), doubleGrant(instant), checker.MutualExclusion()).Verdict)
 }
 
+// A lease in milliseconds ends each hold long before the holder does, so that a client of a
+// correct lock seems to use what it does not hold any more.
+func TestLeasesInMillisecondsConvictNothing(t *testing.T) {
+	t.Parallel()
+	turns := func(lease time.Duration) *history.History {
+		h := &history.History{}
+		for i := range 8 {
+			at := time.Duration(i) * time.Second
+			e := history.Event{Process: i, Lock: "k", Owner: fmt.Sprint("client-", i), Resource: "r"}
+			add := func(op history.Op, after, took, lease time.Duration) {
+				e.Op, e.Lease = op, lease
+				e.Type, e.Time = history.Invoke, at+after
+				h.Events = append(h.Events, e)
+				e.Type, e.Time = history.OK, at+after+took
+				h.Events = append(h.Events, e)
+			}
+			add(history.Acquire, 0, time.Millisecond, lease)
+			add(history.Access, 400*time.Millisecond, time.Millisecond, 0)
+			add(history.Release, 500*time.Millisecond, time.Millisecond, 0)
+		}
+		return h
+	}
+	report := checker.Check(t.Context(), turns(30_000), checker.Standard()...)
+	require.Equal(t, checker.Unknown, report.Verdict)
+	for _, r := range report.Results {
+		require.NotEqual(t, checker.Invalid, r.Verdict, r.Name)
+		if r.Name == "assumptions" {
+			require.Contains(t, r.Summary, "no lease is as long as a millisecond, of 8 leases: all times are nanoseconds")
+		}
+	}
+
+	// The same lock with the right unit, and a lease that really is too short for its holds.
+	require.NotEqual(t, checker.Invalid, checker.Check(t.Context(), turns(30*time.Second), checker.Standard()...).Verdict)
+	require.Equal(t, checker.Invalid, checker.Check(t.Context(), turns(100*time.Millisecond), checker.Standard()...).Verdict)
+}
+
 // The evidence names all permits that are out, so that it proves what it says.
 func TestEvidenceOfTooManyPermits(t *testing.T) {
 	t.Parallel()

@@ -48,13 +48,17 @@ func (f Finding) has(name string, kinds ...string) bool {
 // A property that the report left out has no finding.
 func (o *Opinion) Compare(report map[string]Finding) []Difference {
 	c := &comparison{report: report}
-	if o.durations() {
+	if short := o.until >= time.Millisecond && o.short(); short || o.durations() {
+		unit := "each expires is a duration"
+		if short {
+			unit = "no lease is as long as a millisecond"
+		}
 		for _, name := range slices.Sorted(maps.Keys(report)) {
 			switch v := report[name].Verdict; {
 			case v == invalid:
-				c.say(name, "finds a violation where each expires is a duration")
+				c.say(name, "finds a violation where "+unit)
 			case v == valid && name == "assumptions":
-				c.say(name, "each expires is a duration")
+				c.say(name, unit)
 			}
 		}
 		return c.found

@@ -356,23 +356,21 @@ func (o *Opinion) durations() bool {
 	return ends > 1
 }
 
-// short reports whether leases were granted, and each is shorter than a
-// millisecond.
+// short reports whether there are leases, asked for or granted, and each is shorter than
+// a millisecond.
 func (o *Opinion) short() bool {
-	leases, long := 0, false
+	leases := 0
 	for i := range o.ops {
 		op := &o.ops[i]
-		if op.op != history.Acquire && op.op != history.Extend || op.kind != history.OK {
+		if op.op != history.Acquire && op.op != history.Extend || op.lease == 0 && op.expires <= 0 {
 			continue
 		}
-		for _, lease := range [...]time.Duration{op.lease, op.expires - op.invoke} {
-			if lease > 0 || op.expires > 0 {
-				leases++
-				long = long || lease >= time.Millisecond
-			}
+		leases++
+		if op.lease >= time.Millisecond || op.expires > 0 && op.expires-op.invoke >= time.Millisecond {
+			return false
 		}
 	}
-	return leases > 0 && !long
+	return leases > 0
 }
 
 // untouched is until when a grant lasts for certain: its lease, or the next thing
