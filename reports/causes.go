@@ -32,7 +32,8 @@ type Cause struct {
 	Servers []string `json:"servers,omitempty"`
 	// Impact says how long, how many, and how many requests had no known outcome.
 	Impact string `json:"impact"`
-	// Story is that of the gravest and longest violation, with its cures.
+	// Story is that of the gravest and longest violation, with its cures: where no fault
+	// explains double grants, of one whose cause is known.
 	Story Story  `json:"story"`
 	Cures []Cure `json:"cures,omitempty"`
 	// Sequence are the messages until that violation, and Why is what it followed
@@ -47,6 +48,7 @@ type group struct {
 
 	fault int // the index of the fault; -1 for none
 	found []*checker.Violation
+	told  *checker.Violation // that of the story
 }
 
 // causesOf groups the violations by what caused them: those that no fault explains
@@ -74,14 +76,53 @@ func (d *digest) causesOf() []*group {
 		if c.fault >= 0 {
 			c.Fault, c.Target = d.faults[c.fault].Name, d.faults[c.fault].Target
 		}
+		c.told = d.gravestOf(c.found)
 	}
 	slices.SortStableFunc(causes, func(a, b *group) int {
-		x, y := d.gravestOf(a.found), d.gravestOf(b.found)
+		x, y := a.told, b.told
 		return cmp.Or(b2i(b.fault < 0)-b2i(a.fault < 0), cmp.Compare(severity(x.Kind), severity(y.Kind)),
 			cmp.Compare(d.lasted(y), d.lasted(x)), cmp.Compare(a.From, b.From))
 	})
 	d.grouped = causes
+	for _, c := range causes {
+		if c.fault < 0 {
+			c.told = d.clearestOf(c)
+		}
+	}
 	return causes
+}
+
+// maxCompared bounds the violations among which clearestOf searches.
+const maxCompared = 64
+
+// clearestOf is of the violations without a fault the one to tell: a double grant of which
+// a wrong answer is known, rather than a longer one whose cause is not in the record.
+func (d *digest) clearestOf(c *group) *checker.Violation {
+	if c.told.Kind != checker.DoubleGrant {
+		return c.told
+	}
+	longest := slices.DeleteFunc(slices.Clone(c.found), func(v *checker.Violation) bool { return v.Kind != c.told.Kind })
+	slices.SortStableFunc(longest, func(a, b *checker.Violation) int { return cmp.Compare(d.lasted(b), d.lasted(a)) })
+	for _, v := range longest[:min(len(longest), maxCompared)] {
+		if d.explained(v) {
+			return v
+		}
+	}
+	return c.told
+}
+
+// explained reports whether a wrong answer of the service is known that made the second
+// grant of a double grant possible.
+func (d *digest) explained(v *checker.Violation) bool {
+	holds := d.holdsOf(v)
+	if len(holds) < 2 {
+		return false
+	}
+	if len(d.wrongAnswers(v.Lock, holds[0].Acquire.Invoke.Time, holds[1].Start)) > 0 {
+		return true
+	}
+	_, ended := d.follows(v)
+	return ended != nil
 }
 
 // causeOf is the fault that a violation is grouped under, or -1.
@@ -473,7 +514,7 @@ func (d *digest) causes() []Cause {
 	var all []Cause
 	for _, c := range d.causesOf() {
 		done := c.Cause
-		told := d.gravestOf(c.found)
+		told := c.told
 		done.Title, done.Impact = d.causeTitle(c), d.impact(c)
 		done.Servers = d.serversOf(c)
 		done.Story = d.violationStory(told)

@@ -86,6 +86,38 @@ func TestWithoutAnyFaultComesFirst(t *testing.T) {
 	require.Empty(t, r.Causes[0].Cures, "acknowledgements do not keep one server from granting twice")
 }
 
+// Of two double grants without a fault, that is told which a confirmed release explains,
+// although the other one lasts longer; and the longer one where neither is explained.
+func TestTheExplainedOfDoubleGrantsIsTold(t *testing.T) {
+	t.Parallel()
+	for _, confirmed := range []bool{true, false} {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 100, 101, 1000)
+		s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 1000)
+		s.acquire(1, "orders", "a#2", "redis-1", 3000, 3001, 100)
+		s.acquire(2, "orders", "b#2", "redis-1", 3200, 3201, 1000)
+		if confirmed {
+			s.release(1, "orders", "a#2", "redis-1", 3300, 3301)
+		} else {
+			s.attempt(1, history.Release, "orders", "a#2", 3300, 3301, history.Fail, "not held")
+		}
+		s.acquire(3, "orders", "c#1", "redis-1", 3310, 3311, 1000)
+		s.release(2, "orders", "b#2", "redis-1", 3500, 3501)
+		s.release(3, "orders", "c#1", "redis-1", 3600, 3601)
+		h := s.history()
+		got := reports.Summarize(reports.Input{Run: run(), History: h, Report: checker.Check(t.Context(), h)})
+		require.Len(t, got.Causes, 1)
+		require.Equal(t, 2, got.Causes[0].Violations[checker.DoubleGrant])
+		if confirmed {
+			require.Contains(t, got.Story.Headline, "for 189 ms")
+			require.Contains(t, fmt.Sprint(got.Story), "the release of orders by client a was confirmed, although it did not hold it")
+		} else {
+			require.Contains(t, got.Story.Headline, "for 899 ms")
+		}
+	}
+}
+
 // A cure that a variant shows is known to prevent it.
 func TestACureOfAScenarioIsKnown(t *testing.T) {
 	in := failover()

@@ -246,7 +246,7 @@ func (d *digest) distinct() []*checker.Violation {
 // findViolation finds the gravest of the first cause; nil if there is none.
 func (d *digest) findViolation() *checker.Violation {
 	if causes := d.causesOf(); len(causes) > 0 {
-		return d.gravestOf(causes[0].found)
+		return causes[0].told
 	}
 	return nil
 }

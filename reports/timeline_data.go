@@ -256,7 +256,7 @@ func (d *digest) timelineData() *timelineData {
 func (d *digest) addKeys(t *timelineData) {
 	done := map[string]bool{}
 	for i, c := range d.causesOf() {
-		v := d.gravestOf(c.found)
+		v := c.told
 		if i == maxToldCauses {
 			break
 		}

@@ -41,7 +41,7 @@ type shownViolation struct {
 func (d *digest) properties() []property {
 	told := map[*checker.Violation]bool{}
 	for _, c := range d.causesOf() {
-		told[d.gravestOf(c.found)] = true
+		told[c.told] = true
 	}
 	properties := make([]property, 0, len(d.Report.Results))
 	for i := range d.Report.Results {
@@ -122,7 +122,7 @@ type violationRow struct {
 func (d *digest) violationRows() []violationRow {
 	causes, told := map[*checker.Violation]int{}, map[*checker.Violation]bool{}
 	for i, c := range d.causesOf() {
-		told[d.gravestOf(c.found)] = true
+		told[c.told] = true
 		for _, v := range c.found {
 			causes[v] = i + 1
 		}
