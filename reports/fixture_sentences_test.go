@@ -201,6 +201,12 @@ func rare() map[string]func() reports.Input {
 		"two-steps":            written(twoSteps(2, 5, 8, 100)),
 		"late-release-unknown": written(lateRelease(350, 360, history.Info)),
 		"late-release-slow":    written(lateRelease(290, 360, history.OK)),
+		"lost-after-an-overlap": written(func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+			s.acquire(2, "orders", "b#1", "redis-1", 290, 291, 900)
+			s.access(1, "orders", "a#1", "stock", "1>2", 295, 296)
+			s.access(2, "orders", "b#1", "stock", "1>2", 500, 501)
+		}),
 		"unknown-access": written(func(s *script) {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
 			s.acquire(2, "orders", "b#1", "redis-1", 12, 13, 300)

@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,28 +132,62 @@ func TestAFaultOfAMessageIsSaidOnce(t *testing.T) {
 	require.Contains(t, reports.Summarize(judged(run(), s.history())).Story.String(), "At 0.021 s the reply to the 7th EVAL on zone-b>redis-1 was held back (hold-reply). ")
 }
 
-// What was lost to a write before two clients held the lock is not their damage.
-func TestDamageOfAnotherOverlap(t *testing.T) {
-	story := func(other float64) string {
+// What an overlap damaged is what its two clients did, each under its hold: an update that
+// another client lost before, beside or after it is not.
+func TestDamageIsOfTheOverlapThatIsTold(t *testing.T) {
+	// The holds of a and b overlap from 1.0 to 1.2 s.
+	story := func(with func(s *script)) string {
 		s := &script{}
 		s.declare("orders")
-		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 1000)
-		s.acquire(3, "orders", "c#1", "redis-1", 12, 13, 1000)
-		if other < 40 {
-			s.access(3, "orders", "c#1", "stock", "40>41", other, other+1)
+		s.acquire(1, "orders", "a#1", "redis-1", 900, 901, 300)
+		s.acquire(2, "orders", "b#1", "redis-1", 999, 1000, 4000)
+		with(s)
+		s.observe(6000, "redis-1", history.ObserveEpoch, "1")
+		in := judged(run(), s.history())
+		// The story of that overlap, however long others are.
+		for i := range in.Report.Results {
+			r := &in.Report.Results[i]
+			r.Violations = slices.DeleteFunc(r.Violations, func(v checker.Violation) bool { return v.Kind != checker.DoubleGrant || v.From != ms(1000) })
 		}
-		s.release(3, "orders", "c#1", "redis-1", 16, 17)
-		s.acquire(2, "orders", "b#1", "redis-1", 20, 21, 1000)
-		s.access(1, "orders", "a#1", "stock", "40>41", 30, 31)
-		s.access(2, "orders", "b#1", "stock", "41>42", 32, 33)
-		if other > 40 {
-			s.access(4, "orders", "c#1", "stock", "40>41", other, other+1)
-		}
-		s.observe(90, "redis-1", history.ObserveEpoch, "1")
-		return reports.Summarize(judged(run(), s.history())).Story.String()
+		in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool {
+			return r.Verdict == checker.Invalid && len(r.Violations) == 0
+		})
+		text := reports.Summarize(in).Story.String()
+		require.Contains(t, text, "client b was granted orders")
+		return text
 	}
-	require.Contains(t, story(50), "client c had changed too")
-	before := story(14)
-	require.Contains(t, before, "client b was granted orders", "the longest is told")
-	require.NotContains(t, before, "had changed too")
+	use := func(p int, owner, value string, from, to float64) func(s *script) {
+		return func(s *script) { s.access(p, "orders", owner, "stock", value, from, to) }
+	}
+	all := func(of ...func(s *script)) func(s *script) {
+		return func(s *script) {
+			for _, do := range of {
+				do(s)
+			}
+		}
+	}
+	third := func(from float64) func(s *script) {
+		return func(s *script) { s.acquire(3, "orders", "c#1", "redis-1", from, from+1, 1000) }
+	}
+
+	// Their own damage, inside the overlap and after it.
+	require.Contains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "40>41", 1030, 1040))), "both read 40 from stock and changed it: one of the two updates is lost.")
+	require.Contains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "40>41", 3000, 3001))),
+		"In that time client a read 40 from stock and wrote 41 at 1.020 s, which client b changed too (at 3.001 s): one of the two updates is lost.")
+	require.NotContains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "41>42", 1030, 1040))), "lost")
+
+	// That of b and a third, much later, and without a.
+	late := story(all(third(2990), use(2, "b#1", "50>51", 3000, 3010), use(3, "c#1", "50>51", 3020, 3030)))
+	require.Contains(t, late, "Neither of them used the protected resource in that time.")
+	require.NotContains(t, late, "lost")
+	// The same with an access of b that was begun in the overlap, and was under way for long.
+	require.NotContains(t, story(all(third(2990), use(2, "b#1", "50>51", 1100, 3010), use(3, "c#1", "50>51", 3020, 3030))), "lost")
+	// A third that held the lock beside one of them at that time, or had held it before, or
+	// used the resource without a hold.
+	require.NotContains(t, story(all(third(1090), use(2, "b#1", "50>51", 1100, 1110), use(3, "c#1", "50>51", 1120, 1130))), "lost")
+	require.NotContains(t, story(all(third(880), use(3, "c#1", "50>51", 885, 890), use(2, "b#1", "50>51", 1100, 1110))), "lost")
+	require.NotContains(t, story(all(use(2, "b#1", "50>51", 1100, 1110), use(9, "c#1", "50>51", 1120, 1130))), "lost")
+	// An access under another lock is not one of the two.
+	other := func(s *script) { s.access(1, "stock-keeper", "a#1", "stock", "50>51", 1100, 1105) }
+	require.NotContains(t, story(all(other, use(2, "b#1", "50>51", 1100, 1110))), "lost")
 }

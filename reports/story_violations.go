@@ -295,9 +295,12 @@ func (d *digest) overlapWords(from, until time.Duration) string {
 	}
 }
 
-// damage says what the two did to the protected resource inside the overlap.
+// damage says what the two did to the protected resource inside the overlap. It is damage of
+// this overlap only if both made it, each under its hold that overlaps, inside the overlap or
+// one of them after it: what another client changed is the damage of another overlap, or of a
+// client without a hold.
 func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) []string {
-	var done []history.Operation
+	var done, after []history.Operation
 	accessed := false
 	for i := range d.ops {
 		op := &d.ops[i]
@@ -305,11 +308,12 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 			continue
 		}
 		accessed = true
-		owner := op.Invoke.Owner
-		mine := owner == first.Owner || owner == second.Owner ||
-			owner == "" && (op.Invoke.Process == first.Process || op.Invoke.Process == second.Process)
-		if mine && op.Complete.Time >= from && op.Invoke.Time <= until {
+		switch {
+		case op.Complete.Time < from || !d.under(op, first) && !d.under(op, second):
+		case op.Invoke.Time <= until:
 			done = append(done, *op)
+		default:
+			after = append(after, *op)
 		}
 	}
 	if !accessed {
@@ -320,14 +324,14 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	}
 	const inTime, underWay = "In that time ", "With accesses that were under way in that time, "
 	answered := slices.DeleteFunc(slices.Clone(done), func(op history.Operation) bool { return op.Complete.Time > until })
-	lostTo := func(ops []history.Operation) string { return d.lostTo(ops, from) }
-	for _, tell := range []func([]history.Operation) string{d.lostWithin, lostTo} {
-		if lost := tell(answered); lost != "" {
-			return []string{inTime + lost}
-		}
-		if lost := tell(done); lost != "" {
-			return []string{underWay + lost}
-		}
+	if lost := d.lostWithin(answered); lost != "" {
+		return []string{inTime + lost}
+	}
+	if lost := d.lostWithin(done); lost != "" {
+		return []string{underWay + lost}
+	}
+	if lost := d.lostAfter(done, after); lost != "" {
+		return []string{lost}
 	}
 	lead := inTime
 	if len(answered) < len(done) {
@@ -375,51 +379,62 @@ func (d *digest) accessClause(op *history.Operation) string {
 	}
 }
 
-// lostWithin says which update was lost among accesses that read the same.
+// under reports whether an access was made under a hold: by its owner, or its process if the
+// access names none, and not under a later hold of the same.
+func (d *digest) under(op *history.Operation, h *holding.Hold) bool {
+	e := op.Invoke
+	if e.Lock != "" && e.Lock != h.Lock || e.Owner != h.Owner && (e.Owner != "" || e.Process != h.Process) || e.Time < h.Acquire.Invoke.Time {
+		return false
+	}
+	of := d.holdIndex().owner[h.Owner]
+	if e.Owner == "" {
+		of = d.holdIndex().process[e.Process]
+	}
+	latest := last(of, h.Lock, e.Time)
+	return latest == nil || latest == h || latest.Start < h.End // part of the same: a downgrade
+}
+
+// lostWithin says which update was lost among accesses of several clients that read the same.
 func (d *digest) lostWithin(ops []history.Operation) string {
 	for i := range ops {
-		a, _, rmw := strings.Cut(ops[i].Complete.Value, ">")
-		if !rmw || !ops[i].OK() {
-			continue
-		}
-		for j := i + 1; j < len(ops); j++ {
-			b, _, rmw := strings.Cut(ops[j].Complete.Value, ">")
-			if rmw && ops[j].OK() && a == b && ops[i].Complete.Resource == ops[j].Complete.Resource {
-				return fmt.Sprintf("%s (at %s) and %s (at %s) both read %s from %s and changed it: one of the two updates is lost.",
-					d.whoOf(ops[i].Invoke), say.Instant(ops[i].Complete.Time), d.whoOf(ops[j].Invoke), say.Instant(ops[j].Complete.Time),
-					a, resourceOf(&ops[i]))
-			}
+		if lost := lostTo(&ops[i], ops[i+1:]); lost != nil {
+			return fmt.Sprintf("%s (at %s) and %s (at %s) both read %s from %s and changed it: one of the two updates is lost.",
+				d.whoOf(ops[i].Invoke), say.Instant(ops[i].Complete.Time), d.whoOf(lost.Invoke), say.Instant(lost.Complete.Time),
+				version(&ops[i]), resourceOf(&ops[i]))
 		}
 	}
 	return ""
 }
 
-// lostTo says which update was lost to one that another client made of the same version. One
-// from before an instant, by a client that held the lock beside this one, is damage of another
-// overlap.
-func (d *digest) lostTo(ops []history.Operation, from time.Duration) string {
-	for i := range ops {
-		op := &ops[i]
-		read, _, rmw := strings.Cut(op.Complete.Value, ">")
-		if !rmw || !op.OK() {
-			continue
-		}
-		for _, other := range d.accessesOf()[resourceOf(op)] {
-			same, _, rmw := strings.Cut(other.Complete.Value, ">")
-			if !rmw || !other.OK() || same != read || other.Complete.Index == op.Complete.Index || other.Complete.Time < from && d.beside(op, other) {
-				continue
-			}
-			return fmt.Sprintf("%s, which %s had changed too (at %s): one of the two updates is lost.",
-				d.accessClause(op)+" at "+say.Instant(op.Complete.Time), d.whoOf(other.Invoke), say.Instant(other.Complete.Time))
+// lostAfter says which update inside an overlap was lost to one that came after it.
+func (d *digest) lostAfter(inside, after []history.Operation) string {
+	for i := range inside {
+		if lost := lostTo(&inside[i], after); lost != nil {
+			return fmt.Sprintf("In that time %s, which %s changed too (at %s): one of the two updates is lost.",
+				d.accessClause(&inside[i])+" at "+say.Instant(inside[i].Complete.Time), d.whoOf(lost.Invoke), say.Instant(lost.Complete.Time))
 		}
 	}
 	return ""
 }
 
-// beside reports whether the holds under which two accesses were made overlap.
-func (d *digest) beside(a, b *history.Operation) bool {
-	first, second := d.holdBefore(a.Invoke.Lock, a.Invoke.Owner, a.Invoke.Time), d.holdBefore(b.Invoke.Lock, b.Invoke.Owner, b.Invoke.Time)
-	return first != nil && second != nil && first.Start < second.End && second.Start < first.End
+// lostTo is of some accesses the first with which another client changed what an access had
+// read; nil if there is none.
+func lostTo(op *history.Operation, others []history.Operation) *history.Operation {
+	for i := range others {
+		if other := &others[i]; version(op) != "" && version(op) == version(other) && resourceOf(op) == resourceOf(other) && (op.Invoke.Owner != other.Invoke.Owner || op.Invoke.Process != other.Invoke.Process) {
+			return other
+		}
+	}
+	return nil
+}
+
+// version is what an access read before it wrote; empty if it did not, or if it is not known.
+func version(op *history.Operation) string {
+	read, _, both := strings.Cut(op.Complete.Value, ">")
+	if !both || !op.OK() {
+		return ""
+	}
+	return read
 }
 
 // useAfterLease tells of a holder that did not notice that its time was over.
