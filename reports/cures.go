@@ -19,6 +19,7 @@ const (
 	prolongCure = "compare the owner and prolong in one step on the server"
 	stepCure    = "look whether the lock is free and acquire it in one step on the server (SET with NX and PX, or a script)"
 	leaseCure   = "have the servers end a grant with its lease, which is set in the step that acquires the lock (SET with NX and PX)"
+	counterCure = "draw tokens from a counter that outlives the key of the lock and every failover"
 	wholeCure   = "have the key live for the whole lease in which the holder believes, in milliseconds (PX, and not EX)"
 )
 
@@ -78,6 +79,11 @@ func (d *digest) curesOf(texts []string) []Cure {
 		case says("append-only file"):
 			c.Config, flag = "appendonly yes, appendfsync always", "--persistence always"
 			c.Cost = "each write waits for the disk"
+		case says("draw tokens"):
+			c.Config = "INCR of a key without an expiry, in the step that acquires the lock"
+			if d.Run.Lock != "mutex-fenced" && d.oneKey() {
+				flag = "--lock mutex-fenced"
+			}
 		case says("fencing") || says("refuse tokens"):
 			c.Config = "a lock with tokens (FencedMutex), and lock/fence before the resource"
 			switch d.Run.Lock {

@@ -43,6 +43,10 @@ func ExampleWriteText() {
 	//   0.001 s    client a was granted k and was entitled to hold it until 3.000 s
 	//   ✗ 2.900 s  client b was granted k and was entitled to hold it until 5.000 s
 	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
+	//              No recorded fault can have done it: this is a bug of the lock, unless its servers
+	//              failed unseen. Look at whether to find the lock free and to acquire it is one step on
+	//              the server, whether the key lives as long as the lease, and whether a release and an
+	//              extension compare the owner.
 	//   impact     1 double grant at 2.900 s, in a record of 2.9 s.
 	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info

@@ -207,6 +207,18 @@ func rare() map[string]func() reports.Input {
 			s.access(1, "orders", "a#1", "stock", "1>2", 295, 296)
 			s.access(2, "orders", "b#1", "stock", "1>2", 500, 501)
 		}),
+		"unseen-reader": func() reports.Input {
+			return advised("mine", "lockchaos run --lock mine", unseenReader, "", "")
+		},
+		"excess-permits": func() reports.Input {
+			return advised("mine", "lockchaos run --lock mine", tooManyPermits, "latency", "zone-a>redis-1")
+		},
+		"jumped-after-a-failover": func() reports.Input {
+			return advised("mine", "lockchaos run --lock mine", jumped, "failover", "")
+		},
+		"jumped":        func() reports.Input { return advised("mine", "lockchaos run --lock mine", jumped, "", "") },
+		"granted-twice": func() reports.Input { return advised("mine", "lockchaos run --lock mine", grantedTwice, "", "") },
+		"smaller-token": func() reports.Input { return advised("mine", "lockchaos run --lock mine", smallerToken, "", "") },
 		"unknown-access": written(func(s *script) {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
 			s.acquire(2, "orders", "b#1", "redis-1", 12, 13, 300)

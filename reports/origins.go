@@ -159,10 +159,11 @@ func (d *digest) inFlight(f *Fault, holds []*holding.Hold) bool {
 
 // follows is the double grant that a violation follows from, and the release that leads from
 // one to the other: two clients held, and when the first of them gave the lock back, the hold
-// of the second ended with it. There is none where a fault explains the violation itself.
+// of the second ended with it. There is none where a fault explains the violation itself, and
+// of a lock that several clients may hold, where to give one grant back ends no other.
 func (d *digest) follows(v *checker.Violation) (before *checker.Violation, release *history.Operation) {
 	holds := d.holdsOf(v)
-	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss || d.origin(v) >= 0 {
+	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss || d.shared(v.Lock) || d.origin(v) >= 0 {
 		return nil, nil
 	}
 	until := d.since(v)

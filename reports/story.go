@@ -186,13 +186,15 @@ func (d *digest) tell(v *checker.Violation) Story {
 		}
 		s.Outcome = append(s.Outcome, words)
 	}
-	if words := d.controlAdvice(v); words != "" && len(s.Cures) == 0 {
-		s.Outcome = append(s.Outcome, words)
+	if d.kindOf(v.Lock) == history.KindSemaphore { // holders of permits have several tokens at a time
+		s.Cures = slices.DeleteFunc(s.Cures, func(cure string) bool { return cure == fenceCure })
+	}
+	if s.Cures = d.cures(s.Cures); len(s.Cures) == 0 {
+		s.Outcome = append(s.Outcome, d.advice(v)...)
 	}
 	if more := d.moreViolations(v); more != "" {
 		s.Outcome = append(s.Outcome, more)
 	}
-	s.Cures = d.cures(s.Cures)
 	s.Untried = len(s.Cures) > 0 && !slices.ContainsFunc(s.Cures, shown)
 	return s
 }

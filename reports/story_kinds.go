@@ -68,7 +68,7 @@ func (d *digest) tokens(v *checker.Violation) Story {
 	}
 	s.Moments = append([]Moment{d.grant(first, false), d.grant(second, true)}, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
 	s.Outcome = append(s.Outcome, "A resource that refuses old tokens would refuse the rightful holder, or let the wrong one in.")
-	s.Cures = []string{"draw tokens from a counter that outlives the key of the lock and every failover"}
+	s.Cures = append([]string{counterCure}, d.keeping(v, first.Start, second.Start, replicaCure, fileCure, aloneCure)...)
 	return s
 }
 
@@ -168,6 +168,10 @@ func (d *digest) overtaken(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
+	from := min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time)
+	if s.Cures = d.keeping(v, from, second.Start, fileCure, aloneCure, clockCure); len(s.Cures) == 0 && d.cause >= 0 && d.faults[d.cause].replacesOnly() {
+		s.Outcome = append(s.Outcome, "A new master has of the queue only what had reached it: a fair lock keeps the order of those that ask one master.")
+	}
 	return s
 }
 

@@ -48,21 +48,6 @@ func (d *digest) unpromisedWords() string {
 	return "The lock does not promise " + strings.Join(list, ", ") + "."
 }
 
-// controlAdvice says what tells a defect of a lock that one client holds at a time from a
-// limit of its servers, where no fault explains a violation.
-func (d *digest) controlAdvice(v *checker.Violation) string {
-	command := d.with("--control")
-	if command == "" || d.Run.Control != nil || d.shared(v.Lock) || d.cause >= 0 || d.Run.Backend == history.Simulated {
-		return ""
-	}
-	switch v.Kind {
-	case checker.DoubleGrant, checker.ForeignRelease, checker.PrematureLoss, checker.Stuck:
-		return fmt.Sprintf("%s repeats the plan with a correct lock, too: if that stays valid, look for the cause in your lock.", command)
-	default:
-		return ""
-	}
-}
-
 // controlWords say whether the control withstood what the lock did not.
 func (d *digest) controlWords() string {
 	c := d.Run.Control

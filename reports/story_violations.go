@@ -29,8 +29,15 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
 	causes := d.wrongAnswers(v.Lock, first.Acquire.Invoke.Time, second.Start)
 	s.Moments = append(s.Moments, causes...)
-	if slices.ContainsFunc(causes, func(m Moment) bool { return strings.Contains(m.Text, "confirmed") }) {
+	confirmed := func(op history.Op) bool {
+		return slices.ContainsFunc(causes, func(m Moment) bool {
+			return strings.HasPrefix(m.Text, "the "+string(op)) && strings.Contains(m.Text, "confirmed")
+		})
+	}
+	if confirmed(history.Release) {
 		s.Cures = []string{ownerCure}
+	} else if confirmed(history.Extend) {
+		s.Cures = []string{prolongCure}
 	} else if _, ended := d.follows(v); ended != nil {
 		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
 			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
@@ -39,7 +46,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		if late, ok := d.lateRelease(first, second, d.delayed(v)); ok {
 			s.Moments, s.Cures = append(s.Moments, late), []string{ownerCure}
 		}
-	} else if d.causeOf(v) < 0 && len(causes) == 0 {
+	} else if d.causeOf(v) < 0 && len(causes) == 0 && !d.shared(v.Lock) {
 		late, ok := d.lateRelease(first, second, 0)
 		if words := d.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
@@ -149,6 +156,9 @@ func (d *digest) delayed(v *checker.Violation) time.Duration {
 // Where a message was delayed at an instant, the release was under way then.
 func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration) (late Moment, ok bool) {
 	lock := first.Lock
+	if d.shared(lock) { // to give one grant back ends no other
+		return late, false
+	}
 	for i := range d.ops {
 		op := &d.ops[i]
 		if op.Invoke.Op != history.Release || op.Invoke.Lock != lock || op.Invoke.Owner == first.Owner || op.Failed() {
@@ -373,7 +383,7 @@ func (d *digest) accessClause(op *history.Operation) string {
 	case rmw:
 		return fmt.Sprintf("%s read %s from %s and wrote %s", who, read, resource, written)
 	case e.Value != "":
-		return fmt.Sprintf("%s wrote %s to %s", who, e.Value, resource)
+		return fmt.Sprintf("%s used %s (value %s)", who, resource, e.Value) // read or written: it is not said
 	default:
 		return who + " used " + resource
 	}

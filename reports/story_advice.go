@@ -1,0 +1,115 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// advice says what to do about a violation for which no cure is known: the command that tells
+// a defect of the lock from a limit of its servers, and where in the lock to look. It says
+// nothing where a fault explains the violation that no lock withstands.
+func (d *digest) advice(v *checker.Violation) []string {
+	var all []string
+	look := lookAt(v.Kind, d.shared(v.Lock))
+	if look == "" {
+		return nil
+	}
+	if words := d.controlAdvice(v); words != "" {
+		all = append(all, words)
+	}
+	if c := d.Run.Control; c != nil && c.Verdict != string(checker.Valid) || d.limits(v) {
+		return all
+	}
+	if d.cause >= 0 {
+		return append(all, "Most locks withstand such a fault. Look in the lock at "+look+".")
+	}
+	return append(all, "No recorded fault can have done it: this is a bug of the lock, unless its servers failed unseen. Look at "+look+".")
+}
+
+// limits reports whether the fault that caused a violation is one of those that no lock on
+// such servers withstands, whatever its code.
+func (d *digest) limits(v *checker.Violation) bool {
+	if d.cause < 0 {
+		return false
+	}
+	rank := d.explains(&d.faults[d.cause], v.Kind)
+	return rank >= 0 && rank < weakRank
+}
+
+// controlAdvice is the command that repeats a run with a correct lock.
+func (d *digest) controlAdvice(v *checker.Violation) string {
+	if d.Run.Control != nil || d.limits(v) || d.Run.Backend == history.Simulated {
+		return ""
+	}
+	flag := "--control"
+	switch shared := d.shared(v.Lock); {
+	case v.Kind == checker.Overtaken:
+		flag = "--lock mutex-fair"
+	case v.Kind == checker.Reentrancy && !shared:
+		flag = "--lock mutex"
+	case d.kindOf(v.Lock) == history.KindSemaphore:
+		flag = "--lock semaphore-permit"
+	case shared:
+		flag = "--lock rwmutex"
+	}
+	name, replaced := strings.CutPrefix(flag, "--lock ")
+	own := map[string]string{"semaphore": "semaphore-permit"}
+	if command := d.with(flag); command == "" || replaced && (d.Run.Lock == name || own[d.Run.Lock] == name || !d.oneKey()) {
+		return ""
+	} else if replaced {
+		return fmt.Sprintf("%s repeats it with lockchaos' own lock of that kind: if that is valid, look for the cause in your lock.", command)
+	} else {
+		return command + " repeats the plan with a correct lock, too: if that stays valid, look for the cause in your lock."
+	}
+}
+
+// oneKey reports whether the servers of the run are those that all locks of package lock but
+// Redlock are made for.
+func (d *digest) oneKey() bool {
+	return slices.Contains([]string{"single", "sentinel", "cluster"}, d.Run.Topology.Name)
+}
+
+// kindOf is the kind that a lock was declared to be; empty if it was not.
+func (d *digest) kindOf(lock string) string {
+	for _, e := range d.notes {
+		if e.Op == history.Declare && e.Lock == lock {
+			return e.Kind
+		}
+	}
+	return ""
+}
+
+// lookAt is where the code of a lock can be wrong that has a violation of a kind without a fault
+// that explains it; empty for a kind that has cures, or is of another version.
+func lookAt(kind string, shared bool) string {
+	switch kind {
+	case checker.DoubleGrant:
+		if shared {
+			return "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only"
+		}
+		return "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, and whether a release and an extension compare the owner"
+	case checker.OverCapacity:
+		return "whether one step on the server counts the permits that are out and adds the new one, and whether a release removes permits of its own grant only"
+	case checker.Reentrancy:
+		return "how it finds out that a client holds the lock already: such a request waits or is refused where the lock is not re-entrant, and has the token of the first grant where it is"
+	case checker.Overtaken:
+		return "whether a request can be granted before those that wait, and whether a release grants the lock to the first of the queue"
+	case checker.PrematureLoss:
+		return "what can remove the key before its lease is over: a lease that is shorter on the server than for the client, or a release or extension that does not compare the owner"
+	case checker.Stuck:
+		return "what the last holder, or a request that gave up, left on the servers, and what ends it"
+	default:
+		return ""
+	}
+}
+
+// keeping are of the cures for what a server forgot those that keep what is no grant: the
+// queue of a fair lock, or the counter of its tokens.
+func (d *digest) keeping(v *checker.Violation, from, to time.Duration, helps ...string) []string {
+	return slices.DeleteFunc(d.remembering(v, from, to), func(cure string) bool { return !slices.Contains(helps, cure) })
+}
