@@ -228,7 +228,11 @@ func (d *digest) distinct() []*checker.Violation {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *checker.Violation) int { return cmp.Compare(severity(a.Kind), severity(b.Kind)) })
+	// The order of the results, and of violations of one time, is none.
+	graver := func(a, b *checker.Violation) int {
+		return cmp.Or(cmp.Compare(severity(a.Kind), severity(b.Kind)), say.Natural(a.Lock, b.Lock), slices.Compare(a.Events, b.Events))
+	}
+	slices.SortStableFunc(all, graver)
 	seen := map[place]bool{}
 	all = slices.DeleteFunc(all, func(v *checker.Violation) bool {
 		at := place{v.Lock, v.From, v.Until}
@@ -237,7 +241,7 @@ func (d *digest) distinct() []*checker.Violation {
 		return again
 	})
 	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
-		return cmp.Or(cmp.Compare(d.since(a), d.since(b)), cmp.Compare(a.Until, b.Until))
+		return cmp.Or(cmp.Compare(d.since(a), d.since(b)), cmp.Compare(a.Until, b.Until), graver(a, b))
 	})
 	d.distincts = all
 	return all
