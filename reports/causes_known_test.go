@@ -69,7 +69,7 @@ func known(rng *rand.Rand) (in reports.Input, truth map[string]string) {
 	rng.Shuffle(len(s.events), func(i, j int) { s.events[i], s.events[j] = s.events[j], s.events[i] })
 	slices.SortStableFunc(s.events, func(a, b history.Event) int {
 		if a.Time == b.Time && (a.Process == b.Process && a.Process >= 0 || a.Fault == b.Fault && a.Target == b.Target && a.Fault != "") {
-			return int(b2n(a.Type != history.Invoke)) - int(b2n(b.Type != history.Invoke))
+			return b2n(a.Type != history.Invoke) - b2n(b.Type != history.Invoke)
 		}
 		return 0
 	})

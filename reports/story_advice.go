@@ -59,13 +59,14 @@ func (d *digest) controlAdvice(v *checker.Violation) string {
 	}
 	name, replaced := strings.CutPrefix(flag, "--lock ")
 	own := map[string]string{"semaphore": "semaphore-permit"}
-	if command := d.with(flag); command == "" || replaced && (d.Run.Lock == name || own[d.Run.Lock] == name || !d.oneKey()) {
+	command := d.with(flag)
+	if command == "" || replaced && (d.Run.Lock == name || own[d.Run.Lock] == name || !d.oneKey()) {
 		return ""
-	} else if replaced {
-		return fmt.Sprintf("%s repeats it with lockchaos' own lock of that kind: if that is valid, look for the cause in your lock.", command)
-	} else {
+	}
+	if !replaced {
 		return command + " repeats the plan with a correct lock, too: if that stays valid, look for the cause in your lock."
 	}
+	return fmt.Sprintf("%s repeats it with lockchaos' own lock of that kind: if that is valid, look for the cause in your lock.", command)
 }
 
 // oneKey reports whether the servers of the run are those that all locks of package lock but
