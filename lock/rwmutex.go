@@ -38,12 +38,11 @@ type RWOptions struct {
 //
 // Every grant has an end of its own, on either side: a reader that died is in
 // no writer's way after its lease, and neither another hold nor its release changes
-// that. A request takes the server a time in proportion to the number of holds,
-// about a millisecond for a thousand; a renewal doesn't.
+// that. What a request costs the server hardly grows with the number of holds.
 //
-// A name is that of a RWMutex or of a lock of another kind. While a RWMutex is
-// held, a [Mutex] of that name is refused; in the reverse case the RWMutex
-// returns an error that says so.
+// A name is that of a RWMutex or of a lock of another kind: while one of them is
+// held, the other returns an error that says so. So does a RWMutex of a version of this
+// package that kept grants in another form.
 type RWMutex struct {
 	read, write RWSide
 }

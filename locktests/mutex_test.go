@@ -477,8 +477,8 @@ func TestTTLOfAnEndlessLease(t *testing.T) {
 	m := c.RWMutex("stock", lock.RWOptions{})
 	_, err = m.Write().TryLock(ctx, lock.Options{Lease: lock.Forever})
 	require.NoError(t, err)
-	for field := range rdb.HGetAll(ctx, "lock:{stock}").Val() {
-		require.NoError(t, rdb.HSet(ctx, "lock:{stock}", field, int64(1e13+1e15)).Err())
+	for _, grant := range rdb.ZRange(ctx, "lock:{stock}", 0, -1).Val() {
+		require.NoError(t, rdb.ZAdd(ctx, "lock:{stock}", redis.Z{Member: grant, Score: 1e13 + 1e15 + 2e15}).Err())
 	}
 	ttl, err = m.TTL(ctx)
 	require.NoError(t, err)

@@ -90,9 +90,17 @@ func promptly(t *testing.T, rounds int, round func()) {
 // waitingWriters lists those that wait and keep new readers out.
 func waitingWriters(t *testing.T, rdb *redis.Client) []string {
 	t.Helper()
-	fields, err := rdb.HKeys(t.Context(), "lock:{orders}").Result()
+	members, err := rdb.ZRange(t.Context(), "lock:{orders}", 0, -1).Result()
 	require.NoError(t, err)
-	return slices.DeleteFunc(fields, func(f string) bool { return !strings.HasPrefix(f, "wait:") })
+	return slices.DeleteFunc(members, func(m string) bool { return !strings.HasPrefix(m, "wait:") })
+}
+
+// placeEnds is when a waiting writer keeps no reader out any longer.
+func placeEnds(t *testing.T, rdb *redis.Client, place string) int64 {
+	t.Helper()
+	score, err := rdb.ZScore(t.Context(), "lock:{orders}", place).Result()
+	require.NoError(t, err)
+	return int64(score) - rwBase(place)
 }
 
 func TestWritersKeepTheContract(t *testing.T) {
@@ -217,7 +225,8 @@ func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
 	waiter := waiting(t.Context(), t, writeSide(c, preferWriters), lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
 	rdb := s.Client(t, nil)
 	redistest.Await(t, "the writer to wait", func() bool { return len(waitingWriters(t, rdb)) == 1 })
-	require.NoError(t, rdb.HSet(t.Context(), "lock:{orders}", "read:r:b", rdb.HGet(t.Context(), "lock:{orders}", "ends").Val()).Err())
+	ends := float64(time.Now().Add(long).UnixMilli())
+	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}", redis.Z{Member: "read:r:b", Score: ends}, redis.Z{Member: "reads:b", Score: -1}).Err())
 	require.ErrorIs(t, <-waiter, lock.ErrUpgrade)
 	require.Empty(t, waitingWriters(t, rdb))
 	require.NoError(t, h.Release(t.Context()))
@@ -561,8 +570,7 @@ func TestPreferredWriterThatDiedKeepsReadersOutForAHeartbeat(t *testing.T) {
 		"write", request, "w", long.Milliseconds(), 300).Slice()
 	require.NoError(t, err)
 	require.EqualValues(t, 0, refusal[0])
-	ends, err := rdb.HGet(ctx, "lock:{orders}", "wait:"+request+":w").Int64()
-	require.NoError(t, err)
+	ends := placeEnds(t, rdb, "wait:"+request+":w")
 	r, err := m.Read().Lock(ctx, lock.Options{Owner: "b", Lease: long})
 	require.NoError(t, err)
 	now, err := rdb.Time(ctx).Result()
@@ -587,9 +595,7 @@ func TestPreferredWriterKeepsItsPlace(t *testing.T) {
 		if len(waits) == 0 {
 			return time.Time{}
 		}
-		ends, err := rdb.HGet(t.Context(), "lock:{orders}", waits[0]).Int64()
-		require.NoError(t, err)
-		return time.UnixMilli(ends)
+		return time.UnixMilli(placeEnds(t, rdb, waits[0]))
 	}
 	var first time.Time
 	redistest.Await(t, "the writer to wait", func() bool { first = place(); return !first.IsZero() })
@@ -803,18 +809,30 @@ func TestReadWriteLockLeavesOtherThingsAlone(t *testing.T) {
 	fails()
 	require.Equal(t, before, rdb.HGetAll(ctx, "lock:{orders}").Val())
 	require.NoError(t, h.Release(ctx))
-	r := letIn(t, m.Read(), "a")
-	_, err := c.Acquire(ctx, "orders", lock.Options{Owner: "a", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, r.Release(ctx))
+	// The other way round, whichever side is held.
+	for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
+		h := letIn(t, side, "a")
+		before := rdb.Dump(ctx, "lock:{orders}").Val()
+		for _, l := range []lock.LockerFunc{c.Acquire, func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return c.FairMutex(name).Acquire(ctx, o)
+		}} {
+			for _, wait := range []time.Duration{0, lock.Forever} {
+				_, err := l(ctx, "orders", lock.Options{Owner: "a", Lease: long, Wait: wait})
+				require.ErrorContains(t, err, "use another name")
+				require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			}
+		}
+		require.Equal(t, before, rdb.Dump(ctx, "lock:{orders}").Val())
+		require.NoError(t, h.Release(ctx))
+	}
 
 	for _, o := range []lock.Options{{Lease: -1}, {Lease: time.Microsecond}, {Wait: -1}} {
 		for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
-			_, err = side.Acquire(ctx, o)
+			_, err := side.Acquire(ctx, o)
 			require.Error(t, err)
 		}
 	}
-	_, err = c.RWMutex("", plainRW).Read().TryLock(ctx, lock.Options{})
+	_, err := c.RWMutex("", plainRW).Read().TryLock(ctx, lock.Options{})
 	require.ErrorContains(t, err, "empty name")
 	require.Empty(t, keysLeft(t, rdb))
 }

@@ -7,19 +7,12 @@
 -- ARGV: the channel of the readers, that of the writers, life of the mark in ms
 -- Returns 1 if there was a grant, else 0.
 if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
-local grants, held, last = {}, false, 0
-local wrong = each(function(field, what, _, ends)
-  if what ~= 'wait' then
-    grants[#grants + 1] = field
-    held = held or ends > now
-  elseif ends > now then
-    last = math.max(last, ends)
-  end
-end)
-if wrong then return wrong end
-if not held then return 0 end
-change(grants, last)
+look()
+if final('read') == 0 and final('write') == 0 then return 0 end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. text(base.wait))
+local waits = final('wait')
+if waits == 0 then redis.call('DEL', KEYS[1]) else settle() end
 if KEYS[2] then redis.call('SET', KEYS[2], 1, 'PX', ARGV[3]) end
-if last == 0 then redis.pcall('PUBLISH', ARGV[1], 'all') end
+if waits == 0 then redis.pcall('PUBLISH', ARGV[1], 'all') end
 redis.pcall('PUBLISH', ARGV[2], '1')
 return 1

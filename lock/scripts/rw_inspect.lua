@@ -5,17 +5,14 @@
 -- Returns {owners that hold the read side, grants of the write side, the
 -- owner's grants of the read side, and of the write side, ms until the last of
 -- all grants ends}.
-local readers, seen, last = 0, {}, now
-local all, own = {read = 0, write = 0}, {read = 0, write = 0}
-local wrong = each(function(_, what, owner, ends)
-  if what == 'wait' or ends <= now then return end
-  last = math.max(last, ends)
-  all[what] = all[what] + 1
-  if owner == ARGV[1] then own[what] = own[what] + 1 end
-  if what == 'read' and not seen[owner] then
-    seen[owner] = true
-    readers = readers + 1
-  end
-end)
-if wrong then return wrong end
-return {readers, all.write, own.read, own.write, last - now}
+look()
+local readers, left = redis.call('ZCOUNT', KEYS[1], '-inf', '(0'), {} -- left: the reads of an owner that aren't over
+for _, member in ipairs(over('read')) do
+  local owner = ownerOf(member)
+  left[owner] = (left[owner] or -(score('reads:' .. owner) or 0)) - 1
+  if left[owner] == 0 then readers = readers - 1 end
+end
+local reads, writes, own = left[ARGV[1]] or -(score('reads:' .. ARGV[1]) or 0), live('write'), 0
+local ends, writer = longest('write')
+if writer and ownerOf(writer) == ARGV[1] then own = writes end
+return {readers, writes, reads, own, math.max(ends, final('read'), now) - now}

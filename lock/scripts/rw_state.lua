@@ -1,38 +1,84 @@
 -- What all steps on a read-write lock begin with.
 --
--- A read-write lock is a hash: for each grant a field "read:<request>:<owner>"
--- or "write:<request>:<owner>" with the server's time in ms at which that grant
--- ends, for each writer that waits and is preferred a field
--- "wait:<request>:<owner>" with the time until which it keeps new readers out,
--- and field "ends" with the time at which the key ends, which is never before
--- any of those.
+-- A read-write lock is a sorted set. It has a member "read:<request>:<owner>" or
+-- "write:<request>:<owner>" for each grant, and "wait:<request>:<owner>" for each
+-- writer that waits and is preferred. The score is the server's time in ms at
+-- which that ends, above the base of its kind: so those of a kind lie side by
+-- side, and the last to end is the topmost. A member "reads:<owner>" has the number
+-- of the owner's reads as its score, below 0. No request looks at all grants, and
+-- all of them are one key, which ends with the last of them.
+--
+-- What is over is taken out before a grant is made. So all writes are of one
+-- owner, and all reads beside a write are of the same owner.
 --
 -- KEYS: the lock
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local kinds, base, span = {'read', 'write', 'wait'}, {read = 0, write = 2e15, wait = 4e15}, 2e15
+local crowded = true -- whether there may be more than reads
 
--- each calls visit with every field, its kind, its owner and its end. The result
--- is an error if the key is a lock of another kind.
-local function each(visit)
-  local fields = redis.call('HGETALL', KEYS[1])
-  for i = 1, #fields, 2 do
-    if fields[i] ~= 'ends' then
-      local what, owner = string.match(fields[i], '^(%l+):[^:]*:(.*)$')
-      if not what then return redis.error_reply('WRONGTYPE the lock of that name is no read-write lock') end
-      visit(fields[i], what, owner, tonumber(fields[i + 1]))
-    end
+local function text(number) return string.format('%.0f', number) end
+local function ownerOf(member) return string.match(member, '^%l+:[^:]*:(.*)$') end
+local function score(member) return tonumber(redis.call('ZSCORE', KEYS[1], member)) end
+
+-- look finds out whether there are writes or places. It fails if the key is a lock of
+-- another kind, or one of a version that kept grants in a hash.
+local function look() crowded = redis.call('ZCOUNT', KEYS[1], text(base.write), '+inf') > 0 end
+
+-- endOf returns when a grant or place ends, or 0.
+local function endOf(what, member) return (score(member) or base[what]) - base[what] end
+
+-- longest returns when the last of a kind ends, and which that is; 0 if all are over.
+local function longest(what)
+  local above = 0
+  if not crowded and what ~= 'read' then return 0 end
+  if crowded and what ~= 'wait' then above = redis.call('ZCOUNT', KEYS[1], text(base[what] + span), '+inf') end
+  local top = redis.call('ZREVRANGE', KEYS[1], above, above, 'WITHSCORES')
+  local ends = (tonumber(top[2]) or 0) - base[what]
+  if ends <= now then return 0 end
+  return ends, top[1]
+end
+
+-- final returns only when.
+local function final(what)
+  local ends = longest(what)
+  return ends
+end
+
+-- last returns when the last of all ends; 0 if all are over.
+local function last() return math.max(final('read'), final('write'), final('wait')) end
+
+-- live counts those of a kind that are not over.
+local function live(what)
+  return redis.call('ZCOUNT', KEYS[1], '(' .. text(base[what] + now), '(' .. text(base[what] + span))
+end
+
+-- over lists those of a kind that are over.
+local function over(what)
+  if not crowded and what ~= 'read' then return {} end
+  return redis.call('ZRANGEBYSCORE', KEYS[1], text(base[what]), text(base[what] + now))
+end
+
+-- remove takes a grant or place out, and returns whether it was there.
+local function remove(member)
+  local was = redis.call('ZREM', KEYS[1], member) == 1
+  if was and string.sub(member, 1, 5) == 'read:' then
+    local count = 'reads:' .. ownerOf(member)
+    local reads = (score(count) or 0) + 1
+    if reads < 0 then redis.call('ZADD', KEYS[1], text(reads), count) else redis.call('ZREM', KEYS[1], count) end
+  end
+  return was
+end
+
+-- clear takes out what is over.
+local function clear()
+  for _, what in ipairs(kinds) do
+    for _, member in ipairs(over(what)) do remove(member) end
   end
 end
 
--- change removes fields, and makes the key end with the last of the others; with
--- all of them gone, at once.
-local function change(gone, last)
-  if last <= now then
-    redis.call('DEL', KEYS[1])
-    return
-  end
-  for _, field in ipairs(gone) do redis.call('HDEL', KEYS[1], field) end
-  redis.call('HSET', KEYS[1], 'ends', string.format('%.0f', last))
-  redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
+-- settle makes the key end with the last of all; without any there is no key.
+local function settle()
+  local ends = last()
+  if ends > 0 then redis.call('PEXPIREAT', KEYS[1], text(ends)) end
 end
-
