@@ -16,8 +16,10 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -89,7 +91,11 @@ func Run(t *testing.T, l Lock, p Plan) {
 			t.Run(fmt.Sprintf("%s-seed-%d", r.Topology, seed), func(t *testing.T) {
 				g := &guard{}
 				r.Lock = g.of(l)
-				report(t, playTwice(t, "", g, random(r), longer(r), seed))
+				p := playTwice(t, "", g, random(r), longer(r), seed)
+				report(t, p)
+				if p.met != nil && p.in.History != nil && !l.Endless && outlivesLease(p.in.History) {
+					t.Error("a lock was refused long after the lease of its holder had ended. " + hintEndless)
+				}
 			})
 		}
 	}
@@ -139,7 +145,7 @@ type played struct {
 func playTwice(t *testing.T, part string, g *guard, first, second playable, seed uint64) played {
 	t.Helper()
 	name := path.Join(t.Name(), part)
-	ctx := g.with(t.Context())
+	ctx := t.Context()
 	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-beforeDeadline))
@@ -154,7 +160,7 @@ func playTwice(t *testing.T, part string, g *guard, first, second playable, seed
 			return p
 		}
 		p.in, p.failed = next.play(ctx, setup(p.dir, command, seed))
-		p.problems, p.cut = g.noted(), ctx.Err() != nil
+		p.problems, p.cut = append(g.noted(), clientPanics(p.dir)...), ctx.Err() != nil
 		p.met = nil
 		if p.failed == nil {
 			p.met = next.met(p.in)
@@ -211,4 +217,35 @@ func report(t *testing.T, p played) {
 		t.Errorf("%v%s\n%s", p.met, often, text.String())
 	}
 	keep(t, p.dir)
+}
+
+// fewestRefusals is how many refusals tell that a lock was not free after a lease.
+const fewestRefusals = 3
+
+// outlivesLease reports whether a lock was refused when half a lease had passed since that of
+// its holder ended, and no other client can have been granted it.
+func outlivesLease(h *history.History) bool {
+	ops := h.Operations()
+	for _, hold := range holding.Of(h) {
+		if hold.Ended != holding.EndExpired {
+			continue
+		}
+		refusals, next := 0, history.Never
+		for i := range ops {
+			op := &ops[i]
+			if op.Invoke.Op == history.Acquire && op.Invoke.Lock == hold.Lock && !op.Failed() && op.Complete.Time > hold.Start {
+				next = min(next, op.Invoke.Time)
+			}
+		}
+		for i := range ops {
+			op := &ops[i]
+			if op.Invoke.Op == history.Acquire && op.Invoke.Lock == hold.Lock && op.Failed() && op.Invoke.Time > hold.End+hold.Acquire.Invoke.Lease/2 && op.Complete.Time < next {
+				refusals++
+			}
+		}
+		if refusals >= fewestRefusals {
+			return true
+		}
+	}
+	return false
 }

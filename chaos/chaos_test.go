@@ -240,7 +240,21 @@ func tries(g chaos.Grant, err error) harness.LockSpec {
 
 var errDown = errors.New("link down")
 
-func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy()) }
+// panicking is a keeper that was never finished.
+type panicking struct{}
+
+func (panicking) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
+	panic("no keeper")
+}
+
+func (panicking) Release(context.Context, lock.Lease) error { panic("no keeper") }
+
+// panicsInAClient is a lock that panics once it is granted.
+func panicsInAClient() harness.LockSpec {
+	return granting("panics-in-a-client", func(chaos.Servers, string, *chaos.Grant) error { panic("no client") })
+}
+
+func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient()) }
 
 // TestCase is what a sub-process runs: what a test of a lock may do.
 func TestCase(t *testing.T) {
@@ -335,6 +349,14 @@ func TestCase(t *testing.T) {
 			g.Extend = func(context.Context, time.Duration) error { panic("no token") }
 			return nil
 		}), short())
+	case "panics in a keeper":
+		chaos.Run(t, acquires(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, panicking{}), nil
+		}), short())
+	case "panics in a client":
+		chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid)
+	case "watched run":
+		chaos.Run(t, watched(), chaos.Plan{Workload: "late-release", Faults: faults.MixNone, Length: 3 * time.Second})
 	case "open panics":
 		chaos.Run(t, chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { panic("no config") }), short())
 	case "close panics":
@@ -453,6 +475,7 @@ func TestFailures(t *testing.T) {
 		"refuses unknown smoke":       {"a request whose reply is lost is unknown: the answer is ErrNotAcquired, although no reply reached the lock"},
 		"in memory run":               {"expected valid, got unknown, twice", "requests reached the servers over the links: the lock answers from memory, or reaches the servers past the proxies"},
 		"watched smoke":               {"a lease that ends lets the next one in: the lock is not free after the end of the lease of 1.5s", "If a watchdog of the lock extends each grant until its release, set Endless."},
+		"watched run":                 {"got unknown, twice", "a lock was refused long after the lease of its holder had ended. If a watchdog of the lock extends each grant until its release, set Endless."},
 		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
 		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"simulate: never granted":     {"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: link down)"},
@@ -476,6 +499,8 @@ func TestFailures(t *testing.T) {
 		"acquire ignores its context": {"Acquire ignores its context", "got unknown"},
 		"panics":                      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: out of order", "chaos_test.go", "expected valid, got unknown"},
 		"panics in an extension":      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: no token", "chaos_test.go"},
+		"panics in a keeper":          {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: no keeper (in Release of \"lock-1\")", "chaos_test.go"},
+		"panics in a client":          {"--- FAIL: TestCase/paused-holder", "client a: panic of the lock under test: no client (in Acquire of \"orders\")", "chaos_test.go"},
 		"panics in smoke": {
 			"--- FAIL: TestCase/contract/a-held-lock-is-refused", "--- FAIL: TestCase/contract/the-calls-of-the-lock", "--- FAIL: TestCase/release-twice",
 			"panic of the lock under test: no token", "chaos_test.go",

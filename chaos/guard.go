@@ -47,28 +47,71 @@ func (g *guard) noted() []string {
 	return g.problems
 }
 
-// guardOf is the key under which a context has the guard of the lock that is called with it.
-type guardOf struct{}
+// panicked begins what is said of a panic of the lock.
+const panicked = "panic of the lock under test: "
 
-// with is the context of calls of the lock, whose panics the guard is told of.
-func (g *guard) with(ctx context.Context) context.Context {
-	return context.WithValue(ctx, guardOf{}, g)
-}
-
-// noting is deferred around calls of the lock. A panic becomes an error, after which
+// noting is deferred around a call of the lock. A panic becomes an error, after which
 // nothing is known of the outcome, and a problem with its stack.
-func (g *guard) noting(err *error) {
+func (g *guard) noting(call string, err *error) {
 	value := recover()
 	if value == nil {
 		return
 	}
-	*err = fmt.Errorf("panic of the lock under test: %v", value)
+	*err = fmt.Errorf(panicked+"%v (in %s)", value, call)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first := (*err).Error() + "\n"; !slices.ContainsFunc(g.problems, func(p string) bool { return strings.HasPrefix(p, first) }) {
 		g.problems = append(g.problems, first+string(debug.Stack()))
 	}
 }
+
+// keeps is a keeper whose panics the guard notes.
+func (g *guard) keeps(k lock.Keeper) lock.Keeper {
+	if late, ok := k.(lock.LateKeeper); ok {
+		return guardedLate{guardedKeeper{k, g}, late}
+	}
+	return guardedKeeper{k, g}
+}
+
+// A guardedKeeper keeps a grant of the lock under test.
+type guardedKeeper struct {
+	lock.Keeper
+
+	guard *guard
+}
+
+// Extend asks the lock.
+func (k guardedKeeper) Extend(ctx context.Context, l lock.Lease, d time.Duration) (_ time.Time, err error) {
+	defer k.guard.noting(callOf("Extend", l), &err)
+	return k.Keeper.Extend(ctx, l, d)
+}
+
+// Release asks the lock.
+func (k guardedKeeper) Release(ctx context.Context, l lock.Lease) (err error) {
+	defer k.guard.noting(callOf("Release", l), &err)
+	return k.Keeper.Release(ctx, l)
+}
+
+// A guardedLate keeper asks the lock also when the grant is over.
+type guardedLate struct {
+	guardedKeeper
+
+	late lock.LateKeeper
+}
+
+// ExtendLate asks the lock.
+func (k guardedLate) ExtendLate(ctx context.Context, l lock.Lease, d time.Duration) (err error) {
+	defer k.guard.noting(callOf("Extend", l), &err)
+	return k.late.ExtendLate(ctx, l, d)
+}
+
+// ReleaseLate asks the lock.
+func (k guardedLate) ReleaseLate(ctx context.Context, l lock.Lease) (err error) {
+	defer k.guard.noting(callOf("Release", l), &err)
+	return k.late.ReleaseLate(ctx, l)
+}
+
+func callOf(method string, l lock.Lease) string { return fmt.Sprintf("%s of %q", method, l.Name) }
 
 // of is the lock with its calls guarded.
 func (g *guard) of(l Lock) Lock {
@@ -78,7 +121,7 @@ func (g *guard) of(l Lock) Lock {
 		return l
 	}
 	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (_ lock.Locker, _ func(), err error) {
-		defer g.noting(&err)
+		defer g.noting("Open of "+l.Name, &err)
 		o.Unclosed = func(err error) { g.note(fmt.Sprintf("closing the lock failed: %v", err)) }
 		locker, closeLock, err := open(servers, o)
 		switch {
@@ -94,7 +137,7 @@ func (g *guard) of(l Lock) Lock {
 			closed := make(chan struct{})
 			go func() {
 				defer close(closed)
-				defer g.noting(new(error))
+				defer g.noting("the close of "+l.Name, new(error))
 				closeLock()
 			}()
 			select {
@@ -116,12 +159,12 @@ type guarded struct {
 
 // Acquire asks for one lock.
 func (l guarded) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
+	return l.ask(ctx, name, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
 }
 
 // Ask asks for what the request says.
 func (l guarded) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
+	return l.ask(ctx, strings.Join(r.Locks, ", "), func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
 }
 
 // withLease is the lock with a lease in each request, unless it can do without.
@@ -155,7 +198,7 @@ func (l leasing) Ask(ctx context.Context, r workload.Request, o lock.Options) (*
 	return workload.Ask(ctx, l.Locker, r, o)
 }
 
-func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*lock.Hold, error) {
+func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hold, error)) (*lock.Hold, error) {
 	type answer struct {
 		hold *lock.Hold
 		err  error
@@ -164,10 +207,13 @@ func (l guarded) ask(ctx context.Context, request func() (*lock.Hold, error)) (*
 	go func() {
 		a := answer{}
 		defer func() { answered <- a }()
-		defer l.guard.noting(&a.err)
+		defer l.guard.noting(fmt.Sprintf("Acquire of %q", name), &a.err)
 		a.hold, a.err = request()
 		if a.hold == nil && a.err == nil {
 			a.err = errors.New("Acquire returned neither a hold nor an error")
+		}
+		if a.hold != nil {
+			a.hold.Guard(l.guard.keeps)
 		}
 	}()
 	select {

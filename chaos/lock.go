@@ -144,7 +144,7 @@ func (k keeper) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time
 		return time.Time{}, fmt.Errorf("extend: %w", errors.ErrUnsupported)
 	}
 	asked := time.Now()
-	return asked.Add(d), k.extend(ctx, d)
+	return asked.Add(d), k.Grant.Extend(ctx, d)
 }
 
 // ExtendLate asks the lock to extend what the holder knows to be over, which it must refuse.
@@ -152,11 +152,7 @@ func (k keeper) ExtendLate(ctx context.Context, _ lock.Lease, d time.Duration) e
 	if k.Grant.Extend == nil {
 		return lock.ErrNotHeld
 	}
-	return k.extend(ctx, d)
-}
-
-func (k keeper) extend(ctx context.Context, d time.Duration) error {
-	return call(ctx, func() error { return k.Grant.Extend(ctx, d) })
+	return k.Grant.Extend(ctx, d)
 }
 
 // ReleaseLate asks the lock to release what the holder knows to be over, which must end no
@@ -165,13 +161,5 @@ func (k keeper) ReleaseLate(ctx context.Context, l lock.Lease) error { return k.
 
 // Release gives the lock back.
 func (k keeper) Release(ctx context.Context, _ lock.Lease) error {
-	return call(ctx, func() error { return k.Grant.Release(ctx) })
-}
-
-// call calls the lock, guarded if there is a guard.
-func call(ctx context.Context, f func() error) (err error) {
-	if g, guarded := ctx.Value(guardOf{}).(*guard); guarded {
-		defer g.noting(&err)
-	}
-	return f()
+	return k.Grant.Release(ctx)
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // served are the names of the locks that [Main] was given.
@@ -27,11 +31,15 @@ func servedByMain(name string) bool {
 func Main(m *testing.M, locks ...Lock) {
 	if len(os.Args) == 2 && os.Args[1] == workerArgument {
 		silence()
+		g := &guard{}
 		for i, l := range locks {
-			locks[i] = withLease(l)
+			locks[i] = g.of(l)
 		}
 		if err := serveWorker(context.Background(), os.Stdin, os.Stdout, locks); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+		}
+		for _, problem := range g.noted() {
+			fmt.Fprintln(os.Stderr, problem)
 		}
 		return
 	}
@@ -39,3 +47,29 @@ func Main(m *testing.M, locks ...Lock) {
 	served.Store(&known)
 	m.Run()
 }
+
+// clientPanics are the panics of the lock that clients left in their logs, each a process of
+// its own, with what is behind them there.
+func clientPanics(dir string) (panics []string) {
+	logs, err := filepath.Glob(history.Dir(dir).Path(history.LogsDir, "client-*.log"))
+	if err != nil {
+		return nil
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if at := panicLine.FindIndex(text); at != nil {
+			client := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "client-"), ".log")
+			panics = append(panics, fmt.Sprintf("client %s: %s", client, text[at[0]:min(len(text), at[0]+maxStack)]))
+		}
+	}
+	return panics
+}
+
+// panicLine begins the stack of a panic: one that was recovered, or one that ended the client.
+var panicLine = regexp.MustCompile("(?m)^(panic: |fatal error: |" + panicked + ")")
+
+// maxStack bounds what is told of a client's log.
+const maxStack = 8 << 10

@@ -21,6 +21,9 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
+// hintEndless is said of a lock that was not free after a lease.
+const hintEndless = "If a watchdog of the lock extends each grant until its release, set Endless."
+
 // smokeLength is how long the clients of each run of Smoke work.
 const smokeLength = 3 * time.Second
 
@@ -65,7 +68,7 @@ func Smoke(t *testing.T, l Lock) {
 				case v.skipped != "":
 					t.Skip(v.skipped)
 				case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, harness.ErrNotFree):
-					t.Errorf("%s: %v\nIf a watchdog of the lock extends each grant until its release, set Endless.", v.name, v.err)
+					t.Errorf("%s: %v\n%s", v.name, v.err, hintEndless)
 				case v.err != nil:
 					t.Errorf("%s: %v", v.name, v.err)
 				}
@@ -128,7 +131,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 			}
 		})
 	})
-	links := linkChecks(g.with(ctx), g.of(l))
+	links := linkChecks(ctx, g.of(l))
 	all.Wait()
 	verdicts = append(verdicts, links...)
 	for _, problem := range g.noted() {
@@ -211,7 +214,7 @@ func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.C
 	if err != nil {
 		return fmt.Errorf("open lock %s: %w", l.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(g.with(ctx), checkLimit)
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	checked := make(chan error, 1)
 	go func() { checked <- c.Run(ctx, cancelled{locker}) }()
