@@ -15,7 +15,7 @@ import (
 // they can touch no other hold, stepCure what a request needs, and leaseCure
 // and wholeCure what a lease needs.
 const (
-	ownerCure   = "compare the owner and delete in one step on the server"
+	ownerCure   = "compare the owner and delete in one step on the server, with a token that each grant has for itself"
 	prolongCure = "compare the owner and prolong in one step on the server"
 	stepCure    = "look whether the lock is free and acquire it in one step on the server (SET with NX and PX, or a script)"
 	leaseCure   = "have the servers end a grant with its lease, which is set in the step that acquires the lock (SET with NX and PX)"

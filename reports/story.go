@@ -124,7 +124,7 @@ func (d *digest) story() Story {
 		s.Notice = complaint
 	default:
 		s = d.unknownStory()
-		if complaint != "" && len(d.Missing) == 0 {
+		if complaint != "" && len(d.Missing) == 0 && d.Run.DriverFault == "" { // which says what is behind it
 			s.Headline = "Not decided: " + complaint
 		}
 	}

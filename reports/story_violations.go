@@ -38,6 +38,8 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		s.Cures = []string{ownerCure}
 	} else if confirmed(history.Extend) {
 		s.Cures = []string{prolongCure}
+	} else if words := d.twoSteps(); words != "" && d.origin(v) < 0 && !d.shared(v.Lock) {
+		s.Outcome, s.Cures = append(s.Outcome, words), []string{stepCure}
 	} else if _, ended := d.follows(v); ended != nil {
 		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
 			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
@@ -50,8 +52,6 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		late, ok := d.lateRelease(first, second, 0)
 		if words := d.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
-		} else if words := d.twoSteps(); words != "" {
-			s.Outcome, s.Cures = append(s.Outcome, words), []string{stepCure}
 		} else if ok {
 			s.Moments = append(s.Moments, late)
 			s.Cures = []string{ownerCure}
