@@ -13,11 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
@@ -535,6 +537,9 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return fmt.Errorf("it sent the line %s, which is no message: %s", quote(line), plain(err))
 	}
+	if twice := fieldTwice(line); twice != "" {
+		return fmt.Errorf("it sent the line %s, which has the field %q twice", quote(line), twice)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Re == nil {
@@ -558,6 +563,35 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	}
 	asked.answer <- r // there is room for one
 	return nil
+}
+
+// fieldTwice is the name of a field that a JSON object has twice, in any spelling; empty if there
+// is none. It is not clear which of the two counts.
+func fieldTwice(object []byte) string {
+	tokens, seen, depth, name := json.NewDecoder(bytes.NewReader(object)), map[string]bool{}, 0, false
+	for {
+		token, err := tokens.Token()
+		if err != nil {
+			return ""
+		}
+		text, isText := token.(string)
+		brace, isBrace := token.(json.Delim)
+		switch {
+		case isBrace && (brace == '{' || brace == '['):
+			depth++
+		case isBrace:
+			depth--
+		}
+		if name && isText && depth == 1 {
+			if text = strings.ToLower(text); seen[text] {
+				return text
+			}
+			seen[text] = true
+			name = false
+			continue
+		}
+		name = depth == 1 // the next token in the object itself is a name
+	}
 }
 
 func known(result string) bool {
@@ -601,16 +635,16 @@ func (l *limitedLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lastWords quotes the last line that the driver logged, for an error.
+// lastWords quotes the last line with words that the driver logged, for an error.
 func (l *limitedLog) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(l.end)), "\n")
-	last := strings.TrimSpace(lines[len(lines)-1])
-	if last == "" {
-		return ""
+	for _, line := range slices.Backward(strings.Split(string(l.end), "\n")) {
+		if line = strings.TrimSpace(line); strings.ContainsFunc(line, unicode.IsLetter) { // a frame and a marker say nothing
+			return "; it logged " + quote([]byte(line))
+		}
 	}
-	return "; it logged " + quote([]byte(last))
+	return ""
 }
 
 // quote is a part of a line for a message, with what a terminal would act on

@@ -61,7 +61,7 @@ func act(role string) int {
 		signal.Ignore(syscall.SIGTERM)
 		select {}
 	case "exits":
-		fmt.Fprintln(os.Stderr, "ModuleNotFoundError: no module named redis")
+		fmt.Fprintln(os.Stderr, "ModuleNotFoundError: no module named redis\n    ^^^")
 		return 3
 	case "other-protocol":
 		_ = out.Encode(line{"re": 0, "protocol": 2, "name": "script"})
@@ -114,6 +114,11 @@ func act(role string) int {
 		case "seconds":
 			grant["valid_ms"] = 60_000_000
 			_ = out.Encode(grant)
+		case "leases":
+			grant["valid_ms"] = 60
+			_ = out.Encode(grant)
+		case "field-twice":
+			fmt.Fprintf(os.Stdout, `{"re":%d,"result":"fail","Result":"ok","hold":"h%d"}`+"\n", q.ID, q.ID)
 		case "same-hold":
 			_ = out.Encode(line{"re": q.ID, "result": "ok", "hold": "h"})
 		case "no-address":
@@ -218,6 +223,8 @@ func TestDriver_Broken(t *testing.T) {
 		"no-hold":     `without a "hold"`,
 		"no-token":    `it promises tokens, and granted the lock "orders" without a "token"`,
 		"seconds":     `it says "valid_ms":60000000 of a lease of 60000 ms`,
+		"leases":      `it says "valid_ms":60 of a lease of 60000 ms`,
+		"field-twice": `which has the field "result" twice`,
 		"no-address":  `neither "re" nor "event"`,
 		"array":       "it is a JSON array and no object",
 		"long":        "a line of more than 1048576 bytes",

@@ -107,7 +107,7 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 	case d.hello.Promises.Token && r.Token == 0:
 		return nil, d.breaks(fmt.Errorf("it promises tokens, and granted the lock %q without a \"token\"", name))
 	}
-	if err := believable(r.ValidMS, lease); err != nil {
+	if err := believable(r.ValidMS, lease, time.Since(sent)); err != nil {
 		return nil, d.breaks(err)
 	}
 	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
@@ -126,13 +126,14 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 }
 
 // Libraries round a lease to whole seconds, and may give some more. What is beyond that
-// is in another unit, or is a time of day.
+// is in another unit, or is a time of day; so is what is far less than was left of the lease.
 const leasesBelieved, alsoBelieved = 10, 1000
 
 // believable says what is wrong with the time for which a grant may be believed, of a
-// lease that was asked for; both in milliseconds.
-func believable(valid *int64, lease int64) error {
-	if valid == nil || *valid >= 0 && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
+// lease that was asked for, when that has passed since; those two in milliseconds.
+func believable(valid *int64, lease int64, passed time.Duration) error {
+	left := lease - passed.Milliseconds()
+	if valid == nil || *valid >= max(left, 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
 		return nil
 	}
 	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)
@@ -392,7 +393,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 		k.over()
 		return time.Time{}, fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
-		if err := believable(r.ValidMS, lease); err != nil {
+		if err := believable(r.ValidMS, lease, time.Since(sent)); err != nil {
 			return time.Time{}, k.driver.breaks(err)
 		}
 		if r.ValidMS != nil {

@@ -121,7 +121,8 @@ func TestBadDrivers_NoStart(t *testing.T) {
 		"/no/such/driver --fast": `start driver "/no/such/driver --fast": the driver can't be used: it ended: exit status 127`,
 		"echo hello":             `start driver "echo hello": the driver can't be used: it sent the line "hello", which is no message`,
 		"false":                  `start driver "false": the driver can't be used: it ended: exit status 1`,
-		`echo '{"re":0,"result":"fail","why":"no library"}'`: `it refused hello with "fail": "no library"`,
+		`echo '{"re":0,"result":"fail","why":"no library"}'`:                `it refused hello with "fail": "no library"`,
+		"sh -c 'printf \"main: no library\\n  in frame 7\\n\" >&2; exit 3'": "exit status 3; it logged \"in frame 7\"\nits log ends with:\n  main: no library\n    in frame 7",
 		" ": "needs a command",
 	} {
 		_, err := harness.Program(command)

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -72,9 +73,10 @@ func Program(command string) (LockSpec, error) {
 		return LockSpec{}, fmt.Errorf("%s needs a command, such as %spython3 driver.py", ProgramPrefix, ProgramPrefix)
 	}
 	argv := shell(command)
-	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command})
+	var logged bytes.Buffer
+	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command, Log: &logged})
 	if err != nil {
-		return LockSpec{}, err
+		return LockSpec{}, withLog(err, logged.String())
 	}
 	hello := d.Hello()
 	if err := errors.Join(d.Err(), d.Close()); err != nil {
@@ -96,6 +98,19 @@ func Program(command string) (LockSpec, error) {
 		l.Key = func(name string) string { return strings.ReplaceAll(hello.Keys[0], "{name}", name) }
 	}
 	return l, nil
+}
+
+// maxLogged is how many lines of its log are told of a driver that did not start.
+const maxLogged = 12
+
+// withLog is why a driver did not start, with the end of its log where that has several lines:
+// which of them says why differs from language to language.
+func withLog(err error, logged string) error {
+	lines := strings.Split(strings.TrimSpace(logged), "\n")
+	if len(lines) < 2 {
+		return err
+	}
+	return fmt.Errorf("%w\nits log ends with:\n  %s", err, strings.Join(lines[max(0, len(lines)-maxLogged):], "\n  "))
 }
 
 // shell is a command as a shell reads it. The program takes the place of the
