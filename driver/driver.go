@@ -117,6 +117,7 @@ type Driver struct {
 	next    int64
 	open    map[int64]opened
 	holds   map[string]*keeper
+	used    map[string]bool // names of holds that there were
 	lost    map[string]bool // holds that were lost before their answer was read
 	clients map[string]chan struct{}
 	broken  error
@@ -136,7 +137,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 	}
 	d := &Driver{
 		send: make(chan []byte), exited: make(chan struct{}), open: map[int64]opened{},
-		holds: map[string]*keeper{}, lost: map[string]bool{}, clients: map[string]chan struct{}{},
+		holds: map[string]*keeper{}, used: map[string]bool{}, lost: map[string]bool{}, clients: map[string]chan struct{}{},
 	}
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.start(ctx, c); err != nil {

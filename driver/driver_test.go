@@ -252,6 +252,17 @@ func TestDriver_Broken(t *testing.T) {
 	}
 }
 
+// The name of a hold that was released names no other one: a second release would be of that.
+func TestDriver_HoldAgain(t *testing.T) {
+	t.Parallel()
+	d := start(t, "same-hold")
+	h, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+	_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+	require.ErrorContains(t, err, `gave the hold "h" to two grants`)
+}
+
 // What a driver is not certain of is no refusal.
 func TestDriver_Unknown(t *testing.T) {
 	t.Parallel()

@@ -142,12 +142,12 @@ func believable(valid *int64, lease int64, passed time.Duration) error {
 // keep remembers a hold until it is over.
 func (d *Driver) keep(k *keeper, h *lock.Hold) error {
 	d.mu.Lock()
-	if d.holds[k.id] != nil {
+	if d.used[k.id] {
 		d.mu.Unlock()
 		return d.breaks(fmt.Errorf("it gave the hold %q to two grants", k.id))
 	}
 	k.hold = h
-	d.holds[k.id] = k
+	d.holds[k.id], d.used[k.id] = k, true
 	lost := d.lost[k.id]
 	delete(d.lost, k.id)
 	d.mu.Unlock()

@@ -231,6 +231,10 @@ func TestComplaint(t *testing.T) {
 	require.Empty(t, attempts(1, 50, history.Fail, "lock not acquired: the wait is over").Story.Notice, "that is what locks are for")
 	require.Empty(t, attempts(1, 50, history.Info, "").Story.Notice)
 
+	in := notPermitted()
+	in.Run.DriverFault = "the driver of zone-a can't be used: it ended"
+	require.Equal(t, "Not decided: "+in.Run.DriverFault, reports.Summarize(in).Story.Headline, "it is behind the errors")
+
 	r := attempts(4, 5, history.Info, oom)
 	second := strings.Split(string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{Width: 200}) })), "\n")[1]
 	require.Contains(t, second, "5 of 9 requests")
