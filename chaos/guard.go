@@ -204,7 +204,7 @@ func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hol
 		err  error
 	}
 	answered := make(chan answer, 1)
-	go func() {
+	go func() { //nolint:contextcheck // Guard waits for no server
 		a := answer{}
 		defer func() { answered <- a }()
 		defer l.guard.noting(fmt.Sprintf("Acquire of %q", name), &a.err)
