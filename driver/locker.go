@@ -107,7 +107,11 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 	case d.hello.Promises.Token && r.Token == 0:
 		return nil, d.breaks(fmt.Errorf("it promises tokens, and granted the lock %q without a \"token\"", name))
 	}
-	if err := believable(r.ValidMS, lease, time.Since(sent)); err != nil {
+	passed := time.Since(sent)
+	if p := d.hello.Promises; p.HandsOver || p.Reentrant { // the lease may be an older one
+		passed = max(passed, o.Lease)
+	}
+	if err := believable(r.ValidMS, lease, passed); err != nil {
 		return nil, d.breaks(err)
 	}
 	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
@@ -132,8 +136,7 @@ const leasesBelieved, alsoBelieved = 10, 1000
 // believable says what is wrong with the time for which a grant may be believed, of a
 // lease that was asked for, when that has passed since; those two in milliseconds.
 func believable(valid *int64, lease int64, passed time.Duration) error {
-	left := lease - passed.Milliseconds()
-	if valid == nil || *valid >= max(left, 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
+	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
 		return nil
 	}
 	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)
