@@ -383,7 +383,8 @@ func benchJSON(w io.Writer, r bench.Results) error {
 	return enc.Encode(r)
 }
 
-// printBench shows the results. A lock that did not keep others out is a finding.
+// printBench shows the results. A lock that did not keep others out is a finding; of a driver
+// that completed nothing in a slice nothing is known.
 func (a *app) printBench(r bench.Results, f benchFiles) error {
 	var err error
 	switch {
@@ -400,12 +401,15 @@ func (a *app) printBench(r bench.Results, f benchFiles) error {
 	}
 	for _, w := range r.Workloads {
 		for _, s := range w.Systems {
-			if s.Broken() {
+			switch {
+			case s.Broken():
 				return verdictError(exitInvalid)
+			case strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 }):
+				err = verdictError(exitUnknown)
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // A benchProgress says what is being measured: on a line that is rewritten, or on
