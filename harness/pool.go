@@ -123,8 +123,9 @@ type pooledFailover struct {
 // Close returns the deployment to the pool, or stops it.
 func (d *pooledFailover) Close() error { return d.pooled.Close() }
 
-// resetTimeout bounds how long it may take to make a deployment as good as new.
-const resetTimeout = 5 * time.Second
+// resetTimeout bounds how long it may take to make a deployment as good as new: replicas
+// synchronize again, which takes seconds where the machine is busy.
+const resetTimeout = 15 * time.Second
 
 // Close returns the deployment to the pool if it is as good as new, else it stops it.
 func (d *pooled) Close() error {

@@ -384,6 +384,7 @@ func TestRunsReuseADeployment(t *testing.T) {
 	setup := runtest.Setup(t)
 	boots := &counting{Backend: process.Backend{}}
 	backend, closeAll := harness.Pool(boots)
+	t.Cleanup(func() { require.NoError(t, closeAll()) })
 	setup.Backend = backend
 	play := func(topology, faults string) (history.Run, *history.History) {
 		setup.Dir = t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/topologies"
@@ -44,6 +45,11 @@ type addressBlock struct {
 // errNoBlock says that all blocks are taken.
 var errNoBlock = errors.New("no free range of loopback addresses")
 
+// held keeps the listeners of the blocks in use. The garbage collector closes a listener
+// that nothing refers to, as that of a deployment whose caller forgot to close it; the
+// network of that deployment goes on to listen, and the next one would fail on its addresses.
+var held sync.Map
+
 // takeBlock takes a free block, and starts to look at one that depends on the
 // process, so that parallel harnesses seldom ask for the same.
 func takeBlock() (*addressBlock, error) { return takeBlockFrom(firstBlock, lastBlock) }
@@ -57,6 +63,7 @@ func takeBlockFrom(first, last int) (*addressBlock, error) {
 		l, err := config.Listen(context.Background(), "tcp", addr(number, 0, 1, lockPort).String())
 		switch {
 		case err == nil:
+			held.Store(number, l)
 			return &addressBlock{number: number, lock: l}, nil
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
 			return nil, fmt.Errorf("%w: this system has no 127.0.0.0/8 (the process backend needs Linux): %w", errNoBlock, err)
@@ -121,4 +128,7 @@ func (b *addressBlock) addresses(t topologies.Topology) map[string]bootstrap.Add
 	return at
 }
 
-func (b *addressBlock) release() error { return b.lock.Close() }
+func (b *addressBlock) release() error {
+	held.Delete(b.number)
+	return b.lock.Close()
+}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"net"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,4 +22,25 @@ func TestTakeBlock_AllTaken(t *testing.T) {
 	s, err := takeBlockFrom(first, last+1)
 	require.NoError(t, err, "the next one is free")
 	require.NoError(t, s.release())
+}
+
+// A block that nothing refers to any more stays taken until it is released: a deployment that
+// was not closed still listens on its addresses.
+func TestTakeBlock_StaysTaken(t *testing.T) {
+	const only = lastBlock + 4
+	took, err := takeBlockFrom(only, only)
+	require.NoError(t, err)
+	number := took.number
+	took = nil
+	for range 5 {
+		runtime.GC() // a finalizer runs after a collection, and what it frees goes with the next
+		runtime.Gosched()
+	}
+	_, err = takeBlockFrom(only, only)
+	require.ErrorIs(t, err, errNoBlock)
+	l, _ := held.Load(number)
+	require.NoError(t, (&addressBlock{number, l.(net.Listener)}).release())
+	took, err = takeBlockFrom(only, only)
+	require.NoError(t, err)
+	require.NoError(t, took.release())
 }
