@@ -48,7 +48,7 @@ var errNoBlock = errors.New("no free range of loopback addresses")
 // held keeps the listeners of the blocks in use. The garbage collector closes a listener
 // that nothing refers to, as that of a deployment whose caller forgot to close it; the
 // network of that deployment goes on to listen, and the next one would fail on its addresses.
-var held sync.Map
+var held sync.Map //nolint:gochecknoglobals // what refers to a block may be gone
 
 // takeBlock takes a free block, and starts to look at one that depends on the
 // process, so that parallel harnesses seldom ask for the same.
