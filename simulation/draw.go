@@ -193,7 +193,7 @@ const ghostTurn = 10 * time.Second
 //   - on a cluster the time that it takes to replace a master;
 //   - where clients wait in a queue, the time after which one that is gone loses its place.
 func Patience(l harness.LockSpec, c Case) time.Duration {
-	p, lease := defaultProgress, cmp.Or(c.config(l).Lease, c.Watchdog, defaultWatchdog) // some workloads have a lease of their own
+	p, lease := defaultProgress, leaseOf(l, c)
 	switch {
 	case replicated(c.Topology) && l.Subscribes:
 		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)
@@ -207,6 +207,24 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 		p += ghostTicket
 	}
 	return p
+}
+
+// ghostGrants is for how long the late requests of a plan may be granted a lock, or keep a place
+// in its queue, of which no client knows: a lease for each. The client has sent the same request
+// again, and is done with it.
+func ghostGrants(plan []world.Fault, lease time.Duration) time.Duration {
+	late := 0
+	for _, f := range plan {
+		if f.By > 0 && (f.Name == world.RepeatCommand || f.Name == world.DelayCommand) {
+			late++
+		}
+	}
+	return time.Duration(late) * lease
+}
+
+// leaseOf is the lease of the grants in a case; some workloads have one of their own.
+func leaseOf(l harness.LockSpec, c Case) time.Duration {
+	return cmp.Or(c.config(l).Lease, c.Watchdog, defaultWatchdog)
 }
 
 // Draw draws a case: what the clients do, how patient and how careful they are, and two
@@ -248,7 +266,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		}
 	}
 	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
-	c.Progress = cmp.Or(k.Progress, Patience(l, c))
+	c.Progress = cmp.Or(k.Progress, Patience(l, c)) + ghostGrants(c.Plan, leaseOf(l, c))
 	c.Length = lengthOf(c)
 	return c, nil
 }

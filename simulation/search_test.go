@@ -271,6 +271,22 @@ func TestLateCopiesTakeALockForTheirLeases(t *testing.T) {
 	require.Empty(t, found)
 }
 
+// A request that arrives when the client that sent it twice has released its lock joins the
+// queue again, and keeps its place there for a lease. This seed shows it.
+func TestLateRequestsKeepAPlaceForTheirLeases(t *testing.T) {
+	l := spec(t, "correct-queue")
+	c, err := simulation.Campaign{Topology: topologies.Single}.Draw(l, 1349)
+	require.NoError(t, err)
+	found, err := c.Findings(t.Context(), l, run(t, l, c))
+	require.NoError(t, err)
+	require.Empty(t, found)
+	c.Progress = 0
+	c.Progress = simulation.Patience(l, c)
+	found, err = c.Findings(t.Context(), l, run(t, l, c))
+	require.NoError(t, err)
+	require.NotEmpty(t, found, "it is stuck for longer than without late requests")
+}
+
 // A lock that is handed to a client that gave up is taken for the lease that this client
 // asked for, which may be that of the workload.
 func TestPatienceCountsTheLeaseOfTheWorkload(t *testing.T) {

@@ -71,11 +71,9 @@ func (s *Sweep) Case(faults ...int) Case {
 	c := s.base
 	c.Plan = slices.Clone(c.Plan)
 	for _, i := range faults {
-		f := s.faults[i]
-		if c.Plan = append(c.Plan, f); f.Name == world.RepeatCommand && f.By > 0 {
-			c.Progress += c.Lease // for which a late copy of a request is granted a lock that no client has
-		}
+		c.Plan = append(c.Plan, s.faults[i])
 	}
+	c.Progress += ghostGrants(c.Plan, c.Lease)
 	c.Length = lengthOf(c)
 	return c
 }
