@@ -135,6 +135,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 	r.Workload.Clients, r.Workload.Locks = 6, 1
 	if workload == "late-release" {
 		r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
+		r.Workload.Wait = time.Second  // each grant to a client that waits is a hand-over, which the verdict needs
 	}
 	r.Options.Watchdog = 2 * time.Second
 	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed}))
@@ -207,133 +208,6 @@ func TestDrivers_Redlock(t *testing.T) {
 	first.right, first.wrong = `for s in q["servers"]]`, `for s in q["servers"][:1]]`
 	_, report := run(t, 1, mutated(t, first), topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
-}
-
-// The check finds a driver that calls a request refused whose reply it never got, and one
-// that grants a lock from memory without a promise to hand it over.
-func TestDrivers_Liars(t *testing.T) {
-	t.Parallel()
-	shell := languages()[2]
-	need(t, shell)
-	for name, c := range map[string]struct {
-		replace []string // what, by what, ...
-		want    []string
-	}{
-		"calls unknown refused": {[]string{
-			`say '"result":"info","why":"redis-cli got no answer"'
-		fi
-		;;
-	release`, `say '"result":"fail","why":"taken"'
-		fi
-		;;
-	release`,
-		}, []string{"a request whose reply is lost is unknown: the answer is fail"}},
-		"grants from memory": {[]string{
-			`lock=$(field lock) lease=$(field lease_ms)`, `lock=$(field lock) lease=$(field lease_ms)
-		[ "$lock" = "${mine:-}" ] && say "\"result\":\"ok\",\"hold\":\"$lock/$id\"" && mine= && continue
-		mine=$lock`,
-		}, []string{"a grant asks the servers: another client of the process was granted the lock as well"}},
-		"promises what it does not have": {[]string{
-			`"promises":{`, `"promises":{"reentrant":true,"watchdog":true,`,
-			`NX PX "$lease"`, `NX EX "$((lease / 2000))"`, // so early that a slow machine sees it
-			`\"hold\"`, `\"valid_ms\":3,\"hold\"`,
-		}, []string{
-			"an owner is granted again what it holds, and gives it back as often: ", "a hold without a lease is kept: ",
-			"a lease that runs out frees the lock, and not before: the lock was free ",
-			`a grant with a lease of 5m0s may be believed for `, `: give "valid_ms" in milliseconds from the request`,
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			wrong := strings.Join(check(t, replaced(t, shell, c.replace...), topologies.Single), "\n")
-			for _, want := range c.want {
-				require.Contains(t, wrong, want)
-			}
-		})
-	}
-}
-
-// The bugs that show only where holders go on after their time are caught by the check, and
-// convicted by the run that a driver has by default.
-func TestDrivers_DefaultWorkload(t *testing.T) {
-	t.Parallel()
-	python := languages()[0]
-	need(t, python)
-	for name, c := range map[string]struct{ right, wrong, want string }{
-		"one token for a process": {
-			`lock.acquire(blocking`, `lock.acquire(token="p%d" % os.getpid(), blocking`,
-			"a late release leaves the next holder alone: the late release was answered with ok, while another client of the same process held the lock",
-		},
-		"an extension of whatever is there": {
-			`lock.extend(q["lease_ms"] / 1000, replace_ttl=True)`, `
-                if not client.pexpire(lock.name, q["lease_ms"]):
-                    return {"result": "fail"}`,
-			"a late extension is refused, and leaves the next holder alone: the late extension was answered with ok, while a client of another process held the lock",
-		},
-		"a release in two steps": {
-			`lock.release()`, `
-                    if client.get(lock.name) != token:
-                        return {"result": "fail"}
-                    client.delete(lock.name)`,
-			"a release whose requests are slow leaves the next holder alone: the release freed the lock, ",
-		},
-		"a second release of whatever is there": {
-			`return {"result": "fail", "why": "released before"}`, `
-                    client.delete(lock.name)
-                    return {"result": "fail"}`,
-			"a second release leaves the next holder alone: the second release freed the lock",
-		},
-		"leases cut to whole seconds": {
-			`timeout=lease / 1000`, `timeout=max(1, lease // 1000)`, "a lease that runs out frees the lock, and not before: the lock was free ",
-		},
-		"an extension that takes the lock": {
-			`lock.extend(q["lease_ms"] / 1000, replace_ttl=True)`, `client.set(lock.name, "mine", px=q["lease_ms"])`,
-			"a late extension is refused, and leaves the next holder alone: the late extension was answered with ok, while a client of another process held the lock",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bug := replaced(t, python, c.right, c.wrong)
-			require.Contains(t, strings.Join(check(t, bug, topologies.Single), "\n"), c.want)
-			if name == "a release in two steps" {
-				return // the lease must end between the two, which is a matter of chance in a run
-			}
-			if name != "one token for a process" && !runtest.Nightly() {
-				return // these runs take as much of the processor as all other tests of a driver
-			}
-			judged(t, checker.Invalid, bug, topologies.Single, "", faults.MixNone, 8*time.Second)
-		})
-	}
-}
-
-// An outcome that a driver does not know, and an extension that is confirmed behind the
-// lease, are not defects of the driver: the check is made again, with more time.
-func TestDrivers_Slow(t *testing.T) {
-	t.Parallel()
-	shell := languages()[2]
-	need(t, shell)
-	for name, replace := range map[string][]string{
-		"unknown once": {`lock=$(field lock)`, `[ -e SEEN ] || { : >SEEN; say '"result":"info","why":"asked for the first time"'; continue; }
-		lock=$(field lock)`},
-		"late once": {`hold=$(field hold)`, `[ "$(field op)" = extend ] && [ ! -e SEEN ] && : >SEEN && sleep 3
-		hold=$(field hold)`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := filepath.Join(t.TempDir(), "seen")
-			require.Empty(t, check(t, replaced(t, shell, replace[0], strings.ReplaceAll(replace[1], "SEEN", seen)), topologies.Single))
-			require.FileExists(t, seen)
-		})
-	}
-	t.Run("never known", func(t *testing.T) {
-		t.Parallel()
-		if !runtest.Nightly() {
-			t.Skip("it takes more than a minute: make nightly plays it")
-		}
-		wrong := check(t, replaced(t, shell, `"result":"fail","why":"taken"`, `"result":"info","why":"taken"`), topologies.Single)
-		require.Contains(t, strings.Join(wrong, "\n"), "a lock that is held is refused to another process: in each of 3 tries, the last with a lease of 11.6s and servers awaited for 12s: "+
-			"the answer to the client of the other process must be fail, and is: ")
-	})
 }
 
 // A lock of which a process keeps what the server granted, and hands it over among its

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""A driver over redis-py with the lock that its argument names: a correct one that promises
-what few drivers do, or one with a planted bug."""
+"""A driver over redis-py with the lock that its first argument names: a correct one that
+promises what few drivers do, or one with a planted bug. The second argument is a file of its
+own, which says that it has misbehaved once."""
 import json
 import os
 import socket
@@ -33,15 +34,44 @@ class Refused(Exception):
     pass
 
 
+def once():
+    """Tell whether this is the first call of all processes."""
+    try:
+        os.close(os.open(sys.argv[2], os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+
+
 class Plain:
     promises = {}
 
     def __init__(self, client):
-        self.client = client
+        self.client, self.remembered, self.released = client, None, set()
 
     def acquire(self, q):
+        if BUG == "memory":
+            if self.remembered == q["lock"]:
+                self.remembered = None
+                return (q["lock"], uuid.uuid4().hex), {}
+            self.remembered = q["lock"]
+        if BUG == "unsure" and once():
+            raise redis.RedisError("asked for the first time")
+        try:
+            return self.ask(q)
+        except redis.RedisError:
+            if BUG != "refuse":
+                raise
+            raise Refused("taken")
+        except Refused:
+            if BUG != "vague":
+                raise
+            raise redis.RedisError("taken")
+
+    def ask(self, q):
         begin = time.monotonic()
-        token, lease = q["client"] if BUG == "client" else uuid.uuid4().hex, q["lease_ms"]
+        token, lease = {"client": q["client"], "process": "p%d" % os.getpid()}.get(BUG, uuid.uuid4().hex), q["lease_ms"]
+        lease = {"seconds": max(1, lease // 1000) * 1000, "early": lease // 2}.get(BUG, lease)
         if BUG == "half":
             granted = self.client.setnx(q["lock"], token)
             if granted:
@@ -53,7 +83,7 @@ class Plain:
         if KIND.startswith("watchdog"):
             threading.Thread(target=self.watch, args=(q["lock"], token, lease or 1000), daemon=True).start()
         took = int((time.monotonic() - begin) * 1000)
-        return (q["lock"], token), {"valid_ms": lease + took} if BUG == "reply" else {}
+        return (q["lock"], token), {"reply": {"valid_ms": lease + took}, "brief": {"valid_ms": 3}}.get(BUG, {})
 
     def watch(self, name, token, lease):
         while BUG != "dead":
@@ -64,11 +94,20 @@ class Plain:
                 return
 
     def release(self, name, token):
-        if BUG == "twice":
-            return self.client.delete(name)
+        if BUG == "again" and token in self.released:
+            self.client.delete(name)
+        self.released.add(token)
+        if BUG == "steps":
+            return (self.client.get(name) or b"").decode() == token and self.client.delete(name)
         return self.client.eval(RELEASE, 1, name, token)
 
     def extend(self, name, token, lease):
+        if BUG == "slow" and once():
+            time.sleep(3)  # for longer than the first lease of a check
+        if BUG == "foreign":
+            return self.client.pexpire(name, lease)
+        if BUG == "taking":
+            return self.client.set(name, token, px=lease)
         if BUG == "lie":
             return (self.client.get(name) or b"").decode() == token
         return self.client.eval(EXTEND, 1, name, token, lease)
