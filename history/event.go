@@ -57,6 +57,11 @@ const (
 	Permit    Mode = "permit"
 )
 
+// ConfirmedAgain is the What of a refused release that the service confirmed although it had
+// confirmed the release of the same hold before. Such an answer breaks no promise, and may
+// have ended the hold of another client.
+const ConfirmedAgain = "confirmed-again"
+
 // What an Observe event reports of its node.
 const (
 	ObserveRole   = "role"   // value: master, replica; leader, follower

@@ -285,8 +285,9 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	return fmt.Errorf("release lock %q: %w", l.Name, err)
 }
 
-// errConfirmedAgain says that a service confirmed a release again.
-var errConfirmedAgain = fmt.Errorf("%w: it was released before, although the service confirmed this release as well", ErrNotHeld)
+// ErrConfirmedAgain is what a second release returns of a lock under test whose service confirmed
+// it as it had confirmed the first, see [LateKeeper]. It is an [ErrNotHeld].
+var ErrConfirmedAgain = fmt.Errorf("%w: it was released before, although the service confirmed this release as well", ErrNotHeld)
 
 // releaseOver is the release of a hold that is over: the service is asked where it is under test.
 func (h *Hold) releaseOver(ctx context.Context, l Lease) error {
@@ -304,7 +305,7 @@ func (h *Hold) releaseOver(ctx context.Context, l Lease) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil && h.answered {
-		return errConfirmedAgain
+		return ErrConfirmedAgain
 	}
 	h.answered = h.answered || err == nil || errors.Is(err, ErrNotHeld)
 	return err

@@ -96,7 +96,8 @@ func (d *digest) causesOf() []*group {
 const maxCompared = 64
 
 // clearestOf is of the violations without a fault the one to tell: a double grant of which
-// a wrong answer is known, rather than a longer one whose cause is not in the record.
+// a wrong answer is known, or a release that can have ended the first hold, rather than a
+// longer one whose cause is not in the record.
 func (d *digest) clearestOf(c *group) *checker.Violation {
 	if c.told.Kind != checker.DoubleGrant {
 		return c.told
@@ -106,6 +107,13 @@ func (d *digest) clearestOf(c *group) *checker.Violation {
 	for _, v := range longest[:min(len(longest), maxCompared)] {
 		if d.explained(v) {
 			return v
+		}
+	}
+	for _, v := range longest[:min(len(longest), maxCompared)] {
+		if holds := d.holdsOf(v); len(holds) > 1 {
+			if _, ok := d.lateRelease(holds[0], holds[1], d.delayed(v)); ok {
+				return v
+			}
 		}
 	}
 	return c.told
@@ -118,7 +126,7 @@ func (d *digest) explained(v *checker.Violation) bool {
 	if len(holds) < 2 {
 		return false
 	}
-	if len(d.wrongAnswers(v.Lock, holds[0].Acquire.Invoke.Time, holds[1].Start)) > 0 {
+	if len(d.wrongAnswers(holds[0], holds[1].Start)) > 0 {
 		return true
 	}
 	_, ended := d.follows(v)

@@ -11,11 +11,15 @@ import (
 
 // lateRelease is a client whose release ends the hold of another one, which is granted once
 // the lease of the first is over at 311 ms; the service does not tell.
-func lateRelease(sent, answered float64, outcome history.Type) func(s *script) {
+func lateRelease(sent, answered float64, outcome history.Type, what string) func(s *script) {
 	return func(s *script) {
 		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+		if what == history.ConfirmedAgain {
+			s.release(1, "orders", "a#1", "redis-1", 250, 251)
+		}
 		s.acquire(2, "orders", "b#1", "redis-1", 320, 321, 900)
 		s.attempt(1, history.Release, "orders", "a#1", sent, answered, outcome, "")
+		s.events[len(s.events)-1].What = what
 		s.acquire(3, "orders", "c#1", "redis-1", 370, 371, 900)
 	}
 }
@@ -199,8 +203,9 @@ func rare() map[string]func() reports.Input {
 		}),
 		"cut-leases":           written(cutLeases(1000, 1100, 1002, 1300, 1001)),
 		"two-steps":            written(twoSteps(2, 5, 8, 100)),
-		"late-release-unknown": written(lateRelease(350, 360, history.Info)),
-		"late-release-slow":    written(lateRelease(290, 360, history.OK)),
+		"late-release-unknown": written(lateRelease(350, 360, history.Info, "")),
+		"late-release-slow":    written(lateRelease(290, 360, history.OK, "")),
+		"late-release-again":   written(lateRelease(350, 360, history.Fail, history.ConfirmedAgain)),
 		"lost-after-an-overlap": written(func(s *script) {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
 			s.acquire(2, "orders", "b#1", "redis-1", 290, 291, 900)

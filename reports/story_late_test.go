@@ -54,23 +54,24 @@ func TestALateReleaseIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, answered float64
 		outcome        history.Type
-		fault          string
+		fault, what    string
 		want           string
 	}{
-		"unknown":            {350, 360, history.Info, "", "the release of orders by client a, whose outcome is unknown, was sent after its time had ended at"},
-		"slow":               {290, 360, history.OK, "", "may have reached the servers after its time had ended at"},
-		"refused":            {350, 360, history.Fail, "", ""},
-		"in time":            {290, 300, history.OK, "", ""},
-		"given up in time":   {250, 255, history.Info, "", ""},
-		"after the grant":    {380, 390, history.Info, "", ""},
-		"there was a reason": {350, 360, history.Info, "flush", ""},
-		"held back":          {250, 255, history.Info, "hold-command", "the release of orders by client a, whose outcome is unknown, may have reached the servers after its time had ended at"},
+		"unknown":            {350, 360, history.Info, "", "", "the release of orders by client a, whose outcome is unknown, was sent after its time had ended at"},
+		"slow":               {290, 360, history.OK, "", "", "may have reached the servers after its time had ended at"},
+		"refused":            {350, 360, history.Fail, "", "", ""},
+		"confirmed again":    {350, 360, history.Fail, "", history.ConfirmedAgain, "the release of orders by client a, which was confirmed although it was the second one of its hold, was sent after another one at 0.250 s"},
+		"in time":            {290, 300, history.OK, "", "", ""},
+		"given up in time":   {250, 255, history.Info, "", "", ""},
+		"after the grant":    {380, 390, history.Info, "", "", ""},
+		"there was a reason": {350, 360, history.Info, "flush", "", ""},
+		"held back":          {250, 255, history.Info, "hold-command", "", "the release of orders by client a, whose outcome is unknown, may have reached the servers after its time had ended at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &script{}
 			s.declare("orders")
-			lateRelease(c.sent, c.answered, c.outcome)(s)
+			lateRelease(c.sent, c.answered, c.outcome, c.what)(s)
 			switch c.fault {
 			case "flush":
 				s.fault(history.Inject, "flush", "redis-1", 340, 345, history.OK, "redis-1 forgot 1 key", "")

@@ -27,7 +27,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 	}
 	s.Moments = append(s.Moments, d.grant(first, false))
 	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
-	causes := d.wrongAnswers(v.Lock, first.Acquire.Invoke.Time, second.Start)
+	causes := d.wrongAnswers(first, second.Start)
 	s.Moments = append(s.Moments, causes...)
 	confirmed := func(op history.Op) bool {
 		return slices.ContainsFunc(causes, func(m Moment) bool {
@@ -106,10 +106,15 @@ func (d *digest) mastersWords(first, second *holding.Hold) string {
 // maxCauses bounds the wrong answers that a story lists.
 const maxCauses = 2
 
-// wrongAnswers are the answers of the service that made a second grant
-// possible: it let an owner end a hold of another owner, or forgot one.
-func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
+// wrongAnswers are the answers of the service that tell how a second grant became possible
+// beside a hold: releases and extensions of owners that held nothing. An owner that is told too
+// early that its hold is over is no cause of another grant.
+func (d *digest) wrongAnswers(first *holding.Hold, to time.Duration) []Moment {
 	var moments []Moment
+	lock, from := first.Lock, first.Acquire.Invoke.Time
+	if asked, ok := lastTry(first); ok {
+		from = asked
+	}
 	told := map[int]bool{} // operations, which two properties may find
 	for _, r := range d.Report.Results {
 		for i := range r.Violations {
@@ -118,21 +123,14 @@ func (d *digest) wrongAnswers(lock string, from, to time.Duration) []Moment {
 				continue
 			}
 			op, ok := d.answered(v)
-			if !ok || told[op.Ordinal()] {
+			if !ok || told[op.Ordinal()] || v.Kind != checker.ForeignRelease {
 				continue
 			}
 			told[op.Ordinal()] = true
 			m := Moment{At: op.Complete.Time, Kind: MomentLock}
-			switch v.Kind {
-			case checker.ForeignRelease:
-				m.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
-				if own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
-					m.Text += ": its time had ended at " + say.Instant(believes(own))
-				}
-			case checker.PrematureLoss:
-				m.Text = fmt.Sprintf("client %s was told that it does not hold %s, although its time was not over", client(op.Invoke.Owner), lock)
-			default:
-				continue
+			m.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
+			if own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
+				m.Text += ": its time had ended at " + say.Instant(believes(own))
 			}
 			moments = append(moments, m)
 		}
@@ -152,16 +150,24 @@ func (d *digest) delayed(v *checker.Violation) time.Duration {
 
 // lateRelease is the last release that can have ended the first of two holds, since it may
 // have reached the servers after the lease of the client that sent it. It proves nothing: a
-// release whose outcome is unknown, or that was answered late, convicts no lock by itself.
+// release whose outcome is unknown, that was answered late, or that was confirmed for a second
+// time, convicts no lock by itself.
 // Where a message was delayed at an instant, the release was under way then.
 func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration) (late Moment, ok bool) {
 	lock := first.Lock
 	if d.shared(lock) { // to give one grant back ends no other
 		return late, false
 	}
+	sent := map[string]time.Duration{} // the last release of each owner
 	for i := range d.ops {
 		op := &d.ops[i]
-		if op.Invoke.Op != history.Release || op.Invoke.Lock != lock || op.Invoke.Owner == first.Owner || op.Failed() {
+		if op.Invoke.Op != history.Release || op.Invoke.Lock != lock {
+			continue
+		}
+		before, repeated := sent[op.Invoke.Owner]
+		sent[op.Invoke.Owner] = op.Invoke.Time
+		again := op.Failed() && op.Complete.What == history.ConfirmedAgain
+		if op.Invoke.Owner == first.Owner || op.Failed() && !again {
 			continue
 		}
 		own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time)
@@ -172,9 +178,12 @@ func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration)
 		if ended == op.Invoke.Time { // it was sent in time, and ended its own hold
 			ended = max(ended, own.Acquire.Expires())
 		}
+		if again && repeated {
+			ended = min(ended, before)
+		}
 		done := op.Complete.Time
-		switch sent := op.Invoke.Time <= delayed && delayed <= done; {
-		case delayed > 0 && !sent:
+		switch underWay := op.Invoke.Time <= delayed && delayed <= done; {
+		case delayed > 0 && !underWay:
 			continue
 		case delayed > 0 && op.Unknown(): // its client has given up on it, and the links have not
 			done = history.Never
@@ -183,12 +192,18 @@ func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration)
 			continue
 		}
 		came := "may have reached the servers after its time had ended at "
-		if op.Invoke.Time > ended {
+		switch {
+		case again && repeated:
+			came = "was sent after another one at "
+		case op.Invoke.Time > ended:
 			came = "was sent after its time had ended at "
 		}
 		answer := fmt.Sprintf("answered at %s", say.Instant(op.Complete.Time))
-		if op.Unknown() {
+		switch {
+		case op.Unknown():
 			answer = "whose outcome is unknown"
+		case op.Failed():
+			answer = "which was confirmed although it was the second one of its hold"
 		}
 		late, ok = Moment{At: op.Invoke.Time, Kind: MomentLock, Text: fmt.Sprintf("the release of %s by client %s, %s, %s%s: without a look at the owner it ends the hold of client %s",
 			lock, client(op.Invoke.Owner), answer, came, say.Instant(ended), client(first.Owner))}, true

@@ -73,7 +73,7 @@ func (d *digest) whyGranted(v *checker.Violation, first, second *holding.Hold) *
 	add(because(d.grant(second, false).Text).of(second.Acquire.Complete))
 	add(d.whyForgotten(first, second))
 	add(d.whyBothVotes(first, second))
-	for _, m := range d.wrongAnswers(v.Lock, first.Acquire.Invoke.Time, second.Start) {
+	for _, m := range d.wrongAnswers(first, second.Start) {
 		for i := range d.History.Events {
 			if e := &d.History.Events[i]; e.Time == m.At && e.Op.OfHolder() && e.Lock == v.Lock {
 				add(because(m.Text).of(e))

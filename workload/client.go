@@ -149,6 +149,9 @@ func (c *Client) done(i int, e history.Event, err error, refusals ...error) hist
 	if err != nil {
 		e.Error = err.Error()
 	}
+	if errors.Is(err, lock.ErrConfirmedAgain) {
+		e.What = history.ConfirmedAgain
+	}
 	e = c.Recorder.Record(e)
 	if e.Type == history.Info {
 		c.processes[i] = c.Processes.New()
