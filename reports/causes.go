@@ -213,12 +213,9 @@ func (d *digest) origins() map[*checker.Violation]int {
 // it arose: -1 if there is none.
 func (d *digest) origin(v *checker.Violation) int {
 	from, to := v.From, d.since(v)
-	granters, evidence := map[string]bool{}, d.evidence(v)
-	for i, h := range evidence {
-		from = min(from, h.Acquire.Invoke.Time)
-		if i < 2 {
-			granters[d.granter(h)] = true
-		}
+	sent, evidence := from, d.evidence(v)
+	for _, h := range evidence {
+		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
 	}
 	best, explains, met := -1, math.MaxInt, false
 	where, promoted := d.sceneOf(v, evidence), d.promotedBefore(v, evidence)
@@ -229,17 +226,70 @@ func (d *digest) origin(v *checker.Violation) int {
 			hit = d.leavesStuck(f, v)
 		}
 		hit = hit && d.shiftsEnough(f, v, evidence)
-		if !hit || v.Kind == checker.DoubleGrant && f.replacesOnly() &&
-			(len(granters) == 1 && !granters[""] || f.Start > promoted) {
+		if !hit || f.replacesOnly() && (d.byOneServer(f, v, evidence) || v.Kind == checker.DoubleGrant && f.Start > promoted) {
 			continue
 		}
 		rank := d.explains(f, v.Kind)
+		if rank < weakRank && v.Kind != checker.Stuck && d.settled(f) < sent {
+			continue // it was over before the requests were sent that were granted
+		}
 		flight := rank == linkRank && d.inFlight(f, evidence) // of several faults of links one that a request met
 		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= d.faults[best].Start)) {
 			best, explains, met = i, rank, flight
 		}
 	}
 	return best
+}
+
+// byOneServer reports whether all answers that a violation is about were given by one server,
+// as far as it is known. That another server took over, or was cut off, does not explain it.
+func (d *digest) byOneServer(f *Fault, v *checker.Violation, evidence []*holding.Hold) bool {
+	if len(evidence) == 0 {
+		return false
+	}
+	by := d.granter(evidence[0])
+	switch v.Kind {
+	case checker.DoubleGrant:
+		return by != "" && (len(evidence) < 2 || d.granter(evidence[1]) == by)
+	case checker.OverCapacity:
+		return by != "" && !slices.ContainsFunc(evidence, func(h *holding.Hold) bool { return d.granter(h) != by })
+	case checker.PrematureLoss:
+		return by != "" && len(v.Events) > 0 && d.answeredBy(f, evidence[0], slices.Max(v.Events)) == by
+	default:
+		return false
+	}
+}
+
+// answeredBy is the server that told a holder of a loss; empty where it is not known, or
+// where it did not keep its role from the grant on. If the record does not name the server, it
+// is the only master that the client could reach, once the fault is known to have made one.
+func (d *digest) answeredBy(f *Fault, h *holding.Hold, index int64) string {
+	told, ok := d.event(index)
+	if !ok {
+		return ""
+	}
+	by, made := told.Node, false
+	if by == "" {
+		by = d.masterOf(h.Owner, told.Time)
+	}
+	for _, c := range d.roles {
+		if c.node == by && c.at >= sentAt(h) && c.at <= told.Time {
+			return ""
+		}
+		made = made || c.role == "master" && c.was != "" && c.at >= f.Start && c.at < sentAt(h)
+	}
+	if told.Node == "" && !made {
+		return ""
+	}
+	return by
+}
+
+// sentAt is when the request was sent that was granted, at the earliest.
+func sentAt(h *holding.Hold) time.Duration {
+	if sent, ok := lastTry(h); ok {
+		return sent
+	}
+	return h.Acquire.Invoke.Time
 }
 
 // promotedBefore is when the last of the servers that made the two grants of a violation was

@@ -42,22 +42,28 @@ func (f *Fault) shift(at time.Duration) (ahead time.Duration, known bool) {
 // much before its time.
 func (f *Fault) gains(h *holding.Hold, to time.Duration) (ahead time.Duration, known bool) {
 	to += chart.OneLook
-	least, known := history.Never, true
-	each := func(from, until time.Duration, do func(shift time.Duration)) {
+	known = true
+	each := func(from, until time.Duration, do func(at, shift time.Duration)) {
 		for _, at := range []time.Duration{from, f.at() - 1, f.at(), f.End, f.End + 1, until} {
 			if at >= from && at <= until {
 				now, ok := f.shift(at)
 				known = known && ok
-				do(now)
+				do(at, now)
 			}
 		}
 	}
-	for _, op := range append([]history.Operation{h.Acquire}, h.Extensions...) {
-		if !op.Failed() && op.Invoke.Time <= to {
-			each(op.Invoke.Time-chart.OneLook, min(op.Complete.Time+chart.OneLook, to), func(shift time.Duration) { least = min(least, shift) })
+	for i, op := range append([]history.Operation{h.Acquire}, h.Extensions...) {
+		from := op.Invoke.Time
+		if i == 0 {
+			from = sentAt(h)
 		}
+		if op.Failed() || from > to {
+			continue
+		}
+		each(from-chart.OneLook, min(op.Complete.Time+chart.OneLook, to), func(counted, then time.Duration) {
+			each(counted, to, func(_, now time.Duration) { ahead = max(ahead, now-then) })
+		})
 	}
-	each(h.Acquire.Invoke.Time, to, func(shift time.Duration) { ahead = max(ahead, shift-least) })
 	return ahead, known
 }
 
