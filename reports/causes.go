@@ -130,7 +130,7 @@ func (d *digest) explained(v *checker.Violation) bool {
 		return true
 	}
 	_, ended := d.follows(v)
-	return ended != nil
+	return ended != nil && !d.vote()
 }
 
 // causeOf is the fault that a violation is grouped under, or -1.

@@ -192,6 +192,17 @@ func (d *digest) clockEnded(server string, first, second *holding.Hold) bool {
 	return false
 }
 
+// vote reports whether a lock is held by the votes of several masters, none of which has a
+// replica: one that gives back its own votes makes room for another client then, and ends no
+// other hold.
+func (d *digest) vote() bool {
+	masters := 0
+	for _, n := range d.Run.Topology.Nodes {
+		masters += b2i(n.Role == "master")
+	}
+	return masters > 2 && d.replicas() == 0
+}
+
 // voteWords say what the votes for two grants have in common.
 func (d *digest) voteWords(first, second *holding.Hold) string {
 	a, b := d.voters(first), d.voters(second)

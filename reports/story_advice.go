@@ -19,6 +19,9 @@ func (d *digest) advice(v *checker.Violation) []string {
 	if look == "" {
 		return nil
 	}
+	if v.Kind == checker.DoubleGrant && d.vote() {
+		look = "whether a grant needs the votes of more than half of the servers, " + look
+	}
 	if words := d.controlAdvice(v); words != "" {
 		all = append(all, words)
 	}

@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -213,4 +214,31 @@ func TestNoReleaseIsBlamedOfALockThatSeveralHold(t *testing.T) {
 	require.NotContains(t, story, "without a look at the owner")
 	require.NotContains(t, story, "compare the owner")
 	require.Contains(t, story, "client b used stock (value 7)", "a reader wrote nothing")
+}
+
+// Where a lock is held by votes, a client that gives its own back makes room for another: that
+// proves no release of another client's hold.
+func TestVotesThatAreGivenBackEndNoOtherHold(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "", 10, 11, 900)
+	s.acquire(2, "orders", "b#1", "", 20, 21, 900)
+	s.release(1, "orders", "a#1", "", 50, 51)
+	s.acquire(3, "orders", "c#1", "", 60, 61, 900)
+	s.release(2, "orders", "b#1", "", 120, 121)
+	s.release(3, "orders", "c#1", "", 130, 131)
+	r := run()
+	r.Topology = history.Topology{Name: "independent"}
+	for i := range 5 {
+		r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: fmt.Sprintf("redis-%d", 1+i), Kind: "redis", Role: "master"})
+	}
+	r.Lock, r.Command = "mine", "lockchaos run --lock mine --topology independent --seed 42"
+	story := reports.Summarize(judged(r, s.history())).Story
+	require.NotContains(t, story.String(), "ends the hold of the other")
+	require.Empty(t, story.Cures)
+	require.Contains(t, story.String(), "Look at whether a grant needs the votes of more than half of the servers")
+
+	r.Topology = sentinel() // where one server has the only key
+	story = reports.Summarize(judged(r, s.history())).Story
+	require.Contains(t, story.String(), "ends the hold of the other")
 }

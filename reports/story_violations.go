@@ -40,7 +40,7 @@ func (d *digest) doubleGrant(v *checker.Violation) Story {
 		s.Cures = []string{prolongCure}
 	} else if words := d.twoSteps(); words != "" && d.origin(v) < 0 && !d.shared(v.Lock) {
 		s.Outcome, s.Cures = append(s.Outcome, words), []string{stepCure}
-	} else if _, ended := d.follows(v); ended != nil {
+	} else if _, ended := d.follows(v); ended != nil && !d.vote() {
 		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
 			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
 		s.Cures = []string{ownerCure}
