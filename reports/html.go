@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,7 +186,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 		"since": func(t *time.Duration) time.Duration { return *t },
 		"adapt": adapt, "at": at, "count": say.Count, "covered": covered,
 		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
-		"recovery": recoveryCell, "list": say.List, "onPaper": onPaper,
+		"recovery": recoveryCell, "list": say.List, "onPaper": onPaper, "unbroken": unbroken,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -349,4 +350,24 @@ func (p *page) SomeUnhealed() bool {
 // FaultsEffective says how many faults took effect.
 func (p *page) FaultsEffective() string {
 	return fmt.Sprintf("%d of %s took effect", effective(p.Faults), say.Count(len(p.Faults), "fault"))
+}
+
+// inOne is what a line must not break in: a time, and a word of a command with a hyphen.
+var inOne = regexp.MustCompile(`[0-9][0-9.,]* (?:h|min|s|ms|µs|ns)\b|[\w:/]*-[\w:/-]*`)
+
+// longest is how much of a line is kept in one: more may be too wide for a narrow screen.
+const longest = 36
+
+// unbroken is a text of which no time and no word with a hyphen is broken over two lines.
+func unbroken(text string) template.HTML {
+	var s strings.Builder
+	at := 0
+	for _, w := range inOne.FindAllStringIndex(text, -1) {
+		if w[1]-w[0] > longest {
+			continue
+		}
+		s.WriteString(template.HTMLEscapeString(text[at:w[0]]) + `<span class="one">` + template.HTMLEscapeString(text[w[0]:w[1]]) + `</span>`)
+		at = w[1]
+	}
+	return template.HTML(s.String() + template.HTMLEscapeString(text[at:])) //nolint:gosec // it is escaped
 }

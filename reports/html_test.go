@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"html"
 	"io"
 	"maps"
 	"os"
@@ -106,13 +107,25 @@ func unique(all []string) map[string]bool {
 	return set
 }
 
+// No line ends within a time or a flag, which can be read wrong then, and the text stays as it is.
+func TestHTMLBreaksNoTimeAndNoFlag(t *testing.T) {
+	in := failover()
+	in.Run.Command = `lockchaos run --lock "exec:./<my-lock>" --topology sentinel --wait 1s`
+	page := htmlOf(t, in)
+	require.Contains(t, page, `lockchaos run <span class="one">--lock</span> &#34;exec:./&lt;<span class="one">my-lock</span>&gt;&#34; <span class="one">--topology</span> sentinel <span class="one">--wait</span> 1s`)
+	require.Contains(t, page, `(<span class="one">1,240 ms</span> of it observed)`)
+	require.Contains(t, page, `.one{white-space:nowrap}`)
+	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, ""))
+	require.Contains(t, text, in.Run.Command)
+}
+
 // sections must come in the order in which a reader asks.
 func TestHTMLOrder(t *testing.T) {
 	page := htmlOf(t, failover())
 	at := 0
 	for _, part := range []string{
-		`class="banner invalid"`, "as this scenario expects", "lockchaos reproduce failover-double-grant",
-		"What happened", "redis-2 was promoted to master", "What may prevent it", "Timeline", `class="t-violation"`,
+		`class="banner invalid"`, "as this scenario expects", `lockchaos reproduce <span class="one">failover-double-grant</span>`,
+		"What happened", `<span class="one">redis-2</span> was promoted to master`, "What may prevent it", "Timeline", `class="t-violation"`,
 		"What was checked", "mutual-exclusion", "Latency, holds and throughput", "p99.9", "Faults", "2 links refuse",
 		"Environment", "redis 7.0.15", `href="history.jsonl"`,
 	} {

@@ -42,7 +42,7 @@ func TestFencingCanBeTriedAnyway(t *testing.T) {
 	require.Equal(t, "lockchaos reproduce failover-double-grant/fencing", cure.Try)
 	require.False(t, cure.Prevents)
 	require.Contains(t, cure.Cost, "Redlock has no tokens")
-	require.Contains(t, withoutCode(htmlOf(t, in)), `The same remedy in another failure:</span> <code>lockchaos reproduce failover-double-grant/fencing`)
+	require.Contains(t, withoutCode(htmlOf(t, in)), `The same remedy in another failure:</span> <code>lockchaos reproduce <span class="one">failover-double-grant/fencing`)
 	require.NotContains(t, string(written(t, textOf(r))), "\n  try ", "the terminal names the variants")
 
 	in.Run.Lock = "mutex"
