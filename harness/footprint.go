@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -278,17 +279,50 @@ func thereOn(ctx context.Context, server *redis.Client, keys []string) ([]string
 	}
 	rdb := redis.NewClient(&o)
 	defer rdb.Close()
+	conn := rdb.Conn()
+	defer conn.Close()
 	var there []string
-	for _, k := range keys {
-		n, err := rdb.Exists(ctx, k).Result()
-		switch {
-		case err == nil && n > 0:
-			there = append(there, k)
-		case err != nil && !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK"):
-			return nil, fmt.Errorf("look for key %s: %w", k, err)
+	for _, database := range databases(ctx, conn) {
+		if err := choose(ctx, conn, database); err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			n, err := conn.Exists(ctx, k).Result()
+			switch {
+			case err == nil && n > 0:
+				there = append(there, k)
+			case err != nil && !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK"):
+				return nil, fmt.Errorf("look for key %s: %w", k, err)
+			}
 		}
 	}
 	return there, nil
+}
+
+// databases are those of a server that have keys, as far as it says that, and the first one.
+func databases(ctx context.Context, conn *redis.Conn) []int {
+	all := []int{0}
+	info, _ := conn.Info(ctx, "keyspace").Result()
+	for line := range strings.Lines(info) {
+		name, _, _ := strings.Cut(line, ":")
+		if number, is := strings.CutPrefix(name, "db"); is {
+			if n, err := strconv.Atoi(number); err == nil && n > 0 {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// choose has a connection, which begins with the first database, use another one.
+func choose(ctx context.Context, conn *redis.Conn, database int) error {
+	if database == 0 {
+		return nil // a cluster has no other
+	}
+	if err := conn.Select(ctx, database).Err(); err != nil {
+		return fmt.Errorf("look for keys in database %d: %w", database, err)
+	}
+	return nil
 }
 
 // A listener keeps the commands that pass some links, and mention the warm-up's lock.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Faults of slots and commands in a random run meet the keys and commands that a
@@ -88,4 +89,27 @@ func slotOf(key string) uint16 {
 		}
 	}
 	return crc % 16384
+}
+
+// What a lock keeps is learnt in whatever database of a server it is.
+func TestLearn_AnotherDatabase(t *testing.T) {
+	t.Parallel()
+	topology, err := topologies.New(topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	d, err := runtest.Setup(t).Backend.Start(t.Context(), topology)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	options := d.ClientOptions("zone-a")
+	options.DB = 2
+	rdb := topologies.Clients(options)[0]
+	defer func() { require.NoError(t, rdb.Close()) }()
+	locks, err := lock.New(rdb, lock.Config{})
+	require.NoError(t, err)
+	defer locks.Close()
+	f, err := harness.Learn(t.Context(), d, "zone-a", locks)
+	require.NoError(t, err)
+	require.NotEmpty(t, f.KeysOf("orders"))
+	require.NotEmpty(t, f.Acquire.Name)
+	require.NotEmpty(t, f.Extend.Name)
+	require.NotEmpty(t, f.Release.Name)
 }
