@@ -61,6 +61,10 @@ func TestDriverChecks_Bugs(t *testing.T) {
 		{"a second release leaves the next holder alone", "plain-again", "the second release freed the lock", "plain"},
 		{"a release whose requests are slow leaves the next holder alone", "plain-steps", "the release freed the lock, ", "plain"},
 		{"a late extension is refused, and leaves the next holder alone", "plain-foreign", "the late extension was answered with ok, while a client of another process held the lock", "plain"},
+		{"an extended hold ends with the lease of its extension", "plain-units", "give the server the lease in its own unit", "plain"},
+		{"an extension whose requests are slow is believed only while the lock is held", "plain-look", "compare the owner and prolong in one step on the server", "plain"},
+		{"an extension whose requests are slow is believed only while the lock is held", "plain-watch", "look at what came of the transaction", "plain-watching"},
+		{"a late reply is not taken for the answer to a later request", "plain-desync", "close a connection on which a reply is outstanding", "plain"},
 		{"a late extension is refused, and leaves the next holder alone", "plain-taking", "the late extension was answered with ok, while a client of another process held the lock", "plain"},
 	} {
 		t.Run(c.bug, func(t *testing.T) {

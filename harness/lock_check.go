@@ -17,8 +17,8 @@ import (
 // program for a request.
 const lockLease = time.Second
 
-// CheckLock makes those checks of a driver that break links, or look at what passes them,
-// of a lock in Go, and tells what came of each as [CheckDriver] does.
+// CheckLock makes those checks of a driver that no test of a lock in Go makes by itself, most of
+// which break links, of a lock in Go, and tells what came of each as [CheckDriver] does.
 func CheckLock(ctx context.Context, backend topologies.Backend, l LockSpec, tell func(c DriverCheck, skipped bool, wrong error)) error {
 	t, err := topologies.New(CheckTopology(l), topologies.Options{})
 	if err != nil {

@@ -46,8 +46,8 @@ type DriverCheck struct {
 	// Needs says what a driver promises that is checked; nil: every driver is.
 	Needs func(driver.Promises) bool
 	run   func(context.Context, *driverCheck) error
-	// links says that it breaks links, or looks at what passes them: no test of a lock in
-	// Go does that by itself. See [CheckLock].
+	// links says that no test of a lock in Go looks at this by itself; most such checks break
+	// links, or look at what passes them. See [CheckLock].
 	links bool
 }
 
@@ -87,6 +87,7 @@ func DriverChecks() []DriverCheck {
 		{Name: "a grant over slow links is believed for no longer than the servers keep it", run: checkSlowGrant, links: true},
 		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog, links: true},
 		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
+		{Name: "an extended hold ends with the lease of its extension", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtendEnds, links: true},
 		{Name: "a lock that was released is left alone", run: checkLeftAlone, links: true},
 		{Name: "a second release leaves the next holder alone", run: checkReleaseTwice},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
@@ -94,9 +95,11 @@ func DriverChecks() []DriverCheck {
 		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true},
 		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair, links: true},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
+		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkSlowExtend, links: true},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
 		{Name: "nothing is granted while the links are cut", run: checkCut, links: true},
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply, links: true},
+		{Name: "a late reply is not taken for the answer to a later request", run: checkLateReply, links: true},
 		{Name: "a release whose reply is lost is unknown", run: checkLostRelease, links: true},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
@@ -524,6 +527,32 @@ func checkExtend(ctx context.Context, k *driverCheck) error {
 	return refused(err, "the client of the other process")
 }
 
+// checkExtendEnds finds an extension that the server was told in another unit.
+func checkExtendEnds(ctx context.Context, k *driverCheck) error {
+	h, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	if err := h.Extend(ctx, k.lease); err != nil {
+		if k.spent(h) {
+			return errors.Join(errSlow, err)
+		}
+		return err
+	}
+	limit := 4 * k.lease // some extend from the end of the lease before
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if _, err := k.next(limited, k.b, k.name, "zone-b.1"); err != nil && ctx.Err() == nil {
+		return unsureError{fmt.Errorf("the client of the other process was refused for %v after an extension for %v: "+
+			"give the server the lease in its own unit (PEXPIRE: milliseconds, EXPIRE: seconds)", limit, k.lease)}
+	}
+	if took := time.Since(asked); took < k.lease && ctx.Err() == nil {
+		return fmt.Errorf("the lock was free %v after a request for an extension for %v", took.Round(time.Millisecond), k.lease)
+	}
+	return ctx.Err()
+}
+
 // checkLeftAlone finds what goes on after a release, such as a watchdog that nothing stops.
 func checkLeftAlone(ctx context.Context, k *driverCheck) error {
 	h, err := ask(ctx, k.a, k.name, "zone-a.1", k.lease)
@@ -765,6 +794,38 @@ func checkLateExtend(ctx context.Context, k *driverCheck) error {
 	})
 }
 
+// checkSlowExtend has each request of an extension take so much of the lease that the second one
+// comes after its end, or the third one. An extension that looks at the owner first, and does not
+// look at what came of the request that prolongs, is then believed although another client has the lock.
+func checkSlowExtend(ctx context.Context, k *driverCheck) error {
+	return errors.Join(k.extendSlowly(ctx, k.name+"-second", k.lease*3/5), k.extendSlowly(ctx, k.name+"-third", k.lease*2/5))
+}
+
+func (k *driverCheck) extendSlowly(ctx context.Context, name string, each time.Duration) error {
+	late, err := ask(ctx, k.a, name, "zone-a.1", k.lease)
+	if err != nil {
+		return err
+	}
+	mend, err := k.slow(topologies.Upstream, each)
+	defer mend()
+	if err != nil {
+		return err
+	}
+	asked, longer := time.Now(), 2*k.lease
+	var extended error
+	var extension sync.WaitGroup
+	extension.Go(func() { extended = late.Extend(ctx, longer) })
+	_, err = k.next(ctx, k.b, name, "zone-b.1")
+	left := time.Until(asked.Add(longer))
+	extension.Wait()
+	confirmed := extended == nil || errors.Is(extended, lock.ErrLost) // the hold was over by then, and believes no answer
+	if err == nil && confirmed && left > 0 {
+		return fmt.Errorf("the extension was answered with ok, although a client of another process was granted the lock %v before the end of it: "+
+			"compare the owner and prolong in one step on the server, or look at what came of the transaction", left.Round(time.Millisecond))
+	}
+	return err
+}
+
 // outlived has the lease of a client run out, once with the next holder in another
 // process and once in the same one, whose clients may take each other for the holder, and once
 // with a later request of the client itself, which a re-entrant lock may take for the same. It tells
@@ -872,6 +933,45 @@ func checkLostReply(ctx context.Context, k *driverCheck) error {
 		return fmt.Errorf("the answer is %s, although no reply reached %s: it must be %s, since the request may have been done", k.word("fail", "ErrNotAcquired"), k.who(), k.word("info", "another error"))
 	}
 	return k.granted(err, "no reply reached "+k.who())
+}
+
+// checkLateReply has a request be given up, and its reply come while a later one is under way on
+// the same connection, if that is used again. The later request asks for a lock that is held.
+func checkLateReply(ctx context.Context, k *driverCheck) error {
+	if _, err := ask(ctx, k.b, k.name+"-held", "zone-b.1", checkLong); err != nil {
+		return err
+	}
+	if err := k.warm(ctx); err != nil {
+		return err
+	}
+	var mends []func()
+	mend := sync.OnceFunc(func() {
+		for _, mend := range mends {
+			mend()
+		}
+	})
+	defer mend()
+	for _, l := range k.linksOfA() {
+		one, err := l.Hold(topologies.Downstream)
+		if err != nil {
+			return err
+		}
+		mends = append(mends, one)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	_, _ = ask(ctx, k.a, k.name, "zone-a.1", checkLong) // whatever it says: see [checkLostReply]
+	var later error
+	var request sync.WaitGroup
+	request.Go(func() { _, later = ask(ctx, k.a, k.name+"-held", "zone-a.1#2", checkLong) })
+	err := pause(ctx, k.lease/5) // so that it is on its way
+	mend()
+	request.Wait()
+	if err == nil && later == nil {
+		return errors.New("a lock was granted that a client of another process held, after the reply to a request that had been given up: " +
+			"close a connection on which a reply is outstanding")
+	}
+	return err
 }
 
 // deaf makes a request of the first driver whose reply is held back.

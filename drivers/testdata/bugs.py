@@ -43,6 +43,14 @@ def once():
         return False
 
 
+class Kept(redis.Connection):
+    """Stays open after a request that was given up, whose reply may still come."""
+
+    def disconnect(self, *args):
+        if not isinstance(sys.exc_info()[1], (socket.timeout, redis.TimeoutError)):
+            super().disconnect(*args)
+
+
 class Plain:
     promises = {}
 
@@ -106,11 +114,30 @@ class Plain:
             time.sleep(3)  # for longer than the first lease of a check
         if BUG == "foreign":
             return self.client.pexpire(name, lease)
+        if BUG == "units":  # milliseconds in a command that takes seconds
+            return self.client.eval(EXTEND.replace("PEXPIRE", "EXPIRE"), 1, name, token, lease)
+        if BUG in ("look", "watch", "watching"):
+            return self.extend_after_look(name, token, lease)
         if BUG == "taking":
             return self.client.set(name, token, px=lease)
         if BUG == "lie":
             return (self.client.get(name) or b"").decode() == token
         return self.client.eval(EXTEND, 1, name, token, lease)
+
+
+    def extend_after_look(self, name, token, lease):
+        """Prolong in another request than that which looks at the owner."""
+        with self.client.pipeline() as p:
+            try:
+                if BUG != "look":
+                    p.watch(name)
+                if ((p if BUG != "look" else self.client).get(name) or b"").decode() != token:
+                    return False
+                p.multi()
+                p.pexpire(name, lease)
+                return p.execute()[0]
+            except redis.WatchError:
+                return BUG == "watch"  # takes a transaction that was not made for one that was
 
 
 class Watched(Plain):
@@ -200,7 +227,10 @@ def main():
             if q.get("servers"):
                 host, port = q["servers"][0]["addr"].rsplit(":", 1)
                 wait = q["timeout_ms"] / 1000
-                lock = LOCK(redis.Redis(host, int(port), socket_timeout=wait, socket_connect_timeout=wait))
+                pool = redis.ConnectionPool(
+                    Kept if BUG == "desync" else redis.Connection,
+                    host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait)
+                lock = LOCK(redis.Redis(connection_pool=pool))
             say(q["id"], HELLO)
         else:
             threading.Thread(target=serve, args=(lock, q), daemon=True).start()
