@@ -360,6 +360,8 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 		}
 		if back := d.back(f); f.Healed && back <= to {
 			moments = append(moments, Moment{At: back, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
+		} else if asked := d.healAsked(f); f.Healed && f.keeps() && asked >= f.at() && asked <= to {
+			moments = append(moments, Moment{At: asked, Kind: MomentFault, Text: "the heal of " + f.label() + " began"})
 		}
 	}
 	moments = append(moments, d.serverMoments(begin, to, holders)...)
@@ -373,6 +375,12 @@ func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []
 		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", say.Count(extra, "event"))
 	}
 	return moments
+}
+
+// keeps reports whether a fault keeps something back that its heal lets go, at once and so before
+// the heal is answered.
+func (f *Fault) keeps() bool {
+	return slices.ContainsFunc([]history.Effect{history.Delays, history.Stalls, history.Withholds, history.StopsClient}, f.has)
 }
 
 // joins reports whether two faults are told as one: the same was done to two links at

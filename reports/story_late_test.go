@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,4 +90,21 @@ func TestALateReleaseIsTold(t *testing.T) {
 			require.Contains(t, story.String(), "compare the owner and delete in one step on the server")
 		})
 	}
+}
+
+// What was held back arrives when the heal begins, which may be answered after the violation.
+func TestTheHealThatLetsALateWriteGoIsTold(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 500)
+	s.access(1, "orders", "a#1", "stock", "0>1", 20, 801)
+	s.fault(history.Inject, "hold-command", "zone-a>resource", 21, 22, history.OK, "the first SET stock on zone-a>resource was held back", "")
+	s.acquire(2, "orders", "b#1", "redis-1", 600, 601, 500)
+	s.access(2, "orders", "b#1", "stock", "0>1", 610, 611)
+	s.fault(history.Heal, "hold-command", "zone-a>resource", 800, 802, history.OK, "", "")
+	story := reports.Summarize(judged(run(), s.history())).Story
+	at := slices.IndexFunc(story.Moments, func(m reports.Moment) bool { return m.Text == "the heal of hold-command zone-a>resource began" })
+	require.GreaterOrEqual(t, at, 0, story.String())
+	require.Equal(t, ms(800), story.Moments[at].At)
+	require.Equal(t, reports.MomentViolation, story.Moments[at+1].Kind)
 }

@@ -252,16 +252,22 @@ func (d *digest) server(node string) []stretch {
 	return life
 }
 
+// healAsked is when the heal of a fault was asked for that was answered at its end.
+func (d *digest) healAsked(f *Fault) time.Duration {
+	asked := f.End
+	for _, e := range d.notes {
+		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
+			asked = e.Time
+		}
+	}
+	return asked
+}
+
 // back is when what a fault had stopped was there again: when its heal was answered, or
 // had shown its role before that.
 func (d *digest) back(f *Fault) time.Duration {
 	if f.has(history.Stops) && f.Healed {
-		healing := f.End // when its heal was asked for
-		for _, e := range d.notes {
-			if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
-				healing = e.Time
-			}
-		}
+		healing := d.healAsked(f)
 		for _, c := range d.roles {
 			if f.hits(c.node) && c.at > healing && c.at < f.End {
 				return c.at
