@@ -96,7 +96,7 @@ func lookAt(kind string, shared bool) string {
 		if shared {
 			return "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only"
 		}
-		return "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, and whether a release and an extension compare the owner"
+		return "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner, and whether all connections select the same database and none takes an error or a late reply for a grant"
 	case checker.OverCapacity:
 		return "whether one step on the server counts the permits that are out and adds the new one, and whether a release removes permits of its own grant only"
 	case checker.Reentrancy:

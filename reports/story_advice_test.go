@@ -3,6 +3,7 @@ package reports_test
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -241,4 +242,24 @@ func TestVotesThatAreGivenBackEndNoOtherHold(t *testing.T) {
 	r.Topology = sentinel() // where one server has the only key
 	story = reports.Summarize(judged(r, s.history())).Story
 	require.Contains(t, story.String(), "ends the hold of the other")
+}
+
+// A release that is confirmed although it did nothing is not said to have ended a hold
+// that goes on.
+func TestNoReleaseEndsAHoldThatWasGivenBackLater(t *testing.T) {
+	story := func(given float64) string {
+		in := advised("mine", "lockchaos run --lock mine", func(s *script) {
+			s.declare("orders")
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+			s.acquire(2, "orders", "b#1", "redis-1", 311, 312, 2000)
+			s.release(1, "orders", "a#1", "redis-1", 400, 401)
+			s.acquire(3, "orders", "c#1", "redis-1", given, given+1, 2000)
+			s.release(2, "orders", "b#1", "redis-1", 500, 501)
+		}, "", "")
+		in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool { return r.Name != "ownership" })
+		return reports.Summarize(in).Story.String()
+	}
+	require.Contains(t, story(510), "That it ended the hold of client b is not shown, who gave it back at 0.501 s.")
+	require.Contains(t, story(510), "confirm a release only if the server says that it removed the key")
+	require.Contains(t, story(410), "what it ended was the hold of client b")
 }

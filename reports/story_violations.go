@@ -647,6 +647,13 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 		s.Outcome = append(s.Outcome, "Client "+client(owner)+" cannot have held it at any instant of that call.")
 		return s
 	}
+	if r := victim.Release; verb == "release" && r != nil && r.OK() && r.Invoke.Time > op.Complete.Time &&
+		len(d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, r.Invoke.Time)) == 0 {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call. That it ended the hold of %s is not shown, who gave it back at %s.",
+			client(owner), d.who(victim), say.Instant(r.Complete.Time)))
+		s.Cures = []string{confirmCure, cure}
+		return s
+	}
 	did := "ended"
 	if verb == "extension" {
 		did = "prolonged"
