@@ -346,6 +346,11 @@ func (s *sequencer) concerned(f *Fault) []string {
 	for _, l := range f.links(s.Run.Topology) {
 		ends[l.From], ends[l.To] = true, true
 	}
+	for target := range strings.FieldsSeq(f.Target) { // the links to it are in no topology
+		if from, found := strings.CutSuffix(target, ">resource"); found {
+			ends[from], ends["resource"] = true, true
+		}
+	}
 	if len(named) > 0 {
 		ends = named
 	}

@@ -2,12 +2,14 @@ package reports_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
+	diagram "github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // Many double grants that all come late in the first lease tell of leases that the servers end
@@ -96,15 +98,20 @@ func TestALateReleaseIsTold(t *testing.T) {
 func TestTheHealThatLetsALateWriteGoIsTold(t *testing.T) {
 	s := &script{}
 	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 500)
-	s.access(1, "orders", "a#1", "stock", "0>1", 20, 801)
+	s.acquire(1, "orders", "zone-a.1#1", "redis-1", 10, 11, 500)
+	s.access(1, "orders", "zone-a.1#1", "stock", "0>1", 20, 801)
 	s.fault(history.Inject, "hold-command", "zone-a>resource", 21, 22, history.OK, "the first SET stock on zone-a>resource was held back", "")
-	s.acquire(2, "orders", "b#1", "redis-1", 600, 601, 500)
-	s.access(2, "orders", "b#1", "stock", "0>1", 610, 611)
+	s.acquire(2, "orders", "zone-b.1#1", "redis-1", 600, 601, 500)
+	s.access(2, "orders", "zone-b.1#1", "stock", "0>1", 610, 611)
 	s.fault(history.Heal, "hold-command", "zone-a>resource", 800, 802, history.OK, "", "")
-	story := reports.Summarize(judged(run(), s.history())).Story
+	r := reports.Summarize(judged(run(), s.history()))
+	story := r.Story
 	at := slices.IndexFunc(story.Moments, func(m reports.Moment) bool { return m.Text == "the heal of hold-command zone-a>resource began" })
 	require.GreaterOrEqual(t, at, 0, story.String())
 	require.Equal(t, ms(800), story.Moments[at].At)
 	require.Equal(t, reports.MomentViolation, story.Moments[at+1].Kind)
+
+	steps := r.Causes[0].Sequence.Steps
+	at = slices.IndexFunc(steps, func(step diagram.Step) bool { return strings.HasPrefix(step.Text, "hold-command") })
+	require.Equal(t, []string{"stock", "zone-a.1"}, steps[at].Over, "the diagram shows it between the client and the resource")
 }
