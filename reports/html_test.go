@@ -119,6 +119,13 @@ func TestHTMLBreaksNoTimeAndNoFlag(t *testing.T) {
 	require.Contains(t, text, in.Run.Command)
 }
 
+// The name of a client is written on the colour of a hold, which is as light in the dark.
+func TestHTMLNamesOfClientsCanBeReadInTheDark(t *testing.T) {
+	page := htmlOf(t, failover())
+	require.Contains(t, page, `.q-client+.q-name{fill:var(--on-hold)}`)
+	require.Regexp(t, `<rect class="q-actor q-client"[^>]*>(<title>[^<]*</title></rect>)?\s*<text class="q-name"`, page)
+}
+
 // sections must come in the order in which a reader asks.
 func TestHTMLOrder(t *testing.T) {
 	page := htmlOf(t, failover())
