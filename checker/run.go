@@ -99,9 +99,13 @@ func doubts(run history.Run, h *history.History) []string {
 	if run.Failed != "" {
 		why = append(why, "the harness failed: "+run.Failed)
 	}
-	landed := 0
+	landed, tried := 0, 0
 	for i := range h.Events {
-		switch e := &h.Events[i]; {
+		e := &h.Events[i]
+		if e.Op == history.Inject && e.Type == history.Invoke {
+			tried++
+		}
+		switch {
 		case e.Op == history.Inject && e.Type == history.OK:
 			landed++
 		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
@@ -109,7 +113,11 @@ func doubts(run history.Run, h *history.History) []string {
 		}
 	}
 	if run.Scenario == "" && run.Faults != "" && run.Faults != history.NoFaults && landed <= 0 {
-		why = append(why, "faults were asked for ("+run.Faults+"), and none took effect on a request: the run was too short for one, or the plan is empty")
+		because := "the run was too short for one, or the plan is empty"
+		if tried > 0 {
+			because = "give the run another seed, or more time"
+		}
+		why = append(why, "faults were asked for ("+run.Faults+"), and none took effect on a request: "+because)
 	}
 	return why
 }

@@ -35,6 +35,7 @@ func TestCheckRun_doubts(t *testing.T) {
 	t.Parallel()
 	inject := func(events ...history.Event) *history.History { return &history.History{Events: events} }
 	landed := history.Event{Time: 1, Process: history.NoProcess, Op: history.Inject, Type: history.OK, Fault: "cut"}
+	tried := history.Event{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: "hold-command"}
 	unmet := history.Event{Time: 2, Process: history.NoProcess, Op: history.Observe, Type: history.OK, What: history.ObserveMet, Value: "0", Fault: "cut"}
 	for _, tt := range []struct {
 		name string
@@ -44,7 +45,8 @@ func TestCheckRun_doubts(t *testing.T) {
 	}{
 		{"none", history.Run{Duration: time.Second, Faults: "network"}, inject(landed), ""},
 		{"no faults were asked for", history.Run{Duration: time.Second, Faults: history.NoFaults}, inject(), ""},
-		{"no fault landed", history.Run{Duration: time.Second, Faults: "network"}, inject(), "none took effect on a request"},
+		{"no fault landed", history.Run{Duration: time.Second, Faults: "network"}, inject(), "none took effect on a request: the run was too short for one, or the plan is empty"},
+		{"one waited in vain", history.Run{Duration: time.Second, Faults: "network"}, inject(tried), "none took effect on a request: give the run another seed, or more time"},
 		{"no request met one", history.Run{Duration: time.Second, Faults: "network"}, inject(landed, unmet), "none took effect on a request"},
 		{"cut short", history.Run{AbortReason: "step 3"}, inject(), "could not be played to its end: step 3"},
 		{"interrupted", history.Run{Duration: time.Second, Interrupted: true}, inject(), "the run was interrupted"},
