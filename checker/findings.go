@@ -116,7 +116,9 @@ func (f *findings) result() Result {
 	case len(f.doubts) > 0:
 		r.Verdict = Unknown
 		r.Summary = f.doubts[0]
-		if n := len(f.doubts) - 1; n > 0 {
+		if n := len(f.doubts) - 1; n == 1 {
+			r.Summary += "; " + f.doubts[1]
+		} else if n > 0 {
 			r.Summary += fmt.Sprintf(" (and %s more)", say.Count(n, "reason"))
 		}
 	}

@@ -239,7 +239,7 @@ func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
 		{"contended", ""},
 		{"re-entrant", "the workload is there for re-entries, and there were none"},
 		{"contended,crash", "the workload is there for crashes, and there were none"},
-		{"fair-queue", "the workload is there for queued, and there were none (and 1 reason more)"},
+		{"fair-queue", "the workload is there for queued, and there were none; the workload is there for hand-overs, and there were none"},
 		{"of-the-future", ""},
 	} {
 		report := harness.Judge(t.Context(), history.Run{Duration: time.Second, Workload: tt.workload}, h)
