@@ -101,6 +101,7 @@ func DriverChecks() []DriverCheck {
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply, links: true},
 		{Name: "a late reply is not taken for the answer to a later request", run: checkLateReply, links: true},
 		{Name: "a release whose reply is lost is unknown", run: checkLostRelease, links: true},
+		{Name: "a lock stays held where the servers forget scripts and close connections", run: checkForgetful, links: true},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
 	}
@@ -496,6 +497,81 @@ func (k *driverCheck) lives(ctx context.Context) (map[string]time.Duration, erro
 		}
 	}
 	return left, ctx.Err()
+}
+
+// checkForgetful finds a connection that is not the same when it is opened again, and a script
+// that the server does not know any more and whose failure is taken for success. A restart of
+// the server does both.
+func checkForgetful(ctx context.Context, k *driverCheck) error {
+	for range 2 { // the second time after a release, which has its script loaded as well
+		h, err := ask(ctx, k.a, k.name, "zone-a.1", checkLong)
+		if err != nil {
+			return err
+		}
+		if err := k.forget(ctx); err != nil {
+			return err
+		}
+		second, err := k.answer(ctx, "zone-a.2")
+		if err == nil {
+			_ = second.Release(ctx)
+			return errors.New("another client was granted the lock after the connections had been closed: set up each connection as the first one was (database, user)")
+		}
+		if !errors.Is(err, lock.ErrNotAcquired) || lost(h) {
+			return nil // what it does not know is not wrong
+		}
+		switch err := h.Release(ctx); {
+		case errors.Is(err, lock.ErrNotHeld):
+			return errors.New("the release was answered with fail, although the lock was held")
+		case err != nil:
+			return nil //nolint:nilerr // it does not know
+		}
+		next, err := k.answer(ctx, "zone-a.2")
+		if errors.Is(err, lock.ErrNotAcquired) {
+			return errors.New("the release was answered with ok, and the lock was still held: when the server answers NOSCRIPT, nothing was done; send it the script")
+		}
+		if err != nil {
+			return nil //nolint:nilerr // it does not know
+		}
+		if err := next.Release(ctx); err != nil {
+			return nil //nolint:nilerr // it does not know
+		}
+	}
+	return nil
+}
+
+// forget has all servers forget their scripts and close the connections of all clients.
+func (k *driverCheck) forget(ctx context.Context) error {
+	for _, server := range k.d.Topology().Of(topologies.Redis) {
+		rdb := k.d.Server(server).Observer()
+		err := errors.Join(rdb.ScriptFlush(ctx).Err(), rdb.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer asks for the lock until the answer is known, for a while.
+func (k *driverCheck) answer(ctx context.Context, client string) (h *lock.Hold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	_ = await.Until(ctx, func() error {
+		if h, err = ask(ctx, k.a, k.name, client, checkLong); errors.Is(err, lock.ErrNotAcquired) {
+			return nil
+		}
+		return err
+	})
+	return h, err
+}
+
+// lost reports whether a client was told that it lost a hold.
+func lost(h *lock.Hold) bool {
+	select {
+	case <-h.Lost():
+		return true
+	default:
+		return false
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {
