@@ -98,6 +98,7 @@ func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 		{topologies.Sentinels, "multilock", "network,failover", 2, 376},
 		{topologies.Independent, "redsync-failfast", "network,process", 0, 253},
 		{topologies.Independent, "redlock", "network,process", 0, 1081},
+		{topologies.Cluster, "correct-key", "network,failover", 1, 2755},
 		{topologies.Cluster, "redislock", "network", 0, 40},
 		{topologies.Cluster, "redsync", "network", 0, 5},
 	} {

@@ -204,10 +204,18 @@ func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (ans
 		answer, err = l.eval(ctx, l.rdb(), script, lease, lease.Length).Int64()
 		return answer, 0, err
 	}
-	pipe := l.rdb().Pipeline()
+	to, moved := l.rdb(), func() {}
+	if cluster, is := to.(*redis.ClusterClient); is { // which would send WAIT, that has no key, to any server
+		if to, err = cluster.MasterForKey(ctx, Key(lease.Name)); err != nil {
+			return 0, 0, err
+		}
+		moved = func() { cluster.ReloadState(ctx) }
+	}
+	pipe := to.Pipeline()
 	asked := l.eval(ctx, pipe, script, lease, lease.Length)
 	waited := pipe.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds())
 	if _, err := pipe.Exec(ctx); err != nil {
+		moved()
 		return 0, 0, err
 	}
 	if acks, err = waited.Int(); err != nil {
