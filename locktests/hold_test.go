@@ -301,10 +301,14 @@ func TestHoldReleasesLateForALockUnderTest(t *testing.T) {
 	k := &lateKeeper{keeper: keeper{release: func() error { return nil }}}
 	h := lock.NewHold(l, k)
 	require.NoError(t, h.Release(t.Context()))
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "the service confirmed it again")
+	again := h.Release(t.Context())
+	require.ErrorIs(t, again, lock.ErrNotHeld)
+	require.ErrorIs(t, again, lock.ErrConfirmedAgain)
+	k.err = lock.ErrNotHeld
+	require.NotErrorIs(t, h.Release(t.Context()), lock.ErrConfirmedAgain, "the service refused it")
 	k.err = errLink
 	require.ErrorIs(t, h.Release(t.Context()), errLink)
-	require.Equal(t, 2, k.releases)
+	require.Equal(t, 3, k.releases)
 
 	k = &lateKeeper{keeper: keeper{extend: func(time.Duration) (time.Time, error) { return time.Time{}, lock.ErrNotHeld }}}
 	h = lock.NewHold(l, k)

@@ -166,3 +166,56 @@ func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 		})
 	}
 }
+
+// An agreeable service confirms each release of a hold, unless it refuses.
+type agreeable struct {
+	lock.Locker
+
+	refuses bool
+}
+
+func (a agreeable) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := a.Locker.Acquire(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return lock.NewHold(h.Lease(), agreeableHold{distantHold{h, nil}, a.refuses}), nil
+}
+
+type agreeableHold struct {
+	distantHold
+
+	refuses bool
+}
+
+func (h agreeableHold) Release(ctx context.Context, _ lock.Lease) error { return h.Hold.Release(ctx) }
+
+func (h agreeableHold) ReleaseLate(context.Context, lock.Lease) error {
+	if h.refuses {
+		return lock.ErrNotHeld
+	}
+	return nil
+}
+
+func (agreeableHold) ExtendLate(context.Context, lock.Lease, time.Duration) error {
+	return lock.ErrNotHeld
+}
+
+// A second release that the service confirms again is a refusal that says so, and no other is.
+func TestAReleaseThatIsConfirmedAgainIsMarked(t *testing.T) {
+	t.Parallel()
+	for refuses, want := range map[bool]string{false: history.ConfirmedAgain, true: ""} {
+		var b bytes.Buffer
+		r := history.NewRecorder(&b)
+		c := &workload.Client{Name: "a", Locker: agreeable{memory.New(), refuses}, Recorder: r, Processes: &workload.Processes{}}
+		require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: time.Minute}))
+		require.Equal(t, history.OK, c.Release(t.Context()))
+		require.Equal(t, history.Fail, c.ReleaseAgain(t.Context()))
+		require.NoError(t, r.Close())
+		h, err := history.ReadAll(&b)
+		require.NoError(t, err)
+		last := h.Events[len(h.Events)-1]
+		require.Equal(t, history.Release, last.Op)
+		require.Equal(t, want, last.What)
+	}
+}
