@@ -109,7 +109,7 @@ func (l *lockSweep) permits(holds []*holding.Hold, holdSpans []holdSpan) {
 	if len(kept) > 0 {
 		u := newUse(entire(holds))
 		for _, q := range kept {
-			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) && l.decided(q, holds) {
+			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) && !l.deferUndecided(q, holds) {
 				l.addOwnership(l.notKept(q.hold, holdSpans))
 			}
 		}

@@ -184,6 +184,28 @@ func clockOf(e *history.Event) string {
 	}
 }
 
+// SeveralClocks is an error if events name more than one clock. [Check] takes all stamps for
+// those of one clock, so its verdict on such events would be of their stamps and not of the lock:
+// [CheckWithin] judges them, if it is known how wrong the clocks may be.
+func SeveralClocks(events []history.Event) error {
+	var clocks []string
+	seen := map[string]bool{}
+	named := false
+	for i := range events {
+		name := events[i].Clock
+		if events[i].Process < 0 || seen[name] { // faults and declarations have no clock of a client
+			continue
+		}
+		seen[name] = true
+		named = named || name != ""
+		clocks = append(clocks, cmp.Or(name, "one without a name"))
+	}
+	if !named || len(clocks) < 2 {
+		return nil
+	}
+	return fmt.Errorf("the stamps are of %d clocks, such as %q and %q, and nothing says how wrong each may be", len(clocks), clocks[0], clocks[1])
+}
+
 func clocksOf(events []history.Event) []string {
 	var clocks []string
 	seen := map[string]bool{"": true}

@@ -149,3 +149,12 @@ func TestViolationsBeyondTheError(t *testing.T) {
 	cancel()
 	require.NotEqual(t, checker.Valid, checker.CheckWithin(ended, events("two"), 1).Verdict)
 }
+
+// Events without a clock beside some that name one are of another clock; faults are of none.
+func TestSeveralClocks(t *testing.T) {
+	of := func(process int, clock string) history.Event { return history.Event{Process: process, Clock: clock} }
+	require.NoError(t, checker.SeveralClocks([]history.Event{of(1, ""), of(2, "")}))
+	require.NoError(t, checker.SeveralClocks([]history.Event{of(history.NoProcess, ""), of(1, "a"), of(2, "a")}))
+	require.ErrorContains(t, checker.SeveralClocks([]history.Event{of(1, "a"), of(2, "b")}), "of 2 clocks")
+	require.ErrorContains(t, checker.SeveralClocks([]history.Event{of(1, "a"), of(2, "")}), "one without a name")
+}

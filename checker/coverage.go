@@ -12,32 +12,27 @@ import (
 // cover counts what the history, or its next window, met: by the names in
 // package history.
 func cover(ev *evidence, counts map[string]int) {
-	var met struct{ crashes, unknown, refusals, notHeld, queued, renewals int }
 	fresh := ev.events()
 	for i := range fresh {
 		switch e := &fresh[i]; {
 		case e.Op == history.Crash:
-			met.crashes++
+			counts[history.MetCrashes]++
 		case e.Type == history.Info && e.Process >= 0:
-			met.unknown++
+			counts[history.MetUnknown]++
 		case e.Op == history.Acquire && e.Type == history.Fail:
-			met.refusals++
+			counts[history.MetRefusals]++
 		case (e.Op == history.Release || e.Op == history.Extend) && e.Type == history.Fail:
-			met.notHeld++
+			counts[history.MetNotHeld]++
 		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil:
-			met.queued++
+			counts[history.MetQueued]++
 		case e.Op == history.Extend && e.Type == history.OK:
-			met.renewals++
+			counts[history.MetRenewals]++
 		default:
 		}
 	}
-	count(counts, history.MetCrashes, met.crashes)
-	count(counts, history.MetUnknown, met.unknown)
-	count(counts, history.MetRefusals, met.refusals)
-	count(counts, history.MetNotHeld, met.notHeld)
-	count(counts, history.MetQueued, met.queued)
-	count(counts, history.MetRenewals, met.renewals)
-	count(counts, history.MetSeveral, ev.several)
+	if ev.several > 0 {
+		counts[history.MetSeveral] += ev.several
+	}
 	ops := ev.operations()
 	for i := range ops {
 		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && ev.fresh(op) && refusedStale(op) {
@@ -46,13 +41,6 @@ func cover(ev *evidence, counts map[string]int) {
 	}
 	counts[history.MetContention] += contended(ev)
 	coverHolds(ev, counts)
-}
-
-// count adds to what was met, where that is more than nothing.
-func count(counts map[string]int, name string, n int) {
-	if n > 0 {
-		counts[name] += n
-	}
 }
 
 // refusedStale reports whether the resource refused an access because of its
@@ -109,46 +97,39 @@ func coverHolds(ev *evidence, counts map[string]int) {
 	if fresh := ev.events(); ev.from > 0 && len(fresh) > 0 {
 		since = fresh[0].Time
 	}
-	var met struct{ expiries, shared, handOvers, several, downgrades, reentries int }
 	for i := range holdings.Holds {
 		h := &holdings.Holds[i]
 		latest, fresh := &latest[holdings.PlaceOf(h)], ev.fresh(&h.Proof)
 		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
 		if over && h.End >= since && h.End < ev.history.End() {
-			met.expiries++
+			counts[history.MetExpiries]++
 		}
 		if other := *latest; fresh && other != nil && other.Owner != h.Owner {
 			switch {
 			case other.End > h.Start:
-				met.shared++
+				counts[history.MetShared]++
 			case other.End > h.Acquire.Invoke.Time:
-				met.handOvers++
+				counts[history.MetHandOvers]++
 			}
 		}
 		held.join(h, func(mine *holding.Hold) {
 			switch {
 			case !fresh:
 			case mine.Lock != h.Lock:
-				met.several++
+				counts[history.MetSeveral]++
 			case mine.Mode == history.Write && h.Mode == history.Read:
-				met.downgrades++
+				counts[history.MetDowngrades]++
 			default:
-				met.reentries++
+				counts[history.MetReentries]++
 			}
 		})
 		for j := range h.Extensions {
 			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() && ev.fresh(x) {
-				met.reentries++
+				counts[history.MetReentries]++
 			}
 		}
 		if other := *latest; other == nil || h.End >= other.End {
 			*latest = h
 		}
 	}
-	count(counts, history.MetExpiries, met.expiries)
-	count(counts, history.MetShared, met.shared)
-	count(counts, history.MetHandOvers, met.handOvers)
-	count(counts, history.MetSeveral, met.several)
-	count(counts, history.MetDowngrades, met.downgrades)
-	count(counts, history.MetReentries, met.reentries)
 }

@@ -18,6 +18,15 @@ func Compare(ctx context.Context, h *history.History, lock string) (sweep, searc
 	return sweep, searched, ev.clear(lock) && !ties(ev)[lock]
 }
 
+// Doubted is the result of a property that could not be decided for these reasons.
+func Doubted(reasons ...string) Result {
+	var f findings
+	for _, reason := range reasons {
+		f.doubt("%s", reason)
+	}
+	return f.result()
+}
+
 // Witnessed reports whether a likely order explains what was done with the lock,
 // and what the search says without one.
 func Witnessed(ctx context.Context, h *history.History, lock string) (bool, Verdict) {

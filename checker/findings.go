@@ -3,6 +3,7 @@ package checker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -97,6 +98,10 @@ func (f *findings) need(met bool, why string) {
 // used notes how much memory the judge had in use, in bytes.
 func (f *findings) used(bytes int) { f.memory = max(f.memory, int64(bytes)) }
 
+// maxDoubts is how many reasons a summary gives. Most properties have one or two; a run without
+// its workload may lack all that this was there for.
+const maxDoubts = 8
+
 func (f *findings) result() Result {
 	for _, n := range f.needs {
 		if !n.met && !f.cut {
@@ -115,10 +120,8 @@ func (f *findings) result() Result {
 		}
 	case len(f.doubts) > 0:
 		r.Verdict = Unknown
-		r.Summary = f.doubts[0]
-		if n := len(f.doubts) - 1; n == 1 {
-			r.Summary += "; " + f.doubts[1]
-		} else if n > 0 {
+		r.Summary = strings.Join(f.doubts[:min(len(f.doubts), maxDoubts)], "; ")
+		if n := len(f.doubts) - maxDoubts; n > 0 {
 			r.Summary += fmt.Sprintf(" (and %s more)", say.Count(n, "reason"))
 		}
 	}

@@ -42,10 +42,8 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
 	end := time.Duration(0)
-	drawn := map[int]bool{}
 	clients := map[int]int{}
 	for _, r := range requests {
-		drawn[r.owner] = true
 		if r.until != history.Never {
 			end = max(end, r.until)
 		}

@@ -71,7 +71,10 @@ func Progress(bound time.Duration) Checker {
 			if !ok {
 				return
 			}
-			f.valid = fmt.Sprintf("no lock was free while a client asked for it for longer than %s", say.Span(w.longest))
+			f.valid = "no lock was asked for while it was free and no fault was in effect"
+			if w.measured {
+				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(w.longest))
+			}
 			if w.healed > 0 && w.recovered >= 0 {
 				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(w.recovered))
 			}
@@ -86,6 +89,7 @@ type watch struct {
 	promises map[string]history.Guarantees
 	granted  bool
 	longest  time.Duration // that a lock was free, asked for, and not granted
+	measured bool          // that there was such a time
 
 	faults    map[[2]string]int // in effect, by name and target
 	active    int
@@ -167,6 +171,8 @@ type watched struct {
 	lasts    *lasting      // one of them that was found to last, if it is there still
 	looked   time.Duration // when it was last asked whether there is one
 	asks     int           // how many are not answered
+	waiting  *ask          // the acquires among them, in the order in which they were sent
+	newest   *ask          // the last of these
 	free     *free         // since the lock was free and asked for; nil if it is not
 	capacity int32         // permits of a semaphore that there are for certain; negative for other locks
 }
@@ -193,6 +199,7 @@ type ask struct {
 	head             *ask // of the acquires of its owner that were open together, the first
 	open             int  // of a head: how many are open
 	joint            bool // of a head: several were open at once
+	before, behind   *ask // of the same lock
 }
 
 // ask takes note of a request.
@@ -204,9 +211,36 @@ func (w *watch) ask(l *watched, e *history.Event) *ask {
 		asked = new(ask)
 	}
 	*asked = ask{index: e.Index, time: e.Time, lease: e.Lease, process: e.Process, permits: e.Permits, owner: e.Owner, acquires: e.Op == history.Acquire, name: e.Lock, lock: l}
+	if before := w.asks.of(e.Process); before != nil && before.acquires {
+		before.lock.leave(before) // it was given up: a process waits for one request at a time
+	}
 	w.asks.set(e.Process, asked)
 	l.asks++
+	if !asked.acquires {
+		return asked
+	}
+	if asked.before = l.newest; l.newest == nil {
+		l.waiting = asked
+	} else {
+		l.newest.behind = asked
+	}
+	l.newest = asked
 	return asked
+}
+
+// leave takes a request that was answered from those that wait.
+func (l *watched) leave(asked *ask) {
+	if asked.before == nil {
+		l.waiting = asked.behind
+	} else {
+		asked.before.behind = asked.behind
+	}
+	if asked.behind == nil {
+		l.newest = asked.before
+	} else {
+		asked.behind.before = asked.before
+	}
+	asked.before, asked.behind = nil, nil
 }
 
 // holders is a map by owner that takes hardly any memory while it has no more than
@@ -397,6 +431,9 @@ func (w *watch) answer(l *watched, process int) *ask {
 	}
 	w.asks.set(process, nil)
 	l.asks--
+	if asked.acquires {
+		l.leave(asked)
+	}
 	return asked
 }
 
@@ -520,17 +557,15 @@ func (l *watched) remove(owner string, h *lasting) {
 // askedFor takes note that a client asked for the lock from the event on until
 // now, and was not granted it before now; refused is 1 if it was refused now.
 func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration, refused int) {
-	if w.active > 0 || asked.head != nil && asked.head.joint || l.capacity >= 0 && asked.permits > int(l.capacity) {
-		return
-	}
-	if l.held(now) {
+	if w.active > 0 || !l.wants(asked) || l.held(now) {
 		return
 	}
 	since := max(l.until, w.calm)
 	if since >= now {
 		return
 	}
-	from := max(asked.time, since)
+	first := w.longestWaiting(l, asked)
+	from := max(first.time, since)
 	f := l.free
 	if n := len(w.over); f == nil && n > 0 {
 		f, w.over = w.over[n-1], w.over[:n-1]
@@ -540,9 +575,9 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 	}
 	l.free = f
 	if f.since != since || from-f.heard > w.bound/4 {
-		*f = free{since: since, first: *asked, asked: from}
+		*f = free{since: since, first: *first, asked: from}
 	} else if from < f.asked {
-		f.first, f.asked = *asked, from
+		f.first, f.asked = *first, from
 	}
 	f.heard = now
 	f.refuse += refused
@@ -551,7 +586,7 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 		w.askedFor(lock, l, asked, now, 0)
 		return
 	}
-	w.longest = max(w.longest, waited)
+	w.longest, w.measured = max(w.longest, waited), true
 	if waited < w.bound || f.told {
 		return
 	}
@@ -569,6 +604,23 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s no client was granted it, %s",
 			lock, seconds(since), seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
 	})
+}
+
+// wants reports whether a request asks for the lock: one for several locks at once may be
+// refused one that is free, and one for more permits than there are is refused rightly.
+func (l *watched) wants(asked *ask) bool {
+	return (asked.head == nil || !asked.head.joint) && (l.capacity < 0 || asked.permits <= int(l.capacity))
+}
+
+// longestWaiting is of a request that was answered now, and those for the same lock that are
+// under way, the one that was sent first.
+func (w *watch) longestWaiting(l *watched, asked *ask) *ask {
+	for other := l.waiting; other != nil && other.time < asked.time; other = other.behind {
+		if at, crashed := w.gone[other.process]; l.wants(other) && (!crashed || at < other.time) {
+			return other
+		}
+	}
+	return asked
 }
 
 // bury takes note of the requests for a lock that are not answered any more because

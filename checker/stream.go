@@ -151,15 +151,15 @@ type archivedEvent struct {
 }
 
 // The words of an archivedEvent, by their numbers.
-func shelvedTypes() [4]history.Type {
+func archivedTypes() [4]history.Type {
 	return [...]history.Type{history.Invoke, history.OK, history.Fail, history.Info}
 }
 
-func shelvedOps() [4]history.Op {
+func archivedOps() [4]history.Op {
 	return [...]history.Op{history.Acquire, history.Release, history.Extend, history.Lost}
 }
 
-func shelvedModes() [5]history.Mode {
+func archivedModes() [5]history.Mode {
 	return [...]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
 }
 
@@ -167,7 +167,7 @@ func shelvedModes() [5]history.Mode {
 func number[T comparable](list []T, word T) uint8 { return uint8(max(slices.Index(list, word), 0)) }
 
 func archive(e *history.Event) archivedEvent {
-	types, ops, modes := shelvedTypes(), shelvedOps(), shelvedModes()
+	types, ops, modes := archivedTypes(), archivedOps(), archivedModes()
 	return archivedEvent{
 		index: e.Index, time: e.Time, lease: e.Lease, expires: e.Expires, token: e.Token,
 		process: e.Process, permits: int32(e.Permits), queued: e.Queued, //nolint:gosec // Validate sees to that
@@ -178,8 +178,8 @@ func archive(e *history.Event) archivedEvent {
 // event is the event of an owner again.
 func (s *archivedEvent) event(of owner) history.Event {
 	return history.Event{
-		Index: s.index, Time: s.time, Process: s.process, Type: shelvedTypes()[s.typ], Op: shelvedOps()[s.op],
-		Lock: of.lock, Owner: of.name, Mode: shelvedModes()[s.mode], Permits: int(s.permits),
+		Index: s.index, Time: s.time, Process: s.process, Type: archivedTypes()[s.typ], Op: archivedOps()[s.op],
+		Lock: of.lock, Owner: of.name, Mode: archivedModes()[s.mode], Permits: int(s.permits),
 		Lease: s.lease, Expires: s.expires, Token: s.token, Queued: s.queued,
 	}
 }

@@ -49,7 +49,7 @@ func (ev *evidence) sweepResult() *sweepResult {
 	for i := range holdings.Holds {
 		h := &holdings.Holds[i]
 		if h.Token != 0 && len(h.Extensions) > 0 && h.Mode != history.Read {
-			s.sameToken(h)
+			s.otherToken(h)
 		}
 	}
 	for place, holds := range ev.held() {
@@ -66,10 +66,10 @@ func (ev *evidence) sweepResult() *sweepResult {
 	return s
 }
 
-// sameToken finds the inner acquires that were given another token than the hold
-// that they are part of. No order of the operations is at stake, so the lock is
+// otherToken tells the first inner acquire that was given another token than the hold
+// that it is part of. No order of the operations is at stake, so the lock is
 // not among the invalid ones that the search must find, too.
-func (s *sweepResult) sameToken(h *holding.Hold) {
+func (s *sweepResult) otherToken(h *holding.Hold) {
 	for i := range h.Extensions {
 		op := &h.Extensions[i]
 		if op.Invoke.Op != history.Acquire || !op.OK() || op.Complete.Token == 0 || op.Complete.Token == h.Token {
@@ -355,18 +355,18 @@ func (l *lockSweep) checkFreeTime(holds []*holding.Hold, holdSpans []holdSpan) {
 	}
 	all := l.blocks(entire(holds))
 	for _, q := range kept {
-		if u := all.around(q); u != nil && !found[q.hold] && l.decided(q, holds) {
+		if u := all.around(q); u != nil && !found[q.hold] && !l.deferUndecided(q, holds) {
 			l.addOwnership(l.notHeld(u, q.hold))
 		}
 	}
 }
 
-// decided reports whether nothing that comes later can show that a hold which was
-// kept for no certain time lasted. If it did it overlaps another, and that is another
-// violation: a later window tells which of the two it is.
-func (l *lockSweep) decided(q query, holds []*holding.Hold) bool {
+// deferUndecided leaves a hold which was kept for no certain time to a later window, with
+// those at that time, if what comes later can show that it lasted, and reports whether it
+// did. If the hold lasted it overlaps another, and that is another violation.
+func (l *lockSweep) deferUndecided(q query, holds []*holding.Hold) bool {
 	if l.ev.latest(q.hold) <= q.hold.Start {
-		return true
+		return false
 	}
 	l.invalid[q.hold.Lock] = struct{}{}
 	l.ev.undecided = append(l.ev.undecided, q.hold)
@@ -375,7 +375,7 @@ func (l *lockSweep) decided(q query, holds []*holding.Hold) bool {
 			l.ev.undecided = append(l.ev.undecided, h)
 		}
 	}
-	return false
+	return true
 }
 
 // blocks are when the lock was held.

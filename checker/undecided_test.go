@@ -314,3 +314,9 @@ func TestGrantWithinAHold(t *testing.T) {
 		event(20, 2, history.Fail, history.Extend, "b", 12),
 	)
 }
+
+// A summary gives each reason why a property could not be decided, unless there are very many.
+func TestSummaryGivesAllReasons(t *testing.T) {
+	require.Equal(t, "a; b; c", checker.Doubted("a", "b", "a", "c").Summary)
+	require.Equal(t, "1; 2; 3; 4; 5; 6; 7; 8 (and 2 reasons more)", checker.Doubted("1", "2", "3", "4", "5", "6", "7", "8", "9", "10").Summary)
+}

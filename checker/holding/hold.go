@@ -102,10 +102,6 @@ type Hold struct {
 	// Kept says that the release that ended the hold may have left it there,
 	// because an acquire with an unknown outcome may have raised its count.
 	Kept bool
-	// Weak says that End is no more than a lower bound, because the owner was
-	// used again after an operation with an unknown outcome that may have
-	// ended this hold too.
-	Weak bool
 
 	first   int64
 	perhaps bool // its acquire is under way in a history that goes on, and may still be refused

@@ -399,7 +399,6 @@ func (a *ownerState) endAt(end time.Duration, why string, by int64) {
 		a.movable = min(a.movable, a.hold.Start)
 	}
 	if a.carried && why == EndUnknown {
-		a.hold.Weak = true
 		a.usedAgain()
 	}
 	if a.promise.Reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process

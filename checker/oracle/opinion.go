@@ -19,7 +19,7 @@ type Lock struct {
 	// Inner says that it is possible where inner grants have the token of their
 	// hold, and InOrder that the tokens of all others grow, too.
 	Inner, InOrder bool
-	// Doubts are the owners whose account may not be told, and why.
+	// Doubts are the owners of whose holds too little is known, and why.
 	Doubts map[string]string
 	// Rest says that the part is possible without these owners.
 	Rest bool
@@ -159,7 +159,7 @@ func (l *Lock) certain() bool {
 	return false
 }
 
-// admits reports whether a stranger may have had all of the lock at an instant.
+// admits reports whether another owner may have had all of the lock at an instant.
 func (l *Lock) admits(at time.Duration) bool {
 	probe := operation{
 		op: history.Acquire, kind: history.OK, process: -2, lock: l.Name, owner: "\x00", mode: history.Write,
