@@ -118,27 +118,30 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # A program with the race detector sleeps for a second before it exits, unless
 # it is told otherwise; the tests start hundreds. They mostly wait, so many run at a
-# time, those of PACKAGES packages side by side, beginning with those that take longest.
+# time, those of PACKAGES packages side by side, beginning with those that take longest,
+# but not both that start containers: side by side those starve each other.
 # Vet runs once, with the linter. No result comes from Go's cache, since the servers are
 # part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
 # less for each package. The race detector multiplies what the judge and simulations cost
 # (by ten), so it sees a twentieth of the random histories (HISTORIES), and neither the
-# tests that are named _NoRace, nor those of time and memory (COSTS), nor those that read
-# the documents and sources (DOCUMENTS). All run without it.
+# tests that are named _NoRace, which use one goroutine, nor those of time and memory (COSTS),
+# nor those that read the documents and sources (DOCUMENTS), nor those of pages in a browser
+# (PAGES: 43 s of processor time less). All run without it.
 COSTS := ^Test(Cost|Memory)
 HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
 NO_RACE := _NoRace$$
 DOCUMENTS := ^Test.*(OfTheDocuments|DocumentsAnd|DocumentedAs)
-LONGEST := ./topologies/attach ./topologies/container ./drivers ./scenarios ./locktests ./cmd/lockchaos ./harness ./chaos ./topologies/... ./faults/...
+PAGES := ^TestBrowser
+LONGEST := ./topologies/attach ./drivers ./harness ./scenarios ./locktests ./cmd/lockchaos ./topologies/container ./chaos ./topologies/... ./faults/...
 RACE ?=
-PACKAGES ?= $(if $(RACE),2,3)
+PACKAGES ?= 2
 .PHONY: test
 test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 8 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
+	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 6 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
-	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)' ./simulation ./checker ./cmd/lockchaos ./workload
+	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -p $(PACKAGES) -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)' ./simulation ./reports ./checker ./history ./cmd/lockchaos ./workload
 
 .PHONY: unit
 unit: ## The fast tests alone: no servers, in seconds
@@ -225,7 +228,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
-	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 15m ./locktests ./lock ./drivers
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 15m ./locktests ./lock ./drivers ./internal/locks
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean

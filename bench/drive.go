@@ -213,11 +213,13 @@ func (s *shard) passed(p passage, measured bool, acquire, release, cycle time.Du
 	if !measured {
 		return
 	}
-	s.cycles++
 	s.longest = max(s.longest, acquire)
 	record(s.acquire, acquire)
-	record(s.release, release)
-	record(s.cycle, cycle)
+	if err == nil { // a release that fails at once is not a fast one
+		s.cycles++
+		record(s.release, release)
+		record(s.cycle, cycle)
+	}
 	if p.handed {
 		s.handovers++
 	}

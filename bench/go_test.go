@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -161,6 +162,30 @@ func TestClientsTakeTurns(t *testing.T) {
 	for i := 1; i < len(order); i++ {
 		require.NotEqual(t, order[i-1], order[i], "%v", order)
 	}
+}
+
+// A release that fails is no operation that was done, however fast it fails.
+func TestFailedReleasesAreNoCycles(t *testing.T) {
+	t.Parallel()
+	workloads, err := WorkloadsByName("uncontended-1")
+	require.NoError(t, err)
+	n := 0
+	d := newDriver(workloads[0], []Acquire{func(context.Context, string) (func(context.Context) error, error) {
+		return func(context.Context) error {
+			if n++; n%4 == 0 {
+				return nil
+			}
+			return errors.New("no connection")
+		}, nil
+	}}, "failing")
+	d.limit = 40
+	d.phase.Store(measuring)
+	d.work(t.Context(), 1)
+	s := d.slice(cost{}, 1)
+	require.EqualValues(t, 10, s.Cycles)
+	require.EqualValues(t, 10, s.release.TotalCount())
+	require.EqualValues(t, 40, s.acquire.TotalCount())
+	require.Equal(t, map[string]int64{"release: no connection": 30}, s.errors)
 }
 
 // A turn is long enough for hand-overs, however far away the server is.

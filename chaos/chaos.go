@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,7 +94,7 @@ func Run(t *testing.T, l Lock, p Plan) {
 				r.Lock = g.of(l)
 				p := playTwice(t, "", g, random(r), longer(r), seed)
 				report(t, p)
-				if p.met != nil && p.in.History != nil && !l.Endless && outlivesLease(p.in.History) {
+				if p.unexpected != nil && p.in.History != nil && !l.Endless && outlivesLease(p.in.History) {
 					t.Error("a lock was refused long after the lease of its holder had ended. " + hintEndless)
 				}
 			})
@@ -131,13 +132,13 @@ func begin(t *testing.T) {
 
 // A played is what came of a run, and of its repetition if it was unknown.
 type played struct {
-	in       reports.Input
-	dir      string
-	met      error    // nil: the verdict is the expected one
-	failed   error    // what the harness could not do
-	problems []string // what the lock did not do
-	twice    bool
-	cut      bool // the test ended before the run
+	in         reports.Input
+	dir        string
+	unexpected error    // in what the verdict is not the expected one; nil if it is
+	failed     error    // what the harness could not do
+	problems   []string // what the lock did not do, in the run before, too
+	first      *played  // the run before, whose verdict was unknown; nil if there was none
+	cut        bool     // the test ended before the run
 }
 
 // playTwice runs it, and if the verdict is unknown runs the second. The test may have
@@ -153,6 +154,7 @@ func playTwice(t *testing.T, part string, g *guard, first, second playable, seed
 	}
 	command := fmt.Sprintf("go test -run '%s'", pattern(name))
 	p := played{}
+	var panics []string // of clients, in both runs
 	for _, next := range []playable{first, second} {
 		var err error
 		if p.dir, err = newDir(t, name); err != nil {
@@ -160,15 +162,17 @@ func playTwice(t *testing.T, part string, g *guard, first, second playable, seed
 			return p
 		}
 		p.in, p.failed = next.play(ctx, setup(p.dir, command, seed))
-		p.problems, p.cut = append(g.noted(), clientPanics(p.dir)...), ctx.Err() != nil
-		p.met = nil
+		panics = append(panics, clientPanics(p.dir)...)
+		p.problems, p.cut = slices.Concat(g.noted(), panics), ctx.Err() != nil
+		p.unexpected = nil
 		if p.failed == nil {
-			p.met = next.met(p.in)
+			p.unexpected = next.unexpected(p.in)
 		}
-		if p.failed != nil || p.cut || p.met == nil || p.in.Report.Verdict != checker.Unknown || p.twice {
+		if p.failed != nil || p.cut || p.unexpected == nil || p.in.Report.Verdict != checker.Unknown || p.first != nil {
 			break
 		}
-		p.twice = true
+		earlier := p
+		p.first = &earlier
 	}
 	return p
 }
@@ -198,23 +202,35 @@ func report(t *testing.T, p played) {
 		t.Errorf("the run failed: %v", p.failed)
 	}
 	if p.in.History == nil {
-		keep(t, p.dir)
+		p.keep(t)
 		return
 	}
 	results := reports.Summarize(p.in)
-	if p.met == nil && p.failed == nil {
+	if p.unexpected == nil && p.failed == nil {
+		if p.first != nil {
+			t.Logf("a second run: the first was %s: %s", p.first.in.Report.Verdict, reports.Summarize(p.first.in).Story.Headline)
+		}
 		t.Logf("%s: %s", p.in.Report.Verdict, results.Story.Headline)
 	}
-	if p.met != nil {
+	if p.unexpected != nil {
 		var text strings.Builder
 		if err := reports.WriteText(&text, results, reports.TextOptions{Dir: p.dir}); err != nil {
 			t.Error(err)
 		}
 		often := ""
-		if p.twice && p.in.Report.Verdict == checker.Unknown {
+		if p.first != nil && p.in.Report.Verdict == checker.Unknown {
 			often = ", twice"
 		}
-		t.Errorf("%v%s\n%s", p.met, often, text.String())
+		t.Errorf("%v%s\n%s", p.unexpected, often, text.String())
+	}
+	p.keep(t)
+}
+
+// keep removes the folders of the runs of a test that passed.
+func (p played) keep(t *testing.T) {
+	t.Helper()
+	if p.first != nil {
+		keep(t, p.first.dir)
 	}
 	keep(t, p.dir)
 }

@@ -238,6 +238,19 @@ func tries(g chaos.Grant, err error) harness.LockSpec {
 	return returns(chaos.Tries(func(context.Context, string, time.Duration) (chaos.Grant, error) { return g, err }), nil, nil)
 }
 
+// refusesFirst is a correct lock that refuses every request of the first run of a test.
+func refusesFirst() harness.LockSpec {
+	return chaos.New("refuses-first", func(s chaos.Servers) (lock.Locker, func() error, error) {
+		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
+		return lock.LockerFunc(func(ctx context.Context, key string, o lock.Options) (*lock.Hold, error) {
+			if second, err := filepath.Glob(filepath.Join(chaos.ReportsDir, "*-2")); err != nil || len(second) == 0 {
+				return nil, errors.Join(lock.ErrNotAcquired, err)
+			}
+			return own.Acquire(ctx, key, o)
+		}), nil, nil
+	})
+}
+
 var errDown = errors.New("link down")
 
 // panicking is a keeper that was never finished.
@@ -315,6 +328,8 @@ func TestCase(t *testing.T) {
 		chaos.Reproduce(t, correct(), "late-release-double-grant/owner-checked", chaos.Invalid)
 	case "never granted":
 		chaos.Run(t, tries(chaos.Grant{}, errDown), short())
+	case "refuses first":
+		chaos.Run(t, refusesFirst(), chaos.Plan{Workload: "release-twice", Faults: faults.MixNone, Length: 2 * time.Second})
 	case "open fails":
 		chaos.Run(t, returns(nil, nil, errDown), short())
 	case "open fails in smoke":
@@ -393,6 +408,12 @@ func TestCase(t *testing.T) {
 		chaos.Run(t, correct(), chaos.Plan{Topology: "sentinel", Length: time.Minute})
 	case "bad history":
 		chaos.Judge(t, twice(t))
+	case "several clocks":
+		h := twice(t)
+		for i := range h.Events {
+			h.Events[i].Clock = fmt.Sprintf("host-%d", h.Events[i].Process)
+		}
+		chaos.Judge(t, h)
 	case "no history":
 		chaos.Judge(t, nil)
 	default:
@@ -520,6 +541,7 @@ func TestFailures(t *testing.T) {
 		"no file":          {"read scenario: open mine.yaml: no such file"},
 		"not served":       {"chaos.Main", "with lock other"},
 		"bad history":      {"expected valid, got invalid", "Two clients held the lock k at the same time"},
+		"several clocks":   {"chaos.Judge: the stamps are of 2 clocks", "lockchaos check --clock-error"},
 		"no history":       {"chaos.Judge: there is no history"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -553,6 +575,18 @@ func TestSmoke(t *testing.T) {
 			require.Empty(t, left)
 		})
 	}
+}
+
+// A run whose verdict is unknown is repeated once. Nothing of either stays if the second is
+// valid, and the test says why there was a second.
+func TestSecondRun(t *testing.T) {
+	t.Parallel()
+	f := sub(t, "refuses first", nil, nil)
+	require.NoError(t, f.err, f.out)
+	require.Contains(t, f.out, "a second run: the first was unknown: ")
+	left, err := os.ReadDir(f.dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // Tests that run at once have servers of their own. On a cluster nothing is broken:

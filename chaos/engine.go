@@ -21,15 +21,12 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// workerArgument is what a test binary is called with that is to be a client.
-const workerArgument = harness.WorkerCommand
-
 // A playable is something that can be run, and judged afterwards.
 type playable struct {
 	// run leaves its record in the folder of the setup.
 	run func(ctx context.Context, s harness.Config) error
-	// met says in what the verdict is not the one that is expected; nil if it is.
-	met func(reports.Input) error
+	// unexpected says in what the verdict is not the one that is expected; nil if it is.
+	unexpected func(reports.Input) error
 	// limit is how long it may take at most.
 	limit time.Duration
 }
@@ -42,9 +39,9 @@ const patience = 2 * time.Minute
 func random(r harness.RandomRun) playable {
 	r.Workload.Wait = r.Wait()
 	return playable{
-		run:   r.Run,
-		met:   mustBeValid,
-		limit: 2*r.Length + patience,
+		run:        r.Run,
+		unexpected: mustBeValid,
+		limit:      2*r.Length + patience,
 	}
 }
 
@@ -79,9 +76,9 @@ func underLock(name string, l harness.LockSpec, expect checker.Verdict) (scenari
 // scripted is a scenario.
 func scripted(s scenarios.Scenario) playable {
 	return playable{
-		run:   s.Run,
-		met:   func(in reports.Input) error { return s.Expect.Met(in.Run, in.Report) },
-		limit: patience,
+		run:        s.Run,
+		unexpected: func(in reports.Input) error { return s.Expect.Met(in.Run, in.Report) },
+		limit:      patience,
 	}
 }
 
@@ -98,11 +95,6 @@ func setup(dir, command string, seed uint64) harness.Config {
 	return harness.Config{
 		Dir: dir, Backend: process.Backend{}, BackendName: "process", Seed: seed, Program: "package chaos", Command: command,
 	}
-}
-
-// serveWorker is a client of a scenario.
-func serveWorker(ctx context.Context, in io.Reader, out io.Writer, known harness.Locks) error {
-	return harness.ServeWorker(ctx, in, out, known)
 }
 
 // judgeBudget bounds how long the judging of one run may take.

@@ -44,7 +44,7 @@ func (g *guard) note(problem string) {
 func (g *guard) noted() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.problems
+	return slices.Clone(g.problems)
 }
 
 // panicked begins what is said of a panic of the lock.

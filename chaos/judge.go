@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -17,23 +16,18 @@ func Judge(t *testing.T, h *history.History) {
 	if h == nil {
 		t.Fatal("chaos.Judge: there is no history")
 	}
+	if err := checker.SeveralClocks(h.Events); err != nil {
+		t.Fatalf("chaos.Judge: %v: judge such a history by lockchaos check --clock-error", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), judgeBudget)
 	defer cancel()
 	p := played{}
-	p.in = reports.Input{Run: history.Run{Version: history.RunVersion, Duration: lastOf(h)}, History: h}
+	p.in = reports.Input{Run: history.Run{Version: history.RunVersion, Duration: h.End()}, History: h}
 	p.in.Report = checker.CheckRun(ctx, p.in.Run, h, checker.RunOptions{})
-	if p.met = mustBeValid(p.in); p.met != nil {
+	if p.unexpected = mustBeValid(p.in); p.unexpected != nil {
 		if p.dir, p.failed = newDir(t, t.Name()); p.failed == nil {
 			p.failed = reports.WriteDir(p.dir, p.in)
 		}
 	}
 	report(t, p)
-}
-
-// lastOf is when the last event of a history was.
-func lastOf(h *history.History) time.Duration {
-	if len(h.Events) == 0 {
-		return 0
-	}
-	return h.Events[len(h.Events)-1].Time
 }

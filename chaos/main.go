@@ -29,13 +29,13 @@ func servedByMain(name string) bool {
 //
 //	func TestMain(m *testing.M) { chaos.Main(m, orders) }
 func Main(m *testing.M, locks ...Lock) {
-	if len(os.Args) == 2 && os.Args[1] == workerArgument {
+	if len(os.Args) == 2 && os.Args[1] == harness.WorkerCommand {
 		silence()
 		g := &guard{}
 		for i, l := range locks {
 			locks[i] = g.of(l)
 		}
-		if err := serveWorker(context.Background(), os.Stdin, os.Stdout, locks); err != nil {
+		if err := harness.ServeWorker(context.Background(), os.Stdin, os.Stdout, locks); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		for _, problem := range g.noted() {

@@ -36,14 +36,15 @@ const (
 // Of the plan, Topology is single, sentinel, cluster or independent, or a comma list of them;
 // Faults is a comma list of network, process, crash, clock, failover, client, safe, none and
 // all, by default safe, which is network and process, and on sentinel and cluster network
-// alone; Seeds are by default 1-100. Workload and Length must be empty. While it runs, the process has one processor and the random
-// numbers of the seed, so that other tests must not run in parallel.
+// alone; Seeds are by default 1-100. Workload and Length must be empty. While it runs, the
+// process has one processor and the random numbers of the seed, so that other tests must not
+// run in parallel.
 //
 // The clients send no request again that a server may have carried out: a lock can't take the
 // reply to a second copy for the answer to the first. A failover loses what no replica had,
 // whatever the lock does: that a lock shows double-grant with it is a limit of Redis.
 //
-// What it does not find, is no proof; what it finds, [Run] on real servers confirms.
+// No finding proves nothing, and a finding must be confirmed by [Run] on real servers.
 func Simulate(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	silence()
@@ -132,7 +133,7 @@ func reportSimulated(t *testing.T, l Lock, r simulation.Result, seed uint64, kin
 		command := fmt.Sprintf("go test -run '%s'", pattern(t.Name()))
 		if p.failed = r.Case.Write(history.Dir(dir), l, *r.Outcome, "package chaos", command); p.failed == nil {
 			p.in, p.failed = judgeRun(t.Context(), dir)
-			p.met = mustBeValid(p.in)
+			p.unexpected = mustBeValid(p.in)
 		}
 	}
 	report(t, p)

@@ -110,7 +110,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 		return failed(err)
 	}
 	f := locktest.Features{
-		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.Independent || l.Everywhere, Callers: 100,
+		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.UsesIndependent(), Callers: 100,
 	}
 	checks := locktest.Checks(f)
 	g := &guard{}

@@ -303,9 +303,6 @@ func (d *Driver) greet(r response) error {
 // Hello is what the driver said of itself.
 func (d *Driver) Hello() Hello { return d.hello }
 
-// Group is the process group of the driver, whose leader it is.
-func (d *Driver) Group() int { return d.group }
-
 // Lag is the mean time that the driver took to answer a ping so far; 0 for a
 // driver of one client, which can answer none while it waits for a server.
 func (d *Driver) Lag() time.Duration { return time.Duration(d.lag.Load()) }

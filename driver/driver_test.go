@@ -76,6 +76,9 @@ func act(role string) int {
 	case "no-extend":
 		good["promises"] = line{"extend": true}
 		_ = out.Encode(good)
+	case "lost-late":
+		good["promises"] = line{"extend": true, "lost": true}
+		_ = out.Encode(good)
 	case "no-token":
 		good["promises"] = line{"token": true}
 		_ = out.Encode(good)
@@ -93,6 +96,9 @@ func act(role string) int {
 			continue
 		}
 		grant := line{"re": q.ID, "result": "ok", "hold": fmt.Sprint("h", q.ID)}
+		if role == "lost-late" && q.Op == "extend" {
+			return 5
+		}
 		if q.Op != "acquire" {
 			_ = out.Encode(line{"re": q.ID, "result": map[string]string{"extend": "unsupported"}[q.Op] + map[string]string{"ping": "ok", "release": "ok"}[q.Op]})
 			continue
@@ -141,6 +147,10 @@ func act(role string) int {
 			_ = out.Encode(line{"event": "lost", "hold": grant["hold"]})
 			_ = out.Encode(line{"event": "news", "hold": "x"})
 			_ = out.Encode(grant)
+		case "lost-late":
+			_ = out.Encode(grant)
+			time.Sleep(lateLoss)
+			_ = out.Encode(line{"event": "lost", "hold": grant["hold"]})
 		case "slow":
 			in.Scan() // the next request: nothing is answered before it
 		default:
@@ -283,6 +293,21 @@ func TestDriver_GivenUp(t *testing.T) {
 	_, err := d.Acquire(ctx, "orders", lock.Options{Owner: "zone-a.1#1", Lease: time.Minute})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+}
+
+// lateLoss is after the end of a lease that a driver is asked for.
+const lateLoss = 200 * time.Millisecond
+
+// A library that says that a hold is lost when its lease is over is not asked to extend it: that would
+// shorten what another hold of its owner has on the server.
+func TestDriver_LostLate(t *testing.T) {
+	t.Parallel()
+	d := start(t, "lost-late")
+	h, err := d.Acquire(t.Context(), "l", lock.Options{Owner: "a#1", Lease: lateLoss / 4})
+	require.NoError(t, err)
+	<-h.Lost()
+	require.Never(t, func() bool { return d.Err() != nil }, 3*lateLoss, lateLoss/20)
+	require.NoError(t, d.Err())
 }
 
 // A library that says that a hold is lost, even before its grant was read, ends it.

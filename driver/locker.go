@@ -123,7 +123,7 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 	}
 	k := &keeper{driver: d, id: r.Hold, client: client}
 	h := lock.NewHold(l, k)
-	if err := d.keep(k, h); err != nil {
+	if err := d.keep(k, h); err != nil { //nolint:contextcheck // a loss is noted, whatever becomes of the request
 		return nil, err
 	}
 	return h, nil
@@ -360,9 +360,13 @@ func (k *keeper) markLost() {
 	k.mu.Lock()
 	k.gone = true
 	k.mu.Unlock()
-	// A refused extension is how a hold learns that it is lost.
-	_ = k.hold.Extend(k.driver.stopped, time.Millisecond)
+	// A refused extension is how a hold learns that it is lost. It is not sent, also where the
+	// hold is over: it would shorten what another hold of its owner has on the server.
+	_ = k.hold.Extend(context.WithValue(k.driver.stopped, lossKey{}, true), time.Millisecond)
 }
+
+// lossKey is the key under which the context of an extension says that none is to be sent.
+type lossKey struct{}
 
 func (k *keeper) isGone() bool {
 	k.mu.Lock()
@@ -415,7 +419,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 
 // ExtendLate implements [lock.LateKeeper].
 func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration) error {
-	if !k.driver.hello.Promises.Extend {
+	if !k.driver.hello.Promises.Extend || ctx.Value(lossKey{}) != nil {
 		return lock.ErrNotHeld
 	}
 	_, err := k.extend(ctx, by)

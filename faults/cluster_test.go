@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -29,7 +30,7 @@ func TestAMovingSlotKeepsTheContract(t *testing.T) {
 	// So that nobody fails over only because the machine is busy.
 	topology, err := topologies.New(topologies.Cluster, topologies.Options{NodeTimeout: time.Second})
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Backend{}.Start(t.Context(), topology)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
 	rdb := topologies.Clients(d.ClientOptions("zone-a"))[0]

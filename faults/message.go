@@ -59,7 +59,7 @@ func messageSpecs() []Spec {
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
 			Story:   Story{Injected: "one command on {target} was delivered late"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return delayCommand(rs, p, s.millis("for"))
+				return commands("delay-command", rs, p).late(s.millis("for"))
 			}),
 		},
 		{
@@ -68,7 +68,9 @@ func messageSpecs() []Spec {
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
 			Story:   Story{Injected: "one reply on {target} was delivered late"},
-			New:     onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault { return delayReply(rs, p, s.millis("for")) }),
+			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
+				return replies("delay-reply", rs, p).late(s.millis("for"))
+			}),
 		},
 		{
 			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
@@ -77,7 +79,7 @@ func messageSpecs() []Spec {
 			Pitfall: "to the client it looks like `drop-reply`; that is the point",
 			Story:   Story{Injected: "one command on {target} was lost"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return dropCommand(rs, p, s.Params["then"] == "silent")
+				return commands("drop-command", rs, p).lose(endOf(s))
 			}),
 		},
 		{
@@ -95,7 +97,7 @@ func messageSpecs() []Spec {
 			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
 			Story:   Story{Injected: "one reply on {target} was lost"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return dropReply(rs, p, s.Params["then"] == "silent")
+				return replies("drop-reply", rs, p).lose(endOf(s))
 			}),
 		},
 		{
@@ -112,7 +114,7 @@ func messageSpecs() []Spec {
 			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
 			Pitfall: "a reply that the server does not know the script does not count",
 			Story:   Story{Injected: "one reply on {target} was held back"},
-			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return holdReply(rs, p) }),
+			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return replies("hold-reply", rs, p).keep() }),
 		},
 	}
 	for i := range specs {
@@ -475,37 +477,9 @@ func holdCommand(links []topologies.Interceptor, p pattern) Fault {
 	return t
 }
 
-// holdReply keeps the reply to a command, and all that follows it on its
-// connection, from the client until the heal.
-func holdReply(links []topologies.Interceptor, p pattern) Fault {
-	return replies("hold-reply", links, p).keep()
-}
-
-// delayCommand is holdCommand for so long.
-func delayCommand(links []topologies.Interceptor, p pattern, d time.Duration) Fault {
-	return commands("delay-command", links, p).late(d)
-}
-
-// delayReply is holdReply for so long.
-func delayReply(links []topologies.Interceptor, p pattern, d time.Duration) Fault {
-	return replies("delay-reply", links, p).late(d)
-}
-
-// dropCommand loses a command: the server never sees it. Then the connection is
-// reset, or, if it is to be silent, nothing more passes to the server.
-func dropCommand(links []topologies.Interceptor, p pattern, silent bool) Fault {
-	return commands("drop-command", links, p).lose(endOf(silent))
-}
-
-// dropReply loses the reply to a command that the server carried out. Then the
-// connection is reset, or, if it is to be silent, nothing more passes to the
-// client.
-func dropReply(links []topologies.Interceptor, p pattern, silent bool) Fault {
-	return replies("drop-reply", links, p).lose(endOf(silent))
-}
-
-func endOf(silent bool) traffic.End {
-	if silent {
+// endOf is what becomes of a connection on which a step loses a message.
+func endOf(s Step) traffic.End {
+	if s.Params["then"] == "silent" {
 		return traffic.GoesSilent
 	}
 	return traffic.Resets
@@ -516,7 +490,6 @@ func endOf(silent bool) traffic.End {
 func dropMessage(links []topologies.Interceptor, p pattern) Fault {
 	t := &trigger{
 		name: "drop-message", links: links, nth: p.Nth, after: -1,
-		what:   "message on the channel",
 		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Published && p.announces(m.Words) },
 	}
 	t.what = strings.TrimSuffix(strings.Fields(p.String())[0]+" message "+strings.Join(p.Words, " "), " ")

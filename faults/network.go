@@ -505,7 +505,7 @@ func timedOut(err error) bool {
 }
 
 // cutLinks resets all connections of the links and refuses new ones.
-func cutLinks(links []topologies.Proxy) Fault {
+func cutLinks(links []topologies.Proxy) *linkFault {
 	return &linkFault{
 		name: "cut", links: links, words: "refusing",
 		put: func(l topologies.Proxy) (func(), error) { return l.Cut(), nil },
@@ -525,9 +525,9 @@ func cutLinks(links []topologies.Proxy) Fault {
 // partitionLinks is a cut, or a stall of both streams if it is to be silent, of the
 // links between groups of parties. Its name says what shape it has.
 func partitionLinks(name string, links []topologies.Proxy, silent bool) Fault {
-	f, _ := cutLinks(links).(*linkFault)
+	f := cutLinks(links)
 	if silent {
-		f, _ = stallLinks(links, "both").(*linkFault)
+		f = stallLinks(links, "both")
 	}
 	f.name = name
 	return f
@@ -536,7 +536,7 @@ func partitionLinks(name string, links []topologies.Proxy, silent bool) Fault {
 // stallLinks stops the data of one stream of the links, or of both, and keeps it
 // until the heal: a partition, as TCP lives through one. On one stream it is a
 // one-way cut.
-func stallLinks(links []topologies.Proxy, stream string) Fault {
+func stallLinks(links []topologies.Proxy, stream string) *linkFault {
 	words := "silent"
 	if stream != "both" {
 		words = "silent " + stream
@@ -623,7 +623,7 @@ type flap struct {
 // flapLinks cuts the links and mends them again, over and over: they are cut for
 // down, and mended for up. Both are above 0.
 func flapLinks(links []topologies.Proxy, down, up time.Duration) Fault {
-	f, _ := cutLinks(links).(*linkFault)
+	f := cutLinks(links)
 	f.name = "flap"
 	return &flap{f, down, up}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -39,7 +40,7 @@ func start(t *testing.T) topologies.Deployment {
 	}
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Backend{}.Start(t.Context(), topology)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d

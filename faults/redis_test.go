@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // deployed boots a topology, or skips the test where that can't be.
@@ -30,7 +30,7 @@ func deployed(t *testing.T, name string) topologies.Deployment {
 	}
 	topology, err := topologies.New(name, o)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Backend{}.Start(t.Context(), topology)
 	if errors.Is(err, topologies.ErrMissing) && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
 		t.Skip(err)
 	}

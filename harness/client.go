@@ -28,9 +28,11 @@ import (
 // A Client is a client of a script: a [workload.Client], or a process of its own
 // that has one.
 type Client interface {
-	Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type
+	Ask(ctx context.Context, r workload.Request) history.Type
 	Extend(ctx context.Context, d time.Duration) history.Type
 	Release(ctx context.Context) history.Type
+	ReleaseFirst(ctx context.Context) history.Type
+	ReleaseAgain(ctx context.Context) history.Type
 	Read(ctx context.Context, name string, r workload.Resource) error
 	Write(ctx context.Context, name string, r workload.Resource) history.Type
 	Holding() bool
@@ -61,7 +63,7 @@ func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (C
 
 // A watched client records that it lost a hold which no lease ends at the moment at which
 // it is told, whatever the script does then: nothing else in the history says until when
-// it believed in it. Acquire, Extend, Release, Read, Write and AwaitLost exclude each other.
+// it believed in it. Ask, Extend, Release, ReleaseFirst, ReleaseAgain, Read, Write and AwaitLost exclude each other.
 type watched struct {
 	workload.Client
 
@@ -70,11 +72,11 @@ type watched struct {
 	watching sync.WaitGroup
 }
 
-// Acquire is that of [workload.Client].
-func (c *watched) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
+// Ask is that of [workload.Client].
+func (c *watched) Ask(ctx context.Context, r workload.Request) history.Type {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	outcome := c.Client.Acquire(ctx, name, lease, wait)
+	outcome := c.Client.Ask(ctx, r)
 	if lost := c.LostUnleased(); lost != nil {
 		c.watching.Go(func() { c.watch(lost) })
 	}
@@ -106,6 +108,20 @@ func (c *watched) Release(ctx context.Context) history.Type {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Client.Release(ctx)
+}
+
+// ReleaseFirst is that of [workload.Client].
+func (c *watched) ReleaseFirst(ctx context.Context) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.ReleaseFirst(ctx)
+}
+
+// ReleaseAgain is that of [workload.Client].
+func (c *watched) ReleaseAgain(ctx context.Context) history.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Client.ReleaseAgain(ctx)
 }
 
 // Read is that of [workload.Client].
@@ -165,7 +181,7 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 	}
 	st.closers = append(st.closers, func() { _ = complaints.Close() })
 	setup := workerSetup{
-		Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog,
+		Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog, Permits: st.options.Permits,
 		Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
 		Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
 	}
@@ -233,6 +249,7 @@ type workerSetup struct {
 	Lock        string
 	ReplicaAcks int
 	Watchdog    time.Duration
+	Permits     int
 	Zone        string
 	Addresses   []string
 	MasterName  string
@@ -270,7 +287,7 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) 
 
 func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why string)) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
-	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Observer: observer}
+	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: s.Permits, Observer: observer}
 	if l.Connects {
 		o.At = &Place{
 			Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,

@@ -17,7 +17,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // bugs is the command of the driver that has the lock with that planted bug, or the correct
@@ -46,11 +45,9 @@ func TestDriverChecks_Bugs(t *testing.T) {
 		{"a hold without a lease is kept", "watchdog-dead", "the client of the other process was granted the lock as well", "watchdog"},
 		{"a lock that was released is left alone", "watchdog-on", "something goes on after the ", "watchdog"},
 		{"an owner is granted again what it holds, and gives it back as often", "reentrant-first", "the client of the other process was granted the lock as well", "reentrant"},
-		{"waiters are granted the lock in the order of their requests", "fair-last", "were granted the lock in the order [4 3 2 1]", "fair"},
-		{"a grant that is cut off half way is over with its lease", "plain-half", "acquire the lock and set its lease in one step on the server", "plain"},
 		{"a late release leaves the next holder alone", "plain-client", "while a later request of the same client held the lock", "plain"},
 		{"a release whose reply is lost is unknown", "plain-guess", "the answer is fail, although no reply reached the driver", "plain"},
-		{"a grant over slow links is believed for no longer than the servers keep it", "plain-reply", "count the lease from before the first request", "plain"},
+		{"a grant over slow links is believed for no longer than the servers keep it", "plain-reply", "count the lease from before the first request", "plain-brisk"},
 		{"an extended hold outlives its first lease", "plain-lie", "the client of the other process was granted the lock as well", "plain"},
 		{"a lease that runs out frees the lock, and not before", "plain-early", "the lock was free ", "plain"},
 		{"a lease that runs out frees the lock, and not before", "plain-seconds", "the lock was free ", "plain"},
@@ -60,13 +57,18 @@ func TestDriverChecks_Bugs(t *testing.T) {
 		{"a late release leaves the next holder alone", "plain-process", "the late release was answered with ok, while another client of the same process held the lock", "plain"},
 		{"a second release leaves the next holder alone", "plain-again", "the second release freed the lock", "plain"},
 		{"a release whose requests are slow leaves the next holder alone", "plain-steps", "the release freed the lock, ", "plain"},
+		{"a grant whose first reply is lost is believed for no longer than the servers keep it", "plain-recount", "count the lease from before the first request", "plain-retry"},
 		{"a late extension is refused, and leaves the next holder alone", "plain-foreign", "the late extension was answered with ok, while a client of another process held the lock", "plain"},
-		{"an extended hold ends with the lease of its extension", "plain-units", "give the server the lease in its own unit", "plain"},
 		{"an extension whose requests are slow is believed only while the lock is held", "plain-look", "compare the owner and prolong in one step on the server", "plain"},
 		{"an extension whose requests are slow is believed only while the lock is held", "plain-watch", "look at what came of the transaction", "plain-watching"},
 		{"a late reply is not taken for the answer to a later request", "plain-desync", "close a connection on which a reply is outstanding", "plain"},
 		{"a lock stays held where the servers forget scripts and close connections", "plain-noscript", "when the server answers NOSCRIPT, nothing was done", "plain"},
 		{"a lock stays held where the servers forget scripts and close connections", "plain-select", "set up each connection as the first one was", "plain"},
+		{"a lock that is held is refused to another process", "plain-shorter", "the client of the other process was granted the lock as well", "plain"},
+		{"of many clients that ask at once, one is granted the lock", "plain-races", " of 16 clients were granted the lock", "plain-shy"},
+		{"an extended hold outlives its first lease", "told-stale", "said that a hold is lost that was extended", "told"},
+		{"a lease that runs out frees the lock, and not before", "plain-early", "the lock was free ", "told"},
+		{"tokens grow from grant to grant", "counted-alone", "the token 1 follows 1", "counted"},
 		{"a late extension is refused, and leaves the next holder alone", "plain-taking", "the late extension was answered with ok, while a client of another process held the lock", "plain"},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
@@ -79,6 +81,34 @@ func TestDriverChecks_Bugs(t *testing.T) {
 			require.ErrorContains(t, wrong, c.want)
 			skipped, wrong = harness.CheckOne(t.Context(), d, bugs(t, c.correct), c.check, "correct", t.Output())
 			require.False(t, skipped)
+			require.NoError(t, wrong)
+		})
+	}
+}
+
+// What is told only after it was seen several times, or after a long wait, is found with short
+// leases as well.
+func TestDriverChecks_BugsFoundLate(t *testing.T) {
+	t.Parallel()
+	config := runtest.Setup(t)
+	topology, err := topologies.New(topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	for _, c := range []struct{ check, bug, want, correct string }{
+		{"a grant that is cut off half way is over with its lease", "plain-half", "acquire the lock and set its lease in one step on the server", "plain"},
+		{"an extended hold ends with the lease of its extension", "plain-units", "give the server the lease in its own unit", "plain"},
+		{"waiters are granted the lock in the order of their requests", "fair-last", "were granted the lock in the order [4 3 2 1]", "fair"},
+		{"a release whose requests are slow leaves the next holder alone", "plain-missed", "look at what came of the transaction", "plain-heeded"},
+		{"a release whose requests are slow leaves the next holder alone", "plain-graceless", "look at what came of the transaction", "plain-grace"}, // keys outlive their leases
+		{"a lock stays held where the servers forget scripts and close connections", "plain-once", "the driver gave no certain answer for 16s after the servers had closed", "plain"},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			d, err := config.Backend.Start(t.Context(), topology)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			_, wrong := harness.CheckBriefly(t.Context(), d, bugs(t, c.bug), c.check, "bug", t.Output(), 800*time.Millisecond)
+			require.ErrorContains(t, wrong, c.want)
+			_, wrong = harness.CheckOne(t.Context(), d, bugs(t, c.correct), c.check, "correct", t.Output())
 			require.NoError(t, wrong)
 		})
 	}
@@ -134,7 +164,7 @@ func TestDriverRuns_Bugs(t *testing.T) {
 				spec, err := harness.Program(bugs(t, lock))
 				require.NoError(t, err)
 				config := runtest.Setup(t)
-				config.Backend, config.Seed = process.Backend{}, seed
+				config.Backend, config.Seed = runtest.Backend{}, seed
 				r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: 10 * time.Second}
 				if c.kind == checker.Stuck {
 					r.Length = 30 * time.Second // it must be free and asked for during 10 of them

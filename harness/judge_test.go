@@ -13,7 +13,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -38,7 +37,7 @@ func (d stubbornDeployment) Close() error {
 func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = stubborn{process.Backend{}}
+	setup.Backend = stubborn{runtest.Backend{}}
 	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
 		Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond},

@@ -94,7 +94,7 @@ func (l inGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h.R
 func (l inGo) Hello() driver.Hello {
 	return driver.Hello{Name: l.spec.Name, Parallel: checkClients, Promises: driver.Promises{
 		Extend: !l.spec.NoExtend, Lost: !l.spec.NoNotice, Token: l.spec.Tokens, Reentrant: l.spec.Reentrant, Fair: l.spec.Fair, Wait: true,
-		Watchdog: l.spec.Watchdog, HandsOver: l.spec.GrantsLocally, Quorum: l.spec.Everywhere, ReleaseTells: !l.spec.SilentRelease,
+		Watchdog: l.spec.Watchdog, HandsOver: l.spec.GrantsLocally, Quorum: l.spec.UsesIndependent(), ReleaseTells: !l.spec.SilentRelease,
 	}}
 }
 

@@ -169,7 +169,7 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	if l.Independent && topology != topologies.Independent {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
 	}
-	if topology == topologies.Independent && l.Name != "" && !l.Independent && !l.Everywhere && l.InProcess == nil {
+	if topology == topologies.Independent && l.Name != "" && !l.UsesIndependent() && l.InProcess == nil {
 		instead := "lock redlock or redsync"
 		switch {
 		case l.Connects:
@@ -310,6 +310,10 @@ func (l LockSpec) Suits(k workload.Kind) error {
 	}
 	return fmt.Errorf("lock %s can't have workload %s: %s", l.Name, k.Name, because)
 }
+
+// UsesIndependent reports whether the lock uses several servers that know nothing of each
+// other, where there are some.
+func (l LockSpec) UsesIndependent() bool { return l.Independent || l.Everywhere }
 
 // Locks are locks that can be chosen by name.
 type Locks []LockSpec

@@ -18,7 +18,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -382,7 +381,7 @@ func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies
 func TestRunsReuseADeployment(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	boots := &counting{Backend: process.Backend{}}
+	boots := &counting{Backend: runtest.Backend{}}
 	backend, closeAll := harness.Pool(boots)
 	t.Cleanup(func() { require.NoError(t, closeAll()) })
 	setup.Backend = backend
@@ -455,7 +454,7 @@ func (d *partialDeployment) AwaitReady(ctx context.Context) error {
 func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = partial{Backend: process.Backend{}}
+	setup.Backend = partial{Backend: runtest.Backend{}}
 	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
@@ -471,7 +470,7 @@ func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = partial{Backend: process.Backend{}, gone: true}
+	setup.Backend = partial{Backend: runtest.Backend{}, gone: true}
 	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
 		Plan: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},
@@ -507,7 +506,7 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 	r, err := harness.Replay(record, locks.All())
 	require.NoError(t, err)
 	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
-	setup.Backend = sized{process.Backend{}}
+	setup.Backend = sized{runtest.Backend{}}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.Equal(t, record.Plan, run.Plan)

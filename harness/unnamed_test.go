@@ -16,7 +16,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -76,7 +75,7 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 			t.Parallel()
 			var scripts atomic.Int64
 			setup := runtest.Setup(t)
-			setup.Backend = metered{process.Backend{}, &scripts}
+			setup.Backend = metered{runtest.Backend{}, &scripts}
 			r := harness.RandomRun{
 				Topology: "single", Lock: runtest.Lock(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
 				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth

@@ -50,7 +50,7 @@ func TestWatchedClient_recordsAtOnceThatItLost(t *testing.T) {
 				Client: workload.Client{Name: "a", Locker: locker, Recorder: recorder, Processes: &workload.Processes{}, Careless: true},
 				ended:  make(chan struct{}),
 			}
-			require.Equal(t, history.OK, c.Acquire(t.Context(), "orders", tt.lease, 0))
+			require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"orders"}, Lease: tt.lease}))
 			require.ErrorIs(t, granted.Extend(t.Context(), time.Second), lock.ErrNotHeld) // as its library tells
 			if tt.want == 0 {
 				close(c.ended)

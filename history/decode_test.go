@@ -78,7 +78,7 @@ func TestBothDecodersReadTheSameOfLeadsInOtherPlaces(t *testing.T) {
 }
 
 // Numbers and strings of any length, and with anything at any place of them.
-func TestBothDecodersReadTheSameValues(t *testing.T) {
+func TestBothDecodersReadTheSameValues_NoRace(t *testing.T) {
 	t.Parallel()
 	d := &decoder{}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -96,7 +96,7 @@ func TestBothDecodersReadTheSameValues(t *testing.T) {
 }
 
 // Any line that is a little different from a good one.
-func TestBothDecodersReadTheSameOfBrokenLines(t *testing.T) {
+func TestBothDecodersReadTheSameOfBrokenLines_NoRace(t *testing.T) {
 	t.Parallel()
 	d := &decoder{}
 	rnd := rand.New(rand.NewPCG(1, 1))

@@ -116,7 +116,7 @@ func TestReaderDropsWhatAPowerCutLeft(t *testing.T) {
 }
 
 // No error repeats what may be the whole file.
-func TestReaderEchoesLittle(t *testing.T) {
+func TestReaderEchoesLittle_NoRace(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("9", 1<<20)
 	const acquire = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k"`

@@ -75,7 +75,7 @@ func TestSchemaAcceptsTheCorpus(t *testing.T) {
 
 // Each field of each kind of event is given each of these values, or is left out, and the
 // schema says what the decoder says.
-func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
+func TestSchemaRefusesWhatTheDecoderRefuses_NoRace(t *testing.T) {
 	t.Parallel()
 	values := []string{
 		`null`, `""`, `"x"`, `"p1"`, `-2`, `-1`, `0`, `1`, `0.5`, `2147483647`, `2147483648`, `2305843009213693951`, `2305843009213693952`,

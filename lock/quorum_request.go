@@ -19,11 +19,11 @@ type quorumRequest struct {
 	grant   *grant         // what is the same everywhere
 	acquire transport.Call // and so are the requests
 	release transport.Call
-	counted bool // among the holds of its owner; theirs to guard
+	counted bool // it is among the holds of its owner, whose mutex guards this
 
 	mu       sync.Mutex
-	closed   bool // nothing is asked for any more:
-	undone   bool // it was given up, and not released
+	closed   bool // no grant is asked for any more
+	undone   bool // it was given up by undo, and not by a release
 	states   []nodeState
 	releases []releaseReply
 }
@@ -33,7 +33,7 @@ type nodeState int
 
 const (
 	unasked nodeState = iota
-	asked             // the goroutine that awaits the answer takes it back if it was dropped
+	asked             // no answer yet; the goroutine that awaits it undoes the grant of an undone request
 	absent            // nothing is there, nor on its way
 	unknown           // the answer was lost
 	present
@@ -61,9 +61,9 @@ func (r *Redlock) newRequest(name string, o Options) *quorumRequest {
 }
 
 // on is the grant of one server.
-func (b *quorumRequest) on(i int) *grant {
-	g := *b.grant
-	g.object = object{client: b.redlock.nodes[i].Client, name: g.name, keys: g.keys, kind: g.kind}
+func (q *quorumRequest) on(i int) *grant {
+	g := *q.grant
+	g.object = object{client: q.redlock.nodes[i].Client, name: g.name, keys: g.keys, kind: g.kind}
 	return &g
 }
 
@@ -71,27 +71,27 @@ func (b *quorumRequest) on(i int) *grant {
 // granted it, with the end of the lease, or as soon as none will; then it takes
 // back what was granted first. [ErrNotAcquired] says that a majority has nothing
 // of it: they refused, as the count tells, or it was taken back.
-func (b *quorumRequest) requestAll(ctx context.Context) (time.Time, quorumCount, error) {
-	r := b.redlock
-	expires := r.expires(time.Now(), b.grant.lease)
+func (q *quorumRequest) requestAll(ctx context.Context) (time.Time, quorumCount, error) {
+	r := q.redlock
+	expires := r.expires(time.Now(), q.grant.lease)
 	t := r.newCount()
-	err := askAll(ctx, r, min(r.config.NodeTimeout, time.Until(expires)), r.closing, b.askNode, t.count)
+	err := askAll(ctx, r, min(r.config.NodeTimeout, time.Until(expires)), r.closing, q.askNode, t.count)
 	if err != nil {
-		r.background(func() { _, _ = b.undo(context.WithoutCancel(ctx), t) })
+		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
 		return time.Time{}, t, err
 	}
 	if t.won() && time.Now().Before(expires) {
 		return expires, t, nil
 	}
-	confirmed, err := b.undo(ctx, t)
+	confirmed, err := q.undo(ctx, t)
 	if err != nil { // perhaps before anything was sent
-		r.background(func() { _, _ = b.undo(context.WithoutCancel(ctx), t) })
+		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
 		return time.Time{}, t, err
 	}
 	definite := t.isMajority(t.no + confirmed)
 	switch {
 	case t.won():
-		late := fmt.Errorf("granted when the lease of %v was over already", b.grant.lease)
+		late := fmt.Errorf("granted when the lease of %v was over already", q.grant.lease)
 		if definite {
 			return time.Time{}, t, fmt.Errorf("%w: %w", ErrNotAcquired, late)
 		}
@@ -104,16 +104,16 @@ func (b *quorumRequest) requestAll(ctx context.Context) (time.Time, quorumCount,
 }
 
 // askNode sends the request to one server.
-func (b *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
-	v := b.redlock.nodes[i]
-	if v.unresponsive(b.redlock.config.NodeTimeout) {
+func (q *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
+	n := q.redlock.nodes[i]
+	if n.unresponsive(q.redlock.config.NodeTimeout) {
 		return false, errUnresponsive
 	}
-	if !b.markAsked(i, asked) {
+	if !q.markAsked(i) {
 		return false, errClosedRequest
 	}
-	r := v.transport.Run(ctx, b.acquire.Copy(), nil)
-	v.noteReply(r.Err)
+	r := n.transport.Run(ctx, q.acquire.Copy(), nil)
+	n.noteReply(r.Err)
 	granted := false
 	if r.Err == nil {
 		var numbers [4]int64
@@ -121,31 +121,31 @@ func (b *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
 		granted = numbers[0] == 1
 	}
 	now := outcome(granted, r)
-	if unwanted := b.record(i, now); unwanted {
-		_, _ = b.releaseOn(ctx, i, true)
+	if unwanted := q.record(i, now); unwanted {
+		_, _ = q.releaseOn(ctx, i, true)
 	}
 	return granted, r.Err
 }
 
 // markAsked notes that a server is going to be asked, unless the request is closed.
-func (b *quorumRequest) markAsked(i int, s nodeState) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.states[i] = s
+func (q *quorumRequest) markAsked(i int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.states[i] = asked
 	}
-	return !b.closed
+	return !q.closed
 }
 
 // record notes what is known of a server, and reports whether it may have granted
 // what is no longer wanted.
-func (b *quorumRequest) record(i int, s nodeState) (unwanted bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s != absent || b.states[i] == asked { // else a renewal was sent meanwhile
-		b.states[i] = s
+func (q *quorumRequest) record(i int, s nodeState) (unwanted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s != absent || q.states[i] == asked { // else a renewal was sent meanwhile
+		q.states[i] = s
 	}
-	return b.undone && s >= unknown
+	return q.undone && s >= unknown
 }
 
 // outcome is what is known after a server was asked for a grant.
@@ -162,35 +162,35 @@ func outcome(granted bool, r transport.Reply) nodeState {
 
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background.
-func (b *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	v, s := b.redlock.nodes[i], b.release.Copy()
+func (q *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
+	n, s := q.redlock.nodes[i], q.release.Copy()
 	if withdraw {
-		s = b.grant.kind.release(b.grant, true)
+		s = q.grant.kind.release(q.grant, true)
 	}
-	r := v.transport.Run(ctx, s, nil)
+	r := n.transport.Run(ctx, s, nil)
 	released, err = r.Value == int64(1), r.Err
-	b.recordRelease(i, released, err)
+	q.recordRelease(i, released, err)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
-		v.begin()
-		b.redlock.background(func() {
-			defer v.done()
-			released, err := b.on(i).retryRelease(ctx, withdraw)
-			b.recordRelease(i, released, err)
+		n.begin()
+		q.redlock.background(func() {
+			defer n.done()
+			released, err := q.on(i).retryRelease(ctx, withdraw)
+			q.recordRelease(i, released, err)
 		})
 	}
 	return released, err
 }
 
 // recordRelease notes the answer of a server to a release, if there was one.
-func (b *quorumRequest) recordRelease(i int, released bool, err error) {
-	b.redlock.nodes[i].noteReply(err)
+func (q *quorumRequest) recordRelease(i int, released bool, err error) {
+	q.redlock.nodes[i].noteReply(err)
 	if err != nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.releases[i].answered {
-		b.releases[i] = releaseReply{answered: true, released: released}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.releases[i].answered {
+		q.releases[i] = releaseReply{answered: true, released: released}
 	}
 }
 
@@ -198,11 +198,11 @@ func (b *quorumRequest) recordRelease(i int, released bool, err error) {
 // granted it, and on those whose answer was lost. It returns how many of them have
 // confirmed that, once the former have answered and a majority has nothing, or
 // all have answered, or the time is over. What is left is done in the background.
-func (b *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int, err error) {
-	b.mu.Lock()
-	b.closed, b.undone = true, true
-	before := slices.Clone(b.states)
-	b.mu.Unlock()
+func (q *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int, err error) {
+	q.mu.Lock()
+	q.closed, q.undone = true, true
+	before := slices.Clone(q.states)
+	q.mu.Unlock()
 	granted, some := 0, false
 	for _, s := range before {
 		some = some || s >= unknown
@@ -213,12 +213,12 @@ func (b *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int,
 	if !some {
 		return 0, nil
 	}
-	err = askAll(ctx, b.redlock, b.redlock.config.NodeTimeout, nil,
+	err = askAll(ctx, q.redlock, q.redlock.config.NodeTimeout, nil,
 		func(ctx context.Context, i int) (bool, error) {
 			if before[i] < unknown {
 				return false, nil
 			}
-			_, err := b.releaseOn(ctx, i, true)
+			_, err := q.releaseOn(ctx, i, true)
 			return true, err
 		},
 		func(i int, had bool, err error) bool {
@@ -236,39 +236,39 @@ func (b *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int,
 // renewal is the call that makes the grant end d from now at one server. Where
 // it isn't known to be present it is asked for anew, so that a server that was
 // out of reach, or lost it, makes up for it.
-func (b *quorumRequest) renewal(i int, d time.Duration) (transport.Call, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (q *quorumRequest) renewal(i int, d time.Duration) (transport.Call, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
-	case b.closed:
+	case q.closed:
 		return transport.Call{}, errClosedRequest
-	case b.states[i] == present:
-		return b.grant.kind.extend(b.grant, d), nil
-	case b.redlock.nodes[i].unresponsive(b.redlock.config.NodeTimeout):
+	case q.states[i] == present:
+		return q.grant.kind.extend(q.grant, d), nil
+	case q.redlock.nodes[i].unresponsive(q.redlock.config.NodeTimeout):
 		return transport.Call{}, errUnresponsive
 	}
-	b.states[i] = unknown
-	g := *b.grant
+	q.states[i] = unknown
+	g := *q.grant
 	g.lease = d
-	return b.grant.kind.acquire(&g), nil
+	return q.grant.kind.acquire(&g), nil
 }
 
 // renewed reads the reply to it.
-func (b *quorumRequest) renewed(i int, r transport.Reply) nodeReply {
-	v := nodeReply{err: r.Err}
-	if fields, asked := r.Value.([]any); asked && len(fields) > 0 {
-		v.yes = fields[0] == int64(1)
+func (q *quorumRequest) renewed(i int, r transport.Reply) nodeReply {
+	reply := nodeReply{err: r.Err}
+	if fields, anew := r.Value.([]any); anew && len(fields) > 0 {
+		reply.yes = fields[0] == int64(1)
 	} else {
-		v.yes = r.Value == int64(1)
+		reply.yes = r.Value == int64(1)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if v.yes {
-		b.states[i] = present
-	} else if v.err == nil { // an earlier request may be on its way
-		b.states[i] = unknown
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if reply.yes {
+		q.states[i] = present
+	} else if reply.err == nil { // an earlier request may be on its way
+		q.states[i] = unknown
 	}
-	return v
+	return reply
 }
 
 // nodeReply is the answer of a server to one of several requests.
@@ -278,33 +278,33 @@ type nodeReply struct {
 }
 
 // extend makes grants end d from now, and returns what became of each.
-func (r *Redlock) extend(ctx context.Context, ballots []*quorumRequest, d time.Duration) []error {
-	tallies := make([]quorumCount, len(ballots))
-	known := make([]bool, len(ballots))
-	for i := range ballots {
-		tallies[i] = r.newCount()
+func (r *Redlock) extend(ctx context.Context, requests []*quorumRequest, d time.Duration) []error {
+	counts := make([]quorumCount, len(requests))
+	known := make([]bool, len(requests))
+	for i := range requests {
+		counts[i] = r.newCount()
 	}
 	gaveUp := askAll(ctx, r, r.config.NodeTimeout, nil,
-		func(ctx context.Context, i int) ([]nodeReply, error) { return r.extendAt(ctx, i, ballots, d), nil },
-		func(i int, votes []nodeReply, err error) bool {
+		func(ctx context.Context, i int) ([]nodeReply, error) { return r.extendAt(ctx, i, requests, d), nil },
+		func(i int, replies []nodeReply, err error) bool {
 			all := true
-			for k := range ballots {
-				v := nodeReply{err: err}
+			for k := range requests {
+				reply := nodeReply{err: err}
 				if err == nil {
-					v = votes[k]
+					reply = replies[k]
 				}
-				known[k] = tallies[k].count(i, v.yes, v.err) || known[k]
+				known[k] = counts[k].count(i, reply.yes, reply.err) || known[k]
 				all = all && known[k]
 			}
 			return all
 		})
-	errs := make([]error, len(ballots))
-	for k, b := range ballots {
-		switch t := &tallies[k]; {
+	errs := make([]error, len(requests))
+	for k, q := range requests {
+		switch t := &counts[k]; {
 		case t.won():
 		case t.lost():
 			errs[k] = ErrNotHeld
-			r.background(func() { _, _ = b.undo(context.WithoutCancel(ctx), r.newCount()) })
+			r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), r.newCount()) })
 		case gaveUp != nil:
 			errs[k] = t.withErrors(gaveUp)
 		default:
@@ -315,49 +315,49 @@ func (r *Redlock) extend(ctx context.Context, ballots []*quorumRequest, d time.D
 }
 
 // extendAt asks one server, in one pipeline.
-func (r *Redlock) extendAt(ctx context.Context, i int, ballots []*quorumRequest, d time.Duration) []nodeReply {
-	votes := make([]nodeReply, len(ballots))
+func (r *Redlock) extendAt(ctx context.Context, i int, requests []*quorumRequest, d time.Duration) []nodeReply {
+	answers := make([]nodeReply, len(requests))
 	var calls []transport.Call
 	var of []int
-	for k, b := range ballots {
-		c, err := b.renewal(i, d)
+	for k, q := range requests {
+		c, err := q.renewal(i, d)
 		if err != nil {
-			votes[k].err = err
+			answers[k].err = err
 			continue
 		}
 		calls, of = append(calls, c), append(of, k)
 	}
 	if len(calls) == 0 {
-		return votes
+		return answers
 	}
 	replies, _ := r.nodes[i].transport.Commit(ctx, calls...)
 	for j, reply := range replies {
 		r.nodes[i].noteReply(reply.Err)
-		votes[of[j]] = ballots[of[j]].renewed(i, reply)
+		answers[of[j]] = requests[of[j]].renewed(i, reply)
 	}
-	return votes
+	return answers
 }
 
 // Extend is for the hold.
-func (b *quorumRequest) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
+func (q *quorumRequest) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
 	begin := time.Now()
-	expires := b.redlock.expires(begin, d)
-	err := b.redlock.extend(ctx, []*quorumRequest{b}, d)[0]
-	b.redlock.tell(ctx, Extended, l, time.Since(begin), err)
-	if err == nil && b.grant.watched && l.Expires.After(expires) {
+	expires := q.redlock.expires(begin, d)
+	err := q.redlock.extend(ctx, []*quorumRequest{q}, d)[0]
+	q.redlock.tell(ctx, Extended, l, time.Since(begin), err)
+	if err == nil && q.grant.watched && l.Expires.After(expires) {
 		expires = l.Expires
 	}
 	return expires, err
 }
 
 // Release is for the hold.
-func (b *quorumRequest) Release(ctx context.Context, l Lease) error {
+func (q *quorumRequest) Release(ctx context.Context, l Lease) error {
 	begin := time.Now()
-	err := b.releaseAll(ctx, l.Expires)
+	err := q.releaseAll(ctx, l.Expires)
 	if err == nil {
-		b.redlock.holds.remove(b)
+		q.redlock.holds.remove(q)
 	}
-	b.redlock.tell(ctx, Released, l, time.Since(begin), err)
+	q.redlock.tell(ctx, Released, l, time.Since(begin), err)
 	return err
 }
 
@@ -365,12 +365,12 @@ func (b *quorumRequest) Release(ctx context.Context, l Lease) error {
 // that did not have it when it was asked proves that it was not held, unless the lease ran
 // out on the way: a server that had it until then says the same, and the others may have
 // ended the grant before that.
-func (b *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	over, t := !time.Now().Before(expires), b.redlock.newCount()
-	err := askAll(ctx, b.redlock, b.redlock.config.NodeTimeout, nil, b.releaseAt, t.count)
+func (q *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	over, t := !time.Now().Before(expires), q.redlock.newCount()
+	err := askAll(ctx, q.redlock, q.redlock.config.NodeTimeout, nil, q.releaseAt, t.count)
 	switch {
 	case err != nil:
 		return err
@@ -384,53 +384,53 @@ func (b *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error
 }
 
 // releaseAt ends the request at one server, unless that is known to be over.
-func (b *quorumRequest) releaseAt(ctx context.Context, i int) (released bool, err error) {
-	b.mu.Lock()
-	before, ended := b.states[i], b.releases[i]
-	b.mu.Unlock()
+func (q *quorumRequest) releaseAt(ctx context.Context, i int) (released bool, err error) {
+	q.mu.Lock()
+	before, ended := q.states[i], q.releases[i]
+	q.mu.Unlock()
 	if ended.answered || before == unasked || before == absent {
 		return ended.released, nil
 	}
-	return b.releaseOn(ctx, i, before != present)
+	return q.releaseOn(ctx, i, before != present)
 }
 
 // leased is the grant as plain data.
-func (b *quorumRequest) leased(expires time.Time) Lease {
-	l := b.grant.leased(answer{expires: expires})
+func (q *quorumRequest) leased(expires time.Time) Lease {
+	l := q.grant.leased(answer{expires: expires})
 	l.Node = "" // there are several
 	return l
 }
 
 // hold is the handle on a request that a majority granted.
-func (b *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hold {
-	r := b.redlock
-	l := b.leased(expires)
-	l.Holds = r.holds.add(b)
-	h := newHold(l, b)
-	h.expiry, h.hooks = &r.expiry, b
+func (q *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hold {
+	r := q.redlock
+	l := q.leased(expires)
+	l.Holds = r.holds.add(q)
+	h := newHold(l, q)
+	h.expiry, h.hooks = &r.expiry, q
 	r.tell(ctx, Acquired, l, time.Since(begin), nil)
 	h.start()
-	if b.grant.watched {
-		r.watchdog.add(h, b, r.watchdog.lease, r.watchdog.period, false)
+	if q.grant.watched {
+		r.watchdog.add(h, q, r.watchdog.lease, r.watchdog.period, false)
 	}
 	return h
 }
 
-func (b *quorumRequest) taskGroup() *taskGroup { return b.redlock.taskGroup }
+func (q *quorumRequest) taskGroup() *taskGroup { return q.redlock.taskGroup }
 
-func (b *quorumRequest) onLost(_ *Hold, l Lease) {
-	b.redlock.holds.remove(b)
-	b.redlock.observe(Lost, l, 0, nil)
+func (q *quorumRequest) onLost(_ *Hold, l Lease) {
+	q.redlock.holds.remove(q)
+	q.redlock.observe(Lost, l, 0, nil)
 }
 
-func (b *quorumRequest) onEnd(h *Hold) {
-	if b.grant.watched {
-		b.redlock.watchdog.remove(h)
+func (q *quorumRequest) onEnd(h *Hold) {
+	if q.grant.watched {
+		q.redlock.watchdog.remove(h)
 	}
 }
 
-func (b *quorumRequest) onMove(h *Hold) {
-	if b.grant.watched {
-		b.redlock.watchdog.renewSoon(h)
+func (q *quorumRequest) onMove(h *Hold) {
+	if q.grant.watched {
+		q.redlock.watchdog.renewSoon(h)
 	}
 }

@@ -370,27 +370,27 @@ type holdCounts struct {
 type holder struct{ name, owner string }
 
 // add counts a hold, and returns how many its owner has.
-func (c *holdCounts) add(b *quorumRequest) int {
+func (c *holdCounts) add(q *quorumRequest) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
 		c.of = map[holder]int{}
 	}
-	k := holder{b.grant.name, b.grant.owner}
-	b.counted = true
+	k := holder{q.grant.name, q.grant.owner}
+	q.counted = true
 	c.of[k]++
 	return c.of[k]
 }
 
 // remove counts it no more.
-func (c *holdCounts) remove(b *quorumRequest) {
+func (c *holdCounts) remove(q *quorumRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !b.counted {
+	if !q.counted {
 		return
 	}
-	b.counted = false
-	k := holder{b.grant.name, b.grant.owner}
+	q.counted = false
+	k := holder{q.grant.name, q.grant.owner}
 	if c.of[k]--; c.of[k] == 0 {
 		delete(c.of, k)
 	}

@@ -23,7 +23,7 @@ const (
 	maxPipelines = 2
 )
 
-// A renewer is whose holds a watchdog keeps. G is what it renews a hold by.
+// A renewer renews the holds of a watchdog. G identifies the grant of one.
 type renewer[G any] interface {
 	// batches splits the holds that are due at one time into those that are
 	// renewed together.
@@ -50,11 +50,11 @@ type watchdog[G any] struct {
 	poke    chan struct{}          // something is due before run looks again
 	slots   map[string]serverSlots // by server; of run alone
 
-	mu      sync.Mutex
-	running bool
-	watched map[*Hold]*watch[G]
-	queue   timeHeap[*watch[G]] // of those for which no renewal is in flight, by when they are due
-	looks   time.Time           // when run looks at it again, or sooner; zero: it is about to
+	mu       sync.Mutex
+	running  bool
+	watched  map[*Hold]*watch[G]
+	queue    timeHeap[*watch[G]] // of those for which no renewal is in flight, by when they are due
+	nextWake time.Time           // when run looks at it again, or sooner; zero: it is about to
 }
 
 // watch is one hold that is kept alive.
@@ -66,8 +66,8 @@ type watch[G any] struct {
 	lease  time.Duration // that a renewal asks for
 	period time.Duration // until the first renewal, and that of the watchdog later
 	pause  time.Duration // before the next repetition of a failed renewal
-	once   bool          // it is kept until it was renewed, or has another end than
-	first  time.Time     // this one, of its owner's choice
+	once   bool          // only until the first renewal, or until it has another expiry than first
+	first  time.Time     // that of its lease when the watch began; another one is of its owner's choice
 	over   bool          // it is not kept alive any more
 }
 
@@ -130,8 +130,8 @@ func (d *watchdog[G]) renewSoon(h *Hold) {
 	}
 }
 
-// again puts holds back into the queue.
-func (d *watchdog[G]) again(ws []*watch[G]) {
+// requeue puts holds back into the queue.
+func (d *watchdog[G]) requeue(ws []*watch[G]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range ws {
@@ -143,7 +143,7 @@ func (d *watchdog[G]) again(ws []*watch[G]) {
 
 func (d *watchdog[G]) push(w *watch[G], due time.Time) {
 	d.queue.put(w, due)
-	if due.Before(d.looks) {
+	if due.Before(d.nextWake) {
 		select {
 		case d.poke <- struct{}{}:
 		default:
@@ -189,11 +189,11 @@ func (d *watchdog[G]) due(now time.Time) (due []*watch[G], next time.Duration) {
 			soon = now.Add(d.period / 10)
 		}
 	}
-	d.looks = now.Add(d.period) // no hold that is added until then is due before that
+	d.nextWake = now.Add(d.period) // no hold that is added until then is due before that
 	if len(d.queue) > 0 {
-		d.looks = d.queue[0].alarm.at
+		d.nextWake = d.queue[0].alarm.at
 	}
-	return due, d.looks.Sub(now)
+	return due, d.nextWake.Sub(now)
 }
 
 // send renews a batch when its turn has come: when the server has answered enough
@@ -236,7 +236,7 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 			d.renewer.observe(Renewing, l, 0, nil)
 		}
 	}
-	d.again(busy)
+	d.requeue(busy)
 	if len(live) == 0 {
 		return
 	}
@@ -265,7 +265,7 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		}
 		d.renewer.observe(Renewed, w.hold.Lease(), answered.Sub(sent), err)
 	}
-	d.again(live) // before an extension can want to renew them sooner
+	d.requeue(live) // before an extension can want to renew them sooner
 	for _, w := range live {
 		w.hold.give()
 	}
@@ -274,11 +274,11 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 // batches splits renewals by server, so that a server that is stuck doesn't
 // delay those of the others, and by how much time there is.
 func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
-	type sort struct {
+	type likeness struct {
 		server string
 		period time.Duration
 	}
-	alike := map[sort][]*watch[*grant]{}
+	alike := map[likeness][]*watch[*grant]{}
 	cluster, sharded := c.rdb.(*redis.ClusterClient)
 	ctx, cancel := context.WithTimeout(context.Background(), c.watchdog.period/2)
 	defer cancel()
@@ -289,7 +289,7 @@ func (c *Client) batches(due []*watch[*grant]) [][]*watch[*grant] {
 				w.server = master.Options().Addr
 			}
 		}
-		s := sort{w.server, w.period}
+		s := likeness{w.server, w.period}
 		alike[s] = append(alike[s], w)
 	}
 	var batches [][]*watch[*grant]

@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // deployment starts a topology of real servers, for the length of a test.
@@ -28,7 +28,7 @@ func deployment(t *testing.T, name string, o topologies.Options) topologies.Depl
 	}
 	top, err := topologies.New(name, o)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), top)
+	d, err := runtest.Backend{}.Start(t.Context(), top)
 	if errors.Is(err, topologies.ErrMissing) && os.Getenv(redistest.Required) == "" {
 		t.Skip(err)
 	}

@@ -24,8 +24,8 @@ func WriteAnnotation(w io.Writer, r Results, dir string) error {
 	if r.Expect != "" {
 		message = fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, message)
 	}
-	for _, m := range r.Story.Moments {
-		if m.Kind == MomentViolation {
+	for _, m := range r.Story.Events {
+		if m.Kind == EventViolation {
 			message += "\n" + say.Instant(m.At) + " " + m.Text
 		}
 	}

@@ -253,7 +253,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	tab.open(htmlOf(t, failover()), "")
 	require.False(t, eval[bool](tab, `document.documentElement.classList.contains("has-js")`))
 	require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button):not(nav *):not(nav),.story *,#h-story ~ p,.cures *,.static *:not(title):not(style),.map-node text:not(:empty),.legend li,.property > .head *,.property > p,#h-faults ~ * td,dl *:not(details *)")`))
-	require.Equal(t, len(reports.Summarize(failover()).Story.Moments), eval[int](tab, `document.querySelectorAll(".story li").length`))
+	require.Equal(t, len(reports.Summarize(failover()).Story.Events), eval[int](tab, `document.querySelectorAll(".story li").length`))
 	require.Contains(t, eval[string](tab, `document.querySelector(".story .violation").innerText`), "client b was granted orders by redis-2")
 	require.Equal(t, 1, eval[int](tab, `[...document.querySelectorAll(".static .t-violation")].filter((n) => n.getBoundingClientRect().width > 1).length`))
 	require.Equal(t, []string{"a", "b", "ledger", "redis-1", "redis-2", "redis-3"},

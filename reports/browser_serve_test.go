@@ -14,7 +14,7 @@ import (
 
 // A served report works as one from disk does, and so does every other file of a run
 // and the index: no page asks for more than it may.
-func TestBrowserServedRun(t *testing.T) {
+func TestServedRunInABrowser(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
 	dir := t.TempDir()

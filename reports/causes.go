@@ -53,40 +53,40 @@ type group struct {
 
 // causesOf groups the violations by what caused them: those that no fault explains
 // first, then by how grave they are and how long they lasted.
-func (d *digest) causesOf() []*group {
-	if d.grouped != nil {
-		return d.grouped
+func (m *model) causesOf() []*group {
+	if m.grouped != nil {
+		return m.grouped
 	}
 	byFault := map[int]*group{}
 	causes := []*group{}
-	origin := d.origins()
-	d.originOf = origin
-	for _, v := range d.distinct() {
+	origin := m.origins()
+	m.originOf = origin
+	for _, v := range m.distinct() {
 		c := byFault[origin[v]]
 		if c == nil {
-			c = &group{fault: origin[v], Cause: Cause{Violations: map[string]int{}, From: d.since(v)}}
+			c = &group{fault: origin[v], Cause: Cause{Violations: map[string]int{}, From: m.since(v)}}
 			byFault[c.fault] = c
 			causes = append(causes, c)
 		}
 		c.found = append(c.found, v)
 		c.Violations[v.Kind]++
-		c.From, c.Until = min(c.From, d.since(v)), max(c.Until, d.since(v), min(v.Until, d.end))
+		c.From, c.Until = min(c.From, m.since(v)), max(c.Until, m.since(v), min(v.Until, m.end))
 	}
 	for _, c := range causes {
 		if c.fault >= 0 {
-			c.Fault, c.Target = d.faults[c.fault].Name, d.faults[c.fault].Target
+			c.Fault, c.Target = m.faults[c.fault].Name, m.faults[c.fault].Target
 		}
-		c.told = d.gravestOf(c.found)
+		c.told = m.gravestOf(c.found)
 	}
 	slices.SortStableFunc(causes, func(a, b *group) int {
 		x, y := a.told, b.told
 		return cmp.Or(b2i(b.fault < 0)-b2i(a.fault < 0), cmp.Compare(severity(x.Kind), severity(y.Kind)),
-			cmp.Compare(d.lasted(y), d.lasted(x)), cmp.Compare(a.From, b.From))
+			cmp.Compare(m.lasted(y), m.lasted(x)), cmp.Compare(a.From, b.From))
 	})
-	d.grouped = causes
+	m.grouped = causes
 	for _, c := range causes {
 		if c.fault < 0 {
-			c.told = d.clearestOf(c)
+			c.told = m.clearestOf(c)
 		}
 	}
 	return causes
@@ -98,20 +98,20 @@ const maxCompared = 64
 // clearestOf is of the violations without a fault the one to tell: a double grant of which
 // a wrong answer is known, or a release that can have ended the first hold, rather than a
 // longer one whose cause is not in the record.
-func (d *digest) clearestOf(c *group) *checker.Violation {
+func (m *model) clearestOf(c *group) *checker.Violation {
 	if c.told.Kind != checker.DoubleGrant {
 		return c.told
 	}
 	longest := slices.DeleteFunc(slices.Clone(c.found), func(v *checker.Violation) bool { return v.Kind != c.told.Kind })
-	slices.SortStableFunc(longest, func(a, b *checker.Violation) int { return cmp.Compare(d.lasted(b), d.lasted(a)) })
+	slices.SortStableFunc(longest, func(a, b *checker.Violation) int { return cmp.Compare(m.lasted(b), m.lasted(a)) })
 	for _, v := range longest[:min(len(longest), maxCompared)] {
-		if d.explained(v) {
+		if m.explained(v) {
 			return v
 		}
 	}
 	for _, v := range longest[:min(len(longest), maxCompared)] {
-		if holds := d.holdsOf(v); len(holds) > 1 {
-			if _, ok := d.lateRelease(holds[0], holds[1], d.delayed(v)); ok {
+		if holds := m.holdsOf(v); len(holds) > 1 {
+			if _, ok := m.lateRelease(holds[0], holds[1], m.delayed(v)); ok {
 				return v
 			}
 		}
@@ -121,33 +121,33 @@ func (d *digest) clearestOf(c *group) *checker.Violation {
 
 // explained reports whether a wrong answer of the service is known that made the second
 // grant of a double grant possible.
-func (d *digest) explained(v *checker.Violation) bool {
-	holds := d.holdsOf(v)
+func (m *model) explained(v *checker.Violation) bool {
+	holds := m.holdsOf(v)
 	if len(holds) < 2 {
 		return false
 	}
-	if len(d.wrongAnswers(holds[0], holds[1].Start)) > 0 {
+	if len(m.wrongAnswers(holds[0], holds[1].Start)) > 0 {
 		return true
 	}
-	_, ended := d.follows(v)
-	return ended != nil && !d.vote()
+	_, ended := m.follows(v)
+	return ended != nil && !m.vote()
 }
 
 // causeOf is the fault that a violation is grouped under, or -1.
-func (d *digest) causeOf(v *checker.Violation) int {
-	d.causesOf()
-	if fault, known := d.originOf[v]; known {
+func (m *model) causeOf(v *checker.Violation) int {
+	m.causesOf()
+	if fault, known := m.originOf[v]; known {
 		return fault
 	}
-	return d.origin(v)
+	return m.origin(v)
 }
 
 // gravestOf is of the gravest kind the violation that lasted longest within the record,
 // and the first of those.
-func (d *digest) gravestOf(found []*checker.Violation) *checker.Violation {
+func (m *model) gravestOf(found []*checker.Violation) *checker.Violation {
 	first := found[0]
 	for _, v := range found[1:] {
-		if c := cmp.Compare(severity(v.Kind), severity(first.Kind)); c < 0 || c == 0 && d.lasted(v) > d.lasted(first) {
+		if c := cmp.Compare(severity(v.Kind), severity(first.Kind)); c < 0 || c == 0 && m.lasted(v) > m.lasted(first) {
 			first = v
 		}
 	}
@@ -162,30 +162,30 @@ func consequence(kind string) bool {
 }
 
 // origins are the faults that caused the violations: their indices, or -1 for none.
-func (d *digest) origins() map[*checker.Violation]int {
+func (m *model) origins() map[*checker.Violation]int {
 	origin := map[*checker.Violation]int{}
 	roots := map[string][]*checker.Violation{} // by lock, in order of time
 	proofs := map[*checker.Violation][]*holding.Hold{}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		if !consequence(v.Kind) {
-			origin[v] = d.origin(v)
-			roots[v.Lock], proofs[v] = append(roots[v.Lock], v), d.evidence(v)
+			origin[v] = m.origin(v)
+			roots[v.Lock], proofs[v] = append(roots[v.Lock], v), m.evidence(v)
 		}
 	}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		if consequence(v.Kind) || origin[v] >= 0 {
 			continue
 		}
-		if before, _ := d.follows(v); before != nil { // they are in order of time
+		if before, _ := m.follows(v); before != nil { // they are in order of time
 			origin[v] = origin[before]
 		}
 	}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		if !consequence(v.Kind) {
 			continue
 		}
-		origin[v] = d.origin(v)
-		holds, shared := d.evidence(v), false
+		origin[v] = m.origin(v)
+		holds, shared := m.evidence(v), false
 		for _, root := range roots[v.Lock] {
 			if root.From > v.Until || root.Until < v.From {
 				continue
@@ -202,7 +202,7 @@ func (d *digest) origins() map[*checker.Violation]int {
 		needless[v.Kind] = needless[v.Kind] || fault < 0
 	}
 	for v, fault := range origin {
-		if fault >= 0 && needless[v.Kind] && d.explains(&d.faults[fault], v.Kind) >= weakRank {
+		if fault >= 0 && needless[v.Kind] && m.explains(&m.faults[fault], v.Kind) >= weakRank {
 			origin[v] = -1
 		}
 	}
@@ -211,30 +211,30 @@ func (d *digest) origins() map[*checker.Violation]int {
 
 // origin is the fault that explains a violation best, of those that were in effect while
 // it arose: -1 if there is none.
-func (d *digest) origin(v *checker.Violation) int {
-	from, to := v.From, d.since(v)
-	sent, evidence := from, d.evidence(v)
+func (m *model) origin(v *checker.Violation) int {
+	from, to := v.From, m.since(v)
+	sent, evidence := from, m.evidence(v)
 	for _, h := range evidence {
 		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
 	}
 	best, explains, met := -1, math.MaxInt, false
-	where, promoted := d.sceneOf(v, evidence), d.promotedBefore(v, evidence)
-	for i := range d.faults {
-		f := &d.faults[i]
-		hit := f.OK && f.Start <= to && d.settled(f) >= from && d.concerns(f, where)
+	where, promoted := m.sceneOf(v, evidence), m.promotedBefore(v, evidence)
+	for i := range m.faults {
+		f := &m.faults[i]
+		hit := f.OK && f.Start <= to && m.settled(f) >= from && m.concerns(f, where)
 		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
-			hit = d.leavesStuck(f, v)
+			hit = m.leavesStuck(f, v)
 		}
-		hit = hit && d.shiftsEnough(f, v, evidence)
-		if !hit || f.replacesOnly() && (d.byOneServer(f, v, evidence) || v.Kind == checker.DoubleGrant && f.Start > promoted) {
+		hit = hit && m.shiftsEnough(f, v, evidence)
+		if !hit || f.replacesOnly() && (m.byOneServer(f, v, evidence) || v.Kind == checker.DoubleGrant && f.Start > promoted) {
 			continue
 		}
-		rank := d.explains(f, v.Kind)
-		if rank < weakRank && v.Kind != checker.Stuck && d.settled(f) < sent {
+		rank := m.explains(f, v.Kind)
+		if rank < weakRank && v.Kind != checker.Stuck && m.settled(f) < sent {
 			continue // it was over before the requests were sent that were granted
 		}
-		flight := rank == linkRank && d.inFlight(f, evidence) // of several faults of links one that a request met
-		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= d.faults[best].Start)) {
+		flight := rank == linkRank && m.inFlight(f, evidence) // of several faults of links one that a request met
+		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= m.faults[best].Start)) {
 			best, explains, met = i, rank, flight
 		}
 	}
@@ -243,18 +243,18 @@ func (d *digest) origin(v *checker.Violation) int {
 
 // byOneServer reports whether all answers that a violation is about were given by one server,
 // as far as it is known. That another server took over, or was cut off, does not explain it.
-func (d *digest) byOneServer(f *Fault, v *checker.Violation, evidence []*holding.Hold) bool {
+func (m *model) byOneServer(f *Fault, v *checker.Violation, evidence []*holding.Hold) bool {
 	if len(evidence) == 0 {
 		return false
 	}
-	by := d.granter(evidence[0])
+	by := m.granter(evidence[0])
 	switch v.Kind {
 	case checker.DoubleGrant:
-		return by != "" && (len(evidence) < 2 || d.granter(evidence[1]) == by)
+		return by != "" && (len(evidence) < 2 || m.granter(evidence[1]) == by)
 	case checker.OverCapacity:
-		return by != "" && !slices.ContainsFunc(evidence, func(h *holding.Hold) bool { return d.granter(h) != by })
+		return by != "" && !slices.ContainsFunc(evidence, func(h *holding.Hold) bool { return m.granter(h) != by })
 	case checker.PrematureLoss:
-		return by != "" && len(v.Events) > 0 && d.answeredBy(f, evidence[0], slices.Max(v.Events)) == by
+		return by != "" && len(v.Events) > 0 && m.answeredBy(f, evidence[0], slices.Max(v.Events)) == by
 	default:
 		return false
 	}
@@ -263,16 +263,16 @@ func (d *digest) byOneServer(f *Fault, v *checker.Violation, evidence []*holding
 // answeredBy is the server that told a holder of a loss; empty where it is not known, or
 // where it did not keep its role from the grant on. If the record does not name the server, it
 // is the only master that the client could reach, once the fault is known to have made one.
-func (d *digest) answeredBy(f *Fault, h *holding.Hold, index int64) string {
-	told, ok := d.event(index)
+func (m *model) answeredBy(f *Fault, h *holding.Hold, index int64) string {
+	told, ok := m.event(index)
 	if !ok {
 		return ""
 	}
 	by, made := told.Node, false
 	if by == "" {
-		by = d.masterOf(h.Owner, told.Time)
+		by = m.masterOf(h.Owner, told.Time)
 	}
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		if c.node == by && c.at >= sentAt(h) && c.at <= told.Time {
 			return ""
 		}
@@ -295,11 +295,11 @@ func sentAt(h *holding.Hold) time.Duration {
 // promotedBefore is when the last of the servers that made the two grants of a violation was
 // promoted, before the second grant: a fault that began later made no master of it. It is
 // [history.Never] if no promotion was seen.
-func (d *digest) promotedBefore(v *checker.Violation, evidence []*holding.Hold) time.Duration {
+func (m *model) promotedBefore(v *checker.Violation, evidence []*holding.Hold) time.Duration {
 	promoted := history.Never
 	for _, h := range evidence[:min(2, len(evidence))] {
-		for _, c := range d.roles {
-			if c.node == d.granter(h) && c.role == "master" && c.was != "" && c.at <= d.since(v) && (promoted == history.Never || c.at > promoted) {
+		for _, c := range m.roles {
+			if c.node == m.granter(h) && c.role == "master" && c.was != "" && c.at <= m.since(v) && (promoted == history.Never || c.at > promoted) {
 				promoted = c.at
 			}
 		}
@@ -309,12 +309,12 @@ func (d *digest) promotedBefore(v *checker.Violation, evidence []*holding.Hold) 
 
 // settled is when what a fault did was over: of one that makes a new master not before
 // the one that it replaced was seen to follow.
-func (d *digest) settled(f *Fault) time.Duration {
-	if !f.OK || !f.has(history.Promotes) || len(d.extraMasters(f.End)) == 0 {
+func (m *model) settled(f *Fault) time.Duration {
+	if !f.OK || !f.has(history.Promotes) || len(m.extraMasters(f.End)) == 0 {
 		return f.End
 	}
-	for _, c := range d.roles {
-		if c.at > f.End && len(d.extraMasters(c.at)) == 0 {
+	for _, c := range m.roles {
+		if c.at > f.End && len(m.extraMasters(c.at)) == 0 {
 			return c.at
 		}
 	}
@@ -323,12 +323,12 @@ func (d *digest) settled(f *Fault) time.Duration {
 
 // extraMasters are the servers that were seen as masters at an instant, if they were more
 // than at the start.
-func (d *digest) extraMasters(at time.Duration) []string {
+func (m *model) extraMasters(at time.Duration) []string {
 	var masters []string
 	most := 0
-	for _, name := range d.servers() {
-		most += b2i(d.roleAt(name, 0) == "master")
-		if d.roleAt(name, at) == "master" {
+	for _, name := range m.servers() {
+		most += b2i(m.roleAt(name, 0) == "master")
+		if m.roleAt(name, at) == "master" {
 			masters = append(masters, name)
 		}
 	}
@@ -346,18 +346,18 @@ type scene struct {
 }
 
 // sceneOf is where the holds and answers of a violation took place.
-func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
-	from, to := v.From, d.since(v)
+func (m *model) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
+	from, to := v.From, m.since(v)
 	for _, h := range holds {
 		from = min(from, h.Acquire.Invoke.Time)
 	}
-	s := scene{map[string]bool{}, d.mastersIn(from, to), map[string]bool{}}
+	s := scene{map[string]bool{}, m.mastersIn(from, to), map[string]bool{}}
 	for _, h := range holds {
-		voters := d.voters(h)
+		voters := m.voters(h)
 		for _, node := range voters {
 			s.servers[node] = true
 		}
-		if zone := d.zoneOf(h.Owner); d.isZone(zone) && s.zones != nil {
+		if zone := m.zoneOf(h.Owner); m.isZone(zone) && s.zones != nil {
 			s.zones[zone] = true
 		} else {
 			s.zones = nil
@@ -372,16 +372,16 @@ func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
 		return s
 	}
 	for _, index := range v.Events {
-		if e, ok := d.event(index); ok && e.Node != "" {
+		if e, ok := m.event(index); ok && e.Node != "" {
 			s.servers[e.Node] = true
 		}
 	}
 	shards := map[string]bool{}
 	for node := range s.servers {
-		shards[d.shardOf(node)] = true
+		shards[m.shardOf(node)] = true
 	}
 	for server := range s.masters {
-		if shards[d.shardOf(server)] {
+		if shards[m.shardOf(server)] {
 			s.servers[server] = true
 		}
 	}
@@ -389,14 +389,14 @@ func (d *digest) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
 }
 
 // mastersIn are the servers that were masters at some time of a window, as far as it was seen.
-func (d *digest) mastersIn(from, to time.Duration) map[string]bool {
+func (m *model) mastersIn(from, to time.Duration) map[string]bool {
 	masters := map[string]bool{}
-	for _, n := range d.Run.Topology.Nodes {
-		if n.Role != "" && d.roleAt(n.Name, from) == "master" {
+	for _, n := range m.Run.Topology.Nodes {
+		if n.Role != "" && m.roleAt(n.Name, from) == "master" {
 			masters[n.Name] = true
 		}
 	}
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		if c.role == "master" && c.at >= from && c.at <= to {
 			masters[c.node] = true
 		}
@@ -404,19 +404,19 @@ func (d *digest) mastersIn(from, to time.Duration) map[string]bool {
 	return masters
 }
 
-func (d *digest) isZone(name string) bool {
-	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == name })
+func (m *model) isZone(name string) bool {
+	return slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == name })
 }
 
 // shardOf is the server that a server shares its data with as their master at the start.
-func (d *digest) shardOf(server string) string {
+func (m *model) shardOf(server string) string {
 	first := ""
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if first == "" && n.Role == "master" {
 			first = n.Name
 		}
 	}
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if n.Name == server && n.Role == "replica" {
 			return cmp.Or(n.Of, first) // a record may leave it out where there is one
 		}
@@ -429,15 +429,15 @@ func (s scene) zone(name string) bool   { return s.zones == nil || s.zones[name]
 
 // concerns reports whether a fault can have touched what happened at a scene: one of
 // other servers, of links that lead elsewhere, or of other zones of clients can't.
-func (d *digest) concerns(f *Fault, s scene) bool {
+func (m *model) concerns(f *Fault, s scene) bool {
 	if f.Met != nil && *f.Met == 0 {
 		return false
 	}
 	if f.has(history.Promotes) && !f.has(history.Isolates) && s.servers != nil {
-		return d.replaces(f, s)
+		return m.replaces(f, s)
 	}
 	named, touched := false, false
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if strings.Contains(f.Target, ">") || !f.hits(n.Name) {
 			continue
 		}
@@ -452,42 +452,42 @@ func (d *digest) concerns(f *Fault, s scene) bool {
 	if named {
 		return touched
 	}
-	links := f.links(d.Run.Topology)
+	links := f.links(m.Run.Topology)
 	return len(links) == 0 || slices.ContainsFunc(links, func(l history.Link) bool {
 		switch {
-		case d.isZone(l.From):
-			return s.zone(l.From) && (s.server(l.To) || !d.isServer(l.To))
-		case d.isServer(l.From):
+		case m.isZone(l.From):
+			return s.zone(l.From) && (s.server(l.To) || !m.isServer(l.To))
+		case m.isServer(l.From):
 			return s.server(l.From) || s.server(l.To)
 		default:
-			return s.server(l.To) || !d.isServer(l.To)
+			return s.server(l.To) || !m.isServer(l.To)
 		}
 	})
 }
 
 // replaces reports whether the masters that a fault replaces are those of a scene.
-func (d *digest) replaces(f *Fault, s scene) bool {
+func (m *model) replaces(f *Fault, s scene) bool {
 	shard := f.Params["shard"]
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if shard == "" && n.Role != "" && f.hits(n.Name) {
-			shard = d.shardOf(n.Name)
+			shard = m.shardOf(n.Name)
 		}
 	}
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if shard == "" && n.Role == "master" { // that of the first
 			shard = n.Name
 		}
 	}
 	for server := range s.servers {
-		if shard == "" || d.shardOf(server) == shard {
+		if shard == "" || m.shardOf(server) == shard {
 			return true
 		}
 	}
 	return false
 }
 
-func (d *digest) isServer(name string) bool {
-	return slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool {
+func (m *model) isServer(name string) bool {
+	return slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool {
 		return n.Name == name && (n.Role != "" || n.Kind == "redis")
 	})
 }
@@ -530,13 +530,13 @@ const (
 
 // explains ranks how well a fault explains a violation of a kind, by its effects: the
 // lowest is best. It is -1 for one that does not.
-func (d *digest) explains(f *Fault, kind string) int {
+func (m *model) explains(f *Fault, kind string) int {
 	has := func(e history.Effect) bool {
 		switch e {
 		case history.Restarts:
-			return f.has(e) && !d.keepsData(f)
+			return f.has(e) && !m.keepsData(f)
 		case history.Isolates: // it explains a grant by another server, where one can take over
-			return f.has(e) && d.replaceable()
+			return f.has(e) && m.replaceable()
 		default:
 			return f.has(e)
 		}
@@ -557,28 +557,28 @@ func (d *digest) explains(f *Fault, kind string) int {
 }
 
 // replaceable reports whether another server can take the place of one, as far as it is known.
-func (d *digest) replaceable() bool {
-	nodes := d.Run.Topology.Nodes
+func (m *model) replaceable() bool {
+	nodes := m.Run.Topology.Nodes
 	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role != "" && n.Role != "master" })
 }
 
 // keepsData reports whether a server that a fault restarts has all that it had.
-func (d *digest) keepsData(f *Fault) bool {
-	return f.Params["data"] == "kept" || d.option("persistence") == "always" && !f.has(history.Forgets)
+func (m *model) keepsData(f *Fault) bool {
+	return f.Params["data"] == "kept" || m.option("persistence") == "always" && !f.has(history.Forgets)
 }
 
 // causes are those of the violations, each with its story; nil if there are none.
-func (d *digest) causes() []Cause {
+func (m *model) causes() []Cause {
 	var all []Cause
-	for _, c := range d.causesOf() {
+	for _, c := range m.causesOf() {
 		done := c.Cause
 		told := c.told
-		done.Title, done.Impact = d.causeTitle(c), d.impact(c)
-		done.Servers = d.serversOf(c)
-		done.Story = d.violationStory(told)
-		done.Cures = d.curesOf(done.Story.Cures)
+		done.Title, done.Impact = m.causeTitle(c), m.impact(c)
+		done.Servers = m.serversOf(c)
+		done.Story = m.violationStory(told)
+		done.Cures = m.curesOf(done.Story.Cures)
 		if len(all) < maxToldCauses {
-			done.Sequence, done.Why = d.sequence(told), d.why(told)
+			done.Sequence, done.Why = m.sequence(told), m.why(told)
 		}
 		all = append(all, done)
 	}
@@ -586,14 +586,14 @@ func (d *digest) causes() []Cause {
 }
 
 // causeTitle says what caused how much, and when.
-func (d *digest) causeTitle(c *group) string {
+func (m *model) causeTitle(c *group) string {
 	if c.fault < 0 {
 		if c.From == c.Until {
 			return fmt.Sprintf("without any fault, at %s: %s", say.Instant(c.From), kindCounts(c.Violations))
 		}
 		return fmt.Sprintf("without any fault, %s to %s: %s", say.Instant(c.From), say.Instant(c.Until), kindCounts(c.Violations))
 	}
-	f := &d.faults[c.fault]
+	f := &m.faults[c.fault]
 	return fmt.Sprintf("%s, %s to %s: %s", f.label(), say.Instant(f.Start), say.Instant(f.End), kindCounts(c.Violations))
 }
 
@@ -620,11 +620,11 @@ func kindNoun(kind string) string {
 }
 
 // serversOf are the servers that granted what a cause's violations are about.
-func (d *digest) serversOf(c *group) []string {
+func (m *model) serversOf(c *group) []string {
 	var servers []string
 	for _, v := range c.found {
-		for _, h := range d.holdsOf(v) {
-			for _, node := range d.voters(h) {
+		for _, h := range m.holdsOf(v) {
+			for _, node := range m.voters(h) {
 				if !slices.Contains(servers, node) {
 					servers = append(servers, node)
 				}
@@ -636,21 +636,25 @@ func (d *digest) serversOf(c *group) []string {
 }
 
 // impact says how bad a cause was.
-func (d *digest) impact(c *group) string {
+func (m *model) impact(c *group) string {
 	from, until := c.From, c.Until
 	if c.fault >= 0 {
-		from, until = min(from, d.faults[c.fault].Start), max(until, d.faults[c.fault].End)
+		from, until = min(from, m.faults[c.fault].Start), max(until, m.faults[c.fault].End)
 	}
 	asked, unknown := 0, 0
-	for i := range d.ops {
-		if op := &d.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Time <= until && op.Complete.Time >= from {
+	for i := range m.ops {
+		if op := &m.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Time <= until && op.Complete.Time >= from {
 			asked++
 			unknown += b2i(op.Unknown())
 		}
 	}
-	words := fmt.Sprintf("%s within %s, in a record of %s", kindCounts(c.Violations), say.Span(c.Until-c.From), say.Length(d.end))
+	words := fmt.Sprintf("%s within %s, in a record of %s", kindCounts(c.Violations), say.Span(c.Until-c.From), say.Length(m.end))
 	if c.Until == c.From {
-		words = fmt.Sprintf("%s at %s, in a record of %s", kindCounts(c.Violations), say.Instant(c.From), say.Length(d.end))
+		words = fmt.Sprintf("%s at %s, in a record of %s", kindCounts(c.Violations), say.Instant(c.From), say.Length(m.end))
+	}
+	if lost := c.Violations[checker.LostUpdate]; lost > 1 { // each is proven, and more may be lost
+		told := say.Count(lost, kindNoun(checker.LostUpdate))
+		words = strings.Replace(words, told, "at least "+told, 1)
 	}
 	if n := len(c.found); n > 1 && c.Violations[checker.LostUpdate] > 0 && c.Violations[checker.LostUpdate] < n {
 		words += ", with damage to what the lock protects"

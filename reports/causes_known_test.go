@@ -87,7 +87,7 @@ func b2n(b bool) int {
 // Whichever faults overlap in time, a cause is the fault of the server that broke the lock, or
 // not known, and never that of another server; and the order of what has one time, of results
 // and of violations changes nothing. Each violation is in one cause.
-func TestTheCauseThatIsToldIsTheTrueOne(t *testing.T) {
+func TestTheCauseThatIsToldIsTheTrueOne_NoRace(t *testing.T) {
 	const cases = 400
 	named, unnamed := 0, 0
 	for seed := range uint64(cases) {
@@ -299,7 +299,7 @@ func replaced(rng *rand.Rand) (in reports.Input, truth map[string]string) {
 // A failover and a split brain explain what two servers granted, and neither what one server
 // granted twice nor what came before, or after it was over; of two faults of one server only
 // that which can have ended a grant is told, whichever it overlaps.
-func TestWhatANewMasterExplains(t *testing.T) {
+func TestWhatANewMasterExplains_NoRace(t *testing.T) {
 	const cases = 1000
 	named := 0
 	for seed := range uint64(cases) {

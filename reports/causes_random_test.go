@@ -109,7 +109,7 @@ func randomRun(seed uint64) reports.Input {
 // numbers agree everywhere, no cause names a fault that touched no server and no client
 // of what it explains, its story tells that fault, and no cure is offered against what
 // was not there.
-func TestCausesOfRandomHistories(t *testing.T) {
+func TestCausesOfRandomHistories_NoRace(t *testing.T) {
 	several := 0
 	for seed := range uint64(120) {
 		in := randomRun(seed)
@@ -166,7 +166,7 @@ func causesAddUp(t *testing.T, seed uint64, r *reports.Results) {
 			total += n
 		}
 		require.LessOrEqual(t, c.From, c.Until, "seed %d", seed)
-		require.True(t, strings.HasPrefix(c.Impact, titleCounts(c.Title)), "seed %d: %s\n%s", seed, c.Title, c.Impact)
+		require.True(t, strings.HasPrefix(strings.Replace(c.Impact, "at least ", "", 1), titleCounts(c.Title)), "seed %d: %s\n%s", seed, c.Title, c.Impact)
 	}
 	require.Equal(t, len(all), total, "seed %d: %v, told %v", seed, found, told)
 	for kind, n := range told {
@@ -185,7 +185,7 @@ func causeFits(t *testing.T, seed uint64, in reports.Input, page string, r *repo
 	t.Helper()
 	where := fmt.Sprintf("seed %d: %s", seed, c.Title)
 	var inEffect []randomFault // from the first event of the story to the violation
-	begin, end := c.Story.Moments[0].At, c.Until
+	begin, end := c.Story.Events[0].At, c.Until
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		if f.OK && (f.Met == nil || *f.Met > 0) && f.Start <= end {
@@ -219,8 +219,8 @@ func causeFits(t *testing.T, seed uint64, in reports.Input, page string, r *repo
 	f := &r.Faults[at]
 	require.True(t, f.OK && (f.Met == nil || *f.Met > 0), "%s: no request met it", where)
 	require.LessOrEqual(t, f.Start, c.Until, where)
-	require.True(t, slices.ContainsFunc(c.Story.Moments, func(m reports.Moment) bool {
-		return m.Kind == reports.MomentFault && m.At >= f.Start && m.At <= f.InEffect
+	require.True(t, slices.ContainsFunc(c.Story.Events, func(m reports.StoryEvent) bool {
+		return m.Kind == reports.EventFault && m.At >= f.Start && m.At <= f.InEffect
 	}), "%s: the story does not tell it:\n%s", where, c.Story.String())
 	known := inEffect[slices.IndexFunc(inEffect, func(k randomFault) bool { return k.name == c.Fault && k.target == c.Target })]
 

@@ -132,7 +132,7 @@ func TestACureOfAScenarioIsKnown(t *testing.T) {
 
 // Whatever causes a history has: each that has a finding is told, its marks are on the
 // chart of the whole run, and the events that prove its story are on the page.
-func TestEachCauseIsTold(t *testing.T) {
+func TestEachCauseIsTold_NoRace(t *testing.T) {
 	all := injectable()
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))

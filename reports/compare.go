@@ -60,10 +60,10 @@ const notable = 1.25
 // Compare says in what two runs differ: what was run, what was found, how fast
 // the answers were, how long the locks took to recover.
 func Compare(a, b Named) Comparison {
-	return compareDigests([2]string{a.Name, b.Name}, newDigest(a.Input), newDigest(b.Input))
+	return compareModels([2]string{a.Name, b.Name}, newModel(a.Input), newModel(b.Input))
 }
 
-func compareDigests(names [2]string, a, b *digest) Comparison {
+func compareModels(names [2]string, a, b *model) Comparison {
 	ra, rb := a.results(), b.results()
 	c := Comparison{
 		Names: names, Verdicts: [2]checker.Verdict{ra.Verdict, rb.Verdict},
@@ -137,20 +137,20 @@ func worse(a, b *checker.Result) bool {
 }
 
 // setup tells what was run differently.
-func (c *Comparison) setup(a, b *digest) {
-	setup := func(d *digest) [][2]string {
+func (c *Comparison) setup(a, b *model) {
+	setup := func(m *model) [][2]string {
 		return [][2]string{
-			{"scenario", d.Run.Scenario},
-			{"topology", d.Run.Topology.Name},
-			{"lock", d.Run.Lock},
-			{"workload", d.Run.Workload},
-			{"fault mix", d.Run.Faults},
-			{"seed", fmt.Sprint(d.Run.Seed)},
-			{"backend", d.Run.Backend},
-			{"lockchaos", d.Run.Program},
-			{"servers", strings.Join(versions(d.Run.Servers), ", ")},
-			{"options of the topology", pairs(d.Run.Topology.Options)},
-			{"command", d.Run.Command},
+			{"scenario", m.Run.Scenario},
+			{"topology", m.Run.Topology.Name},
+			{"lock", m.Run.Lock},
+			{"workload", m.Run.Workload},
+			{"fault mix", m.Run.Faults},
+			{"seed", fmt.Sprint(m.Run.Seed)},
+			{"backend", m.Run.Backend},
+			{"lockchaos", m.Run.Program},
+			{"servers", strings.Join(versions(m.Run.Servers), ", ")},
+			{"options of the topology", pairs(m.Run.Topology.Options)},
+			{"command", m.Run.Command},
 		}
 	}
 	sa, sb := setup(a), setup(b)

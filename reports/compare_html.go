@@ -14,19 +14,19 @@ import (
 // the differences in words, the plots of both runs on the same axes, and their
 // figures side by side.
 func WriteComparison(w io.Writer, a, b Named) error {
-	digests := [2]*digest{newDigest(a.Input), newDigest(b.Input)}
+	models := [2]*model{newModel(a.Input), newModel(b.Input)}
 	p := struct {
 		Comparison
 		CSS   template.CSS
 		Runs  [2]Results
 		Plots []template.HTML
 	}{
-		Comparison: compareDigests([2]string{a.Name, b.Name}, digests[0], digests[1]),
+		Comparison: compareModels([2]string{a.Name, b.Name}, models[0], models[1]),
 		CSS:        template.CSS(paletteCSS + drawingCSS + pageCSS),
-		Runs:       [2]Results{digests[0].results(), digests[1].results()},
+		Runs:       [2]Results{models[0].results(), models[1].results()},
 	}
 	var err error
-	if p.Plots, err = comparedPlots(digests, p.Runs); err != nil {
+	if p.Plots, err = comparedPlots(models, p.Runs); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
 	t, err := template.New("compare").Funcs(template.FuncMap{
@@ -47,11 +47,11 @@ func WriteComparison(w io.Writer, a, b Named) error {
 
 // comparedPlots are the plots of two runs, on the axes that suit both. Where
 // one of them has too little to plot there are none.
-func comparedPlots(digests [2]*digest, runs [2]Results) ([]template.HTML, error) {
-	latency := digests[0].latencyScale().both(digests[1].latencyScale())
-	throughput := digests[0].throughputScale(latency.win).both(digests[1].throughputScale(latency.win))
+func comparedPlots(models [2]*model, runs [2]Results) ([]template.HTML, error) {
+	latency := models[0].latencyScale().both(models[1].latencyScale())
+	throughput := models[0].throughputScale(latency.win).both(models[1].throughputScale(latency.win))
 	var plots []template.HTML
-	for i, d := range digests {
+	for i, d := range models {
 		if o := runs[i].Operations[string(history.Acquire)]; o.Total() < minPlot {
 			return nil, nil
 		}
@@ -61,7 +61,7 @@ func comparedPlots(digests [2]*digest, runs [2]Results) ([]template.HTML, error)
 		}
 		plots = append(plots, f.html())
 	}
-	for i, d := range digests {
+	for i, d := range models {
 		f, err := d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, say.Span(rateStep(throughput.win))), throughput)
 		if err != nil {
 			return nil, err

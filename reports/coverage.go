@@ -49,9 +49,9 @@ func coverage(properties []checker.Result) string {
 }
 
 // met is how often the record met something, by its name; false if that was not counted.
-func (d *digest) met(name string) (n int, counted bool) {
-	for i := range d.Report.Results {
-		if met := d.Report.Results[i].Met; len(met) > 0 {
+func (m *model) met(name string) (n int, counted bool) {
+	for i := range m.Report.Results {
+		if met := m.Report.Results[i].Met; len(met) > 0 {
 			return met[name], true
 		}
 	}

@@ -61,19 +61,19 @@ type Cure struct {
 }
 
 // curesOf are the cures of a story with what is known of them.
-func (d *digest) curesOf(texts []string) []Cure {
+func (m *model) curesOf(texts []string) []Cure {
 	var cures []Cure
 	for _, text := range texts {
 		c := Cure{Text: text}
 		flag := ""
 		says := func(words string) bool { return strings.Contains(text, words) }
 		switch {
-		case says("acknowledged"):
-			c.Config, flag = d.acks(1)
-			c.Cost = "each grant waits for a replica, and none is made while too few replicas answer"
-		case says("confirm a grant before it counts"):
-			c.Config, flag = d.acks(d.replicas())
+		case says("every replica") || says("confirm a grant before it counts"):
+			c.Config, flag = m.acks(m.replicas())
 			c.Cost = "each grant waits for the slowest replica, and none is made while one is away"
+		case says("acknowledged"):
+			c.Config, flag = m.acks(1)
+			c.Cost = "each grant waits for a replica, and none is made while too few replicas answer"
 		case says("min-replicas-to-write"):
 			c.Config, flag = "min-replicas-to-write 1", "--min-replicas 1"
 			c.Cost = "a master without replicas refuses all writes"
@@ -82,19 +82,19 @@ func (d *digest) curesOf(texts []string) []Cure {
 			c.Cost = "each write waits for the disk"
 		case says("draw tokens"):
 			c.Config = "INCR of a key without an expiry, in the step that acquires the lock"
-			if d.Run.Lock != "mutex-fenced" && d.oneKey() {
+			if m.Run.Lock != "mutex-fenced" && m.oneKey() {
 				flag = "--lock mutex-fenced"
 			}
 		case says("fencing") || says("refuse tokens"):
 			c.Config = "a lock with tokens (FencedMutex), and lock/fence before the resource"
-			switch d.Run.Lock {
+			switch m.Run.Lock {
 			case "mutex-fenced":
 				flag = "--fencing"
 			case "mutex", "":
 				flag = "--lock mutex-fenced --fencing"
 			}
-			c.Cost = "the resource must store and compare a token; it stops the damage, not the double grant"
-			if d.Run.Lock == "redlock" {
+			c.Cost = "the resource must store and compare a token; it stops the damage, not its cause"
+			if m.Run.Lock == "redlock" {
 				c.Cost += "; Redlock has no tokens, since each of its servers would count for itself"
 			}
 		case says("Hold.Lost"):
@@ -113,9 +113,9 @@ func (d *digest) curesOf(texts []string) []Cure {
 		if variants := shownBy(text); variants != nil {
 			c.Try, c.Prevents = "lockchaos reproduce "+strings.Join(variants, " "), true
 		} else if flag != "" {
-			c.Try = d.with(flag)
+			c.Try = m.with(flag)
 		}
-		if c.Try == "" && d.Run.Scenario != "" && (says("fencing") || says("refuse tokens")) {
+		if c.Try == "" && m.Run.Scenario != "" && (says("fencing") || says("refuse tokens")) {
 			c.Try = "lockchaos reproduce " + fencingVariant
 		}
 		cures = append(cures, c)
@@ -125,9 +125,9 @@ func (d *digest) curesOf(texts []string) []Cure {
 
 // acks are how n replicas are made to acknowledge a grant, and the flags that try it: with a
 // lock of package lock, where the lock of the run has no such setting.
-func (d *digest) acks(n int) (config, flags string) {
+func (m *model) acks(n int) (config, flags string) {
 	flags = fmt.Sprintf("--replica-acks %d", n)
-	if slices.Contains(d.Run.Unpromised, history.UnpromisedAcks) {
+	if slices.Contains(m.Run.Unpromised, history.UnpromisedAcks) {
 		return fmt.Sprintf("WAIT %d after each grant, which is withdrawn if fewer answer (lock.Config{ReplicaAcks: %d} does so)", n, n), "--lock mutex " + flags
 	}
 	return fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), flags
@@ -154,9 +154,9 @@ func shownBy(cure string) []string {
 
 // with is the command of a random run with more flags, which replace those it has; empty
 // for any other.
-func (d *digest) with(flags string) string {
-	words := strings.Fields(d.Run.Command)
-	if len(words) < 2 || words[0] != "lockchaos" || words[1] != "run" || strings.ContainsAny(d.Run.Command, `"'\`) {
+func (m *model) with(flags string) string {
+	words := strings.Fields(m.Run.Command)
+	if len(words) < 2 || words[0] != "lockchaos" || words[1] != "run" || strings.ContainsAny(m.Run.Command, `"'\`) {
 		return ""
 	}
 	more := strings.Fields(flags)
@@ -175,11 +175,11 @@ func (d *digest) with(flags string) string {
 
 // option is how the run set something: by the topology that was drawn, else by
 // a flag of the command that repeats the run. It is empty if it set nothing.
-func (d *digest) option(name string) string {
-	if v, ok := d.Run.Topology.Options[name]; ok {
+func (m *model) option(name string) string {
+	if v, ok := m.Run.Topology.Options[name]; ok {
 		return v
 	}
-	words := strings.Fields(d.Run.Command)
+	words := strings.Fields(m.Run.Command)
 	for i, w := range words {
 		if v, ok := strings.CutPrefix(w, "--"+name+"="); ok {
 			return v
@@ -192,8 +192,8 @@ func (d *digest) option(name string) string {
 }
 
 // number is an option that is one; 0 if it was not set.
-func (d *digest) number(name string) int {
-	n, err := strconv.Atoi(d.option(name))
+func (m *model) number(name string) int {
+	n, err := strconv.Atoi(m.option(name))
 	if err != nil {
 		return 0
 	}
@@ -202,19 +202,19 @@ func (d *digest) number(name string) int {
 
 // has reports whether the run had a cure already: because it is the variant that
 // the cure leads to, because it was set so, or because it was seen at work.
-func (d *digest) has(cure string) bool {
+func (m *model) has(cure string) bool {
 	says := func(word string) bool { return strings.Contains(cure, word) }
 	switch {
-	case slices.Contains(shownBy(cure), d.Run.Scenario):
+	case slices.Contains(shownBy(cure), m.Run.Scenario):
 		return true
 	case says("acknowledged"):
-		return d.number("replica-acks") > 0
+		return m.number("replica-acks") > 0
 	case says("min-replicas-to-write"):
-		return d.number("min-replicas") > 0
+		return m.number("min-replicas") > 0
 	case says("append-only file"):
-		return d.option("persistence") == "always"
+		return m.option("persistence") == "always"
 	case says("fencing"):
-		return len(d.stopped()) > 0
+		return len(m.stopped()) > 0
 	default:
 		return false
 	}
@@ -222,9 +222,9 @@ func (d *digest) has(cure string) bool {
 
 // cures are what would have prevented a violation and was not in place: those
 // that the scenario names, else those that fit what was found.
-func (d *digest) cures(found []string) []string {
-	for _, offered := range [][]string{d.Run.Cures, found} {
-		left := slices.DeleteFunc(slices.Clone(offered), d.has)
+func (m *model) cures(found []string) []string {
+	for _, offered := range [][]string{m.Run.Cures, found} {
+		left := slices.DeleteFunc(slices.Clone(offered), m.has)
 		if len(left) > 0 {
 			return left
 		}
@@ -235,30 +235,30 @@ func (d *digest) cures(found []string) []string {
 // remembering are the cures for a grant that was forgotten between two
 // instants, by what happened in between to the servers and clients of a violation. There
 // are none where no fault explains it.
-func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []string {
-	if d.causeOf(v) < 0 {
+func (m *model) remembering(v *checker.Violation, from, to time.Duration) []string {
+	if m.causeOf(v) < 0 {
 		return nil
 	}
-	where := d.sceneOf(v, d.evidence(v))
+	where := m.sceneOf(v, m.evidence(v))
 	var cures []string
 	add := func(cure string) {
 		if !slices.Contains(cures, cure) {
 			cures = append(cures, cure)
 		}
 	}
-	promoted := slices.ContainsFunc(d.roles, func(c roleChange) bool {
+	promoted := slices.ContainsFunc(m.roles, func(c roleChange) bool {
 		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to && where.server(c.node)
 	})
-	promoted = promoted || slices.ContainsFunc(d.faults, func(f Fault) bool { // and the old master goes on
-		return f.has(history.Promotes) && f.OK && f.Start <= to && d.settled(&f) > f.End && d.settled(&f) >= from && d.concerns(&f, where)
+	promoted = promoted || slices.ContainsFunc(m.faults, func(f Fault) bool { // and the old master goes on
+		return f.has(history.Promotes) && f.OK && f.Start <= to && m.settled(&f) > f.End && m.settled(&f) >= from && m.concerns(&f, where)
 	})
-	replaceable := d.replicas() > 0 || len(d.Run.Topology.Nodes) == 0 // or it is not known
+	replaceable := m.replicas() > 0 || len(m.Run.Topology.Nodes) == 0 // or it is not known
 	while := func(does func(f *Fault) bool) bool {
-		return replaceable && slices.ContainsFunc(d.faults, func(f Fault) bool { return f.during(from, to) && does(&f) && d.concerns(&f, where) })
+		return replaceable && slices.ContainsFunc(m.faults, func(f Fault) bool { return f.during(from, to) && does(&f) && m.concerns(&f, where) })
 	}
 	divided := while(func(f *Fault) bool { return f.has(history.Isolates) })
-	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(d.Run.Topology) })
-	if acks, replicas := d.number("replica-acks"), d.replicas(); caused && acks == 0 {
+	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(m.Run.Topology) })
+	if acks, replicas := m.number("replica-acks"), m.replicas(); caused && acks == 0 {
 		add(replicaCure)
 	} else if caused && acks < replicas {
 		add(fmt.Sprintf("have all %d replicas confirm a grant before it counts: this run asked for %d, and another may take over", replicas, acks))
@@ -266,16 +266,16 @@ func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []str
 	if divided {
 		add(minCure)
 	}
-	for i := range d.faults {
-		f := &d.faults[i]
-		if !f.during(from, to) || !d.concerns(f, where) {
+	for i := range m.faults {
+		f := &m.faults[i]
+		if !f.during(from, to) || !m.concerns(f, where) {
 			continue
 		}
 		switch {
 		case f.has(history.ShiftsClock):
 			add(clockCure)
 		case f.has(history.Restarts) && f.has(history.Forgets): // no setting keeps what it had
-		case f.has(history.Restarts) && d.keepsData(f):
+		case f.has(history.Restarts) && m.keepsData(f):
 			continue
 		case f.has(history.Restarts):
 			if !promoted {
@@ -295,9 +295,9 @@ func (d *digest) remembering(v *checker.Violation, from, to time.Duration) []str
 }
 
 // replicas is how many replicas the master with the most has.
-func (d *digest) replicas() int {
+func (m *model) replicas() int {
 	of, most := map[string]int{}, 0
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if n.Role == "replica" {
 			of[n.Of]++
 			most = max(most, of[n.Of])
@@ -307,17 +307,17 @@ func (d *digest) replicas() int {
 }
 
 // stopped are the accesses that the resource refused for their tokens.
-func (d *digest) stopped() []*history.Operation {
-	if d.refused == nil {
-		d.refused = []*history.Operation{}
-		for i := range d.ops {
-			op := &d.ops[i]
+func (m *model) stopped() []*history.Operation {
+	if m.refused == nil {
+		m.refused = []*history.Operation{}
+		for i := range m.ops {
+			op := &m.ops[i]
 			if op.Invoke.Op == history.Access && op.Failed() && tokenOf(op) != 0 {
-				d.refused = append(d.refused, op)
+				m.refused = append(m.refused, op)
 			}
 		}
 	}
-	return d.refused
+	return m.refused
 }
 
 // tokenOf is the fencing token that an access named; 0 if it named none.

@@ -36,15 +36,15 @@ const (
 // Of an input with something missing it writes the page and the drawings alone,
 // and leaves the verdicts as they were stored.
 func WriteDir(dir string, in Input) error {
-	d := newDigest(in)
+	m := newModel(in)
 	var moment time.Duration
-	if d.violation() != nil {
-		moment = d.moment()
+	if m.violation() != nil {
+		moment = m.moment()
 	}
-	if d.logs, d.logLines = readLogs(dir, in.Run, moment); d.violation() == nil {
-		d.logLines = nil
+	if m.logs, m.logLines = readLogs(dir, in.Run, moment); m.violation() == nil {
+		m.logLines = nil
 	}
-	r := d.results()
+	r := m.results()
 	var errs []error
 	type file struct {
 		name  string
@@ -54,19 +54,19 @@ func WriteDir(dir string, in Input) error {
 		{ResultsFile, func(w io.Writer) error { return WriteJSON(w, r) }},
 		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r) }},
 		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
-		{HTMLFile, d.writeHTML},
-		{TimelineFile, d.writeTimeline},
-		{LatencyFile, d.plotWriter("latency", d.latencyFigure)},
-		{HoldsFile, d.plotWriter("holds", d.holdsFigure)},
-		{ThroughputFile, d.plotWriter("throughput", d.throughputFigure)},
-		{ShareFile, d.writeShare},
+		{HTMLFile, m.writeHTML},
+		{TimelineFile, m.writeTimeline},
+		{LatencyFile, m.plotWriter("latency", m.latencyFigure)},
+		{HoldsFile, m.plotWriter("holds", m.holdsFigure)},
+		{ThroughputFile, m.plotWriter("throughput", m.throughputFigure)},
+		{ShareFile, m.writeShare},
 	}
 	if len(in.Missing) > 0 {
 		files = slices.DeleteFunc(files, func(f file) bool {
 			return f.name == ResultsFile || f.name == JUnitFile || f.name == MarkdownFile
 		})
 	}
-	plots := d.plotFiles()
+	plots := m.plotFiles()
 	for _, f := range files {
 		path := filepath.Join(dir, f.name)
 		if slices.Contains([]string{LatencyFile, HoldsFile, ThroughputFile}, f.name) && !slices.Contains(plots, f.name) {
@@ -79,7 +79,7 @@ func WriteDir(dir string, in Input) error {
 			errs = append(errs, err)
 		}
 	}
-	pictures, err := d.drawPictures()
+	pictures, err := m.drawPictures()
 	errs = append(errs, err)
 	for _, p := range pictures {
 		errs = append(errs, history.WriteFile(filepath.Join(dir, p.File), func(w io.Writer) error {

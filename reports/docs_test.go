@@ -31,7 +31,7 @@ func TestGuideIsComplete(t *testing.T) {
 	for _, m := range topology {
 		says(m[1])
 	}
-	_, holds := newDigest(heldOnce()).holdDurations()
+	_, holds := newModel(heldOnce()).holdDurations()
 	for _, words := range append(holds.Words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
 		says(words)
 	}
@@ -40,10 +40,10 @@ func TestGuideIsComplete(t *testing.T) {
 	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
-		flag, _, _ := strings.Cut(newDigest(Input{}).markWords(&checker.Violation{Kind: kind.Name}), " for 0 ms")
+		flag, _, _ := strings.Cut(newModel(Input{}).markWords(&checker.Violation{Kind: kind.Name}), " for 0 ms")
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[Why](), reflect.TypeFor[Moment](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[Why](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			require.True(t, strings.Contains(guide, "`"+name+"`"), "the guide does not explain %s of results.json", name)

@@ -155,6 +155,6 @@ func TestGoldenKinds(t *testing.T) {
 	for name := range kinds {
 		r := reports.Summarize(fixtures()[name]())
 		require.Equal(t, checker.Invalid, r.Verdict, name)
-		require.True(t, slices.ContainsFunc(r.Story.Moments, func(m reports.Moment) bool { return m.Kind == reports.MomentViolation }), name)
+		require.True(t, slices.ContainsFunc(r.Story.Events, func(m reports.StoryEvent) bool { return m.Kind == reports.EventViolation }), name)
 	}
 }

@@ -313,6 +313,7 @@ func rare() map[string]func() reports.Input {
 			s.fault(history.Inject, "cut", "zone-a>redis-1", end+200, end+201, history.Fail, "", "still connected")
 			in.History = s.history()
 		}),
+		"acknowledged-by-another": acknowledgedByAnother,
 		"restarted": func() reports.Input {
 			s := &script{}
 			s.declare("orders")
@@ -351,4 +352,25 @@ func rare() map[string]func() reports.Input {
 		}})
 	})
 	return all
+}
+
+// acknowledgedByAnother is a grant that one replica had, before another was promoted.
+func acknowledgedByAnother() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.fault(history.Inject, "cut", "redis-2>redis-1", 10, 12, history.OK, "1 link refusing", "")
+	s.fault(history.Inject, "cut", "sentinel-1>redis-3", 400, 402, history.OK, "1 link refusing", "")
+	s.acquire(1, "orders", "a#1", "redis-1", 440, 460, 30000)
+	s.observe(471, "redis-1", history.ObserveKey, "orders a#1")
+	s.observe(472, "redis-3", history.ObserveKey, "orders a#1")
+	s.observe(473, "redis-2", history.ObserveKey, "orders")
+	s.fault(history.Inject, "crash-failover", "redis-1", 540, 1324, history.OK, "redis-1 is gone, redis-2 is master", "")
+	s.observe(834, "redis-2", history.ObserveRole, "master")
+	s.fault(history.Heal, "cut", "sentinel-1>redis-3", 1330, 1332, history.OK, "1 link mended", "")
+	s.fault(history.Heal, "crash-failover", "redis-1", 1335, 4640, history.OK, "redis-1 follows redis-2", "")
+	s.observe(1837, "redis-1", history.ObserveRole, "replica")
+	s.acquire(2, "orders", "b#1", "redis-2", 4641, 4665, 30000)
+	r := run()
+	r.Scenario, r.Cures = "wrong-replica-double-grant", []string{"count a grant only after every replica that may be promoted acknowledged it: lock.Config{ReplicaAcks: 2} (see wrong-replica-double-grant/two-acks)"}
+	return judged(r, s.history())
 }

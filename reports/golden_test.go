@@ -98,7 +98,7 @@ func TestTextFits(t *testing.T) {
 
 			// The proof is whole at any width, and without a terminal all is.
 			text := strings.Join(strings.Fields(string(out)), " ")
-			for _, m := range r.Story.Moments {
+			for _, m := range r.Story.Events {
 				require.Contains(t, text, strings.Join(strings.Fields(m.Text), " "), "%s at %d columns", name, width)
 			}
 			for _, words := range r.Story.Outcome {

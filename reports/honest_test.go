@@ -42,8 +42,8 @@ func TestAServerIsThereOnceItHasShownItsRole(t *testing.T) {
 	s.acquire(2, "orders", "b#1", "redis-2", 2300, 2301, 5000)
 	in := judged(run(), s.history())
 	story := reports.Summarize(in).Story.String()
-	require.Less(t, strings.Index(story, "redis-1 was started again"), strings.Index(story, "redis-1 became a replica"), story)
-	require.Contains(t, story, "At 1.543 s redis-1 was started again")
+	require.Contains(t, story, "At 1.543 s redis-1 had been started again and became a replica")
+	require.Equal(t, 1, strings.Count(story, "redis-1 became a replica")+strings.Count(story, "started again"), story)
 	require.Contains(t, htmlOf(t, in), "redis-1: down from 0.100 s to 1.543 s")
 }
 
@@ -133,7 +133,7 @@ func TestNothingToCheckIsNotHeld(t *testing.T) {
 // and requests that were counted from the start of a fault did not all come within the violations.
 func TestTimesThatAreSaid(t *testing.T) {
 	c := reports.Summarize(rare()["answered-later"]()).Causes[0]
-	require.Contains(t, c.Story.Outcome, "With accesses that were under way in that time, client a (at 0.150 s) and client b (at 0.120 s) both read 4 from ledger and changed it: one of the two updates is lost.")
+	require.Contains(t, c.Story.Outcome, "With accesses that were under way in that time, client a (at 0.150 s) and client b (at 0.120 s) changed ledger, which both had read as 4: one of the two updates is lost.")
 	require.Contains(t, c.Impact, "; all 2 requests for a lock from 0.010 s to 0.210 s had a known outcome.")
 }
 
@@ -147,7 +147,7 @@ func TestOrderOfEffectsIsTold(t *testing.T) {
 	s.access(1, "orders", "a#1", "stock", "0>1", 12, 150)
 	in := judged(run(), s.history())
 	var told []string
-	for _, m := range reports.Summarize(in).Story.Moments {
+	for _, m := range reports.Summarize(in).Story.Events {
 		told = append(told, m.Text)
 	}
 	require.Equal(t, []string{"client b read 0 from prices and wrote 1", "client a read 0 from stock and wrote 1"}, told[len(told)-2:])

@@ -131,45 +131,45 @@ func several(causes []Cause) string {
 
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
-func WriteHTML(w io.Writer, in Input) error { return newDigest(in).writeHTML(w) }
+func WriteHTML(w io.Writer, in Input) error { return newModel(in).writeHTML(w) }
 
-func (d *digest) writeHTML(w io.Writer) error {
+func (m *model) writeHTML(w io.Writer) error {
 	p := page{
-		Input: d.Input, Results: d.results(),
+		Input: m.Input, Results: m.results(),
 		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS),
 		Hatch: template.HTML(`<svg width="0" height="0" aria-hidden="true" style="position:absolute">` + hatchPattern + `</svg>`),
-		Proof: d.properties(),
+		Proof: m.properties(),
 	}
 	p.tellCauses()
-	p.Issue, p.Share = issue(p.Results), strings.Replace(d.share(), svgNamespace, "", 1)
-	p.Logs, p.LogLines = d.logs, d.logLines
-	p.Violations, p.Unlisted = d.violationRows(), d.unlisted()
+	p.Issue, p.Share = issue(p.Results), strings.Replace(m.share(), svgNamespace, "", 1)
+	p.Logs, p.LogLines = m.logs, m.logLines
+	p.Violations, p.Unlisted = m.violationRows(), m.unlisted()
 	var err error
-	if p.Pictures, err = d.drawPictures(); err != nil {
+	if p.Pictures, err = m.drawPictures(); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
 	zoom, used := window{}, map[string]bool{}
-	if v := d.violation(); v != nil {
-		f := d.focusFigure(v)
-		p.FocusName = d.toldName(v)
-		p.FocusOnly = f.win == d.whole()
+	if v := m.violation(); v != nil {
+		f := m.focusFigure(v)
+		p.FocusName = m.toldName(v)
+		p.FocusOnly = f.win == m.whole()
 		p.Focus = f.html()
 		p.FocusRange = fmt.Sprintf("%s to %s", say.Instant(f.win.from), say.Instant(f.win.to))
 		zoom = f.win
 		maps.Copy(used, f.used)
 	}
-	whole := d.wholeFigure(zoom)
+	whole := m.wholeFigure(zoom)
 	p.Whole = whole.html()
 	maps.Copy(used, whole.used)
 	p.Legend = legendList(used)
-	block, err := d.timelineBlock()
+	block, err := m.timelineBlock()
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
 	p.Block = template.HTML(block)
-	p.Moment = d.moment()
-	p.Map = template.HTML(d.topologyFigure(p.Moment))
-	if err := d.plots(&p); err != nil {
+	p.Moment = m.moment()
+	p.Map = template.HTML(m.topologyFigure(p.Moment))
+	if err := m.plots(&p); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
 	for _, op := range opNames() {
@@ -177,7 +177,7 @@ func (d *digest) writeHTML(w io.Writer) error {
 			p.Rows = append(p.Rows, latencyRow{op, o, p.Results.Latency[op]})
 		}
 	}
-	if l, ok := d.holdLatency(); ok {
+	if l, ok := m.holdLatency(); ok {
 		p.Rows = append(p.Rows, latencyRow{"(hold)", Outcomes{OK: l.Count}, l})
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
@@ -211,31 +211,31 @@ func (d *digest) writeHTML(w io.Writer) error {
 const minPlot = 20
 
 // plotFiles are the files of the plots that a run has enough requests for.
-func (d *digest) plotFiles() []string {
-	if o := outcomes(d.ops)[string(history.Acquire)]; o.Total() < minPlot {
+func (m *model) plotFiles() []string {
+	if o := outcomes(m.ops)[string(history.Acquire)]; o.Total() < minPlot {
 		return nil
 	}
 	return []string{LatencyFile, HoldsFile, ThroughputFile}
 }
 
 // plots draws the plots, if there is enough to plot.
-func (d *digest) plots(p *page) error {
-	if p.Plots = d.plotFiles(); len(p.Plots) == 0 {
+func (m *model) plots(p *page) error {
+	if p.Plots = m.plotFiles(); len(p.Plots) == 0 {
 		return nil
 	}
-	latency, err := d.plotOnce("latency", d.latencyFigure)
+	latency, err := m.plotOnce("latency", m.latencyFigure)
 	if err != nil {
 		return err
 	}
-	holds, err := d.plotOnce("holds", d.holdsFigure)
+	holds, err := m.plotOnce("holds", m.holdsFigure)
 	if err != nil {
 		return err
 	}
-	throughput, err := d.plotOnce("throughput", d.throughputFigure)
+	throughput, err := m.plotOnce("throughput", m.throughputFigure)
 	if err != nil {
 		return err
 	}
-	others, err := d.plotOnce("operations", d.operationsFigure)
+	others, err := m.plotOnce("operations", m.operationsFigure)
 	if err != nil {
 		return err
 	}
@@ -252,9 +252,9 @@ func at(t time.Duration) string {
 }
 
 // around is the part of the page's address that shows a violation.
-func (d *digest) around(v *checker.Violation) string {
-	margin := max(d.lasted(v)/2, 20*time.Millisecond)
-	s := at(max(0, v.From-margin)) + "-" + at(min(d.whole().to, min(v.Until, d.end)+margin)) + "&at=" + at(d.since(v))
+func (m *model) around(v *checker.Violation) string {
+	margin := max(m.lasted(v)/2, 20*time.Millisecond)
+	s := at(max(0, v.From-margin)) + "-" + at(min(m.whole().to, min(v.Until, m.end)+margin)) + "&at=" + at(m.since(v))
 	if v.Lock != "" {
 		s += "&lock=" + url.QueryEscape(v.Lock)
 	}
@@ -326,10 +326,10 @@ func (p *page) Glossary() [][2]string {
 		{"granted", "the service answered that a client has the lock"},
 		{"entitled to hold", "from that answer until the first of: the end of the lease, the release, the notice of loss"},
 		{"lease", "how long a grant lasts unless it is extended"},
-		{"hand-over", "a grant that follows the hold of another client"},
+		{"hand-over", "a grant to a client that asked while another client held the lock"},
 		{"expiry", "a hold that ended by its lease"},
 		{"overlap", "two holds of one lock at the same time"},
-		{"double grant", "two clients are entitled to hold a lock for one at the same time"},
+		{"double grant", "two clients are entitled at the same time to hold a lock that they may not share"},
 		{"premature loss", "the service forgot a grant before its lease ended"},
 		{"lost update", "two clients changed the same version of the protected resource, so that one change is gone"},
 		{"fencing token", "a number that grows with each grant; a resource that refuses old ones is safe from late holders"},

@@ -110,10 +110,13 @@ func unique(all []string) map[string]bool {
 // No line ends within a time or a flag, which can be read wrong then, and the text stays as it is.
 func TestHTMLBreaksNoTimeAndNoFlag(t *testing.T) {
 	in := failover()
+	in.Report.Results[0].Summary = "both held it for 1.2 s"
 	in.Run.Command = `lockchaos run --lock "exec:./<my-lock>" --topology sentinel --wait 1s`
 	page := htmlOf(t, in)
 	require.Contains(t, page, `lockchaos run <span class="one">--lock</span> &#34;exec:./&lt;<span class="one">my-lock</span>&gt;&#34; <span class="one">--topology</span> sentinel <span class="one">--wait</span> 1s`)
 	require.Contains(t, page, `(<span class="one">1,240 ms</span> of it observed)`)
+	require.Regexp(t, `Impact: [^\n]*<span class="one">[0-9.,]+ (ms|s)</span>`, page)
+	require.Contains(t, page, `<p>both held it for <span class="one">1.2 s</span></p>`)
 	require.Contains(t, page, `.one{white-space:nowrap}`)
 	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, ""))
 	require.Contains(t, text, in.Run.Command)

@@ -135,7 +135,7 @@ func WriteJoint(dir string, runs []JointRun) error {
 	j := newJoint(runs)
 	var errs []error
 	for name, write := range map[string]func(io.Writer) error{
-		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: j.writeJSON,
+		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, j) },
 	} {
 		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
 	}
@@ -206,17 +206,6 @@ func (r *JointRun) Tone() checker.Verdict {
 // Title is what a pointer on its sign shows.
 func (r *JointRun) Title() string {
 	return fmt.Sprintf("%s: %s. %s", r.name(), r.Verdict, r.Headline)
-}
-
-func (j *Joint) writeJSON(w io.Writer) error {
-	b, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "%s\n", say.Plain(string(b))); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
 }
 
 func (j *Joint) writeJUnit(w io.Writer) error {

@@ -33,32 +33,32 @@ type look struct {
 }
 
 // looksAt are the looks at the key of a lock, in order of time.
-func (d *digest) looksAt(lock string) []look {
-	if d.looks == nil {
-		d.looks = map[string][]look{}
-		for _, e := range d.notes {
+func (m *model) looksAt(lock string) []look {
+	if m.looks == nil {
+		m.looks = map[string][]look{}
+		for _, e := range m.notes {
 			if e.Op == history.Observe && e.What == history.ObserveKey {
 				name, owner, _ := strings.Cut(e.Value, " ")
-				d.looks[name] = append(d.looks[name], look{e.Time, e.Node, owner})
+				m.looks[name] = append(m.looks[name], look{e.Time, e.Node, owner})
 			}
 		}
 	}
-	return d.looks[lock]
+	return m.looks[lock]
 }
 
 // voters are the servers that granted a hold, as far as it is known: one, or of
 // independent servers all that were seen to have its key.
-func (d *digest) voters(h *holding.Hold) []string {
-	first := d.granter(h)
+func (m *model) voters(h *holding.Hold) []string {
+	first := m.granter(h)
 	if first == "" {
 		return nil
 	}
 	voters := []string{first}
-	if h.Acquire.Complete.Node != "" || d.replicas() > 0 {
+	if h.Acquire.Complete.Node != "" || m.replicas() > 0 {
 		return voters // what others have is a copy
 	}
-	for _, l := range d.looksAt(h.Lock) {
-		if l.owner == h.Owner && !slices.Contains(voters, l.server) && d.roleAt(l.server, h.Start) == "master" {
+	for _, l := range m.looksAt(h.Lock) {
+		if l.owner == h.Owner && !slices.Contains(voters, l.server) && m.roleAt(l.server, h.Start) == "master" {
 			voters = append(voters, l.server)
 		}
 	}
@@ -67,16 +67,16 @@ func (d *digest) voters(h *holding.Hold) []string {
 }
 
 // grantors names the servers that granted a hold; empty where that is not known.
-func (d *digest) grantors(h *holding.Hold) string { return strings.Join(d.voters(h), ", ") }
+func (m *model) grantors(h *holding.Hold) string { return strings.Join(m.voters(h), ", ") }
 
 // keySpans are which servers had whose key of a lock in a window.
-func (d *digest) keySpans(lock string, w window) []keySpan {
-	looks := d.looksAt(lock)
+func (m *model) keySpans(lock string, w window) []keySpan {
+	looks := m.looksAt(lock)
 	var spans []keySpan
 	var add func(server string, h *holding.Hold, from time.Duration, vote bool)
 	add = func(server string, h *holding.Hold, from time.Duration, vote bool) {
-		lost := d.dataEnd(server, from)
-		s := keySpan{server: server, owner: h.Owner, from: from, until: min(d.keyEnd(h), lost), vote: vote}
+		lost := m.dataEnd(server, from)
+		s := keySpan{server: server, owner: h.Owner, from: from, until: min(m.keyEnd(h), lost), vote: vote}
 		back := history.Never // when a look found it there again, after that
 		for _, l := range looks {
 			if l.server != server || l.at < from {
@@ -99,12 +99,12 @@ func (d *digest) keySpans(lock string, w window) []keySpan {
 			add(server, h, back, false)
 		}
 	}
-	for i := range d.holds {
-		h := &d.holds[i]
-		if h.Lock != lock || h.Start > w.to || len(spans) >= maxKeySpans || len(looks) == 0 && d.keyEnd(h) < w.from {
+	for i := range m.holds {
+		h := &m.holds[i]
+		if h.Lock != lock || h.Start > w.to || len(spans) >= maxKeySpans || len(looks) == 0 && m.keyEnd(h) < w.from {
 			continue
 		}
-		voters := d.voters(h)
+		voters := m.voters(h)
 		for _, server := range voters {
 			add(server, h, h.Start, true)
 		}
@@ -120,7 +120,7 @@ func (d *digest) keySpans(lock string, w window) []keySpan {
 		return cmp.Or(say.Natural(a.server, b.server), cmp.Compare(a.from, b.from))
 	})
 	// A server has one key of a lock that is granted to one at a time: the next replaces it.
-	if !d.shared(lock) {
+	if !m.shared(lock) {
 		for i := range spans[:max(0, len(spans)-1)] {
 			if a, b := &spans[i], &spans[i+1]; a.server == b.server && a.owner != b.owner {
 				a.until = max(a.from, min(a.until, b.from))
@@ -130,9 +130,9 @@ func (d *digest) keySpans(lock string, w window) []keySpan {
 	return spans
 }
 
-// keyEnd is when the key of a hold is gone at the latest, if no server was wrong: when it
-// was released, or when its lease ends.
-func (d *digest) keyEnd(h *holding.Hold) time.Duration {
+// keyEnd is when the key of a hold is gone, as far as its client can know: when it was
+// released, or when the lease ends that the client counts.
+func (m *model) keyEnd(h *holding.Hold) time.Duration {
 	if h.Ended == holding.EndReleased {
 		return h.End
 	}
@@ -151,9 +151,9 @@ func (d *digest) keyEnd(h *holding.Hold) time.Duration {
 // dataEnd is when a server lost the keys that it had as a master at an instant: when
 // it became a replica, which has its master's data alone, or went down before that, or for
 // good. What a look finds later counts more.
-func (d *digest) dataEnd(server string, at time.Duration) time.Duration {
+func (m *model) dataEnd(server string, at time.Duration) time.Duration {
 	down, master := history.Never, false
-	for _, s := range d.server(server) {
+	for _, s := range m.server(server) {
 		switch {
 		case s.from <= at:
 			master = s.state == "master"
@@ -171,17 +171,17 @@ func (d *digest) dataEnd(server string, at time.Duration) time.Duration {
 }
 
 // shared reports whether several may hold a lock at the same time.
-func (d *digest) shared(lock string) bool {
-	return slices.ContainsFunc(d.notes, func(e *history.Event) bool {
+func (m *model) shared(lock string) bool {
+	return slices.ContainsFunc(m.notes, func(e *history.Event) bool {
 		return e.Op == history.Declare && e.Lock == lock && e.Kind != "" && e.Kind != "mutex"
 	})
 }
 
 // clockEnded reports whether the clock of a server was made to gain so much that by it the
 // lease of the first of two grants was over before the second one.
-func (d *digest) clockEnded(server string, first, second *holding.Hold) bool {
-	for i := range d.faults {
-		f := &d.faults[i]
+func (m *model) clockEnded(server string, first, second *holding.Hold) bool {
+	for i := range m.faults {
+		f := &m.faults[i]
 		if !f.has(history.ShiftsClock) || !f.hits(server) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
 			continue
 		}
@@ -195,17 +195,17 @@ func (d *digest) clockEnded(server string, first, second *holding.Hold) bool {
 // vote reports whether a lock is held by the votes of several masters, none of which has a
 // replica: one that gives back its own votes makes room for another client then, and ends no
 // other hold.
-func (d *digest) vote() bool {
+func (m *model) vote() bool {
 	masters := 0
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		masters += b2i(n.Role == "master")
 	}
-	return masters > 2 && d.replicas() == 0
+	return masters > 2 && m.replicas() == 0
 }
 
 // voteWords say what the votes for two grants have in common.
-func (d *digest) voteWords(first, second *holding.Hold) string {
-	a, b := d.voters(first), d.voters(second)
+func (m *model) voteWords(first, second *holding.Hold) string {
+	a, b := m.voters(first), m.voters(second)
 	if len(a) < 2 || len(b) < 2 {
 		return ""
 	}
@@ -215,12 +215,12 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 			both = append(both, name)
 		}
 	}
-	servers := len(d.servers())
+	servers := len(m.servers())
 	if len(both) == 0 || servers == 0 {
 		return ""
 	}
 	s := fmt.Sprintf("%s voted for both", say.List(both))
-	if len(both) == 1 && d.clockEnded(both[0], first, second) {
+	if len(both) == 1 && m.clockEnded(both[0], first, second) {
 		s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
 	}
 	if majority := servers/2 + 1; len(b)-len(both) < majority {
@@ -231,21 +231,21 @@ func (d *digest) voteWords(first, second *holding.Hold) string {
 
 // blockers says which servers still had the key of a hold that was over, at the last look
 // at a lock in a window.
-func (d *digest) blockers(lock string, from, until time.Duration) (words string) {
+func (m *model) blockers(lock string, from, until time.Duration) (words string) {
 	last := map[string]look{}
-	for _, l := range d.looksAt(lock) {
+	for _, l := range m.looksAt(lock) {
 		if l.at >= from && l.at <= until {
 			last[l.server] = l
 		}
 	}
 	var owners []string
 	with, at := map[string][]string{}, map[string]time.Duration{}
-	for _, server := range d.servers() {
+	for _, server := range m.servers() {
 		l, seen := last[server]
 		if !seen || l.owner == "" {
 			continue
 		}
-		if d.overFor(lock, l.owner, l.at) == "" {
+		if m.overFor(lock, l.owner, l.at) == "" {
 			continue
 		}
 		if with[l.owner] == nil {
@@ -255,7 +255,7 @@ func (d *digest) blockers(lock string, from, until time.Duration) (words string)
 	}
 	var parts []string
 	for _, owner := range owners {
-		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, %s", say.Instant(at[owner]), say.List(with[owner]), client(owner), d.overFor(lock, owner, at[owner])))
+		parts = append(parts, fmt.Sprintf("at %s %s still had the key of client %s, %s", say.Instant(at[owner]), say.List(with[owner]), client(owner), m.overFor(lock, owner, at[owner])))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -265,16 +265,16 @@ func (d *digest) blockers(lock string, from, until time.Duration) (words string)
 
 // overFor says why an owner that had a key at an instant did not hold the lock; empty if it
 // held it, or that is not known.
-func (d *digest) overFor(lock, owner string, at time.Duration) string {
-	if h := d.holdBefore(lock, owner, at); h != nil {
+func (m *model) overFor(lock, owner string, at time.Duration) string {
+	if h := m.holdBefore(lock, owner, at); h != nil {
 		if h.End > at {
 			return ""
 		}
 		return "whose hold was over at " + say.Instant(h.End)
 	}
 	var asked *history.Operation
-	for i := range d.ops {
-		if op := &d.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && op.Invoke.Owner == owner {
+	for i := range m.ops {
+		if op := &m.ops[i]; op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && op.Invoke.Owner == owner {
 			asked = op
 		}
 	}
@@ -286,21 +286,21 @@ func (d *digest) overFor(lock, owner string, at time.Duration) string {
 
 // keyWindow is the part of the time whose keys of a violation's lock the drawings show:
 // all of it, unless there were too many grants.
-func (d *digest) keyWindow(v *checker.Violation) window {
+func (m *model) keyWindow(v *checker.Violation) window {
 	grants := 0
-	for i := range d.holds {
-		grants += b2i(d.holds[i].Lock == v.Lock)
+	for i := range m.holds {
+		grants += b2i(m.holds[i].Lock == v.Lock)
 	}
 	if grants <= maxKeySpans/4 {
-		return d.whole()
+		return m.whole()
 	}
-	return d.focus(v)
+	return m.focus(v)
 }
 
 // emptyLooks are when a look at a server found no key of a lock.
-func (d *digest) emptyLooks(lock, server string) []time.Duration {
+func (m *model) emptyLooks(lock, server string) []time.Duration {
 	var at []time.Duration
-	for _, l := range d.looksAt(lock) {
+	for _, l := range m.looksAt(lock) {
 		if l.server == server && l.owner == "" {
 			at = append(at, l.at)
 		}

@@ -175,14 +175,14 @@ func (m *markdown) cures(cures []Cure) {
 }
 
 func (m *markdown) story(s Story) {
-	for _, moment := range s.Moments {
+	for _, moment := range s.Events {
 		text := md(moment.Text)
-		if moment.Kind == MomentViolation {
+		if moment.Kind == EventViolation {
 			text = "**" + sign(checker.Invalid) + " " + text + "**"
 		}
 		m.printf("- `%s` %s\n", say.Instant(moment.At), text)
 	}
-	if len(s.Moments) > 0 {
+	if len(s.Events) > 0 {
 		m.printf("\n")
 	}
 	for _, words := range slices.Concat(s.Outcome, s.Weight) {

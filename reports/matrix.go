@@ -1,21 +1,12 @@
 package reports
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"html/template"
-	"io"
-	"path"
+	"cmp"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // MatrixFile is the page of a matrix.
@@ -77,19 +68,19 @@ type MatrixRun struct {
 // NewMatrixRun takes from a judged run what a matrix tells of it. Its directory is that
 // beside the page, or empty if there is none.
 func NewMatrixRun(in Input, dir string) MatrixRun {
-	d := newDigest(in)
-	results := d.results()
+	m := newModel(in)
+	results := m.results()
 	r := MatrixRun{
 		Seed: results.Seed, Verdict: results.Verdict, Headline: results.Story.Headline, Command: results.Command, Dir: dir,
-		Unavailable: longestWithoutGrant(d.ops),
+		Unavailable: longestWithoutGrant(m.ops),
 	}
 	for _, p := range results.Properties {
 		for i := range p.Violations {
 			r.Twice = r.Twice || grantsTwice(p.Violations[i].Kind)
 		}
 	}
-	for i := range d.ops {
-		switch op := &d.ops[i]; {
+	for i := range m.ops {
+		switch op := &m.ops[i]; {
 		case op.Invoke.Op != history.Acquire:
 		case op.OK():
 			r.acquires = append(r.acquires, took(op))
@@ -106,7 +97,7 @@ func grantsTwice(kind string) bool {
 }
 
 // longestWithoutGrant is the longest time in which no acquire was granted, from the first
-// request on until the last, or until the last answer to one.
+// request on until the last, or until the last grant.
 func longestWithoutGrant(ops []history.Operation) time.Duration {
 	var granted []time.Duration
 	first, last := time.Duration(-1), time.Duration(0)
@@ -138,18 +129,7 @@ func longestWithoutGrant(ops []history.Operation) time.Duration {
 // Add counts a run.
 func (c *MatrixCell) Add(r MatrixRun) {
 	c.Runs = append(c.Runs, r)
-	slices.SortFunc(c.Runs, func(a, b MatrixRun) int { return compareSeeds(a.Seed, b.Seed) })
-}
-
-func compareSeeds(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
+	slices.SortFunc(c.Runs, func(a, b MatrixRun) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
 // count fills in the figures of the runs.
@@ -197,169 +177,4 @@ func NewMatrix(runs []JointRun, seeds string, length time.Duration, families []s
 		m.Cells[i].count()
 	}
 	return m
-}
-
-// WriteMatrix writes the page of a matrix, and its junit.xml, summary.md and results.json,
-// into the folder of its run directories, and the index of that.
-func WriteMatrix(dir string, m Matrix) error {
-	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
-		MatrixFile: m.writeHTML, JUnitFile: m.writeJUnit, MarkdownFile: m.writeMarkdown, ResultsFile: m.writeJSON,
-	} {
-		errs = append(errs, history.WriteFile(path.Join(dir, name), write))
-	}
-	return errors.Join(append(errs, UpdateIndex(dir))...)
-}
-
-func (m *Matrix) writeJSON(w io.Writer) error {
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "%s\n", say.Plain(string(b))); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
-}
-
-// WriteMatrixJSON writes what results.json holds of a matrix.
-func WriteMatrixJSON(w io.Writer, m Matrix) error { return m.writeJSON(w) }
-
-// The columns of a cell in words.
-var matrixColumns = []string{ //nolint:gochecknoglobals // a constant
-	"lock", "topology", "faults", "granted twice (95 %)", "runs", "unavailable, median / most", "acquire p50 / p99", "acquires unanswered",
-}
-
-// words are the columns of a cell.
-func (c *MatrixCell) words() []string {
-	head := []string{c.Lock, c.Topology, c.Faults}
-	if c.Impossible != "" {
-		return append(head, "not possible: "+c.Impossible, "", "", "", "")
-	}
-	if len(c.Runs) == 0 {
-		return append(head, "no run", "", "", "", "")
-	}
-	acquire := "none granted"
-	if c.Acquire.Count > 0 {
-		acquire = say.Span(c.Acquire.P50) + " / " + dash(c.Acquire.P99)
-	}
-	return append(head, c.twice(), c.verdicts(), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
-}
-
-func dash(d time.Duration) string {
-	if d == 0 {
-		return "–"
-	}
-	return say.Span(d)
-}
-
-// twice is in how many of the decided runs a lock was granted twice.
-func (c *MatrixCell) twice() string {
-	if c.Twice.Of == 0 {
-		return "not decided"
-	}
-	return c.Twice.String()
-}
-
-// verdicts are those of the runs, but for none of a kind.
-func (c *MatrixCell) verdicts() string {
-	var parts []string
-	for _, v := range []struct {
-		n    int
-		word checker.Verdict
-	}{{c.Valid, checker.Valid}, {c.Invalid, checker.Invalid}, {c.Unknown, checker.Unknown}} {
-		if v.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", v.n, v.word))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// WriteMatrixText writes a matrix as a table for a terminal.
-func WriteMatrixText(w io.Writer, m Matrix) error {
-	var out bytes.Buffer
-	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ToUpper(strings.Join(matrixColumns, "\t")))
-	var impossible []string
-	for i := range m.Cells {
-		c := &m.Cells[i]
-		words := c.words()
-		if c.Impossible != "" {
-			words = append(words[:3], "not possible", "", "", "", "")
-			impossible = append(impossible, fmt.Sprintf("%s on %s under %s: %s", c.Lock, c.Topology, c.Faults, c.Impossible))
-		}
-		fmt.Fprintln(t, strings.Join(words, "\t"))
-	}
-	_ = t.Flush() // into memory
-	var text strings.Builder
-	for line := range strings.Lines(out.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	for _, why := range impossible {
-		text.WriteString("not possible: " + why + "\n")
-	}
-	if _, err := io.WriteString(w, say.Plain(text.String())); err != nil {
-		return fmt.Errorf("write matrix: %w", err)
-	}
-	return nil
-}
-
-func (m *Matrix) writeMarkdown(w io.Writer) error {
-	t := markdown{}
-	t.printf("## Locks under the same faults\n\n%s\n\n", md(m.about()))
-	var rows [][]string
-	for i := range m.Cells {
-		words := m.Cells[i].words()
-		for k := range words {
-			words[k] = md(words[k])
-		}
-		rows = append(rows, words)
-	}
-	t.table(matrixColumns, rows)
-	t.printf("\n%s\n\n", matrixNote)
-	if _, err := io.WriteString(w, t.String()); err != nil {
-		return fmt.Errorf("write markdown: %w", err)
-	}
-	return m.Joint.writeMarkdown(w)
-}
-
-// matrixNote says how to read the columns.
-const matrixNote = "Granted twice: of the runs that were decided, those in which more clients held a lock than it admits, with Wilson's interval. " +
-	"Unavailable: the longest time of a run in which no client was granted any lock while clients asked. " +
-	"Acquire: from the request to the grant, with the time that other clients held the lock. " +
-	"A seed fixes the plan of faults and the choices of the clients, not how processes interleave; topologies differ, so that the same seed draws other targets on each."
-
-// about says what was run.
-func (m *Matrix) about() string {
-	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", "))
-}
-
-func (m *Matrix) writeHTML(w io.Writer) error {
-	t, err := template.New("matrix").Funcs(template.FuncMap{"sign": sign, "span": say.Span}).Parse(matrixHTML)
-	if err != nil {
-		return fmt.Errorf("parse template: %w", err)
-	}
-	type cell struct {
-		*MatrixCell
-		Words []string
-	}
-	p := struct {
-		*Matrix
-		CSS     template.CSS
-		About   string
-		Note    string
-		Columns []string
-		Rows    []cell
-	}{Matrix: m, CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), About: m.about(), Note: matrixNote, Columns: matrixColumns}
-	for i := range m.Cells {
-		p.Rows = append(p.Rows, cell{&m.Cells[i], m.Cells[i].words()})
-	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, &p); err != nil {
-		return fmt.Errorf("write matrix: %w", err)
-	}
-	if _, err := io.WriteString(w, say.Plain(out.String())); err != nil {
-		return fmt.Errorf("write matrix: %w", err)
-	}
-	return nil
 }

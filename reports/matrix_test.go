@@ -49,6 +49,7 @@ func TestMatrix(t *testing.T) {
 	require.Contains(t, page, "nothing to fail over to")
 	require.Contains(t, read(reports.MarkdownFile), "| mutex | sentinel | failover | 1 of 2 (")
 	strictly(t, []byte(read(reports.JUnitFile)))
+	require.Contains(t, read(reports.ResultsFile), `"dir": "<b>"`, "as in the results.json of a run")
 	var again reports.Matrix
 	require.NoError(t, json.Unmarshal([]byte(read(reports.ResultsFile)), &again))
 	require.Equal(t, checker.Invalid, again.Verdict)

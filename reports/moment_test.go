@@ -27,8 +27,8 @@ func TestViolationsHaveOneTime(t *testing.T) {
 		page := string(written(t, func(w io.Writer) error { return reports.WriteHTML(w, in) }))
 		at := []string{}
 		for _, c := range causes {
-			for _, m := range c.Story.Moments {
-				if m.Kind == reports.MomentViolation {
+			for _, m := range c.Story.Events {
+				if m.Kind == reports.EventViolation {
 					at = append(at, fmt.Sprintf("%.3f s", m.At.Truncate(time.Millisecond).Seconds()))
 				}
 			}

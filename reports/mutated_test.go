@@ -46,8 +46,8 @@ func TestWithoutFaultsNoFaultIsTold(t *testing.T) {
 		}))
 		for _, c := range r.Causes {
 			require.Empty(t, c.Fault, name)
-			for _, m := range c.Story.Moments {
-				require.NotEqual(t, reports.MomentFault, m.Kind, "%s: %s", name, m.Text)
+			for _, m := range c.Story.Events {
+				require.NotEqual(t, reports.EventFault, m.Kind, "%s: %s", name, m.Text)
 			}
 			require.NotContains(t, c.Story.String(), "explains it", name)
 		}
@@ -102,10 +102,10 @@ func TestClientsOfOtherNames(t *testing.T) {
 			require.Equal(t, was.Causes[i].Fault, r.Causes[i].Fault, name)
 			require.Equal(t, was.Causes[i].Title, r.Causes[i].Title, name)
 			var words []string
-			for _, m := range was.Causes[i].Story.Moments {
+			for _, m := range was.Causes[i].Story.Events {
 				words = append(words, m.Text)
 			}
-			for k, m := range r.Causes[i].Story.Moments {
+			for k, m := range r.Causes[i].Story.Events {
 				require.Equal(t, words[k], back.Replace(m.Text), name)
 			}
 		}

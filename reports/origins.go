@@ -99,7 +99,7 @@ func (f *Fault) endsLate(h *holding.Hold, at time.Duration) bool {
 
 // shiftsEnough reports whether a fault that shifts clocks shifts them the way that a
 // violation needs, and as far.
-func (d *digest) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Hold) bool {
+func (m *model) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Hold) bool {
 	if !f.has(history.ShiftsClock) || len(holds) == 0 {
 		return true
 	}
@@ -107,7 +107,7 @@ func (d *digest) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.H
 	case checker.DoubleGrant:
 		return len(holds) < 2 || f.endsEarly(holds[0], holds[1].Start)
 	case checker.PrematureLoss:
-		return f.endsEarly(holds[0], d.since(v))
+		return f.endsEarly(holds[0], m.since(v))
 	case checker.OverCapacity:
 		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return h.Start < v.From && f.endsEarly(h, v.From) })
 	default:
@@ -119,8 +119,8 @@ func (d *digest) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.H
 // acquire: it was in effect after the last grant was asked for. If that was given back for
 // certain it may have undone the release; else only the lease ends the grant, and only a
 // clock can have kept that from ending.
-func (d *digest) leavesStuck(f *Fault, v *checker.Violation) bool {
-	before := d.lastGrant(v.Lock, v.From)
+func (m *model) leavesStuck(f *Fault, v *checker.Violation) bool {
+	before := m.lastGrant(v.Lock, v.From)
 	switch {
 	case !f.counts() || f.End > v.From:
 		return false
@@ -136,10 +136,10 @@ func (d *digest) leavesStuck(f *Fault, v *checker.Violation) bool {
 }
 
 // lastGrant is the last grant of a lock before an instant; nil if there is none.
-func (d *digest) lastGrant(lock string, at time.Duration) *holding.Hold {
+func (m *model) lastGrant(lock string, at time.Duration) *holding.Hold {
 	var before *holding.Hold
-	for i := range d.holds {
-		if h := &d.holds[i]; h.Lock == lock && h.Start <= at && (before == nil || h.Start > before.Start) {
+	for i := range m.holds {
+		if h := &m.holds[i]; h.Lock == lock && h.Start <= at && (before == nil || h.Start > before.Start) {
 			before = h
 		}
 	}
@@ -148,14 +148,14 @@ func (d *digest) lastGrant(lock string, at time.Duration) *holding.Hold {
 
 // inFlight reports whether a fault was in effect, on a link of its client, while a request
 // was under way that the evidence is about.
-func (d *digest) inFlight(f *Fault, holds []*holding.Hold) bool {
+func (m *model) inFlight(f *Fault, holds []*holding.Hold) bool {
 	under := func(op *history.Operation) bool {
 		return f.Start <= op.Complete.Time && f.End >= op.Invoke.Time
 	}
-	links := f.links(d.Run.Topology)
+	links := f.links(m.Run.Topology)
 	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
-		zone := d.zoneOf(h.Owner)
-		if d.isZone(zone) && !slices.ContainsFunc(links, func(l history.Link) bool { return l.From == zone || d.isServer(l.From) }) {
+		zone := m.zoneOf(h.Owner)
+		if m.isZone(zone) && !slices.ContainsFunc(links, func(l history.Link) bool { return l.From == zone || m.isServer(l.From) }) {
 			return false
 		}
 		return under(&h.Acquire) || h.Release != nil && under(h.Release) ||
@@ -167,26 +167,26 @@ func (d *digest) inFlight(f *Fault, holds []*holding.Hold) bool {
 // one to the other: two clients held, and when the first of them gave the lock back, the hold
 // of the second ended with it. There is none where a fault explains the violation itself, and
 // of a lock that several clients may hold, where to give one grant back ends no other.
-func (d *digest) follows(v *checker.Violation) (before *checker.Violation, release *history.Operation) {
-	holds := d.holdsOf(v)
-	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss || d.shared(v.Lock) || d.origin(v) >= 0 {
+func (m *model) follows(v *checker.Violation) (before *checker.Violation, release *history.Operation) {
+	holds := m.holdsOf(v)
+	if len(holds) == 0 || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss || m.shared(v.Lock) || m.origin(v) >= 0 {
 		return nil, nil
 	}
-	until := d.since(v)
+	until := m.since(v)
 	if len(holds) > 1 {
 		until = holds[1].Start
 	}
-	if d.seconds == nil {
-		d.seconds = map[*holding.Hold][]*checker.Violation{}
-		for _, u := range d.distinct() {
-			if both := d.holdsOf(u); u.Kind == checker.DoubleGrant && len(both) > 1 {
-				d.seconds[both[1]] = append(d.seconds[both[1]], u)
+	if m.seconds == nil {
+		m.seconds = map[*holding.Hold][]*checker.Violation{}
+		for _, u := range m.distinct() {
+			if both := m.holdsOf(u); u.Kind == checker.DoubleGrant && len(both) > 1 {
+				m.seconds[both[1]] = append(m.seconds[both[1]], u)
 			}
 		}
 	}
-	for _, u := range d.seconds[holds[0]] {
-		other := d.holdsOf(u)[0]
-		a, b := d.granter(other), d.granter(holds[0])
+	for _, u := range m.seconds[holds[0]] {
+		other := m.holdsOf(u)[0]
+		a, b := m.granter(other), m.granter(holds[0])
 		r := other.Release
 		if u != v && (a == b || a == "" || b == "") && r != nil && !r.Failed() && r.Complete.Time >= holds[0].Acquire.Invoke.Time && r.Invoke.Time <= until {
 			before, release = u, r

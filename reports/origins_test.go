@@ -71,8 +71,8 @@ func TestALateReleaseIsToldOnce(t *testing.T) {
 		}
 	}
 	n := 0
-	for _, m := range reports.Summarize(in).Story.Moments {
-		if m.Kind == reports.MomentLock {
+	for _, m := range reports.Summarize(in).Story.Events {
+		if m.Kind == reports.EventLock {
 			n++
 		}
 	}
@@ -425,4 +425,22 @@ func TestAClockThatWasSetBackAndRight(t *testing.T) {
 	require.Empty(t, cause(false).Fault, cause(false).Title)
 	require.Equal(t, "clock-back", cause(true).Fault, cause(true).Title)
 	require.Contains(t, cause(true).Story.String(), "(by 2,500 ms)", "its unit is said")
+}
+
+// While a partition is healed, a client may reach the masters of both sides: what it is told then
+// comes from either, and has the partition as its cause.
+func TestAnAnswerDuringAHealIsOfEitherSide(t *testing.T) {
+	for healing, cause := range map[float64]string{5000: "", 3000: "split-brain"} {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 100, 1300, history.OK, "redis-3 is the master of the rest", "")
+		s.observe(800, "redis-3", history.ObserveRole, "master")
+		s.acquire(1, "orders", "zone-a.3#1", "", 2900, 2905, 2000)
+		s.attempt(1, history.Release, "orders", "zone-a.3#1", 3030, 3032, history.Fail, "lock not held")
+		s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", healing, 6500, history.OK, "", "")
+		s.observe(6400, "redis-1", history.ObserveRole, "replica")
+		r := reports.Summarize(judged(run(), s.history()))
+		require.Len(t, r.Causes, 1)
+		require.Equal(t, cause, r.Causes[0].Fault, "the heal began at %v ms", healing)
+	}
 }

@@ -19,19 +19,19 @@ type picture struct {
 }
 
 // drawPictures draws the first violation of each lock, where it can be drawn.
-func (d *digest) drawPictures() ([]picture, error) {
-	if d.pictures != nil {
-		return d.pictures, nil
+func (m *model) drawPictures() ([]picture, error) {
+	if m.pictures != nil {
+		return m.pictures, nil
 	}
 	pictures := []picture{}
 	drawn := map[string]bool{}
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for _, v := range r.Violations {
 			if v.Lock == "" || drawn[v.Lock] {
 				continue
 			}
 			var b bytes.Buffer
-			switch err := checker.Picture(&b, d.historyOf(v.Lock), v); {
+			switch err := checker.Picture(&b, m.historyOf(v.Lock), v); {
 			case errors.Is(err, checker.ErrNoPicture):
 				continue
 			case err != nil:
@@ -41,13 +41,13 @@ func (d *digest) drawPictures() ([]picture, error) {
 			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: []byte(say.Plain(b.String()))})
 		}
 	}
-	d.pictures = pictures
+	m.pictures = pictures
 	return pictures, nil
 }
 
 // historyOf is the part of the history that concerns a lock, up to the same end.
-func (d *digest) historyOf(lock string) *history.History {
-	events := d.History.Events
+func (m *model) historyOf(lock string) *history.History {
+	events := m.History.Events
 	concerns := func(i int) bool {
 		return events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1
 	}
@@ -57,7 +57,7 @@ func (d *digest) historyOf(lock string) *history.History {
 			n++
 		}
 	}
-	part := &history.History{Events: make([]history.Event, 0, n), Truncated: d.History.Truncated}
+	part := &history.History{Events: make([]history.Event, 0, n), Truncated: m.History.Truncated}
 	for i := range events {
 		if concerns(i) {
 			part.Events = append(part.Events, events[i])

@@ -25,22 +25,22 @@ func (f *Fault) family() int {
 }
 
 // newPlot is a plot over a stretch of the run, with its faults and violations.
-func (d *digest) newPlot(w window, title, yLabel string) *chart.Plot {
+func (m *model) newPlot(w window, title, yLabel string) *chart.Plot {
 	var bands []chart.Band
-	for i := range d.faults {
-		if f := &d.faults[i]; f.OK {
+	for i := range m.faults {
+		if f := &m.faults[i]; f.OK {
 			bands = append(bands, chart.Band{Number: i + 1, From: f.Start, To: f.End, Family: f.family(), Name: f.label(), Title: faultTitle(f)})
 		}
 	}
 	p := chart.NewPlot(w.from, w.to, title, yLabel, bands)
-	for _, v := range d.distinct() {
-		p.Marks = append(p.Marks, chart.Mark{At: d.since(v), Title: v.Explanation})
+	for _, v := range m.distinct() {
+		p.Marks = append(p.Marks, chart.Mark{At: m.since(v), Title: v.Explanation})
 	}
 	return p
 }
 
-// plotFigure draws a plot of [digest.newPlot].
-func (d *digest) plotFigure(p *chart.Plot, w window) (figure, error) {
+// plotFigure draws a plot of [model.newPlot].
+func (m *model) plotFigure(p *chart.Plot, w window) (figure, error) {
 	body, height, err := p.Figure()
 	if err != nil {
 		return figure{}, fmt.Errorf("write plot: %w", err)
@@ -55,15 +55,15 @@ func (d *digest) plotFigure(p *chart.Plot, w window) (figure, error) {
 	return figure{body: body, height: height, win: w, label: label}, nil
 }
 
-// plotOnce is [digest.once] for what may fail.
-func (d *digest) plotOnce(name string, draw func() (figure, error)) (figure, error) {
+// plotOnce is [model.once] for what may fail.
+func (m *model) plotOnce(name string, draw func() (figure, error)) (figure, error) {
 	var err error
-	f := d.once(name, func() (f figure) {
+	f := m.once(name, func() (f figure) {
 		f, err = draw()
 		return f
 	})
 	if err != nil {
-		delete(d.figures, name) // it was not drawn
+		delete(m.figures, name) // it was not drawn
 	}
 	return f, err
 }

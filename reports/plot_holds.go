@@ -9,18 +9,18 @@ import (
 )
 
 // holdsFigure plots how long each hold lasted, at its end.
-func (d *digest) holdsFigure() (figure, error) {
-	s, dd := d.holdDurations()
-	return d.durationPlot("Holds", "length of hold", s, dd)
+func (m *model) holdsFigure() (figure, error) {
+	s, dd := m.holdDurations()
+	return m.durationPlot("Holds", "length of hold", s, dd)
 }
 
 // holdDurations are the lengths of the holds that ended within the record.
-func (d *digest) holdDurations() (scale, chart.Durations) {
-	s := scale{d.whole(), math.Inf(1), 0}
+func (m *model) holdDurations() (scale, chart.Durations) {
+	s := scale{m.whole(), math.Inf(1), 0}
 	dd := chart.Durations{Words: [3]string{"released", "ended by its lease, or lost", "end unknown"}}
-	for i := range d.holds {
-		h := &d.holds[i]
-		if h.End > d.end || h.Ended == holding.EndUnknown && h.End == d.end || d.cutByTheEnd(h) {
+	for i := range m.holds {
+		h := &m.holds[i]
+		if h.End > m.end || h.Ended == holding.EndUnknown && h.End == m.end || m.cutByTheEnd(h) {
 			continue // a lease that had time left, or a hold that the end of the record cut
 		}
 		pt := chart.Point{X: h.End.Seconds(), Y: max(h.End-h.Start, leastLatency).Seconds()}
@@ -44,16 +44,16 @@ func (d *digest) holdDurations() (scale, chart.Durations) {
 
 // cutByTheEnd reports whether the end of a random run may have ended a hold: it was released
 // after the last request for a lock, when the clients had stopped.
-func (d *digest) cutByTheEnd(h *holding.Hold) bool {
-	return d.Run.Scenario == "" && h.Ended == holding.EndReleased && h.End > d.lastAsked
+func (m *model) cutByTheEnd(h *holding.Hold) bool {
+	return m.Run.Scenario == "" && h.Ended == holding.EndReleased && h.End > m.lastAsked
 }
 
 // holdLatency are the lengths of the holds that a release ended; false if there
 // were none.
-func (d *digest) holdLatency() (Latency, bool) {
+func (m *model) holdLatency() (Latency, bool) {
 	var lengths []time.Duration
-	for i := range d.holds {
-		if h := &d.holds[i]; h.Ended == holding.EndReleased && !d.cutByTheEnd(h) {
+	for i := range m.holds {
+		if h := &m.holds[i]; h.Ended == holding.EndReleased && !m.cutByTheEnd(h) {
 			lengths = append(lengths, max(h.End-h.Start, 0))
 		}
 	}

@@ -44,13 +44,13 @@ func heldOnce() Input {
 }
 
 func TestHoldDurations(t *testing.T) {
-	d := newDigest(heldOnce())
-	s, dd := d.holdDurations()
+	m := newModel(heldOnce())
+	s, dd := m.holdDurations()
 	require.Equal(t, []chart.Point{{X: 0.120, Y: 0.100}}, dd.Most, "from its grant to the request that released it")
 	require.ElementsMatch(t, []chart.Point{{X: 0.300, Y: 0.270}, {X: 0.240, Y: 0.200}}, dd.Slashes, "by its lease, and lost")
 	require.Equal(t, []chart.Point{{X: 0.130, Y: 0.080}}, dd.Rings)
 	require.Equal(t, scale{window{0, time.Second}, 0.080, 0.270}, s)
-	l, ok := d.holdLatency()
+	l, ok := m.holdLatency()
 	require.True(t, ok)
 	require.Equal(t, Latency{
 		Count: 1, Mean: 100 * time.Millisecond, Min: 100 * time.Millisecond,
@@ -58,11 +58,11 @@ func TestHoldDurations(t *testing.T) {
 	}, l)
 	in := heldOnce()
 	in.Run.Scenario = "a script, which stops no client"
-	l, _ = newDigest(in).holdLatency()
+	l, _ = newModel(in).holdLatency()
 	require.Equal(t, 2, l.Count)
 
 	var svg bytes.Buffer
-	require.NoError(t, d.plotWriter("holds", d.holdsFigure)(&svg))
+	require.NoError(t, m.plotWriter("holds", m.holdsFigure)(&svg))
 	for _, words := range []string{">released<", ">ended by its lease, or lost<", ">end unknown<"} {
 		require.Equal(t, 1, strings.Count(svg.String(), words), words)
 	}
@@ -70,12 +70,12 @@ func TestHoldDurations(t *testing.T) {
 
 // Where nothing ended there is nothing to plot, and no row of figures.
 func TestNoHolds(t *testing.T) {
-	d := newDigest(Input{})
-	s, dd := d.holdDurations()
+	m := newModel(Input{})
+	s, dd := m.holdDurations()
 	require.Empty(t, dd.Most)
 	require.Empty(t, dd.Slashes)
 	require.Positive(t, s.high)
-	_, ok := d.holdLatency()
+	_, ok := m.holdLatency()
 	require.False(t, ok)
-	require.NoError(t, d.plotWriter("holds", d.holdsFigure)(&bytes.Buffer{}))
+	require.NoError(t, m.plotWriter("holds", m.holdsFigure)(&bytes.Buffer{}))
 }

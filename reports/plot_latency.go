@@ -12,8 +12,8 @@ import (
 const leastLatency = time.Microsecond
 
 // latencyFigure plots how long each request for a lock took to be answered.
-func (d *digest) latencyFigure() (figure, error) {
-	return d.latencyPlot("Latency", d.latencyScale())
+func (m *model) latencyFigure() (figure, error) {
+	return m.latencyPlot("Latency", m.latencyScale())
 }
 
 // A scale are the axes of a plot: the time, and the least and the greatest
@@ -29,10 +29,10 @@ func (s scale) both(other scale) scale {
 }
 
 // latencyScale is that of all requests for a lock, in seconds.
-func (d *digest) latencyScale() scale {
-	s := scale{d.whole(), math.Inf(1), 0}
-	for i := range d.ops {
-		if op := &d.ops[i]; op.Invoke.Op == history.Acquire {
+func (m *model) latencyScale() scale {
+	s := scale{m.whole(), math.Inf(1), 0}
+	for i := range m.ops {
+		if op := &m.ops[i]; op.Invoke.Op == history.Acquire {
 			y := max(took(op), leastLatency).Seconds()
 			s.low, s.high = min(s.low, y), max(s.high, y)
 		}
@@ -43,10 +43,10 @@ func (d *digest) latencyScale() scale {
 	return s
 }
 
-func (d *digest) latencyPlot(title string, s scale) (figure, error) {
+func (m *model) latencyPlot(title string, s scale) (figure, error) {
 	dd := chart.Durations{Words: [3]string{"granted", "refused", "outcome unknown"}}
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		if op.Invoke.Op != history.Acquire {
 			continue
 		}
@@ -60,23 +60,23 @@ func (d *digest) latencyPlot(title string, s scale) (figure, error) {
 			dd.Rings = append(dd.Rings, pt)
 		}
 	}
-	return d.durationPlot(title, "acquire latency", s, dd)
+	return m.durationPlot(title, "acquire latency", s, dd)
 }
 
 // durationPlot plots durations on a logarithmic axis, and their percentiles
 // where there are enough.
-func (d *digest) durationPlot(title, label string, s scale, dd chart.Durations) (figure, error) {
-	p := d.newPlot(s.win, title, label)
+func (m *model) durationPlot(title, label string, s scale, dd chart.Durations) (figure, error) {
+	p := m.newPlot(s.win, title, label)
 	p.Logarithmic(max(leastLatency.Seconds(), s.low/1.5), max(s.high*1.5, s.low*10))
 	p.AddDurations(dd)
-	return d.plotFigure(p, s.win)
+	return m.plotFigure(p, s.win)
 }
 
 // operationsFigure plots how long the other operations took, by their percentiles; false
 // if there are too few of each.
-func (d *digest) operationsFigure() (figure, error) {
-	w := d.whole()
-	p := d.newPlot(w, "Latency of the other operations, p50 and dashed p99", "latency")
+func (m *model) operationsFigure() (figure, error) {
+	w := m.whole()
+	p := m.newPlot(w, "Latency of the other operations, p50 and dashed p99", "latency")
 	low, high := math.Inf(1), 0.0
 	for _, series := range []struct {
 		op    history.Op
@@ -84,8 +84,8 @@ func (d *digest) operationsFigure() (figure, error) {
 		class string
 	}{{history.Extend, chart.Info, "t-rate-info"}, {history.Release, chart.Ink, "t-axis t-p50"}, {history.Access, chart.OK, "t-rate-ok"}} {
 		var points []chart.Point
-		for i := range d.ops {
-			if op := &d.ops[i]; op.Invoke.Op == series.op && op.OK() {
+		for i := range m.ops {
+			if op := &m.ops[i]; op.Invoke.Op == series.op && op.OK() {
 				points = append(points, chart.Point{X: op.Complete.Time.Seconds(), Y: max(took(op), leastLatency).Seconds()})
 			}
 		}
@@ -100,5 +100,5 @@ func (d *digest) operationsFigure() (figure, error) {
 		return figure{}, nil
 	}
 	p.Logarithmic(max(leastLatency.Seconds()/2, low/1.5), max(high*1.5, low*10))
-	return d.plotFigure(p, w)
+	return m.plotFigure(p, w)
 }

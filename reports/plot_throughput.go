@@ -16,26 +16,26 @@ import (
 
 // throughputFigure plots how many requests for a lock were answered a second,
 // by outcome.
-func (d *digest) throughputFigure() (figure, error) {
-	s := d.throughputScale(d.whole())
-	return d.throughputPlot(fmt.Sprintf("Throughput, per %s", say.Span(rateStep(s.win))), s)
+func (m *model) throughputFigure() (figure, error) {
+	s := m.throughputScale(m.whole())
+	return m.throughputPlot(fmt.Sprintf("Throughput, per %s", say.Span(rateStep(s.win))), s)
 }
 
 // rateStep is the length of time over which answers are counted.
 func rateStep(w window) time.Duration { return chart.NiceStep(w.length(), 120) }
 
 // answers counts the requests for a lock that were answered in each step of a
-// window, by outcome.
-func (d *digest) answers(w window) map[history.Type][]float64 {
+// window, by outcome. One that was still open at the end has no answer.
+func (m *model) answers(w window) map[history.Type][]float64 {
 	step := rateStep(w)
 	bins := max(1, int(math.Ceil(float64(w.length())/float64(step))))
 	counts := map[history.Type][]float64{}
 	for _, t := range []history.Type{history.OK, history.Fail, history.Info} {
 		counts[t] = make([]float64, bins)
 	}
-	for i := range d.ops {
-		op := &d.ops[i]
-		if op.Invoke.Op == history.Acquire {
+	for i := range m.ops {
+		op := &m.ops[i]
+		if op.Invoke.Op == history.Acquire && op.Complete.Index >= 0 {
 			counts[op.Complete.Type][min(int(op.Complete.Time/step), bins-1)]++
 		}
 	}
@@ -43,24 +43,24 @@ func (d *digest) answers(w window) map[history.Type][]float64 {
 }
 
 // throughputScale is that of the answers per second in a window.
-func (d *digest) throughputScale(w window) scale {
+func (m *model) throughputScale(w window) scale {
 	s := scale{w, 0, 1 / 1.08}
-	for _, c := range d.answers(w) {
+	for _, c := range m.answers(w) {
 		s.high = max(s.high, slices.Max(c)/rateStep(w).Seconds())
 	}
 	return s
 }
 
-func (d *digest) throughputPlot(title string, s scale) (figure, error) {
+func (m *model) throughputPlot(title string, s scale) (figure, error) {
 	w, step := s.win, rateStep(s.win)
-	p := d.newPlot(w, title, "answers per second")
+	p := m.newPlot(w, title, "answers per second")
 	p.Y.Min, p.Y.Max = 0, s.high*1.08
 	total := map[history.Type]float64{}
 	lines := map[history.Type][]chart.Point{}
-	for t, c := range d.answers(w) {
+	for t, c := range m.answers(w) {
 		for i, n := range c {
 			from := float64(i) * step.Seconds()
-			if i > 0 && from+step.Seconds() > d.end.Seconds()+1e-9 {
+			if i > 0 && from+step.Seconds() > m.end.Seconds()+1e-9 {
 				break // a part of a step is no drop to nothing: the record ends
 			}
 			rate := n / step.Seconds()
@@ -84,7 +84,7 @@ func (d *digest) throughputPlot(title string, s scale) (figure, error) {
 			p.AddKey(series.text, series.class)
 		}
 	}
-	return d.plotFigure(p, w)
+	return m.plotFigure(p, w)
 }
 
 // rateTicks are about five round numbers.

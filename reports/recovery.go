@@ -13,18 +13,18 @@ import (
 
 // measureRecovery fills in how long it took after each fault, and after its
 // heal, until a lock was granted again.
-func (d *digest) measureRecovery() {
-	grants := d.grantedBy()
-	for i := range d.faults {
-		f := &d.faults[i]
-		if !f.OK || !d.interrupts(f) {
+func (m *model) measureRecovery() {
+	grants := m.grantedBy()
+	for i := range m.faults {
+		f := &m.faults[i]
+		if !f.OK || !m.interrupts(f) {
 			continue
 		}
 		f.Interrupts = true
-		concerned := d.concernedBy(f, grants)
-		f.Recovery = d.nextGrant(f.at(), d.promotionIn(f), concerned)
+		concerned := m.concernedBy(f, grants)
+		f.Recovery = m.nextGrant(f.at(), m.promotionIn(f), concerned)
 		if f.Healed {
-			f.HealRecovery = d.nextGrant(f.End, f.End, concerned)
+			f.HealRecovery = m.nextGrant(f.End, f.End, concerned)
 		}
 	}
 }
@@ -32,8 +32,8 @@ func (d *digest) measureRecovery() {
 // interrupts reports whether a fault can keep locks from being granted for a while, so
 // that there is a recovery from it to measure. A script's steps wait for each other: the
 // time until its next grant is the script's.
-func (d *digest) interrupts(f *Fault) bool {
-	return d.Run.Scenario == "" && slices.ContainsFunc([]history.Effect{
+func (m *model) interrupts(f *Fault) bool {
+	return m.Run.Scenario == "" && slices.ContainsFunc([]history.Effect{
 		history.Cuts, history.Stalls, history.Isolates, history.Stops, history.Suspends, history.Promotes, history.Restarts, history.Refuses, history.Withholds,
 	}, f.has)
 }
@@ -41,9 +41,9 @@ func (d *digest) interrupts(f *Fault) bool {
 // promotionIn is when a master took over in a fault that makes one: what was
 // granted before, between the order and the blow, was granted by the old one.
 // It is the fault's own instant where none did.
-func (d *digest) promotionIn(f *Fault) time.Duration {
+func (m *model) promotionIn(f *Fault) time.Duration {
 	if f.has(history.Promotes) {
-		for _, c := range d.roles {
+		for _, c := range m.roles {
 			if c.role == "master" && c.was != "" && c.at >= f.Start && c.at <= f.InEffect {
 				return c.at
 			}
@@ -55,11 +55,11 @@ func (d *digest) promotionIn(f *Fault) time.Duration {
 // nextGrant is how long it took from an instant to the first grant to a
 // request that was sent after it, and was not answered before another. A grant
 // that was already on its way shows nothing. It is 0 if there was none.
-func (d *digest) nextGrant(from, notBefore time.Duration, concerned func(*history.Operation) bool) time.Duration {
-	first := sort.Search(len(d.ops), func(i int) bool { return d.ops[i].Invoke.Time > from })
+func (m *model) nextGrant(from, notBefore time.Duration, concerned func(*history.Operation) bool) time.Duration {
+	first := sort.Search(len(m.ops), func(i int) bool { return m.ops[i].Invoke.Time > from })
 	best := time.Duration(0)
-	for i := first; i < len(d.ops); i++ {
-		op := &d.ops[i]
+	for i := first; i < len(m.ops); i++ {
+		op := &m.ops[i]
 		if best > 0 && op.Invoke.Time-from >= best {
 			break
 		}
@@ -72,13 +72,13 @@ func (d *digest) nextGrant(from, notBefore time.Duration, concerned func(*histor
 
 // concernedBy tells which requests a fault concerns: those that had to pass
 // where it was, or all if none had to.
-func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*history.Operation) bool {
+func (m *model) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*history.Operation) bool {
 	var zones, masters []string
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		switch {
 		case n.Kind == "zone":
 			zones = append(zones, n.Name)
-		case d.roleAt(n.Name, f.at()) == "master":
+		case m.roleAt(n.Name, f.at()) == "master":
 			masters = append(masters, n.Name)
 		}
 	}
@@ -86,7 +86,7 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*
 		if !slices.Contains(zones, zone) && !f.has(history.Stops) {
 			return false // a script does not say where its clients are
 		}
-		return f.blocks(zone, server, d.Run.Topology)
+		return f.blocks(zone, server, m.Run.Topology)
 	}
 	promoted := slices.ContainsFunc(masters, func(server string) bool {
 		return blocked("", server) || slices.ContainsFunc(zones, func(zone string) bool { return blocked(zone, server) })
@@ -96,13 +96,13 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*
 	}
 	known := map[string]bool{} // by zone and lock
 	return func(op *history.Operation) bool {
-		zone := d.zoneOf(op.Invoke.Owner)
+		zone := m.zoneOf(op.Invoke.Owner)
 		key := zone + "\x00" + op.Invoke.Lock
 		if is, ok := known[key]; ok {
 			return is
 		}
 		servers := masters
-		if server := d.lastGranter(grants[op.Invoke.Lock], f.at()); slices.Contains(masters, server) {
+		if server := m.lastGranter(grants[op.Invoke.Lock], f.at()); slices.Contains(masters, server) {
 			servers = []string{server}
 		}
 		known[key] = slices.ContainsFunc(servers, func(server string) bool { return blocked(zone, server) })
@@ -111,8 +111,8 @@ func (d *digest) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*
 }
 
 // zoneOf is the zone of a client: that of the script, else its name up to the first dot.
-func (d *digest) zoneOf(owner string) string {
-	if zone := d.Run.Clients[client(owner)]; zone != "" {
+func (m *model) zoneOf(owner string) string {
+	if zone := m.Run.Clients[client(owner)]; zone != "" {
 		return zone
 	}
 	zone, _, _ := strings.Cut(client(owner), ".")
@@ -121,10 +121,10 @@ func (d *digest) zoneOf(owner string) string {
 
 // grantedBy are the holds of each lock of which it is known who granted them,
 // in order of their start.
-func (d *digest) grantedBy() map[string][]*holding.Hold {
+func (m *model) grantedBy() map[string][]*holding.Hold {
 	grants := map[string][]*holding.Hold{}
-	for i := range d.holds {
-		if h := &d.holds[i]; d.granter(h) != "" {
+	for i := range m.holds {
+		if h := &m.holds[i]; m.granter(h) != "" {
 			grants[h.Lock] = append(grants[h.Lock], h)
 		}
 	}
@@ -132,12 +132,12 @@ func (d *digest) grantedBy() map[string][]*holding.Hold {
 }
 
 // lastGranter granted the last of some holds that began before an instant.
-func (d *digest) lastGranter(holds []*holding.Hold, before time.Duration) string {
+func (m *model) lastGranter(holds []*holding.Hold, before time.Duration) string {
 	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > before })
 	if at == 0 {
 		return ""
 	}
-	return d.granter(holds[at-1])
+	return m.granter(holds[at-1])
 }
 
 // untilGranted is the recovery from the fault itself, to compare by: none in

@@ -60,13 +60,13 @@ func TestRecovery(t *testing.T) {
 	acquire("zone-b.2#4", "y", "", 54, 55, history.Fail)
 	fault(history.Heal, "kill", "r2", 60, 61)
 
-	d := newDigest(Input{Run: history.Run{Topology: topology}, History: &history.History{Events: events}})
-	require.Len(t, d.faults, 2)
-	require.Equal(t, time.Duration(21), d.faults[0].Recovery, "zone-a.1#4, sent after the cut")
-	require.Equal(t, time.Duration(7), d.faults[0].HealRecovery, "zone-a.1#5")
-	require.Equal(t, "21 ns (from its heal 7 ns)", d.faults[0].recoveryWords())
-	require.Zero(t, d.faults[1].Recovery, "y lived on r2")
-	require.Equal(t, "no grant after it", d.faults[1].recoveryWords())
+	m := newModel(Input{Run: history.Run{Topology: topology}, History: &history.History{Events: events}})
+	require.Len(t, m.faults, 2)
+	require.Equal(t, time.Duration(21), m.faults[0].Recovery, "zone-a.1#4, sent after the cut")
+	require.Equal(t, time.Duration(7), m.faults[0].HealRecovery, "zone-a.1#5")
+	require.Equal(t, "21 ns (from its heal 7 ns)", m.faults[0].recoveryWords())
+	require.Zero(t, m.faults[1].Recovery, "y lived on r2")
+	require.Equal(t, "no grant after it", m.faults[1].recoveryWords())
 }
 
 // In a split brain the old master may grant until the cut is complete; that is
@@ -82,7 +82,7 @@ func TestRecoveryByFailover(t *testing.T) {
 	acquire := func(process int, end history.Type) history.Event {
 		return history.Event{Process: process, Op: history.Acquire, Type: end, Lock: "k", Owner: "zone-b.1#1"}
 	}
-	d := newDigest(Input{
+	m := newModel(Input{
 		Run: history.Run{Topology: history.Topology{Nodes: []history.Node{
 			{Name: "r1", Kind: "redis", Role: "master"},
 			{Name: "r2", Kind: "redis", Role: "replica"},
@@ -95,7 +95,7 @@ func TestRecoveryByFailover(t *testing.T) {
 			event(21, acquire(2, history.Invoke)), event(22, acquire(2, history.OK)), event(30, landed),
 		}},
 	})
-	require.Equal(t, time.Duration(12), d.faults[0].Recovery)
+	require.Equal(t, time.Duration(12), m.faults[0].Recovery)
 }
 
 func TestLinksOf(t *testing.T) {

@@ -57,18 +57,18 @@ type Results struct {
 }
 
 // Summarize derives the results of a run.
-func Summarize(in Input) Results { return newDigest(in).results() }
+func Summarize(in Input) Results { return newModel(in).results() }
 
-func (d *digest) results() Results {
+func (m *model) results() Results {
 	r := Results{
-		Version: ResultsVersion, Verdict: d.Report.Verdict,
-		Scenario: d.Run.Scenario, Expect: d.Run.Expect, Seed: d.Run.Seed,
-		Topology: d.Run.Topology.Name, Simulated: d.Run.Backend == history.Simulated, Simulation: d.Run.Simulation(), Lock: d.Run.Lock, Workload: d.Run.Workload,
-		Command: d.Run.Command, Program: d.Run.Program,
-		Started: d.Run.Started, Duration: d.end,
-		AbortReason: d.Run.AbortReason, SkippedFaults: d.Run.SkippedFaults, Interrupted: d.Run.Interrupted, Truncated: d.History.Truncated, Events: len(d.History.Events), Missing: d.Missing,
-		Story: d.story(), Causes: d.causes(), Properties: d.Report.Results,
-		Operations: outcomes(d.ops), Latency: latencies(d.ops), Faults: d.faults,
+		Version: ResultsVersion, Verdict: m.Report.Verdict,
+		Scenario: m.Run.Scenario, Expect: m.Run.Expect, Seed: m.Run.Seed,
+		Topology: m.Run.Topology.Name, Simulated: m.Run.Backend == history.Simulated, Simulation: m.Run.Simulation(), Lock: m.Run.Lock, Workload: m.Run.Workload,
+		Command: m.Run.Command, Program: m.Run.Program,
+		Started: m.Run.Started, Duration: m.end,
+		AbortReason: m.Run.AbortReason, SkippedFaults: m.Run.SkippedFaults, Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
+		Story: m.story(), Causes: m.causes(), Properties: m.Report.Results,
+		Operations: outcomes(m.ops), Latency: latencies(m.ops), Faults: m.faults,
 	}
 	if r.Verdict == "" {
 		r.Verdict = checker.Unknown
@@ -105,8 +105,8 @@ func effective(faults []Fault) int {
 	return n
 }
 
-// WriteJSON writes results.json.
-func WriteJSON(w io.Writer, r Results) error {
+// WriteJSON writes results.json: the [Results] of a run, or a [Joint] or a [Matrix].
+func WriteJSON[T Results | Joint | Matrix](w io.Writer, r T) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")

@@ -28,7 +28,7 @@ const (
 
 // A sequencer makes a sequence.
 type sequencer struct {
-	*digest
+	*model
 	v      *checker.Violation
 	win    window
 	steps  []chart.Step
@@ -37,10 +37,10 @@ type sequencer struct {
 }
 
 // sequence is what led to a violation; nil where no two parties are known.
-func (d *digest) sequence(v *checker.Violation) *Sequence {
-	s := &sequencer{digest: d, v: v, actors: map[string]string{}, seen: map[int]bool{}, win: window{from: d.since(v), to: d.since(v)}}
-	for _, m := range d.violationStory(v).Moments {
-		s.win.from, s.win.to = min(s.win.from, m.At), max(s.win.to, min(m.At, d.end))
+func (m *model) sequence(v *checker.Violation) *Sequence {
+	s := &sequencer{model: m, v: v, actors: map[string]string{}, seen: map[int]bool{}, win: window{from: m.since(v), to: m.since(v)}}
+	for _, ev := range m.violationStory(v).Events {
+		s.win.from, s.win.to = min(s.win.from, ev.At), max(s.win.to, min(ev.At, m.end))
 	}
 	s.holds()
 	s.evidence()
@@ -50,18 +50,18 @@ func (d *digest) sequence(v *checker.Violation) *Sequence {
 	s.promotions()
 	s.faults()
 	s.looks()
-	s.note(chart.StepViolation, d.violatedAt(v), "", nil, d.markWords(v))
+	s.note(chart.StepViolation, m.violatedAt(v), "", nil, m.markWords(v))
 	return s.finish()
 }
 
 // violatedAt is the instant that the story of a violation marks.
-func (d *digest) violatedAt(v *checker.Violation) time.Duration {
-	for _, m := range d.violationStory(v).Moments {
-		if m.Kind == MomentViolation {
-			return m.At
+func (m *model) violatedAt(v *checker.Violation) time.Duration {
+	for _, ev := range m.violationStory(v).Events {
+		if ev.Kind == EventViolation {
+			return ev.At
 		}
 	}
-	return d.since(v)
+	return m.since(v)
 }
 
 func (s *sequencer) actor(name, kind string) string {
@@ -89,7 +89,7 @@ const maxSequenceHolds = 4
 
 // holds draws the grants of the evidence: of a stuck lock the one before it.
 func (s *sequencer) holds() {
-	holds := s.digest.evidence(s.v)
+	holds := s.model.evidence(s.v)
 	if h := s.lastGrant(s.v.Lock, s.v.From); s.v.Kind == checker.Stuck && h != nil {
 		holds = append(holds, h)
 		for _, op := range s.givenUp(s.v.Lock, h.Start, s.v.From) {
@@ -221,7 +221,7 @@ func (s *sequencer) access(who string, op *history.Operation) {
 // evidence draws the operations that the evidence names.
 func (s *sequencer) evidence() {
 	for _, index := range s.v.Events {
-		op, ok := s.digest.operation(index)
+		op, ok := s.model.operation(index)
 		if !ok {
 			if e, ok := s.event(index); ok && e.Op == history.Lost {
 				s.note(chart.StepNote, e.Time, s.actor(strings.TrimPrefix(s.whoOf(e), "client "), "client"), e, "is told that "+e.Lock+" is lost")
@@ -266,8 +266,8 @@ func (s *sequencer) promotions() {
 }
 
 // roleEvent is the observation of a role.
-func (d *digest) roleEvent(c roleChange) *history.Event {
-	for _, e := range d.notes {
+func (m *model) roleEvent(c roleChange) *history.Event {
+	for _, e := range m.notes {
 		if e.Op == history.Observe && e.What == history.ObserveRole && e.Node == c.node && e.Time == c.at {
 			return e
 		}
@@ -276,8 +276,8 @@ func (d *digest) roleEvent(c roleChange) *history.Event {
 }
 
 // injection is the event with which a fault hit.
-func (d *digest) injection(f *Fault) *history.Event {
-	for _, e := range d.notes {
+func (m *model) injection(f *Fault) *history.Event {
+	for _, e := range m.notes {
 		if e.Op == history.Inject && e.Fault == f.Name && e.Target == f.Target && e.Time == f.at() {
 			return e
 		}
@@ -287,8 +287,8 @@ func (d *digest) injection(f *Fault) *history.Event {
 
 func (s *sequencer) faults() {
 	inView := func(f *Fault) bool { return f.OK && f.at() <= s.win.to && s.settled(f) >= s.win.from }
-	for i := range s.digest.faults { // first those that make parties of their own
-		f := &s.digest.faults[i]
+	for i := range s.model.faults { // first those that make parties of their own
+		f := &s.model.faults[i]
 		if party := s.faultParty(f); inView(f) && party != "" {
 			words := f.happened(s.Run.Topology)
 			if len(words) > 60 {
@@ -316,8 +316,8 @@ func (s *sequencer) faults() {
 		}
 		cuts = nil
 	}
-	for i := range s.digest.faults {
-		f := &s.digest.faults[i]
+	for i := range s.model.faults {
+		f := &s.model.faults[i]
 		if !inView(f) || s.faultParty(f) != "" || len(s.concerned(f)) == 0 {
 			continue
 		}

@@ -3,7 +3,6 @@ package reports
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -19,43 +18,43 @@ const (
 
 // How much of the story the picture has.
 const (
-	maxShareMoments = 6
-	maxShareLanes   = 2
+	maxShareEvents = 6
+	maxShareLanes  = 2
 )
 
 // writeShare writes a run as one picture of 1200 × 630: the verdict, the story, the two
 // clients of the violation and the topology at its moment.
-func (d *digest) writeShare(w io.Writer) error {
-	if _, err := io.WriteString(w, d.share()); err != nil {
+func (m *model) writeShare(w io.Writer) error {
+	if _, err := io.WriteString(w, m.share()); err != nil {
 		return fmt.Errorf("write picture to share: %w", err)
 	}
 	return nil
 }
 
 // share is the picture as an SVG that stands for itself.
-func (d *digest) share() string {
-	story := d.story()
+func (m *model) share() string {
+	story := m.story()
 	var s chart.Drawing
 	s.Raw(svgHead(shareWidth, shareHeight), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
 	s.Rect("t-paper", 0, 0, shareWidth, shareHeight, 0, "")
-	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
+	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[m.Report.Verdict]
 	if class == "" {
 		class = "t-title-open"
 	}
 	const left, middle = 44.0, 690.0
-	s.Text("t-share t-share-verdict "+class, left, 52, sign(d.Report.Verdict)+" "+strings.ToUpper(string(d.Report.Verdict)))
+	s.Text("t-share t-share-verdict "+class, left, 52, sign(m.Report.Verdict)+" "+strings.ToUpper(string(m.Report.Verdict)))
 	y := 52.0
 	for _, line := range fold(story.Headline, 62, 2) {
 		y += 36
 		s.Text("t-share t-share-title", left, y, line)
 	}
 	y += 26
-	s.Text("t-share t-share-small", left, y, say.Shorten("lockchaos · "+strings.Join(d.about(), " · "), 120))
+	s.Text("t-share t-share-small", left, y, say.Shorten("lockchaos · "+strings.Join(m.about(), " · "), 120))
 	y += 16
 
-	d.shareMap(&s, middle, y, shareWidth-left-middle)
-	moments := story.Moments
-	if len(moments) == 0 {
+	m.shareMap(&s, middle, y, shareWidth-left-middle)
+	events := story.Events
+	if len(events) == 0 {
 		for _, words := range story.Outcome {
 			for _, line := range fold(words, 70, 3) {
 				y += 22
@@ -63,30 +62,30 @@ func (d *digest) share() string {
 			}
 		}
 	}
-	for _, m := range moments[max(0, len(moments)-maxShareMoments):] {
+	for _, ev := range events[max(0, len(events)-maxShareEvents):] {
 		class := "t-share"
-		if m.Kind == MomentViolation {
+		if ev.Kind == EventViolation {
 			class += " t-bad-text"
 		}
 		y += 10
-		for i, line := range fold(m.Text, 64, 2) {
+		for i, line := range fold(ev.Text, 64, 2) {
 			y += 20
 			if i == 0 {
-				s.Text(class+" t-share-time", left, y, say.Instant(m.At))
+				s.Text(class+" t-share-time", left, y, say.Instant(ev.At))
 			}
 			s.Text(class, left+78, y, line)
 		}
 	}
-	if v := d.violation(); v != nil {
-		d.shareLanes(&s, v)
+	if v := m.violation(); v != nil {
+		m.shareLanes(&s, v)
 	}
 	s.Raw(`</svg>`, "\n")
 	return s.String()
 }
 
 // shareMap draws the topology at the moment of the story into a box.
-func (d *digest) shareMap(s *chart.Drawing, x, y, width float64) {
-	figure := d.topologyFigure(d.moment())
+func (m *model) shareMap(s *chart.Drawing, x, y, width float64) {
+	figure := m.topologyFigure(m.moment())
 	if figure == "" {
 		return
 	}
@@ -96,9 +95,9 @@ func (d *digest) shareMap(s *chart.Drawing, x, y, width float64) {
 }
 
 // shareLanes draws the lanes of the clients of a violation at the foot.
-func (d *digest) shareLanes(s *chart.Drawing, v *checker.Violation) {
-	c := &timeline{digest: d, win: d.focus(v), violation: v, used: map[string]bool{}, top: map[*lane]float64{}, y: 34}
-	lanes, _ := d.focusLanes(v, c.win)
+func (m *model) shareLanes(s *chart.Drawing, v *checker.Violation) {
+	c := &timeline{model: m, win: m.focus(v), violation: v, used: map[string]bool{}, top: map[*lane]float64{}, y: 34}
+	lanes, _ := m.focusLanes(v, c.win)
 	if len(lanes) == 0 {
 		return
 	}
@@ -125,7 +124,7 @@ func fold(text string, width, n int) []string {
 	}
 	lines = append(lines, line)
 	if len(lines) > n {
-		lines = append(lines[:n-1], say.Shorten(strings.Join(lines[n-1:], " "), int(math.Max(2, float64(width)))))
+		lines = append(lines[:n-1], say.Shorten(strings.Join(lines[n-1:], " "), width))
 	}
 	return lines
 }

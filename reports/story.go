@@ -22,9 +22,9 @@ type Story struct {
 	// Notice is what a reader must know beside it: an error that most operations
 	// met. Empty: nothing.
 	Notice string `json:"notice,omitempty"`
-	// Moments are what led to it, in order of time.
-	Moments []Moment `json:"moments,omitempty"`
-	// Outcome are the sentences that follow from the moments.
+	// Events are what led to it, in order of time.
+	Events []StoryEvent `json:"moments,omitempty"`
+	// Outcome are the sentences that follow from the events.
 	Outcome []string `json:"outcome,omitempty"`
 	// Weight is what a reader has to know of the lock to weigh the verdict: what it
 	// does not promise, and what came of the control.
@@ -34,21 +34,21 @@ type Story struct {
 	Untried bool     `json:"untried,omitempty"`
 }
 
-// A Moment is one thing that happened, as a clause that follows its time.
-type Moment struct {
+// A StoryEvent is one thing that happened, as a clause that follows its time.
+type StoryEvent struct {
 	At   time.Duration `json:"at"`
 	Kind string        `json:"kind"`
 	Text string        `json:"text"`
 }
 
-// The kinds of moment.
+// The kinds of event.
 const (
-	MomentFault     = "fault"     // a fault began or ended
-	MomentServer    = "server"    // a server changed its role, or was looked at
-	MomentGrant     = "grant"     // a client was granted the lock
-	MomentLock      = "lock"      // a lock was extended, released or lost
-	MomentAccess    = "access"    // the protected resource was used
-	MomentViolation = "violation" // the instant at which the promise was broken
+	EventFault     = "fault"     // a fault began or ended
+	EventServer    = "server"    // a server changed its role, or was looked at
+	EventGrant     = "grant"     // a client was granted the lock
+	EventLock      = "lock"      // a lock was extended, released or lost
+	EventAccess    = "access"    // the protected resource was used
+	EventViolation = "violation" // the instant at which the promise was broken
 )
 
 // String is the whole story as one paragraph.
@@ -66,7 +66,7 @@ func (s Story) lines() []string {
 	if s.Notice != "" {
 		parts = append(parts, stop(s.Notice))
 	}
-	for _, m := range s.Moments {
+	for _, m := range s.Events {
 		parts = append(parts, "At "+say.Instant(m.At)+" "+stop(m.Text))
 	}
 	parts = append(append(parts, s.Outcome...), s.Weight...)
@@ -103,96 +103,96 @@ func (s Story) helps() string {
 // story tells the violation that explains most, or why there is none. Of a
 // script that was cut short it tells where, and of servers that another run took
 // over that, whatever was found.
-func (d *digest) story() Story {
-	if d.told != nil {
-		return *d.told
+func (m *model) story() Story {
+	if m.told != nil {
+		return *m.told
 	}
 	var s Story
-	v := d.violation()
-	switch complaint := d.complaint(); {
-	case d.Run.AbortReason != "", d.Run.ClaimLostTo != "":
-		s = d.unknownStory()
-		s.Notice = complaint
+	v := m.violation()
+	switch problem := m.dominantError(); {
+	case m.Run.AbortReason != "", m.Run.ClaimLostTo != "":
+		s = m.unknownStory()
+		s.Notice = problem
 	case v != nil:
-		s = d.violationStory(v)
-		s.Notice = complaint
-	case d.Report.Verdict == checker.Valid:
-		s = d.validStory()
-		s.Notice = complaint
-	case d.Report.Verdict == checker.Invalid:
-		s = d.unprovenStory()
-		s.Notice = complaint
+		s = m.violationStory(v)
+		s.Notice = problem
+	case m.Report.Verdict == checker.Valid:
+		s = m.validStory()
+		s.Notice = problem
+	case m.Report.Verdict == checker.Invalid:
+		s = m.unprovenStory()
+		s.Notice = problem
 	default:
-		s = d.unknownStory()
-		if complaint != "" && len(d.Missing) == 0 && d.Run.DriverFault == "" { // which says what is behind it
-			s.Headline = "Not decided: " + complaint
+		s = m.unknownStory()
+		if problem != "" && len(m.Missing) == 0 && m.Run.DriverFault == "" { // which says what is behind it
+			s.Headline = "Not decided: " + problem
 		}
 	}
-	s.Weight = d.aboutLock()
-	d.told = &s
+	s.Weight = m.aboutLock()
+	m.told = &s
 	return s
 }
 
 // violationStory tells a violation, once.
-func (d *digest) violationStory(v *checker.Violation) Story {
-	s, known := d.tellings[v]
+func (m *model) violationStory(v *checker.Violation) Story {
+	s, known := m.stories[v]
 	if !known {
-		s = d.tell(v)
-		if d.tellings == nil {
-			d.tellings = map[*checker.Violation]Story{}
+		s = m.tell(v)
+		if m.stories == nil {
+			m.stories = map[*checker.Violation]Story{}
 		}
-		d.tellings[v] = s
+		m.stories[v] = s
 	}
 	return s
 }
 
-func (d *digest) tell(v *checker.Violation) Story {
+func (m *model) tell(v *checker.Violation) Story {
 	var s Story
-	d.cause = d.causeOf(v)
+	m.cause = m.causeOf(v)
 	switch v.Kind {
 	case checker.DoubleGrant:
-		s = d.doubleGrant(v)
+		s = m.doubleGrant(v)
 	case checker.UseAfterLease:
-		s = d.useAfterLease(v)
+		s = m.useAfterLease(v)
 	case checker.LostUpdate:
-		s = d.lostUpdate(v)
+		s = m.lostUpdate(v)
 	case checker.ForeignRelease:
-		s = d.foreignRelease(v)
+		s = m.foreignRelease(v)
 	case checker.PrematureLoss:
-		s = d.prematureLoss(v)
+		s = m.prematureLoss(v)
 	case checker.OverCapacity:
-		s = d.overCapacity(v)
+		s = m.overCapacity(v)
 	case checker.Reentrancy:
-		s = d.reentrancy(v)
+		s = m.reentrancy(v)
 	case checker.FenceRegress, checker.FenceDuplicate:
-		s = d.tokens(v)
+		s = m.tokens(v)
 	case checker.StaleAccess:
-		s = d.staleAccess(v)
+		s = m.staleAccess(v)
 	case checker.Stuck:
-		s = d.stuck(v)
+		s = m.stuck(v)
 	case checker.Overtaken:
-		s = d.overtaken(v)
+		s = m.overtaken(v)
 	default:
-		s = d.otherViolation(v)
+		s = m.otherViolation(v)
 	}
-	slices.SortStableFunc(s.Moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
-	if words := d.fencingWords(v.Lock); words != "" {
+	slices.SortStableFunc(s.Events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
+	if words := m.fencingWords(v.Lock); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	if n := effective(d.faults); n > 0 && d.cause < 0 && d.Run.Scenario == "" {
+	if n := effective(m.faults); n > 0 && m.cause < 0 && m.Run.Scenario == "" {
 		words := fmt.Sprintf("None of the %s explains it, as far as the record shows.", say.Count(n, "fault"))
 		if n == 1 {
 			words = "The fault does not explain it, as far as the record shows."
 		}
 		s.Outcome = append(s.Outcome, words)
 	}
-	if d.kindOf(v.Lock) == history.KindSemaphore { // holders of permits have several tokens at a time
+	if m.kindOf(v.Lock) == history.KindSemaphore { // holders of permits have several tokens at a time
 		s.Cures = slices.DeleteFunc(s.Cures, func(cure string) bool { return cure == fenceCure })
 	}
-	if s.Cures = d.cures(s.Cures); len(s.Cures) == 0 {
-		s.Outcome = append(s.Outcome, d.advice(v)...)
+	if s.Cures = m.cures(s.Cures); len(s.Cures) == 0 {
+		s.Outcome = append(s.Outcome, m.advice(v)...)
 	}
-	if more := d.moreViolations(v); more != "" {
+	if more := m.moreViolations(v); more != "" {
 		s.Outcome = append(s.Outcome, more)
 	}
 	s.Untried = len(s.Cures) > 0 && !slices.ContainsFunc(s.Cures, shown)
@@ -203,8 +203,8 @@ func (d *digest) tell(v *checker.Violation) Story {
 func shown(cure string) bool { return shownBy(cure) != nil }
 
 // moreViolations says how many there are beside the one that is told.
-func (d *digest) moreViolations(told *checker.Violation) string {
-	if causes := d.causesOf(); len(causes) > 1 {
+func (m *model) moreViolations(told *checker.Violation) string {
+	if causes := m.causesOf(); len(causes) > 1 {
 		for _, c := range causes {
 			if slices.Contains(c.found, told) && len(c.found) > 1 {
 				return "In all it is the cause of " + kindCounts(c.Violations) + "."
@@ -214,7 +214,7 @@ func (d *digest) moreViolations(told *checker.Violation) string {
 	}
 	alike, kinds, others := 0, []string{}, 0
 	var seen [][]int64
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		if r.Verdict != checker.Invalid {
 			continue
 		}
@@ -248,27 +248,27 @@ func (d *digest) moreViolations(told *checker.Violation) string {
 }
 
 // grant is the moment at which a hold began.
-func (d *digest) grant(h *holding.Hold, violates bool) Moment {
-	m := Moment{At: h.Start, Kind: MomentGrant}
+func (m *model) grant(h *holding.Hold, violates bool) StoryEvent {
+	ev := StoryEvent{At: h.Start, Kind: EventGrant}
 	if violates {
-		m.Kind = MomentViolation
+		ev.Kind = EventViolation
 	}
-	m.Text = d.who(h) + " was granted " + h.Lock
+	ev.Text = m.who(h) + " was granted " + h.Lock
 	if h.Mode != history.Exclusive && h.Mode != "" {
-		m.Text += " (" + string(h.Mode) + ")"
+		ev.Text += " (" + string(h.Mode) + ")"
 	}
-	if voters := d.voters(h); len(voters) > 0 {
-		m.Text += " by " + say.List(voters)
+	if voters := m.voters(h); len(voters) > 0 {
+		ev.Text += " by " + say.List(voters)
 	}
 	if h.Token != 0 {
-		m.Text += fmt.Sprintf(" with token %d", h.Token)
+		ev.Text += fmt.Sprintf(" with token %d", h.Token)
 	}
-	m.Text += " and " + d.entitled(h)
-	return m
+	ev.Text += " and " + m.entitled(h)
+	return ev
 }
 
 // entitled says until when a holder may believe.
-func (d *digest) entitled(h *holding.Hold) string {
+func (m *model) entitled(h *holding.Hold) string {
 	until := believes(h)
 	switch {
 	case until == history.Never:
@@ -296,85 +296,117 @@ func believes(h *holding.Hold) time.Duration {
 }
 
 // who names the client of a hold.
-func (d *digest) who(h *holding.Hold) string { return "client " + client(h.Owner) }
+func (m *model) who(h *holding.Hold) string { return "client " + client(h.Owner) }
 
 // whoOf names the client of an event: by its owner, else by the last owner
 // that its process used.
-func (d *digest) whoOf(e *history.Event) string {
+func (m *model) whoOf(e *history.Event) string {
 	if e.Owner != "" {
 		return "client " + client(e.Owner)
 	}
-	if holds := d.holdIndex().process[e.Process]; len(holds) > 0 {
+	if holds := m.holdIndex().process[e.Process]; len(holds) > 0 {
 		return "client " + client(holds[0].Owner)
 	}
 	return fmt.Sprintf("process %d", e.Process)
 }
 
-// maxBackground bounds the moments of the background, so that a run with many
+// maxBackground bounds the events of the background, so that a run with many
 // faults at once still reads in a minute.
 const maxBackground = 6
 
 // background are the faults and the servers' changes that were in effect at
 // some time of a window, and began before its end.
-func (d *digest) background(from, to time.Duration, holders ...*holding.Hold) []Moment {
+func (m *model) background(from, to time.Duration, holders ...*holding.Hold) []StoryEvent {
 	begin := from
-	var moments, cause []Moment
-	var before *Fault // the one that was told last, if another may join it
-	for i := range d.faults {
-		f := &d.faults[i]
-		if !f.OK || f.Start > to || d.settled(f) < from {
+	var events, cause []StoryEvent
+	lesser := map[StoryEvent]bool{}
+	restarted := map[StoryEvent]int{} // by what shows it, the place of the heal in events
+	var before *Fault                 // the one that was told last, if another may join it
+	for i := range m.faults {
+		f := &m.faults[i]
+		if !f.OK || f.Start > to || m.settled(f) < from {
 			continue
 		}
-		if n := len(moments); before != nil && before.joins(f) && (len(holders) == 0 || !d.isolated(f, holders[0])) && (!f.Healed || d.back(f) > to) {
+		if n := len(events); before != nil && before.joins(f) && (len(holders) == 0 || !m.isolated(f, holders[0])) && (!f.Healed || m.back(f) > to) {
 			both := *before
 			both.Target, both.Effect = before.Target+" "+f.Target, ""
-			moments[n-1].Text = both.happened(d.Run.Topology)
+			events[n-1].Text = both.happened(m.Run.Topology)
 			before = &both
-			if i == d.cause || len(cause) > 0 && cause[0].At == moments[n-1].At {
-				cause = moments[n-1 : n : n]
+			if i == m.cause || len(cause) > 0 && cause[0].At == events[n-1].At {
+				cause = slices.Clone(events[n-1 : n]) // events is sorted later
 			}
 			continue
 		}
 		before = nil
 		begin = min(begin, f.Start)
 		if f.at() > to {
-			moments = append(moments, Moment{
-				At: f.Start, Kind: MomentFault,
+			events = append(events, StoryEvent{
+				At: f.Start, Kind: EventFault,
 				Text: fmt.Sprintf("the fault %s was asked for; its effect was observed at %s", f.label(), say.Instant(f.InEffect)),
 			})
-			if i == d.cause {
-				cause = slices.Clone(moments[len(moments)-1:])
+			if i == m.cause {
+				cause = slices.Clone(events[len(events)-1:])
 			}
 			continue
 		}
-		text := f.happened(d.Run.Topology)
-		if len(holders) > 0 && d.isolated(f, holders[0]) {
-			text += ", so that nothing " + d.granter(holders[0]) + " granted from then on could reach another server"
+		text := f.happened(m.Run.Topology)
+		if len(holders) > 0 && m.isolated(f, holders[0]) {
+			text += ", so that nothing " + m.granter(holders[0]) + " granted from then on could reach another server"
 		}
-		moments = append(moments, Moment{At: f.at(), Kind: MomentFault, Text: text})
-		if i == d.cause {
-			cause = slices.Clone(moments[len(moments)-1:])
+		events = append(events, StoryEvent{At: f.at(), Kind: EventFault, Text: text})
+		if i == m.cause {
+			cause = slices.Clone(events[len(events)-1:])
 		}
-		if (len(holders) == 0 || !d.isolated(f, holders[0])) && (!f.Healed || d.back(f) > to) {
+		if (len(holders) == 0 || !m.isolated(f, holders[0])) && (!f.Healed || m.back(f) > to) {
 			before = f
 		}
-		if back := d.back(f); f.Healed && back <= to {
-			moments = append(moments, Moment{At: back, Kind: MomentFault, Text: f.healed(d.Run.Topology)})
-		} else if asked := d.healAsked(f); f.Healed && f.keeps() && asked >= f.at() && asked <= to {
-			moments = append(moments, Moment{At: asked, Kind: MomentFault, Text: "the heal of " + f.label() + " began"})
+		if back := m.back(f); f.Healed && back <= to {
+			healed := StoryEvent{At: back, Kind: EventFault, Text: f.healed(m.Run.Topology)}
+			if f.has(history.Stops) {
+				restarted[StoryEvent{At: back, Kind: EventServer, Text: f.Target + " " + became(roleReplica)}] = len(events)
+			}
+			events = append(events, healed)
+			lesser[healed] = !f.keeps() && !f.has(history.Stops)
+		} else if asked := m.healAsked(f); f.Healed && f.keeps() && asked >= f.at() && asked <= to {
+			events = append(events, StoryEvent{At: asked, Kind: EventFault, Text: "the heal of " + f.label() + " began"})
 		}
 	}
-	moments = append(moments, d.serverMoments(begin, to, holders)...)
-	slices.SortStableFunc(moments, func(a, b Moment) int { return cmp.Compare(a.At, b.At) })
-	if extra := len(moments) - maxBackground; extra > 0 {
-		kept := moments[extra:]
-		if len(cause) > 0 && !slices.Contains(kept, cause[0]) { // what is told as the cause is never left out
-			kept = append(cause, kept[1:]...)
+	for _, ev := range m.serverEvents(begin, to, holders) {
+		if i, ok := restarted[ev]; ok {
+			events[i].Text = strings.Replace(ev.Text, "became", "had been started again and became", 1)
+			lesser[events[i]] = true
+			continue
 		}
-		moments = slices.Clone(kept)
-		moments[0].Text += fmt.Sprintf(" (%s before it not told here)", say.Count(extra, "event"))
+		events = append(events, ev)
+		lesser[ev] = strings.HasSuffix(ev.Text, became(roleReplica))
 	}
-	return moments
+	slices.SortStableFunc(events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
+	return shortened(events, cause, lesser)
+}
+
+// shortened leaves out what is too much for the background: what explains less first, which
+// is what was mended and which server became a replica, then what is oldest. What is told as the
+// cause stays.
+func shortened(events, cause []StoryEvent, lesser map[StoryEvent]bool) []StoryEvent {
+	extra := len(events) - maxBackground
+	if extra <= 0 {
+		return events
+	}
+	kept := slices.Clone(events)
+	for _, fits := range []func(StoryEvent) bool{
+		func(ev StoryEvent) bool { return lesser[ev] },
+		func(StoryEvent) bool { return true },
+	} {
+		for i := 0; i < len(kept) && len(kept) > maxBackground; {
+			if slices.Contains(cause, kept[i]) || !fits(kept[i]) {
+				i++
+				continue
+			}
+			kept = slices.Delete(kept, i, i+1)
+		}
+	}
+	kept[0].Text += fmt.Sprintf(" (%s not told here)", say.Count(extra, "event"))
+	return kept
 }
 
 // keeps reports whether a fault keeps something back that its heal lets go, at once and so before
@@ -392,54 +424,54 @@ func (f *Fault) joins(g *Fault) bool {
 // isolated reports whether a fault kept a grant from every other server: it was
 // in effect before the grant was asked for, and on all replication links of
 // the server that granted. The links are those at the start of the run.
-func (d *digest) isolated(f *Fault, h *holding.Hold) bool {
-	return f.severs(d.granter(h), d.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
+func (m *model) isolated(f *Fault, h *holding.Hold) bool {
+	return f.severs(m.granter(h), m.Run.Topology) && f.at() <= h.Acquire.Invoke.Time && f.End >= h.Start
 }
 
-// serverMoments are the promotions and demotions of a window, and what was
+// serverEvents are the promotions and demotions of a window, and what was
 // seen of the lock's key in it.
-func (d *digest) serverMoments(from, to time.Duration, holders []*holding.Hold) []Moment {
-	var moments []Moment
-	for _, c := range d.roles {
+func (m *model) serverEvents(from, to time.Duration, holders []*holding.Hold) []StoryEvent {
+	var events []StoryEvent
+	for _, c := range m.roles {
 		if c.at == 0 || c.at < from || c.at > to {
 			continue
 		}
 		text := c.node + " " + became(c.role)
 		if c.role == "master" {
 			text = c.node + " was promoted to master"
-			if d.forgotten(c, holders) {
+			if m.forgotten(c, holders) {
 				text += " and knew nothing of that grant"
 			}
 		}
-		moments = append(moments, Moment{At: c.at, Kind: MomentServer, Text: text})
+		events = append(events, StoryEvent{At: c.at, Kind: EventServer, Text: text})
 	}
 	if len(holders) > 0 {
-		moments = append(moments, d.keyMoments(holders[0].Lock, from, to)...)
+		events = append(events, m.keyEvents(holders[0].Lock, from, to)...)
 	}
-	return moments
+	return events
 }
 
-// keyMoments are the looks at a lock's key: which servers had it, and whose.
-func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
-	var moments []Moment
-	var look Moment
+// keyEvents are the looks at a lock's key: which servers had it, and whose.
+func (m *model) keyEvents(lock string, from, to time.Duration) []StoryEvent {
+	var events []StoryEvent
+	var look StoryEvent
 	var owners, without []string
 	with := map[string][]string{}
 	end := func() {
 		if len(owners) > 0 || len(without) > 0 {
 			look.Text = keyWords(lock, owners, with, without)
-			moments = append(moments, look)
+			events = append(events, look)
 		}
 		owners, without = nil, nil
 		clear(with)
 	}
-	for _, l := range d.looksAt(lock) {
+	for _, l := range m.looksAt(lock) {
 		if l.at < from || l.at > to {
 			continue
 		}
 		if len(owners)+len(without) == 0 || l.at-look.At > chart.OneLook {
 			end()
-			look = Moment{At: l.at, Kind: MomentServer}
+			look = StoryEvent{At: l.at, Kind: EventServer}
 		}
 		if l.owner == "" {
 			without = append(without, l.server)
@@ -451,7 +483,7 @@ func (d *digest) keyMoments(lock string, from, to time.Duration) []Moment {
 		with[l.owner] = append(with[l.owner], l.server)
 	}
 	end()
-	return moments
+	return events
 }
 
 // keyWords say what one look at several servers found.
@@ -472,11 +504,11 @@ func keyWords(lock string, owners []string, with map[string][]string, without []
 
 // forgotten reports whether a promoted server granted the lock again although
 // another server had granted it before the promotion.
-func (d *digest) forgotten(c roleChange, holders []*holding.Hold) bool {
+func (m *model) forgotten(c roleChange, holders []*holding.Hold) bool {
 	if len(holders) < 2 {
 		return false
 	}
-	first, second := d.granter(holders[0]), d.granter(holders[1])
+	first, second := m.granter(holders[0]), m.granter(holders[1])
 	return first != "" && first != c.node && second == c.node &&
 		holders[0].Start <= c.at && c.at <= holders[1].Start
 }

@@ -13,22 +13,22 @@ import (
 // advice says what to do about a violation for which no cure is known: the command that tells
 // a defect of the lock from a limit of its servers, and where in the lock to look. It says
 // nothing where a fault explains the violation that no lock withstands.
-func (d *digest) advice(v *checker.Violation) []string {
+func (m *model) advice(v *checker.Violation) []string {
 	var all []string
-	look := lookAt(v.Kind, d.shared(v.Lock))
+	look := lookAt(v.Kind, m.shared(v.Lock))
 	if look == "" {
 		return nil
 	}
-	if v.Kind == checker.DoubleGrant && d.vote() {
+	if v.Kind == checker.DoubleGrant && m.vote() {
 		look = "whether a grant needs the votes of more than half of the servers, " + look
 	}
-	if words := d.controlAdvice(v); words != "" {
+	if words := m.controlAdvice(v); words != "" {
 		all = append(all, words)
 	}
-	if c := d.Run.Control; c != nil && c.Verdict != string(checker.Valid) || d.limits(v) {
+	if c := m.Run.Control; c != nil && c.Verdict != string(checker.Valid) || m.limits(v) {
 		return all
 	}
-	if d.cause >= 0 {
+	if m.cause >= 0 {
 		return append(all, "Most locks withstand such a fault. Look in the lock at "+look+".")
 	}
 	return append(all, "No recorded fault can have done it: this is a bug of the lock, unless its servers failed unseen. Look at "+look+".")
@@ -36,51 +36,51 @@ func (d *digest) advice(v *checker.Violation) []string {
 
 // limits reports whether the fault that caused a violation is one of those that no lock on
 // such servers withstands, whatever its code.
-func (d *digest) limits(v *checker.Violation) bool {
-	if d.cause < 0 {
+func (m *model) limits(v *checker.Violation) bool {
+	if m.cause < 0 {
 		return false
 	}
-	rank := d.explains(&d.faults[d.cause], v.Kind)
+	rank := m.explains(&m.faults[m.cause], v.Kind)
 	return rank >= 0 && rank < weakRank
 }
 
 // controlAdvice is the command that repeats a run with a correct lock.
-func (d *digest) controlAdvice(v *checker.Violation) string {
-	if d.Run.Control != nil || d.limits(v) || d.Run.Backend == history.Simulated {
+func (m *model) controlAdvice(v *checker.Violation) string {
+	if m.Run.Control != nil || m.limits(v) || m.Run.Backend == history.Simulated {
 		return ""
 	}
 	flag := "--control"
-	switch shared := d.shared(v.Lock); {
+	switch shared := m.shared(v.Lock); {
 	case v.Kind == checker.Overtaken:
 		flag = "--lock mutex-fair"
 	case v.Kind == checker.Reentrancy && !shared:
 		flag = "--lock mutex"
-	case d.kindOf(v.Lock) == history.KindSemaphore:
+	case m.kindOf(v.Lock) == history.KindSemaphore:
 		flag = "--lock semaphore-permit"
 	case shared:
 		flag = "--lock rwmutex"
 	}
 	name, replaced := strings.CutPrefix(flag, "--lock ")
 	own := map[string]string{"semaphore": "semaphore-permit"}
-	command := d.with(flag)
-	if command == "" || replaced && (d.Run.Lock == name || own[d.Run.Lock] == name || !d.oneKey()) {
+	command := m.with(flag)
+	if command == "" || replaced && (m.Run.Lock == name || own[m.Run.Lock] == name || !m.oneKey()) {
 		return ""
 	}
 	if !replaced {
 		return command + " repeats the plan with a correct lock, too: if that stays valid, look for the cause in your lock."
 	}
-	return fmt.Sprintf("%s repeats it with lockchaos' own lock of that kind: if that is valid, look for the cause in your lock.", command)
+	return fmt.Sprintf("%s runs the same plan with lockchaos' own lock of that kind: if that is valid, look for the cause in your lock.", command)
 }
 
 // oneKey reports whether the servers of the run are those that all locks of package lock but
 // Redlock are made for.
-func (d *digest) oneKey() bool {
-	return slices.Contains([]string{"single", "sentinel", "cluster"}, d.Run.Topology.Name)
+func (m *model) oneKey() bool {
+	return slices.Contains([]string{"single", "sentinel", "cluster"}, m.Run.Topology.Name)
 }
 
 // kindOf is the kind that a lock was declared to be; empty if it was not.
-func (d *digest) kindOf(lock string) string {
-	for _, e := range d.notes {
+func (m *model) kindOf(lock string) string {
+	for _, e := range m.notes {
 		if e.Op == history.Declare && e.Lock == lock {
 			return e.Kind
 		}
@@ -114,6 +114,6 @@ func lookAt(kind string, shared bool) string {
 
 // keeping are of the cures for what a server forgot those that keep what is no grant: the
 // queue of a fair lock, or the counter of its tokens.
-func (d *digest) keeping(v *checker.Violation, from, to time.Duration, helps ...string) []string {
-	return slices.DeleteFunc(d.remembering(v, from, to), func(cure string) bool { return !slices.Contains(helps, cure) })
+func (m *model) keeping(v *checker.Violation, from, to time.Duration, helps ...string) []string {
+	return slices.DeleteFunc(m.remembering(v, from, to), func(cure string) bool { return !slices.Contains(helps, cure) })
 }

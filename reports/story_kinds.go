@@ -14,29 +14,29 @@ import (
 )
 
 // overCapacity tells of more permits out than a semaphore has.
-func (d *digest) overCapacity(v *checker.Violation) Story {
-	holds := d.holdsOf(v)
+func (m *model) overCapacity(v *checker.Violation) Story {
+	holds := m.holdsOf(v)
 	if len(holds) == 0 {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	s := Story{Headline: "More permits of " + v.Lock + " were out than there are"}
-	if n := d.capacityOf(v.Lock); n > 0 {
+	if n := m.capacityOf(v.Lock); n > 0 {
 		s.Headline = fmt.Sprintf("More permits of %s were out than its capacity of %d", v.Lock, n)
 	}
-	s.Headline += d.forHowLong(v.From, d.together(v, holds))
+	s.Headline += m.forHowLong(v.From, m.together(v, holds))
 	last := holds[len(holds)-1]
 	for _, h := range holds {
-		s.Moments = append(s.Moments, d.grant(h, h == last))
+		s.Events = append(s.Events, m.grant(h, h == last))
 	}
-	s.Moments = append(s.Moments, d.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
+	s.Events = append(s.Events, m.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
-	s.Cures = d.remembering(v, holds[0].Start, last.Start)
+	s.Cures = m.remembering(v, holds[0].Start, last.Start)
 	return s
 }
 
 // capacityOf is how many permits a lock was declared to have; 0 if it was not.
-func (d *digest) capacityOf(lock string) int {
-	for _, e := range d.notes {
+func (m *model) capacityOf(lock string) int {
+	for _, e := range m.notes {
 		if e.Op == history.Declare && e.Lock == lock {
 			return e.Capacity
 		}
@@ -45,19 +45,19 @@ func (d *digest) capacityOf(lock string) int {
 }
 
 // reentrancy tells of a second grant to the holder itself.
-func (d *digest) reentrancy(v *checker.Violation) Story {
-	s := d.otherViolation(v)
+func (m *model) reentrancy(v *checker.Violation) Story {
+	s := m.otherViolation(v)
 	s.Headline = fmt.Sprintf("%s was granted again to its holder as it must not be", strings.TrimSuffix(sentence(theLock(v.Lock)), "."))
-	if last := d.lastEvent(v); last != nil && last.Owner != "" {
+	if last := m.lastEvent(v); last != nil && last.Owner != "" {
 		s.Headline = fmt.Sprintf("%s was granted %s again while it held it, as it must not be", capitalClient(last.Owner), theLock(v.Lock))
 	}
 	return s
 }
 
 // tokens tells of a later grant with a fencing token that is not greater.
-func (d *digest) tokens(v *checker.Violation) Story {
-	s := d.otherViolation(v)
-	holds := d.holdsOf(v)
+func (m *model) tokens(v *checker.Violation) Story {
+	s := m.otherViolation(v)
+	holds := m.holdsOf(v)
 	if len(holds) < 2 {
 		return s
 	}
@@ -66,56 +66,56 @@ func (d *digest) tokens(v *checker.Violation) Story {
 	if v.Kind == checker.FenceDuplicate {
 		s.Headline = fmt.Sprintf("Two grants of %s have the same token, %d", v.Lock, second.Token)
 	}
-	s.Moments = append([]Moment{d.grant(first, false), d.grant(second, true)}, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
+	s.Events = append([]StoryEvent{m.grant(first, false), m.grant(second, true)}, m.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
 	s.Outcome = append(s.Outcome, "A resource that refuses old tokens would refuse the rightful holder, or let the wrong one in.")
-	s.Cures = append([]string{counterCure}, d.keeping(v, first.Start, second.Start, replicaCure, fileCure, aloneCure)...)
+	s.Cures = append([]string{counterCure}, m.keeping(v, first.Start, second.Start, replicaCure, fileCure, aloneCure)...)
 	return s
 }
 
 // staleAccess tells of a resource that accepted a token older than one that it
 // had accepted before.
-func (d *digest) staleAccess(v *checker.Violation) Story {
-	s := d.otherViolation(v)
+func (m *model) staleAccess(v *checker.Violation) Story {
+	s := m.otherViolation(v)
 	s.Headline = fmt.Sprintf("The resource %s accepted an access whose token was out of date", v.Resource)
 	s.Cures = []string{"have the resource keep the newest token that it saw, and refuse older ones in the same step"}
 	return s
 }
 
 // stuck describes a lock that was free and that no client could acquire.
-func (d *digest) stuck(v *checker.Violation) Story {
-	until := min(v.Until, d.end)
+func (m *model) stuck(v *checker.Violation) Story {
+	until := min(v.Until, m.end)
 	s := Story{Headline: fmt.Sprintf("No client could acquire %s for %s, although it was free", theLock(v.Lock), say.Span(until-v.From))}
-	before := d.lastGrant(v.Lock, v.From)
+	before := m.lastGrant(v.Lock, v.From)
 	begin := v.From
 	if before != nil {
-		s.Moments = append(s.Moments, d.grant(before, false))
+		s.Events = append(s.Events, m.grant(before, false))
 		begin = before.Start
 		if r := before.Release; r != nil && r.Unknown() {
-			s.Moments = append(s.Moments, Moment{At: r.Complete.Time, Kind: MomentLock, Text: d.eventClause(r.Complete)})
+			s.Events = append(s.Events, StoryEvent{At: r.Complete.Time, Kind: EventLock, Text: m.eventClause(r.Complete)})
 		}
 	}
-	for _, op := range d.givenUp(v.Lock, begin, v.From) {
-		s.Moments = append(s.Moments, Moment{
-			At: op.Complete.Time, Kind: MomentLock,
-			Text: fmt.Sprintf("%s, asked for at %s", d.eventClause(op.Complete), say.Instant(op.Invoke.Time)),
+	for _, op := range m.givenUp(v.Lock, begin, v.From) {
+		s.Events = append(s.Events, StoryEvent{
+			At: op.Complete.Time, Kind: EventLock,
+			Text: fmt.Sprintf("%s, asked for at %s", m.eventClause(op.Complete), say.Instant(op.Invoke.Time)),
 		})
 	}
-	s.Moments = append(s.Moments, d.background(begin, v.From)...)
-	if e := d.firstEvent(v); e != nil {
-		s.Moments = append(s.Moments, Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)})
+	s.Events = append(s.Events, m.background(begin, v.From)...)
+	if e := m.firstEvent(v); e != nil {
+		s.Events = append(s.Events, StoryEvent{At: e.Time, Kind: EventLock, Text: m.eventClause(e)})
 	}
-	s.Moments = append(s.Moments, d.keyMoments(v.Lock, v.From, until)...)
-	s.Moments = append(s.Moments, Moment{At: v.From, Kind: MomentViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + say.Instant(until)})
-	words := d.blockers(v.Lock, v.From, until+chart.OneLook)
+	s.Events = append(s.Events, m.keyEvents(v.Lock, v.From, until)...)
+	s.Events = append(s.Events, StoryEvent{At: v.From, Kind: EventViolation, Text: v.Lock + " was free from here on, and no client had been granted it by " + say.Instant(until)})
+	words := m.blockers(v.Lock, v.From, until+chart.OneLook)
 	if words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	if words := d.releaseCutOff(before); words != "" {
+	if words := m.releaseCutOff(before); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
 	// A grant that was not released for certain, and that no fault explains, is there still,
 	// unless its key was looked for and was gone.
-	if before != nil && (before.Release == nil || before.Release.Unknown()) && before.Ended != holding.EndLost && d.origin(v) < 0 && (words != "" || len(d.looksAt(v.Lock)) == 0) {
+	if before != nil && (before.Release == nil || before.Release.Unknown()) && before.Ended != holding.EndLost && m.origin(v) < 0 && (words != "" || len(m.looksAt(v.Lock)) == 0) {
 		s.Cures = []string{leaseCure}
 	}
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
@@ -124,16 +124,16 @@ func (d *digest) stuck(v *checker.Violation) Story {
 
 // releaseCutOff says which server kept the key of a hold that was released at another, of
 // which it got nothing any more before it was promoted; empty if there is none.
-func (d *digest) releaseCutOff(h *holding.Hold) string {
+func (m *model) releaseCutOff(h *holding.Hold) string {
 	if h == nil || h.Release == nil || !h.Release.OK() {
 		return ""
 	}
-	for _, c := range d.roles {
-		cut := slices.ContainsFunc(d.faults, func(f Fault) bool {
-			return f.severs(d.granter(h), d.Run.Topology) && f.at() <= h.Release.Invoke.Time && f.End >= c.at
+	for _, c := range m.roles {
+		cut := slices.ContainsFunc(m.faults, func(f Fault) bool {
+			return f.severs(m.granter(h), m.Run.Topology) && f.at() <= h.Release.Invoke.Time && f.End >= c.at
 		})
-		seen := slices.ContainsFunc(d.looksAt(h.Lock), func(l look) bool { return l.server == c.node && l.owner == h.Owner && l.at >= c.at })
-		if cut && seen && c.role == "master" && c.was != "" && c.at >= h.Release.Complete.Time && c.node != d.granter(h) {
+		seen := slices.ContainsFunc(m.looksAt(h.Lock), func(l look) bool { return l.server == c.node && l.owner == h.Owner && l.at >= c.at })
+		if cut && seen && c.role == "master" && c.was != "" && c.at >= h.Release.Complete.Time && c.node != m.granter(h) {
 			return fmt.Sprintf("The release of client %s at %s could not reach %s, which was promoted to master at %s and had the key.", client(h.Owner), say.Instant(h.Release.Complete.Time), c.node, say.Instant(c.at))
 		}
 	}
@@ -142,10 +142,10 @@ func (d *digest) releaseCutOff(h *holding.Hold) string {
 
 // givenUp are the last requests for a lock that ended without a grant in a window: what
 // they left behind may be what blocks it.
-func (d *digest) givenUp(lock string, from, to time.Duration) []*history.Operation {
+func (m *model) givenUp(lock string, from, to time.Duration) []*history.Operation {
 	var ops []*history.Operation
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		if op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && !op.OK() && op.Complete.Time >= from && op.Complete.Time <= to {
 			ops = append(ops, op)
 		}
@@ -154,22 +154,22 @@ func (d *digest) givenUp(lock string, from, to time.Duration) []*history.Operati
 }
 
 // overtaken tells of a fair lock that did not keep to its queue.
-func (d *digest) overtaken(v *checker.Violation) Story {
-	holds := d.holdsOf(v)
+func (m *model) overtaken(v *checker.Violation) Story {
+	holds := m.holdsOf(v)
 	if len(holds) < 2 {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	first, second := holds[0], holds[len(holds)-1]
 	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, say.Span(second.Start-first.Start))}
 	for _, h := range []*holding.Hold{first, second} {
-		s.Moments = append(s.Moments,
-			Moment{At: h.Acquire.Invoke.Time, Kind: MomentLock, Text: d.who(h) + " asked for " + h.Lock + placeOf(h)},
-			d.grant(h, h == first))
+		s.Events = append(s.Events,
+			StoryEvent{At: h.Acquire.Invoke.Time, Kind: EventLock, Text: m.who(h) + " asked for " + h.Lock + placeOf(h)},
+			m.grant(h, h == first))
 	}
-	s.Moments = append(s.Moments, d.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
+	s.Events = append(s.Events, m.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	from := min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time)
-	if s.Cures = d.keeping(v, from, second.Start, fileCure, aloneCure, clockCure); len(s.Cures) == 0 && d.cause >= 0 && d.faults[d.cause].replacesOnly() {
+	if s.Cures = m.keeping(v, from, second.Start, fileCure, aloneCure, clockCure); len(s.Cures) == 0 && m.cause >= 0 && m.faults[m.cause].replacesOnly() {
 		s.Outcome = append(s.Outcome, "A new master has of the queue only what had reached it: a fair lock keeps the order of those that ask one master.")
 	}
 	return s
@@ -185,17 +185,17 @@ func placeOf(h *holding.Hold) string {
 	return ""
 }
 
-func (d *digest) firstEvent(v *checker.Violation) *history.Event { return d.evidenceAt(v, 0) }
+func (m *model) firstEvent(v *checker.Violation) *history.Event { return m.evidenceAt(v, 0) }
 
-func (d *digest) lastEvent(v *checker.Violation) *history.Event {
-	return d.evidenceAt(v, len(v.Events)-1)
+func (m *model) lastEvent(v *checker.Violation) *history.Event {
+	return m.evidenceAt(v, len(v.Events)-1)
 }
 
-func (d *digest) evidenceAt(v *checker.Violation, i int) *history.Event {
+func (m *model) evidenceAt(v *checker.Violation, i int) *history.Event {
 	if i < 0 || i >= len(v.Events) {
 		return nil
 	}
-	e, _ := d.event(v.Events[i])
+	e, _ := m.event(v.Events[i])
 	return e
 }
 

@@ -106,10 +106,10 @@ func TestTheHealThatLetsALateWriteGoIsTold(t *testing.T) {
 	s.fault(history.Heal, "hold-command", "zone-a>resource", 800, 802, history.OK, "", "")
 	r := reports.Summarize(judged(run(), s.history()))
 	story := r.Story
-	at := slices.IndexFunc(story.Moments, func(m reports.Moment) bool { return m.Text == "the heal of hold-command zone-a>resource began" })
+	at := slices.IndexFunc(story.Events, func(m reports.StoryEvent) bool { return m.Text == "the heal of hold-command zone-a>resource began" })
 	require.GreaterOrEqual(t, at, 0, story.String())
-	require.Equal(t, ms(800), story.Moments[at].At)
-	require.Equal(t, reports.MomentViolation, story.Moments[at+1].Kind)
+	require.Equal(t, ms(800), story.Events[at].At)
+	require.Equal(t, reports.EventViolation, story.Events[at+1].Kind)
 
 	steps := r.Causes[0].Sequence.Steps
 	at = slices.IndexFunc(steps, func(step diagram.Step) bool { return strings.HasPrefix(step.Text, "hold-command") })

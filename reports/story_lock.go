@@ -10,24 +10,24 @@ import (
 
 // aboutLock is what a reader has to know of the lock to weigh the verdict: what it
 // does not promise, and what came of the control.
-func (d *digest) aboutLock() []string {
+func (m *model) aboutLock() []string {
 	var all []string
-	if words := d.unpromisedWords(); words != "" {
+	if words := m.unpromisedWords(); words != "" {
 		all = append(all, words)
 	}
-	if d.Run.Spared != "" {
-		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+stop(d.Run.Spared))
+	if m.Run.Spared != "" {
+		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+stop(m.Run.Spared))
 	}
-	if words := d.controlWords(); words != "" {
+	if words := m.controlWords(); words != "" {
 		all = append(all, words)
 	}
 	return all
 }
 
 // unpromisedWords lists what is not judged.
-func (d *digest) unpromisedWords() string {
+func (m *model) unpromisedWords() string {
 	var list []string
-	for _, name := range d.Run.Unpromised {
+	for _, name := range m.Run.Unpromised {
 		switch name {
 		case history.UnpromisedToken:
 			list = append(list, "fencing tokens (their order is not judged)")
@@ -49,13 +49,13 @@ func (d *digest) unpromisedWords() string {
 }
 
 // controlWords say whether the control withstood what the lock did not.
-func (d *digest) controlWords() string {
-	c := d.Run.Control
+func (m *model) controlWords() string {
+	c := m.Run.Control
 	if c == nil {
 		return ""
 	}
 	same := fmt.Sprintf("Control: with the same seed and faults, the lock %s ", c.Lock)
-	switch found := d.Report.Verdict; {
+	switch found := m.Report.Verdict; {
 	case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
 		return same + "was " + c.Verdict + ", which decides nothing."
 	case c.Verdict == string(found) && found == checker.Invalid:

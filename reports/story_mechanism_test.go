@@ -171,7 +171,7 @@ func TestDamageIsOfTheOverlapThatIsTold(t *testing.T) {
 	}
 
 	// Their own damage, inside the overlap and after it.
-	require.Contains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "40>41", 1030, 1040))), "both read 40 from stock and changed it: one of the two updates is lost.")
+	require.Contains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "40>41", 1030, 1040))), "changed stock, which both had read as 40: one of the two updates is lost.")
 	require.Contains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "40>41", 3000, 3001))),
 		"In that time client a read 40 from stock and wrote 41 at 1.020 s, which client b changed too (at 3.001 s): one of the two updates is lost.")
 	require.NotContains(t, story(all(use(1, "a#1", "40>41", 1010, 1020), use(2, "b#1", "41>42", 1030, 1040))), "lost")

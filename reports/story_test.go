@@ -169,9 +169,9 @@ func TestStoriesOfTheCorpus(t *testing.T) {
 			in := reports.Input{History: h, Report: checker.Check(t.Context(), h)}
 			r := reports.Summarize(in)
 			t.Log(r.Story.Headline + "\n" + r.Story.String())
-			require.NotEmpty(t, r.Story.Moments)
-			require.True(t, slices.ContainsFunc(r.Story.Moments, func(m reports.Moment) bool { return m.Kind == reports.MomentViolation }))
-			require.True(t, slices.IsSortedFunc(r.Story.Moments, func(a, b reports.Moment) int { return cmp.Compare(a.At, b.At) }))
+			require.NotEmpty(t, r.Story.Events)
+			require.True(t, slices.ContainsFunc(r.Story.Events, func(m reports.StoryEvent) bool { return m.Kind == reports.EventViolation }))
+			require.True(t, slices.IsSortedFunc(r.Story.Events, func(a, b reports.StoryEvent) int { return cmp.Compare(a.At, b.At) }))
 			kind, _, _ := strings.Cut(name, "--")
 			kind, _, _ = strings.Cut(kind, "+")
 			require.NotContains(t, strings.ToLower(r.Story.Headline), strings.ReplaceAll(kind, "-", " ")+" on ")

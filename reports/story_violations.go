@@ -14,68 +14,68 @@ import (
 )
 
 // doubleGrant tells of two owners that hold at the same time.
-func (d *digest) doubleGrant(v *checker.Violation) Story {
-	holds := d.holdsOf(v)
+func (m *model) doubleGrant(v *checker.Violation) Story {
+	holds := m.holdsOf(v)
 	if len(holds) < 2 {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	first, second := holds[0], holds[1]
-	until := d.together(v, holds[:2])
-	s := Story{Headline: fmt.Sprintf("Two clients held %s at the same time%s", theLock(v.Lock), d.forHowLong(v.From, until))}
+	until := m.together(v, holds[:2])
+	s := Story{Headline: fmt.Sprintf("Two clients held %s at the same time%s", theLock(v.Lock), m.forHowLong(v.From, until))}
 	if client(first.Owner) == client(second.Owner) {
-		s.Headline = fmt.Sprintf("Client %s was granted %s twice at the same time%s", client(first.Owner), theLock(v.Lock), d.forHowLong(v.From, until))
+		s.Headline = fmt.Sprintf("Client %s was granted %s twice at the same time%s", client(first.Owner), theLock(v.Lock), m.forHowLong(v.From, until))
 	}
-	s.Moments = append(s.Moments, d.grant(first, false))
-	s.Moments = append(s.Moments, d.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
-	causes := d.wrongAnswers(first, second.Start)
-	s.Moments = append(s.Moments, causes...)
+	s.Events = append(s.Events, m.grant(first, false))
+	s.Events = append(s.Events, m.background(first.Acquire.Invoke.Time, second.Start, first, second)...)
+	causes := m.wrongAnswers(first, second.Start)
+	s.Events = append(s.Events, causes...)
 	confirmed := func(op history.Op) bool {
-		return slices.ContainsFunc(causes, func(m Moment) bool {
-			return strings.HasPrefix(m.Text, "the "+string(op)) && strings.Contains(m.Text, "confirmed")
+		return slices.ContainsFunc(causes, func(ev StoryEvent) bool {
+			return strings.HasPrefix(ev.Text, "the "+string(op)) && strings.Contains(ev.Text, "confirmed")
 		})
 	}
 	if confirmed(history.Release) {
 		s.Cures = []string{ownerCure}
 	} else if confirmed(history.Extend) {
 		s.Cures = []string{prolongCure}
-	} else if words := d.twoSteps(); words != "" && d.origin(v) < 0 && !d.shared(v.Lock) {
+	} else if words := m.twoSteps(); words != "" && m.origin(v) < 0 && !m.shared(v.Lock) {
 		s.Outcome, s.Cures = append(s.Outcome, words), []string{stepCure}
-	} else if _, ended := d.follows(v); ended != nil && !d.vote() {
-		s.Moments = append(s.Moments, Moment{At: ended.Complete.Time, Kind: MomentLock, Text: fmt.Sprintf(
-			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", d.whoOf(ended.Invoke), v.Lock, d.who(first))})
+	} else if _, ended := m.follows(v); ended != nil && !m.vote() {
+		s.Events = append(s.Events, StoryEvent{At: ended.Complete.Time, Kind: EventLock, Text: fmt.Sprintf(
+			"%s gave back %s, which %s held at the same time: without a look at the owner that ends the hold of the other", m.whoOf(ended.Invoke), v.Lock, m.who(first))})
 		s.Cures = []string{ownerCure}
-	} else if s.Cures = d.remembering(v, first.Start, second.Start); len(s.Cures) == 0 && d.delayed(v) > 0 && len(causes) == 0 {
-		if late, ok := d.lateRelease(first, second, d.delayed(v)); ok {
-			s.Moments, s.Cures = append(s.Moments, late), []string{ownerCure}
+	} else if s.Cures = m.remembering(v, first.Start, second.Start); len(s.Cures) == 0 && m.delayed(v) > 0 && len(causes) == 0 {
+		if late, ok := m.lateRelease(first, second, m.delayed(v)); ok {
+			s.Events, s.Cures = append(s.Events, late), []string{ownerCure}
 		}
-	} else if d.causeOf(v) < 0 && len(causes) == 0 && !d.shared(v.Lock) {
-		late, ok := d.lateRelease(first, second, 0)
-		if words := d.cutLease(); words != "" {
+	} else if m.causeOf(v) < 0 && len(causes) == 0 && !m.shared(v.Lock) {
+		late, ok := m.lateRelease(first, second, 0)
+		if words := m.cutLease(); words != "" {
 			s.Outcome, s.Cures = append(s.Outcome, words), []string{wholeCure}
 		} else if ok {
-			s.Moments = append(s.Moments, late)
+			s.Events = append(s.Events, late)
 			s.Cures = []string{ownerCure}
 		}
 	}
-	s.Moments = append(s.Moments, d.grant(second, true))
-	if words := d.mastersWords(first, second); words != "" {
+	s.Events = append(s.Events, m.grant(second, true))
+	if words := m.mastersWords(first, second); words != "" {
 		s.Outcome = append(s.Outcome, words)
-	} else if n := len(d.servers()); n > 1 && d.granter(first) == "" && d.granter(second) == "" {
+	} else if n := len(m.servers()); n > 1 && m.granter(first) == "" && m.granter(second) == "" {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("Which of the %d servers granted it is not recorded.", n))
 	}
-	if words := d.voteWords(first, second); words != "" {
+	if words := m.voteWords(first, second); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	s.Outcome = append(s.Outcome, d.overlapWords(v.From, until))
-	s.Outcome = append(s.Outcome, d.damage(first, second, v.From, until)...)
+	s.Outcome = append(s.Outcome, m.overlapWords(v.From, until))
+	s.Outcome = append(s.Outcome, m.damage(first, second, v.From, until)...)
 	return s
 }
 
 // together is until when holds last beside each other: beyond the record, where only its end
 // ends the violation.
-func (d *digest) together(v *checker.Violation, holds []*holding.Hold) time.Duration {
+func (m *model) together(v *checker.Violation, holds []*holding.Hold) time.Duration {
 	until := history.Never
-	if v.Until < d.end || len(holds) == 0 {
+	if v.Until < m.end || len(holds) == 0 {
 		until = v.Until
 	}
 	for _, h := range holds {
@@ -86,16 +86,16 @@ func (d *digest) together(v *checker.Violation, holds []*holding.Hold) time.Dura
 
 // mastersWords say that there were several masters while two holds were granted, and that
 // each of two grants was made by another of them, or that it is not known which made what.
-func (d *digest) mastersWords(first, second *holding.Hold) string {
-	a, b := d.granter(first), d.granter(second)
-	masters := d.extraMasters(second.Start)
+func (m *model) mastersWords(first, second *holding.Hold) string {
+	a, b := m.granter(first), m.granter(second)
+	masters := m.extraMasters(second.Start)
 	switch {
 	case len(masters) < 2:
 		return ""
 	case a != "" && a == b:
 		return ""
 	case a != "" && b != "":
-		if at := min(first.Start, second.Start); slices.Contains(masters, a) && slices.Contains(masters, b) && d.roleAt(a, at) == "master" && d.roleAt(b, at) == "master" {
+		if at := min(first.Start, second.Start); slices.Contains(masters, a) && slices.Contains(masters, b) && m.roleAt(a, at) == "master" && m.roleAt(b, at) == "master" {
 			return fmt.Sprintf("%s were masters at once: neither got from the other what it had granted.", say.List([]string{a, b}))
 		}
 		return ""
@@ -109,43 +109,43 @@ const maxCauses = 2
 // wrongAnswers are the answers of the service that tell how a second grant became possible
 // beside a hold: releases and extensions of owners that held nothing. An owner that is told too
 // early that its hold is over is no cause of another grant.
-func (d *digest) wrongAnswers(first *holding.Hold, to time.Duration) []Moment {
-	var moments []Moment
+func (m *model) wrongAnswers(first *holding.Hold, to time.Duration) []StoryEvent {
+	var events []StoryEvent
 	lock, from := first.Lock, first.Acquire.Invoke.Time
 	if asked, ok := lastTry(first); ok {
 		from = asked
 	}
 	told := map[int]bool{} // operations, which two properties may find
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for i := range r.Violations {
 			v := &r.Violations[i]
-			if v.Lock != lock || v.Until < from || v.From > to || len(v.Events) == 0 || len(moments) == maxCauses {
+			if v.Lock != lock || v.Until < from || v.From > to || len(v.Events) == 0 || len(events) == maxCauses {
 				continue
 			}
-			op, ok := d.answered(v)
+			op, ok := m.answered(v)
 			if !ok || told[op.Ordinal()] || v.Kind != checker.ForeignRelease {
 				continue
 			}
 			told[op.Ordinal()] = true
-			m := Moment{At: op.Complete.Time, Kind: MomentLock}
-			m.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
-			if own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
-				m.Text += ": its time had ended at " + say.Instant(believes(own))
+			ev := StoryEvent{At: op.Complete.Time, Kind: EventLock}
+			ev.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
+			if own := m.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
+				ev.Text += ": its time had ended at " + say.Instant(believes(own))
 			}
-			moments = append(moments, m)
+			events = append(events, ev)
 		}
 	}
-	return moments
+	return events
 }
 
 // delayed is when the cause of a violation took effect, if that is a fault that delays one
 // message and does nothing else; else 0.
-func (d *digest) delayed(v *checker.Violation) time.Duration {
-	cause := d.causeOf(v)
-	if cause < 0 || d.faults[cause].Life != history.Triggered || !slices.Equal(d.faults[cause].Effects, []history.Effect{history.Delays}) {
+func (m *model) delayed(v *checker.Violation) time.Duration {
+	cause := m.causeOf(v)
+	if cause < 0 || m.faults[cause].Life != history.Triggered || !slices.Equal(m.faults[cause].Effects, []history.Effect{history.Delays}) {
 		return 0
 	}
-	return d.faults[cause].InEffect
+	return m.faults[cause].InEffect
 }
 
 // lateRelease is the last release that can have ended the first of two holds, since it may
@@ -153,14 +153,14 @@ func (d *digest) delayed(v *checker.Violation) time.Duration {
 // release whose outcome is unknown, that was answered late, or that was confirmed for a second
 // time, convicts no lock by itself.
 // Where a message was delayed at an instant, the release was under way then.
-func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration) (late Moment, ok bool) {
+func (m *model) lateRelease(first, second *holding.Hold, delayed time.Duration) (late StoryEvent, ok bool) {
 	lock := first.Lock
-	if d.shared(lock) { // to give one grant back ends no other
+	if m.shared(lock) { // to give one grant back ends no other
 		return late, false
 	}
 	sent := map[string]time.Duration{} // the last release of each owner
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		if op.Invoke.Op != history.Release || op.Invoke.Lock != lock {
 			continue
 		}
@@ -170,7 +170,7 @@ func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration)
 		if op.Invoke.Owner == first.Owner || op.Failed() && !again {
 			continue
 		}
-		own := d.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time)
+		own := m.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time)
 		if op.Invoke.Time > second.Start || own == nil || own == second {
 			continue
 		}
@@ -205,7 +205,7 @@ func (d *digest) lateRelease(first, second *holding.Hold, delayed time.Duration)
 		case op.Failed():
 			answer = "which was confirmed although it was the second one of its hold"
 		}
-		late, ok = Moment{At: op.Invoke.Time, Kind: MomentLock, Text: fmt.Sprintf("the release of %s by client %s, %s, %s%s: without a look at the owner it ends the hold of client %s",
+		late, ok = StoryEvent{At: op.Invoke.Time, Kind: EventLock, Text: fmt.Sprintf("the release of %s by client %s, %s, %s%s: without a look at the owner it ends the hold of client %s",
 			lock, client(op.Invoke.Owner), answer, came, say.Instant(ended), client(first.Owner))}, true
 	}
 	return late, ok
@@ -218,13 +218,13 @@ const fewestCut = 5
 
 // cutLease says that the servers seem to end leases before their time: of many double grants
 // without a fault, all came when a good part of the first lease had passed.
-func (d *digest) cutLease() string {
+func (m *model) cutLease() string {
 	found, earliest := 0, history.Never
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for i := range r.Violations {
 			v := &r.Violations[i]
-			holds := d.holdsOf(v)
-			if v.Kind != checker.DoubleGrant || d.causeOf(v) >= 0 || len(holds) < 2 {
+			holds := m.holdsOf(v)
+			if v.Kind != checker.DoubleGrant || m.causeOf(v) >= 0 || len(holds) < 2 {
 				continue
 			}
 			first, second := holds[0], holds[1]
@@ -249,13 +249,13 @@ const fewestAtOnce, leastAtOnce = 3, 0.25
 
 // twoSteps says that the lock seems to be acquired in two steps, of which the first looks
 // whether it is free: without a fault, requests were granted that were under way at once.
-func (d *digest) twoSteps() string {
+func (m *model) twoSteps() string {
 	found, atOnce := 0, 0
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for i := range r.Violations {
 			v := &r.Violations[i]
-			holds := d.holdsOf(v)
-			if v.Kind != checker.DoubleGrant || d.origin(v) >= 0 || len(holds) < 2 {
+			holds := m.holdsOf(v)
+			if v.Kind != checker.DoubleGrant || m.origin(v) >= 0 || len(holds) < 2 {
 				continue
 			}
 			found++
@@ -281,20 +281,20 @@ func lastTry(h *holding.Hold) (time.Duration, bool) {
 }
 
 // answered is the release or extension that a violation is about.
-func (d *digest) answered(v *checker.Violation) (history.Operation, bool) {
-	if op, ok := d.lastOf(v, history.Release); ok {
+func (m *model) answered(v *checker.Violation) (history.Operation, bool) {
+	if op, ok := m.lastOf(v, history.Release); ok {
 		return op, true
 	}
-	return d.lastOf(v, history.Extend)
+	return m.lastOf(v, history.Extend)
 }
 
 // forHowLong is " for 350 ms", or what of it the record covers.
-func (d *digest) forHowLong(from, until time.Duration) string {
-	if until > d.end {
-		if d.end <= from {
+func (m *model) forHowLong(from, until time.Duration) string {
+	if until > m.end {
+		if m.end <= from {
 			return ""
 		}
-		return fmt.Sprintf(" (%s of it observed)", say.Span(d.end-from))
+		return fmt.Sprintf(" (%s of it observed)", say.Span(m.end-from))
 	}
 	if until <= from {
 		return ""
@@ -304,14 +304,14 @@ func (d *digest) forHowLong(from, until time.Duration) string {
 
 // overlapWords keeps apart what the two were entitled to hold and what was
 // observed of it.
-func (d *digest) overlapWords(from, until time.Duration) string {
-	observed := say.Span(max(0, d.end-from))
+func (m *model) overlapWords(from, until time.Duration) string {
+	observed := say.Span(max(0, m.end-from))
 	switch {
 	case until == history.Never:
 		return fmt.Sprintf("From %s on both were entitled to hold it, and nothing in the record ends that: %s until the end of the record.", say.Instant(from), observed)
-	case until > d.end && d.end <= from:
+	case until > m.end && m.end <= from:
 		return fmt.Sprintf("From %s on, where the record ends, both were entitled to hold it, for %s.", say.Instant(from), say.Span(until-from))
-	case until > d.end:
+	case until > m.end:
 		return fmt.Sprintf("From %s on both were entitled to hold it, for %s; the record covers %s of that.", say.Instant(from), say.Span(until-from), observed)
 	case until <= from:
 		return "The second grant leaves no instant at which it can have been rightful."
@@ -324,17 +324,17 @@ func (d *digest) overlapWords(from, until time.Duration) string {
 // this overlap only if both made it, each under its hold that overlaps, inside the overlap or
 // one of them after it: what another client changed is the damage of another overlap, or of a
 // client without a hold.
-func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) []string {
+func (m *model) damage(first, second *holding.Hold, from, until time.Duration) []string {
 	var done, after []history.Operation
 	accessed := false
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		if op.Invoke.Op != history.Access {
 			continue
 		}
 		accessed = true
 		switch {
-		case op.Complete.Time < from || !d.under(op, first) && !d.under(op, second):
+		case op.Complete.Time < from || !m.under(op, first) && !m.under(op, second):
 		case op.Invoke.Time <= until:
 			done = append(done, *op)
 		default:
@@ -349,13 +349,13 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 	}
 	const inTime, underWay = "In that time ", "With accesses that were under way in that time, "
 	answered := slices.DeleteFunc(slices.Clone(done), func(op history.Operation) bool { return op.Complete.Time > until })
-	if lost := d.lostWithin(answered); lost != "" {
+	if lost := m.lostWithin(answered); lost != "" {
 		return []string{inTime + lost}
 	}
-	if lost := d.lostWithin(done); lost != "" {
+	if lost := m.lostWithin(done); lost != "" {
 		return []string{underWay + lost}
 	}
-	if lost := d.lostAfter(done, after); lost != "" {
+	if lost := m.lostAfter(done, after); lost != "" {
 		return []string{lost}
 	}
 	lead := inTime
@@ -368,14 +368,14 @@ func (d *digest) damage(first, second *holding.Hold, from, until time.Duration) 
 			clauses = append(clauses, say.Count(len(done)-i, "access")+" more")
 			break
 		}
-		clauses = append(clauses, d.accessClause(&done[i])+" at "+say.Instant(done[i].Complete.Time))
+		clauses = append(clauses, m.accessClause(&done[i])+" at "+say.Instant(done[i].Complete.Time))
 	}
 	return []string{lead + say.List(clauses) + "."}
 }
 
 // accessClause says what an access did: "client a wrote 42 to ledger after
 // reading 41".
-func (d *digest) accessClause(op *history.Operation) string {
+func (m *model) accessClause(op *history.Operation) string {
 	e := op.Complete
 	resource := e.Resource
 	if resource == "" {
@@ -384,7 +384,7 @@ func (d *digest) accessClause(op *history.Operation) string {
 	if resource == "" {
 		resource = "the resource"
 	}
-	who := d.whoOf(op.Invoke)
+	who := m.whoOf(op.Invoke)
 	read, written, rmw := strings.Cut(e.Value, ">")
 	switch {
 	case op.Failed():
@@ -406,37 +406,37 @@ func (d *digest) accessClause(op *history.Operation) string {
 
 // under reports whether an access was made under a hold: by its owner, or its process if the
 // access names none, and not under a later hold of the same.
-func (d *digest) under(op *history.Operation, h *holding.Hold) bool {
+func (m *model) under(op *history.Operation, h *holding.Hold) bool {
 	e := op.Invoke
 	if e.Lock != "" && e.Lock != h.Lock || e.Owner != h.Owner && (e.Owner != "" || e.Process != h.Process) || e.Time < h.Acquire.Invoke.Time {
 		return false
 	}
-	of := d.holdIndex().owner[h.Owner]
+	of := m.holdIndex().owner[h.Owner]
 	if e.Owner == "" {
-		of = d.holdIndex().process[e.Process]
+		of = m.holdIndex().process[e.Process]
 	}
 	latest := last(of, h.Lock, e.Time)
 	return latest == nil || latest == h || latest.Start < h.End // part of the same: a downgrade
 }
 
 // lostWithin says which update was lost among accesses of several clients that read the same.
-func (d *digest) lostWithin(ops []history.Operation) string {
+func (m *model) lostWithin(ops []history.Operation) string {
 	for i := range ops {
 		if lost := lostTo(&ops[i], ops[i+1:]); lost != nil {
-			return fmt.Sprintf("%s (at %s) and %s (at %s) both read %s from %s and changed it: one of the two updates is lost.",
-				d.whoOf(ops[i].Invoke), say.Instant(ops[i].Complete.Time), d.whoOf(lost.Invoke), say.Instant(lost.Complete.Time),
-				version(&ops[i]), resourceOf(&ops[i]))
+			return fmt.Sprintf("%s (at %s) and %s (at %s) changed %s, which both had read as %s: one of the two updates is lost.",
+				m.whoOf(ops[i].Invoke), say.Instant(ops[i].Complete.Time), m.whoOf(lost.Invoke), say.Instant(lost.Complete.Time),
+				resourceOf(&ops[i]), version(&ops[i]))
 		}
 	}
 	return ""
 }
 
 // lostAfter says which update inside an overlap was lost to one that came after it.
-func (d *digest) lostAfter(inside, after []history.Operation) string {
+func (m *model) lostAfter(inside, after []history.Operation) string {
 	for i := range inside {
 		if lost := lostTo(&inside[i], after); lost != nil {
 			return fmt.Sprintf("In that time %s, which %s changed too (at %s): one of the two updates is lost.",
-				d.accessClause(&inside[i])+" at "+say.Instant(inside[i].Complete.Time), d.whoOf(lost.Invoke), say.Instant(lost.Complete.Time))
+				m.accessClause(&inside[i])+" at "+say.Instant(inside[i].Complete.Time), m.whoOf(lost.Invoke), say.Instant(lost.Complete.Time))
 		}
 	}
 	return ""
@@ -463,14 +463,14 @@ func version(op *history.Operation) string {
 }
 
 // useAfterLease tells of a holder that did not notice that its time was over.
-func (d *digest) useAfterLease(v *checker.Violation) Story {
-	op, ok := d.lastOf(v, history.Access)
+func (m *model) useAfterLease(v *checker.Violation) Story {
+	op, ok := m.lastOf(v, history.Access)
 	if !ok {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
-	hold := d.holdFor(v, op.Invoke)
+	hold := m.holdFor(v, op.Invoke)
 	if hold == nil || believes(hold) >= op.Complete.Time {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	ended := believes(hold)
 	late := op.Complete.Time - ended
@@ -485,52 +485,61 @@ func (d *digest) useAfterLease(v *checker.Violation) Story {
 		Headline: fmt.Sprintf("%s used %s %s after its time on %s was over", capitalClient(hold.Owner), resource, say.Span(late), hold.Lock),
 		Cures:    []string{stopCure, fenceCure},
 	}
-	s.Moments = append(s.Moments, d.grant(hold, false))
+	s.Events = append(s.Events, m.grant(hold, false))
 	if n := len(hold.Extensions); n > 0 {
 		last := &hold.Extensions[n-1]
-		s.Moments = append(s.Moments, Moment{
-			At: last.Complete.Time, Kind: MomentLock,
+		s.Events = append(s.Events, StoryEvent{
+			At: last.Complete.Time, Kind: EventLock,
 			Text: fmt.Sprintf("its last extension ended %s (%s in all)", last.Complete.Type, say.Count(n, "extension")),
 		})
 	}
-	s.Moments = append(s.Moments, d.background(hold.Acquire.Invoke.Time, op.Complete.Time, hold)...)
-	s.Moments = append(s.Moments, Moment{At: ended, Kind: MomentLock, Text: d.endWords(hold)})
-	others := d.grantsBetween(hold.Lock, hold.Owner, ended, op.Complete.Time)
-	s.Moments = append(s.Moments, others...)
+	s.Events = append(s.Events, m.background(hold.Acquire.Invoke.Time, op.Complete.Time, hold)...)
+	s.Events = append(s.Events, StoryEvent{At: ended, Kind: EventLock, Text: m.endWords(hold)})
+	others := m.grantsBetween(hold.Lock, hold.Owner, ended, op.Complete.Time)
+	s.Events = append(s.Events, others...)
 	if op.Invoke.Time >= ended {
-		s.Moments = append(s.Moments,
-			Moment{
-				At: op.Invoke.Time, Kind: MomentViolation,
-				Text: fmt.Sprintf("%s began to use %s, %s after its time was over", d.who(hold), resource, say.Span(late)),
+		s.Events = append(s.Events,
+			StoryEvent{
+				At: op.Invoke.Time, Kind: EventViolation,
+				Text: fmt.Sprintf("%s began to use %s, %s after its time was over", m.who(hold), resource, say.Span(late)),
 			},
-			Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(&op)})
+			StoryEvent{At: op.Complete.Time, Kind: EventAccess, Text: m.accessClause(&op)})
 	} else {
-		s.Moments = append(s.Moments, Moment{
-			At: op.Complete.Time, Kind: MomentViolation,
-			Text: fmt.Sprintf("%s, %s after its time was over", d.accessClause(&op), say.Span(late)),
+		s.Events = append(s.Events, StoryEvent{
+			At: op.Complete.Time, Kind: EventViolation,
+			Text: fmt.Sprintf("%s, %s after its time was over", m.accessClause(&op), say.Span(late)),
 		})
 	}
 	s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
 	if len(others) > 0 {
 		s.Outcome = append(s.Outcome, "By then another client had been granted the lock.")
 	}
+	var since []history.Operation
+	for i := range m.ops {
+		if o := &m.ops[i]; o.Invoke.Op == history.Access && o.Complete.Resource == op.Complete.Resource && o.Complete.Time > ended && o.Complete.Time <= op.Complete.Time {
+			since = append(since, *o)
+		}
+	}
+	if lost := m.lostWithin(since); lost != "" {
+		s.Outcome = append(s.Outcome, "After its time was over, "+lost)
+	}
 	return s
 }
 
 // endWords says why a hold ended.
-func (d *digest) endWords(h *holding.Hold) string {
+func (m *model) endWords(h *holding.Hold) string {
 	if believes(h) < h.End {
-		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
+		return "the lease of " + m.who(h) + " on " + h.Lock + " ran out"
 	}
 	switch h.Ended {
 	case holding.EndReleased:
-		return d.who(h) + " gave " + h.Lock + " back"
+		return m.who(h) + " gave " + h.Lock + " back"
 	case holding.EndLost:
-		return d.who(h) + " was told that " + h.Lock + " is lost"
+		return m.who(h) + " was told that " + h.Lock + " is lost"
 	case holding.EndUnknown:
-		return "an operation with an unknown outcome may have ended the hold of " + d.who(h)
+		return "an operation with an unknown outcome may have ended the hold of " + m.who(h)
 	default:
-		return "the lease of " + d.who(h) + " on " + h.Lock + " ran out"
+		return "the lease of " + m.who(h) + " on " + h.Lock + " ran out"
 	}
 }
 
@@ -538,31 +547,31 @@ func (d *digest) endWords(h *holding.Hold) string {
 const maxOthers = 3
 
 // grantsBetween are the grants to others in a window.
-func (d *digest) grantsBetween(lock, owner string, from, to time.Duration) []Moment {
-	var moments []Moment
+func (m *model) grantsBetween(lock, owner string, from, to time.Duration) []StoryEvent {
+	var events []StoryEvent
 	more := 0
-	for i := range d.holds {
-		h := &d.holds[i]
+	for i := range m.holds {
+		h := &m.holds[i]
 		if h.Lock != lock || h.Owner == owner || h.Start < from || h.Start > to {
 			continue
 		}
-		if len(moments) == maxOthers {
+		if len(events) == maxOthers {
 			more++
 			continue
 		}
-		moments = append(moments, d.grant(h, false))
+		events = append(events, m.grant(h, false))
 	}
 	if more > 0 {
-		moments[len(moments)-1].Text += fmt.Sprintf(" (and %s more until %s)", say.Count(more, "grant"), say.Instant(to))
+		events[len(events)-1].Text += fmt.Sprintf(" (and %s more until %s)", say.Count(more, "grant"), say.Instant(to))
 	}
-	return moments
+	return events
 }
 
 // lostUpdate tells of two accesses of which one did not last.
-func (d *digest) lostUpdate(v *checker.Violation) Story {
-	accesses := d.operationsOf(v, history.Access)
+func (m *model) lostUpdate(v *checker.Violation) Story {
+	accesses := m.operationsOf(v, history.Access)
 	if len(accesses) < 2 {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	slices.SortStableFunc(accesses, func(a, b history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
 	resource := v.Resource
@@ -577,26 +586,26 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 	var holders []*holding.Hold
 	for i := range accesses {
 		op := &accesses[i]
-		if h := d.holdFor(v, op.Invoke); h != nil && !told[h] {
+		if h := m.holdFor(v, op.Invoke); h != nil && !told[h] {
 			told[h] = true
 			holders = append(holders, h)
-			s.Moments = append(s.Moments, d.grant(h, false))
+			s.Events = append(s.Events, m.grant(h, false))
 			if end := believes(h); end < op.Complete.Time {
-				s.Moments = append(s.Moments, Moment{At: end, Kind: MomentLock, Text: d.endWords(h)})
+				s.Events = append(s.Events, StoryEvent{At: end, Kind: EventLock, Text: m.endWords(h)})
 			}
 		}
-		m := Moment{At: op.Complete.Time, Kind: MomentAccess, Text: d.accessClause(op) + fmt.Sprintf(" (begun at %s)", say.Instant(op.Invoke.Time))}
+		ev := StoryEvent{At: op.Complete.Time, Kind: EventAccess, Text: m.accessClause(op) + fmt.Sprintf(" (begun at %s)", say.Instant(op.Invoke.Time))}
 		if i == len(accesses)-1 {
-			m.Kind = MomentViolation
+			ev.Kind = EventViolation
 		}
-		s.Moments = append(s.Moments, m)
+		s.Events = append(s.Events, ev)
 	}
 	from := accesses[0].Invoke.Time
 	for _, h := range holders {
 		from = min(from, h.Acquire.Invoke.Time)
 	}
-	s.Moments = append(s.Moments, d.background(from, accesses[len(accesses)-1].Complete.Time, holders...)...)
-	if read, _, rmw := strings.Cut(accesses[0].Complete.Value, ">"); rmw && d.lostWithin(accesses) != "" {
+	s.Events = append(s.Events, m.background(from, accesses[len(accesses)-1].Complete.Time, holders...)...)
+	if read, _, rmw := strings.Cut(accesses[0].Complete.Value, ">"); rmw && m.lostWithin(accesses) != "" {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("Both started from %s: one of the two updates is lost.", read))
 	} else {
 		s.Outcome = append(s.Outcome, stop(v.Explanation))
@@ -605,15 +614,15 @@ func (d *digest) lostUpdate(v *checker.Violation) Story {
 }
 
 // foreignRelease describes a confirmation for an owner that did not hold the lock.
-func (d *digest) foreignRelease(v *checker.Violation) Story {
-	op, ok := d.lastOf(v, history.Release)
+func (m *model) foreignRelease(v *checker.Violation) Story {
+	op, ok := m.lastOf(v, history.Release)
 	verb, cure := "release", ownerCure
 	if !ok {
-		op, ok = d.lastOf(v, history.Extend)
+		op, ok = m.lastOf(v, history.Extend)
 		verb, cure = "extension", prolongCure
 	}
 	if !ok {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	owner := op.Invoke.Owner
 	s := Story{
@@ -625,32 +634,32 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 	}
 	from := op.Invoke.Time
 	var holders []*holding.Hold
-	if own := d.holdBefore(v.Lock, owner, op.Invoke.Time); own != nil {
+	if own := m.holdBefore(v.Lock, owner, op.Invoke.Time); own != nil {
 		from = own.Acquire.Invoke.Time
 		holders = append(holders, own)
-		s.Moments = append(s.Moments, d.grant(own, false))
+		s.Events = append(s.Events, m.grant(own, false))
 		if end := believes(own); end < op.Invoke.Time {
-			s.Moments = append(s.Moments, Moment{At: end, Kind: MomentLock, Text: d.endWords(own)})
+			s.Events = append(s.Events, StoryEvent{At: end, Kind: EventLock, Text: m.endWords(own)})
 		}
 	}
-	victim := d.holderAt(v.Lock, owner, op.Invoke.Time, op.Complete.Time)
+	victim := m.holderAt(v.Lock, owner, op.Invoke.Time, op.Complete.Time)
 	if victim != nil {
-		s.Moments = append(s.Moments, d.grant(victim, false))
+		s.Events = append(s.Events, m.grant(victim, false))
 	}
-	s.Moments = append(s.Moments, d.background(from, op.Complete.Time, holders...)...)
+	s.Events = append(s.Events, m.background(from, op.Complete.Time, holders...)...)
 	text := fmt.Sprintf("the %s of %s by client %s was confirmed", verb, v.Lock, client(owner))
 	if op.Complete.Node != "" {
 		text += " by " + op.Complete.Node
 	}
-	s.Moments = append(s.Moments, Moment{At: op.Complete.Time, Kind: MomentViolation, Text: text})
+	s.Events = append(s.Events, StoryEvent{At: op.Complete.Time, Kind: EventViolation, Text: text})
 	if victim == nil {
 		s.Outcome = append(s.Outcome, "Client "+client(owner)+" cannot have held it at any instant of that call.")
 		return s
 	}
 	if r := victim.Release; verb == "release" && r != nil && r.OK() && r.Invoke.Time > op.Complete.Time &&
-		len(d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, r.Invoke.Time)) == 0 {
+		len(m.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, r.Invoke.Time)) == 0 {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call. That it ended the hold of %s is not shown, who gave it back at %s.",
-			client(owner), d.who(victim), say.Instant(r.Complete.Time)))
+			client(owner), m.who(victim), say.Instant(r.Complete.Time)))
 		s.Cures = []string{confirmCure, cure}
 		return s
 	}
@@ -658,26 +667,26 @@ func (d *digest) foreignRelease(v *checker.Violation) Story {
 	if verb == "extension" {
 		did = "prolonged"
 	}
-	s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call; what it %s was the hold of %s.", client(owner), did, d.who(victim)))
-	next := d.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, victim.End)
+	s.Outcome = append(s.Outcome, fmt.Sprintf("Client %s cannot have held it at any instant of that call; what it %s was the hold of %s.", client(owner), did, m.who(victim)))
+	next := m.grantsBetween(v.Lock, victim.Owner, op.Complete.Time, victim.End)
 	if len(next) > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s was still entitled to hold it, at %s %s.", d.who(victim), say.Instant(next[0].At), next[0].Text))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("While %s was still entitled to hold it, at %s %s.", m.who(victim), say.Instant(next[0].At), next[0].Text))
 	}
 	return s
 }
 
 // prematureLoss tells of a service that forgot a grant.
-func (d *digest) prematureLoss(v *checker.Violation) Story {
+func (m *model) prematureLoss(v *checker.Violation) Story {
 	if len(v.Events) == 0 {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
-	last, ok := d.event(slices.Max(v.Events))
+	last, ok := m.event(slices.Max(v.Events))
 	if !ok {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
-	hold := d.holdFor(v, last)
+	hold := m.holdFor(v, last)
 	if hold == nil {
-		return d.otherViolation(v)
+		return m.otherViolation(v)
 	}
 	due := hold.Acquire.Expires()
 	for i := range hold.Extensions {
@@ -690,31 +699,31 @@ func (d *digest) prematureLoss(v *checker.Violation) Story {
 		s.Headline = fmt.Sprintf("%s lost %s %s before its lease could run out", capitalClient(hold.Owner), hold.Lock, say.Span(due-last.Time))
 	}
 	// The hold's own end is the loss itself: say what had been promised.
-	grant := d.grant(hold, false)
-	grant.Text = strings.TrimSuffix(grant.Text, d.entitled(hold)) + "was entitled to hold it until "
+	grant := m.grant(hold, false)
+	grant.Text = strings.TrimSuffix(grant.Text, m.entitled(hold)) + "was entitled to hold it until "
 	if due > 0 {
 		grant.Text += say.Instant(due)
 	} else {
 		grant.Text += "it gives it back, as a watchdog keeps it alive"
 	}
-	s.Moments = append(s.Moments, grant)
-	s.Moments = append(s.Moments, d.background(hold.Acquire.Invoke.Time, last.Time, hold)...)
-	s.Moments = append(s.Moments, d.grantsBetween(hold.Lock, hold.Owner, hold.Start, last.Time)...)
-	text := fmt.Sprintf("%s was told that it does not hold %s", d.whoOf(last), hold.Lock)
+	s.Events = append(s.Events, grant)
+	s.Events = append(s.Events, m.background(hold.Acquire.Invoke.Time, last.Time, hold)...)
+	s.Events = append(s.Events, m.grantsBetween(hold.Lock, hold.Owner, hold.Start, last.Time)...)
+	text := fmt.Sprintf("%s was told that it does not hold %s", m.whoOf(last), hold.Lock)
 	if last.Op != history.Lost {
 		text += ", in answer to its " + string(last.Op)
 	}
-	s.Moments = append(s.Moments, Moment{At: last.Time, Kind: MomentViolation, Text: text})
-	if masters := d.extraMasters(hold.Start); len(masters) > 1 && d.granter(hold) == "" {
+	s.Events = append(s.Events, StoryEvent{At: last.Time, Kind: EventViolation, Text: text})
+	if masters := m.extraMasters(hold.Start); len(masters) > 1 && m.granter(hold) == "" {
 		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", say.List(masters)))
 	}
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
-	s.Cures = d.remembering(v, hold.Start, last.Time)
+	s.Cures = m.remembering(v, hold.Start, last.Time)
 	return s
 }
 
 // otherViolation tells any kind, from the evidence and the explanation.
-func (d *digest) otherViolation(v *checker.Violation) Story {
+func (m *model) otherViolation(v *checker.Violation) Story {
 	what := v.Lock
 	if what == "" {
 		what = v.Resource
@@ -724,17 +733,17 @@ func (d *digest) otherViolation(v *checker.Violation) Story {
 		s.Headline = "No order of the operations " + onWhat(cmp.Or(what, "the lock")) + " explains their answers"
 	}
 	for i, index := range v.Events {
-		e, ok := d.event(index)
+		e, ok := m.event(index)
 		if !ok {
 			continue
 		}
-		m := Moment{At: e.Time, Kind: MomentLock, Text: d.eventClause(e)}
+		ev := StoryEvent{At: e.Time, Kind: EventLock, Text: m.eventClause(e)}
 		if i == len(v.Events)-1 {
-			m.Kind = MomentViolation
+			ev.Kind = EventViolation
 		}
-		s.Moments = append(s.Moments, m)
+		s.Events = append(s.Events, ev)
 	}
-	s.Moments = append(s.Moments, d.background(v.From, max(v.From, min(v.Until, d.end)))...)
+	s.Events = append(s.Events, m.background(v.From, max(v.From, min(v.Until, m.end)))...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	return s
 }
@@ -758,11 +767,11 @@ func kindWords(kind string) string {
 func capitalClient(owner string) string { return "Client " + client(owner) }
 
 // eventClause says any event in words.
-func (d *digest) eventClause(e *history.Event) string {
-	who := d.whoOf(e)
+func (m *model) eventClause(e *history.Event) string {
+	who := m.whoOf(e)
 	if e.Op == history.Access {
-		if op, ok := d.operation(e.Index); ok && e.Type != history.Invoke {
-			return d.accessClause(op)
+		if op, ok := m.operation(e.Index); ok && e.Type != history.Invoke {
+			return m.accessClause(op)
 		}
 		return who + " began to use " + e.Resource
 	}
@@ -805,23 +814,23 @@ func (d *digest) eventClause(e *history.Event) string {
 }
 
 // operationsOf are the operations of a kind that the evidence names, in order.
-func (d *digest) operationsOf(v *checker.Violation, kind history.Op) []history.Operation {
+func (m *model) operationsOf(v *checker.Violation, kind history.Op) []history.Operation {
 	var at []int
 	for _, index := range v.Events {
-		if i, ok := d.evidenceIndex().ops[index]; ok && d.ops[i].Invoke.Op == kind {
+		if i, ok := m.evidenceIndex().ops[index]; ok && m.ops[i].Invoke.Op == kind {
 			at = append(at, i)
 		}
 	}
 	slices.Sort(at)
 	var found []history.Operation
 	for _, i := range slices.Compact(at) {
-		found = append(found, d.ops[i])
+		found = append(found, m.ops[i])
 	}
 	return found
 }
 
-func (d *digest) lastOf(v *checker.Violation, kind history.Op) (history.Operation, bool) {
-	ops := d.operationsOf(v, kind)
+func (m *model) lastOf(v *checker.Violation, kind history.Op) (history.Operation, bool) {
+	ops := m.operationsOf(v, kind)
 	if len(ops) == 0 {
 		return history.Operation{}, false
 	}
@@ -830,19 +839,19 @@ func (d *digest) lastOf(v *checker.Violation, kind history.Op) (history.Operatio
 
 // holdFor is the hold that an event acted under: that of its owner, else the
 // last of its process.
-func (d *digest) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {
+func (m *model) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {
 	if e.Owner != "" {
-		if h := d.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
+		if h := m.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
 			return h
 		}
 	}
-	return last(d.holdIndex().process[e.Process], v.Lock, e.Time)
+	return last(m.holdIndex().process[e.Process], v.Lock, e.Time)
 }
 
 // holderAt is a hold of another owner that touches a window.
-func (d *digest) holderAt(lock, not string, from, to time.Duration) *holding.Hold {
-	for i := range d.holds {
-		h := &d.holds[i]
+func (m *model) holderAt(lock, not string, from, to time.Duration) *holding.Hold {
+	for i := range m.holds {
+		h := &m.holds[i]
 		if h.Lock == lock && h.Owner != not && h.Start <= to && h.End >= from {
 			return h
 		}

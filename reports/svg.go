@@ -33,29 +33,29 @@ func (f *figure) inline() string {
 
 // writeTimeline writes the timeline as an SVG file that stands for itself: the violation that
 // the story tells from near, else the whole run.
-func (d *digest) writeTimeline(w io.Writer) error {
-	if v := d.violation(); v != nil {
-		return d.standAlone(w, d.focusFigure(v))
+func (m *model) writeTimeline(w io.Writer) error {
+	if v := m.violation(); v != nil {
+		return m.standAlone(w, m.focusFigure(v))
 	}
-	return d.standAlone(w, d.wholeFigure(window{}))
+	return m.standAlone(w, m.wholeFigure(window{}))
 }
 
 // plotWriter writes a plot as an SVG file that stands for itself.
-func (d *digest) plotWriter(name string, draw func() (figure, error)) func(io.Writer) error {
+func (m *model) plotWriter(name string, draw func() (figure, error)) func(io.Writer) error {
 	return func(w io.Writer) error {
-		f, err := d.plotOnce(name, draw)
+		f, err := m.plotOnce(name, draw)
 		if err != nil {
 			return err
 		}
-		return d.standAlone(w, f)
+		return m.standAlone(w, f)
 	}
 }
 
 // standAlone writes a figure with its style sheets, below the verdict.
-func (d *digest) standAlone(w io.Writer, f figure) error {
+func (m *model) standAlone(w io.Writer, f figure) error {
 	const margin, head = 24.0, 62.0
 	width, height := chart.Width+2*margin, f.height+f.keyHeight+head+2*margin-8
-	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[d.Report.Verdict]
+	class := map[checker.Verdict]string{checker.Invalid: "t-title-bad", checker.Valid: "t-title-good"}[m.Report.Verdict]
 	if class == "" {
 		class = "t-title-open"
 	}
@@ -63,8 +63,8 @@ func (d *digest) standAlone(w io.Writer, f figure) error {
 	s.Raw(svgHead(width, height), `<style>`, paletteCSS, drawingCSS, `</style>`, hatchPattern)
 	s.Rect("t-paper", 0, 0, width, height, 0, "")
 	s.Raw(`<g transform="translate(`, chart.Num(margin), ` `, chart.Num(margin), `)">`)
-	s.Text("t-title "+class, 4, 18, sign(d.Report.Verdict)+" "+say.Shorten(d.story().Headline, 92))
-	s.Text("t-sub", 4, 40, say.Shorten(strings.Join(d.about(), " · "), 140))
+	s.Text("t-title "+class, 4, 18, sign(m.Report.Verdict)+" "+say.Shorten(m.story().Headline, 92))
+	s.Text("t-sub", 4, 40, say.Shorten(strings.Join(m.about(), " · "), 140))
 	s.Raw(`</g><g transform="translate(`, chart.Num(margin), ` `, chart.Num(margin+head-8), `)">`, f.names, f.body, f.key, `</g></svg>`, "\n")
 	if _, err := io.WriteString(w, s.String()); err != nil {
 		return fmt.Errorf("write %s: %w", f.label, err)
@@ -81,12 +81,12 @@ func svgHead(width, height float64) string {
 }
 
 // about names what was run, in the order of interest.
-func (d *digest) about() []string {
+func (m *model) about() []string {
 	var parts []string
-	for _, s := range []string{d.Run.Scenario, d.Run.Topology.Name, d.Run.Lock, d.Run.Workload} {
+	for _, s := range []string{m.Run.Scenario, m.Run.Topology.Name, m.Run.Lock, m.Run.Workload} {
 		if s != "" {
 			parts = append(parts, s)
 		}
 	}
-	return append(parts, fmt.Sprintf("seed %d", d.Run.Seed))
+	return append(parts, fmt.Sprintf("seed %d", m.Run.Seed))
 }

@@ -175,10 +175,10 @@ func (t *textReport) otherCauses() []string {
 // proof are the moments of a story and what follows from them, of which nothing is cut.
 func (t *textReport) proof(story *Story) []string {
 	var lines []string
-	for _, m := range story.Moments {
+	for _, m := range story.Events {
 		label := say.Instant(m.At)
 		text := m.Text
-		if m.Kind == MomentViolation {
+		if m.Kind == EventViolation {
 			label = sign(checker.Invalid) + " " + label
 		}
 		lines = append(lines, t.wrap(label, text)...)

@@ -22,25 +22,25 @@ func (w window) length() time.Duration { return w.to - w.from }
 func (w window) meets(from, to time.Duration) bool { return from <= w.to && to >= w.from }
 
 // whole is the window of the entire record.
-func (d *digest) whole() window { return window{to: max(d.end, time.Millisecond)} }
+func (m *model) whole() window { return window{to: max(m.end, time.Millisecond)} }
 
 // focus is the window of what the story tells, with a margin.
-func (d *digest) focus(v *checker.Violation) window {
+func (m *model) focus(v *checker.Violation) window {
 	w := window{from: v.From, to: v.From}
-	for _, m := range d.violationStory(v).Moments {
-		if m.At <= d.end {
-			w.from, w.to = min(w.from, m.At), max(w.to, m.At)
+	for _, ev := range m.violationStory(v).Events {
+		if ev.At <= m.end {
+			w.from, w.to = min(w.from, ev.At), max(w.to, ev.At)
 		}
 	}
 	lead := max(w.length(), 2*time.Millisecond)
 	if v.Kind == checker.Stuck { // its length is what there is to see
-		lead = max(lead, d.lasted(v))
+		lead = max(lead, m.lasted(v))
 	}
-	w.to = max(w.to, min(v.Until, d.end, v.From+max(lead, 50*time.Millisecond)))
+	w.to = max(w.to, min(v.Until, m.end, v.From+max(lead, 50*time.Millisecond)))
 	margin := w.length() / 14
-	w = window{from: max(0, w.from-margin), to: min(d.whole().to, w.to+margin)}
-	if w.length() > d.whole().length()*3/5 {
-		return d.whole() // what is left out would not be worth a second chart.Drawing
+	w = window{from: max(0, w.from-margin), to: min(m.whole().to, w.to+margin)}
+	if w.length() > m.whole().length()*3/5 {
+		return m.whole() // what is left out would not be worth a second chart.Drawing
 	}
 	return w
 }
@@ -54,14 +54,14 @@ type lane struct {
 }
 
 // lanes are all clients at all locks, by lock, then by name.
-func (d *digest) lanes() []*lane {
-	if d.allLanes == nil {
-		d.allLanes = d.findLanes()
+func (m *model) lanes() []*lane {
+	if m.allLanes == nil {
+		m.allLanes = m.findLanes()
 	}
-	return d.allLanes
+	return m.allLanes
 }
 
-func (d *digest) findLanes() []*lane {
+func (m *model) findLanes() []*lane {
 	byKey := map[[2]string]*lane{}
 	var lanes []*lane
 	at := func(lock, owner string) *lane {
@@ -74,10 +74,10 @@ func (d *digest) findLanes() []*lane {
 		}
 		return l
 	}
-	d.laneIs = byKey
+	m.laneIs = byKey
 	byProcess := map[int]*lane{}
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		switch op.Invoke.Op {
 		case history.Acquire:
 			l := at(op.Invoke.Lock, op.Invoke.Owner)
@@ -94,9 +94,9 @@ func (d *digest) findLanes() []*lane {
 		default:
 		}
 	}
-	for i := range d.holds {
-		l := at(d.holds[i].Lock, d.holds[i].Owner)
-		l.holds = append(l.holds, &d.holds[i])
+	for i := range m.holds {
+		l := at(m.holds[i].Lock, m.holds[i].Owner)
+		l.holds = append(l.holds, &m.holds[i])
 	}
 	slices.SortFunc(lanes, func(a, b *lane) int {
 		if a.lock != b.lock {
@@ -108,9 +108,9 @@ func (d *digest) findLanes() []*lane {
 }
 
 // laneAt is the lane of a client at a lock; nil if it never asked for it.
-func (d *digest) laneAt(lock, client string) *lane {
-	d.lanes()
-	return d.laneIs[[2]string{lock, client}]
+func (m *model) laneAt(lock, client string) *lane {
+	m.lanes()
+	return m.laneIs[[2]string{lock, client}]
 }
 
 // shows reports whether anything of the lane lies in the window.
@@ -149,15 +149,15 @@ const (
 )
 
 // focusLanes are the lanes of the violated lock, those of the evidence first.
-func (d *digest) focusLanes(v *checker.Violation, w window) (lanes []*lane, left int) {
+func (m *model) focusLanes(v *checker.Violation, w window) (lanes []*lane, left int) {
 	var first, rest []*lane
 	evidence := map[string]int{}
-	for i, h := range d.evidence(v) {
+	for i, h := range m.evidence(v) {
 		if _, ok := evidence[client(h.Owner)]; !ok {
 			evidence[client(h.Owner)] = i
 		}
 	}
-	for _, l := range d.lanes() {
+	for _, l := range m.lanes() {
 		if v.Lock != "" && l.lock != v.Lock || !l.shows(w) {
 			continue
 		}
@@ -174,11 +174,11 @@ func (d *digest) focusLanes(v *checker.Violation, w window) (lanes []*lane, left
 }
 
 // evidence are the holds that a violation is about.
-func (d *digest) evidence(v *checker.Violation) []*holding.Hold {
-	holds := d.holdsOf(v)
+func (m *model) evidence(v *checker.Violation) []*holding.Hold {
+	holds := m.holdsOf(v)
 	for _, index := range v.Events {
-		if e, ok := d.event(index); ok && e.Op != history.Acquire {
-			if h := d.holdFor(v, e); h != nil && !slices.Contains(holds, h) {
+		if e, ok := m.event(index); ok && e.Op != history.Acquire {
+			if h := m.holdFor(v, e); h != nil && !slices.Contains(holds, h) {
 				holds = append(holds, h)
 			}
 		}
@@ -188,9 +188,9 @@ func (d *digest) evidence(v *checker.Violation) []*holding.Hold {
 
 // lockRows are the locks of a run with too many lanes: each is one lane of all its
 // clients, those with violations first.
-func (d *digest) lockRows() (rows []*lane, left int) {
+func (m *model) lockRows() (rows []*lane, left int) {
 	byLock := map[string]*lane{}
-	for _, l := range d.lanes() {
+	for _, l := range m.lanes() {
 		row := byLock[l.lock]
 		if row == nil {
 			row = &lane{lock: l.lock}
@@ -201,7 +201,7 @@ func (d *digest) lockRows() (rows []*lane, left int) {
 		row.holds = append(row.holds, l.holds...)
 	}
 	violated := map[string]bool{}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		violated[v.Lock] = true
 	}
 	slices.SortStableFunc(rows, func(a, b *lane) int { return b2i(violated[b.lock]) - b2i(violated[a.lock]) })
@@ -227,19 +227,19 @@ type stretch struct {
 }
 
 // server is the life of one server over the whole record.
-func (d *digest) server(node string) []stretch {
+func (m *model) server(node string) []stretch {
 	var life []stretch
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		if c.node != node {
 			continue
 		}
 		if n := len(life); n > 0 {
 			life[n-1].to = c.at
 		}
-		life = append(life, stretch{from: c.at, to: d.end, state: c.role, changed: c.at > 0 && c.was != ""})
+		life = append(life, stretch{from: c.at, to: m.end, state: c.role, changed: c.at > 0 && c.was != ""})
 	}
-	for i := range d.faults {
-		f := &d.faults[i]
+	for i := range m.faults {
+		f := &m.faults[i]
 		if !f.OK || !f.has(history.Stops) || !f.hits(node) {
 			continue
 		}
@@ -247,15 +247,15 @@ func (d *digest) server(node string) []stretch {
 		if f.has(history.Suspends) {
 			state = "paused"
 		}
-		life = interrupt(life, stretch{from: f.at(), to: d.back(f), state: state})
+		life = interrupt(life, stretch{from: f.at(), to: m.back(f), state: state})
 	}
 	return life
 }
 
 // healAsked is when the heal of a fault was asked for that was answered at its end.
-func (d *digest) healAsked(f *Fault) time.Duration {
+func (m *model) healAsked(f *Fault) time.Duration {
 	asked := f.End
-	for _, e := range d.notes {
+	for _, e := range m.notes {
 		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
 			asked = e.Time
 		}
@@ -265,10 +265,10 @@ func (d *digest) healAsked(f *Fault) time.Duration {
 
 // back is when what a fault had stopped was there again: when its heal was answered, or
 // had shown its role before that.
-func (d *digest) back(f *Fault) time.Duration {
+func (m *model) back(f *Fault) time.Duration {
 	if f.has(history.Stops) && f.Healed {
-		healing := d.healAsked(f)
-		for _, c := range d.roles {
+		healing := m.healAsked(f)
+		for _, c := range m.roles {
 			if f.hits(c.node) && c.at > healing && c.at < f.End {
 				return c.at
 			}
@@ -303,41 +303,41 @@ func interrupt(life []stretch, over stretch) []stretch {
 
 // servers are the nodes that get a lane: those with a role, and those of
 // which something was observed.
-func (d *digest) servers() []string {
+func (m *model) servers() []string {
 	var names []string
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		if n.Kind == "redis" || n.Role != "" {
 			add(n.Name)
 		}
 	}
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		add(c.node)
 	}
 	return names
 }
 
 // accessesOf are the accesses of each resource, in order of their request.
-func (d *digest) accessesOf() map[string][]*history.Operation {
-	if d.accessed == nil {
-		d.accessed = map[string][]*history.Operation{}
-		for i := range d.ops {
-			if op := &d.ops[i]; op.Invoke.Op == history.Access {
+func (m *model) accessesOf() map[string][]*history.Operation {
+	if m.accessed == nil {
+		m.accessed = map[string][]*history.Operation{}
+		for i := range m.ops {
+			if op := &m.ops[i]; op.Invoke.Op == history.Access {
 				name := resourceOf(op)
-				d.accessed[name] = append(d.accessed[name], op)
+				m.accessed[name] = append(m.accessed[name], op)
 			}
 		}
 	}
-	return d.accessed
+	return m.accessed
 }
 
 // resources are the names of what was accessed, in order.
-func (d *digest) resources() []string {
-	return slices.SortedFunc(maps.Keys(d.accessesOf()), say.Natural)
+func (m *model) resources() []string {
+	return slices.SortedFunc(maps.Keys(m.accessesOf()), say.Natural)
 }
 
 func resourceOf(op *history.Operation) string {

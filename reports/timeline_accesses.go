@@ -41,11 +41,11 @@ func (c *timeline) accesses() {
 }
 
 // damagedFirst puts the resources that violations damaged before the others.
-func (d *digest) damagedFirst(resources []string) {
+func (m *model) damagedFirst(resources []string) {
 	damaged := map[string]bool{}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		damaged[v.Resource] = true
-		for name, locks := range d.locksOfResources() {
+		for name, locks := range m.locksOfResources() {
 			if slices.Contains(locks, v.Lock) {
 				damaged[name] = true
 			}
@@ -118,18 +118,18 @@ func (c *timeline) accessLane(name string) {
 }
 
 // accessLabel is who wrote what: "a: 41 → 42".
-func (d *digest) accessLabel(op *history.Operation) string {
+func (m *model) accessLabel(op *history.Operation) string {
 	value := strings.Replace(op.Complete.Value, ">", " → ", 1)
 	if value == "" {
 		return ""
 	}
-	return strings.TrimPrefix(d.whoOf(op.Invoke), "client ") + ": " + value
+	return strings.TrimPrefix(m.whoOf(op.Invoke), "client ") + ": " + value
 }
 
 // badAccesses are the accesses that prove a violation.
-func (d *digest) badAccesses() []int64 {
+func (m *model) badAccesses() []int64 {
 	var events []int64
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for _, v := range r.Violations {
 			if kind, _ := checker.KindOf(v.Kind); kind.ByAccess {
 				events = append(events, v.Events...)

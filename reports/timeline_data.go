@@ -171,8 +171,8 @@ type violationData struct {
 func micros(t time.Duration) int64 { return t.Microseconds() }
 
 // timelineBlock is what the page's script draws the timeline from.
-func (d *digest) timelineBlock() (string, error) {
-	t := d.timelineData()
+func (m *model) timelineBlock() (string, error) {
+	t := m.timelineData()
 	header, err := json.Marshal(t)
 	if err != nil {
 		return "", fmt.Errorf("write timeline: %w", err)
@@ -191,37 +191,37 @@ func (d *digest) timelineBlock() (string, error) {
 	return base64.RawStdEncoding.EncodeToString(b.Bytes()), nil
 }
 
-func (d *digest) timelineData() *timelineData {
-	whole := d.whole()
+func (m *model) timelineData() *timelineData {
+	whole := m.whole()
 	t := &timelineData{
-		End: micros(whole.to), To: micros(whole.to), Moment: micros(d.moment()),
+		End: micros(whole.to), To: micros(whole.to), Moment: micros(m.moment()),
 		Grantors: []string{}, Locks: []lockData{}, Clients: []string{}, Marks: map[int]*laneMarks{}, Resources: []resourceData{}, Servers: []serverData{},
-		Faults: []faultData{}, Violations: []violationData{}, Steps: d.steps(),
+		Faults: []faultData{}, Violations: []violationData{}, Steps: m.steps(),
 		indices: map[string]uint64{}, locks: map[string]int{}, clients: map[string]int{}, bad: map[int64]struct{}{},
 	}
-	for _, index := range d.badAccesses() {
+	for _, index := range m.badAccesses() {
 		t.bad[index] = struct{}{}
 	}
 	focus := window{to: min(whole.to, 2*aroundViolation)}
-	told := d.violation()
+	told := m.violation()
 	if told != nil {
-		focus = d.focus(told)
+		focus = m.focus(told)
 		t.From, t.To, t.Lock = micros(focus.from), micros(focus.to), told.Lock
 	}
-	lanes := d.pageLanes(told, focus)
-	most := d.maxDetail
+	lanes := m.pageLanes(told, focus)
+	most := m.maxDetail
 	if len(lanes) > manyLanes {
 		most = min(most, maxCrowdDetail)
 	}
 	crowd := len(lanes) > maxWholeLanes
-	detail := d.detailWindow(told, focus, most)
+	detail := m.detailWindow(told, focus, most)
 	if detail != whole {
 		t.Detail = &[2]int64{micros(detail.from), micros(detail.to)}
 	}
 	if crowd && t.Detail != nil {
 		concerned := map[*lane]bool{}
-		for _, v := range d.distinct() {
-			for _, l := range d.lanesOf(v) {
+		for _, v := range m.distinct() {
+			for _, l := range m.lanesOf(v) {
 				concerned[l] = true
 			}
 		}
@@ -231,31 +231,31 @@ func (d *digest) timelineData() *timelineData {
 	index := make(map[*lane]int, len(lanes))
 	for i, l := range lanes {
 		index[l] = i
-		t.addLane(d, l, detail, t.Detail != nil && !crowd)
+		t.addLane(m, l, detail, t.Detail != nil && !crowd)
 	}
-	d.addResources(t, focus, detail)
-	for _, name := range d.servers() {
+	m.addResources(t, focus, detail)
+	for _, name := range m.servers() {
 		s := serverData{Name: name, Life: []serverPart{}}
-		for _, part := range d.server(name) {
+		for _, part := range m.server(name) {
 			if part.to > part.from {
 				s.Life = append(s.Life, serverPart{micros(part.from), micros(part.to), part.state, part.changed})
 			}
 		}
 		t.Servers = append(t.Servers, s)
 	}
-	for i := range d.faults {
-		f := &d.faults[i]
+	for i := range m.faults {
+		f := &m.faults[i]
 		t.Faults = append(t.Faults, faultData{say.Shorten(f.label(), 60), faultTitle(f), micros(f.Start), micros(f.End), f.OK})
 	}
-	d.addKeys(t)
-	d.addViolations(t, told, index)
+	m.addKeys(t)
+	m.addViolations(t, told, index)
 	return t
 }
 
 // addKeys writes which servers had whose key of the locks whose violations are told.
-func (d *digest) addKeys(t *timelineData) {
+func (m *model) addKeys(t *timelineData) {
 	done := map[string]bool{}
-	for i, c := range d.causesOf() {
+	for i, c := range m.causesOf() {
 		v := c.told
 		if i == maxToldCauses {
 			break
@@ -264,8 +264,8 @@ func (d *digest) addKeys(t *timelineData) {
 			continue
 		}
 		done[v.Lock] = true
-		spans := d.keySpans(v.Lock, d.keyWindow(v))
-		for _, server := range d.servers() {
+		spans := m.keySpans(v.Lock, m.keyWindow(v))
+		for _, server := range m.servers() {
 			k := keyData{Lock: v.Lock, Server: server}
 			for _, s := range spans {
 				if s.server == server {
@@ -276,7 +276,7 @@ func (d *digest) addKeys(t *timelineData) {
 					k.Spans = append(k.Spans, part)
 				}
 			}
-			for _, at := range d.emptyLooks(v.Lock, server) {
+			for _, at := range m.emptyLooks(v.Lock, server) {
 				k.Empty = append(k.Empty, micros(at))
 			}
 			if len(k.Spans)+len(k.Empty) > 0 {
@@ -288,14 +288,14 @@ func (d *digest) addKeys(t *timelineData) {
 
 // detailWindow is the part of the run of which the page has every operation: all of it,
 // or what is around the violation that is told.
-func (d *digest) detailWindow(told *checker.Violation, focus window, most int) window {
-	whole := d.whole()
+func (m *model) detailWindow(told *checker.Violation, focus window, most int) window {
+	whole := m.whole()
 	detail := whole
 	margin := aroundViolation
 	if told == nil {
 		margin = 0
 	}
-	for d.drawable(detail) > most && margin+focus.length() > time.Millisecond {
+	for m.drawable(detail) > most && margin+focus.length() > time.Millisecond {
 		detail = window{from: max(0, focus.from-margin), to: min(whole.to, focus.to+margin)}
 		if margin = margin * 3 / 4; margin < time.Millisecond { // the focus itself has too much
 			focus.to = focus.from + focus.length()*3/4
@@ -305,10 +305,10 @@ func (d *digest) detailWindow(told *checker.Violation, focus window, most int) w
 }
 
 // drawable counts the operations of a window that a timeline draws.
-func (d *digest) drawable(w window) int {
+func (m *model) drawable(w window) int {
 	n := 0
-	for i := range d.ops {
-		if op := &d.ops[i]; (op.Invoke.Op == history.Acquire || op.Invoke.Op == history.Access) && w.meets(op.Invoke.Time, op.Complete.Time) {
+	for i := range m.ops {
+		if op := &m.ops[i]; (op.Invoke.Op == history.Acquire || op.Invoke.Op == history.Access) && w.meets(op.Invoke.Time, op.Complete.Time) {
 			n++
 		}
 	}
@@ -316,12 +316,12 @@ func (d *digest) drawable(w window) int {
 }
 
 // pageLanes are the lanes that the page draws: those of the violation first.
-func (d *digest) pageLanes(told *checker.Violation, focus window) []*lane {
-	lanes := slices.Clone(d.lanes())
+func (m *model) pageLanes(told *checker.Violation, focus window) []*lane {
+	lanes := slices.Clone(m.lanes())
 	if told == nil {
 		return lanes
 	}
-	first, _ := d.focusLanes(told, focus)
+	first, _ := m.focusLanes(told, focus)
 	place := make(map[*lane]int, len(first))
 	for i, l := range first {
 		place[l] = i - len(first)
@@ -380,7 +380,7 @@ func (t *timelineData) coverLocks(lanes []*lane, whole window) {
 
 // addLane writes a lane: its requests in the window, and how much of the whole it was
 // held, if that is asked for.
-func (t *timelineData) addLane(d *digest, l *lane, detail window, covered bool) {
+func (t *timelineData) addLane(m *model, l *lane, detail window, covered bool) {
 	data := laneMarks{}
 	holds := make(map[int]*holding.Hold, len(l.holds))
 	for _, h := range l.holds {
@@ -413,7 +413,7 @@ func (t *timelineData) addLane(d *digest, l *lane, detail window, covered bool) 
 		last = at
 		switch {
 		case h != nil && h.End > h.Start:
-			t.put(kindHold + t.indexOf(d.grantors(h)))
+			t.put(kindHold + t.indexOf(m.grantors(h)))
 			t.put(uint64(max(0, micros(h.Start)-answered)))
 			if h.End == history.Never {
 				t.put(0)
@@ -436,7 +436,7 @@ func (t *timelineData) addLane(d *digest, l *lane, detail window, covered bool) 
 		}
 	}
 	if covered {
-		data.Cover = cover([]*lane{l}, d.whole(), coverParts)
+		data.Cover = cover([]*lane{l}, m.whole(), coverParts)
 	}
 	if data.Late != nil || data.Beyond != nil || data.Extend != nil || data.Cover != "" {
 		t.Marks[t.Lanes] = &data
@@ -500,11 +500,11 @@ func cover(lanes []*lane, w window, parts int) string {
 const maxLabels = 200
 
 // addResources writes the protected resources.
-func (d *digest) addResources(t *timelineData, focus, detail window) {
-	locks := d.locksOfResources()
-	for _, name := range d.resources() {
+func (m *model) addResources(t *timelineData, focus, detail window) {
+	locks := m.locksOfResources()
+	for _, name := range m.resources() {
 		var ops []*history.Operation
-		for _, op := range d.accessesOf()[name] {
+		for _, op := range m.accessesOf()[name] {
 			if detail.meets(op.Complete.Time, op.Complete.Time) {
 				ops = append(ops, op)
 			}
@@ -531,7 +531,7 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 			t.put(kind)
 			last = at
 			if op.OK() && focus.meets(op.Complete.Time, op.Complete.Time) && len(data.Labels) < maxLabels {
-				if text := d.accessLabel(op); text != "" {
+				if text := m.accessLabel(op); text != "" {
 					data.Labels = append(data.Labels, accessLabel{at, say.Shorten(text, 28), bad})
 				}
 			}
@@ -541,32 +541,32 @@ func (d *digest) addResources(t *timelineData, focus, detail window) {
 }
 
 // locksOfResources are the locks under which each resource was used.
-func (d *digest) locksOfResources() map[string][]string {
-	if d.guards == nil {
-		d.guards = map[string][]string{}
+func (m *model) locksOfResources() map[string][]string {
+	if m.guards == nil {
+		m.guards = map[string][]string{}
 		known := map[[2]string]bool{}
-		for _, l := range d.lanes() {
+		for _, l := range m.lanes() {
 			for _, op := range l.uses {
 				pair := [2]string{resourceOf(op), l.lock}
 				if !known[pair] {
 					known[pair] = true
-					d.guards[pair[0]] = append(d.guards[pair[0]], l.lock)
+					m.guards[pair[0]] = append(m.guards[pair[0]], l.lock)
 				}
 			}
 		}
 	}
-	return d.guards
+	return m.guards
 }
 
 // addViolations lists the violations in order of time, with the lanes that each is
 // about.
-func (d *digest) addViolations(t *timelineData, told *checker.Violation, index map[*lane]int) {
-	for _, v := range d.distinct() {
+func (m *model) addViolations(t *timelineData, told *checker.Violation, index map[*lane]int) {
+	for _, v := range m.distinct() {
 		data := violationData{
-			Words: d.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
-			From: micros(d.since(v)), To: micros(max(v.From, min(v.Until, d.end))), Told: v == told,
+			Words: m.markWords(v), Title: v.Explanation, Lock: v.Lock, Lanes: []int{},
+			From: micros(m.since(v)), To: micros(max(v.From, min(v.Until, m.end))), Told: v == told,
 		}
-		for _, l := range d.lanesOf(v) {
+		for _, l := range m.lanesOf(v) {
 			if at, ok := index[l]; ok {
 				data.Lanes = append(data.Lanes, at)
 			}
@@ -576,14 +576,14 @@ func (d *digest) addViolations(t *timelineData, told *checker.Violation, index m
 }
 
 // lanesOf are the lanes that a violation is about.
-func (d *digest) lanesOf(v *checker.Violation) []*lane {
+func (m *model) lanesOf(v *checker.Violation) []*lane {
 	var lanes []*lane
 	add := func(lock, client string) {
-		if l := d.laneAt(lock, client); l != nil && !slices.Contains(lanes, l) {
+		if l := m.laneAt(lock, client); l != nil && !slices.Contains(lanes, l) {
 			lanes = append(lanes, l)
 		}
 	}
-	holds := d.holdsOf(v)
+	holds := m.holdsOf(v)
 	for k, h := range holds {
 		if k == 2 && v.Kind == checker.DoubleGrant {
 			break
@@ -591,7 +591,7 @@ func (d *digest) lanesOf(v *checker.Violation) []*lane {
 		add(h.Lock, client(h.Owner))
 	}
 	for _, index := range v.Events { // of what is about no hold: a client that asks in vain
-		if e, ok := d.event(index); ok && len(holds) == 0 && e.Op == history.Acquire {
+		if e, ok := m.event(index); ok && len(holds) == 0 && e.Op == history.Acquire {
 			add(e.Lock, client(e.LockOwner()))
 		}
 	}

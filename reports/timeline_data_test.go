@@ -75,8 +75,8 @@ func rounds(n int) *history.History {
 }
 
 func TestTimelineBlock(t *testing.T) {
-	d := newDigest(Input{History: rounds(4)})
-	block, err := d.timelineBlock()
+	m := newModel(Input{History: rounds(4)})
+	block, err := m.timelineBlock()
 	require.NoError(t, err)
 	data, r := unpack(t, block)
 	require.Nil(t, data.Detail)
@@ -102,9 +102,9 @@ func TestTimelineBlock(t *testing.T) {
 // of the rest was held.
 func TestTimelineBlockOfALongRun(t *testing.T) {
 	const n = 60_000 // of a millisecond each
-	d := newDigest(Input{History: rounds(n)})
-	d.maxDetail = n
-	block, err := d.timelineBlock()
+	m := newModel(Input{History: rounds(n)})
+	m.maxDetail = n
+	block, err := m.timelineBlock()
 	require.NoError(t, err)
 	data, r := unpack(t, block)
 	require.Equal(t, &[2]int64{0, micros(2 * aroundViolation)}, data.Detail)

@@ -30,7 +30,7 @@ const (
 
 // A timeline draws one window of a run.
 type timeline struct {
-	*digest
+	*model
 	win       window
 	violation *checker.Violation // drawn in full, if it is set
 	zoom      window             // marked, if it has a length
@@ -59,40 +59,40 @@ type figure struct {
 }
 
 // focusFigure draws the first violation from near.
-func (d *digest) focusFigure(v *checker.Violation) figure {
-	return d.once(fmt.Sprintf("focus %p", v), func() figure { return d.drawFocus(v) })
+func (m *model) focusFigure(v *checker.Violation) figure {
+	return m.once(fmt.Sprintf("focus %p", v), func() figure { return m.drawFocus(v) })
 }
 
-func (d *digest) drawFocus(v *checker.Violation) figure {
-	c := &timeline{digest: d, win: d.focus(v), violation: v}
-	lanes, left := d.focusLanes(v, c.win)
+func (m *model) drawFocus(v *checker.Violation) figure {
+	c := &timeline{model: m, win: m.focus(v), violation: v}
+	lanes, left := m.focusLanes(v, c.win)
 	return c.draw(lanes, left, "Timeline of the violation that is told")
 }
 
 // wholeFigure draws the whole run; zoom marks the part that is drawn apart.
-func (d *digest) wholeFigure(zoom window) figure {
-	return d.once(fmt.Sprint("whole", zoom), func() figure { return d.drawWhole(zoom) })
+func (m *model) wholeFigure(zoom window) figure {
+	return m.once(fmt.Sprint("whole", zoom), func() figure { return m.drawWhole(zoom) })
 }
 
-func (d *digest) drawWhole(zoom window) figure {
-	c := &timeline{digest: d, win: d.whole(), zoom: zoom}
-	if lanes := d.lanes(); len(lanes) <= maxWholeLanes {
+func (m *model) drawWhole(zoom window) figure {
+	c := &timeline{model: m, win: m.whole(), zoom: zoom}
+	if lanes := m.lanes(); len(lanes) <= maxWholeLanes {
 		return c.draw(lanes, 0, "Timeline of the whole run")
 	}
-	rows, left := d.lockRows()
+	rows, left := m.lockRows()
 	c.folded = true
 	return c.draw(rows, left, "Timeline of the whole run, a row for each lock")
 }
 
 // once draws a figure that several files show the first time only.
-func (d *digest) once(name string, draw func() figure) figure {
-	f, drawn := d.figures[name]
+func (m *model) once(name string, draw func() figure) figure {
+	f, drawn := m.figures[name]
 	if !drawn {
 		f = draw()
-		if d.figures == nil {
-			d.figures = map[string]figure{}
+		if m.figures == nil {
+			m.figures = map[string]figure{}
 		}
-		d.figures[name] = f
+		m.figures[name] = f
 	}
 	return f
 }

@@ -63,12 +63,12 @@ func framed(tops []float64) [][2]float64 {
 	return parts
 }
 
-func (d *digest) markWords(v *checker.Violation) string {
+func (m *model) markWords(v *checker.Violation) string {
 	switch v.Kind {
 	case checker.DoubleGrant:
-		if d.together(v, d.holdsOf(v)) > d.end {
-			if d.end > v.From {
-				return "both hold: " + say.Span(d.end-v.From) + " observed"
+		if m.together(v, m.holdsOf(v)) > m.end {
+			if m.end > v.From {
+				return "both hold: " + say.Span(m.end-v.From) + " observed"
 			}
 			return "both hold"
 		}
@@ -148,8 +148,8 @@ func markClusters(all []*checker.Violation, at func(*checker.Violation) float64)
 
 // repeats reports whether a violation is the search's finding in the very events
 // in which another engine found one: it needs no mark of its own.
-func (d *digest) repeats(v *checker.Violation) bool {
-	return v.Kind == checker.NotLinearizable && slices.ContainsFunc(d.Report.Results, func(r checker.Result) bool {
+func (m *model) repeats(v *checker.Violation) bool {
+	return v.Kind == checker.NotLinearizable && slices.ContainsFunc(m.Report.Results, func(r checker.Result) bool {
 		return slices.ContainsFunc(r.Violations, func(other checker.Violation) bool {
 			return other.Kind != v.Kind && slices.Equal(other.Events, v.Events)
 		})

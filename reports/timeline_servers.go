@@ -72,11 +72,11 @@ func (c *timeline) keyLanes() {
 
 func (c *timeline) keySpan(s keySpan, h float64) {
 	from, to := c.x(s.from), math.Max(c.x(s.until), c.x(s.from)+1)
-	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
+	title := fmt.Sprintf("%s had the key of %s, granted at %s, until %s as far as is known", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	class, key := "t-key", "key"
 	if !s.vote {
 		class, key = "t-key t-copy", "copy"
-		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s at the latest", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
+		title = fmt.Sprintf("%s was seen to have the key of %s at %s, until %s as far as is known", s.server, client(s.owner), say.Instant(s.from), say.Instant(s.until))
 	}
 	c.used[key] = true
 	c.out.Rect(class, from, c.y+1, to-from, h-2, 2, title)

@@ -62,13 +62,13 @@ func (l life) json() string {
 
 // moment is the instant that a page shows first: that of the violation, else
 // that of the first fault.
-func (d *digest) moment() time.Duration {
-	if v := d.violation(); v != nil {
+func (m *model) moment() time.Duration {
+	if v := m.violation(); v != nil {
 		return v.From
 	}
-	for i := range d.faults {
-		if d.faults[i].OK {
-			return d.faults[i].at()
+	for i := range m.faults {
+		if m.faults[i].OK {
+			return m.faults[i].at()
 		}
 	}
 	return 0
@@ -76,13 +76,13 @@ func (d *digest) moment() time.Duration {
 
 // changes are the instants at which a server's role or a fault changed, in
 // order, from 0.
-func (d *digest) changes() []time.Duration {
+func (m *model) changes() []time.Duration {
 	all := []time.Duration{0}
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		all = append(all, c.at)
 	}
-	for i := range d.faults {
-		if f := &d.faults[i]; f.OK {
+	for i := range m.faults {
+		if f := &m.faults[i]; f.OK {
 			// A microsecond is what the page can tell apart.
 			all = append(all, f.at(), (f.End + time.Microsecond).Truncate(time.Microsecond))
 		}
@@ -93,13 +93,13 @@ func (d *digest) changes() []time.Duration {
 
 // steps are the instants that a reader can step through, in microseconds: the
 // changes, and what the story tells.
-func (d *digest) steps() []int64 {
+func (m *model) steps() []int64 {
 	var all []int64
-	for _, at := range d.changes() {
+	for _, at := range m.changes() {
 		all = append(all, micros(at))
 	}
-	for _, m := range d.story().Moments {
-		all = append(all, micros(m.At))
+	for _, ev := range m.story().Events {
+		all = append(all, micros(ev.At))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -114,9 +114,9 @@ type place struct {
 
 // places lays the nodes out in rows: the zones of clients, the servers with
 // each replica below its master, the sentinels.
-func (d *digest) places() (places []*place, height float64) {
+func (m *model) places() (places []*place, height float64) {
 	var zones, masters, replicas, others []history.Node
-	for _, n := range d.Run.Topology.Nodes {
+	for _, n := range m.Run.Topology.Nodes {
 		switch {
 		case n.Kind == "zone":
 			zones = append(zones, n)
@@ -137,12 +137,12 @@ func (d *digest) places() (places []*place, height float64) {
 	}
 	slices.SortStableFunc(replicas, func(a, b history.Node) int {
 		above := func(n history.Node) int {
-			return slices.IndexFunc(masters, func(m history.Node) bool { return m.Name == n.Of })
+			return slices.IndexFunc(masters, func(ev history.Node) bool { return ev.Name == n.Of })
 		}
 		return cmp.Or(cmp.Compare(above(a), above(b)), byName(a, b))
 	})
 	tall := mapHeight
-	if v := d.violation(); v != nil && v.Lock != "" {
+	if v := m.violation(); v != nil && v.Lock != "" {
 		tall = mapTall
 	}
 	y, row := 6.0, 0
@@ -166,13 +166,13 @@ func (d *digest) places() (places []*place, height float64) {
 
 // topologyFigure draws the parties and the links between them at an instant.
 // Each part carries its life, so that a script can show any other instant.
-func (d *digest) topologyFigure(at time.Duration) string {
-	places, height := d.places()
+func (m *model) topologyFigure(at time.Duration) string {
+	places, height := m.places()
 	if len(places) == 0 {
 		return ""
 	}
 	var s chart.Drawing
-	changes := d.changes()
+	changes := m.changes()
 	byName := map[string]*place{}
 	for _, p := range places {
 		byName[p.node.Name] = p
@@ -180,22 +180,22 @@ func (d *digest) topologyFigure(at time.Duration) string {
 	last := places[len(places)-1].row
 	below := 0.0 // for the arcs below the last row
 	apart := map[int]bool{}
-	for i := range d.faults {
-		apart[i] = d.drawSides(&s, &d.faults[i], places, changes, at)
+	for i := range m.faults {
+		apart[i] = m.drawSides(&s, &m.faults[i], places, changes, at)
 	}
-	for _, e := range d.edges(byName) {
+	for _, e := range m.edges(byName) {
 		e.apart = apart
-		e.draw(&s, d, changes, at)
+		e.draw(&s, m, changes, at)
 		if e.around && e.a.row == last {
 			below = arcDrop * 0.8
 		}
 	}
 	height += below
 	for _, p := range places {
-		d.drawNode(&s, p, changes, at)
+		m.drawNode(&s, p, changes, at)
 	}
 	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
-		chart.Num(mapWidth), chart.Num(height), chart.Escape("The topology "+d.Run.Topology.Name+" at "+say.Instant(at)), s.String())
+		chart.Num(mapWidth), chart.Num(height), chart.Escape("The topology "+m.Run.Topology.Name+" at "+say.Instant(at)), s.String())
 }
 
 // sideApart is the state of a side that is cut off, and of its links to the other.
@@ -204,7 +204,7 @@ const sideApart = "apart"
 // drawSides draws the two sides that a fault keeps apart, each in a box of its own: or, where
 // the parties of one lie among those of the other, each party that is cut off in one. It
 // reports false, and draws nothing, of any other fault.
-func (d *digest) drawSides(s *chart.Drawing, f *Fault, places []*place, changes []time.Duration, at time.Duration) bool {
+func (m *model) drawSides(s *chart.Drawing, f *Fault, places []*place, changes []time.Duration, at time.Duration) bool {
 	if !f.OK || !f.separates() {
 		return false
 	}
@@ -258,11 +258,11 @@ func (p *place) meets(q *place) bool {
 }
 
 // drawNode draws a party with its role and, of a server, what it has granted.
-func (d *digest) drawNode(s *chart.Drawing, p *place, changes []time.Duration, at time.Duration) {
-	stretches := d.server(p.node.Name)
+func (m *model) drawNode(s *chart.Drawing, p *place, changes []time.Duration, at time.Duration) {
+	stretches := m.server(p.node.Name)
 	state := func(at time.Duration) string {
 		for _, part := range stretches {
-			if part.from <= at && (at < part.to || part.to == d.end) {
+			if part.from <= at && (at < part.to || part.to == m.end) {
 				return part.state
 			}
 		}
@@ -282,7 +282,7 @@ func (d *digest) drawNode(s *chart.Drawing, p *place, changes []time.Duration, a
 	room := int(p.w / 6.6)
 	s.Text("map-name", middle, p.y+18, say.Shorten(p.node.Name, room))
 	if p.h >= mapHeight {
-		grants := d.grantsLife(p.node.Name)
+		grants := m.grantsLife(p.node.Name)
 		s.Raw(`<text class="map-role" x="`, chart.Num(middle), `" y="`, chart.Num(p.y+33), `" data-say="`, l.json(), `">`, chart.Escape(say.Shorten(l.at(at), room)), `</text>`)
 		if len(grants) > 1 {
 			s.Raw(`<text class="map-grant" x="`, chart.Num(middle), `" y="`, chart.Num(p.y+50), `" data-say="`, grants.json(), `">`, chart.Escape(say.Shorten(grants.at(at), room)), `</text>`)
@@ -326,20 +326,20 @@ const maxGrants = 200
 
 // grantsLife is to whom a server had granted the violated lock, and the grant
 // still ran: as far as it is known who granted.
-func (d *digest) grantsLife(server string) life {
-	v := d.violation()
+func (m *model) grantsLife(server string) life {
+	v := m.violation()
 	if v == nil || v.Lock == "" {
 		return nil
 	}
-	focus := d.focus(v)
+	focus := m.focus(v)
 	var holds []*holding.Hold
 	changes := []time.Duration{0}
-	for i := range d.holds {
-		h := &d.holds[i]
-		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(d.voters(h), server) && len(holds) < maxGrants {
+	for i := range m.holds {
+		h := &m.holds[i]
+		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(m.voters(h), server) && len(holds) < maxGrants {
 			holds = append(holds, h)
 			changes = append(changes, h.Start)
-			if believes(h) < d.end {
+			if believes(h) < m.end {
 				changes = append(changes, believes(h))
 			}
 		}
@@ -368,10 +368,10 @@ type edge struct {
 }
 
 // edges are the pairs that are linked, in the order of their links.
-func (d *digest) edges(places map[string]*place) []*edge {
+func (m *model) edges(places map[string]*place) []*edge {
 	byPair := map[[2]string]*edge{}
 	var edges []*edge
-	for _, l := range d.Run.Topology.Links {
+	for _, l := range m.Run.Topology.Links {
 		from, to := places[l.From], places[l.To]
 		if from == nil || to == nil || from == to {
 			continue
@@ -395,8 +395,8 @@ func (d *digest) edges(places map[string]*place) []*edge {
 
 // draw draws an edge as a line, or around what stands between its ends in
 // their row, with the mark of each fault that it can have.
-func (e *edge) draw(s *chart.Drawing, d *digest, changes []time.Duration, at time.Duration) {
-	l := lifeOf(changes, e.states(d))
+func (e *edge) draw(s *chart.Drawing, m *model, changes []time.Duration, at time.Duration) {
+	l := lifeOf(changes, e.states(m))
 	x1, y1, x2, y2 := e.a.x+e.a.w/2, e.a.y+e.a.h, e.b.x+e.b.w/2, e.b.y
 	path := "M" + chart.Num(x1) + " " + chart.Num(y1) + "L" + chart.Num(x2) + " " + chart.Num(y2)
 	var mx, my float64 // where a mark stands
@@ -438,15 +438,15 @@ func (e *edge) carries() bool {
 
 // states tells the state of an edge: the worst that a fault does to one of its
 // links, else whether a replica gets its data over it.
-func (e *edge) states(d *digest) func(at time.Duration) string {
+func (e *edge) states(m *model) func(at time.Duration) string {
 	type hit struct {
 		f     *Fault
 		state string
 	}
 	var hits []hit
-	for i := range d.faults {
-		f := &d.faults[i]
-		if state := e.hitBy(f, d.Run.Topology); state != "" {
+	for i := range m.faults {
+		f := &m.faults[i]
+		if state := e.hitBy(f, m.Run.Topology); state != "" {
 			if e.apart[i] {
 				state = sideApart
 			}
@@ -464,7 +464,7 @@ func (e *edge) states(d *digest) func(at time.Duration) string {
 		if worst != "" || !replication {
 			return worst
 		}
-		a, b := d.roleAt(e.a.node.Name, at), d.roleAt(e.b.node.Name, at)
+		a, b := m.roleAt(e.a.node.Name, at), m.roleAt(e.b.node.Name, at)
 		if a == "master" && b == "replica" || a == "replica" && b == "master" {
 			return "replicates"
 		}

@@ -14,7 +14,7 @@ import (
 
 // mapped is a deployment of two servers in which r1 is cut off, r2 takes over,
 // and both have granted the lock.
-func mapped() *digest {
+func mapped() *model {
 	t := history.Topology{Name: "sentinel", Nodes: []history.Node{
 		{Name: "r1", Kind: "redis", Role: "master"},
 		{Name: "r2", Kind: "redis", Role: "replica", Of: "r1"},
@@ -58,7 +58,7 @@ func mapped() *digest {
 	for i := range h.Events {
 		h.Events[i].Index = int64(i)
 	}
-	return newDigest(Input{Run: history.Run{Topology: t}, History: h, Report: checker.Report{
+	return newModel(Input{Run: history.Run{Topology: t}, History: h, Report: checker.Report{
 		Verdict: checker.Invalid, Results: []checker.Result{{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{
 			Kind: checker.DoubleGrant, Lock: "k", Events: []int64{1, 6}, From: 31 * ms, Until: 900 * ms,
 		}}}},
@@ -135,17 +135,17 @@ func TestEdge_hitBy(t *testing.T) {
 			e := history.Event{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: tt.fault, Target: tt.target, Params: tt.params, Effects: tt.effects}
 			landed := e
 			landed.Time, landed.Type, landed.Index = time.Millisecond, history.OK, 1
-			d := newDigest(Input{Run: history.Run{Topology: recorded(tt.on)}, History: &history.History{Events: []history.Event{e, landed}}})
-			require.Len(t, d.faults, 1)
-			places, _ := d.places()
+			m := newModel(Input{Run: history.Run{Topology: recorded(tt.on)}, History: &history.History{Events: []history.Event{e, landed}}})
+			require.Len(t, m.faults, 1)
+			places, _ := m.places()
 			byName := map[string]*place{}
 			for _, p := range places {
 				byName[p.node.Name] = p
 			}
 			states := map[string]string{}
-			for _, edge := range d.edges(byName) {
+			for _, edge := range m.edges(byName) {
 				a, b := edge.a.node.Name, edge.b.node.Name
-				state := edge.hitBy(&d.faults[0], d.Run.Topology)
+				state := edge.hitBy(&m.faults[0], m.Run.Topology)
 				states[a+"-"+b], states[b+"-"+a] = state, state
 			}
 			for edge := range strings.FieldsSeq(tt.hit) {
@@ -169,7 +169,7 @@ func TestTopologyAtTheViolation(t *testing.T) {
 	require.Contains(t, svg, ">granted to a</text>")
 	require.Contains(t, svg, ">granted to b</text>")
 	require.Contains(t, d.topologyFigure(65*time.Millisecond), "map-server is-down")
-	require.Empty(t, newDigest(Input{}).topologyFigure(0), "nothing is known of it")
+	require.Empty(t, newModel(Input{}).topologyFigure(0), "nothing is known of it")
 }
 
 // No topology is drawn outside of its frame, and no two parties in one place.
@@ -184,8 +184,8 @@ func TestPlaces(t *testing.T) {
 		add(size.masters, "redis", "master")
 		add(size.replicas, "redis", "replica")
 		add(size.sentinels, "sentinel", "")
-		d := newDigest(Input{Run: history.Run{Topology: top}})
-		places, height := d.places()
+		m := newModel(Input{Run: history.Run{Topology: top}})
+		places, height := m.places()
 		require.Len(t, places, len(top.Nodes))
 		for i, p := range places {
 			require.GreaterOrEqual(t, p.x, 0.0)

@@ -38,14 +38,14 @@ type shownViolation struct {
 
 // properties are those that were checked, with the events that prove their
 // violations: those that the stories tell first.
-func (d *digest) properties() []property {
+func (m *model) properties() []property {
 	told := map[*checker.Violation]bool{}
-	for _, c := range d.causesOf() {
+	for _, c := range m.causesOf() {
 		told[c.told] = true
 	}
-	properties := make([]property, 0, len(d.Report.Results))
-	for i := range d.Report.Results {
-		r := &d.Report.Results[i]
+	properties := make([]property, 0, len(m.Report.Results))
+	for i := range m.Report.Results {
+		r := &m.Report.Results[i]
 		p := property{Result: *r}
 		var shown []*checker.Violation
 		rest := maxEvidence
@@ -60,21 +60,21 @@ func (d *digest) properties() []property {
 			shown = append(shown, v)
 		}
 		slices.SortStableFunc(shown, func(a, b *checker.Violation) int {
-			return cmp.Or(b2i(b == d.violation())-b2i(a == d.violation()), b2i(told[b])-b2i(told[a]))
+			return cmp.Or(b2i(b == m.violation())-b2i(a == m.violation()), b2i(told[b])-b2i(told[a]))
 		})
 		for _, v := range shown {
-			p.Shown = append(p.Shown, d.shownViolation(v, told[v]))
+			p.Shown = append(p.Shown, m.shownViolation(v, told[v]))
 		}
 		properties = append(properties, p)
 	}
 	return properties
 }
 
-func (d *digest) shownViolation(v *checker.Violation, told bool) shownViolation {
-	s := shownViolation{Violation: *v, Since: d.since(v), Told: told, Show: template.URL(d.around(v))}
+func (m *model) shownViolation(v *checker.Violation, told bool) shownViolation {
+	s := shownViolation{Violation: *v, Since: m.since(v), Told: told, Show: template.URL(m.around(v))}
 	for _, index := range v.Events {
-		if e, ok := d.event(index); ok {
-			s.Words = append(s.Words, d.eventLine(e))
+		if e, ok := m.event(index); ok {
+			s.Words = append(s.Words, m.eventLine(e))
 			s.Lines = append(s.Lines, line(e))
 		}
 	}
@@ -82,8 +82,8 @@ func (d *digest) shownViolation(v *checker.Violation, told bool) shownViolation 
 }
 
 // eventLine is an event of a client in words, with its time and index.
-func (d *digest) eventLine(e *history.Event) string {
-	s := fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), d.eventClause(e))
+func (m *model) eventLine(e *history.Event) string {
+	s := fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), m.eventClause(e))
 	if e.Expires > 0 {
 		s += ", good until " + say.Instant(e.Expires)
 	}
@@ -119,33 +119,33 @@ type violationRow struct {
 
 // violationRows are all violations that are listed, in order of time: that of the
 // timeline's marks.
-func (d *digest) violationRows() []violationRow {
+func (m *model) violationRows() []violationRow {
 	causes, told := map[*checker.Violation]int{}, map[*checker.Violation]bool{}
-	for i, c := range d.causesOf() {
+	for i, c := range m.causesOf() {
 		told[c.told] = true
 		for _, v := range c.found {
 			causes[v] = i + 1
 		}
 	}
 	rows := []violationRow{}
-	for _, v := range d.distinct() {
+	for _, v := range m.distinct() {
 		r := violationRow{
-			At: say.Instant(d.since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock),
-			Cause: causes[v], Told: told[v], Show: template.URL(d.around(v)),
+			At: say.Instant(m.since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock),
+			Cause: causes[v], Told: told[v], Show: template.URL(m.around(v)),
 		}
 		var clients, servers []string
-		for _, h := range d.evidence(v) {
+		for _, h := range m.evidence(v) {
 			if name := client(h.Owner); !slices.Contains(clients, name) {
 				clients = append(clients, name)
 			}
-			for _, node := range d.voters(h) {
+			for _, node := range m.voters(h) {
 				if !slices.Contains(servers, node) {
 					servers = append(servers, node)
 				}
 			}
 		}
 		r.Clients, r.Servers = strings.Join(clients, ", "), strings.Join(servers, ", ")
-		if long := d.lasted(v); long > 0 && d.since(v) == v.From {
+		if long := m.lasted(v); long > 0 && m.since(v) == v.From {
 			r.Length = say.Span(long)
 		}
 		rows = append(rows, r)
@@ -154,10 +154,10 @@ func (d *digest) violationRows() []violationRow {
 }
 
 // unlisted says of which properties more violations were found than are listed.
-func (d *digest) unlisted() string {
+func (m *model) unlisted() string {
 	var parts []string
-	for i := range d.Report.Results {
-		if r := &d.Report.Results[i]; r.Total > len(r.Violations) {
+	for i := range m.Report.Results {
+		if r := &m.Report.Results[i]; r.Total > len(r.Violations) {
 			parts = append(parts, fmt.Sprintf("%s of %s of %s", say.Thousands(int64(len(r.Violations))), say.Count(r.Total, "violation"), r.Name))
 		}
 	}

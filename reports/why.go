@@ -43,94 +43,95 @@ func (w *Why) of(e *history.Event) *Why {
 }
 
 // why is what a violation followed from, as far as the record shows.
-func (d *digest) why(v *checker.Violation) *Why {
-	headline := d.violationStory(v).Headline
-	holds := d.holdsOf(v)
+func (m *model) why(v *checker.Violation) *Why {
+	headline := m.violationStory(v).Headline
+	holds := m.holdsOf(v)
 	switch {
 	case v.Kind == checker.DoubleGrant && len(holds) > 1:
-		return because(headline, d.whyHeld(holds[0]), d.whyGranted(v, holds[0], holds[1]))
+		return because(headline, m.whyHeld(holds[0]), m.whyGranted(v, holds[0], holds[1]))
 	case v.Kind == checker.Stuck:
-		return because(headline, d.whyBlocked(v), d.whyEvents(v), d.whyFaults(v))
+		return because(headline, m.whyBlocked(v), m.whyEvents(v), m.whyFaults(v))
 	default:
-		return because(headline, d.whyEvents(v), d.whyFaults(v))
+		return because(headline, m.whyEvents(v), m.whyFaults(v))
 	}
 }
 
 // whyHeld is that a client held the lock.
-func (d *digest) whyHeld(h *holding.Hold) *Why {
-	return because("client "+client(h.Owner)+" "+d.entitled(h),
-		because(d.grant(h, false).Text).of(h.Acquire.Complete))
+func (m *model) whyHeld(h *holding.Hold) *Why {
+	return because("client "+client(h.Owner)+" "+m.entitled(h),
+		because(m.grant(h, false).Text).of(h.Acquire.Complete))
 }
 
 // whyGranted is that a second client was granted what the first held.
-func (d *digest) whyGranted(v *checker.Violation, first, second *holding.Hold) *Why {
+func (m *model) whyGranted(v *checker.Violation, first, second *holding.Hold) *Why {
 	w := because("client " + client(second.Owner) + " was granted it all the same")
 	add := func(more *Why) {
 		if more != nil {
 			w.Because = append(w.Because, more)
 		}
 	}
-	add(because(d.grant(second, false).Text).of(second.Acquire.Complete))
-	add(d.whyForgotten(first, second))
-	add(d.whyBothVotes(first, second))
-	for _, m := range d.wrongAnswers(first, second.Start) {
-		for i := range d.History.Events {
-			if e := &d.History.Events[i]; e.Time == m.At && e.Op.OfHolder() && e.Lock == v.Lock {
-				add(because(m.Text).of(e))
+	add(because(m.grant(second, false).Text).of(second.Acquire.Complete))
+	add(m.whyForgotten(first, second))
+	add(m.whyBothVotes(first, second))
+	for _, ev := range m.wrongAnswers(first, second.Start) {
+		for i := range m.History.Events {
+			if e := &m.History.Events[i]; e.Time == ev.At && e.Op.OfHolder() && e.Lock == v.Lock {
+				add(because(ev.Text).of(e))
 				break
 			}
 		}
 	}
 	if len(w.Because) == 1 {
-		add(d.whyFaults(v))
+		add(m.whyFaults(v))
 	}
 	return w
 }
 
 // whyForgotten is that the second grant came from a server that did not know of the first.
-func (d *digest) whyForgotten(first, second *holding.Hold) *Why {
+func (m *model) whyForgotten(first, second *holding.Hold) *Why {
 	holds := []*holding.Hold{first, second}
-	for _, c := range d.roles {
-		if c.role != "master" || !d.forgotten(c, holds) {
+	for _, c := range m.roles {
+		if c.role != "master" || !m.forgotten(c, holds) {
 			continue
 		}
-		granter := d.granter(first)
-		promoted := because(fmt.Sprintf("%s was promoted to master", c.node)).of(d.roleEvent(c))
-		for i := range d.faults {
-			f := &d.faults[i]
+		granter := m.granter(first)
+		promoted := because(fmt.Sprintf("%s was promoted to master", c.node)).of(m.roleEvent(c))
+		for i := range m.faults {
+			f := &m.faults[i]
 			if f.OK && f.at() <= c.at && f.End >= first.Start && (f.has(history.Stops) || f.has(history.Promotes) || f.has(history.Isolates)) {
-				promoted.Because = append(promoted.Because, d.whyFault(f))
+				promoted.Because = append(promoted.Because, m.whyFault(f))
 			}
 		}
 		lost := because(fmt.Sprintf("the key that %s had for client %s had not reached %s", granter, client(first.Owner), c.node))
-		for i := range d.faults {
-			if f := &d.faults[i]; d.isolated(f, first) {
-				lost.Because = append(lost.Because, d.whyFault(f))
+		for i := range m.faults {
+			if f := &m.faults[i]; m.isolated(f, first) || f.keepsFrom(c.node, granter, m.Run.Topology) && f.at() <= first.Acquire.Invoke.Time && f.End >= first.Start {
+				lost.Because = append(lost.Because, m.whyFault(f))
 			}
 		}
-		if len(lost.Because) == 0 && d.number("replica-acks") == 0 {
-			lost.Because = append(lost.Because, because("replication is asynchronous, and the grant counted before a replica had it"))
+		if len(lost.Because) == 0 {
+			lost.Because = append(lost.Because, because("replication is asynchronous"))
 		}
+		lost.Because = append(lost.Because, because(fmt.Sprintf("the grant counted although %s had not acknowledged it", c.node)).of(first.Acquire.Complete))
 		return because(fmt.Sprintf("%s did not know of the first grant", c.node), promoted, lost)
 	}
 	return nil
 }
 
 // whyBothVotes is that servers granted it twice.
-func (d *digest) whyBothVotes(first, second *holding.Hold) *Why {
+func (m *model) whyBothVotes(first, second *holding.Hold) *Why {
 	var both *Why
-	a := d.voters(first)
-	for _, server := range d.voters(second) {
+	a := m.voters(first)
+	for _, server := range m.voters(second) {
 		if !slices.Contains(a, server) {
 			continue
 		}
 		w := because(server+" granted it to both",
 			because("to client "+client(first.Owner)).of(first.Acquire.Complete), because("to client "+client(second.Owner)).of(second.Acquire.Complete))
-		for i := range d.faults {
-			f := &d.faults[i]
+		for i := range m.faults {
+			f := &m.faults[i]
 			if f.OK && f.hits(server) && f.at() <= second.Start && f.End >= first.Start &&
 				(f.has(history.ShiftsClock) || f.has(history.Forgets) || f.has(history.Restarts)) {
-				w.Because = append(w.Because, d.whyFault(f))
+				w.Because = append(w.Because, m.whyFault(f))
 			}
 		}
 		if both == nil {
@@ -143,13 +144,13 @@ func (d *digest) whyBothVotes(first, second *holding.Hold) *Why {
 }
 
 // whyFault is that a fault was in effect.
-func (d *digest) whyFault(f *Fault) *Why {
-	return because(f.happened(d.Run.Topology)).of(d.injection(f))
+func (m *model) whyFault(f *Fault) *Why {
+	return because(f.happened(m.Run.Topology)).of(m.injection(f))
 }
 
 // whyBlocked is that a server still had a key.
-func (d *digest) whyBlocked(v *checker.Violation) *Why {
-	words := d.blockers(v.Lock, v.From, min(v.Until, d.end)+chart.OneLook)
+func (m *model) whyBlocked(v *checker.Violation) *Why {
+	words := m.blockers(v.Lock, v.From, min(v.Until, m.end)+chart.OneLook)
 	if words == "" {
 		return nil
 	}
@@ -160,11 +161,11 @@ func (d *digest) whyBlocked(v *checker.Violation) *Why {
 const maxWhy = 6
 
 // whyEvents are the events that prove a violation.
-func (d *digest) whyEvents(v *checker.Violation) *Why {
+func (m *model) whyEvents(v *checker.Violation) *Why {
 	w := because("what the clients were told")
 	for _, index := range v.Events {
-		if e, ok := d.event(index); ok && len(w.Because) < maxWhy {
-			w.Because = append(w.Because, because(d.eventClause(e)).of(e))
+		if e, ok := m.event(index); ok && len(w.Because) < maxWhy {
+			w.Because = append(w.Because, because(m.eventClause(e)).of(e))
 		}
 	}
 	if len(w.Because) == 0 {
@@ -175,24 +176,24 @@ func (d *digest) whyEvents(v *checker.Violation) *Why {
 }
 
 // whyFaults are the faults and changes of roles that the story of a violation tells.
-func (d *digest) whyFaults(v *checker.Violation) *Why {
-	from, to := d.since(v), d.since(v)
-	for _, m := range d.violationStory(v).Moments {
-		from = min(from, m.At)
+func (m *model) whyFaults(v *checker.Violation) *Why {
+	from, to := m.since(v), m.since(v)
+	for _, ev := range m.violationStory(v).Events {
+		from = min(from, ev.At)
 	}
 	w := because("what was going on")
-	for i := range d.faults {
-		if f := &d.faults[i]; f.OK && f.at() <= to && d.settled(f) >= from {
-			w.Because = append(w.Because, d.whyFault(f))
+	for i := range m.faults {
+		if f := &m.faults[i]; f.OK && f.at() <= to && m.settled(f) >= from {
+			w.Because = append(w.Because, m.whyFault(f))
 		}
 	}
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		if c.was != "" && c.at >= from && c.at <= to {
 			text := c.node + " " + became(c.role)
 			if c.role == "master" {
 				text = c.node + " was promoted to master"
 			}
-			w.Because = append(w.Because, because(text).of(d.roleEvent(c)))
+			w.Because = append(w.Because, because(text).of(m.roleEvent(c)))
 		}
 	}
 	if len(w.Because) == 0 {

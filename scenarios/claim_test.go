@@ -15,7 +15,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // A stolen backend's deployments are somebody else's after a number of questions.
@@ -72,7 +71,7 @@ expect: {verdict: valid}
 		3: "",
 	} {
 		setup := runtest.Setup(t)
-		setup.Backend = stolen{process.Backend{}, after}
+		setup.Backend = stolen{runtest.Backend{}, after}
 		require.NoError(t, s.Run(t.Context(), setup))
 		run, _, report := runtest.Judged(t, setup.Dir)
 		require.Equal(t, want, run.AbortReason)
@@ -87,7 +86,7 @@ expect: {verdict: valid}
 // A random run has no script that could be cut short.
 func TestARandomRunWithoutItsClaimIsUnknown(t *testing.T) {
 	setup := runtest.Setup(t)
-	setup.Backend = stolen{process.Backend{}, 0}
+	setup.Backend = stolen{runtest.Backend{}, 0}
 	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "none", Length: 300 * time.Millisecond}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, report := runtest.Judged(t, setup.Dir)

@@ -14,7 +14,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // A plain backend is one that can interfere with nothing.
@@ -24,7 +23,7 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	t.Parallel()
 	s, _, err := scenarios.Find("clock-jump-double-grant", locks.All())
 	require.NoError(t, err)
-	setup := harness.Config{Dir: t.TempDir(), Backend: plain{process.Backend{}}}
+	setup := harness.Config{Dir: t.TempDir(), Backend: plain{runtest.Backend{}}}
 	err = s.As("").Run(t.Context(), setup)
 	require.ErrorIs(t, err, harness.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")

@@ -60,7 +60,7 @@ func TestUnder_ForeignLock(t *testing.T) {
 					require.NotContains(t, e.Value, "keys in it: 0")
 				}
 			}
-			for _, m := range reports.Summarize(reports.Input{Run: run, History: h, Report: report}).Story.Moments {
+			for _, m := range reports.Summarize(reports.Input{Run: run, History: h, Report: report}).Story.Events {
 				if tc.scenario == "split-brain-double-grant" {
 					require.NotRegexp(t, "client a was granted orders by redis-[23]", m.Text)
 				}

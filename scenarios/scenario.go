@@ -19,6 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -47,6 +48,8 @@ type Scenario struct {
 	// ReplicaAcks and Watchdog configure the lock.
 	ReplicaAcks int           `yaml:"replica-acks"`
 	Watchdog    time.Duration `yaml:"watchdog"`
+	// Permits is how many permits a semaphore has. Default 1.
+	Permits int `yaml:"permits"`
 	// Retries is how often a Redis client sends a request again by itself; 0:
 	// never.
 	Retries int `yaml:"retries"`
@@ -117,6 +120,17 @@ type ScriptStep struct {
 	Read    string `yaml:"read"`    // begin to use a resource
 	Write   string `yaml:"write"`   // and end it
 	Access  string `yaml:"access"`  // both at once
+
+	// Mode, Permits and And go with Acquire: read or write, of a lock with readers and
+	// writers; how many permits of a semaphore, 0 is 1; and what else is to be granted
+	// together with the lock.
+	Mode    history.Mode `yaml:"mode"`
+	Permits int          `yaml:"permits"`
+	And     []string     `yaml:"and"`
+	// Again goes with Acquire: the client asks as the owner that it asked as last, and keeps
+	// what it holds. A release gives back what was granted last, or First what was granted first.
+	Again bool `yaml:"again"`
+	First bool `yaml:"first"`
 
 	// Lease and Wait go with Acquire, and Lease with Extend.
 	Lease time.Duration `yaml:"lease"`
@@ -198,9 +212,29 @@ func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
 		return s, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
+	if err := wholeNumbers(file, b); err != nil {
+		return s, err
+	}
 	unknown := s.findLocks(locks)
 	s.renameFaults()
 	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
+}
+
+// wholeNumbers refuses a number with a fraction where a count belongs, which the decoder cuts off.
+func wholeNumbers(file string, b []byte) error {
+	tree, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err) // it was read before
+	}
+	var errs []error
+	for _, n := range ast.FilterFile(ast.FloatType, tree) {
+		path := n.GetPath()
+		key := path[strings.LastIndexByte(path, '.')+1:]
+		if slices.Contains([]string{"permits", "retries", "replica-acks", "nodes", "min-replicas"}, key) && !strings.Contains(path, ".params.") {
+			errs = append(errs, fmt.Errorf("%s:%d: %s must be a whole number, not %s", file, n.GetToken().Position.Line, key, n.GetToken().Value))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // findLocks sets the locks that are named, if there are any to choose from.
@@ -340,15 +374,6 @@ func (s Scenario) VariantNames() []string {
 		variants = append(variants, v.Name)
 	}
 	return variants
-}
-
-// Names are those under which the scenario and its variants can be run.
-func (s Scenario) Names() []string {
-	all := []string{s.Name}
-	for _, v := range s.VariantNames() {
-		all = append(all, s.Name+"/"+v)
-	}
-	return all
 }
 
 // As returns the scenario as the variant has it; the empty variant is the

@@ -18,7 +18,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 func TestEveryScenarioGivesItsVerdict(t *testing.T) {
@@ -32,7 +31,7 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	}
 	// Servers that agree on everything are the dearest to start: the scenarios of such a
 	// store follow each other on two deployments.
-	kept, closeKept := harness.Pool(process.Backend{})
+	kept, closeKept := harness.Pool(runtest.Backend{})
 	t.Cleanup(func() { require.NoError(t, closeKept()) })
 	groups, count := map[string][]scenarios.Scenario{}, map[string]int{}
 	var atOnce []scenarios.Scenario
@@ -59,7 +58,7 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	for _, s := range atOnce {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			givesItsVerdict(t, s, process.Backend{})
+			givesItsVerdict(t, s, runtest.Backend{})
 		})
 	}
 }

@@ -36,6 +36,23 @@ func (step ScriptStep) requests() bool {
 	return step.Acquire != "" || step.Extend != "" || step.Release != ""
 }
 
+// locks are those that an acquire asks for; nil of another step.
+func (step ScriptStep) locks() []string {
+	if step.Acquire == "" {
+		return nil
+	}
+	return append([]string{step.Acquire}, step.And...)
+}
+
+// ask is the request of an acquire.
+func (step ScriptStep) ask(l harness.LockSpec) workload.Request {
+	r := workload.Request{Locks: step.locks(), Mode: step.Mode, Lease: step.Lease, Wait: step.Wait, Again: step.Again}
+	if l.Kind == history.KindSemaphore {
+		r.Mode, r.Permits = history.Permit, max(step.Permits, 1)
+	}
+	return r
+}
+
 // untils are those that fit the step; nil for a step that needs no answer.
 func (step ScriptStep) untils() []string {
 	switch {
@@ -94,7 +111,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 		st.Note(note)
 		st.Log.WarnContext(ctx, "an older name is used", "note", note)
 	}
-	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog})
+	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: cmp.Or(s.Permits, 1)})
 	p := &scriptRun{
 		Session: st, scenario: s, clients: map[string]harness.Client{},
 		attempts: map[string]attempt{}, background: map[string]pending{},
@@ -163,7 +180,7 @@ func (step ScriptStep) String() string {
 		}
 	}
 	add("", step.Client)
-	add("acquires", step.Acquire)
+	add("acquires", strings.Join(step.locks(), " and "))
 	add("extends", step.Extend)
 	add("releases", step.Release)
 	add("reads", step.Read)
@@ -213,8 +230,10 @@ type ended struct {
 func (p *scriptRun) lockNames() []string {
 	var names []string
 	for _, step := range p.scenario.Steps {
-		if step.Acquire != "" && !slices.Contains(names, step.Acquire) {
-			names = append(names, step.Acquire)
+		for _, name := range step.locks() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -233,6 +252,9 @@ func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 	defer cancel()
 	switch {
 	case step.Background:
+		if err := p.holds(step); err != nil {
+			return err
+		}
 		doing := pending{step, make(chan ended, 1), make(chan struct{})}
 		p.background[step.Client] = doing
 		c := p.clients[step.Client]
@@ -240,7 +262,7 @@ func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 		p.busy.Go(func() {
 			ctx, cancel := context.WithTimeoutCause(behind, stepTimeout, timeout)
 			defer cancel()
-			doing.done <- ended{step, p.once(ctx, c, step)}
+			doing.done <- ended{step, p.once(ctx, c, step, false)}
 			close(doing.over)
 		})
 		return nil
@@ -286,23 +308,27 @@ func (p *scriptRun) act(ctx context.Context, c harness.Client, step ScriptStep) 
 // asks notes a request that is about to be made, as [workload.Client] names it.
 func (p *scriptRun) asks(step ScriptStep) {
 	if step.Acquire != "" {
-		n := p.attempts[step.Client].number + 1
+		n := p.attempts[step.Client].number
+		if !step.Again {
+			n++
+		}
 		p.attempts[step.Client] = attempt{number: n, lock: step.Acquire, owner: fmt.Sprintf("%s#%d", step.Client, n)}
 	}
 }
 
-// once makes one request, and notes what the client may believe since.
-func (p *scriptRun) once(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
-	outcome := p.request(ctx, c, step)
-	p.beliefs.note(step, outcome)
+// once makes one request, and notes what the client may believe since. again is true where
+// the step has made it before.
+func (p *scriptRun) once(ctx context.Context, c harness.Client, step ScriptStep, again bool) history.Type {
+	outcome := p.request(ctx, c, step, again)
+	p.beliefs.note(step, outcome, again)
 	return outcome
 }
 
 // request makes one request, and looks at the servers when an acquire was answered.
-func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptStep) history.Type {
+func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptStep, again bool) history.Type {
 	switch {
 	case step.Acquire != "":
-		outcome := c.Acquire(ctx, step.Acquire, step.Lease, step.Wait)
+		outcome := c.Ask(ctx, step.ask(p.scenario.Lock))
 		if outcome != history.Fail {
 			p.owners.add(step.Acquire, c.Owner())
 		}
@@ -314,21 +340,36 @@ func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptSt
 		return c.Extend(ctx, step.Lease)
 	case step.Write != "":
 		return c.Write(ctx, step.Write, p.resource(step.Client, step.Write))
+	case again: // a release that was confirmed may be unknown once more, since it may be of the first; the next one is refused
+		return c.ReleaseAgain(ctx)
+	case step.First:
+		return c.ReleaseFirst(ctx)
 	default:
 		return c.Release(ctx)
 	}
 }
 
+// holds says why a client can't extend or give back what the step says.
+func (p *scriptRun) holds(step ScriptStep) error {
+	if name := cmp.Or(step.Extend, step.Release); name != "" {
+		if !p.clients[step.Client].Holding() {
+			return errors.New("it was granted nothing that it could extend or release")
+		}
+		return p.beliefs.differ(step, name)
+	}
+	return nil
+}
+
 // insist makes a request until it ends as the step wants, as far as asking
 // again can help.
 func (p *scriptRun) insist(ctx context.Context, c harness.Client, step ScriptStep) error {
-	if step.Acquire == "" && !c.Holding() {
-		return errors.New("it was granted nothing that it could extend or release")
+	if err := p.holds(step); err != nil {
+		return err
 	}
 	began, unknowns := time.Now(), 0
 	for {
 		p.asks(step)
-		outcome := p.once(ctx, c, step)
+		outcome := p.once(ctx, c, step, unknowns > 0)
 		again, err := step.judge(outcome)
 		if !again {
 			return err
@@ -339,7 +380,7 @@ func (p *scriptRun) insist(ctx context.Context, c harness.Client, step ScriptSte
 		if err := p.hopeless(step, outcome, unknowns, time.Since(began)); err != nil {
 			return err
 		}
-		if step.Acquire == "" {
+		if step.Acquire == "" && (step.Until != "" || outcome != history.Info) {
 			return ended{step, outcome}.differs(step.Until)
 		}
 		if !workload.Pause(ctx, askAgain) {

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -140,6 +141,9 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	if step.Symptom && step.Until == "" {
 		return errors.New(`a symptom needs "until": how the step ends with the bug`)
 	}
+	if err := step.asksWell(); err != nil {
+		return err
+	}
 	clients := slices.Sorted(maps.Keys(s.Clients))
 	switch {
 	case step.Client != "":
@@ -217,6 +221,58 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	return nil
 }
 
+// asksWell checks how an acquire asks for its lock.
+func (step ScriptStep) asksWell() error {
+	plain := step.Mode == "" && step.Permits == 0 && len(step.And) == 0 && !step.Again
+	switch modes := []string{string(history.Read), string(history.Write)}; {
+	case step.Acquire == "" && !plain:
+		return errors.New(`"mode", "permits", "and" and "again" go with acquire`)
+	case step.Release == "" && step.First:
+		return errors.New(`"first" goes with release`)
+	case step.Mode != "" && !slices.Contains(modes, string(step.Mode)):
+		return names.Unknown("mode", string(step.Mode), modes)
+	case step.Permits < 0:
+		return fmt.Errorf("permits must be at least 1, not %d", step.Permits)
+	}
+	for i, name := range step.locks() {
+		if name == "" || slices.Contains(step.locks()[:i], name) {
+			return fmt.Errorf(`"and" names other locks than %s, each once`, step.Acquire)
+		}
+	}
+	return nil
+}
+
+// kindFits refuses what the lock can't be asked for.
+func (s Scenario) kindFits() error {
+	l := s.Lock
+	if l.Name == "" { // it is not known yet
+		return nil
+	}
+	if s.Permits < 0 {
+		return fmt.Errorf("%s: permits must be at least 1, not %d", s.Name, s.Permits)
+	}
+	if s.Permits > history.MaxAmount {
+		return fmt.Errorf("%s: permits must be at most %d, not %d", s.Name, history.MaxAmount, s.Permits)
+	}
+	if s.Permits > 0 && l.Kind != history.KindSemaphore {
+		return fmt.Errorf("%s: permits are of a semaphore, and lock %s is none", s.Name, l.Name)
+	}
+	for _, step := range s.Steps {
+		switch {
+		case step.Acquire == "": // see [ScriptStep.asksWell]
+		case step.Mode != "" && l.Kind != history.KindRW:
+			return fmt.Errorf("%s: %s in mode %s, and lock %s has no readers and writers", s.Name, step, step.Mode, l.Name)
+		case step.Permits > 0 && l.Kind != history.KindSemaphore:
+			return fmt.Errorf("%s: %s with permits, and lock %s is no semaphore", s.Name, step, l.Name)
+		case step.Permits > max(s.Permits, 1):
+			return fmt.Errorf("%s: %s with %d permits, and it has %d: say permits: %d beside lock", s.Name, step, step.Permits, max(s.Permits, 1), step.Permits)
+		case len(step.And) > 0 && !l.Together:
+			return fmt.Errorf("%s: %s together, and lock %s grants one lock at a time", s.Name, step, l.Name)
+		}
+	}
+	return nil
+}
+
 // hitsSubscribers reports whether a fault is of messages to subscribers.
 func hitsSubscribers(fault string) bool {
 	spec, err := faults.ByName(fault)
@@ -227,6 +283,9 @@ func hitsSubscribers(fault string) bool {
 // variant has it.
 func (s Scenario) lockFits() error {
 	l := s.Lock
+	if err := s.kindFits(); err != nil {
+		return err
+	}
 	if l.InProcess != nil && len(s.apart()) > 0 {
 		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], l.Name)
 	}
@@ -251,7 +310,7 @@ func (s Scenario) walk(variant string) []error {
 	var errs []error
 	busy := map[string]ScriptStep{} // what a client has in the background
 	reading := map[string]string{}  // which resource a client has read, and not yet written
-	asked := map[string]string{}    // which lock it asked for last
+	asked := map[string][]string{}  // which locks it asked for last, as one owner
 	injected := map[string]int{}
 	aimed := map[[2]string]bool{} // fault and target
 	for i, step := range s.Steps {
@@ -274,7 +333,7 @@ func (s Scenario) walk(variant string) []error {
 			switch {
 			case !ok && step.Until == untilLost && s.Clients[step.Await] != "":
 				switch {
-				case asked[step.Await] == "":
+				case len(asked[step.Await]) == 0:
 					problem("client %s has asked for no lock yet", step.Await)
 				case slices.Contains(s.apart(), step.Await):
 					problem("client %s is a process of its own, as the target of a fault: what it is told can't be awaited", step.Await)
@@ -295,7 +354,7 @@ func (s Scenario) walk(variant string) []error {
 				problem("heal %s: nothing has injected it", step.Heal)
 			}
 		case step.Require != "":
-			if asked[step.Of] == "" {
+			if len(asked[step.Of]) == 0 {
 				problem("client %s has asked for no lock yet", step.Of)
 			}
 		case step.Write != "" && open == "":
@@ -309,11 +368,15 @@ func (s Scenario) walk(variant string) []error {
 			problem("client %s has read %s and must write it first", step.Client, open)
 		case step.Read != "":
 			reading[step.Client] = step.Read
-		case step.Acquire != "":
-			asked[step.Client] = step.Acquire
-		case step.Extend != "" && asked[step.Client] != step.Extend:
+		case step.Again && len(asked[step.Client]) == 0:
+			problem("client %s asks again, and has asked for no lock yet", step.Client)
+		case step.Acquire != "" && !step.Again:
+			asked[step.Client] = []string{step.Acquire}
+		case step.Acquire != "" && !slices.Contains(asked[step.Client], step.Acquire):
+			asked[step.Client] = append(asked[step.Client], step.Acquire)
+		case step.Extend != "" && !slices.Contains(asked[step.Client], step.Extend):
 			problem("client %s extends %s, and asked for %s last", step.Client, step.Extend, noneIfEmpty(asked[step.Client]))
-		case step.Release != "" && asked[step.Client] != step.Release:
+		case step.Release != "" && !slices.Contains(asked[step.Client], step.Release):
 			problem("client %s releases %s, and asked for %s last", step.Client, step.Release, noneIfEmpty(asked[step.Client]))
 		}
 	}
@@ -323,11 +386,8 @@ func (s Scenario) walk(variant string) []error {
 	return errs
 }
 
-func noneIfEmpty(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
+func noneIfEmpty(names []string) string {
+	return cmp.Or(strings.Join(names, " and "), "nothing")
 }
 
 // takenBy reports whether a variant takes the step.

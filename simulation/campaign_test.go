@@ -81,7 +81,7 @@ func TestCorrectLocks_NoRace(t *testing.T) {
 }
 
 // Cases in which a correct lock was convicted, because a bound was too short, a client sent
-// a request twice, or a lock said that it was granted from a place which it had lost.
+// a request twice, or a lock said that it was granted from a place which it had lost, or took a late message for a grant.
 func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 	for _, x := range []struct {
 		topology, lock, faults string
@@ -91,6 +91,7 @@ func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 		{topologies.Single, "mutex-fair", "network,process", 0, 209},
 		{topologies.Single, "correct-key", "network,process", 0, 2661},
 		{topologies.Single, "correct-hand-over", "network,process", 0, 12},
+		{topologies.Single, "correct-hand-over", "network,process", 0, 3779},
 		{topologies.Single, "correct-queue", "network,process", 0, 14},
 		{topologies.Single, "correct-queue", "network,process", 0, 2170},
 		{topologies.Sentinels, "semaphore-permit", "network,failover", 2, 90},

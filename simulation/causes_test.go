@@ -44,13 +44,13 @@ func TestReportsNameTheCause_NoRace(t *testing.T) {
 			require.NoError(t, err)
 			for _, cause := range summary(t, l, c).Causes {
 				require.NotEmpty(t, cause.Fault, "%s on %s, seed %d: %s", x.lock, x.topology, seed+1, cause.Title)
-				moments := cause.Story.Moments
-				at := slices.IndexFunc(moments, func(m reports.Moment) bool { return m.Kind == reports.MomentViolation })
+				events := cause.Story.Events
+				at := slices.IndexFunc(events, func(e reports.StoryEvent) bool { return e.Kind == reports.EventViolation })
 				require.GreaterOrEqual(t, at, 0)
 				without := c
 				without.Plan = slices.DeleteFunc(slices.Clone(c.Plan), func(f world.Fault) bool { return f.Name == cause.Fault })
 				require.Less(t, len(without.Plan), len(c.Plan), "%s: a fault of the plan", cause.Title)
-				require.False(t, has(summary(t, l, without), moments[at].At),
+				require.False(t, has(summary(t, l, without), events[at].At),
 					"%s on %s, seed %d: %s: it is there without that, too", x.lock, x.topology, seed+1, cause.Title)
 				told++
 			}

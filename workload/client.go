@@ -433,15 +433,6 @@ func (c *Client) Owner() string {
 	return c.asked[0].Owner
 }
 
-// Lock is the name of the lock that the latest attempt asked for; of several,
-// the first.
-func (c *Client) Lock() string {
-	if len(c.asked) == 0 {
-		return ""
-	}
-	return c.asked[0].Lock
-}
-
 // NoticeLost records, once a hold, that the client was told that it lost what it
 // was granted last.
 func (c *Client) NoticeLost() {

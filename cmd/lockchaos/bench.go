@@ -205,7 +205,7 @@ func benchSystem(l harness.LockSpec, topology string) bench.System {
 		Name: l.Name, About: l.About,
 		Unfit: func(w bench.Workload) string {
 			if w.Servers > 0 {
-				if !l.Independent && !l.Everywhere {
+				if !l.UsesIndependent() {
 					return "lives on one deployment"
 				}
 				return ""

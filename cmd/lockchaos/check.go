@@ -38,6 +38,7 @@ type judging struct {
 	from, minimal string
 	out, html     string // where reports of a history go
 	clockError    time.Duration
+	clocksTold    bool // it was given, if only as 0
 
 	checkers []checker.Checker
 }
@@ -55,6 +56,7 @@ history without a run.json is judged in windows while it is read.
 docs/history-format.md defines a history, docs/what-is-checked.md the properties.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			j.clocksTold = cmd.Flags().Changed("clock-error")
 			if err := errors.Join(j.validate(), j.validOut(args), j.validClocks(args)); err != nil {
 				return err
 			}
@@ -131,6 +133,17 @@ func (j *judging) validClocks(args []string) error {
 		if info, err := os.Stat(arg); is || err == nil && info.IsDir() {
 			return fmt.Errorf("--clock-error is for histories of several clocks, and %s is of a run, which has one", arg)
 		}
+	}
+	return nil
+}
+
+// clocksKnown refuses a history of several clocks of which nothing is known.
+func (j *judging) clocksKnown(events []history.Event) error {
+	if j.clocksTold {
+		return nil
+	}
+	if err := checker.SeveralClocks(events); err != nil {
+		return fmt.Errorf("%w: give --clock-error, such as 50ms, or 0s if it is one clock", err)
 	}
 	return nil
 }
@@ -299,6 +312,9 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 			return j.stream(ctx, first, reader)
 		}
 	}
+	if err := j.clocksKnown(in.History.Events); err != nil {
+		return in, nil, err
+	}
 	in.Report = checker.CheckWithin(short, in.History, j.clockError, j.checkers...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
@@ -313,6 +329,9 @@ func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *his
 	}
 	if j.clockError > 0 {
 		return in, nil, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
+	}
+	if err := j.clocksKnown(slices.Concat(first...)); err != nil {
+		return in, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()

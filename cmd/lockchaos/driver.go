@@ -25,13 +25,14 @@ func (a *app) driverCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var servers serverFlags
-	var topology string
+	var topology, only string
 	check := &cobra.Command{
 		Use:   "check -- COMMAND [ARGUMENT...]",
 		Short: "Check that a driver keeps the protocol, on healthy servers",
 		Example: `  lockchaos driver check -- python3 driver.py
   lockchaos driver check -- drivers/shell/driver.sh
-  lockchaos driver check --topology sentinel -- python3 driver.py`,
+  lockchaos driver check --topology sentinel -- python3 driver.py
+  lockchaos driver check --only 'late release' -- python3 driver.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the driver's command: lockchaos driver check -- python3 driver.py")
@@ -39,24 +40,30 @@ func (a *app) driverCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.checkDriver(cmd, &servers, topology, args)
+			return a.checkDriver(cmd, &servers, topology, only, args)
 		},
 	}
 	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
 	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster or independent (default: single; for a driver that promises a quorum, independent)")
+	check.Flags().StringVar(&only, "only", "", "make only the checks that have these words in their name")
 	parent.AddCommand(check)
 	return parent
 }
 
 // checkDriver prints a line for each check. A check that fails is a violation of
 // the protocol.
-func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology string, args []string) error {
+func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, only string, args []string) error {
 	command := shellQuoted(args)
 	if backends := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(backends, servers.backend) {
 		return names.Unknown("backend", servers.backend, backends)
 	}
 	if topology != "" && !slices.Contains(topologies.NamesOf(topologies.StoreRedis), topology) {
 		return names.Unknown("topology", topology, topologies.NamesOf(topologies.StoreRedis))
+	}
+	all := harness.DriverChecks()
+	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
+	if len(checks) == 0 {
+		return fmt.Errorf("no check has %q in its name; the checks are:\n%s", only, checkNames(all))
 	}
 	l, err := harness.Program(command)
 	if err != nil {
@@ -72,7 +79,7 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology str
 	}
 	log := &lastLog{}
 	wrong := 0
-	err = harness.CheckDriver(cmd.Context(), backend, command, topology, log, func(c harness.DriverCheck, skipped bool, err error) {
+	err = harness.CheckDriver(cmd.Context(), backend, command, topology, checks, log, func(c harness.DriverCheck, skipped bool, err error) {
 		if logged := log.take(); err != nil || a.verbose { // a check that cuts its links has a driver log what went wrong
 			fmt.Fprint(a.stderr, logged)
 		}
@@ -90,8 +97,12 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology str
 		return harnessError{err}
 	}
 	if wrong > 0 {
-		a.printf("%d of %d checks failed\n", wrong, len(harness.DriverChecks()))
+		a.printf("%d of %d checks failed\n", wrong, len(checks))
 		return verdictError(exitInvalid)
+	}
+	if len(checks) < len(all) {
+		a.printf("%d of the %d checks were made\n", len(checks), len(all))
+		return nil
 	}
 	on := ""
 	if topology != topologies.Single {
@@ -99,6 +110,15 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology str
 	}
 	a.printf("the driver can be used: lockchaos run --lock %s%s\n", quoted(harness.ProgramPrefix+command), on)
 	return nil
+}
+
+// checkNames lists the names of checks, one a line.
+func checkNames(checks []harness.DriverCheck) string {
+	var b strings.Builder
+	for _, c := range checks {
+		fmt.Fprintf(&b, "  %s\n", c.Name)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // A lastLog keeps the end of what a driver logs.

@@ -179,24 +179,19 @@ func (m *matrixOptions) cellOf(lock, topology, family string, known harness.Lock
 	return o, nil
 }
 
-// eachPossible refuses a lock or a family of faults of which no run is possible.
+// eachPossible refuses a family of faults of which no run is possible with any lock.
 func (m *matrixOptions) eachPossible() error {
 	var errs []error
-	none := func(what string, of func(reports.MatrixCell) bool) {
-		why := ""
-		for _, c := range m.cells {
-			if !of(c) {
-				continue
-			}
-			if c.Impossible == "" {
-				return
-			}
-			why = cmp.Or(why, c.Impossible)
-		}
-		errs = append(errs, fmt.Errorf("%s: no run is possible: %s", what, why))
-	}
 	for _, family := range m.families {
-		none("--faults "+family, func(c reports.MatrixCell) bool { return c.Faults == family })
+		why, possible := "", false
+		for i := range m.cells {
+			if c := &m.cells[i]; c.Faults == family {
+				why, possible = cmp.Or(why, c.Impossible), possible || c.Impossible == ""
+			}
+		}
+		if !possible {
+			errs = append(errs, fmt.Errorf("--faults %s: no run is possible: %s", family, why))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -250,7 +245,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 		return asHarness(err)
 	}
 	if m.asJSON {
-		err = reports.WriteMatrixJSON(a.stdout, made)
+		err = reports.WriteJSON(a.stdout, made)
 	} else if err = reports.WriteMatrixText(a.stdout, made); err == nil {
 		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
 	}

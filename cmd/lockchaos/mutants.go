@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -190,17 +189,12 @@ func (a *app) printScores(scores []score, all int, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		b, err := json.MarshalIndent(struct {
+		return a.json(struct {
 			Caught int     `json:"caught"`
 			Twins  int     `json:"valid_twins"`
 			Of     int     `json:"of"`
 			Scores []score `json:"mutants"`
-		}{found, twins, all, scores}, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(a.stdout, "%s\n", b)
-		return err
+		}{found, twins, all, scores})
 	}
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "BUG\tCAUGHT BY\tRESULT\tTIME\tTWIN\tTIME")

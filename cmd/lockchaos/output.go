@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -25,3 +26,10 @@ type outputError struct{ error }
 
 func (e outputError) Error() string { return fmt.Sprintf("write output: %v", e.error) }
 func (e outputError) Unwrap() error { return e.error }
+
+// json prints a value as indented JSON.
+func (a *app) json(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	return asHarness(enc.Encode(v))
+}

@@ -226,21 +226,21 @@ func (c choice) outcome(p played) string {
 	}
 	switch {
 	case p.unsuited():
-		return fmt.Sprintf("%s: %v", by, p.met)
-	case p.met == nil && p.in.Run.Spared != "":
+		return fmt.Sprintf("%s: %v", by, p.unexpected)
+	case p.unexpected == nil && p.in.Run.Spared != "":
 		return fmt.Sprintf("%s is %s: it does not have the bug that the scenario is about", by, c.Expect.Verdict)
-	case p.met == nil && c.own == "":
+	case p.unexpected == nil && c.own == "":
 		return fmt.Sprintf("%s gave the verdict that it must (%s) in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
-	case p.met == nil && c.assumed:
+	case p.unexpected == nil && c.assumed:
 		return fmt.Sprintf("%s is valid, in %.1f s", by, p.took.Seconds())
-	case p.met == nil:
+	case p.unexpected == nil:
 		return fmt.Sprintf("%s is %s, as --expect says, in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
 	case c.own == "":
-		return fmt.Sprintf("%s did not give its verdict: %v", by, p.met)
+		return fmt.Sprintf("%s did not give its verdict: %v", by, p.unexpected)
 	case !c.assumed:
-		return fmt.Sprintf("%s is not as --expect says: %v", by, p.met)
+		return fmt.Sprintf("%s is not as --expect says: %v", by, p.unexpected)
 	case p.in.Report.Verdict != checker.Invalid || checker.NoAnswer(p.in.Run) != "":
-		return fmt.Sprintf("%s is not valid: %v", by, p.met)
+		return fmt.Sprintf("%s is not valid: %v", by, p.unexpected)
 	case c.own == string(checker.Invalid) && strings.HasPrefix(c.ownLock, "broken-"):
 		return fmt.Sprintf("%s is invalid, as %s is, which has that bug planted: look for the cause in your lock", by, c.ownLock)
 	case c.limit():
@@ -260,11 +260,11 @@ func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed)
 
 // played is what came of one run of a scenario.
 type played struct {
-	in   reports.Input
-	dir  string
-	run  int // of several, from 1
-	took time.Duration
-	met  error // nil: it gave its verdict
+	in         reports.Input
+	dir        string
+	run        int // of several, from 1
+	took       time.Duration
+	unexpected error // in what the verdict is another; nil if it is the one that is expected
 	// failed is what the harness could not do, such as to heal a fault.
 	failed error
 }
@@ -300,7 +300,7 @@ func (a *app) play(ctx context.Context, s choice, out string, what ...string) (p
 		judged = a.playControl(ctx, s, dir, &p.in.Run, backend, backendName)
 		judged = errors.Join(judged, reports.WriteDir(dir, p.in))
 	}
-	p.met = s.Expect.Met(p.in.Run, p.in.Report)
+	p.unexpected = s.Expect.Met(p.in.Run, p.in.Report)
 	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
 }
 
@@ -358,7 +358,7 @@ func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() 
 // exit is the answer of a single run.
 func (p played) exit() error {
 	switch {
-	case p.met == nil:
+	case p.unexpected == nil:
 		return nil
 	case p.unknown():
 		return verdictError(exitUnknown)

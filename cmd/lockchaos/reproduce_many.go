@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -113,14 +112,14 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 	case err != nil && p.dir == "", ctx.Err() != nil:
 		return err
 	case err != nil: // what was recorded is no answer, and the others go on
-		p.met, p.failed = err, err
+		p.unexpected, p.failed = err, err
 	}
 	p.run = t.run
 	t.of.runs = append(t.of.runs, p)
 	switch {
 	case p.unsuited():
 		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.of.Name, p.in.Run.Unsuited)
-	case p.met != nil:
+	case p.unexpected != nil:
 		fmt.Fprintf(r.stderr, "%s\n", t.of.missed(p))
 		return r.annotate(reports.Summarize(p.in), p.dir)
 	}
@@ -140,7 +139,7 @@ func (r *scenarioBatch) begin(t scenarioJob) bool {
 
 // missed says why a run did not give its verdict, and where its report is.
 func (t *scenarioResult) missed(p played) string {
-	why := p.met.Error()
+	why := p.unexpected.Error()
 	if t.assumed && t.limit() && p.failed == nil && p.in.Report.Verdict == checker.Invalid {
 		why = fmt.Sprintf("invalid, and so is the scenario's own lock %s, which can't prevent this here", t.ownLock)
 	}
@@ -192,7 +191,7 @@ func (t *scenarioResult) row(repeat int) row {
 		line.Got[p.in.Report.Verdict]++
 		times = append(times, p.took)
 		switch {
-		case p.met == nil:
+		case p.unexpected == nil:
 			line.Met++
 		case t.leftOut():
 			line.Unsuited = p.in.Run.Unsuited
@@ -267,17 +266,12 @@ func (line row) got() string {
 }
 
 func (r *scenarioBatch) printJSON(took time.Duration) error {
-	b, err := json.MarshalIndent(struct {
+	return r.json(struct {
 		Version int     `json:"version"`
 		Reports string  `json:"reports"`
 		Seconds float64 `json:"seconds"`
 		Rows    []row   `json:"scenarios"`
-	}{1, r.out, took.Seconds(), r.rows()}, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(r.stdout, "%s\n", b)
-	return err
+	}{1, r.out, took.Seconds(), r.rows()})
 }
 
 // leftOut reports whether the scenario can't be asked of the lock, as every run found.
@@ -306,7 +300,7 @@ func (t *scenarioResult) exit(repeat int) error {
 			return verdictError(exitInvalid)
 		}
 		switch {
-		case p.met == nil:
+		case p.unexpected == nil:
 			met++
 		case p.unknown():
 			unknown++

@@ -15,8 +15,8 @@ import (
 // gave instead, and on whether the harness did its part.
 func TestTheExitOfSeveralRuns(t *testing.T) {
 	t.Parallel()
-	judged := func(v checker.Verdict, met error) played {
-		return played{in: reports.Input{Report: checker.Report{Verdict: v}}, met: met}
+	judged := func(v checker.Verdict, unexpected error) played {
+		return played{in: reports.Input{Report: checker.Report{Verdict: v}}, unexpected: unexpected}
 	}
 	other := errors.New("it gave another verdict")
 	invalid, valid := judged(checker.Invalid, nil), judged(checker.Valid, nil)

@@ -19,17 +19,25 @@ var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
 	"replay", "backend", "image", "server", "out", "json", "verbose", "help",
 }, attachFlags...)
 
-// readReplay takes the run from a record, all but the backend if the user named
-// one.
-func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
+// onlyBesideReplay refuses flags other than those that mean something beside --replay.
+func onlyBesideReplay(cmd *cobra.Command, allowed ...string) error {
 	var others []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains(besideReplay, f.Name) {
+		if !slices.Contains(allowed, f.Name) {
 			others = append(others, "--"+f.Name)
 		}
 	})
 	if len(others) > 0 {
 		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
+	}
+	return nil
+}
+
+// readReplay takes the run from a record, all but the backend if the user named
+// one.
+func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
+	if err := onlyBesideReplay(cmd, besideReplay...); err != nil {
+		return err
 	}
 	run, err := readRunFile(o.replay)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -396,22 +395,10 @@ func (s simulatedSearch) exit() error {
 	}
 }
 
-// besideSimulationReplay are the flags that mean something beside --replay.
-func besideSimulationReplay() map[string]bool {
-	return map[string]bool{"replay": true, "again": true, "out": true, "json": true, "confirm": true, "confirm-limit": true, "verbose": true, "help": true}
-}
-
 // replaySimulation runs the case of a record again.
 func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
-	var others []string
-	beside := besideSimulationReplay()
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !beside[f.Name] {
-			others = append(others, "--"+f.Name)
-		}
-	})
-	if len(others) > 0 {
-		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
+	if err := onlyBesideReplay(cmd, "replay", "again", "out", "json", "confirm", "confirm-limit", "verbose", "help"); err != nil {
+		return err
 	}
 	run, err := readRunFile(o.replay)
 	if err != nil {

@@ -78,7 +78,7 @@ func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockS
 			if err != nil {
 				return found, err
 			}
-			if found.Why = doubt(r.Case, s.Scenario, p.in, p.met); found.Why == "" {
+			if found.Why = doubt(r.Case, s.Scenario, p.in, p.unexpected); found.Why == "" {
 				found.Confirmed, found.Run, found.Scenario = true, relative(dir, run), relative(dir, filepath.Join(dir, confirmation, s.Form+".yaml"))
 				return found, a.noteConfirmation(dir, found)
 			}
@@ -114,9 +114,9 @@ func firstOf(report checker.Report, kind string) (checker.Violation, bool) {
 // does. A script has its clients use the resource whether or not they still hold the
 // lock, and so its accesses prove something only while the lease lasts, unless the
 // simulated client could not notice the end either.
-func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, met error) string {
-	if met != nil {
-		return met.Error()
+func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, unexpected error) string {
+	if unexpected != nil {
+		return unexpected.Error()
 	}
 	if c.Careless || !ofAccesses(s.Expect.Violation) || slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient }) {
 		return ""

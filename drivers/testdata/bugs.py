@@ -77,13 +77,27 @@ class Plain:
             raise redis.RedisError("taken")
 
     def ask(self, q):
-        begin = time.monotonic()
+        asked = begin = time.monotonic()
         token, lease = {"client": q["client"], "process": "p%d" % os.getpid()}.get(BUG, uuid.uuid4().hex), q["lease_ms"]
-        lease = {"seconds": max(1, lease // 1000) * 1000, "early": lease // 2}.get(BUG, lease)
-        if BUG == "half":
+        lease = {"seconds": max(1, lease // 1000) * 1000, "early": lease // 2, "grace": lease * 7 // 5, "graceless": lease * 7 // 5}.get(BUG, lease)
+        if BUG in ("recount", "retry"):
+            granted, begin = self.ask_twice(q["lock"], token, lease, begin)
+        elif BUG == "half":
             granted = self.client.setnx(q["lock"], token)
             if granted:
                 self.client.pexpire(q["lock"], lease)
+        elif BUG == "shy":  # refuses all that ask at once
+            asking = q["lock"] + ":asking"
+            self.client.incr(asking)
+            time.sleep(0.1)
+            granted = int(self.client.get(asking)) == 1 and self.client.set(q["lock"], token, nx=True, px=lease)
+            self.client.decr(asking)
+        elif BUG == "races":
+            granted = not self.client.exists(q["lock"])
+            time.sleep(0.1)
+            granted = granted and self.client.set(q["lock"], token, px=lease)
+        elif BUG == "shorter":
+            granted = self.client.set(q["lock"], token, px=lease, nx=self.client.pttl(q["lock"]) < lease)
         else:
             granted = self.client.set(q["lock"], token, nx=True, px=None if BUG == "forever" else lease or 1000)
         if not granted:
@@ -91,7 +105,16 @@ class Plain:
         if KIND.startswith("watchdog"):
             threading.Thread(target=self.watch, args=(q["lock"], token, lease or 1000), daemon=True).start()
         took = int((time.monotonic() - begin) * 1000)
-        return (q["lock"], token), {"reply": {"valid_ms": lease + took}, "brief": {"valid_ms": 3}}.get(BUG, {})
+        return (q["lock"], token), {"reply": {"valid_ms": lease + took}, "brief": {"valid_ms": 3}, "recount": {"valid_ms": int((begin - asked) * 1000) + lease}}.get(BUG, {})
+
+    def ask_twice(self, name, token, lease, begin):
+        """Ask again when the connection was closed, and take the key for what it is."""
+        try:
+            return self.client.set(name, token, nx=True, px=lease or 1000), begin
+        except redis.ConnectionError:
+            begin = time.monotonic()
+            granted = self.client.set(name, token, nx=True, px=lease or 1000)
+            return granted or (self.client.get(name) or b"").decode() == token, begin
 
     def watch(self, name, token, lease):
         while BUG != "dead":
@@ -107,6 +130,8 @@ class Plain:
         self.released.add(token)
         if BUG == "noscript":
             return self.try_sha(RELEASE, name, token)
+        if BUG in ("missed", "heeded", "grace", "graceless"):
+            return self.after_look(name, token, lambda p: p.delete(name))
         if BUG == "steps":
             return (self.client.get(name) or b"").decode() == token and self.client.delete(name)
         return self.client.eval(RELEASE, 1, name, token)
@@ -127,16 +152,15 @@ class Plain:
         if BUG == "units":  # milliseconds in a command that takes seconds
             return self.client.eval(EXTEND.replace("PEXPIRE", "EXPIRE"), 1, name, token, lease)
         if BUG in ("look", "watch", "watching"):
-            return self.extend_after_look(name, token, lease)
+            return self.after_look(name, token, lambda p: p.pexpire(name, lease))
         if BUG == "taking":
             return self.client.set(name, token, px=lease)
         if BUG == "lie":
             return (self.client.get(name) or b"").decode() == token
         return self.client.eval(EXTEND, 1, name, token, lease)
 
-
-    def extend_after_look(self, name, token, lease):
-        """Prolong in another request than that which looks at the owner."""
+    def after_look(self, name, token, change):
+        """Change the key in another request than that which looks at the owner."""
         with self.client.pipeline() as p:
             try:
                 if BUG != "look":
@@ -144,10 +168,52 @@ class Plain:
                 if ((p if BUG != "look" else self.client).get(name) or b"").decode() != token:
                     return False
                 p.multi()
-                p.pexpire(name, lease)
+                change(p)
                 return p.execute()[0]
             except redis.WatchError:
-                return BUG == "watch"  # takes a transaction that was not made for one that was
+                return BUG in ("watch", "missed", "graceless")  # takes a transaction that was not made for one that was
+
+
+class Told(Plain):
+    """Says after nine tenths of the lease that a hold is lost, whose key lives to the end of it."""
+    promises = {"lost": True}
+
+    def __init__(self, client):
+        super().__init__(client)
+        self.timers = {}
+
+    def acquire(self, q):
+        begin = time.monotonic()
+        (name, token), more = super().acquire(q)
+        self.arm(token, "h%d" % q["id"], begin, q["lease_ms"])
+        return (name, token, "h%d" % q["id"]), dict(more, valid_ms=q["lease_ms"] * 9 // 10)
+
+    def arm(self, token, hold, begin, lease):
+        timer = threading.Timer(max(0, begin + lease * 9 / 10000 - time.monotonic()), tell, [{"event": "lost", "hold": hold}])
+        timer.daemon, self.timers[token] = True, timer
+        timer.start()
+
+    def release(self, name, token, hold):
+        self.timers[token].cancel()
+        return super().release(name, token)
+
+    def extend(self, name, token, hold, lease):
+        begin = time.monotonic()
+        done = super().extend(name, token, lease)
+        if done and BUG != "stale":
+            self.timers[token].cancel()
+            self.arm(token, hold, begin, lease)
+        return done
+
+
+class Counted(Plain):
+    promises = {"token": True}
+    count = 0
+
+    def acquire(self, q):
+        hold, more = super().acquire(q)
+        self.count = self.count + 1 if BUG == "alone" else self.client.incr(q["lock"] + ":count")
+        return hold, dict(more, token=self.count)
 
 
 class Watched(Plain):
@@ -181,6 +247,16 @@ class Fair(Plain):
         return (q["lock"], token), {}
 
 
+class OpenedOnce(redis.Connection):
+    """A connection that is not opened again once it was closed."""
+
+    def connect(self):
+        if hasattr(self, "opened"):
+            raise redis.ConnectionError("closed")
+        super().connect()
+        self.opened = True
+
+
 class SelectsOnce(redis.Connection):
     """A connection to database 1 that is one to database 0 when it is opened again."""
 
@@ -192,12 +268,13 @@ class SelectsOnce(redis.Connection):
             self.read_response()
 
 
-LOCK = {"watchdog": Watched, "reentrant": Reentrant, "fair": Fair}.get(KIND.partition("-")[0], Plain)
+LOCK = {"told": Told, "counted": Counted, "watchdog": Watched, "reentrant": Reentrant, "fair": Fair}.get(KIND.partition("-")[0], Plain)
 HELLO = {
     "protocol": 1, "name": KIND, "language": "python", "parallel": 32, "keys": ["{name}"],
     "promises": dict({"extend": True, "release_tells": True}, **LOCK.promises),
 }
 holds, writing = {}, threading.Lock()
+tell = None  # how to write a message, once there is a connection
 
 
 def answer(lock, q):
@@ -220,14 +297,18 @@ def answer(lock, q):
 
 
 def main():
+    global tell
     conn = socket.socket(socket.AF_UNIX)
     conn.connect(os.environ["LOCKCHAOS_SOCKET"])
     lines, out = conn.makefile("r", encoding="utf-8"), conn.makefile("w", encoding="utf-8")
 
-    def say(id, message):
+    def tell(message):
         with writing:
-            out.write(json.dumps(dict(message, re=id)) + "\n")
+            out.write(json.dumps(message) + "\n")
             out.flush()
+
+    def say(id, message):
+        tell(dict(message, re=id))
 
     def serve(lock, q):
         try:
@@ -247,9 +328,9 @@ def main():
         if q["op"] == "hello":
             if q.get("servers"):
                 host, port = q["servers"][0]["addr"].rsplit(":", 1)
-                wait = q["timeout_ms"] / 1000
+                wait = 0.25 if BUG == "brisk" else q["timeout_ms"] / 1000
                 pool = redis.ConnectionPool(
-                    {"desync": Kept, "select": SelectsOnce}.get(BUG, redis.Connection),
+                    {"desync": Kept, "select": SelectsOnce, "once": OpenedOnce}.get(BUG, redis.Connection),
                     host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait)
                 lock = LOCK(redis.Redis(connection_pool=pool))
             say(q["id"], HELLO)

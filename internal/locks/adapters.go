@@ -43,12 +43,12 @@ func others() harness.Locks {
 			Open:  openRedsync(redsync.Config{FailFast: true}),
 		},
 		{
-			Name: "rueidislock", Single: true, Foreign: true, Caches: true,
+			Name: "rueidislock", Single: true, Foreign: true, Caches: true, SilentRelease: true,
 			About: "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching",
 			Open:  openRueidislock(false),
 		},
 		{
-			Name: "rueidislock-noloop", Single: true, Foreign: true, Caches: true,
+			Name: "rueidislock-noloop", Single: true, Foreign: true, Caches: true, SilentRelease: true,
 			About: "as rueidislock, without notifications of its own changes",
 			Open:  openRueidislock(true),
 		},

@@ -91,7 +91,7 @@ func Setup(t *testing.T) harness.Config {
 		}
 		t.Skip(err)
 	}
-	return harness.Config{Dir: t.TempDir(), Backend: process.Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+	return harness.Config{Dir: t.TempDir(), Backend: Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
 // Lock is one of the locks of the program; a name that none has gives none.

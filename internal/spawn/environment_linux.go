@@ -3,7 +3,7 @@ package spawn
 import (
 	"bytes"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -12,16 +12,23 @@ import (
 // NAME=VALUE: those that a program started, also where they left its process group. A
 // process that cleared its environment is not found.
 func KillWith(variable string) {
-	all, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range all {
-		environ, err := os.ReadFile(path)
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1) // not by a pattern, which asks for the status of each file: half of the time
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, err := os.ReadFile("/proc/" + name + "/environ")
 		if err != nil { // it has ended, or is another user's
 			continue
 		}
-		for word := range bytes.SplitSeq(environ, []byte{0}) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && string(word) == variable {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-			}
+		if bytes.Contains(slices.Concat([]byte{0}, environ), []byte("\x00"+variable+"\x00")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 	}
 }

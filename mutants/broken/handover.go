@@ -14,7 +14,8 @@ import (
 )
 
 // The steps of a lock that is handed over. KEYS[1] is the lock, and KEYS[2] its
-// waiters by the time at which they came, each as "mark lease channel". ARGV[1] is
+// waiters by the time at which they came, which is the ticket of each, as "mark lease
+// channel". A message of a grant names the mark and the ticket. ARGV[1] is
 // the mark of the caller, ARGV[2] its lease in milliseconds, and ARGV[3] the channel
 // on which it hears of a grant, or "" if it does not wait.
 const (
@@ -23,14 +24,16 @@ local holder = redis.call('GET', KEYS[1])
 if not holder or holder == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   redis.call('ZREM', KEYS[2], table.concat(ARGV, ' '))
-  return 1
+  return {1, ''}
 end
+local ticket = ''
 if ARGV[3] ~= '' then
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[2], 'NX', time[1] * 1000000 + time[2], table.concat(ARGV, ' '))
+  local time, waiter = redis.call('TIME'), table.concat(ARGV, ' ')
+  redis.call('ZADD', KEYS[2], 'NX', time[1] * 1000000 + time[2], waiter)
   redis.call('PEXPIRE', KEYS[2], 60000)
+  ticket = redis.call('ZSCORE', KEYS[2], waiter)
 end
-return -redis.call('PTTL', KEYS[1])`
+return {-redis.call('PTTL', KEYS[1]), ticket}`
 
 	// handOn is a release. Its last line but one stands for [subscribed] or [heard].
 	handOn = `
@@ -40,7 +43,8 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 end
 redis.call('DEL', KEYS[1])
 while true do
-  local waiter = redis.call('ZPOPMIN', KEYS[2])[1]
+  local first = redis.call('ZPOPMIN', KEYS[2])
+  local waiter, ticket = first[1], first[2]
   if not waiter then
     return 1
   end
@@ -49,10 +53,10 @@ while true do
 end`
 	subscribed = `if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
     redis.call('SET', KEYS[1], mark, 'PX', lease)
-    redis.call('PUBLISH', channel, mark)
+    redis.call('PUBLISH', channel, mark .. ' ' .. ticket)
     return 1
   end`
-	heard = `if redis.call('PUBLISH', channel, mark) > 0 then
+	heard = `if redis.call('PUBLISH', channel, mark .. ' ' .. ticket) > 0 then
     redis.call('SET', KEYS[1], mark, 'PX', lease)
     return 1
   end`
@@ -85,30 +89,33 @@ func handOver(s Setup, whether string) *Lock {
 	l := newLock(s)
 	l.inbox = &inbox{rdb: l.rdb(), channel: Key("inbox") + rand.Text(), subscribing: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 	release := strings.Replace(handOn, "-- hand it over", whether, 1)
-	run := func(ctx context.Context, script string, lease lock.Lease) (int64, error) {
+	run := func(ctx context.Context, script string, lease lock.Lease) *redis.Cmd {
 		return l.rdb().Eval(ctx, script, []string{Key(lease.Name), WaitersKey(lease.Name)},
-			l.mark(lease), lease.Length.Milliseconds(), l.inbox.of(lease)).Int64()
+			l.mark(lease), lease.Length.Milliseconds(), l.inbox.of(lease))
 	}
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
 		return l.insist(ctx, lease, func() (int64, int, error) {
-			answer, err := run(ctx, askInLine, lease)
-			return answer, 0, err
+			answer, err := run(ctx, askInLine, lease).Slice()
+			if err != nil {
+				return 0, 0, err
+			}
+			said, known := answer[0].(int64)
+			ticket, also := answer[1].(string)
+			if !known || !also {
+				return 0, 0, fmt.Errorf("unexpected reply %v", answer)
+			}
+			l.inbox.queued(lease, ticket)
+			return said, 0, nil
 		})
 	}
 	l.extend = l.extendWith(expireIfMine)
 	l.release = func(ctx context.Context, lease lock.Lease) (bool, error) {
-		n, err := run(ctx, release, lease)
+		n, err := run(ctx, release, lease).Int64()
 		return n == 1, err
 	}
 	l.leave = func(ctx context.Context, lease lock.Lease) error {
 		defer l.inbox.leave(lease)
-		ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
-		defer cancel()
-		_, _, err := l.insist(ctx, lease, func() (int64, int, error) {
-			_, err := l.release(ctx, lease)
-			return 0, 0, err
-		})
-		return err
+		return l.leaveByRelease(ctx, lease)
 	}
 	return l
 }
@@ -174,17 +181,37 @@ func (i *inbox) subscribe(ctx context.Context) error {
 	i.mu.Unlock()
 	i.heard.Go(func() {
 		for m := range sub.Channel() {
-			i.hear(strings.TrimSpace(m.Payload))
+			mark, ticket, _ := strings.Cut(m.Payload, " ")
+			i.hear(mark, ticket)
 		}
 	})
 	return nil
 }
 
+// queued notes the ticket of a caller that was refused.
+func (i *inbox) queued(lease lock.Lease, ticket string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p := i.waiting[lease.Request]; p != nil {
+		p.ticket = ticket
+	}
+}
+
+// fresh reports whether a caller heard of a grant for the ticket that it had at the latest refusal.
+// A message may arrive after that refusal and be of an earlier grant, which is over: the two have
+// connections of their own.
+func (i *inbox) fresh(p *waiter) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return p.ticket != "" && p.heard == p.ticket
+}
+
 // hear tells a caller of its grant.
-func (i *inbox) hear(mark string) {
+func (i *inbox) hear(mark, ticket string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if p := i.waiting[mark]; p != nil {
+		p.heard = ticket
 		select {
 		case p.passed <- p.lease:
 		default: // it was told

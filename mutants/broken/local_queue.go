@@ -30,6 +30,8 @@ type waiter struct {
 	lease   lock.Lease
 	passed  chan lock.Lease // the grant, if it is passed on; holds one
 	refused instant         // when the latest request was sent that was refused
+	ticket  string          // its place since then, and that of the latest message; see [inbox]
+	heard   string
 }
 
 // turns are what was done with a grant.
@@ -173,11 +175,14 @@ func (l *Lock) ended(lease lock.Lease) {
 	delete(l.queue.grants, lease.Request)
 }
 
-// took is the lease of a caller that was passed the grant. One that was handed over
-// was granted after the latest request that was refused.
+// took is the lease of a caller that was passed the grant. One that was handed over for
+// the ticket of the latest request that was refused was granted after that; any other is over.
 func (l *Lock) took(p *waiter, lease, grant lock.Lease) lock.Lease {
 	if l.inbox != nil {
 		lease.Expires = l.ends(p.refused, lease.Length)
+		if !l.inbox.fresh(p) {
+			lease.Expires = l.ends(p.refused, 0)
+		}
 		return lease
 	}
 	lease.Request, lease.Expires = grant.Request, grant.Expires

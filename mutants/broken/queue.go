@@ -57,16 +57,19 @@ func CorrectQueue(s Setup) *Lock {
 	l.ask = l.askWith(lineUp)
 	l.extend = l.extendWith(stayIfInTime)
 	l.release = l.releaseWith(stepBack)
-	l.leave = func(ctx context.Context, lease lock.Lease) error {
-		ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
-		defer cancel()
-		_, _, err := l.insist(ctx, lease, func() (int64, int, error) {
-			_, err := l.release(ctx, lease)
-			return 0, 0, err
-		})
-		return err
-	}
+	l.leave = l.leaveByRelease
 	return l
+}
+
+// leaveByRelease releases what was asked for, until that is answered.
+func (l *Lock) leaveByRelease(ctx context.Context, lease lock.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, max(leaveTimeout, l.Timeout))
+	defer cancel()
+	_, _, err := l.insist(ctx, lease, func() (int64, int, error) {
+		_, err := l.release(ctx, lease)
+		return 0, 0, err
+	})
+	return err
 }
 
 // leaveTimeout is how long a caller tries to leave the queue, at least.

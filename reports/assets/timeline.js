@@ -98,7 +98,12 @@
   const title = (s) => s ? `<title>${esc(s)}</title>` : "";
   const rect = (c, x, y, w, h, r, t) => `<rect class="${c}" x="${n1(x)}" y="${n1(y)}" width="${n1(Math.max(w, 0))}" height="${n1(h)}" rx="${r || 0}">${title(t)}</rect>`;
   const path = (c, d, t) => d ? `<path class="${c}" d="${d}">${title(t)}</path>` : "";
-  const text = (c, x, y, s) => `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
+  const printed = []; // where words stand: from, to and base line
+  const text = (c, x, y, s) => {
+    const long = wide(s), from = c.includes("end") ? x - long : x;
+    printed.push([from, from + long, y]);
+    return `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
+  };
   const slash = (x, y, r) => `M${n1(x - r)} ${n1(y + r)}l${2 * r} ${-2 * r}`;
   const cross = (x, y, r) => `M${n1(x - r)} ${n1(y - r)}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
   const ring = (x, y, r, t) => `<circle class="t-info" cx="${n1(x)}" cy="${n1(y)}" r="${r}">${title(t)}</circle>`;
@@ -311,7 +316,7 @@
     for (const s of k.spans || []) {
       if (!meets(s.from, s.to)) continue;
       const a = x(s.from), b = Math.max(x(s.to), a + 1);
-      out += rect(s.copy ? "t-key t-copy" : "t-key", a, y + 1, b - a, h - 2, 2, `${k.server} ${s.copy ? "was seen to have the key of " + s.name + " at" : "had the key of " + s.name + ", granted at"} ${instant(s.from)}, until ${instant(s.to)} at the latest`);
+      out += rect(s.copy ? "t-key t-copy" : "t-key", a, y + 1, b - a, h - 2, 2, `${k.server} ${s.copy ? "was seen to have the key of " + s.name + " at" : "had the key of " + s.name + ", granted at"} ${instant(s.from)}, until ${instant(s.to)} as far as is known`);
       for (const t of s.looks || []) if (meets(t, t)) looks += `M${n1(x(t))} ${y + h - 5}v4`;
       const words = ["key of " + s.name + (s.to > view.b ? ` until ${instant(s.to)} →` : ""), s.name].find((w) => wide(w) + 14 < b - a);
       if (words) out += text("t-small", a + 7, y + h / 2 + 4, words);
@@ -380,6 +385,7 @@
     queued = false;
     if (drag && !drag.moved) return; // else what is pressed would be gone, and the click lost; its end draws
     width = Math.max(chart.clientWidth, 240);
+    printed.length = 0;
     left = width < 620 ? 84 : 124;
     if (right !== width - 14) { right = width - 14; rows = faultRows(data.faults); }
     let y = data.violations.length > 1 ? 52 : data.violations.length ? 34 : 8, body = "", lock = null; // the flag, and below it the marks of the others
@@ -444,7 +450,7 @@
     const axis = drawAxis(top, y + 4);
     let moment = "";
     if (view.at >= view.a && view.at <= view.b) {
-      moment = path("t-moment", `M${n1(x(view.at))} ${top}V${n1(y + 4)}`) + path("t-moment-foot", `M${n1(x(view.at))} ${n1(y + 4)}l-5 9h10z`);
+      moment = path("t-moment", upright(x(view.at), top, y + 4)) + path("t-moment-foot", `M${n1(x(view.at))} ${n1(y + 4)}l-5 9h10z`);
     }
     y += 28;
     svg.setAttribute("viewBox", `0 0 ${width} ${n1(y)}`);
@@ -456,6 +462,16 @@
     for (const node of document.querySelectorAll("[data-mark]")) node.textContent = "";
     if (focus !== undefined) svg.querySelector(`[data-fold="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     say();
+  }
+
+  // upright is a line from one height to another that leaves out the words in its way.
+  function upright(at, from, to) {
+    let d = "";
+    for (const [, , y] of printed.filter(([a, b]) => a - 3 <= at && at <= b + 3).sort((a, b) => a[2] - b[2])) {
+      if (y - 11 > from) d += `M${n1(at)} ${n1(from)}V${n1(Math.min(y - 11, to))}`;
+      from = Math.max(from, y + 4);
+    }
+    return from < to ? d + `M${n1(at)} ${n1(from)}V${n1(to)}` : d;
   }
 
   // chosen reports whether a lane is of the lock that is chosen, and has the words that

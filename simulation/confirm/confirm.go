@@ -47,12 +47,6 @@ func Forms() []string { return []string{Held, Core, Window, Full} }
 // [Forms] and without those that are the same. The error says what a scenario has no step for.
 func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v checker.Violation) ([]Script, error) {
 	switch {
-	case l.Kind == history.KindRW:
-		return nil, fmt.Errorf("lock %s has readers and writers, and no step of a scenario asks for either", l.Name)
-	case l.Kind == history.KindSemaphore:
-		return nil, fmt.Errorf("lock %s is a semaphore, and no step of a scenario asks for a permit", l.Name)
-	case l.Together:
-		return nil, fmt.Errorf("lock %s is asked for several locks at a time, which no step of a scenario does", l.Name)
 	case !slices.Contains(topologies.Names(), c.Topology):
 		return nil, fmt.Errorf("no servers are of topology %s", c.Topology)
 	}
@@ -101,6 +95,7 @@ type writer struct {
 	incidents []*incident
 	proof     map[int64]bool // indices of the events that prove the violation
 	end       time.Duration  // when it was complete
+	capacity  int            // of a semaphore
 
 	zones   map[string]string // real ones, by simulated
 	clients map[string]string
@@ -118,6 +113,9 @@ func newWriter(c simulation.Case, l harness.LockSpec, o simulation.Outcome, h *h
 		w.proof[index] = true
 	}
 	for _, e := range h.Events {
+		if e.Op == history.Declare {
+			w.capacity = max(w.capacity, e.Capacity)
+		}
 		if w.proof[e.Index] {
 			w.end = max(w.end, e.Time)
 		}
@@ -130,7 +128,9 @@ func newWriter(c simulation.Case, l harness.LockSpec, o simulation.Outcome, h *h
 }
 
 // proves reports whether the operation is part of what proves the violation.
-func (w *writer) proves(o *operation) bool { return w.proof[o.first] || w.proof[o.last] }
+func (w *writer) proves(o *operation) bool {
+	return slices.ContainsFunc(o.events, func(i int64) bool { return w.proof[i] })
+}
 
 // choose says which operations the script has.
 func (w *writer) choose(form string) {
@@ -203,6 +203,7 @@ func (w *writer) complete() {
 			before := other.client == o.client && other.from < o.from
 			switch {
 			case other.op == history.Acquire && other.owner == o.owner && before,
+				o.op == history.Acquire && other.op == history.Release && other.owner == o.owner && other.until <= w.end && w.asksAgain(o.owner),
 				o.op == history.Acquire && other.op == history.Release && before && w.isKept(other.owner):
 				other.keep = true
 			}
@@ -211,6 +212,11 @@ func (w *writer) complete() {
 	for _, o := range w.ops {
 		o.strict = o.op == history.Acquire && o.outcome == history.OK
 	}
+}
+
+// asksAgain reports whether an owner asked more than once: what it holds then depends on what it gave back.
+func (w *writer) asksAgain(owner string) bool {
+	return len(of(w.ops, func(o *operation) bool { return o.op == history.Acquire && o.owner == owner })) > 1
 }
 
 // isKept reports whether the script has the acquire of an owner.

@@ -207,14 +207,71 @@ func TestLateCommand(t *testing.T) {
 	require.Contains(t, steps, "acquire: warm-up")
 }
 
-// What a scenario has no step for is said.
-func TestNoScript(t *testing.T) {
-	for _, lock := range []string{"semaphore-permit", "rwmutex", "multilock"} {
-		l, err := locks.All().ByName(lock)
-		require.NoError(t, err)
-		_, err = confirm.Scripts(base(topologies.Single, lock), l, simulation.Outcome{}, checker.Violation{})
-		require.ErrorContains(t, err, "no step of a scenario")
+// Readers, writers, permits and several locks are asked for as they were in the simulated run. A
+// writer that goes on as a reader gives back what it was granted first.
+func TestOtherThanOneHolder(t *testing.T) {
+	failover := world.Fault{
+		Name: world.CrashFailover, Target: world.TheMaster, Lag: 5 * time.Millisecond, By: time.Millisecond, For: 20 * time.Millisecond,
+		After: &world.Anchor{Event: world.Write, Of: world.TheMaster, Nth: 1},
 	}
+	for _, c := range []struct {
+		topology, lock, workload, kind string
+		plan                           []world.Fault
+		head, steps                    []string
+	}{
+		{
+			topologies.Single, "broken-one-more-permit", "permits", checker.OverCapacity, nil,
+			[]string{"permits: 3"},
+			[]string{"permits: 3", "again: true"},
+		},
+		{
+			topologies.Single, "broken-unseen-readers", "readers-writers", checker.DoubleGrant, nil,
+			nil,
+			[]string{"mode: write", "mode: read"},
+		},
+		{
+			topologies.Sentinels, "multilock", "several-locks", checker.DoubleGrant,
+			[]world.Fault{failover},
+			nil,
+			[]string{"and: [lock-"},
+		},
+	} {
+		t.Run(c.lock, func(t *testing.T) {
+			one := base(c.topology, c.lock, c.plan...)
+			one.Workload, one.Clients, one.Permits, one.Locks = c.workload, 4, 3, 2
+			one.Length, one.Hold = 3*time.Second, time.Second
+			scripts, err := found(t, one, c.kind)
+			require.NoError(t, err)
+			full := scripts[len(scripts)-1]
+			for _, want := range c.head {
+				require.Contains(t, string(full.YAML), want+"\n")
+			}
+			for _, want := range c.steps {
+				require.Contains(t, stepsOf(t, full), want)
+			}
+		})
+	}
+}
+
+// A writer that goes on as a reader gives back what it was granted first.
+func TestDowngrade(t *testing.T) {
+	for seed := uint64(1); ; seed++ {
+		require.Less(t, seed, uint64(50), "no writer went on as a reader")
+		c := base(topologies.Single, "broken-unseen-readers")
+		c.Workload, c.Clients, c.Seed, c.Hold = "readers-writers", 4, seed, 20*time.Millisecond
+		scripts, err := found(t, c, checker.DoubleGrant)
+		require.NoError(t, err)
+		steps := stepsOf(t, scripts[len(scripts)-1])
+		again, first := strings.Index(steps, "mode: read, again: true"), strings.Index(steps, "release: lock-1, first: true")
+		if again >= 0 && first >= 0 {
+			require.Less(t, again, first, steps)
+			return
+		}
+	}
+}
+
+// What can't be played is said.
+func TestNoScript(t *testing.T) {
 	l, err := locks.All().ByName("mutex")
 	require.NoError(t, err)
 	_, err = confirm.Scripts(base("moon", "mutex"), l, simulation.Outcome{}, checker.Violation{})

@@ -16,14 +16,17 @@ type operation struct {
 	owner   string
 	op      history.Op
 	lock    string
+	and     []string // what else it was asked for together with the lock
 	mode    history.Mode
+	permits int
+	again   bool // as an owner that asked before
+	oldest  bool // a release of what was granted first
 	from    time.Duration
 	until   time.Duration // never, if it has no outcome
 	outcome history.Type
 	lease   time.Duration
 	expires time.Duration // of a grant
-	first   int64         // the index of the invocation
-	last    int64
+	events  []int64       // the indices of its events: two for each lock
 	keep    bool
 	strict  bool // it must be granted, for the violation to be possible
 }
@@ -50,9 +53,14 @@ func operations(h *history.History) []*operation {
 			continue
 		}
 		if e.Type == history.Invoke {
+			if o := together(open, e); o != nil {
+				o.and, o.events = append(o.and, e.Lock), append(o.events, e.Index)
+				open[e.Process] = o
+				continue
+			}
 			o := &operation{
-				client: name + "/" + strconv.Itoa(crashes[name]), owner: e.Owner, op: e.Op, lock: e.Lock, mode: e.Mode,
-				from: e.Time, until: never, outcome: history.Info, lease: e.Lease, first: e.Index, last: e.Index,
+				client: name + "/" + strconv.Itoa(crashes[name]), owner: e.Owner, op: e.Op, lock: e.Lock, mode: e.Mode, permits: e.Permits,
+				from: e.Time, until: never, outcome: history.Info, lease: e.Lease, events: []int64{e.Index},
 			}
 			o.zone, _, _ = strings.Cut(name, ".")
 			all = append(all, o)
@@ -60,11 +68,23 @@ func operations(h *history.History) []*operation {
 			continue
 		}
 		if o := open[e.Process]; o != nil && o.op == e.Op {
-			o.until, o.outcome, o.last, o.expires = e.Time, e.Type, e.Index, e.Expires
+			o.until, o.outcome, o.expires = e.Time, e.Type, e.Expires
+			o.events = append(o.events, e.Index)
 			delete(open, e.Process)
 		}
 	}
 	return all
+}
+
+// together is the operation that is under way for another lock, of which the invocation is a
+// part; nil if there is none.
+func together(open map[int]*operation, e history.Event) *operation {
+	for _, o := range open {
+		if o.owner == e.Owner && o.op == e.Op && o.until == never && o.lock != e.Lock && e.Op != history.Access {
+			return o
+		}
+	}
+	return nil
 }
 
 // goesOn reports whether the operation was under way at that time.

@@ -36,15 +36,8 @@ func (w *writer) write() ([]byte, error) {
 	if len(kept) == 0 {
 		return nil, errors.New("the violation is proved by no operation of a client")
 	}
-	if o := slices.IndexFunc(kept, func(o *operation) bool { return o.mode != "" && o.mode != history.Exclusive }); o >= 0 {
-		return nil, fmt.Errorf("a client asks for the lock in mode %s, which no step of a scenario does", kept[o].mode)
-	}
-	owners := map[string]bool{}
-	for _, o := range kept {
-		if o.op == history.Acquire && owners[o.owner] {
-			return nil, errors.New("a client asks again for a lock that it holds, which no step of a scenario does")
-		}
-		owners[o.owner] = owners[o.owner] || o.op == history.Acquire
+	if err := again(kept); err != nil {
+		return nil, err
 	}
 	if err := w.place(kept); err != nil {
 		return nil, err
@@ -65,6 +58,40 @@ func (w *writer) write() ([]byte, error) {
 	}
 	fmt.Fprintf(&b, "\nexpect: {verdict: %s, violation: %s}\n", checker.Invalid, w.violation.Kind)
 	return b.Bytes(), nil
+}
+
+// again marks the requests of owners that asked before, and the releases of what was granted
+// first. A step gives back that, or what was granted last.
+func again(kept []*operation) error {
+	asked := map[string]bool{}
+	holds := map[string][]*operation{}
+	for _, o := range kept {
+		mine := holds[o.owner]
+		switch {
+		case o.op == history.Acquire:
+			o.again = asked[o.owner]
+			asked[o.owner] = true
+			if o.outcome == history.OK {
+				holds[o.owner] = append(mine, o)
+			}
+		case o.op == history.Release && len(mine) > 0:
+			switch last := len(mine) - 1; {
+			case mine[last].grantsWhat(o):
+				holds[o.owner] = mine[:last]
+			case mine[0].grantsWhat(o):
+				o.oldest = true
+				holds[o.owner] = mine[1:]
+			default:
+				return errors.New("a client gives back neither what it was granted first nor last, which no step of a scenario does")
+			}
+		}
+	}
+	return nil
+}
+
+// grantsWhat reports whether a release gives back what the operation was granted.
+func (o *operation) grantsWhat(release *operation) bool {
+	return o.lock == release.lock && o.mode == release.mode && o.permits == release.permits
 }
 
 // head writes what the scenario is about.
@@ -89,6 +116,9 @@ func (w *writer) head(b *bytes.Buffer, kept []*operation) {
 	}
 	if !w.lock.Endless && slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 }) {
 		fmt.Fprintf(b, "watchdog: %v\n", w.watchdogOf(kept))
+	}
+	if w.lock.Kind == history.KindSemaphore {
+		fmt.Fprintf(b, "permits: %d\n", w.capacity)
 	}
 	if w.Progress > 0 {
 		fmt.Fprintf(b, "progress: %v\n", w.Progress)
@@ -126,10 +156,33 @@ func (w *writer) warmUp() []string {
 		if w.Topology == topologies.Cluster { // on the server that has the lock
 			name = strconv.Quote("{" + w.lock.KeyOf(o.lock) + "}:warm-up")
 		}
-		steps = append(steps, fmt.Sprintf("client: %s, acquire: %s%s, until: granted", client, name, w.lease(longLease, o)),
+		steps = append(steps, fmt.Sprintf("client: %s, acquire: %s%s%s, until: granted", client, name, o.inMode(), w.lease(longLease, o)),
 			fmt.Sprintf("client: %s, release: %s", client, name))
 	}
 	return steps
+}
+
+// how is the part of a step that says in which way its lock is asked for.
+func (o *operation) how() string {
+	how := o.inMode()
+	if len(o.and) > 0 {
+		how += fmt.Sprintf(", and: [%s]", strings.Join(o.and, ", "))
+	}
+	if o.again {
+		how += ", again: true"
+	}
+	if o.permits > 1 {
+		how += fmt.Sprintf(", permits: %d", o.permits)
+	}
+	return how
+}
+
+// inMode is the part that says whether to read or to write.
+func (o *operation) inMode() string {
+	if o.mode == history.Read || o.mode == history.Write {
+		return ", mode: " + string(o.mode)
+	}
+	return ""
 }
 
 // lease is the part of a step that says it.
@@ -170,13 +223,13 @@ func (w *writer) steps() []string {
 		case o.op == history.Access:
 		case !m.end && next:
 			if o.strict {
-				add("%s, until: granted", w.request(o))
+				add("%s, until: granted", w.request(o, false))
 			} else {
-				add("%s, until: %s", w.request(o), w.must(o))
+				add("%s, until: %s", w.request(o, false), w.must(o))
 			}
 		case !m.end:
 			busy[o] = true
-			add("%s, background: true", w.request(o))
+			add("%s, background: true", w.request(o, true))
 		case busy[o]:
 			add("await: %s, until: %s", client, w.must(o))
 		}
@@ -192,15 +245,16 @@ func (w *writer) must(o *operation) string {
 	return "ended"
 }
 
-// request is the step of a request, without how it goes on.
-func (w *writer) request(o *operation) string {
+// request is the step of a request, without how it goes on. One that goes on while others are
+// made is tried once, so that it waits if it must be granted.
+func (w *writer) request(o *operation, behind bool) string {
 	client := w.clients[o.client]
 	switch o.op {
 	case history.Acquire:
-		step := fmt.Sprintf("client: %s, acquire: %s%s", client, o.lock, w.lease(w.leaseOf(o), o))
+		step := fmt.Sprintf("client: %s, acquire: %s%s%s", client, o.lock, o.how(), w.lease(w.leaseOf(o), o))
 		took := o.until - o.from
 		switch {
-		case o.until == never || took > atOnce && o.strict:
+		case o.until == never || (took > atOnce || behind) && o.strict:
 			step += fmt.Sprintf(", wait: %v", patience)
 		case took > atOnce:
 			step += fmt.Sprintf(", wait: %v", min(took.Round(time.Millisecond), patience))
@@ -209,7 +263,11 @@ func (w *writer) request(o *operation) string {
 	case history.Extend:
 		return fmt.Sprintf("client: %s, extend: %s, lease: %v", client, o.lock, cmp.Or(o.lease, longLease))
 	default:
-		return fmt.Sprintf("client: %s, release: %s", client, o.lock)
+		first := ""
+		if o.oldest {
+			first = ", first: true"
+		}
+		return fmt.Sprintf("client: %s, release: %s%s", client, o.lock, first)
 	}
 }
 

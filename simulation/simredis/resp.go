@@ -77,15 +77,6 @@ func parseInline(b []byte) (args []string, n int, err error) {
 	return strings.Fields(string(b[:i])), i + 1, nil
 }
 
-// AppendCommand encodes a request.
-func AppendCommand(b []byte, args ...string) []byte {
-	b = appendHead(b, '*', len(args))
-	for _, a := range args {
-		b = appendBulk(b, a)
-	}
-	return b
-}
-
 // Append encodes a reply in version 2 or 3 of the protocol.
 func Append(b []byte, reply any, proto int) []byte {
 	switch r := reply.(type) {

@@ -63,9 +63,6 @@ func scriptFlush(s *Server, a []string) any {
 	return ok
 }
 
-// ForgetScripts is SCRIPT FLUSH.
-func (s *Server) ForgetScripts() { s.scripts = map[string]string{} }
-
 const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
 
 // run is a script that is being run.

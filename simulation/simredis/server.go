@@ -1,9 +1,7 @@
 package simredis
 
 import (
-	"maps"
 	"slices"
-	"strconv"
 )
 
 // Server is one Redis process.
@@ -188,15 +186,4 @@ func (s *Server) touch(key string) {
 	for _, c := range s.watched[key] {
 		c.dirty = true
 	}
-}
-
-// Dump is the data set as text, a line for each key, in order: for tests, and to
-// compare servers. Keys that have expired and are not deleted yet are in it.
-func (s *Server) Dump() []string {
-	keys := slices.Sorted(maps.Keys(s.keys))
-	for i, k := range keys {
-		v := s.keys[k]
-		keys[i] = strconv.Quote(k) + " " + v.kind.String() + " " + v.text() + " " + strconv.FormatInt(v.expire, 10)
-	}
-	return keys
 }

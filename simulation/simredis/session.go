@@ -17,7 +17,6 @@ type Session struct {
 	out   []byte
 	proto int
 	name  string
-	db    int64
 
 	running bool // within Receive: pushes to itself go with the replies
 	closed  bool
@@ -60,16 +59,9 @@ func (c *Session) Close() {
 	c.s.sessions = slices.DeleteFunc(c.s.sessions, func(o *Session) bool { return o == c })
 }
 
-// ID is what CLIENT ID says.
-func (c *Session) ID() int64 { return c.id }
-
 // Closed tells whether the session has ended: by Close, QUIT or an error of the
 // protocol. The connection is to be closed then.
 func (c *Session) Closed() bool { return c.closed }
-
-// Blocked tells whether the session waits, as in WAIT. It takes bytes while it waits
-// and runs them afterwards.
-func (c *Session) Blocked() bool { return c.blocked != nil }
 
 // Receive takes bytes of the client, and runs the requests that are complete.
 // Their replies are sent together.
@@ -226,7 +218,7 @@ func quit(s *Server, _ []string) any {
 func reset(s *Server, _ []string) any {
 	c := s.session
 	c.discard()
-	c.mayRead, c.asking, c.proto, c.name, c.db = false, false, 2, "", 0
+	c.mayRead, c.asking, c.proto, c.name = false, false, 2, ""
 	for k := range c.subscribed {
 		for _, name := range slices.Clone(c.subscribed[k]) {
 			c.unsubscribe(k, name)

@@ -1,10 +1,6 @@
 package simredis
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // table is a map of strings that keeps the order in which fields were added, as
 // small hashes of Redis do.
@@ -94,19 +90,4 @@ func (t *table) clone() *table {
 		c.reindex()
 	}
 	return c
-}
-
-// text is sorted, since the order means nothing.
-func (t *table) text(values bool) string {
-	list := slices.Clone(t.list)
-	slices.SortFunc(list, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	var b strings.Builder
-	for _, f := range list {
-		fmt.Fprintf(&b, "%q", f.name)
-		if values {
-			fmt.Fprintf(&b, "=%q", f.value)
-		}
-		b.WriteByte(' ')
-	}
-	return b.String()
 }

@@ -1,10 +1,6 @@
 package simredis
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 type kind byte
 
@@ -48,26 +44,6 @@ func (v *value) clone() *value {
 	c := *v
 	c.hash, c.set, c.zset, c.list = v.hash.clone(), v.set.clone(), v.zset.clone(), slices.Clone(v.list)
 	return &c
-}
-
-func (v *value) text() string {
-	switch v.kind {
-	case kindString:
-		return fmt.Sprintf("%q", v.str)
-	case kindList:
-		return fmt.Sprintf("%q", v.list)
-	case kindHash:
-		return v.hash.text(true)
-	case kindSet:
-		return v.set.text(false)
-	case kindSortedSet:
-		var b strings.Builder
-		for _, m := range v.zset.list {
-			fmt.Fprintf(&b, "%q=%s ", m.name, formatScore(m.score))
-		}
-		return b.String()
-	}
-	return ""
 }
 
 // lookup returns what a key holds, or nil; it deletes a key that has expired.

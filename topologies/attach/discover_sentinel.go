@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // A watcher is what a sentinel says of a server that it watches, or of another
@@ -36,27 +37,9 @@ func seen(ctx context.Context, c *redis.Client, args ...any) ([]watcher, error) 
 	}
 	var all []watcher
 	for _, reply := range list {
-		all = append(all, named(reply))
+		all = append(all, bootstrap.Fields(reply))
 	}
 	return all, nil
-}
-
-// named reads the flat list, or the map, in which Redis returns named values.
-func named(reply any) watcher {
-	w := watcher{}
-	switch r := reply.(type) {
-	case []any:
-		for pair := range slices.Chunk(r, 2) {
-			if len(pair) == 2 {
-				w[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
-			}
-		}
-	case map[any]any:
-		for k, v := range r {
-			w[fmt.Sprint(k)] = fmt.Sprint(v)
-		}
-	}
-	return w
 }
 
 // replicated learns from the sentinels who the others are, and which servers

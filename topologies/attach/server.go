@@ -223,7 +223,7 @@ func (s *server) callers(bus bool) func(context.Context) int {
 			if err != nil {
 				return 0
 			}
-			return len(slices.DeleteFunc(links, func(l any) bool { return named(l)["direction"] != "from" }))
+			return len(slices.DeleteFunc(links, func(l any) bool { return bootstrap.Fields(l)["direction"] != "from" }))
 		}
 	}
 	return func(ctx context.Context) int {

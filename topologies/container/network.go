@@ -33,7 +33,8 @@ type bridge struct {
 // makeBridge makes a network whose nodes keep their addresses. The engine
 // grants fixed addresses only where it was told the subnet, so it is asked for
 // a network of its choice, which keeps clear of the host's routes, and then for
-// the same one again by its subnet. Who is late in between tries again.
+// the same one again by its subnet. If another program takes that
+// subnet in between, it tries again.
 func makeBridge(ctx context.Context, c *client.Client, labels map[string]string) (*bridge, error) {
 	var errs []error
 	for range subnetTries {

@@ -29,6 +29,8 @@ const (
 	doAcquire = "acquire"
 	doExtend  = "extend"
 	doRelease = "release"
+	doFirst   = "release-first"
+	doAgain   = "release-again"
 	doRead    = "read"
 	doWrite   = "write"
 )
@@ -37,10 +39,11 @@ const (
 type order struct {
 	ID int    `json:"id"`
 	Do string `json:"do"`
-	// Name is that of the lock or the resource.
+	// Ask is what an acquire asks for.
+	Ask *workload.Request `json:"ask,omitempty"`
+	// Name is that of a resource, and Lease is of an extension.
 	Name  string        `json:"name,omitempty"`
 	Lease time.Duration `json:"lease,omitempty"`
-	Wait  time.Duration `json:"wait,omitempty"`
 	// Within bounds how long it may take; 0 for no bound.
 	Within time.Duration `json:"within,omitempty"`
 }

@@ -143,11 +143,19 @@ func (s *server) do(ctx context.Context, c *workload.Client, o order) *done {
 	resource := &remoteResource{s, o.Name}
 	switch o.Do {
 	case doAcquire:
-		d.Outcome = c.Acquire(ctx, o.Name, o.Lease, o.Wait)
+		if o.Ask == nil {
+			d.Error = "an order to acquire says what to ask for"
+			break
+		}
+		d.Outcome = c.Ask(ctx, *o.Ask)
 	case doExtend:
 		d.Outcome = c.Extend(ctx, o.Lease)
 	case doRelease:
 		d.Outcome = c.Release(ctx)
+	case doFirst:
+		d.Outcome = c.ReleaseFirst(ctx)
+	case doAgain:
+		d.Outcome = c.ReleaseAgain(ctx)
 	case doRead:
 		if err := c.Read(ctx, o.Name, resource); err != nil {
 			d.Error, d.Refused = err.Error(), errors.Is(err, workload.ErrRefused)

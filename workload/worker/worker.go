@@ -111,13 +111,12 @@ func Start(ctx context.Context, c Config) (*Client, error) {
 		return nil, fmt.Errorf("start client %s: %w", c.Name, err)
 	}
 	w.enc = json.NewEncoder(w.in)
+	go w.listen(context.WithoutCancel(ctx), out)
 	if c.Started != nil {
 		if err := c.Started(w.cmd.Process.Pid); err != nil {
-			go w.listen(context.WithoutCancel(ctx), out)
 			return nil, errors.Join(fmt.Errorf("start client %s: %w", c.Name, err), w.Close())
 		}
 	}
-	go w.listen(context.WithoutCancel(ctx), out)
 	limited, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
 	defer cancel()
 	err = w.send(fromHarness{Hello: &hello{Client: c.Name, Base: int64(base), Setup: setup}})
@@ -304,9 +303,9 @@ func (w *Client) outcome(ctx context.Context, o order) history.Type {
 	return d.Outcome
 }
 
-// Acquire is [workload.Client.Acquire].
-func (w *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
-	return w.outcome(ctx, order{Do: doAcquire, Name: name, Lease: lease, Wait: wait})
+// Ask is [workload.Client.Ask].
+func (w *Client) Ask(ctx context.Context, r workload.Request) history.Type {
+	return w.outcome(ctx, order{Do: doAcquire, Ask: &r})
 }
 
 // Extend is [workload.Client.Extend].
@@ -317,6 +316,16 @@ func (w *Client) Extend(ctx context.Context, d time.Duration) history.Type {
 // Release is [workload.Client.Release].
 func (w *Client) Release(ctx context.Context) history.Type {
 	return w.outcome(ctx, order{Do: doRelease})
+}
+
+// ReleaseFirst is [workload.Client.ReleaseFirst].
+func (w *Client) ReleaseFirst(ctx context.Context) history.Type {
+	return w.outcome(ctx, order{Do: doFirst})
+}
+
+// ReleaseAgain is [workload.Client.ReleaseAgain].
+func (w *Client) ReleaseAgain(ctx context.Context) history.Type {
+	return w.outcome(ctx, order{Do: doAgain})
 }
 
 // Read is [workload.Client.Read]. The resource stays here.
@@ -362,16 +371,6 @@ func (w *Client) Owner() string {
 
 // Name is the client's.
 func (w *Client) Name() string { return w.config.Name }
-
-// Pid is the number of its process.
-func (w *Client) Pid() int { return w.cmd.Process.Pid }
-
-// Busy reports whether the client is in the middle of an operation.
-func (w *Client) Busy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.open) > 0
-}
 
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
@@ -424,7 +423,7 @@ func (w *Client) awaitStates(ctx context.Context, want func([]string) bool) erro
 func (w *Client) states() ([]string, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", w.cmd.Process.Pid))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("look at client %s: it has no threads (%w)", w.config.Name, orNothing(err))
+		return nil, errors.New("it has no threads")
 	}
 	var states []string
 	for _, file := range files {

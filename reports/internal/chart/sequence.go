@@ -164,14 +164,18 @@ func (step *Step) draw(s *Drawing, x map[string]float64, y, width float64) {
 		if step.Kind == StepFault {
 			class = "t-fault"
 		}
-		w := Wide(step.Text, SmallSize) + 14
+		words, title := step.Text, ""
+		for n := len(words); Wide(words, SmallSize)+14 > width-sequenceLeft-4 && n > 0; n-- {
+			words, title = say.Shorten(step.Text, n), step.Text
+		}
+		w := Wide(words, SmallSize) + 14
 		left := from - w/2
 		if !placed {
 			left = sequenceLeft
 		}
 		left = math.Max(sequenceLeft, math.Min(left, width-w-2))
-		s.Rect(class, left, y-10, w, 19, 3, "")
-		s.Text("t-small", left+7, y+4, step.Text)
+		s.Rect(class, left, y-10, w, 19, 3, title)
+		s.Text("t-small", left+7, y+4, words)
 		return
 	}
 	to := x[step.To]

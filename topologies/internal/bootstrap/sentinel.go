@@ -85,7 +85,7 @@ func (s *sentinels) sees(ctx context.Context, name, master string, replicas int)
 	if err != nil {
 		return err
 	}
-	seen := fields(m)
+	seen := Fields(m)
 	if at := s.NodeAt(net.JoinHostPort(seen["ip"], seen["port"])); at != master {
 		return fmt.Errorf("it takes %s for the master, and not %s", at, master)
 	}
@@ -99,7 +99,7 @@ func (s *sentinels) sees(ctx context.Context, name, master string, replicas int)
 		return err
 	}
 	for _, r := range all {
-		seen := fields(r)
+		seen := Fields(r)
 		if seen["flags"] != "slave" || seen["master-link-status"] != "ok" {
 			return fmt.Errorf("it sees replica %s with flags %s and its link %s",
 				seen["name"], seen["flags"], seen["master-link-status"])
@@ -108,8 +108,8 @@ func (s *sentinels) sees(ctx context.Context, name, master string, replicas int)
 	return nil
 }
 
-// fields reads the flat list, or the map, in which Redis returns named values.
-func fields(reply any) map[string]string {
+// Fields reads the flat list, or the map, in which Redis returns named values.
+func Fields(reply any) map[string]string {
 	m := map[string]string{}
 	switch r := reply.(type) {
 	case []any:
@@ -188,7 +188,7 @@ func (s *sentinels) arm(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("arm the sentinels: %w", err)
 		}
-		s.before = fields(m)
+		s.before = Fields(m)
 	}
 	if err := s.set(ctx, armed, "1"); err != nil {
 		return fmt.Errorf("arm the sentinels: %w", err)

@@ -13,18 +13,18 @@ import (
 // met to be the run's, and not theirs.
 const minComplaints = 3
 
-// complaint says which error most operations of a kind met, if most met the
+// dominantError says which error most operations of a kind met, if most met the
 // same: of several kinds, that which most operations met. It is empty if none
 // did. That a lock is held by another client is no such error.
-func (d *digest) complaint() string {
+func (m *model) dominantError() string {
 	type tally struct {
 		count   int
 		example string
 	}
 	totals := map[history.Op]int{}
 	errors := map[history.Op]map[string]*tally{}
-	for i := range d.ops {
-		op := &d.ops[i]
+	for i := range m.ops {
+		op := &m.ops[i]
 		kind, text := op.Invoke.Op, op.Complete.Error
 		totals[kind]++
 		if op.OK() || text == "" || op.Failed() && refusal(text) {

@@ -23,7 +23,7 @@ func TestMasterOf(t *testing.T) {
 	role := func(node, role string) history.Event {
 		return history.Event{Op: history.Observe, Type: history.OK, Node: node, What: history.ObserveRole, Value: role}
 	}
-	d := newDigest(Input{
+	m := newModel(Input{
 		Run: history.Run{Topology: history.Topology{Nodes: []history.Node{
 			{Name: "r1", Role: "master"}, {Name: "r2", Role: "replica"}, {Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"},
 		}}},
@@ -49,7 +49,7 @@ func TestMasterOf(t *testing.T) {
 		{"py-b.2#1", 35, ""},
 		{"py-b.2#1", 55, "r2"},
 	} {
-		require.Equal(t, tt.want, d.masterOf(tt.owner, tt.at), "%s at %d", tt.owner, tt.at)
+		require.Equal(t, tt.want, m.masterOf(tt.owner, tt.at), "%s at %d", tt.owner, tt.at)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestAFaultThatNoRequestMetDoesNotCount(t *testing.T) {
 	}
 	require.Equal(t, []string{"3 requests met it or came later", "", "no request met it", ""}, words)
 	require.Equal(t, 2, effective(faults), "the last one was not counted, so that it counts")
-	d := &digest{Input: Input{History: h}, faults: faults}
+	d := &model{Input: Input{History: h}, faults: faults}
 	require.Contains(t, d.faultWords(), "2 of 4 faults took effect")
 	require.Contains(t, d.faultWords(), "flush redis-1 (no request met it)")
 }

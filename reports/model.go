@@ -25,13 +25,14 @@ type Input struct {
 	Missing []string
 }
 
-// A digest is an input with what all reports derive from it, derived once.
-type digest struct {
+// A model is an input with what all reports derive from it, derived once.
+type model struct {
 	Input
 	notes  []*history.Event // what is no client's: declarations, faults, observations
 	ops    []history.Operation
 	holds  []holding.Hold // in order of their start
 	faults []Fault
+	heals  []time.Duration // of each fault, when its heal was asked for: its end if that is not known
 	roles  []roleChange
 	end    time.Duration // of the record
 
@@ -54,7 +55,7 @@ type digest struct {
 	searched bool
 	gravest  *checker.Violation // once it was searched for
 	told     *Story             // once it was asked for
-	tellings map[*checker.Violation]Story
+	stories  map[*checker.Violation]Story
 	refused  []*history.Operation            // for their tokens; found when a cure asks
 	named    *proof                          // found when the first violation is told
 	indexed  *holdIndex                      // found when a violation is told
@@ -67,13 +68,13 @@ type digest struct {
 	pictures []picture                       // drawn when the first page asks
 }
 
-func newDigest(in Input) *digest {
+func newModel(in Input) *model {
 	if in.History == nil {
 		in.History = &history.History{}
 	}
 	in.Report.Results = named(in.Report.Results)
 	in.Report.Verdict = checker.RunVerdict(in.Run, in.Report.Verdict, len(in.Missing) == 0)
-	d := &digest{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
+	d := &model{Input: in, ops: in.History.Operations(), end: in.History.End(), maxDetail: maxDetail}
 	for i := range d.ops {
 		if e := d.ops[i].Invoke; e.Op == history.Acquire {
 			d.lastAsked = max(d.lastAsked, e.Time)
@@ -82,6 +83,9 @@ func newDigest(in Input) *digest {
 	d.holds = holding.Of(in.History)
 	d.notes = notes(in.History)
 	d.faults = faultsOf(d.notes, d.end)
+	for i := range d.faults {
+		d.heals = append(d.heals, d.healAsked(&d.faults[i]))
+	}
 	d.roles = roleChanges(in.Run.Topology, d.notes)
 	d.locateGrants()
 	d.measureRecovery()
@@ -117,47 +121,47 @@ func notes(h *history.History) []*history.Event {
 // locateGrants fills in which server granted a hold, where the lock did not
 // say: the master that was seen to hold it, else the only master that the
 // client could reach.
-func (d *digest) locateGrants() {
+func (m *model) locateGrants() {
 	seen := map[string]string{}
-	for _, e := range d.notes {
+	for _, e := range m.notes {
 		if e.Op != history.Observe || e.What != history.ObserveKey {
 			continue
 		}
-		if _, known := seen[e.Value]; !known && d.roleAt(e.Node, e.Time) == "master" {
+		if _, known := seen[e.Value]; !known && m.roleAt(e.Node, e.Time) == "master" {
 			seen[e.Value] = e.Node
 		}
 	}
-	d.granters = map[int]string{}
-	for i := range d.holds {
-		h := &d.holds[i]
+	m.granters = map[int]string{}
+	for i := range m.holds {
+		h := &m.holds[i]
 		if h.Acquire.Complete.Node != "" {
 			continue
 		}
 		node := seen[h.Lock+" "+h.Owner]
-		if master := d.masterOf(h.Owner, h.Acquire.Invoke.Time); node == "" && master == d.masterOf(h.Owner, h.Acquire.Complete.Time) {
+		if master := m.masterOf(h.Owner, h.Acquire.Invoke.Time); node == "" && master == m.masterOf(h.Owner, h.Acquire.Complete.Time) {
 			node = master
 		}
 		if node != "" {
-			d.granters[h.Acquire.Ordinal()] = node
+			m.granters[h.Acquire.Ordinal()] = node
 		}
 	}
 }
 
 // granter is the server that granted a hold, as far as it is known.
-func (d *digest) granter(h *holding.Hold) string {
+func (m *model) granter(h *holding.Hold) string {
 	if node := h.Acquire.Complete.Node; node != "" {
 		return node
 	}
-	return d.granters[h.Acquire.Ordinal()]
+	return m.granters[h.Acquire.Ordinal()]
 }
 
 // masterOf is the only master that the client of an owner could reach at an
 // instant, by what was seen of the servers and by the faults that cut groups
 // off from each other. It is empty if there was none, or more than one.
-func (d *digest) masterOf(owner string, at time.Duration) string {
-	zone, only := d.zoneOf(owner), ""
-	for _, n := range d.Run.Topology.Nodes {
-		if n.Role == "" || d.roleAt(n.Name, at) != "master" || !d.reaches(zone, n.Name, at) {
+func (m *model) masterOf(owner string, at time.Duration) string {
+	zone, only := m.zoneOf(owner), ""
+	for _, n := range m.Run.Topology.Nodes {
+		if n.Role == "" || m.roleAt(n.Name, at) != "master" || !m.reaches(zone, n.Name, at) {
 			continue
 		}
 		if only != "" {
@@ -168,19 +172,20 @@ func (d *digest) masterOf(owner string, at time.Duration) string {
 	return only
 }
 
-// reaches reports whether no fault kept a zone from a server.
-func (d *digest) reaches(zone, server string, at time.Duration) bool {
-	if !slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool { return n.Name == zone }) {
+// reaches reports whether no fault kept a zone from a server for certain: once its heal was
+// asked for, some links may be there again, and others not yet.
+func (m *model) reaches(zone, server string, at time.Duration) bool {
+	if !slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool { return n.Name == zone }) {
 		// It is not known where the client is: it may be in any zone.
-		return !slices.ContainsFunc(d.Run.Topology.Nodes, func(n history.Node) bool {
-			return n.Kind == string(topologies.Zone) && !d.reaches(n.Name, server, at)
+		return !slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool {
+			return n.Kind == string(topologies.Zone) && !m.reaches(n.Name, server, at)
 		})
 	}
-	for i := range d.faults {
-		f := &d.faults[i]
+	for i := range m.faults {
+		f := &m.faults[i]
 		switch {
-		case !f.OK || at < f.at() || at > f.End:
-		case (f.has(history.Isolates) || f.has(history.Stops)) && f.blocks(zone, server, d.Run.Topology):
+		case !f.OK || at < f.at() || at > m.heals[i]:
+		case (f.has(history.Isolates) || f.has(history.Stops)) && f.blocks(zone, server, m.Run.Topology):
 			return false
 		}
 	}
@@ -188,9 +193,9 @@ func (d *digest) reaches(zone, server string, at time.Duration) bool {
 }
 
 // roleAt is the role that a server was last seen in.
-func (d *digest) roleAt(node string, at time.Duration) string {
+func (m *model) roleAt(node string, at time.Duration) string {
 	role := ""
-	for _, c := range d.roles {
+	for _, c := range m.roles {
 		if c.node == node && c.at <= at {
 			role = c.role
 		}
@@ -199,31 +204,31 @@ func (d *digest) roleAt(node string, at time.Duration) string {
 }
 
 // violation is the one that the story tells; nil if there is none.
-func (d *digest) violation() *checker.Violation {
-	if !d.searched {
-		d.searched, d.gravest = true, d.findViolation()
+func (m *model) violation() *checker.Violation {
+	if !m.searched {
+		m.searched, m.gravest = true, m.findViolation()
 	}
-	return d.gravest
+	return m.gravest
 }
 
 // distinct are all violations that are listed, in order of time. What two engines found
 // in the same events, or of one lock in the very same time, is one of them: that which
 // explains most.
-func (d *digest) distinct() []*checker.Violation {
-	if d.distincts != nil {
-		return d.distincts
+func (m *model) distinct() []*checker.Violation {
+	if m.distincts != nil {
+		return m.distincts
 	}
 	type place struct {
 		lock        string
 		from, until time.Duration
 	}
 	all := []*checker.Violation{}
-	for i := range d.Report.Results {
-		for j := range d.Report.Results[i].Violations {
-			if d.Report.Results[i].Verdict != checker.Invalid {
+	for i := range m.Report.Results {
+		for j := range m.Report.Results[i].Violations {
+			if m.Report.Results[i].Verdict != checker.Invalid {
 				break
 			}
-			if v := &d.Report.Results[i].Violations[j]; !d.repeats(v) {
+			if v := &m.Report.Results[i].Violations[j]; !m.repeats(v) {
 				all = append(all, v)
 			}
 		}
@@ -241,25 +246,25 @@ func (d *digest) distinct() []*checker.Violation {
 		return again
 	})
 	slices.SortStableFunc(all, func(a, b *checker.Violation) int {
-		return cmp.Or(cmp.Compare(d.since(a), d.since(b)), cmp.Compare(a.Until, b.Until), graver(a, b))
+		return cmp.Or(cmp.Compare(m.since(a), m.since(b)), cmp.Compare(a.Until, b.Until), graver(a, b))
 	})
-	d.distincts = all
+	m.distincts = all
 	return all
 }
 
 // findViolation finds the gravest of the first cause; nil if there is none.
-func (d *digest) findViolation() *checker.Violation {
-	if causes := d.causesOf(); len(causes) > 0 {
+func (m *model) findViolation() *checker.Violation {
+	if causes := m.causesOf(); len(causes) > 0 {
 		return causes[0].told
 	}
 	return nil
 }
 
 // toldName says which of the violations the story tells.
-func (d *digest) toldName(told *checker.Violation) string {
+func (m *model) toldName(told *checker.Violation) string {
 	alike, others := 0, 0
-	for i := range d.Report.Results {
-		if r := &d.Report.Results[i]; r.Verdict == checker.Invalid && len(r.Violations) > 0 {
+	for i := range m.Report.Results {
+		if r := &m.Report.Results[i]; r.Verdict == checker.Invalid && len(r.Violations) > 0 {
 			if n := max(r.Total, len(r.Violations)); r.Violations[0].Kind == told.Kind {
 				alike += n
 			} else {
@@ -269,7 +274,7 @@ func (d *digest) toldName(told *checker.Violation) string {
 	}
 	kind := strings.ReplaceAll(told.Kind, "-", " ")
 	switch {
-	case alike > 1 && d.lasted(told) > 0:
+	case alike > 1 && m.lasted(told) > 0:
 		return fmt.Sprintf("The longest of %s", say.Count(alike, kind))
 	case alike > 1:
 		return fmt.Sprintf("The first of %s", say.Count(alike, kind))
@@ -282,15 +287,15 @@ func (d *digest) toldName(told *checker.Violation) string {
 
 // since is when a violation was there: one that is in an answer at that answer, a lost
 // update when both writes were answered, any other as soon as it began.
-func (d *digest) since(v *checker.Violation) time.Duration {
+func (m *model) since(v *checker.Violation) time.Duration {
 	if kind, _ := checker.KindOf(v.Kind); kind.InAnswer {
-		return max(v.From, min(v.Until, d.end))
+		return max(v.From, min(v.Until, m.end))
 	}
 	return v.From
 }
 
 // lasted is how long a violation lasted within the record.
-func (d *digest) lasted(v *checker.Violation) time.Duration { return min(v.Until, d.end) - v.From }
+func (m *model) lasted(v *checker.Violation) time.Duration { return min(v.Until, m.end) - v.From }
 
 // severity is the place of a kind among all; one that is not known comes last.
 func severity(kind string) int {
@@ -299,27 +304,27 @@ func severity(kind string) int {
 }
 
 // event is the event of that index, if the history has it.
-func (d *digest) event(index int64) (*history.Event, bool) {
-	if index < 0 || index >= int64(len(d.History.Events)) {
+func (m *model) event(index int64) (*history.Event, bool) {
+	if index < 0 || index >= int64(len(m.History.Events)) {
 		return nil, false
 	}
-	return &d.History.Events[index], true
+	return &m.History.Events[index], true
 }
 
 // A proof is what the evidence of all violations names, by index of event.
 type proof struct {
-	holds map[int64][]int // into the digest's holds
+	holds map[int64][]int // into the model's holds
 	ops   map[int64]int   // into its operations
 }
 
 // evidenceIndex finds what the evidence names in one pass.
-func (d *digest) evidenceIndex() *proof {
-	if d.named != nil {
-		return d.named
+func (m *model) evidenceIndex() *proof {
+	if m.named != nil {
+		return m.named
 	}
-	d.named = &proof{holds: map[int64][]int{}, ops: map[int64]int{}}
+	m.named = &proof{holds: map[int64][]int{}, ops: map[int64]int{}}
 	events := map[int64]bool{}
-	for _, r := range d.Report.Results {
+	for _, r := range m.Report.Results {
 		for _, v := range r.Violations {
 			for _, index := range v.Events {
 				events[index] = true
@@ -327,44 +332,44 @@ func (d *digest) evidenceIndex() *proof {
 		}
 	}
 	if len(events) == 0 {
-		return d.named
+		return m.named
 	}
-	for i := range d.holds {
-		for _, op := range []*history.Operation{&d.holds[i].Acquire, &d.holds[i].Proof} {
+	for i := range m.holds {
+		for _, op := range []*history.Operation{&m.holds[i].Acquire, &m.holds[i].Proof} {
 			for _, index := range []int64{op.Invoke.Index, op.Complete.Index} {
 				if events[index] {
-					d.named.holds[index] = append(d.named.holds[index], i)
+					m.named.holds[index] = append(m.named.holds[index], i)
 				}
 			}
 		}
 	}
-	for i := range d.ops {
-		for _, index := range []int64{d.ops[i].Invoke.Index, d.ops[i].Complete.Index} {
+	for i := range m.ops {
+		for _, index := range []int64{m.ops[i].Invoke.Index, m.ops[i].Complete.Index} {
 			if events[index] {
-				d.named.ops[index] = i
+				m.named.ops[index] = i
 			}
 		}
 	}
-	return d.named
+	return m.named
 }
 
 // holdsOf are the holds that the evidence names, in order of their start.
-func (d *digest) holdsOf(v *checker.Violation) []*holding.Hold {
+func (m *model) holdsOf(v *checker.Violation) []*holding.Hold {
 	var at []int
 	for _, index := range v.Events {
-		at = append(at, d.evidenceIndex().holds[index]...)
+		at = append(at, m.evidenceIndex().holds[index]...)
 	}
 	slices.Sort(at)
 	var found []*holding.Hold
 	for _, i := range slices.Compact(at) {
-		found = append(found, &d.holds[i])
+		found = append(found, &m.holds[i])
 	}
 	return found
 }
 
 // holdBefore is the last hold of an owner that began before an instant.
-func (d *digest) holdBefore(lock, owner string, at time.Duration) *holding.Hold {
-	return last(d.holdIndex().owner[owner], lock, at)
+func (m *model) holdBefore(lock, owner string, at time.Duration) *holding.Hold {
+	return last(m.holdIndex().owner[owner], lock, at)
 }
 
 // A holdIndex finds holds by who made them, in order of their start.
@@ -373,16 +378,16 @@ type holdIndex struct {
 	process map[int][]*holding.Hold
 }
 
-func (d *digest) holdIndex() *holdIndex {
-	if d.indexed == nil {
-		d.indexed = &holdIndex{map[string][]*holding.Hold{}, map[int][]*holding.Hold{}}
-		for i := range d.holds {
-			h := &d.holds[i]
-			d.indexed.owner[h.Owner] = append(d.indexed.owner[h.Owner], h)
-			d.indexed.process[h.Process] = append(d.indexed.process[h.Process], h)
+func (m *model) holdIndex() *holdIndex {
+	if m.indexed == nil {
+		m.indexed = &holdIndex{map[string][]*holding.Hold{}, map[int][]*holding.Hold{}}
+		for i := range m.holds {
+			h := &m.holds[i]
+			m.indexed.owner[h.Owner] = append(m.indexed.owner[h.Owner], h)
+			m.indexed.process[h.Process] = append(m.indexed.process[h.Process], h)
 		}
 	}
-	return d.indexed
+	return m.indexed
 }
 
 // last is of some holds, in order of their start, the last of a lock that began before an
@@ -398,12 +403,12 @@ func last(holds []*holding.Hold, lock string, at time.Duration) *holding.Hold {
 }
 
 // operation is the operation that an event of the evidence is one end of.
-func (d *digest) operation(index int64) (*history.Operation, bool) {
-	i, ok := d.evidenceIndex().ops[index]
+func (m *model) operation(index int64) (*history.Operation, bool) {
+	i, ok := m.evidenceIndex().ops[index]
 	if !ok {
 		return nil, false
 	}
-	return &d.ops[i], true
+	return &m.ops[i], true
 }
 
 // client is whose hold it is: the owner without the number of the attempt.
@@ -421,6 +426,9 @@ type roleChange struct {
 	node      string
 	role, was string // was is empty for the role at the start
 }
+
+// roleReplica is that of a Redis server that copies another.
+const roleReplica = "replica"
 
 // The roles of the members of a consensus store: at boot, and those that they are seen in.
 const (
