@@ -42,8 +42,11 @@ func act(role string) int {
 		Name: "memory", Version: "1", Language: "go", Parallel: 2000,
 		Promises: driver.Promises{Extend: true, Lost: true, Token: true, ReleaseTells: true},
 	}
-	if role == "memory" {
+	if role == "memory" || role == "slow-memory" {
 		err := driver.Serve(context.Background(), hello, func(context.Context, driver.Session) (lock.Locker, func(), error) {
+			if role == "slow-memory" {
+				return slow{memory.New()}, func() {}, nil
+			}
 			return memory.New(), func() {}, nil
 		})
 		if err != nil {
@@ -185,6 +188,28 @@ func TestDriver_Contract(t *testing.T) {
 		t.Helper()
 		return start(t, "memory")
 	}, locktest.Features{Reentrant: true, Fenced: true, Callers: 100, Apart: true})
+}
+
+// slow asks late: a request is still under way when a client with little patience is gone.
+type slow struct{ lock.Locker }
+
+func (s slow) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	time.Sleep(patience * 3)
+	return s.Locker.Acquire(ctx, name, o)
+}
+
+const patience = 20 * time.Millisecond
+
+// A request that was under way when its client had gone may be granted, and leaves no waiter behind.
+func TestDriver_CancelledWhileUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range locktest.Checks(locktest.Features{Patience: patience}) {
+		if c.Name == "a cancelled wait leaves nothing behind" {
+			require.NoError(t, c.Run(t.Context(), start(t, "slow-memory")))
+			return
+		}
+	}
+	require.Fail(t, "there is no such check")
 }
 
 // A driver that does not start is refused with what it did instead.

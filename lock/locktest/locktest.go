@@ -324,6 +324,15 @@ func (f Features) cancelled(ctx context.Context, l lock.Locker) error {
 	if _, err = l.Acquire(c, name+"/other", try("b", long)); err == nil {
 		return errors.New("a lock was granted after the context had ended")
 	}
+	// The request that was under way may still be granted, if it comes after the release. The
+	// next one of its owner is answered when it was: while the lock is held.
+	other, err := l.Acquire(ctx, name+"/other", await("b"))
+	if err != nil {
+		return fmt.Errorf("the next request of the owner: %w", err)
+	}
+	if err := other.Release(ctx); err != nil {
+		return err
+	}
 	if err := a.Release(ctx); err != nil {
 		return err
 	}
