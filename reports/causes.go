@@ -447,6 +447,8 @@ func (m *model) concerns(f *Fault, s scene) bool {
 		case n.Role != "" || n.Kind == "redis":
 			// What a replica has, or its clock shows, matters once it is the master.
 			named, touched = true, touched || s.server(n.Name) && (s.servers != nil || len(s.masters) == 0 || s.masters[n.Name] || !f.has(history.ShiftsClock) && !f.has(history.Forgets))
+		case n.Kind == "sentinel" && (f.has(history.Stops) || f.has(history.Restarts) || f.has(history.ShiftsClock)):
+			named, touched = true, touched || m.promotes(f.Start) // it keeps no lock
 		}
 	}
 	if named {
@@ -463,6 +465,11 @@ func (m *model) concerns(f *Fault, s scene) bool {
 			return s.server(l.To) || !m.isServer(l.To)
 		}
 	})
+}
+
+// promotes reports whether a server was seen to be promoted from an instant on.
+func (m *model) promotes(from time.Duration) bool {
+	return slices.ContainsFunc(m.roles, func(c roleChange) bool { return c.at >= from && c.was != "" && c.role == "master" })
 }
 
 // replaces reports whether the masters that a fault replaces are those of a scene.

@@ -186,3 +186,28 @@ func TestCuresOfALockThatAsksNoReplicas(t *testing.T) {
 	require.Contains(t, tried, "lockchaos run --topology sentinel --seed 42 --lock mutex --replica-acks 1")
 	require.NotContains(t, tried, "lockchaos run --lock redislock --topology sentinel --seed 42 --replica-acks 1")
 }
+
+// A sentinel keeps no lock: that it was killed explains two grants where a server was promoted
+// after it alone.
+func TestASentinelKeepsNoLock(t *testing.T) {
+	cause := func(promoted bool) string {
+		in := advised("mine", "", func(s *script) {
+			twoHolders(s)
+			s.fault(history.Inject, "kill", "sentinel-1", 100, 101, history.OK, "down", "")
+			if promoted {
+				s.observe(150, "redis-2", history.ObserveRole, "master")
+				s.observe(150, "redis-1", history.ObserveRole, "replica")
+				for i := range s.events {
+					if e := &s.events[i]; e.Time == ms(201) {
+						e.Node = "redis-2"
+					}
+				}
+			}
+		}, "", "")
+		r := reports.Summarize(in)
+		require.Len(t, r.Causes, 1)
+		return r.Causes[0].Title
+	}
+	require.Contains(t, cause(false), "without any fault")
+	require.Contains(t, cause(true), "kill sentinel-1")
+}
