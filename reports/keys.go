@@ -148,26 +148,43 @@ func (m *model) keyEnd(h *holding.Hold) time.Duration {
 	return due
 }
 
-// dataEnd is when a server lost the keys that it had as a master at an instant: when
-// it became a replica, which has its master's data alone, or went down before that, or for
-// good. What a look finds later counts more.
+// dataEnd is when a server lost the keys that it had at an instant: when it took over
+// another's, or went down as a master for good, or before that. What a look finds later
+// counts more.
 func (m *model) dataEnd(server string, at time.Duration) time.Duration {
 	down, master := history.Never, false
 	for _, s := range m.server(server) {
 		switch {
 		case s.from <= at:
 			master = s.state == "master"
-		case !master:
-			return history.Never
-		case s.state == "replica":
-			return min(down, s.from)
+		case !master || s.state == "replica":
+			return min(down, m.replacedAt(server, at))
 		case s.state == "down":
 			down = min(down, s.from)
 		case s.state == "master":
 			down = history.Never // it may have them from its disk
 		}
 	}
-	return down
+	return min(down, m.replacedAt(server, at))
+}
+
+// replacedAt is when the keys that a server had at an instant were replaced by another
+// server's: when it became a replica, or was one and another replica was promoted, which it
+// copies from then on.
+func (m *model) replacedAt(server string, at time.Duration) time.Duration {
+	master, shard := m.roleAt(server, at) == "master", m.shardOf(server)
+	for _, c := range m.roles {
+		switch {
+		case c.at <= at || c.role == c.was:
+		case c.node == server && c.role == "replica" && master:
+			return c.at
+		case c.node == server:
+			master = c.role == "master"
+		case c.role == "master" && c.was == "replica" && !master && m.shardOf(c.node) == shard:
+			return c.at
+		}
+	}
+	return history.Never
 }
 
 // shared reports whether several may hold a lock at the same time.

@@ -94,7 +94,7 @@ func (c *timeline) keySpan(s keySpan, h float64) {
 	}
 	for _, words := range []string{words, client(s.owner)} {
 		if chart.Wide(words, chart.SmallSize)+14 < to-from {
-			c.out.Text("t-small", from+7, c.y+h/2+4, words)
+			c.out.Text("t-small", from+7, c.y+h/2+2, words)
 			return
 		}
 	}

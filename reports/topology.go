@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/chart"
@@ -324,32 +323,37 @@ func className(state string) string {
 // maxGrants bounds the grants that the chart.Drawing shows, near the violation.
 const maxGrants = 200
 
-// grantsLife is to whom a server had granted the violated lock, and the grant
-// still ran: as far as it is known who granted.
+// grantsLife is which clients a server had granted the violated lock: while the grant ran,
+// and the server had not taken over another's keys, as far as that is known.
 func (m *model) grantsLife(server string) life {
 	v := m.violation()
 	if v == nil || v.Lock == "" {
 		return nil
 	}
 	focus := m.focus(v)
-	var holds []*holding.Hold
+	type grant struct {
+		client string
+		window
+	}
+	var grants []grant
 	changes := []time.Duration{0}
 	for i := range m.holds {
 		h := &m.holds[i]
-		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(m.voters(h), server) && len(holds) < maxGrants {
-			holds = append(holds, h)
-			changes = append(changes, h.Start)
-			if believes(h) < m.end {
-				changes = append(changes, believes(h))
+		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(m.voters(h), server) && len(grants) < maxGrants {
+			g := grant{client(h.Owner), window{h.Start, min(believes(h), m.replacedAt(server, h.Start))}}
+			grants = append(grants, g)
+			changes = append(changes, g.from)
+			if g.to < m.end {
+				changes = append(changes, g.to)
 			}
 		}
 	}
 	slices.Sort(changes)
 	return lifeOf(changes, func(at time.Duration) string {
 		var names []string
-		for _, h := range holds {
-			if h.Start <= at && at < believes(h) && !slices.Contains(names, client(h.Owner)) {
-				names = append(names, client(h.Owner))
+		for _, g := range grants {
+			if g.from <= at && at < g.to && !slices.Contains(names, g.client) {
+				names = append(names, g.client)
 			}
 		}
 		if len(names) == 0 {

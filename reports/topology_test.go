@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,38 @@ func TestLives(t *testing.T) {
 	require.Equal(t, "granted to a", d.grantsLife("r1").at(31*time.Millisecond))
 	require.Equal(t, "granted to b", d.grantsLife("r2").at(31*time.Millisecond))
 	require.Empty(t, d.grantsLife("r2").at(30*time.Millisecond))
+	require.Equal(t, "granted to a", d.grantsLife("r1").at(71*time.Millisecond), "it is not known that it copied another")
+}
+
+// What a server had granted, or copied, is gone when it copies another server.
+func TestKeysEndWhenAnotherIsCopied(t *testing.T) {
+	ms := time.Millisecond
+	role := func(at time.Duration, node, role string) history.Event {
+		return history.Event{Time: at, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: node, What: history.ObserveRole, Value: role}
+	}
+	d := mapped()
+	d.Run.Topology.Nodes = append(d.Run.Topology.Nodes, history.Node{Name: "r3", Kind: "redis", Role: "replica", Of: "r1"}, history.Node{Name: "other", Kind: "redis", Role: "replica", Of: "another"})
+	events := slices.Insert(slices.Clone(d.History.Events), 2,
+		history.Event{Time: 3 * ms, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r3", What: history.ObserveKey, Value: "k a#1"},
+		role(4*ms, "other", "master"))
+	events = append(events, role(80*ms, "r1", "replica"), role(90*ms, "r2", "master"))
+	for i := range events {
+		events[i].Index = int64(i)
+	}
+	violations := d.Report.Results[0].Violations
+	violations[0].Events = []int64{1, 8}
+	d = newModel(Input{Run: d.Run, History: &history.History{Events: events}, Report: d.Report})
+
+	ends := map[string]time.Duration{}
+	for _, s := range d.keySpans("k", d.whole()) {
+		ends[s.server+" "+s.owner] = s.until
+	}
+	require.Equal(t, 20*ms, ends["r3 a#1"], "its copy, until another replica was promoted")
+	require.Equal(t, 51*ms, ends["r1 a#1"], "its grant, until it was killed")
+	require.Equal(t, 1030*ms, ends["r2 b#1"], "its grant, until the lease ends")
+	require.Equal(t, "granted to a", d.grantsLife("r1").at(79*ms))
+	require.Empty(t, d.grantsLife("r1").at(80*ms))
+	require.Equal(t, "granted to b", d.grantsLife("r2").at(80*ms))
 }
 
 // A fault of links shows on the links that it concerns, and on no other, whether the
