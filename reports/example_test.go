@@ -45,9 +45,9 @@ func ExampleWriteText() {
 	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
 	//              No recorded fault can have done it: this is a bug of the lock, unless its servers
 	//              failed unseen. Look at whether to find the lock free and to acquire it is one step on
-	//              the server, whether the key lives as long as the lease, whether a release and an
-	//              extension compare the owner, and whether all connections select the same database and
-	//              none takes an error or a late reply for a grant.
+	//              the server, whether the key lives as long as the lease, whether an extension compares
+	//              the owner, and whether all connections select the same database and none takes an error
+	//              or a late reply for a grant.
 	//   impact     1 double grant at 2.900 s, in a record of 2.9 s.
 	//   ✗ violated mutual-exclusion (1)
 	//   operations acquire 2 ok 0 fail 0 info

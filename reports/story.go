@@ -179,12 +179,8 @@ func (m *model) tell(v *checker.Violation) Story {
 	if words := m.fencingWords(v.Lock); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	if n := effective(m.faults); n > 0 && m.cause < 0 && m.Run.Scenario == "" {
-		words := fmt.Sprintf("None of the %s explains it, as far as the record shows.", say.Count(n, "fault"))
-		if n == 1 {
-			words = "The fault does not explain it, as far as the record shows."
-		}
-		s.Outcome = append(s.Outcome, words)
+	if m.cause < 0 && m.Run.Scenario == "" {
+		s.Outcome = append(s.Outcome, m.unexplained(v)...)
 	}
 	if m.kindOf(v.Lock) == history.KindSemaphore { // holders of permits have several tokens at a time
 		s.Cures = slices.DeleteFunc(s.Cures, func(cure string) bool { return cure == fenceCure })
@@ -197,6 +193,29 @@ func (m *model) tell(v *checker.Violation) Story {
 	}
 	s.Untried = len(s.Cures) > 0 && !slices.ContainsFunc(s.Cures, shown)
 	return s
+}
+
+// unexplained says that the faults of a run do not explain a violation, which has no cause;
+// nothing where there were none.
+func (m *model) unexplained(v *checker.Violation) []string {
+	n := effective(m.faults)
+	if n == 0 {
+		return nil
+	}
+	first := history.Never
+	for i := range m.faults {
+		if f := &m.faults[i]; f.counts() {
+			first = min(first, f.Start)
+		}
+	}
+	words, it := fmt.Sprintf("None of the %s explains it", say.Count(n, "fault")), "the first of them"
+	if n == 1 {
+		words, it = "The fault does not explain it", "the fault"
+	}
+	if since := m.since(v); since < first {
+		return []string{fmt.Sprintf("%s: it happened at %s, and %s began at %s.", words, say.Instant(since), it, say.Instant(first))}
+	}
+	return []string{words + ", as far as the record shows."}
 }
 
 // shown reports whether a variant of the scenario shows that a cure helps.

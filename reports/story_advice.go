@@ -15,7 +15,7 @@ import (
 // nothing where a fault explains the violation that no lock withstands.
 func (m *model) advice(v *checker.Violation) []string {
 	var all []string
-	look := lookAt(v.Kind, m.shared(v.Lock))
+	look := lookAt(v.Kind, m.shared(v.Lock), m.releasedBefore(v))
 	if look == "" {
 		return nil
 	}
@@ -88,17 +88,37 @@ func (m *model) kindOf(lock string) string {
 	return ""
 }
 
+// releasedBefore reports whether a release of the lock was asked for before a violation.
+func (m *model) releasedBefore(v *checker.Violation) bool {
+	return slices.ContainsFunc(m.ops, func(op history.Operation) bool {
+		return op.Invoke.Op == history.Release && op.Invoke.Lock == v.Lock && op.Invoke.Time < m.since(v)
+	})
+}
+
 // lookAt is where the code of a lock can be wrong that has a violation of a kind without a fault
-// that explains it; empty for a kind that has cures, or is of another version.
-func lookAt(kind string, shared bool) string {
+// that explains it; empty for a kind that has cures, or is of another version. What a release
+// can do is left out where none was asked for before.
+func lookAt(kind string, shared, released bool) string {
 	switch kind {
 	case checker.DoubleGrant:
 		if shared {
-			return "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only"
+			look := "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock"
+			if released {
+				look += ", and whether a release removes its own grant only"
+			}
+			return look
 		}
-		return "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner, and whether all connections select the same database and none takes an error or a late reply for a grant"
+		compare := "an extension compares"
+		if released {
+			compare = "a release and an extension compare"
+		}
+		return "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether " + compare + " the owner, and whether all connections select the same database and none takes an error or a late reply for a grant"
 	case checker.OverCapacity:
-		return "whether one step on the server counts the permits that are out and adds the new one, and whether a release removes permits of its own grant only"
+		look := "whether one step on the server counts the permits that are out and adds the new one"
+		if released {
+			look += ", and whether a release removes permits of its own grant only"
+		}
+		return look
 	case checker.Reentrancy:
 		return "how it finds out that a client holds the lock already: such a request waits or is refused where the lock is not re-entrant, and has the token of the first grant where it is"
 	case checker.Overtaken:

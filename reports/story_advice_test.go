@@ -86,6 +86,13 @@ func smallerToken(s *script) {
 	}
 }
 
+// twoHolders are two grants of a mutex.
+func twoHolders(s *script) {
+	s.declareAs("orders", history.Event{})
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 900)
+	s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 900)
+}
+
 // forgottenGrant is a holder that is told that it does not hold the lock.
 func forgottenGrant(s *script) {
 	s.declareAs("orders", history.Event{})
@@ -112,6 +119,44 @@ func advised(lock, command string, write func(s *script), fault, target string) 
 	r := run()
 	r.Lock, r.Command = lock, command
 	return judged(r, s.history())
+}
+
+// What a release can do wrong is no advice where none was asked for before.
+func TestAdviceNamesReleasesThatWere(t *testing.T) {
+	const command = "lockchaos run --lock mine --topology sentinel --seed 42"
+	for name, test := range map[string]struct {
+		write func(s *script)
+		words string
+	}{
+		"readers and writers": {unseenReader, "whether a release removes its own grant only"},
+		"permits":             {tooManyPermits, "whether a release removes permits of its own grant only"},
+		"mutex":               {twoHolders, "a release and an extension compare the owner"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			without := reports.Summarize(advised("mine", command, test.write, "", ""))
+			require.Contains(t, without.Story.String(), "No recorded fault")
+			require.NotContains(t, without.Story.String(), test.words)
+			with := reports.Summarize(advised("mine", command, func(s *script) {
+				s.acquire(9, "orders", "z#1", "redis-1", 1, 2, 900)
+				s.release(9, "orders", "z#1", "redis-1", 3, 4)
+				test.write(s)
+			}, "", ""))
+			require.Contains(t, with.Story.String(), test.words)
+		})
+	}
+}
+
+// A violation before all faults is told as one.
+func TestUnexplainedBeforeTheFaults(t *testing.T) {
+	const command = "lockchaos run --lock mine --topology sentinel --seed 42"
+	story := func(at float64) string {
+		return reports.Summarize(advised("mine", command, func(s *script) {
+			twoHolders(s)
+			s.fault(history.Inject, "kill", "sentinel-1", at, at+1, history.OK, "down", "")
+		}, "", "")).Story.String()
+	}
+	require.Contains(t, story(500), "The fault does not explain it: it happened at 0.201 s, and the fault began at 0.500 s.")
+	require.Contains(t, story(100), "The fault does not explain it, as far as the record shows.")
 }
 
 // What to do is said of every kind: what helps, how to tell a defect of the lock from a limit
