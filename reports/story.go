@@ -272,10 +272,7 @@ func (m *model) grant(h *holding.Hold, violates bool) StoryEvent {
 	if violates {
 		ev.Kind = EventViolation
 	}
-	ev.Text = m.who(h) + " was granted " + h.Lock
-	if h.Mode != history.Exclusive && h.Mode != "" {
-		ev.Text += " (" + string(h.Mode) + ")"
-	}
+	ev.Text = m.who(h) + " was granted " + h.Lock + inMode(h.Mode)
 	if voters := m.voters(h); len(voters) > 0 {
 		ev.Text += " by " + say.List(voters)
 	}
@@ -284,6 +281,14 @@ func (m *model) grant(h *holding.Hold, violates bool) StoryEvent {
 	}
 	ev.Text += " and " + m.entitled(h)
 	return ev
+}
+
+// inMode is " (read)", or empty for the only way to hold a lock.
+func inMode(mode history.Mode) string {
+	if mode == history.Exclusive || mode == "" {
+		return ""
+	}
+	return " (" + string(mode) + ")"
 }
 
 // entitled says until when a holder may believe.

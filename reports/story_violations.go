@@ -129,7 +129,7 @@ func (m *model) wrongAnswers(first *holding.Hold, to time.Duration) []StoryEvent
 			told[op.Ordinal()] = true
 			ev := StoryEvent{At: op.Complete.Time, Kind: EventLock}
 			ev.Text = fmt.Sprintf("the %s of %s by client %s was confirmed, although it did not hold it", op.Invoke.Op, lock, client(op.Invoke.Owner))
-			if own := m.holdBefore(lock, op.Invoke.Owner, op.Invoke.Time); own != nil && believes(own) < op.Invoke.Time {
+			if own := m.holdOf(lock, op.Invoke); own != nil && believes(own) < op.Invoke.Time {
 				ev.Text += ": its time had ended at " + say.Instant(believes(own))
 			}
 			events = append(events, ev)
@@ -634,7 +634,7 @@ func (m *model) foreignRelease(v *checker.Violation) Story {
 	}
 	from := op.Invoke.Time
 	var holders []*holding.Hold
-	if own := m.holdBefore(v.Lock, owner, op.Invoke.Time); own != nil {
+	if own := m.holdOf(v.Lock, op.Invoke); own != nil {
 		from = own.Acquire.Invoke.Time
 		holders = append(holders, own)
 		s.Events = append(s.Events, m.grant(own, false))
@@ -709,7 +709,7 @@ func (m *model) prematureLoss(v *checker.Violation) Story {
 	s.Events = append(s.Events, grant)
 	s.Events = append(s.Events, m.background(hold.Acquire.Invoke.Time, last.Time, hold)...)
 	s.Events = append(s.Events, m.grantsBetween(hold.Lock, hold.Owner, hold.Start, last.Time)...)
-	text := fmt.Sprintf("%s was told that it does not hold %s", m.whoOf(last), hold.Lock)
+	text := fmt.Sprintf("%s was told that it does not hold %s%s", m.whoOf(last), hold.Lock, inMode(hold.Mode))
 	if last.Op != history.Lost {
 		text += ", in answer to its " + string(last.Op)
 	}
@@ -783,6 +783,7 @@ func (m *model) eventClause(e *history.Event) string {
 	default:
 	}
 	var s string
+	lock := e.Lock + inMode(e.Mode)
 	asked := "the " + string(e.Op) + " of "
 	switch e.Op {
 	case history.Acquire:
@@ -793,16 +794,16 @@ func (m *model) eventClause(e *history.Event) string {
 	}
 	switch e.Type {
 	case history.Invoke:
-		s = fmt.Sprintf("%s asked to %s %s", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s asked to %s %s", who, e.Op, lock)
 	case history.OK:
-		s = fmt.Sprintf("%s was granted %s%s", who, asked, e.Lock)
+		s = fmt.Sprintf("%s was granted %s%s", who, asked, lock)
 		if e.Op != history.Acquire {
-			s = fmt.Sprintf("%s was confirmed %s%s", who, asked, e.Lock)
+			s = fmt.Sprintf("%s was confirmed %s%s", who, asked, lock)
 		}
 	case history.Fail:
-		s = fmt.Sprintf("%s was refused %s%s", who, asked, e.Lock)
+		s = fmt.Sprintf("%s was refused %s%s", who, asked, lock)
 	default:
-		s = fmt.Sprintf("%s got no certain answer to its %s of %s", who, e.Op, e.Lock)
+		s = fmt.Sprintf("%s got no certain answer to its %s of %s", who, e.Op, lock)
 	}
 	if e.Node != "" {
 		s += " by " + e.Node
@@ -840,12 +841,28 @@ func (m *model) lastOf(v *checker.Violation, kind history.Op) (history.Operation
 // holdFor is the hold that an event acted under: that of its owner, else the
 // last of its process.
 func (m *model) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {
-	if e.Owner != "" {
-		if h := m.holdBefore(v.Lock, e.Owner, e.Time); h != nil {
-			return h
-		}
+	if h := m.holdOf(v.Lock, e); h != nil {
+		return h
 	}
 	return last(m.holdIndex().process[e.Process], v.Lock, e.Time)
+}
+
+// holdOf is the last hold of an event's owner that began before it: of an owner that has two,
+// as a writer that goes on as a reader, that of the event's mode.
+func (m *model) holdOf(lock string, e *history.Event) *holding.Hold {
+	if e.Owner == "" {
+		return nil
+	}
+	h := m.holdBefore(lock, e.Owner, e.Time)
+	if h == nil || e.Mode == "" || h.Mode == e.Mode {
+		return h
+	}
+	for _, own := range slices.Backward(m.holdIndex().owner[e.Owner]) {
+		if own.Start <= e.Time && own.Lock == lock && own.Mode == e.Mode {
+			return own
+		}
+	}
+	return h
 }
 
 // holderAt is a hold of another owner that touches a window.
