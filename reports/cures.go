@@ -214,7 +214,7 @@ func (m *model) has(cure string) bool {
 	case says("append-only file"):
 		return m.option("persistence") == "always"
 	case says("fencing"):
-		return len(m.stopped()) > 0
+		return m.Run.Fencing || len(m.stopped()) > 0
 	default:
 		return false
 	}
@@ -312,12 +312,17 @@ func (m *model) stopped() []*history.Operation {
 		m.refused = []*history.Operation{}
 		for i := range m.ops {
 			op := &m.ops[i]
-			if op.Invoke.Op == history.Access && op.Failed() && tokenOf(op) != 0 {
+			if op.Invoke.Op == history.Access && op.Failed() && !gaveUp(op) && tokenOf(op) != 0 {
 				m.refused = append(m.refused, op)
 			}
 		}
 	}
 	return m.refused
+}
+
+// gaveUp reports whether a client gave up an access by itself: the resource refused nothing.
+func gaveUp(op *history.Operation) bool {
+	return op.Failed() && op.Complete.Error == history.Abandoned
 }
 
 // tokenOf is the fencing token that an access named; 0 if it named none.

@@ -345,6 +345,7 @@ func rare() map[string]func() reports.Input {
 			}
 		})
 	}
+	all["fenced-given-up"] = abandoned
 	all["fenced-not-all"] = changed(fenced, func(in *reports.Input) {
 		in.Report.Verdict = checker.Invalid
 		in.Report.Results = append(in.Report.Results, checker.Result{Name: "protected-resource", Verdict: checker.Invalid, Violations: []checker.Violation{

@@ -199,6 +199,10 @@ func (s *sequencer) operation(op *history.Operation) {
 }
 
 func (s *sequencer) access(who string, op *history.Operation) {
+	if gaveUp(op) {
+		s.note(chart.StepNote, op.Complete.Time, who, op.Complete, "gives up its access: its lease is over, or about to end")
+		return
+	}
 	resource := s.actor(resourceOf(op), "resource")
 	value := strings.Replace(op.Complete.Value, ">", " → ", 1)
 	long := took(op) > s.win.length()/20

@@ -387,6 +387,8 @@ func (m *model) accessClause(op *history.Operation) string {
 	who := m.whoOf(op.Invoke)
 	read, written, rmw := strings.Cut(e.Value, ">")
 	switch {
+	case gaveUp(op):
+		return who + " gave up its access to " + resource + " by itself, since its lease was over or about to end"
 	case op.Failed():
 		s := who + " was refused by " + resource
 		if e.Error != "" {

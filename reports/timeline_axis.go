@@ -62,7 +62,7 @@ func legendEntries() []legendEntry {
 			s.Path("t-access t-bad", "M"+chart.Num(x+10)+" "+chart.Num(y-7)+"v14m-4 0h8m0 -14h-8", "")
 		}},
 		{"fail", "refused", func(s *chart.Drawing, x, y float64) { s.Path("t-fail", chart.Slash(x+10, y, 3.5), "") }},
-		{"refused", "access refused", func(s *chart.Drawing, x, y float64) { s.Path("t-fail", chart.Slash(x+10, y, 4), "") }},
+		{"refused", "access refused or given up", func(s *chart.Drawing, x, y float64) { s.Path("t-fail", chart.Slash(x+10, y, 4), "") }},
 		{"info", "outcome unknown", func(s *chart.Drawing, x, y float64) { s.Ring(x+10, y, 3.5, "") }},
 		{"key", "key that this server granted", box("t-key", 7, 2)},
 		{"copy", "key that was seen there", box("t-key t-copy", 7, 2)},
