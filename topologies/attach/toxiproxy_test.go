@@ -10,6 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -193,16 +196,16 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		require.NoError(t, probe(t, d.Proxy("zone-b>redis-1"), time.Minute))
 	})
 	t.Run("what is shut is marked at every moment", func(t *testing.T) {
+		b := b
+		w := watched(t, s, "zone-b>redis-1")
+		b.Toxiproxy = w.address
 		d := attached(t, i, b)
-		shut, unmarked := watch(t, s, "zone-b>redis-1")
 		for range 20 {
 			d.Proxy("zone-b>redis-1").Cut()()
 		}
-		mend := d.Proxy("zone-b>redis-1").Cut()
-		before := shut()
-		require.Eventually(t, func() bool { return shut() > before }, time.Minute, time.Millisecond, "it is seen while it is shut")
-		mend()
-		require.Zero(t, unmarked(), "and never without a marker")
+		require.NoError(t, d.Close())
+		require.GreaterOrEqual(t, w.shut.Load(), int64(20), "it is seen while it is shut")
+		require.Zero(t, w.unmarked.Load(), "and never without a marker")
 	})
 	t.Run("without leave", func(t *testing.T) {
 		b := b
@@ -238,49 +241,48 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	})
 }
 
-// watch looks at a proxy over and over, and counts how often it was shut. The
-// second function ends that, and counts how often it was so without a marker.
-func watch(t *testing.T, s stock, name string) (shut, unmarked func() int64) {
+// A watcher passes requests on to a Toxiproxy, one at a time, and looks at a proxy after each.
+type watcher struct {
+	address        string
+	shut, unmarked atomic.Int64 // how often it was shut, and how often so without a marker
+}
+
+func watched(t *testing.T, s stock, name string) *watcher {
 	t.Helper()
-	var closed, bare atomic.Int64
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			var all map[string]struct {
-				Enabled bool `json:"enabled"`
-			}
-			said, err := s.ask(http.MethodGet, "proxies", "")
-			if err == nil {
-				err = json.Unmarshal([]byte(said), &all)
-			}
-			if err != nil {
-				t.Errorf("watch %s: %v", name, err)
-				return
-			}
-			if all[name].Enabled {
-				continue
-			}
-			closed.Add(1)
-			if _, ok := all["lockchaos-shut:"+name]; !ok {
-				bare.Add(1)
-			}
+	var w watcher
+	var turn sync.Mutex
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.api})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		turn.Lock()
+		defer turn.Unlock()
+		to.ServeHTTP(out, r)
+		var all map[string]struct {
+			Enabled bool `json:"enabled"`
 		}
-	}()
-	end := sync.OnceFunc(func() {
-		close(stop)
-		<-done
-	})
-	t.Cleanup(end)
-	return closed.Load, func() int64 {
-		end()
-		return bare.Load()
-	}
+		said, err := s.ask(http.MethodGet, "proxies", "")
+		if err == nil {
+			err = json.Unmarshal([]byte(said), &all)
+		}
+		if err != nil {
+			t.Errorf("watch %s: %v", name, err)
+			return
+		}
+		if all[name].Enabled {
+			return
+		}
+		w.shut.Add(1)
+		if _, marked := all["lockchaos-shut:"+name]; !marked {
+			w.unmarked.Add(1)
+		}
+	}))
+	require.NoError(t, server.Listener.Close())
+	var err error
+	server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(ownAddress().String(), "0")) // where the proxies are
+	require.NoError(t, err)
+	server.Start()
+	t.Cleanup(server.Close)
+	w.address = server.Listener.Addr().String()
+	return &w
 }
 
 // listens is where a proxy listens.
