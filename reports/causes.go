@@ -217,6 +217,9 @@ func (m *model) origin(v *checker.Violation) int {
 	for _, h := range evidence {
 		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
 	}
+	if v.Kind == checker.Overtaken { // a request has its place from when it was made
+		sent = from
+	}
 	best, explains, met := -1, math.MaxInt, false
 	where, promoted := m.sceneOf(v, evidence), m.promotedBefore(v, evidence)
 	for i := range m.faults {

@@ -444,3 +444,26 @@ func TestAnAnswerDuringAHealIsOfEitherSide(t *testing.T) {
 		require.Equal(t, cause, r.Causes[0].Fault, "the heal began at %v ms", healing)
 	}
 }
+
+// A request has its place in the queue from when it joined: a clock that was wrong then is the
+// cause, also where it was right again before the request was granted.
+func TestAClockThatGaveTheWrongPlace(t *testing.T) {
+	cause := func(joined float64) string {
+		s := &script{}
+		s.declareAs("orders", history.Event{Fair: true})
+		s.shifted(history.Inject, "clock-forward", "redis-1", "by", "250", 810)
+		s.acquire(1, "orders", "a#1", "redis-1", joined, 1044, 200)
+		s.events[len(s.events)-1].Expires = ms(1039 + 200) // the try that was granted
+		s.queued(1097)
+		s.shifted(history.Heal, "clock-forward", "redis-1", "by", "250", 850)
+		s.acquire(2, "orders", "b#1", "redis-1", 1047, 1061, 200)
+		s.queued(1047)
+		s.release(1, "orders", "a#1", "redis-1", 1053, 1054)
+		causes := reports.Summarize(judged(run(), s.history())).Causes
+		require.Len(t, causes, 1)
+		require.Equal(t, 1, causes[0].Violations[checker.Overtaken])
+		return causes[0].Fault
+	}
+	require.Equal(t, "clock-forward", cause(847))
+	require.Empty(t, cause(900))
+}
