@@ -180,6 +180,7 @@ func (m *model) origins() map[*checker.Violation]int {
 			origin[v] = origin[before]
 		}
 	}
+	m.usual(origin)
 	for _, v := range m.distinct() {
 		if !consequence(v.Kind) {
 			continue
@@ -207,6 +208,36 @@ func (m *model) origins() map[*checker.Violation]int {
 		}
 	}
 	return origin
+}
+
+// fewestUsual is how many violations of a kind without any fault tell how often they come.
+const fewestUsual = 10
+
+// usual takes the cause from violations of a kind that came during a fault no more often than
+// it does without any: the lock has them all the time.
+func (m *model) usual(origin map[*checker.Violation]int) {
+	type found struct {
+		kind  string
+		fault int
+	}
+	counts, last := map[found]int{}, map[found]time.Duration{}
+	for v, fault := range origin {
+		of := found{v.Kind, fault}
+		counts[of]++
+		last[of] = max(last[of], m.since(v))
+	}
+	for v, fault := range origin {
+		of := found{v.Kind, fault}
+		without := counts[found{v.Kind, -1}]
+		if fault < 0 || without < fewestUsual {
+			continue
+		}
+		f := &m.faults[fault]
+		during := max(f.End, last[of]) - f.Start
+		if rest := m.end - during; rest > 0 && float64(counts[of]) <= float64(without)*float64(during)/float64(rest) {
+			origin[v] = -1
+		}
+	}
 }
 
 // origin is the fault that explains a violation best, of those that were in effect while
@@ -546,7 +577,7 @@ func (m *model) explains(f *Fault, kind string) int {
 		case history.Restarts:
 			return f.has(e) && !m.keepsData(f)
 		case history.Isolates: // it explains a grant by another server, where one can take over
-			return f.has(e) && m.replaceable()
+			return f.has(e) && m.replaceable() && m.tookOver(f)
 		default:
 			return f.has(e)
 		}
@@ -570,6 +601,15 @@ func (m *model) explains(f *Fault, kind string) int {
 func (m *model) replaceable() bool {
 	nodes := m.Run.Topology.Nodes
 	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role != "" && n.Role != "master" })
+}
+
+// tookOver reports whether another server may have become a master because of a fault: not in a
+// record that says the servers' roles, of which none changed, and had no master too many.
+func (m *model) tookOver(f *Fault) bool {
+	looked := slices.ContainsFunc(m.notes, func(e *history.Event) bool {
+		return e.Op == history.Observe && e.What == history.ObserveRole
+	})
+	return !looked || m.promotes(f.Start) || len(m.extraMasters(f.Start)) > 0 || len(m.extraMasters(f.End)) > 0
 }
 
 // keepsData reports whether a server that a fault restarts has all that it had.

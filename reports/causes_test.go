@@ -211,3 +211,87 @@ func TestASentinelKeepsNoLock(t *testing.T) {
 	require.Contains(t, cause(false), "without any fault")
 	require.Contains(t, cause(true), "kill sentinel-1")
 }
+
+// shards are two masters with a replica each.
+func shards() history.Topology {
+	return history.Topology{Name: "cluster", Nodes: []history.Node{
+		{Name: "redis-1", Kind: "redis", Role: "master"},
+		{Name: "redis-2", Kind: "redis", Role: "master"},
+		{Name: "redis-3", Kind: "redis", Role: "replica", Of: "redis-1"},
+		{Name: "redis-4", Kind: "redis", Role: "replica", Of: "redis-2"},
+	}}
+}
+
+// A partition during which no other server became a master explains nothing as a new master
+// does, and what helps against one is no cure.
+func TestAPartitionWithoutANewMasterIsNoSplitBrain(t *testing.T) {
+	t.Parallel()
+	partitioned := func(promoted bool) reports.Results {
+		s := &script{}
+		s.observe(0, "redis-1", history.ObserveRole, "master")
+		s.fault(history.Inject, "partition-bridge", "redis-1", 5, 8, history.OK, "4 links refusing", "")
+		if promoted {
+			s.observe(9, "redis-3", history.ObserveRole, "master")
+		}
+		tooManyPermits(s)
+		for i := range s.events {
+			switch e := &s.events[i]; e.Op {
+			case history.Acquire:
+				e.Node = "" // which of the masters granted it is not recorded
+			case history.Inject:
+				e.Effects = []history.Effect{history.Isolates, history.Cuts}
+			default:
+			}
+		}
+		r := run()
+		r.Topology = shards()
+		return reports.Summarize(judged(r, s.history()))
+	}
+	const acks, lock = "count a grant only after replicas acknowledged it", "Most locks withstand such a fault."
+	told := partitioned(true).Story.String()
+	require.Contains(t, told, acks)
+	require.NotContains(t, told, lock)
+	told = partitioned(false).Story.String()
+	require.NotContains(t, told, acks)
+	require.Contains(t, told, lock)
+}
+
+// A lock that gives out a permit too many all the time does so during a fault, too: that does
+// not explain it, though it could. A fault that comes with more of them does.
+func TestAFaultIsNoCauseOfWhatComesAsOftenWithoutIt(t *testing.T) {
+	t.Parallel()
+	leaky := func(during int) reports.Results {
+		s := &script{}
+		s.declareAs("orders", history.Event{Kind: history.KindSemaphore, Capacity: 1})
+		p := 0
+		pair := func(at float64) {
+			for i := range 2 {
+				p++
+				owner := fmt.Sprintf("c%d#1", p)
+				s.acquire(p, "orders", owner, "redis-1", at+float64(i), at+float64(i)+0.5, 5000)
+				s.mode(history.Permit)
+				s.release(p, "orders", owner, "redis-1", at+3+float64(i), at+3.5+float64(i))
+				s.mode(history.Permit)
+			}
+		}
+		for i := range 20 {
+			pair(100 * float64(i))
+		}
+		for i := range during {
+			pair(2001 + 10*float64(i))
+		}
+		s.fault(history.Inject, "evict", "redis-1", 2000, 2002, history.OK, "redis-1 threw out 4 keys", "")
+		s.fault(history.Heal, "evict", "redis-1", 2100, 2101, history.OK, "", "")
+		for i := range 20 {
+			pair(2200 + 100*float64(i))
+		}
+		return reports.Summarize(judged(run(), s.history()))
+	}
+	r := leaky(1)
+	require.Len(t, r.Causes, 1)
+	require.Empty(t, r.Causes[0].Fault, r.Causes[0].Title)
+	r = leaky(10)
+	require.Len(t, r.Causes, 2)
+	require.Equal(t, "evict", r.Causes[1].Fault)
+	require.Equal(t, 10, r.Causes[1].Violations[checker.OverCapacity])
+}

@@ -256,7 +256,7 @@ func (m *model) remembering(v *checker.Violation, from, to time.Duration) []stri
 	while := func(does func(f *Fault) bool) bool {
 		return replaceable && slices.ContainsFunc(m.faults, func(f Fault) bool { return f.during(from, to) && does(&f) && m.concerns(&f, where) })
 	}
-	divided := while(func(f *Fault) bool { return f.has(history.Isolates) })
+	divided := while(func(f *Fault) bool { return f.has(history.Isolates) && m.tookOver(f) })
 	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(m.Run.Topology) })
 	if acks, replicas := m.number("replica-acks"), m.replicas(); caused && acks == 0 {
 		add(replicaCure)
