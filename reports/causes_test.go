@@ -187,6 +187,29 @@ func TestCuresOfALockThatAsksNoReplicas(t *testing.T) {
 	require.NotContains(t, tried, "lockchaos run --lock redislock --topology sentinel --seed 42 --replica-acks 1")
 }
 
+// The command of a cure has a lock of the kind of that which was tested: no mutex grants permits.
+func TestCuresOfALockOfAnotherKind(t *testing.T) {
+	for lock, is := range map[string]history.Event{
+		"mutex": {}, "mutex-fair": {Fair: true}, "rwmutex": {Kind: history.KindRW}, "semaphore-permit": {Kind: history.KindSemaphore},
+	} {
+		in := twoCauses()
+		for i := range in.History.Events {
+			if e := &in.History.Events[i]; e.Op == history.Declare {
+				e.Kind, e.Fair = is.Kind, is.Fair
+			}
+		}
+		in.Run.Command, in.Run.Lock = "lockchaos run --lock mine --topology sentinel --seed 42", "mine"
+		in.Run.Unpromised = []string{history.UnpromisedAcks}
+		var tried []string
+		for _, cause := range reports.Summarize(in).Causes {
+			for _, c := range cause.Cures {
+				tried = append(tried, c.Try)
+			}
+		}
+		require.Contains(t, tried, "lockchaos run --topology sentinel --seed 42 --lock "+lock+" --replica-acks 1")
+	}
+}
+
 // A sentinel keeps no lock: that it was killed explains two grants where a server was promoted
 // after it alone.
 func TestASentinelKeepsNoLock(t *testing.T) {

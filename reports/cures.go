@@ -128,9 +128,25 @@ func (m *model) curesOf(texts []string) []Cure {
 func (m *model) acks(n int) (config, flags string) {
 	flags = fmt.Sprintf("--replica-acks %d", n)
 	if slices.Contains(m.Run.Unpromised, history.UnpromisedAcks) {
-		return fmt.Sprintf("WAIT %d after each grant, which is withdrawn if fewer answer (lock.Config{ReplicaAcks: %d} does so)", n, n), "--lock mutex " + flags
+		return fmt.Sprintf("WAIT %d after each grant, which is withdrawn if fewer answer (lock.Config{ReplicaAcks: %d} does so)", n, n), "--lock " + m.ownLock() + " " + flags
 	}
 	return fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), flags
+}
+
+// ownLock is the lock of package lock that does what that of the run does.
+func (m *model) ownLock() string {
+	for _, e := range m.notes {
+		switch {
+		case e.Op != history.Declare:
+		case e.Kind == history.KindSemaphore:
+			return "semaphore-permit"
+		case e.Kind == history.KindRW:
+			return "rwmutex"
+		case e.Fair:
+			return "mutex-fair"
+		}
+	}
+	return "mutex"
 }
 
 // shownBy are the variants that show a cure: "(see a/one, /two and a/three)".

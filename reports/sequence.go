@@ -113,7 +113,7 @@ func (s *sequencer) grant(h *holding.Hold) {
 	who := s.actor(client(h.Owner), "client")
 	for _, server := range voters {
 		s.actor(server, "server")
-		s.add(chart.StepRequest, h.Acquire.Invoke.Time, who, server, "acquire "+h.Lock+inMode(h.Mode), h.Acquire.Invoke)
+		s.add(chart.StepRequest, h.Acquire.Invoke.Time, who, server, "acquire "+h.Lock+inMode(h.Mode, h.Permits), h.Acquire.Invoke)
 	}
 	for _, server := range voters {
 		text := "granted"
@@ -181,7 +181,7 @@ func (s *sequencer) operation(op *history.Operation) {
 		return
 	}
 	to := s.actor(s.whereTo(op), "server")
-	s.add(chart.StepRequest, e.Time, who, to, string(e.Op)+" "+e.Lock+inMode(e.Mode), e)
+	s.add(chart.StepRequest, e.Time, who, to, string(e.Op)+" "+e.Lock+inMode(e.Mode, e.Permits), e)
 	answer := op.Complete
 	switch {
 	case answer.Time > s.win.to && answer.Time > s.since(s.v):

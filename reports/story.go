@@ -272,7 +272,7 @@ func (m *model) grant(h *holding.Hold, violates bool) StoryEvent {
 	if violates {
 		ev.Kind = EventViolation
 	}
-	ev.Text = m.who(h) + " was granted " + h.Lock + inMode(h.Mode)
+	ev.Text = m.who(h) + " was granted " + h.Lock + inMode(h.Mode, h.Permits)
 	if voters := m.voters(h); len(voters) > 0 {
 		ev.Text += " by " + say.List(voters)
 	}
@@ -283,12 +283,16 @@ func (m *model) grant(h *holding.Hold, violates bool) StoryEvent {
 	return ev
 }
 
-// inMode is " (read)", or empty for the only way to hold a lock.
-func inMode(mode history.Mode) string {
-	if mode == history.Exclusive || mode == "" {
+// inMode is " (read)" or " (2 permits)", or empty for the only way to hold a lock.
+func inMode(mode history.Mode, permits int) string {
+	switch {
+	case mode == history.Exclusive || mode == "":
 		return ""
+	case mode == history.Permit && permits > 1:
+		return fmt.Sprintf(" (%s)", say.Count(permits, "permit"))
+	default:
+		return " (" + string(mode) + ")"
 	}
-	return " (" + string(mode) + ")"
 }
 
 // entitled says until when a holder may believe.

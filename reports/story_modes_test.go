@@ -60,3 +60,19 @@ func TestStory_TellsTheHoldThatWasLost(t *testing.T) {
 	}
 	require.Equal(t, "client a was granted orders (write) by redis-1; client a was refused the release of orders (write)", strings.Join(leaves, "; "))
 }
+
+// The story of too many permits says how many each grant had, so that the reader can add them.
+func TestStory_SaysHowManyPermits(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	s.declareAs("orders", history.Event{Kind: history.KindSemaphore, Capacity: 2})
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 5000)
+	s.in(func(e *history.Event) { e.Mode, e.Permits = history.Permit, 2 })
+	s.acquire(2, "orders", "b#1", "redis-1", 20, 21, 5000)
+	s.mode(history.Permit)
+	r := reports.Summarize(judged(run(), s.history()))
+	require.Len(t, r.Causes, 1)
+	require.Contains(t, r.Story.Events[0].Text, "client a was granted orders (2 permits) by redis-1")
+	require.Contains(t, r.Story.Events[1].Text, "client b was granted orders (permit) by redis-1")
+	require.Equal(t, "acquire orders (2 permits)", r.Causes[0].Sequence.Steps[0].Text)
+}

@@ -711,7 +711,7 @@ func (m *model) prematureLoss(v *checker.Violation) Story {
 	s.Events = append(s.Events, grant)
 	s.Events = append(s.Events, m.background(hold.Acquire.Invoke.Time, last.Time, hold)...)
 	s.Events = append(s.Events, m.grantsBetween(hold.Lock, hold.Owner, hold.Start, last.Time)...)
-	text := fmt.Sprintf("%s was told that it does not hold %s%s", m.whoOf(last), hold.Lock, inMode(hold.Mode))
+	text := fmt.Sprintf("%s was told that it does not hold %s%s", m.whoOf(last), hold.Lock, inMode(hold.Mode, hold.Permits))
 	if last.Op != history.Lost {
 		text += ", in answer to its " + string(last.Op)
 	}
@@ -785,7 +785,7 @@ func (m *model) eventClause(e *history.Event) string {
 	default:
 	}
 	var s string
-	lock := e.Lock + inMode(e.Mode)
+	lock := e.Lock + inMode(e.Mode, e.Permits)
 	asked := "the " + string(e.Op) + " of "
 	switch e.Op {
 	case history.Acquire:
