@@ -143,11 +143,11 @@ func (m *model) causeOf(v *checker.Violation) int {
 }
 
 // gravestOf is of the gravest kind the violation that lasted longest within the record,
-// and the first of those.
+// and the first of those; a request that was overtaken rather than one that asked later.
 func (m *model) gravestOf(found []*checker.Violation) *checker.Violation {
 	first := found[0]
 	for _, v := range found[1:] {
-		if c := cmp.Compare(severity(v.Kind), severity(first.Kind)); c < 0 || c == 0 && m.lasted(v) > m.lasted(first) {
+		if cmp.Or(cmp.Compare(severity(v.Kind), severity(first.Kind)), b2i(m.placedAnew(v))-b2i(m.placedAnew(first)), cmp.Compare(m.lasted(first), m.lasted(v))) < 0 {
 			first = v
 		}
 	}
@@ -243,7 +243,7 @@ func (m *model) usual(origin map[*checker.Violation]int) {
 // origin is the fault that explains a violation best, of those that were in effect while
 // it arose: -1 if there is none.
 func (m *model) origin(v *checker.Violation) int {
-	from, to := v.From, m.since(v)
+	from, to := v.From, m.provenAt(v)
 	sent, evidence := from, m.evidence(v)
 	for _, h := range evidence {
 		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
@@ -273,6 +273,15 @@ func (m *model) origin(v *checker.Violation) int {
 		}
 	}
 	return best
+}
+
+// provenAt is when a violation was there for certain: of the place of a request in a queue once
+// that was granted, since a queue that began anew in between gave it.
+func (m *model) provenAt(v *checker.Violation) time.Duration {
+	if v.Kind == checker.Overtaken {
+		return max(v.From, min(v.Until, m.end))
+	}
+	return m.since(v)
 }
 
 // byOneServer reports whether all answers that a violation is about were given by one server,

@@ -212,7 +212,7 @@ func (m *model) unexplained(v *checker.Violation) []string {
 	if n == 1 {
 		words, it = "The fault does not explain it", "the fault"
 	}
-	if since := m.since(v); since < first {
+	if since := m.provenAt(v); since < first && say.Instant(since) != say.Instant(first) {
 		return []string{fmt.Sprintf("%s: it happened at %s, and %s began at %s.", words, say.Instant(since), it, say.Instant(first))}
 	}
 	return []string{words + ", as far as the record shows."}

@@ -19,6 +19,9 @@ func (m *model) advice(v *checker.Violation) []string {
 	if look == "" {
 		return nil
 	}
+	if m.placedAnew(v) {
+		look = "what counts the places of the queue, and whether that outlives an empty queue"
+	}
 	if v.Kind == checker.DoubleGrant && m.vote() {
 		look = "whether a grant needs the votes of more than half of the servers, " + look
 	}

@@ -161,6 +161,10 @@ func (m *model) overtaken(v *checker.Violation) Story {
 	}
 	first, second := holds[0], holds[len(holds)-1]
 	s := Story{Headline: fmt.Sprintf("Client %s overtook client %s in the queue of %s, by %s", client(first.Owner), client(second.Owner), v.Lock, say.Span(second.Start-first.Start))}
+	anew := m.placedAnew(v)
+	if anew {
+		s.Headline = fmt.Sprintf("A later request for %s got an earlier place in its queue", v.Lock)
+	}
 	for _, h := range []*holding.Hold{first, second} {
 		s.Events = append(s.Events,
 			StoryEvent{At: h.Acquire.Invoke.Time, Kind: EventLock, Text: m.who(h) + " asked for " + h.Lock + placeOf(h)},
@@ -168,11 +172,21 @@ func (m *model) overtaken(v *checker.Violation) Story {
 	}
 	s.Events = append(s.Events, m.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
+	if anew {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When %s asked, %s had been granted the lock already: the queue gave its places anew.", m.who(second), m.who(first)))
+	}
 	from := min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time)
 	if s.Cures = m.keeping(v, from, second.Start, fileCure, aloneCure, clockCure); len(s.Cures) == 0 && m.cause >= 0 && m.faults[m.cause].replacesOnly() {
 		s.Outcome = append(s.Outcome, "A new master has of the queue only what had reached it: a fair lock keeps the order of those that ask one master.")
 	}
 	return s
+}
+
+// placedAnew reports whether the second request of an overtaken one was sent when the first was
+// granted: the places are in the wrong order, and no request waited that was overtaken.
+func (m *model) placedAnew(v *checker.Violation) bool {
+	holds := m.holdsOf(v)
+	return v.Kind == checker.Overtaken && len(holds) > 1 && holds[len(holds)-1].Acquire.Invoke.Time > holds[0].Acquire.Complete.Time
 }
 
 // placeOf is the place that a request had in the queue of a fair lock.

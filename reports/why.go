@@ -177,7 +177,7 @@ func (m *model) whyEvents(v *checker.Violation) *Why {
 
 // whyFaults are the faults and changes of roles that the story of a violation tells.
 func (m *model) whyFaults(v *checker.Violation) *Why {
-	from, to := m.since(v), m.since(v)
+	from, to := m.since(v), m.provenAt(v)
 	for _, ev := range m.violationStory(v).Events {
 		from = min(from, ev.At)
 	}
