@@ -10,8 +10,9 @@ import (
 )
 
 // linksOf are the links that a target names, several separated by spaces or
-// commas: all of a kind, or FROM>TO and FROM>TO/KIND, where either side may
-// be a node, a kind of node or "*".
+// commas: that of the name, else all of a kind, or FROM>TO and FROM>TO/KIND, where either side
+// may be a node, a kind of node or "*". Two nodes may have two links, of which one has the
+// name FROM>TO: a history names each that was hit.
 func linksOf(target string, t history.Topology) []history.Link {
 	names := strings.Fields(strings.ReplaceAll(strings.Trim(target, "{}"), ",", " "))
 	kinds := map[string]string{}
@@ -21,12 +22,19 @@ func linksOf(target string, t history.Topology) []history.Link {
 	covers := func(pattern, node string) bool {
 		return pattern == "*" || pattern == node || pattern == kinds[node]
 	}
+	named := map[string]bool{}
+	for _, l := range t.Links {
+		named[l.Name] = true
+	}
 	var links []history.Link
 	for _, l := range t.Links {
 		if slices.ContainsFunc(names, func(name string) bool {
+			if named[name] {
+				return name == l.Name
+			}
 			pair, kind, narrowed := strings.Cut(name, "/")
 			from, to, directed := strings.Cut(pair, ">")
-			return name == l.Name || name == l.Kind ||
+			return name == l.Kind ||
 				directed && covers(from, l.From) && covers(to, l.To) && (!narrowed || kind == l.Kind)
 		}) {
 			links = append(links, l)
