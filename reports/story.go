@@ -497,7 +497,8 @@ func (m *model) keyEvents(lock string, from, to time.Duration) []StoryEvent {
 		if l.at < from || l.at > to {
 			continue
 		}
-		if len(owners)+len(without) == 0 || l.at-look.At > chart.OneLook {
+		again := slices.Contains(without, l.server) || slices.ContainsFunc(owners, func(owner string) bool { return slices.Contains(with[owner], l.server) })
+		if len(owners)+len(without) == 0 || again || l.at-look.At > chart.OneLook {
 			end()
 			look = StoryEvent{At: l.at, Kind: EventServer}
 		}
