@@ -13,13 +13,14 @@ import (
 
 // ownerCure and prolongCure are what a release and an extension need so that
 // they can touch no other hold, confirmCure what the answer to a release needs,
-// stepCure what a request needs, and leaseCure and wholeCure what a lease needs.
+// stepCure and lateCure what a request needs, and leaseCure and wholeCure what a lease needs.
 const (
 	ownerCure   = "compare the owner and delete in one step on the server, with a token that each grant has for itself"
 	prolongCure = "compare the owner and prolong in one step on the server"
 	confirmCure = "confirm a release only if the server says that it removed the key: an error of it, such as NOSCRIPT, is no confirmation"
 	stepCure    = "look whether the lock is free and acquire it in one step on the server (SET with NX and PX, or a script)"
 	leaseCure   = "have the servers end a grant with its lease, which is set in the step that acquires the lock (SET with NX and PX)"
+	lateCure    = "count the lease from when the request was sent, and take a grant that arrives after it for a refusal"
 	counterCure = "draw tokens from a counter that outlives the key of the lock and every failover"
 	wholeCure   = "have the key live for the whole lease in which the holder believes, in milliseconds (PX, and not EX)"
 )

@@ -221,6 +221,7 @@ func rare() map[string]func() reports.Input {
 		"jumped-after-a-failover": func() reports.Input {
 			return advised("mine", "lockchaos run --lock mine", jumped, "failover", "")
 		},
+		"granted-late":  grantedLate,
 		"renumbered":    func() reports.Input { return renumbered(0, nil) },
 		"jumped":        func() reports.Input { return advised("mine", "lockchaos run --lock mine", jumped, "", "") },
 		"granted-twice": func() reports.Input { return advised("mine", "lockchaos run --lock mine", grantedTwice, "", "") },

@@ -512,7 +512,12 @@ func (m *model) useAfterLease(v *checker.Violation) Story {
 			Text: fmt.Sprintf("%s, %s after its time was over", m.accessClause(&op), say.Span(late)),
 		})
 	}
-	s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
+	if ended <= hold.Start {
+		s.Cures[0] = lateCure
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When %s learned of the grant, at %s, its lease was over: a lock must check that before it answers.", m.who(hold), say.Instant(hold.Start)))
+	} else {
+		s.Outcome = append(s.Outcome, "The lock did its job: the hold had ended. Its holder did not notice.")
+	}
 	if len(others) > 0 {
 		s.Outcome = append(s.Outcome, "By then another client had been granted the lock.")
 	}
