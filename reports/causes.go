@@ -272,6 +272,9 @@ func (m *model) origin(v *checker.Violation) int {
 			best, explains, met = i, rank, flight
 		}
 	}
+	if best < 0 {
+		best, _ = m.miscounted(v)
+	}
 	return best
 }
 

@@ -107,6 +107,7 @@ func rare() map[string]func() reports.Input {
 			in.Run.Command, in.Run.Unpromised = "lockchaos run --lock redislock --topology sentinel --seed 42", []string{history.UnpromisedAcks}
 		}),
 		"release-cut-off":         func() reports.Input { return ghost(16) },
+		"miscounted":              func() reports.Input { return miscounted(0, 460) },
 		"vote-by-a-clock":         func() reports.Input { return clockVote("31000") },
 		"faultless":               func() reports.Input { return faultless("lockchaos run --topology independent --seed 3", false) },
 		"blocked-by-a-request":    func() reports.Input { return givenUp(history.Fail) },

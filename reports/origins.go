@@ -115,6 +115,30 @@ func (m *model) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Ho
 	}
 }
 
+// miscounted is the last fault that can have made the servers forget permits which their holder
+// gave back later, and that hold; -1 if there is none. A semaphore that only counts its permits
+// takes those from another holder then, and has too many to grant from there on. Permits with
+// a lease are known each by itself.
+func (m *model) miscounted(v *checker.Violation) (int, *holding.Hold) {
+	if m.kindOf(v.Lock) != history.KindSemaphore || v.Kind != checker.OverCapacity && v.Kind != checker.PrematureLoss {
+		return -1, nil
+	}
+	for i := len(m.faults) - 1; i >= 0; i-- {
+		f := &m.faults[i]
+		if !f.counts() || f.Start > v.From || !f.has(history.Promotes) && !f.has(history.Forgets) && (!f.has(history.Restarts) || m.keepsData(f)) {
+			continue
+		}
+		for j := range m.holds {
+			h := &m.holds[j]
+			if h.Lock == v.Lock && h.Acquire.Expires() == 0 && h.Acquire.Invoke.Time <= m.settled(f) && h.Release != nil &&
+				h.Release.Complete.Time >= f.Start && h.Release.Invoke.Time < v.From {
+				return i, h
+			}
+		}
+	}
+	return -1, nil
+}
+
 // leavesStuck reports whether a fault that was over can have left a lock that no client can
 // acquire: it was in effect after the last grant was asked for. If that was given back for
 // certain it may have undone the release; else only the lease ends the grant, and only a

@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -466,4 +467,47 @@ func TestAClockThatGaveTheWrongPlace(t *testing.T) {
 	}
 	require.Equal(t, "clock-forward", cause(847))
 	require.Empty(t, cause(900))
+}
+
+// miscounted is a semaphore of two permits that grants three, after a failover from 20 to 30 ms
+// that forgot another permit, which was given back at some time.
+func miscounted(lease, released float64) reports.Input {
+	s := &script{}
+	s.declareAs("orders", history.Event{Kind: history.KindSemaphore, Capacity: 2})
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, lease)
+	s.mode(history.Permit)
+	s.fault(history.Inject, "failover", "", 20, 30, history.OK, "redis-2 is the master", "")
+	s.observe(25, "redis-2", history.ObserveRole, "master")
+	s.observe(26, "redis-1", history.ObserveRole, "replica")
+	s.release(1, "orders", "a#1", "redis-2", released, released+1)
+	for i, owner := range []string{"b#1", "c#1", "d#1"} {
+		s.acquire(2+i, "orders", owner, "redis-2", 1000+float64(i), 1000.5+float64(i), 0)
+		s.mode(history.Permit)
+	}
+	s.observe(3000, "redis-2", history.ObserveEpoch, "1")
+	return judged(run(), s.history())
+}
+
+// Permits that a failover lost, and that were given back later, are missing from the count
+// of a semaphore for good.
+func TestPermitsThatWereMiscounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		lease    float64 // of the permit that was lost; none: it is endless
+		released float64
+		cause    string
+		counted  bool
+	}{
+		"given back later":  {0, 460, "failover", true},
+		"given back before": {0, 15, "", false},
+		"known by itself":   {500, 460, "", false},
+		"still out":         {0, 1500, "failover", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			causes := reports.Summarize(miscounted(test.lease, test.released)).Causes
+			told := slices.IndexFunc(causes, func(c reports.Cause) bool { return c.Violations[checker.OverCapacity] > 0 })
+			require.GreaterOrEqual(t, told, 0)
+			require.Equal(t, test.cause, causes[told].Fault)
+			require.Equal(t, test.counted, strings.Contains(causes[told].Story.String(), "has 1 permit too many to grant from when client a gave back"))
+		})
+	}
 }

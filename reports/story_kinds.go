@@ -28,10 +28,22 @@ func (m *model) overCapacity(v *checker.Violation) Story {
 	for _, h := range holds {
 		s.Events = append(s.Events, m.grant(h, h == last))
 	}
-	s.Events = append(s.Events, m.background(holds[0].Acquire.Invoke.Time, last.Start, holds...)...)
+	from := holds[0].Acquire.Invoke.Time
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
-	s.Cures = m.remembering(v, holds[0].Start, last.Start)
+	if fault, forgotten := m.miscounted(v); fault >= 0 && fault == m.cause && m.faults[fault].End < from {
+		from = min(forgotten.Acquire.Invoke.Time, m.faults[fault].Start)
+		s.Events = append(s.Events, m.grant(forgotten, false))
+		s.Outcome = append(s.Outcome, m.miscountWords(forgotten))
+	}
+	s.Events = append(s.Events, m.background(from, last.Start, holds...)...)
+	s.Cures = m.remembering(v, from, last.Start)
 	return s
+}
+
+// miscountWords say why permits that the servers forgot are missing later.
+func (m *model) miscountWords(forgotten *holding.Hold) string {
+	return fmt.Sprintf("A semaphore that only counts its permits has %s too many to grant from when %s gave back what the servers had forgotten, at %s.",
+		say.Count(max(forgotten.Permits, 1), "permit"), m.who(forgotten), say.Instant(forgotten.Release.Complete.Time))
 }
 
 // capacityOf is how many permits a lock was declared to have; 0 if it was not.

@@ -34,12 +34,14 @@ func TestReportsNameTheCause_NoRace(t *testing.T) {
 		{topologies.Single, "mutex"},
 		{topologies.Single, "rwmutex"},
 		{topologies.Single, "semaphore-permit"},
+		{topologies.Sentinels, "semaphore"},
+		{topologies.Sentinels, "mutex-fair"},
 		{topologies.Sentinels, "mutex"},
 		{topologies.Sentinels, "redislock"},
 		{topologies.Cluster, "mutex"},
 	} {
 		l := spec(t, x.lock)
-		for seed := range uint64(seeds(t, 20)) {
+		for seed := range uint64(seeds(t, 30)) {
 			c, err := simulation.Campaign{Topology: x.topology, Faults: "all"}.Draw(l, seed+1)
 			require.NoError(t, err)
 			for _, cause := range summary(t, l, c).Causes {
