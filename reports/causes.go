@@ -244,7 +244,7 @@ func (m *model) usual(origin map[*checker.Violation]int) {
 // it arose: -1 if there is none.
 func (m *model) origin(v *checker.Violation) int {
 	from, to := v.From, m.provenAt(v)
-	sent, evidence := from, m.evidence(v)
+	sent, evidence := from, m.withOthers(v, m.evidence(v))
 	for _, h := range evidence {
 		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
 	}

@@ -107,12 +107,28 @@ func (m *model) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Ho
 	case checker.DoubleGrant:
 		return len(holds) < 2 || f.endsEarly(holds[0], holds[1].Start)
 	case checker.PrematureLoss:
-		return f.endsEarly(holds[0], m.since(v))
+		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return f.endsEarly(h, m.since(v)) })
 	case checker.OverCapacity:
 		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return h.Start < v.From && f.endsEarly(h, v.From) })
 	default:
 		return true
 	}
+}
+
+// withOthers adds to the permit that its owner was told is lost the others that it had at that
+// time: which of them a release gave back, and which was lost, is not recorded.
+func (m *model) withOthers(v *checker.Violation, evidence []*holding.Hold) []*holding.Hold {
+	if v.Kind != checker.PrematureLoss || len(evidence) == 0 || m.kindOf(v.Lock) != history.KindSemaphore {
+		return evidence
+	}
+	lost := evidence[0]
+	for i := range m.holds {
+		h := &m.holds[i]
+		if h != lost && h.Lock == lost.Lock && h.Owner == lost.Owner && h.Start <= m.since(v) && h.End >= lost.Start {
+			evidence = append(evidence[:len(evidence):len(evidence)], h)
+		}
+	}
+	return evidence
 }
 
 // miscounted is the last fault that can have made the servers forget permits which their holder

@@ -511,3 +511,28 @@ func TestPermitsThatWereMiscounted(t *testing.T) {
 		})
 	}
 }
+
+// Of two permits of one owner it is not known which was lost: a clock that ended the first
+// is the cause, also where the second was asked for when the clock was right again.
+func TestALossOfOneOfTwoPermits(t *testing.T) {
+	cause := func(first float64) string {
+		s := &script{}
+		s.declareAs("orders", history.Event{Kind: history.KindSemaphore, Capacity: 3})
+		s.shifted(history.Inject, "clock-back", "redis-1", "by", "500", 100)
+		s.acquire(1, "orders", "a#1", "redis-1", first, first+5, 200)
+		s.mode(history.Permit)
+		s.shifted(history.Heal, "clock-back", "redis-1", "by", "500", 1000)
+		s.acquire(1, "orders", "a#1", "redis-1", 1040, 1041, 200)
+		s.mode(history.Permit)
+		s.release(1, "orders", "a#1", "redis-1", 1050, 1051)
+		s.mode(history.Permit)
+		s.attempt(1, history.Release, "orders", "a#1", 1052, 1053, history.Fail, "lock not held")
+		s.mode(history.Permit)
+		causes := reports.Summarize(judged(run(), s.history())).Causes
+		require.Len(t, causes, 1)
+		require.Equal(t, 1, causes[0].Violations[checker.PrematureLoss])
+		return causes[0].Fault
+	}
+	require.Equal(t, "clock-back", cause(990))
+	require.Empty(t, cause(1020), "both were asked for later")
+}
