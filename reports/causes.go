@@ -166,10 +166,23 @@ func (m *model) origins() map[*checker.Violation]int {
 	origin := map[*checker.Violation]int{}
 	roots := map[string][]*checker.Violation{} // by lock, in order of time
 	proofs := map[*checker.Violation][]*holding.Hold{}
+	gone := map[*holding.Hold]int{} // what made the servers grant the lock beside a hold first
 	for _, v := range m.distinct() {
-		if !consequence(v.Kind) {
-			origin[v] = m.origin(v)
-			roots[v.Lock], proofs[v] = append(roots[v.Lock], v), m.evidence(v)
+		if consequence(v.Kind) {
+			continue
+		}
+		origin[v] = m.origin(v)
+		roots[v.Lock], proofs[v] = append(roots[v.Lock], v), m.evidence(v)
+		holds := m.holdsOf(v)
+		if len(holds) == 0 || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+			continue
+		}
+		// The servers knew nothing of a hold any more when they granted the lock beside it; what came
+		// later did not take it from them.
+		if fault, known := gone[holds[0]]; known {
+			origin[v] = fault
+		} else if v.Kind == checker.DoubleGrant {
+			gone[holds[0]] = origin[v]
 		}
 	}
 	for _, v := range m.distinct() {

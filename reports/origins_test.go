@@ -536,3 +536,31 @@ func TestALossOfOneOfTwoPermits(t *testing.T) {
 	require.Equal(t, "clock-back", cause(990))
 	require.Empty(t, cause(1020), "both were asked for later")
 }
+
+// A grant that a restart had lost is not lost again by a failover that came later: what was
+// granted beside it after that has the restart as its cause, too.
+func TestWhatWasLostIsNotLostAgain(t *testing.T) {
+	causes := func(restarted bool) []reports.Cause {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 9000)
+		if restarted {
+			s.fault(history.Inject, "kill", "redis-1", 100, 101, history.OK, "down", "")
+			s.fault(history.Heal, "kill", "redis-1", 150, 151, history.OK, "up", "")
+			s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 500)
+			s.release(2, "orders", "b#1", "redis-1", 300, 301)
+		}
+		s.fault(history.Inject, "failover", "", 1000, 1100, history.OK, "redis-2 is the master", "")
+		s.observe(1050, "redis-2", history.ObserveRole, "master")
+		s.observe(1060, "redis-1", history.ObserveRole, "replica")
+		s.acquire(3, "orders", "c#1", "redis-2", 1200, 1201, 500)
+		s.attempt(1, history.Release, "orders", "a#1", 1500, 1501, history.Fail, "lock not held")
+		return reports.Summarize(judged(run(), s.history())).Causes
+	}
+	both := causes(true)
+	require.Len(t, both, 1)
+	require.Equal(t, "kill", both[0].Fault)
+	require.Equal(t, 2, both[0].Violations[checker.DoubleGrant])
+	require.Equal(t, 1, both[0].Violations[checker.PrematureLoss])
+	require.Equal(t, "failover", causes(false)[0].Fault)
+}
