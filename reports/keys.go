@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ func (m *model) keySpans(lock string, w window) []keySpan {
 	var spans []keySpan
 	var add func(server string, h *holding.Hold, from time.Duration, vote bool)
 	add = func(server string, h *holding.Hold, from time.Duration, vote bool) {
-		lost := m.dataEnd(server, from)
+		lost := min(m.dataEnd(server, from), m.forgottenAt(server, lock, from))
 		s := keySpan{server: server, owner: h.Owner, from: from, until: min(m.keyEnd(h), lost), vote: vote}
 		back := history.Never // when a look found it there again, after that
 		for _, l := range looks {
@@ -166,6 +167,24 @@ func (m *model) dataEnd(server string, at time.Duration) time.Duration {
 		}
 	}
 	return min(down, m.replacedAt(server, at))
+}
+
+// forgottenAt is when a fault removed the key of a lock that a server had at an instant.
+func (m *model) forgottenAt(server, lock string, at time.Duration) time.Duration {
+	forgotten := history.Never
+	for i := range m.faults {
+		f := &m.faults[i]
+		if !f.OK || !f.has(history.Forgets) || !f.hits(server) || f.Start < at {
+			continue
+		}
+		if pattern := f.Params["pattern"]; pattern != "" {
+			if matches, err := path.Match(pattern, lock); err != nil || !matches {
+				continue
+			}
+		}
+		forgotten = min(forgotten, f.at())
+	}
+	return forgotten
 }
 
 // replacedAt is when the keys that a server had at an instant were replaced by another

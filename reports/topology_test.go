@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,40 @@ func TestKeysEndWhenAnotherIsCopied(t *testing.T) {
 	require.Equal(t, "granted to a", d.grantsLife("r1").at(79*ms))
 	require.Empty(t, d.grantsLife("r1").at(80*ms))
 	require.Equal(t, "granted to b", d.grantsLife("r2").at(80*ms))
+}
+
+// What a fault removed from a server is gone then, and not at the next grant.
+func TestKeysEndWhenAFaultRemovesThem(t *testing.T) {
+	ms := time.Millisecond
+	end := func(fault, pattern string) time.Duration {
+		d := mapped()
+		events := slices.Clone(d.History.Events)
+		for _, kind := range []history.Type{history.Invoke, history.OK} {
+			e := history.Event{Time: 15 * ms, Process: history.NoProcess, Op: history.Inject, Type: kind, Fault: fault, Target: "r1"}
+			if pattern != "" {
+				e.Params = map[string]string{"pattern": pattern}
+			}
+			if kind == history.OK {
+				e.Time = 16 * ms
+			}
+			events = append(events, e)
+		}
+		slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+		for i := range events {
+			events[i].Index = int64(i)
+		}
+		d = newModel(Input{Run: d.Run, History: &history.History{Events: events}})
+		for _, s := range d.keySpans("k", d.whole()) {
+			if s.server == "r1" && s.owner == "a#1" {
+				return s.until
+			}
+		}
+		return 0
+	}
+	require.Equal(t, 16*ms, end("flush", ""))
+	require.Equal(t, 16*ms, end("drop-key", "*k*"))
+	require.Equal(t, 51*ms, end("drop-key", "*another*"), "its grant, until it was killed")
+	require.Equal(t, 51*ms, end("script-flush", ""))
 }
 
 // A fault of links shows on the links that it concerns, and on no other, whether the
