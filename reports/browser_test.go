@@ -3,6 +3,7 @@ package reports_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -168,6 +169,8 @@ func (t *tab) screen(width, height int64, theme string) {
 	t.Helper()
 	t.do(chromedp.EmulateViewport(width, height))
 	t.media("screen", theme)
+	t.until(fmt.Sprintf("innerWidth === %d", width))
+	t.drawn()
 }
 
 // media sets what the page is shown on, screen or print, and the theme.
@@ -251,10 +254,11 @@ func (t *tab) untilReport() {
 	t.drawn()
 }
 
-// drawn waits until the page has drawn what it was told to.
+// drawn waits until the page has drawn what it was told to: a new width is seen at the end of
+// one frame, and drawn in the next.
 func (t *tab) drawn() {
 	t.Helper()
-	eval[bool](t, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	eval[bool](t, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
 }
 
 // until waits for a condition of the page.
