@@ -28,9 +28,10 @@ const (
 type sentinels struct {
 	*deployment
 	mu sync.Mutex
-	// before are the leader's settings from before it was armed; nil when it
-	// is not.
-	before map[string]string
+	// before are the leader's settings from before it was armed, and replacing is the
+	// master of then; nil and empty when it is not.
+	before    map[string]string
+	replacing string
 }
 
 func (s *sentinels) names() []string { return s.topology.Of(topologies.Sentinel) }
@@ -40,9 +41,11 @@ func (*sentinels) who() string { return "the sentinels" }
 // leader is the sentinel that starts every failover: the last one. With three
 // that start at once, one vote in thirty is split and costs four seconds; one
 // that starts alone still needs the votes of a majority.
-func (s *sentinels) leader() *redis.Client {
+func (s *sentinels) leader() *redis.Client { return s.observer(s.leads()) }
+
+func (s *sentinels) leads() string {
 	all := s.names()
-	return s.observer(all[len(all)-1])
+	return all[len(all)-1]
 }
 
 // votes leaves out sentinels that do not answer; they count for the majority.
@@ -51,9 +54,22 @@ func (s *sentinels) votes(ctx context.Context, _ string) (votes map[string]int, 
 	for _, name := range s.names() {
 		if master, err := s.masterOf(ctx, name); err == nil {
 			votes[master]++
+			if name == s.leads() {
+				s.calm(ctx, master)
+			}
 		}
 	}
 	return votes, len(s.names())/2 + 1
+}
+
+// calm disarms the leader as soon as it has another master than it was armed for: the others
+// may take a second to agree, in which it would replace the new one, too, on a busy machine.
+func (s *sentinels) calm(ctx context.Context, master string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.before != nil && master != s.replacing && s.set(ctx, s.before["down-after-milliseconds"], s.before["quorum"]) == nil {
+		s.before, s.replacing = nil, ""
+	}
 }
 
 // masterOf is the server that a sentinel takes for the master.
@@ -190,6 +206,13 @@ func (s *sentinels) arm(ctx context.Context) error {
 		}
 		s.before = Fields(m)
 	}
+	err := patiently(ctx, func() (err error) {
+		s.replacing, err = s.masterOf(ctx, s.leads())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("arm the sentinels: %w", err)
+	}
 	if err := s.set(ctx, armed, "1"); err != nil {
 		return fmt.Errorf("arm the sentinels: %w", err)
 	}
@@ -203,7 +226,7 @@ func (s *sentinels) disarm(ctx context.Context) error {
 		if err := s.set(ctx, s.before["down-after-milliseconds"], s.before["quorum"]); err != nil {
 			return fmt.Errorf("disarm the sentinels: %w", err)
 		}
-		s.before = nil
+		s.before, s.replacing = nil, ""
 	}
 	return s.setHello(ctx, quickHello)
 }
