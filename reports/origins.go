@@ -125,7 +125,7 @@ func (m *model) withOthers(v *checker.Violation, evidence []*holding.Hold) []*ho
 	for i := range m.holds {
 		h := &m.holds[i]
 		if h != lost && h.Lock == lost.Lock && h.Owner == lost.Owner && h.Start <= m.since(v) && h.End >= lost.Start {
-			evidence = append(evidence[:len(evidence):len(evidence)], h)
+			evidence = append(slices.Clip(evidence), h)
 		}
 	}
 	return evidence
