@@ -113,6 +113,38 @@ func failoversKeepTheContract(t *testing.T, topology, shard string) {
 	}
 }
 
+// The sentinel that is made quick to replace a master is so for one failover: on a busy machine it
+// would replace the new master, too, before it is disarmed.
+func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
+	t.Parallel()
+	d := start(t, "sentinel").(topologies.Failover)
+	ctx := within(t)
+	downAfter := func() (all []string) {
+		for _, name := range d.Topology().Of(topologies.Sentinel) {
+			masters, err := d.Server(name).Observer().Do(ctx, "SENTINEL", "MASTERS").Slice()
+			require.NoError(t, err)
+			for _, m := range masters {
+				all = append(all, fmt.Sprint(m.(map[any]any)["down-after-milliseconds"]))
+			}
+		}
+		return all
+	}
+	shard := d.Topology().Shards()[0]
+	old, err := d.Master(ctx, shard)
+	require.NoError(t, err)
+	before := downAfter()
+	require.NoError(t, d.Arm(ctx))
+	require.NotEqual(t, before, downAfter())
+	_, err = d.Master(ctx, shard) // that one is still there changes nothing
+	require.NoError(t, err)
+	require.NotEqual(t, before, downAfter())
+	require.NoError(t, d.Server(old).Kill(ctx))
+	_, err = d.AwaitMaster(ctx, shard, old)
+	require.NoError(t, err)
+	require.Equal(t, before, downAfter(), "it is not disarmed yet")
+	require.NoError(t, d.Disarm(ctx))
+}
+
 func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	d := start(t, "sentinel").(topologies.Failover)
