@@ -122,9 +122,8 @@ func (m *model) withOthers(v *checker.Violation, evidence []*holding.Hold) []*ho
 		return evidence
 	}
 	lost := evidence[0]
-	for i := range m.holds {
-		h := &m.holds[i]
-		if h != lost && h.Lock == lost.Lock && h.Owner == lost.Owner && h.Start <= m.since(v) && h.End >= lost.Start {
+	for _, h := range m.holdIndex().owner[lost.Owner] {
+		if h != lost && h.Lock == lost.Lock && h.Start <= m.since(v) && h.End >= lost.Start {
 			evidence = append(slices.Clip(evidence), h)
 		}
 	}
@@ -139,20 +138,39 @@ func (m *model) miscounted(v *checker.Violation) (int, *holding.Hold) {
 	if m.kindOf(v.Lock) != history.KindSemaphore || v.Kind != checker.OverCapacity && v.Kind != checker.PrematureLoss {
 		return -1, nil
 	}
-	for i := len(m.faults) - 1; i >= 0; i-- {
-		f := &m.faults[i]
-		if !f.counts() || f.Start > v.From || !f.has(history.Promotes) && !f.has(history.Forgets) && (!f.has(history.Restarts) || m.keepsData(f)) {
-			continue
-		}
-		for j := range m.holds {
-			h := &m.holds[j]
-			if h.Lock == v.Lock && h.Acquire.Expires() == 0 && h.Acquire.Invoke.Time <= m.settled(f) && h.Release != nil &&
-				h.Release.Complete.Time >= f.Start && h.Release.Invoke.Time < v.From {
-				return i, h
-			}
+	if m.lostPermits == nil {
+		m.lostPermits = map[string][]*holding.Hold{}
+	}
+	if m.lostPermits[v.Lock] == nil {
+		m.lostPermits[v.Lock] = m.permitsForgotten(v.Lock)
+	}
+	for i, h := range slices.Backward(m.lostPermits[v.Lock]) {
+		if h != nil && m.faults[i].Start <= v.From && h.Release.Invoke.Time < v.From {
+			return i, h
 		}
 	}
 	return -1, nil
+}
+
+// permitsForgotten are, for each fault that can have made the servers forget the permits of a
+// lock, those that were given back first; nil for a fault of which there are none.
+func (m *model) permitsForgotten(lock string) []*holding.Hold {
+	first := make([]*holding.Hold, len(m.faults))
+	for i := range m.faults {
+		f := &m.faults[i]
+		if !f.counts() || !f.has(history.Promotes) && !f.has(history.Forgets) && (!f.has(history.Restarts) || m.keepsData(f)) {
+			continue
+		}
+		until := m.settled(f)
+		for j := range m.holds {
+			h := &m.holds[j]
+			if h.Lock == lock && h.Acquire.Expires() == 0 && h.Acquire.Invoke.Time <= until && h.Release != nil && h.Release.Complete.Time >= f.Start &&
+				(first[i] == nil || h.Release.Invoke.Time < first[i].Release.Invoke.Time) {
+				first[i] = h
+			}
+		}
+	}
+	return first
 }
 
 // leavesStuck reports whether a fault that was over can have left a lock that no client can
