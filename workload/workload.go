@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -160,12 +161,22 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		registers[name] = &Register{}
 	}
 	arrivals := arrive(ctx, c)
+	owed := make([]map[string]*atomic.Bool, len(zones))
+	for i := range owed {
+		owed[i] = map[string]*atomic.Bool{}
+		for _, name := range c.Kinds {
+			if k, _ := kindByName(name); k.seldom {
+				owed[i][name] = &atomic.Bool{}
+				owed[i][name].Store(true)
+			}
+		}
+	}
 	var all sync.WaitGroup
 	for i := range c.Clients {
 		zone := zones[i%len(zones)]
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
 		w := &worker{
-			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones),
+			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, owed: owed[i%len(zones)],
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName,
@@ -239,7 +250,9 @@ type worker struct {
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
-	lateSoon   bool // it is to release late once soon, for the sake of short runs
+	// owed says of each kind that is seldom whether no holder of the zone has done yet what it
+	// is there for. The clients of a zone share it.
+	owed map[string]*atomic.Bool
 }
 
 func (w *worker) run(ctx context.Context) {
@@ -248,8 +261,19 @@ func (w *worker) run(ctx context.Context) {
 		if len(w.kinds) > 1 {
 			k = w.kinds[w.rng.IntN(len(w.kinds))]
 		}
+		for _, other := range w.kinds {
+			if owed := w.owed[other.Name]; owed != nil && owed.Load() {
+				k = other
+			}
+		}
 		k.session(ctx, w)
 	}
+}
+
+// isFirst reports whether the holder is the first of its zone in a kind that is seldom.
+func (w *worker) isFirst(kind string) bool {
+	owed := w.owed[kind]
+	return owed != nil && owed.CompareAndSwap(true, false)
 }
 
 // next waits for the moment of the next attempt.
