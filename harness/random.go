@@ -198,6 +198,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		healed := st.follow(ctx, plan, r.Length)
 		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
 	}()
+	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	return nil
 }

@@ -275,7 +275,7 @@ func TestLateCopiesTakeALockForTheirLeases(t *testing.T) {
 // queue again, and keeps its place there for a lease. This seed shows it.
 func TestLateRequestsKeepAPlaceForTheirLeases(t *testing.T) {
 	l := spec(t, "correct-queue")
-	c, err := simulation.Campaign{Topology: topologies.Single}.Draw(l, 6597)
+	c, err := simulation.Campaign{Topology: topologies.Single}.Draw(l, 1349)
 	require.NoError(t, err)
 	found, err := c.Findings(t.Context(), l, run(t, l, c))
 	require.NoError(t, err)

@@ -25,8 +25,7 @@ type Kind struct {
 	locks       int
 	lease, wait time.Duration
 	session     func(ctx context.Context, w *worker)
-	// seldom says that only some holders do what the kind is there for. The first of each
-	// zone does: a short run may have no other.
+	// seldom says that only some holders do what the kind is there for: see [Config.Soon].
 	seldom bool
 }
 
@@ -298,8 +297,8 @@ func lateRelease(ctx context.Context, w *worker) {
 	if !w.ask(ctx, w.one(name)) {
 		return
 	}
-	if w.isFirst("late-release") {
-		when = 2
+	if w.isFirst("late-release") || w.lateSoon {
+		w.lateSoon, when = false, 2
 	}
 	granted := time.Now() // or before, by the service's clock
 	w.work(ctx, name, length)

@@ -59,6 +59,10 @@ type Config struct {
 	Careless bool `json:"careless,omitempty"`
 	// Seed decides all choices, though not how real processes interleave.
 	Seed uint64 `json:"-"`
+	// Soon has the first holder of each zone do what a kind is there for and only some holders
+	// do, for runs that show nothing without it. A search that plays many short runs has no
+	// use for it: its runs are to differ.
+	Soon bool `json:"-"`
 }
 
 // WithDefaults fills in the defaults. Kinds that it does not know have none.
@@ -165,7 +169,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 	for i := range owed {
 		owed[i] = map[string]*atomic.Bool{}
 		for _, name := range c.Kinds {
-			if k, _ := kindByName(name); k.seldom {
+			if k, _ := kindByName(name); k.seldom && c.Soon {
 				owed[i][name] = &atomic.Bool{}
 				owed[i][name].Store(true)
 			}
@@ -176,7 +180,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		zone := zones[i%len(zones)]
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
 		w := &worker{
-			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, owed: owed[i%len(zones)],
+			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: owed[i%len(zones)],
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName,
@@ -250,8 +254,9 @@ type worker struct {
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
-	// owed says of each kind that is seldom whether no holder of the zone has done yet what it
-	// is there for. The clients of a zone share it.
+	lateSoon   bool // the first hold of it in late-release is a late one
+	// owed says of each kind that is seldom whether a holder of the zone is to do what it is
+	// there for: see [Config.Soon]. The clients of a zone share it.
 	owed map[string]*atomic.Bool
 }
 
@@ -270,7 +275,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// isFirst reports whether the holder is the first of its zone in a kind that is seldom.
+// isFirst reports whether the holder is the first of its zone in a kind that is seldom, and
+// is to do what that is there for.
 func (w *worker) isFirst(kind string) bool {
 	owed := w.owed[kind]
 	return owed != nil && owed.CompareAndSwap(true, false)
