@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func TestDriverRuns_Bugs(t *testing.T) {
 		{"watchdog-dead", checker.DoubleGrant, "watchdog"},
 		{"reentrant-first", checker.DoubleGrant, "reentrant"},
 		{"plain-lie", checker.DoubleGrant, "plain"},
-		{"plain-process", checker.DoubleGrant, "plain"},
+		{"plain-process", checker.ForeignRelease, "plain"}, // after which it may be granted twice, or not
 		{"plain-forever", checker.Stuck, "plain"},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
@@ -176,8 +177,7 @@ func TestDriverRuns_Bugs(t *testing.T) {
 			}
 			for seed := uint64(1); ; seed++ { // the occasion is a matter of chance
 				report := run(c.bug, seed)
-				if report.Verdict == checker.Invalid {
-					require.Contains(t, kindsOf(report), c.kind)
+				if slices.Contains(kindsOf(report), c.kind) {
 					break
 				}
 				require.Less(t, seed, uint64(5), "%+v", report)
