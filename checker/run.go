@@ -90,6 +90,9 @@ func doubts(run history.Run, h *history.History) []string {
 	case run.Duration == 0:
 		why = append(why, fmt.Sprintf("the run did not end in order: the record stops at %.1f s", h.End().Seconds()))
 	}
+	if events := int64(len(h.Events)); run.Events > 0 && run.Events != events {
+		why = append(why, fmt.Sprintf("the history is not whole: it has %d events, and the run recorded %d", events, run.Events))
+	}
 	if run.ClaimLostTo != "" {
 		why = append(why, unclaimed(run))
 	}

@@ -51,6 +51,9 @@ func TestCheckRun_doubts(t *testing.T) {
 		{"cut short", history.Run{AbortReason: "step 3"}, inject(), "could not be played to its end: step 3"},
 		{"interrupted", history.Run{Duration: time.Second, Interrupted: true}, inject(), "the run was interrupted"},
 		{"no end", history.Run{}, inject(), "the run did not end in order"},
+		{"whole", history.Run{Duration: time.Second, Events: 1}, inject(landed), ""},
+		{"lines are missing", history.Run{Duration: time.Second, Events: 3}, inject(landed), "the history is not whole: it has 1 events, and the run recorded 3"},
+		{"lines were added", history.Run{Duration: time.Second, Events: 1}, inject(landed, unmet), "the history is not whole: it has 2 events, and the run recorded 1"},
 		{"failed", history.Run{Duration: time.Second, Failed: "redis-1 goes on"}, inject(), "the harness failed: redis-1 goes on"},
 		{"taken over", history.Run{Duration: time.Second, ClaimLostTo: "process 7"}, inject(), "the work of another run: process 7"},
 	} {

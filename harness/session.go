@@ -605,7 +605,7 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	took := time.Since(st.run.Started).Round(time.Millisecond)
 	st.run.Interrupted = ctx.Err() != nil
 	err = errors.Join(err, st.writeRun(), st.keepLogs(), st.deployment.Close())
-	st.run.Duration = took // not before: without it, the run did not end in order
+	st.run.Duration, st.run.Events = took, st.recorder.Events() // not before: without them, the run did not end in order
 	if err != nil {
 		st.run.Failed = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}

@@ -219,6 +219,13 @@ func (r *Recorder) Close() error {
 	return r.err
 }
 
+// Events is how many events the recorder has written; all of them after [Recorder.Close].
+func (r *Recorder) Events() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
+}
+
 // writeKept puts the events that were kept back in order.
 func (r *Recorder) writeKept() {
 	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })

@@ -91,9 +91,12 @@ type Run struct {
 	// Confirmation is what real servers showed of a simulated run; nil: they were not asked.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
-	Started     time.Time     `json:"started"` // wall clock, for people
-	Duration    time.Duration `json:"duration"`
-	Interrupted bool          `json:"interrupted,omitempty"`
+	Started  time.Time     `json:"started"` // wall clock, for people
+	Duration time.Duration `json:"duration"`
+	// Events is how many events the history has. Zero where the run did not end in order, and
+	// in records of earlier versions.
+	Events      int64 `json:"events,omitempty"`
+	Interrupted bool  `json:"interrupted,omitempty"`
 }
 
 // What a lock may leave unpromised.

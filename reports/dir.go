@@ -127,6 +127,10 @@ func readDir(open opener, dir string) (Input, error) {
 		}
 		errs = append(errs, err)
 	}
+	if events := int64(len(in.History.Events)); in.Run.Events > 0 && events > 0 && events != in.Run.Events && len(in.Missing) == 0 {
+		in.Missing = append(in.Missing, fmt.Sprintf("%s has %d events, and the run recorded %d", HistoryFile, events, in.Run.Events))
+		errs = append(errs, errors.New(in.Missing[0]))
+	}
 	in.Report = checker.Report{Verdict: stored.Verdict, Results: stored.Properties}
 	if !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, os.ErrNotExist) }) {
 		return in, fmt.Errorf("%s is no run directory: it has no %s, %s and %s: %w", dir, RunFile, HistoryFile, ResultsFile, os.ErrNotExist)

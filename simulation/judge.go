@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,5 +92,6 @@ func (c Case) Write(dir history.Dir, l harness.LockSpec, o Outcome, program, com
 	}
 	run := c.Record(l, o)
 	run.Program, run.Command, run.Started = program, command, time.Now()
+	run.Events = int64(bytes.Count(o.History, []byte("\n")))
 	return errors.Join(f.Close(), dir.WriteRun(run))
 }

@@ -51,7 +51,7 @@ func (j *judging) keep(in reports.Input, source string) error {
 	if in.Run.Version == 0 {
 		in.Run = history.Run{
 			Version: history.RunVersion, Program: version(), Command: "lockchaos check " + quoted(source),
-			Duration: max(in.History.End(), 1), // which says that the record is whole
+			Duration: max(in.History.End(), 1), Events: int64(len(in.History.Events)), // which say that the record is whole
 		}
 	}
 	err := history.WriteFile(dir.Path(history.EventsFile), func(w io.Writer) error {
