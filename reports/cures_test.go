@@ -259,6 +259,16 @@ func TestFencingIsTold(t *testing.T) {
 		}
 	}
 	require.NotContains(t, reports.Summarize(in).Story.String(), "stopped the damage", "it may have been accepted")
+
+	in = fenced()
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Access && e.Process == 1 {
+			e.Owner = "z#1"
+		}
+	}
+	require.NotContains(t, reports.Summarize(in).Story.String(), "stopped the damage", "it was refused to an owner that has no part in the violation")
+	in.Report = report(held("mutual-exclusion", "", ""))
+	require.Contains(t, reports.Summarize(in).Story.String(), "stopped the damage")
 }
 
 func TestAgree(t *testing.T) {

@@ -176,7 +176,7 @@ func (m *model) tell(v *checker.Violation) Story {
 		s = m.otherViolation(v)
 	}
 	slices.SortStableFunc(s.Events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
-	if words := m.fencingWords(v.Lock); words != "" {
+	if words := m.fencingWords(v); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
 	if m.cause < 0 && m.Run.Scenario == "" {

@@ -29,7 +29,7 @@ func (m *model) validStory() Story {
 	if words := m.exposureWords(); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	for _, words := range []string{m.mastersHeld(), m.orderWords(), m.fencingWords("")} {
+	for _, words := range []string{m.mastersHeld(), m.orderWords(), m.fencingWords(nil)} {
 		if words != "" {
 			s.Outcome = append(s.Outcome, words)
 		}
@@ -398,13 +398,21 @@ func (m *model) allTheSame() []string {
 	return words
 }
 
-// fencingWords say that the resource refused tokens that were out of date,
-// under a lock or, if it is empty, under any.
-func (m *model) fencingWords(lock string) string {
+// fencingWords say that the resource refused tokens that were out of date: those of the
+// owners of a violation, or, without one, of any.
+func (m *model) fencingWords(v *checker.Violation) string {
+	owners := map[string]bool{}
+	if v != nil {
+		for _, index := range v.Events {
+			if e, ok := m.event(index); ok {
+				owners[e.Owner] = true
+			}
+		}
+	}
 	var first *history.Operation
 	n := 0
 	for _, op := range m.stopped() {
-		if lock != "" && op.Invoke.Lock != "" && op.Invoke.Lock != lock {
+		if v != nil && !owners[op.Invoke.Owner] {
 			continue
 		}
 		if n++; first == nil {

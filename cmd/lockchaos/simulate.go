@@ -340,8 +340,8 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 		for _, f := range k.Plan {
 			a.printf("    %s\n", f)
 		}
-		if o.BeyondLocks(k.smallest) {
-			a.printf("  a failover loses a grant that no replica has: without --replica-acks that is a limit of the servers, whatever the lock\n")
+		if why := o.BeyondLocks(k.smallest); why != "" {
+			a.printf("  %s\n", why)
 		}
 		a.printf("  %s\n", k.Dir)
 		if k.Confirmation != nil {
