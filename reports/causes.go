@@ -727,7 +727,7 @@ func (m *model) impact(c *group) string {
 	if c.Until == c.From {
 		words = fmt.Sprintf("%s at %s, in a record of %s", kindCounts(c.Violations), say.Instant(c.From), say.Length(m.end))
 	}
-	if lost := c.Violations[checker.LostUpdate]; lost > 1 { // each is proven, and more may be lost
+	if lost := c.Violations[checker.LostUpdate]; lost > 0 { // each is proven, and more may be lost
 		told := say.Count(lost, kindNoun(checker.LostUpdate))
 		words = strings.Replace(words, told, "at least "+told, 1)
 	}

@@ -185,7 +185,7 @@ func (m *model) overtaken(v *checker.Violation) Story {
 	s.Events = append(s.Events, m.background(min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time), second.Start)...)
 	s.Outcome = append(s.Outcome, sentence(v.Explanation))
 	if anew {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("When %s asked, %s had been granted the lock already: its place is too early, and no request was overtaken.", m.who(second), m.who(first)))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When %s asked, %s had been granted the lock already: its place is too early, which counts as overtaking.", m.who(second), m.who(first)))
 	}
 	from := min(first.Acquire.Invoke.Time, second.Acquire.Invoke.Time)
 	if s.Cures = m.keeping(v, from, second.Start, fileCure, aloneCure, clockCure); len(s.Cures) == 0 && m.cause >= 0 && m.faults[m.cause].replacesOnly() {

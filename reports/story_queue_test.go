@@ -42,7 +42,7 @@ func TestStory_TellsAQueueThatBeganAnew(t *testing.T) {
 	told := r.Story.String()
 	require.Equal(t, "A later request for orders got an earlier place in its queue", r.Story.Headline)
 	require.NotContains(t, told, "overtook")
-	require.Contains(t, told, "When client b asked, client a had been granted the lock already: its place is too early, and no request was overtaken.")
+	require.Contains(t, told, "When client b asked, client a had been granted the lock already: its place is too early, which counts as overtaking.")
 	require.Contains(t, told, "append-only file")
 	require.Equal(t, "redis-1 was killed", r.Causes[0].Why.Because[1].Because[0].Text)
 
