@@ -413,17 +413,18 @@ func (m *model) sceneOf(v *checker.Violation, holds []*holding.Hold) scene {
 	s := scene{map[string]bool{}, m.mastersIn(from, to), map[string]bool{}}
 	for _, h := range holds {
 		voters := m.voters(h)
+		if len(voters) == 0 { // they are not known of all
+			s.servers = nil
+		}
 		for _, node := range voters {
-			s.servers[node] = true
+			if s.servers != nil {
+				s.servers[node] = true
+			}
 		}
 		if zone := m.zoneOf(h.Owner); m.isZone(zone) && s.zones != nil {
 			s.zones[zone] = true
 		} else {
 			s.zones = nil
-		}
-		if len(voters) == 0 {
-			s.servers = nil
-			break
 		}
 	}
 	if len(holds) == 0 || s.servers == nil {

@@ -564,3 +564,26 @@ func TestWhatWasLostIsNotLostAgain(t *testing.T) {
 	require.Equal(t, 1, both[0].Violations[checker.PrematureLoss])
 	require.Equal(t, "failover", causes(false)[0].Fault)
 }
+
+// A client that stood still is the cause of a lost update also where it is not known which
+// servers granted the lock, whichever of the two holders it is.
+func TestAPauseOfAHolderWithoutTheNamesOfServers(t *testing.T) {
+	for _, zone := range []string{"zone-a", "zone-b"} { // the first holder's, and the second's
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "zone-a.1#1", "", 100, 101, 200)
+		s.at(110, history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Lock: "orders", Owner: "zone-a.1#1", Resource: "stock"})
+		s.fault(history.Inject, "pause", zone, 150, 151, history.OK, "", "")
+		s.acquire(2, "orders", "zone-b.1#1", "", 400, 401, 1000)
+		s.access(2, "orders", "zone-b.1#1", "stock", "2>3", 410, 411)
+		s.release(2, "orders", "zone-b.1#1", "", 412, 413)
+		s.fault(history.Heal, "pause", zone, 500, 501, history.OK, "", "")
+		s.at(502, history.Event{Process: 1, Type: history.OK, Op: history.Access, Lock: "orders", Owner: "zone-a.1#1", Resource: "stock", Value: "2>3"})
+		r := run()
+		r.Lock, r.Topology = "redlock", independent()
+		causes := reports.Summarize(judged(r, s.history())).Causes
+		require.Len(t, causes, 1, zone)
+		require.Equal(t, map[string]int{checker.LostUpdate: 1}, causes[0].Violations, zone)
+		require.Equal(t, "pause", causes[0].Fault, zone)
+	}
+}
