@@ -305,6 +305,9 @@ func (f *Fault) tell(story string, t history.Topology) string {
 	if len(f.Params) > 0 && f.Effect == "" {
 		params = strings.TrimPrefix(f.detail(), f.label())
 	}
+	if slices.ContainsFunc(t.Nodes, func(n history.Node) bool { return n.Kind == "zone" && n.Name == f.Target }) {
+		story = strings.Replace(story, "client {target}", "the process of the clients of {target}", 1)
+	}
 	return strings.NewReplacer("{target}", what, "{was}", were, "{params}", params).Replace(story)
 }
 

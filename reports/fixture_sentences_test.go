@@ -106,6 +106,11 @@ func rare() map[string]func() reports.Input {
 		"cures-of-a-lock-that-asks-no-replicas": changed(twoCauses, func(in *reports.Input) {
 			in.Run.Command, in.Run.Unpromised = "lockchaos run --lock redislock --topology sentinel --seed 42", []string{history.UnpromisedAcks}
 		}),
+		"pause-of-a-zone": written(func(s *script) {
+			s.acquire(1, "orders", "zone-a.1#1", "redis-1", 10, 11, 300)
+			s.fault(history.Inject, "pause-client", "zone-a", 20, 21, history.OK, "simulated", "")
+			s.acquire(2, "orders", "zone-b.1#1", "redis-1", 40, 41, 300)
+		}),
 		"release-cut-off":         func() reports.Input { return ghost(16) },
 		"miscounted":              func() reports.Input { return miscounted(0, 460) },
 		"vote-by-a-clock":         func() reports.Input { return clockVote("31000") },

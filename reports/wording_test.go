@@ -83,6 +83,7 @@ func TestWhatAFaultDidIsSaidOnce(t *testing.T) {
 		return reports.Summarize(judged(run(), s.history())).Story.String()
 	}
 	require.Contains(t, said("pause-client", "a", "client a stands still"), "At 0.021 s client a was paused. ")
+	require.Contains(t, said("pause-client", "zone-a", "simulated"), "At 0.021 s the process of the clients of zone-a was paused (simulated). ")
 	require.Contains(t, said("kill", "redis-1", "redis-1 is gone"), "At 0.021 s redis-1 was killed. ")
 	require.Contains(t, said("restart", "redis-1", "redis-1 was killed and answers again"), "At 0.021 s redis-1 was restarted. ")
 	require.Contains(t, said("throttle-client", "a", "client a stands still for 20ms, runs for 30ms, and so on"),
