@@ -127,7 +127,7 @@ func readDir(open opener, dir string) (Input, error) {
 		}
 		errs = append(errs, err)
 	}
-	if events := int64(len(in.History.Events)); in.Run.Events > 0 && events > 0 && events != in.Run.Events && len(in.Missing) == 0 {
+	if events := int64(len(in.History.Events)); in.Run.Events > 0 && events != in.Run.Events && len(in.Missing) == 0 {
 		in.Missing = append(in.Missing, fmt.Sprintf("%s has %d events, and the run recorded %d", HistoryFile, events, in.Run.Events))
 		errs = append(errs, errors.New(in.Missing[0]))
 	}

@@ -2,9 +2,11 @@ package reports_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -90,6 +92,35 @@ func TestReadDirNamesEveryPart(t *testing.T) {
 	}
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NotContains(t, err.Error(), "\n", "one sentence for one mistake")
+}
+
+// A history of which whole lines are missing, or all, is not that of the run: the stored verdict is
+// not told as that of the report.
+func TestReadDirCountsTheEvents(t *testing.T) {
+	for _, missing := range []int{0, 1, -1} { // all of them
+		dir := t.TempDir()
+		in := valid()
+		in.Run.Events = int64(len(in.History.Events))
+		writeRun(t, dir, in)
+		require.NoError(t, reports.WriteDir(dir, in))
+		path := filepath.Join(dir, reports.HistoryFile)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		lines := strings.SplitAfter(string(text), "\n")
+		left := lines[:len(lines)-1-missing] // after the last line there is an empty one
+		if missing < 0 {
+			left = nil
+		}
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(left, "")), 0o600))
+		again, err := reports.ReadDir(dir)
+		if missing == 0 {
+			require.NoError(t, err)
+			require.Equal(t, checker.Valid, reports.Summarize(again).Verdict)
+			continue
+		}
+		require.ErrorContains(t, err, fmt.Sprintf("history.jsonl has %d events, and the run recorded %d", len(left), in.Run.Events))
+		require.Equal(t, checker.Unknown, reports.Summarize(again).Verdict, "%d", missing)
+	}
 }
 
 // Of a damaged run there is a report of what is left, which says what is not,
