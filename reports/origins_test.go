@@ -40,6 +40,22 @@ func TestAFailoverLastsUntilTheOldMasterFollows(t *testing.T) {
 	require.NotContains(t, r.Story.String(), "masters at once")
 }
 
+// Masters of other keys are not beside the one that was replaced.
+func TestMastersAtOnceAreThoseOfOneShard(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	s.declare("orders")
+	s.observe(0, "redis-1", history.ObserveRole, "master")
+	s.observe(0, "redis-2", history.ObserveRole, "master")
+	s.fault(history.Inject, "failover", "", 5, 8, history.OK, "redis-3 took over from redis-1", "")
+	s.observe(9, "redis-3", history.ObserveRole, "master")
+	s.acquire(1, "orders", "a#1", "", 20, 21, 3000)
+	s.acquire(2, "orders", "b#1", "", 30, 31, 3000)
+	r := run()
+	r.Topology = shards()
+	require.Contains(t, reports.Summarize(judged(r, s.history())).Story.String(), "At that time redis-1 and redis-3 were masters at once")
+}
+
 // A fault of links explains nothing to clients of another zone, or where no request met it.
 func TestAFaultThatTheClientsDidNotMeet(t *testing.T) {
 	with := func(target, met string) string {

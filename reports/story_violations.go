@@ -100,7 +100,20 @@ func (m *model) mastersWords(first, second *holding.Hold) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", say.List(masters))
+	return fmt.Sprintf("At that time %s were masters at once, as far as it was seen; which of them granted what is not recorded.", say.List(m.ofOneShard(masters)))
+}
+
+// ofOneShard are of several masters those that have another one beside them for the same keys; all,
+// where that is not known.
+func (m *model) ofOneShard(masters []string) []string {
+	shards := map[string]int{}
+	for _, name := range masters {
+		shards[m.shardOf(name)]++
+	}
+	if of := slices.DeleteFunc(slices.Clone(masters), func(name string) bool { return shards[m.shardOf(name)] < 2 }); len(of) > 0 {
+		return of
+	}
+	return masters
 }
 
 // maxCauses bounds the wrong answers that a story lists.
@@ -722,7 +735,7 @@ func (m *model) prematureLoss(v *checker.Violation) Story {
 	}
 	s.Events = append(s.Events, StoryEvent{At: last.Time, Kind: EventViolation, Text: text})
 	if masters := m.extraMasters(hold.Start); len(masters) > 1 && m.granter(hold) == "" {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", say.List(masters)))
+		s.Outcome = append(s.Outcome, fmt.Sprintf("When it was granted %s were masters at once, as far as it was seen; which of them granted it is not recorded.", say.List(m.ofOneShard(masters))))
 	}
 	s.Outcome = append(s.Outcome, "It had not given it back: the service forgot the grant.")
 	s.Cures = m.remembering(v, hold.Start, last.Time)
