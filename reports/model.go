@@ -29,6 +29,7 @@ type Input struct {
 type model struct {
 	Input
 	notes  []*history.Event // what is no client's: declarations, faults, observations
+	crash  []*history.Event // of clients
 	ops    []history.Operation
 	holds  []holding.Hold // in order of their start
 	faults []Fault
@@ -83,7 +84,7 @@ func newModel(in Input) *model {
 		}
 	}
 	d.holds = holding.Of(in.History)
-	d.notes = notes(in.History)
+	d.notes, d.crash = notes(in.History), eventsOf(in.History, history.Crash)
 	d.faults = faultsOf(d.notes, d.end)
 	for i := range d.faults {
 		d.heals = append(d.heals, d.healAsked(&d.faults[i]))
@@ -109,15 +110,18 @@ func named(results []checker.Result) []checker.Result {
 
 // notes are the events that are no client's, which are few.
 func notes(h *history.History) []*history.Event {
-	var notes []*history.Event
+	return eventsOf(h, history.Declare, history.Inject, history.Heal, history.Observe)
+}
+
+// eventsOf are the events of some operations.
+func eventsOf(h *history.History, ops ...history.Op) []*history.Event {
+	var found []*history.Event
 	for i := range h.Events {
-		switch e := &h.Events[i]; e.Op {
-		case history.Declare, history.Inject, history.Heal, history.Observe:
-			notes = append(notes, e)
-		default:
+		if e := &h.Events[i]; slices.Contains(ops, e.Op) {
+			found = append(found, e)
 		}
 	}
-	return notes
+	return found
 }
 
 // locateGrants fills in which server granted a hold, where the lock did not

@@ -175,6 +175,7 @@ func (m *model) tell(v *checker.Violation) Story {
 	default:
 		s = m.otherViolation(v)
 	}
+	s.Events = append(s.Events, m.crashes(v, s.Events)...)
 	slices.SortStableFunc(s.Events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
 	if words := m.fencingWords(v); words != "" {
 		s.Outcome = append(s.Outcome, words)
@@ -321,6 +322,29 @@ func believes(h *holding.Hold) time.Duration {
 		return min(h.End, h.Belief[n-1].Until)
 	}
 	return h.End
+}
+
+// crashes are those of the clients that a violation is about, while they held and before the
+// last event that is told.
+func (m *model) crashes(v *checker.Violation, told []StoryEvent) []StoryEvent {
+	if len(m.crash) == 0 || len(told) == 0 {
+		return nil
+	}
+	until := slices.MaxFunc(told, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) }).At
+	var events []StoryEvent
+	for _, h := range m.evidence(v) {
+		for _, e := range m.crash {
+			if e.Process != h.Process || e.Time < h.Acquire.Invoke.Time || e.Time >= h.End || e.Time > until {
+				continue
+			}
+			text := m.who(h) + " crashed"
+			if h.Release == nil {
+				text += ": only its lease ends its hold"
+			}
+			events = append(events, StoryEvent{At: e.Time, Kind: EventLock, Text: text})
+		}
+	}
+	return events
 }
 
 // who names the client of a hold.
