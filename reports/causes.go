@@ -199,15 +199,18 @@ func (m *model) origins() map[*checker.Violation]int {
 			continue
 		}
 		origin[v] = m.origin(v)
-		holds, shared := m.evidence(v), false
+		holds, most := m.evidence(v), 0
 		for _, root := range roots[v.Lock] {
 			if root.From > v.Until || root.Until < v.From {
 				continue
 			}
+			shared := 0
+			for _, h := range proofs[root] {
+				shared += b2i(slices.Contains(holds, h))
+			}
 			// Of several the last that began before it, and first of all one by the same holds.
-			same := slices.ContainsFunc(proofs[root], func(h *holding.Hold) bool { return slices.Contains(holds, h) })
-			if same || !shared {
-				origin[v], shared = origin[root], same
+			if shared >= most {
+				origin[v], most = origin[root], shared
 			}
 		}
 	}
