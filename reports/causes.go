@@ -219,7 +219,7 @@ func (m *model) origins() map[*checker.Violation]int {
 		needless[v.Kind] = needless[v.Kind] || fault < 0
 	}
 	for v, fault := range origin {
-		if fault >= 0 && needless[v.Kind] && m.explains(&m.faults[fault], v.Kind) >= weakRank {
+		if fault >= 0 && needless[v.Kind] && m.explains(&m.faults[fault], v) >= weakRank {
 			origin[v] = -1
 		}
 	}
@@ -279,7 +279,7 @@ func (m *model) origin(v *checker.Violation) int {
 		if !hit || f.replacesOnly() && (m.byOneServer(f, v, evidence) || v.Kind == checker.DoubleGrant && f.Start > promoted) {
 			continue
 		}
-		rank := m.explains(f, v.Kind)
+		rank := m.explains(f, v)
 		if rank < weakRank && v.Kind != checker.Stuck && m.settled(f) < sent {
 			continue // it was over before the requests were sent that were granted
 		}
@@ -598,13 +598,16 @@ const (
 	linkRank = weakRank + 3
 )
 
-// explains ranks how well a fault explains a violation of a kind, by its effects: the
-// lowest is best. It is -1 for one that does not.
-func (m *model) explains(f *Fault, kind string) int {
+// explains ranks how well a fault explains a violation, by its effects: the lowest is best. It
+// is -1 for one that does not.
+func (m *model) explains(f *Fault, v *checker.Violation) int {
+	kind := v.Kind
 	has := func(e history.Effect) bool {
 		switch e {
 		case history.Restarts:
-			return f.has(e) && !m.keepsData(f)
+			return f.has(e) && !m.keepsData(f) && m.forgets(f, v)
+		case history.Forgets:
+			return f.has(e) && m.forgets(f, v)
 		case history.Isolates: // it explains a grant by another server, where one can take over
 			return f.has(e) && m.replaceable() && m.tookOver(f)
 		default:
@@ -624,6 +627,17 @@ func (m *model) explains(f *Fault, kind string) int {
 		}
 	}
 	return -1
+}
+
+// forgets reports whether a server that lost what it had can have forgotten a grant that a
+// violation is about: one whose request was sent before. It is said of a lock that one client
+// holds, where no other server can take the place of that one and go on beside it.
+func (m *model) forgets(f *Fault, v *checker.Violation) bool {
+	if m.replaceable() || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+		return true
+	}
+	holds := m.evidence(v)
+	return len(holds) == 0 || slices.ContainsFunc(holds, func(h *holding.Hold) bool { return sentAt(h) <= max(f.InEffect, f.Start) })
 }
 
 // replaceable reports whether another server can take the place of one, as far as it is known.

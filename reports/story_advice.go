@@ -43,7 +43,7 @@ func (m *model) limits(v *checker.Violation) bool {
 	if m.cause < 0 {
 		return false
 	}
-	rank := m.explains(&m.faults[m.cause], v.Kind)
+	rank := m.explains(&m.faults[m.cause], v)
 	return rank >= 0 && rank < weakRank
 }
 
