@@ -105,7 +105,7 @@ func (m *model) clearestOf(c *group) *checker.Violation {
 	longest := slices.DeleteFunc(slices.Clone(c.found), func(v *checker.Violation) bool { return v.Kind != c.told.Kind })
 	slices.SortStableFunc(longest, func(a, b *checker.Violation) int { return cmp.Compare(m.lasted(b), m.lasted(a)) })
 	for _, v := range longest[:min(len(longest), maxCompared)] {
-		if m.explained(v) {
+		if m.explained(v) && !m.unprompted(v.Lock) {
 			return v
 		}
 	}
@@ -131,6 +131,33 @@ func (m *model) explained(v *checker.Violation) bool {
 	}
 	_, ended := m.follows(v)
 	return ended != nil && !m.vote()
+}
+
+// unprompted reports whether two clients were granted a lock without a fault before the service
+// gave any wrong answer that can have made room for the second: the defect is in the grant.
+func (m *model) unprompted(lock string) bool {
+	if known, ok := m.unprompt[lock]; ok {
+		return known
+	}
+	if m.unprompt == nil {
+		m.unprompt = map[string]bool{}
+	}
+	wrong := history.Never
+	for _, v := range m.distinct() {
+		if op, ok := m.answered(v); ok && v.Kind == checker.ForeignRelease && v.Lock == lock {
+			wrong = min(wrong, op.Invoke.Time)
+		}
+	}
+	m.unprompt[lock] = slices.ContainsFunc(m.distinct(), func(v *checker.Violation) bool {
+		holds := m.holdsOf(v)
+		if v.Kind != checker.DoubleGrant || v.Lock != lock || len(holds) < 2 || holds[1].Start >= wrong || m.origin(v) >= 0 {
+			return false
+		}
+		_, ended := m.follows(v)
+		_, late := m.lateRelease(holds[0], holds[1], 0)
+		return ended == nil && !late
+	})
+	return m.unprompt[lock]
 }
 
 // causeOf is the fault that a violation is grouped under, or -1.

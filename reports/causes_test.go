@@ -318,3 +318,74 @@ func TestAFaultIsNoCauseOfWhatComesAsOftenWithoutIt(t *testing.T) {
 	require.Equal(t, "evict", r.Causes[1].Fault)
 	require.Equal(t, 10, r.Causes[1].Violations[checker.OverCapacity])
 }
+
+// A server that was killed has forgotten the grants of before. It explains no double grant of
+// two requests that were sent later, if the lock is granted twice without any fault, too.
+func TestAServerForgetsOnlyWhatItGrantedBefore(t *testing.T) {
+	t.Parallel()
+	causes := func(sent float64) (faults []string) {
+		s := &script{}
+		s.declare("orders")
+		s.acquire(1, "orders", "a#1", "redis-1", 1, 2, 8)
+		s.acquire(2, "orders", "b#1", "redis-2", 3, 4, 6)
+		s.fault(history.Inject, "kill", "redis-1", 20, 22, history.OK, "down", "")
+		s.acquire(1, "orders", "a#2", "redis-1", sent, sent+1, 3000)
+		s.acquire(2, "orders", "b#2", "redis-2", 40, 41, 3000)
+		s.observe(4000, "redis-1", history.ObserveEpoch, "1")
+		r := run()
+		r.Topology = history.Topology{Name: "independent"}
+		for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
+			r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: name, Kind: "redis", Role: "master"})
+		}
+		for _, c := range reports.Summarize(judged(r, s.history())).Causes {
+			faults = append(faults, c.Fault)
+		}
+		return faults
+	}
+	require.Equal(t, []string{"", "kill"}, causes(15))
+	require.Equal(t, []string{""}, causes(30))
+}
+
+// A lost update belongs to the two grants that made it, and not to a later one beside one of them.
+func TestALostUpdateIsOfTheGrantsThatMadeIt(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
+	s.fault(history.Inject, "restart", "redis-1", 20, 25, history.OK, "redis-1 restarted", "")
+	s.acquire(2, "orders", "b#1", "redis-1", 100, 101, 3000)
+	s.acquire(3, "orders", "c#1", "redis-1", 110, 111, 3000)
+	s.access(1, "orders", "a#1", "stock", "1>2", 120, 150)
+	s.access(2, "orders", "b#1", "stock", "1>2", 120, 160)
+	r := run()
+	r.Topology = history.Topology{Name: "single", Nodes: []history.Node{{Name: "redis-1", Kind: "redis", Role: "master"}}}
+	causes := reports.Summarize(judged(r, s.history())).Causes
+	require.Len(t, causes, 2)
+	require.Empty(t, causes[0].Fault)
+	require.Zero(t, causes[0].Violations[checker.LostUpdate])
+	require.Equal(t, "restart", causes[1].Fault)
+	require.Equal(t, 1, causes[1].Violations[checker.LostUpdate])
+}
+
+// That a release of a client that does not hold is confirmed explains double grants only if none
+// came before the first such release.
+func TestAReleaseExplainsNoDoubleGrantOfBefore(t *testing.T) {
+	t.Parallel()
+	story := func(before bool) string {
+		s := &script{}
+		s.declare("orders")
+		if before {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
+			s.acquire(2, "orders", "b#1", "redis-1", 20, 21, 3000)
+		}
+		s.acquire(1, "orders", "a#2", "redis-1", 5000, 5001, 100)
+		s.acquire(2, "orders", "b#2", "redis-1", 5110, 5111, 5000)
+		s.release(1, "orders", "a#2", "redis-1", 5200, 5201)
+		s.acquire(3, "orders", "c#1", "redis-1", 5210, 5211, 5000)
+		return reports.Summarize(judged(run(), s.history())).Story.String()
+	}
+	const compare = "What may prevent it: compare the owner and delete in one step"
+	require.Contains(t, story(false), compare)
+	require.NotContains(t, story(true), compare)
+	require.Contains(t, story(true), "this is a bug of the lock")
+}

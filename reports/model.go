@@ -52,6 +52,8 @@ type model struct {
 
 	seconds map[*holding.Hold][]*checker.Violation // double grants by their second hold, once they were asked for
 
+	unprompt map[string]bool // locks of which double grants began by themselves, once they were asked for
+
 	lostPermits map[string][]*holding.Hold // permits of a lock that each fault can have made the servers forget, once they were asked for
 
 	cause    int // the fault that caused the violation that is being told; -1 for none

@@ -30,7 +30,7 @@ func (m *model) doubleGrant(v *checker.Violation) Story {
 	causes := m.wrongAnswers(first, second.Start)
 	s.Events = append(s.Events, causes...)
 	confirmed := func(op history.Op) bool {
-		return slices.ContainsFunc(causes, func(ev StoryEvent) bool {
+		return !m.unprompted(v.Lock) && slices.ContainsFunc(causes, func(ev StoryEvent) bool {
 			return strings.HasPrefix(ev.Text, "the "+string(op)) && strings.Contains(ev.Text, "confirmed")
 		})
 	}
