@@ -76,11 +76,18 @@ func TestRequestIsGivenUp(t *testing.T) {
 
 // held is a task that ends when it is told to.
 type held struct {
-	end  chan error
-	told chan error // of what no caller waits for
+	begun chan struct{} // holds one
+	end   chan error
+	told  chan error // of what no caller waits for
 }
 
-func (h *held) send(context.Context) error        { return <-h.end }
+func newHeld() *held { return &held{make(chan struct{}, 1), make(chan error, 1), make(chan error, 1)} }
+
+func (h *held) send(context.Context) error {
+	h.begun <- struct{}{}
+	return <-h.end
+}
+
 func (h *held) late(_ context.Context, err error) { h.told <- err }
 
 // What a caller gave up stays with its goroutine: the next callers, who reuse what earlier
@@ -89,14 +96,17 @@ func TestOutcomeOfWhatWasGivenUp(t *testing.T) {
 	c := closedClient(t)
 	given := make([]*held, 20)
 	for i := range given {
-		h := &held{make(chan error, 1), make(chan error, 1)}
+		h := newHeld()
 		given[i] = h
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
+		go func() {
+			<-h.begun // a context that has ended before begins no task
+			cancel()
+		}()
 		gaveUp, err := c.carryOut(ctx, nil, h)
 		require.True(t, gaveUp)
 		require.ErrorIs(t, err, context.Canceled)
-		next := &held{make(chan error, 1), make(chan error, 1)}
+		next := newHeld()
 		next.end <- ErrNotHeld
 		gaveUp, err = c.carryOut(t.Context(), nil, next)
 		require.False(t, gaveUp)
