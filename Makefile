@@ -132,7 +132,7 @@ HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepT
 NO_RACE := _NoRace$$
 DOCUMENTS := ^Test.*(OfTheDocuments|DocumentsAnd|DocumentedAs)
 PAGES := ^TestBrowser
-LONGEST := ./topologies/attach ./drivers ./harness ./scenarios ./locktests ./cmd/lockchaos ./topologies/container ./chaos ./topologies/... ./faults/...
+LONGEST := ./topologies/attach ./drivers ./harness ./scenarios ./locktests ./lock ./cmd/lockchaos ./topologies/container ./chaos ./topologies/... ./faults/...
 RACE ?=
 PACKAGES ?= 2
 .PHONY: test
