@@ -285,6 +285,8 @@ func (f *Fault) healed(t history.Topology) string {
 func (f *Fault) story() faults.Story {
 	const connected = "{target} {was} connected again"
 	switch spec := f.spec(); {
+	case f.keepsClients():
+		return faults.Story{Injected: "{target} {was} cut off from all other servers", Healed: connected}
 	case spec.Name != "":
 		return spec.Story
 	case f.separates():

@@ -68,12 +68,16 @@ func (f *Fault) links(t history.Topology) []history.Link {
 	}
 	links := linksOf(f.Target, t)
 	for _, l := range t.Links {
-		if (f.hits(l.From) || f.hits(l.To)) && !slices.Contains(links, l) {
+		if (f.hits(l.From) || f.hits(l.To)) && !slices.Contains(links, l) && (l.Kind != string(topologies.Client) || !f.keepsClients()) {
 			links = append(links, l)
 		}
 	}
 	return links
 }
+
+// keepsClients reports whether a server that the fault cuts off from the others is still reached by
+// all clients, as in a simulated split-brain.
+func (f *Fault) keepsClients() bool { return f.Params["clients"] == "kept" }
 
 // plan is a recorded topology as faults see it.
 func plan(t history.Topology) topologies.Topology {

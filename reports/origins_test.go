@@ -40,6 +40,30 @@ func TestAFailoverLastsUntilTheOldMasterFollows(t *testing.T) {
 	require.NotContains(t, r.Story.String(), "masters at once")
 }
 
+// A simulated split-brain leaves the clients on both sides: which of the two masters granted is
+// known only where the lock says it.
+func TestASplitBrainThatKeepsTheClients(t *testing.T) {
+	t.Parallel()
+	story := func(params map[string]string) string {
+		s := &script{}
+		s.declare("orders")
+		s.fault(history.Inject, "split-brain", "redis-1", 5, 8, history.OK, "simulated", "")
+		for i := range s.events {
+			s.events[i].Params = params
+		}
+		s.observe(9, "redis-2", history.ObserveRole, "master")
+		s.acquire(1, "orders", "zone-a.1#1", "", 20, 21, 3000)
+		s.acquire(2, "orders", "zone-b.1#1", "", 30, 31, 3000)
+		s.observe(4000, "redis-2", history.ObserveEpoch, "1")
+		return reports.Summarize(judged(run(), s.history())).Story.String()
+	}
+	kept := story(map[string]string{"clients": "kept"})
+	require.Contains(t, kept, "redis-1 was cut off from all other servers")
+	require.Contains(t, kept, "At that time redis-1 and redis-2 were masters at once")
+	require.NotContains(t, kept, "by redis-2")
+	require.Contains(t, story(nil), "client zone-a.1 was granted orders by redis-2")
+}
+
 // Masters of other keys are not beside the one that was replaced.
 func TestMastersAtOnceAreThoseOfOneShard(t *testing.T) {
 	t.Parallel()

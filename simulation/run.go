@@ -312,6 +312,9 @@ func paramsOf(f world.Fault) map[string]string {
 	if f.Lag > 0 {
 		params["silent"] = milliseconds(f.Lag)
 	}
+	if f.Name == world.SplitBrain { // on real servers some clients are cut off with the master
+		params["clients"] = "kept"
+	}
 	if f.Name == world.Kill {
 		params["data"] = "lost"
 		if f.Keep {
