@@ -92,7 +92,7 @@ func (m *model) causesOf() []*group {
 	return causes
 }
 
-// maxCompared bounds the violations among which clearestOf searches.
+// maxCompared bounds the violations that are compared to tell which explains most.
 const maxCompared = 64
 
 // clearestOf is of the violations without a fault the one to tell: a double grant of which
@@ -148,11 +148,13 @@ func (m *model) unprompted(lock string) bool {
 			wrong = min(wrong, op.Invoke.Time)
 		}
 	}
-	m.unprompt[lock] = slices.ContainsFunc(m.distinct(), func(v *checker.Violation) bool {
+	compared := 0
+	m.unprompt[lock] = wrong < history.Never && slices.ContainsFunc(m.distinct(), func(v *checker.Violation) bool {
 		holds := m.holdsOf(v)
-		if v.Kind != checker.DoubleGrant || v.Lock != lock || len(holds) < 2 || holds[1].Start >= wrong || m.origin(v) >= 0 {
+		if v.Kind != checker.DoubleGrant || v.Lock != lock || len(holds) < 2 || holds[1].Start >= wrong || compared == maxCompared || m.origin(v) >= 0 {
 			return false
 		}
+		compared++
 		_, ended := m.follows(v)
 		_, late := m.lateRelease(holds[0], holds[1], 0)
 		return ended == nil && !late
@@ -657,14 +659,19 @@ func (m *model) explains(f *Fault, v *checker.Violation) int {
 }
 
 // forgets reports whether a server that lost what it had can have forgotten a grant that a
-// violation is about: one whose request was sent before. It is said of a lock that one client
-// holds, where no other server can take the place of that one and go on beside it.
+// violation is about: one whose request was sent before the last of the loss. It is said of a
+// lock that one client holds, where no other server can take the place of that one and go on
+// beside it.
 func (m *model) forgets(f *Fault, v *checker.Violation) bool {
 	if m.replaceable() || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
 		return true
 	}
+	until := f.End
+	if f.has(history.Stops) { // it grants nothing until it is back
+		until = max(f.InEffect, f.Start)
+	}
 	holds := m.evidence(v)
-	return len(holds) == 0 || slices.ContainsFunc(holds, func(h *holding.Hold) bool { return sentAt(h) <= max(f.InEffect, f.Start) })
+	return len(holds) == 0 || slices.ContainsFunc(holds, func(h *holding.Hold) bool { return sentAt(h) <= until })
 }
 
 // replaceable reports whether another server can take the place of one, as far as it is known.

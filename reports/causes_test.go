@@ -320,15 +320,16 @@ func TestAFaultIsNoCauseOfWhatComesAsOftenWithoutIt(t *testing.T) {
 }
 
 // A server that was killed has forgotten the grants of before. It explains no double grant of
-// two requests that were sent later, if the lock is granted twice without any fault, too.
+// two requests that were sent later, if the lock is granted twice without any fault, too. One that
+// throws keys out until it is healed does.
 func TestAServerForgetsOnlyWhatItGrantedBefore(t *testing.T) {
 	t.Parallel()
-	causes := func(sent float64) (faults []string) {
+	causes := func(fault string, sent float64) (faults []string) {
 		s := &script{}
 		s.declare("orders")
 		s.acquire(1, "orders", "a#1", "redis-1", 1, 2, 8)
 		s.acquire(2, "orders", "b#1", "redis-2", 3, 4, 6)
-		s.fault(history.Inject, "kill", "redis-1", 20, 22, history.OK, "down", "")
+		s.fault(history.Inject, fault, "redis-1", 20, 22, history.OK, "seen", "")
 		s.acquire(1, "orders", "a#2", "redis-1", sent, sent+1, 3000)
 		s.acquire(2, "orders", "b#2", "redis-2", 40, 41, 3000)
 		s.observe(4000, "redis-1", history.ObserveEpoch, "1")
@@ -342,8 +343,9 @@ func TestAServerForgetsOnlyWhatItGrantedBefore(t *testing.T) {
 		}
 		return faults
 	}
-	require.Equal(t, []string{"", "kill"}, causes(15))
-	require.Equal(t, []string{""}, causes(30))
+	require.Equal(t, []string{"", "kill"}, causes("kill", 15))
+	require.Equal(t, []string{""}, causes("kill", 30))
+	require.Equal(t, []string{"", "evict"}, causes("evict", 30))
 }
 
 // A lost update belongs to the two grants that made it, and not to a later one beside one of them.

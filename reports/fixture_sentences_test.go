@@ -218,6 +218,7 @@ func rare() map[string]func() reports.Input {
 			s.access(1, "orders", "a#1", "stock", "1>2", 295, 296)
 			s.access(2, "orders", "b#1", "stock", "1>2", 500, 501)
 		}),
+		"split-brain-of-servers": func() reports.Input { return splitBrain(map[string]string{"clients": "kept"}) },
 		"crashed-holder": written(func(s *script) {
 			s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
 			s.at(50, history.Event{Process: 1, Type: history.Info, Op: history.Crash, Lock: "orders", Owner: "a#1"})
