@@ -663,7 +663,7 @@ func (m *model) explains(f *Fault, v *checker.Violation) int {
 // lock that one client holds, where no other server can take the place of that one and go on
 // beside it.
 func (m *model) forgets(f *Fault, v *checker.Violation) bool {
-	if m.replaceable() || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+	if m.replaceable() || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss && v.Kind != checker.LostUpdate {
 		return true
 	}
 	until := f.End

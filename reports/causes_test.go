@@ -391,3 +391,39 @@ func TestAReleaseExplainsNoDoubleGrantOfBefore(t *testing.T) {
 	require.NotContains(t, story(true), compare)
 	require.Contains(t, story(true), "this is a bug of the lock")
 }
+
+// Nor does it explain an update that is lost between two such holds, where the double grant itself
+// is not among the violations that are listed.
+func TestAServerForgotNoHoldOfALostUpdate(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	s.declare("orders")
+	for i, at := range []float64{10, 210} {
+		a, b := fmt.Sprint("a#", i), fmt.Sprint("b#", i)
+		s.acquire(1, "orders", a, "", at, at+1, 3000)
+		s.acquire(2, "orders", b, "", at+30, at+31, 3000)
+		s.access(1, "orders", a, "stock", "1>2", at+32, at+33)
+		s.access(2, "orders", b, "stock", "1>2", at+32, at+34)
+		s.release(2, "orders", b, "", at+40, at+41)
+		s.release(1, "orders", a, "", at+50, at+51)
+	}
+	s.fault(history.Inject, "kill", "redis-2", 100, 102, history.OK, "down", "")
+	r := run()
+	r.Topology = history.Topology{Name: "independent"}
+	for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
+		r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: name, Kind: "redis", Role: "master"})
+	}
+	in := reports.Input{Run: r, History: s.history()}
+	var lost []checker.Violation
+	for i, at := range []float64{10, 210} {
+		lost = append(lost, checker.Violation{
+			Kind: checker.LostUpdate, Lock: "orders", Resource: "stock", From: ms(at + 33), Until: ms(at + 34),
+			Events: []int64{find(in.History, history.Access, history.OK, fmt.Sprint("a#", i)), find(in.History, history.Access, history.OK, fmt.Sprint("b#", i))},
+		})
+	}
+	in.Report = report(broken("protected-resource", "", "", lost...))
+	causes := reports.Summarize(in).Causes
+	require.Len(t, causes, 1)
+	require.Empty(t, causes[0].Fault)
+	require.Equal(t, 2, causes[0].Violations[checker.LostUpdate])
+}
