@@ -1,176 +1,208 @@
 package reports
 
 import (
+	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
-// shift is how far ahead of the true time a fault has the clocks that it changes, at an
-// instant; below 0 it is behind. known is false where the record does not say how far.
-func (f *Fault) shift(at time.Duration) (ahead time.Duration, known bool) {
-	if !f.OK || at < f.at() || at > f.End {
-		return 0, true
-	}
-	number := func(name string) (float64, bool) {
-		n, err := strconv.ParseFloat(f.Params[name], 64)
-		return n, err == nil
-	}
-	switch f.Name {
-	case "clock-forward", "clock-back":
-		by, ok := number("by")
-		if f.Name == "clock-back" {
-			by = -by
+// origins are the faults that caused the violations: their indices, or -1 for none.
+func (m *model) origins() map[*checker.Violation]int {
+	origin := map[*checker.Violation]int{}
+	roots := map[string][]*checker.Violation{} // by lock, in order of time
+	proofs := map[*checker.Violation][]*holding.Hold{}
+	gone := map[*holding.Hold]int{} // what made the servers grant the lock beside a hold first
+	for _, v := range m.distinct() {
+		if consequence(v.Kind) {
+			continue
 		}
-		return time.Duration(by * float64(time.Millisecond)), ok
-	case "clock-freeze":
-		return f.at() - at, true
-	case "clock-rate":
-		percent, ok := number("percent")
-		return time.Duration(percent / 100 * float64(at-f.at())), ok
+		origin[v] = m.origin(v)
+		roots[v.Lock], proofs[v] = append(roots[v.Lock], v), m.evidence(v)
+		holds := m.holdsOf(v)
+		if len(holds) == 0 || m.shared(v.Lock) || v.Kind != checker.DoubleGrant && v.Kind != checker.PrematureLoss {
+			continue
+		}
+		// The servers knew nothing of a hold any more when they granted the lock beside it; what came
+		// later did not take it from them.
+		if fault, known := gone[holds[0]]; known {
+			origin[v] = fault
+		} else if v.Kind == checker.DoubleGrant {
+			gone[holds[0]] = origin[v]
+		}
 	}
-	return 0, false
-}
-
-// gains is by how much a fault can have put a clock ahead until an instant of what it showed
-// when a server counted the lease of a hold, at its grant or at an extension: the lease ends so
-// much before its time.
-func (f *Fault) gains(h *holding.Hold, to time.Duration) (ahead time.Duration, known bool) {
-	to += chart.OneLook
-	known = true
-	each := func(from, until time.Duration, do func(at, shift time.Duration)) {
-		for _, at := range []time.Duration{from, f.at() - 1, f.at(), f.End, f.End + 1, until} {
-			if at >= from && at <= until {
-				now, ok := f.shift(at)
-				known = known && ok
-				do(at, now)
+	for _, v := range m.distinct() {
+		if consequence(v.Kind) || origin[v] >= 0 {
+			continue
+		}
+		if before, _ := m.follows(v); before != nil { // they are in order of time
+			origin[v] = origin[before]
+		}
+	}
+	m.usual(origin)
+	for _, v := range m.distinct() {
+		if !consequence(v.Kind) {
+			continue
+		}
+		origin[v] = m.origin(v)
+		holds, most := m.evidence(v), 0
+		for _, root := range roots[v.Lock] {
+			if root.From > v.Until || root.Until < v.From {
+				continue
+			}
+			shared := 0
+			for _, h := range proofs[root] {
+				shared += b2i(slices.Contains(holds, h))
+			}
+			// Of several the last that began before it, and first of all one by the same holds.
+			if shared >= most {
+				origin[v], most = origin[root], shared
 			}
 		}
 	}
-	for i, op := range append([]history.Operation{h.Acquire}, h.Extensions...) {
-		from := op.Invoke.Time
-		if i == 0 {
-			from = sentAt(h)
+	needless := map[string]bool{} // kinds that also came up without any fault
+	for v, fault := range origin {
+		needless[v.Kind] = needless[v.Kind] || fault < 0
+	}
+	for v, fault := range origin {
+		if fault >= 0 && needless[v.Kind] && m.explains(&m.faults[fault], v) >= weakRank {
+			origin[v] = -1
 		}
-		if op.Failed() || from > to {
+	}
+	return origin
+}
+
+// consequence reports whether violations of a kind may follow from others: they belong to
+// the cause of those, if they were there.
+func consequence(kind string) bool {
+	k, _ := checker.KindOf(kind)
+	return k.Consequence || k.Noun == "" // of another version
+}
+
+// fewestUsual is how many violations of a kind without any fault tell how often they come.
+const fewestUsual = 10
+
+// usual takes the cause from violations of a kind that came during a fault no more often than
+// it does without any: the lock has them all the time.
+func (m *model) usual(origin map[*checker.Violation]int) {
+	type found struct {
+		kind  string
+		fault int
+	}
+	counts, last := map[found]int{}, map[found]time.Duration{}
+	for v, fault := range origin {
+		of := found{v.Kind, fault}
+		counts[of]++
+		last[of] = max(last[of], m.since(v))
+	}
+	for v, fault := range origin {
+		of := found{v.Kind, fault}
+		without := counts[found{v.Kind, -1}]
+		if fault < 0 || without < fewestUsual {
 			continue
 		}
-		each(from-chart.OneLook, min(op.Complete.Time+chart.OneLook, to), func(counted, then time.Duration) {
-			each(counted, to, func(_, now time.Duration) { ahead = max(ahead, now-then) })
-		})
-	}
-	return ahead, known
-}
-
-// endsEarly reports whether a fault of clocks can have ended a lease before an instant that
-// is within it. Where the record does not say how long the lease is, any gain can.
-func (f *Fault) endsEarly(h *holding.Hold, at time.Duration) bool {
-	gain, known := f.gains(h, at)
-	if !known {
-		return true
-	}
-	due := h.Acquire.Expires()
-	for i := range h.Extensions {
-		if e := &h.Extensions[i]; e.OK() && e.Complete.Time <= at {
-			due = e.Expires()
+		f := &m.faults[fault]
+		during := max(f.End, last[of]) - f.Start
+		if rest := m.end - during; rest > 0 && float64(counts[of]) <= float64(without)*float64(during)/float64(rest) {
+			origin[v] = -1
 		}
 	}
-	return gain > 0 && (due <= 0 || at+gain+chart.OneLook >= due)
 }
 
-// endsLate reports whether a fault of clocks can have kept a grant beyond its lease: the
-// clock was ahead when it was made, and then set to the true time.
-func (f *Fault) endsLate(h *holding.Hold, at time.Duration) bool {
-	most := time.Duration(0)
-	for _, t := range []time.Duration{h.Acquire.Invoke.Time, h.Start, f.at(), f.End} {
-		if now, known := f.shift(t); !known {
-			return true
-		} else if t >= h.Acquire.Invoke.Time && t <= at {
-			most = max(most, now)
-		}
+// origin is the fault that explains a violation best, of those that were in effect while
+// it arose: -1 if there is none.
+func (m *model) origin(v *checker.Violation) int {
+	from, to := v.From, m.provenAt(v)
+	sent, evidence := from, m.withOthers(v, m.evidence(v))
+	for _, h := range evidence {
+		from, sent = min(from, h.Acquire.Invoke.Time), min(sent, sentAt(h))
 	}
-	return most > 0
-}
-
-// shiftsEnough reports whether a fault that shifts clocks shifts them the way that a
-// violation needs, and as far.
-func (m *model) shiftsEnough(f *Fault, v *checker.Violation, holds []*holding.Hold) bool {
-	if !f.has(history.ShiftsClock) || len(holds) == 0 {
-		return true
+	if v.Kind == checker.Overtaken { // a request has its place from when it was made
+		sent = from
 	}
-	switch v.Kind {
-	case checker.DoubleGrant:
-		return len(holds) < 2 || f.endsEarly(holds[0], holds[1].Start)
-	case checker.PrematureLoss:
-		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return f.endsEarly(h, m.since(v)) })
-	case checker.OverCapacity:
-		return slices.ContainsFunc(holds, func(h *holding.Hold) bool { return h.Start < v.From && f.endsEarly(h, v.From) })
-	default:
-		return true
-	}
-}
-
-// withOthers adds to the permit that its owner was told is lost the others that it had at that
-// time: which of them a release gave back, and which was lost, is not recorded.
-func (m *model) withOthers(v *checker.Violation, evidence []*holding.Hold) []*holding.Hold {
-	if v.Kind != checker.PrematureLoss || len(evidence) == 0 || m.kindOf(v.Lock) != history.KindSemaphore {
-		return evidence
-	}
-	lost := evidence[0]
-	for _, h := range m.holdIndex().owner[lost.Owner] {
-		if h != lost && h.Lock == lost.Lock && h.Start <= m.since(v) && h.End >= lost.Start {
-			evidence = append(slices.Clip(evidence), h)
-		}
-	}
-	return evidence
-}
-
-// miscounted is the last fault that can have made the servers forget permits which their holder
-// gave back later, and that hold; -1 if there is none. A semaphore that only counts its permits
-// takes those from another holder then, and has too many to grant from there on. Permits with
-// a lease are known each by itself.
-func (m *model) miscounted(v *checker.Violation) (int, *holding.Hold) {
-	if m.kindOf(v.Lock) != history.KindSemaphore || v.Kind != checker.OverCapacity && v.Kind != checker.PrematureLoss {
-		return -1, nil
-	}
-	if m.lostPermits == nil {
-		m.lostPermits = map[string][]*holding.Hold{}
-	}
-	if m.lostPermits[v.Lock] == nil {
-		m.lostPermits[v.Lock] = m.permitsForgotten(v.Lock)
-	}
-	for i, h := range slices.Backward(m.lostPermits[v.Lock]) {
-		if h != nil && m.faults[i].Start <= v.From && h.Release.Invoke.Time < v.From {
-			return i, h
-		}
-	}
-	return -1, nil
-}
-
-// permitsForgotten are, for each fault that can have made the servers forget the permits of a
-// lock, those that were given back first; nil for a fault of which there are none.
-func (m *model) permitsForgotten(lock string) []*holding.Hold {
-	first := make([]*holding.Hold, len(m.faults))
+	best, explains, met := -1, math.MaxInt, false
+	where, promoted := m.sceneOf(v, evidence), m.promotedBefore(v, evidence)
 	for i := range m.faults {
 		f := &m.faults[i]
-		if !f.counts() || !f.has(history.Promotes) && !f.has(history.Forgets) && (!f.has(history.Restarts) || m.keepsData(f)) {
+		hit := f.OK && f.Start <= to && m.settled(f) >= from && m.concerns(f, where)
+		if v.Kind == checker.Stuck { // no fault was in effect: it is what an earlier one left
+			hit = m.leavesStuck(f, v)
+		}
+		hit = hit && m.shiftsEnough(f, v, evidence)
+		if !hit || f.replacesOnly() && (m.byOneServer(f, v, evidence) || v.Kind == checker.DoubleGrant && f.Start > promoted) {
 			continue
 		}
-		until := m.settled(f)
-		for j := range m.holds {
-			h := &m.holds[j]
-			if h.Lock == lock && h.Acquire.Expires() == 0 && h.Acquire.Invoke.Time <= until && h.Release != nil && h.Release.Complete.Time >= f.Start &&
-				(first[i] == nil || h.Release.Invoke.Time < first[i].Release.Invoke.Time) {
-				first[i] = h
+		rank := m.explains(f, v)
+		if rank < weakRank && v.Kind != checker.Stuck && m.settled(f) < sent {
+			continue // it was over before the requests were sent that were granted
+		}
+		flight := rank == linkRank && m.inFlight(f, evidence) // of several faults of links one that a request met
+		if rank >= 0 && (rank < explains || rank == explains && (flight && !met || flight == met && f.Start >= m.faults[best].Start)) {
+			best, explains, met = i, rank, flight
+		}
+	}
+	if best < 0 {
+		best, _ = m.miscounted(v)
+	}
+	return best
+}
+
+// provenAt is when a violation was there for certain: of the place of a request in a queue once
+// that was granted, since a queue that began anew in between gave it.
+func (m *model) provenAt(v *checker.Violation) time.Duration {
+	if v.Kind == checker.Overtaken {
+		return max(v.From, min(v.Until, m.end))
+	}
+	return m.since(v)
+}
+
+// promotedBefore is when the last of the servers that made the two grants of a violation was
+// promoted, before the second grant: a fault that began later made no master of it. It is
+// [history.Never] if no promotion was seen.
+func (m *model) promotedBefore(v *checker.Violation, evidence []*holding.Hold) time.Duration {
+	promoted := history.Never
+	for _, h := range evidence[:min(2, len(evidence))] {
+		for _, c := range m.roles {
+			if c.node == m.granter(h) && c.role == "master" && c.was != "" && c.at <= m.since(v) && (promoted == history.Never || c.at > promoted) {
+				promoted = c.at
 			}
 		}
 	}
-	return first
+	return promoted
+}
+
+// settled is when what a fault did was over: of one that makes a new master not before
+// the one that it replaced was seen to follow.
+func (m *model) settled(f *Fault) time.Duration {
+	if !f.OK || !f.has(history.Promotes) || len(m.extraMasters(f.End)) == 0 {
+		return f.End
+	}
+	for _, c := range m.roles {
+		if c.at > f.End && len(m.extraMasters(c.at)) == 0 {
+			return c.at
+		}
+	}
+	return f.End // it was not looked at
+}
+
+// inFlight reports whether a fault was in effect, on a link of its client, while a request
+// was under way that the evidence is about.
+func (m *model) inFlight(f *Fault, holds []*holding.Hold) bool {
+	under := func(op *history.Operation) bool {
+		return f.Start <= op.Complete.Time && f.End >= op.Invoke.Time
+	}
+	links := f.links(m.Run.Topology)
+	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
+		zone := m.zoneOf(h.Owner)
+		if m.isZone(zone) && !slices.ContainsFunc(links, func(l history.Link) bool { return l.From == zone || m.isServer(l.From) }) {
+			return false
+		}
+		return under(&h.Acquire) || h.Release != nil && under(h.Release) ||
+			slices.ContainsFunc(h.Extensions, func(op history.Operation) bool { return under(&op) })
+	})
 }
 
 // leavesStuck reports whether a fault that was over can have left a lock that no client can
@@ -202,23 +234,6 @@ func (m *model) lastGrant(lock string, at time.Duration) *holding.Hold {
 		}
 	}
 	return before
-}
-
-// inFlight reports whether a fault was in effect, on a link of its client, while a request
-// was under way that the evidence is about.
-func (m *model) inFlight(f *Fault, holds []*holding.Hold) bool {
-	under := func(op *history.Operation) bool {
-		return f.Start <= op.Complete.Time && f.End >= op.Invoke.Time
-	}
-	links := f.links(m.Run.Topology)
-	return slices.ContainsFunc(holds, func(h *holding.Hold) bool {
-		zone := m.zoneOf(h.Owner)
-		if m.isZone(zone) && !slices.ContainsFunc(links, func(l history.Link) bool { return l.From == zone || m.isServer(l.From) }) {
-			return false
-		}
-		return under(&h.Acquire) || h.Release != nil && under(h.Release) ||
-			slices.ContainsFunc(h.Extensions, func(op history.Operation) bool { return under(&op) })
-	})
 }
 
 // follows is the double grant that a violation follows from, and the release that leads from
