@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -160,27 +159,25 @@ func endless() harness.LockSpec {
 	return l
 }
 
-// watched is a lock of which a watchdog extends each grant until its release.
+// watched is a lock that keeps each grant alive until its release, as a watchdog does that is
+// never late.
 func watched() harness.LockSpec {
 	return granting("watched", func(s chaos.Servers, key string, g *chaos.Grant) error {
-		over := make(chan struct{})
-		release := g.Release
-		var once sync.Once
-		g.Release = func(ctx context.Context) error {
-			once.Do(func() { close(over) })
-			return release(ctx)
-		}
-		go func() {
-			for {
-				select {
-				case <-over:
-					return
-				case <-time.After(50 * time.Millisecond):
-					s.Redis.PExpire(context.Background(), key, time.Second)
-				}
+		keep := func(ctx context.Context, over error) error {
+			kept, err := s.Redis.Persist(ctx, key).Result()
+			if err == nil && !kept { // its lease ended before the request arrived
+				return over
 			}
-		}()
-		return nil
+			return err
+		}
+		extend := g.Extend
+		g.Extend = func(ctx context.Context, lease time.Duration) error {
+			if err := extend(ctx, lease); err != nil {
+				return err
+			}
+			return keep(ctx, lock.ErrNotHeld)
+		}
+		return keep(context.Background(), lock.ErrNotAcquired)
 	})
 }
 
