@@ -57,7 +57,7 @@ func (m *model) origins() map[*checker.Violation]int {
 			for _, h := range proofs[root] {
 				shared += b2i(slices.Contains(holds, h))
 			}
-			// Of several the last that began before it, and first of all one by the same holds.
+			// Of several the one that shares most holds with it, and of those the last.
 			if shared >= most {
 				origin[v], most = origin[root], shared
 			}
