@@ -554,14 +554,22 @@ func (st *Session) end(ctx context.Context, a *activeFault) error {
 	return nil
 }
 
-// HealAll ends all active faults, the newest first. Each is tried once, which
-// for one that did not heal before is once more.
+// HealAll ends all active faults, the newest first, but those that make a new master after
+// the others: their heal awaits that all replicas follow it, over links that another fault
+// may have cut. Each is tried once, which for one that did not heal before is once more.
 func (st *Session) HealAll(ctx context.Context) error {
 	st.mu.Lock()
 	active := slices.Clone(st.active)
 	st.mu.Unlock()
+	slices.Reverse(active)
+	promotes := func(a *activeFault) bool {
+		spec, err := faults.ByName(a.step.Fault)
+		return err == nil && spec.Has(history.Promotes)
+	}
+	first := slices.DeleteFunc(slices.Clone(active), promotes)
+	last := slices.DeleteFunc(active, func(a *activeFault) bool { return !promotes(a) })
 	var errs []error
-	for _, a := range slices.Backward(active) {
+	for _, a := range slices.Concat(first, last) {
 		if err := st.end(ctx, a); err != nil {
 			errs = append(errs, err)
 		}
