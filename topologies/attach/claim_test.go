@@ -95,8 +95,7 @@ func TestAClaimOutlivesAFailover(t *testing.T) {
 			ctx := within(t)
 			d := attached(t, i, i.backend()).(topologies.Failover)
 			shard := d.Topology().Shards()[0]
-			old, err := d.Master(ctx, shard)
-			require.NoError(t, err)
+			old := masterOf(t, d, shard)
 			require.NoError(t, d.Arm(ctx))
 			for name, at := range i.at {
 				if d.NodeAt(at.Announced.String()) == old {

@@ -172,8 +172,7 @@ func membersAreFoundOut(t *testing.T, e *ensemble) {
 	require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
 	require.Equal(t, e.topology.Store(), d.Product())
 
-	leader, err := d.(topologies.Replicated).Master(within(t), d.Topology().Shards()[0])
-	require.NoError(t, err)
+	leader := masterOf(t, d.(topologies.Replicated), d.Topology().Shards()[0])
 	require.Contains(t, e.topology.Servers(), leader)
 	watching, stop := context.WithCancel(within(t))
 	leads := make(chan string, 100)
@@ -205,7 +204,7 @@ func membersAreFoundOut(t *testing.T, e *ensemble) {
 
 	o := d.ClientOptions("zone-a")
 	require.ElementsMatch(t, e.endpoints(), o.Addrs)
-	_, err = o.Dialer(within(t), "tcp", "127.0.0.1:1")
+	_, err := o.Dialer(within(t), "tcp", "127.0.0.1:1")
 	require.ErrorContains(t, err, "no member", "nothing is dialled past the links")
 	w := d.Proxy("zone-a>" + leader)
 	mend := w.Cut()
