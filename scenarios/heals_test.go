@@ -19,17 +19,19 @@ name: x
 title: y
 topology: sentinel
 lock: mutex
-clients: {a: zone-a}
+clients: {a: zone-a, b: zone-b}
 steps:
+  - {client: a, acquire: orders, lease: 30s}
+  - {client: b, acquire: orders, lease: 30s, until: refused}
   - {inject: cut, target: "redis-1>redis-2/replication"}
   - {inject: cut, target: "redis-1>redis-3/replication"}
   - {inject: split-brain, target: zone-a}
-  - {client: a, acquire: orders, lease: 1s}
-expect: {verdict: unknown}
+expect: {verdict: valid}
 `), locks.All())
 	require.NoError(t, err)
 	setup := runtest.Setup(t)
 	require.NoError(t, s.Run(t.Context(), setup))
-	run, _, _ := runtest.Judged(t, setup.Dir)
+	run, _, report := runtest.Judged(t, setup.Dir)
 	require.Empty(t, run.AbortReason)
+	require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 }
