@@ -185,7 +185,7 @@ func master(ctx context.Context, d topologies.Deployment, s Step) string {
 	if err != nil {
 		return ""
 	}
-	name, err := r.Master(ctx, shard)
+	name, err := MasterNow(ctx, r, shard)
 	if err != nil {
 		return ""
 	}
@@ -215,11 +215,10 @@ func replaced(ctx context.Context, d topologies.Failover, shard, old string) (st
 	return master, nil
 }
 
-// masterNow is the master before a failover. On a busy machine one look may be too few.
-func masterNow(ctx context.Context, d interface {
-	Master(ctx context.Context, shard string) (string, error)
-}, shard string,
-) (master string, err error) {
+// MasterNow is the master of a shard before a fault: it asks until the servers agree, for [Patience]
+// at most, as a server on a busy machine may be late to answer one look. The error is what was
+// lacking last.
+func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (master string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	err = await.Until(ctx, func() (err error) {
@@ -254,7 +253,7 @@ func (*crash) Name() string { return "crash-failover" }
 // Inject fails if no replica is promoted before the context ends. Once the master
 // was killed, it is seen through.
 func (f *crash) Inject(ctx context.Context) (Injection, error) {
-	old, err := masterNow(ctx, f.d, f.shard)
+	old, err := MasterNow(ctx, f.d, f.shard)
 	if err != nil {
 		return Injection{}, err
 	}
@@ -302,7 +301,7 @@ func (graceful) Name() string { return "failover" }
 // Inject fails if the master does not change before the context ends. A failover
 // that was asked for is seen through.
 func (f graceful) Inject(ctx context.Context) (Injection, error) {
-	old, err := masterNow(ctx, f.d, f.shard)
+	old, err := MasterNow(ctx, f.d, f.shard)
 	if err != nil {
 		return Injection{}, err
 	}
@@ -348,7 +347,7 @@ func (*splitBrainFault) Name() string { return "split-brain" }
 // Inject fails if the majority promotes no replica before the context ends. Once the
 // links are cut, it is seen through.
 func (f *splitBrainFault) Inject(ctx context.Context) (Injection, error) {
-	old, err := masterNow(ctx, f.d, f.shard)
+	old, err := MasterNow(ctx, f.d, f.shard)
 	if err != nil {
 		return Injection{}, err
 	}
@@ -430,7 +429,7 @@ func (*planned) Name() string { return "planned-failover" }
 // Inject fails if the master does not change before the context ends. Once begun, it
 // is seen through.
 func (f *planned) Inject(ctx context.Context) (Injection, error) {
-	old, err := masterNow(ctx, f.d, f.shard)
+	old, err := MasterNow(ctx, f.d, f.shard)
 	if err != nil {
 		return Injection{}, err
 	}

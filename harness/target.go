@@ -23,7 +23,7 @@ func (st *Session) resolve(ctx context.Context, target string) (string, error) {
 		return servedBy(ctx, st.deployment, st.keyOf(lock))
 	}
 	if d, ok := st.deployment.(topologies.Replicated); ok {
-		return d.Master(ctx, t.Shards()[0])
+		return faults.MasterNow(ctx, d, t.Shards()[0])
 	}
 	servers := t.Servers() // which all have all locks
 	st.aimed++

@@ -149,11 +149,7 @@ func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
 			continue
 		}
 		require.NoError(t, d.AwaitReady(ctx), tt.name)
-		var leader string
-		require.NoError(t, await.Until(ctx, func() (err error) { // a member may be late to answer on a busy machine
-			leader, err = d.Master(ctx, first)
-			return err
-		}), tt.name)
+		leader := masterOf(ctx, t, d, first)
 		began := time.Now()
 		undo := tt.do(leader)
 		next, err := d.AwaitMaster(ctx, first, leader)

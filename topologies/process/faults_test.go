@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,11 +80,22 @@ func TestFailoversKeepTheContract(t *testing.T) {
 	}
 }
 
+// masterOf is the master of a shard. A server that is asked may be late to answer on a busy
+// machine, so that one look does not always find it.
+func masterOf(ctx context.Context, t *testing.T, d topologies.Replicated, shard string) (master string) {
+	t.Helper()
+	require.NoError(t, await.Until(ctx, func() (err error) {
+		master, err = d.Master(ctx, shard)
+		return err
+	}))
+	return master
+}
+
 func failoversKeepTheContract(t *testing.T, topology, shard string) {
 	t.Helper()
 	d := start(t, topology).(topologies.Failover)
 	master := func(ctx context.Context) (name string, err error) {
-		err = await.Until(ctx, func() error { // one who is asked may be slow to answer
+		err = await.Until(ctx, func() error { // a server that is asked may be late to answer
 			name, err = d.Master(ctx, shard)
 			return err
 		})
@@ -130,16 +142,14 @@ func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 		return all
 	}
 	shard := d.Topology().Shards()[0]
-	old, err := d.Master(ctx, shard)
-	require.NoError(t, err)
+	old := masterOf(ctx, t, d, shard)
 	before := downAfter()
 	require.NoError(t, d.Arm(ctx))
 	require.NotEqual(t, before, downAfter())
-	_, err = d.Master(ctx, shard) // that one is still there changes nothing
-	require.NoError(t, err)
+	require.Equal(t, old, masterOf(ctx, t, d, shard)) // to find the old master changes nothing
 	require.NotEqual(t, before, downAfter())
 	require.NoError(t, d.Server(old).Kill(ctx))
-	_, err = d.AwaitMaster(ctx, shard, old)
+	_, err := d.AwaitMaster(ctx, shard, old)
 	require.NoError(t, err)
 	require.Equal(t, before, downAfter(), "it is not disarmed yet")
 	require.NoError(t, d.Disarm(ctx))
@@ -183,4 +193,43 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 		_, err := f.Inject(ctx)
 		require.ErrorContains(t, err, "no link answered before", f.Name())
 	}
+}
+
+// A look at the master that comes while the sentinels don't answer fails; a fault asks until they do.
+func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
+	t.Parallel()
+	d := start(t, "sentinel").(topologies.Failover)
+	ctx := within(t)
+	shard := d.Topology().Shards()[0]
+	master := masterOf(ctx, t, d, shard)
+	sentinels := d.Topology().Of(topologies.Sentinel)
+	for _, name := range sentinels {
+		require.NoError(t, d.Server(name).Pause(ctx))
+	}
+	missed, found := make(chan error), make(chan error, 1)
+	go func() {
+		now, err := faults.MasterNow(ctx, &missing{Failover: d, missed: missed}, shard)
+		if err == nil && now != master {
+			err = fmt.Errorf("%s is the master, not %s", now, master)
+		}
+		found <- err
+	}()
+	require.ErrorContains(t, <-missed, "do not agree")
+	for _, name := range sentinels {
+		require.NoError(t, d.Server(name).Resume(ctx))
+	}
+	require.NoError(t, <-found)
+}
+
+// missing passes the error of the first look at the master on.
+type missing struct {
+	topologies.Failover
+	once   sync.Once
+	missed chan<- error
+}
+
+func (m *missing) Master(ctx context.Context, shard string) (string, error) {
+	name, err := m.Failover.Master(ctx, shard)
+	m.once.Do(func() { m.missed <- err })
+	return name, err
 }
