@@ -107,7 +107,11 @@ func TestDriverChecks_BugsFoundLate(t *testing.T) {
 			d, err := config.Backend.Start(t.Context(), topology)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, d.Close()) }()
-			_, wrong := harness.CheckBriefly(t.Context(), d, bugs(t, c.bug), c.check, "bug", t.Output(), 800*time.Millisecond)
+			var wrong error
+			// The requests of a busy machine may all come behind so short a lease.
+			for lease := 800 * time.Millisecond; wrong == nil && lease < 8*time.Second; lease *= 2 {
+				_, wrong = harness.CheckBriefly(t.Context(), d, bugs(t, c.bug), c.check, "bug", t.Output(), lease)
+			}
 			require.ErrorContains(t, wrong, c.want)
 			_, wrong = harness.CheckOne(t.Context(), d, bugs(t, c.correct), c.check, "correct", t.Output())
 			require.NoError(t, wrong)

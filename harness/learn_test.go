@@ -26,7 +26,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	l := runtest.Lock("redislock")
 	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
 	r := harness.RandomRun{
-		Topology: "cluster", Lock: l, Length: 12 * time.Second,
+		Topology: "cluster", Servers: steady, Lock: l, Length: 12 * time.Second,
 		Plan: faults.Schedule{
 			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
 			{At: 3 * time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SETNX", "nth": "1", "then": "reset"}},
