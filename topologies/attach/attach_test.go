@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 // attached attaches to an installation until the test ends.
@@ -126,7 +127,7 @@ func TestFailoversPutTheSentinelsBack(t *testing.T) {
 
 	d := attached(t, i, i.backend()).(topologies.Failover)
 	shard := d.Topology().Shards()[0]
-	first := masterOf(t, d, shard)
+	first := topologiestest.MasterOf(ctx, t, d, shard)
 	promote(t, d, shard)
 	second, err := d.AwaitMaster(ctx, shard, first)
 	require.NoError(t, err)
@@ -152,7 +153,7 @@ func TestAClusterFailsOverOnRequest(t *testing.T) {
 	ctx := within(t)
 	d := attached(t, i, i.backend()).(topologies.Failover)
 	shard := d.Topology().Shards()[0]
-	old := masterOf(t, d, shard)
+	old := topologiestest.MasterOf(ctx, t, d, shard)
 	promote(t, d, shard)
 	_, err := d.AwaitMaster(ctx, shard, old)
 	require.NoError(t, err)
@@ -219,7 +220,7 @@ func TestAUserOfFewRightsIsEnough(t *testing.T) {
 			d := attached(t, i, b)
 			if f, ok := d.(topologies.Failover); ok {
 				shard := d.Topology().Shards()[0]
-				old := masterOf(t, f, shard)
+				old := topologiestest.MasterOf(ctx, t, f, shard)
 				require.NoError(t, f.Arm(ctx))
 				promote(t, f, shard)
 				_, err := f.AwaitMaster(ctx, shard, old)
@@ -229,17 +230,6 @@ func TestAUserOfFewRightsIsEnough(t *testing.T) {
 			}
 		})
 	}
-}
-
-// masterOf is the master of a shard. A server may be late to answer on a busy machine.
-func masterOf(t *testing.T, d topologies.Replicated, shard string) (master string) {
-	t.Helper()
-	ctx := within(t)
-	require.NoError(t, await.Until(ctx, func() (err error) {
-		master, err = d.Master(ctx, shard)
-		return err
-	}))
-	return master
 }
 
 // promote asks for a failover until it is granted: servers that were just

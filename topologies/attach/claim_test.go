@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 // claims are the claims that the servers of an installation know of.
@@ -95,7 +96,7 @@ func TestAClaimOutlivesAFailover(t *testing.T) {
 			ctx := within(t)
 			d := attached(t, i, i.backend()).(topologies.Failover)
 			shard := d.Topology().Shards()[0]
-			old := masterOf(t, d, shard)
+			old := topologiestest.MasterOf(ctx, t, d, shard)
 			require.NoError(t, d.Arm(ctx))
 			for name, at := range i.at {
 				if d.NodeAt(at.Announced.String()) == old {

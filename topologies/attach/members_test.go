@@ -33,6 +33,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 // An ensemble is a consensus store that somebody else runs: nothing stands between its
@@ -172,7 +173,7 @@ func membersAreFoundOut(t *testing.T, e *ensemble) {
 	require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
 	require.Equal(t, e.topology.Store(), d.Product())
 
-	leader := masterOf(t, d.(topologies.Replicated), d.Topology().Shards()[0])
+	leader := topologiestest.MasterOf(within(t), t, d.(topologies.Replicated), d.Topology().Shards()[0])
 	require.Contains(t, e.topology.Servers(), leader)
 	watching, stop := context.WithCancel(within(t))
 	leads := make(chan string, 100)

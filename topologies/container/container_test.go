@@ -165,17 +165,6 @@ func TestBackendKeepsTheContract(t *testing.T) {
 	}
 }
 
-// leaderOf is the leader of a shard. A member may be late to answer on a busy machine.
-func leaderOf(t *testing.T, d topologies.Failover, shard string) (leader string) {
-	t.Helper()
-	ctx := within(t)
-	require.NoError(t, await.Until(ctx, func() (err error) {
-		leader, err = d.Master(ctx, shard)
-		return err
-	}))
-	return leader
-}
-
 // The members of an etcd cluster elect another leader when the one that they have is cut
 // off, or killed, and are whole again afterwards.
 func TestEtcdElects(t *testing.T) {
@@ -183,7 +172,7 @@ func TestEtcdElects(t *testing.T) {
 	c := engine(t)
 	d := start(t, Backend{}, topologies.EtcdCluster).(topologies.Failover)
 	shard := d.Topology().Shards()[0]
-	leader := leaderOf(t, d, shard)
+	leader := topologiestest.MasterOf(within(t), t, d, shard)
 	require.Regexp(t, `^3\.\d+\.\d+$`, d.Version())
 
 	var mends []func()
@@ -206,7 +195,7 @@ func TestEtcdElects(t *testing.T) {
 	}
 	require.NoError(t, d.AwaitReady(within(t)))
 
-	second = leaderOf(t, d, shard)
+	second = topologiestest.MasterOf(within(t), t, d, shard)
 	require.NoError(t, d.Server(second).Kill(within(t)))
 	_, err = d.AwaitMaster(within(t), shard, second)
 	require.NoError(t, err)
@@ -247,14 +236,14 @@ func TestZooKeeperElects(t *testing.T) {
 	grant()
 
 	shard := d.Topology().Shards()[0]
-	leader := leaderOf(t, d, shard)
+	leader := topologiestest.MasterOf(within(t), t, d, shard)
 	for _, follower := range d.Topology().Servers() {
 		if follower != leader {
 			require.Positive(t, d.Proxy(follower+">"+leader).Reset(), "no connection of %s was seen on its link", follower)
 		}
 	}
 	require.NoError(t, d.AwaitReady(within(t)))
-	leader = leaderOf(t, d, shard)
+	leader = topologiestest.MasterOf(within(t), t, d, shard)
 	began = time.Now()
 	require.NoError(t, d.Server(leader).Kill(within(t)))
 	next, err := d.AwaitMaster(within(t), shard, leader)

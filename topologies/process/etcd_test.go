@@ -21,6 +21,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 func startEtcd(t *testing.T) (topologies.Failover, error) {
@@ -149,7 +150,7 @@ func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
 			continue
 		}
 		require.NoError(t, d.AwaitReady(ctx), tt.name)
-		leader := masterOf(ctx, t, d, first)
+		leader := topologiestest.MasterOf(ctx, t, d, first)
 		began := time.Now()
 		undo := tt.do(leader)
 		next, err := d.AwaitMaster(ctx, first, leader)

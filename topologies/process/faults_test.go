@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 // fault makes a fault, with parameters as names and values.
@@ -80,17 +81,6 @@ func TestFailoversKeepTheContract(t *testing.T) {
 	}
 }
 
-// masterOf is the master of a shard. A server that is asked may be late to answer on a busy
-// machine, so that one look does not always find it.
-func masterOf(ctx context.Context, t *testing.T, d topologies.Replicated, shard string) (master string) {
-	t.Helper()
-	require.NoError(t, await.Until(ctx, func() (err error) {
-		master, err = d.Master(ctx, shard)
-		return err
-	}))
-	return master
-}
-
 func failoversKeepTheContract(t *testing.T, topology, shard string) {
 	t.Helper()
 	d := start(t, topology).(topologies.Failover)
@@ -142,11 +132,11 @@ func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 		return all
 	}
 	shard := d.Topology().Shards()[0]
-	old := masterOf(ctx, t, d, shard)
+	old := topologiestest.MasterOf(ctx, t, d, shard)
 	before := downAfter()
 	require.NoError(t, d.Arm(ctx))
 	require.NotEqual(t, before, downAfter())
-	require.Equal(t, old, masterOf(ctx, t, d, shard)) // to find the old master changes nothing
+	require.Equal(t, old, topologiestest.MasterOf(ctx, t, d, shard)) // to find the old master changes nothing
 	require.NotEqual(t, before, downAfter())
 	require.NoError(t, d.Server(old).Kill(ctx))
 	_, err := d.AwaitMaster(ctx, shard, old)
@@ -201,7 +191,7 @@ func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
 	d := start(t, "sentinel").(topologies.Failover)
 	ctx := within(t)
 	shard := d.Topology().Shards()[0]
-	master := masterOf(ctx, t, d, shard)
+	master := topologiestest.MasterOf(ctx, t, d, shard)
 	sentinels := d.Topology().Of(topologies.Sentinel)
 	for _, name := range sentinels {
 		require.NoError(t, d.Server(name).Pause(ctx))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
 func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
@@ -72,5 +73,5 @@ func TestAPromotedServerStaysOneWhenItIsStartedAgain(t *testing.T) {
 	require.NoError(t, d.Server(master).Kill(ctx))
 	require.NoError(t, d.Server(master).Restart(ctx))
 	require.NoError(t, d.AwaitReady(ctx))
-	require.Equal(t, master, masterOf(ctx, t, d, "redis-1"))
+	require.Equal(t, master, topologiestest.MasterOf(ctx, t, d, "redis-1"))
 }
