@@ -791,60 +791,6 @@ func checkLateRelease(ctx context.Context, k *driverCheck) error {
 	})
 }
 
-// checkSlowRelease has each request of a release take so much of the lease, or of the life of the
-// keys, that the second one comes after its end, or the third one. Of a release that looks at the owner first and deletes
-// then, the second request deletes another client's lock; one that does not look at what came of
-// its transaction is confirmed although it freed nothing.
-func checkSlowRelease(ctx context.Context, k *driverCheck) error {
-	if err := k.warm(ctx); err != nil { // so that the server knows the scripts
-		return err
-	}
-	return errors.Join(k.releaseSlowly(ctx, k.name+"-second", 3), k.releaseSlowly(ctx, k.name+"-third", 2))
-}
-
-// releaseSlowly has each request take so many fifths.
-func (k *driverCheck) releaseSlowly(ctx context.Context, name string, fifths time.Duration) error {
-	before, err := k.lives(ctx)
-	if err != nil {
-		return err
-	}
-	sent := time.Now()
-	late, err := ask(ctx, k.a, name, "zone-a.1", k.lease)
-	if err != nil {
-		return err
-	}
-	end, err := k.end(ctx, sent, before)
-	if err != nil {
-		return err
-	}
-	mend, err := k.slow(topologies.Upstream, min(end, k.lease*3/2)*fifths/5) // a driver waits for little longer
-	defer mend()
-	if err != nil {
-		return err
-	}
-	var released error
-	var release sync.WaitGroup
-	release.Go(func() { released = k.a.ReleaseAgain(ctx, late) })
-	_, err = k.next(ctx, k.b, name, "zone-b.1")
-	freed := time.Since(sent)
-	release.Wait()
-	if err != nil {
-		return err
-	}
-	_, err = ask(ctx, k.b, name, "zone-b.2", checkLong)
-	if err == nil {
-		return errors.New("the release freed the lock, which a client of another process held by then: compare the owner and delete in one step on the server")
-	}
-	if wrong := refused(err, "a third client"); wrong != nil {
-		return wrong
-	}
-	if p := k.a.Hello().Promises; released == nil && p.ReleaseTells && !p.Quorum && freed >= end {
-		return unsureError{fmt.Errorf("the release was answered with ok, although the lock was not free before the end of its lease, %v after the request for it: "+
-			"look at what came of the transaction, or compare the owner and delete in one step on the server", freed.Round(time.Millisecond))}
-	}
-	return nil
-}
-
 // end is for how long a lock that was asked for with a lease is held if it is not released: until
 // the last of its keys ends, which may outlive the lease. before are the keys from before the request.
 func (k *driverCheck) end(ctx context.Context, sent time.Time, before map[string]time.Duration) (time.Duration, error) {
@@ -986,38 +932,6 @@ func checkLateExtend(ctx context.Context, k *driverCheck) error {
 		}
 		return nil
 	})
-}
-
-// checkSlowExtend has each request of an extension take so much of the lease that the second one
-// comes after its end, or the third one. An extension that looks at the owner first, and does not
-// look at what came of the request that prolongs, is then believed although another client has the lock.
-func checkSlowExtend(ctx context.Context, k *driverCheck) error {
-	return errors.Join(k.extendSlowly(ctx, k.name+"-second", k.lease*3/5), k.extendSlowly(ctx, k.name+"-third", k.lease*2/5))
-}
-
-func (k *driverCheck) extendSlowly(ctx context.Context, name string, each time.Duration) error {
-	late, err := ask(ctx, k.a, name, "zone-a.1", k.lease)
-	if err != nil {
-		return err
-	}
-	mend, err := k.slow(topologies.Upstream, each)
-	defer mend()
-	if err != nil {
-		return err
-	}
-	asked, longer := time.Now(), 2*k.lease
-	var extended error
-	var extension sync.WaitGroup
-	extension.Go(func() { extended = late.Extend(ctx, longer) })
-	_, err = k.next(ctx, k.b, name, "zone-b.1")
-	left := time.Until(asked.Add(longer))
-	extension.Wait()
-	confirmed := extended == nil || errors.Is(extended, lock.ErrLost) // the hold was over by then, and believes no answer
-	if err == nil && confirmed && left > 0 {
-		return fmt.Errorf("the extension was answered with ok, although a client of another process was granted the lock %v before the end of it: "+
-			"compare the owner and prolong in one step on the server, or look at what came of the transaction", left.Round(time.Millisecond))
-	}
-	return err
 }
 
 // outlived has the lease of a client run out, once with the next holder in another

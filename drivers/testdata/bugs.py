@@ -130,7 +130,9 @@ class Plain:
         self.released.add(token)
         if BUG == "noscript":
             return self.try_sha(RELEASE, name, token)
-        if BUG in ("missed", "heeded", "grace", "graceless"):
+        if BUG == "tardy" and name.endswith("-third") and once():
+            time.sleep(2)  # so that the lease ends before the second request
+        if BUG in ("tardy", "heeded", "grace", "graceless"):
             return self.after_look(name, token, lambda p: p.delete(name))
         if BUG == "steps":
             return (self.client.get(name) or b"").decode() == token and self.client.delete(name)
@@ -171,7 +173,7 @@ class Plain:
                 change(p)
                 return p.execute()[0]
             except redis.WatchError:
-                return BUG in ("watch", "missed", "graceless")  # takes a transaction that was not made for one that was
+                return BUG in ("watch", "tardy", "graceless")  # takes a transaction that was not made for one that was
 
 
 class Told(Plain):
