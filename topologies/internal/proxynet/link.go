@@ -78,8 +78,11 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	}
 	p := newPipe(w.engine, w.Name(), client, server, judge)
 	w.mu.Lock()
-	if w.cuts > 0 {
+	if w.cuts > 0 { // since the server was dialled
 		w.mu.Unlock()
+		if !ours {
+			w.requests.begun.Add(1)
+		}
 		p.abort()
 		return
 	}
