@@ -16,11 +16,13 @@ import (
 // Bounds of [AwaitProcessor].
 const (
 	perProcessor = 3                      // threads that run or want to, for each processor, beside which a test starts
+	looks        = 10                     // whose mean counts: a single one is often low where the machine has far too much to do
+	between      = 20 * time.Millisecond  // two looks
 	settling     = 250 * time.Millisecond // after a test has started, until the next one looks: its servers are there then
-	patience     = 30 * time.Second       // after which a test starts anyway
+	patience     = 2 * time.Minute        // after which a test starts anyway
 )
 
-// AwaitProcessor waits, at most for half a minute, until few enough threads of the machine
+// AwaitProcessor waits, at most for two minutes, until few enough threads of the machine
 // want a processor, and lets one test after the other through, of all packages. It is
 // called before a test starts servers: on a machine that has more to do than it can, more servers make
 // those of other tests miss the deadlines of their elections. Only Linux tells; elsewhere it
@@ -32,16 +34,32 @@ func AwaitProcessor(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	_ = await.Until(ctx, func() error {
-		if err := syscall.Flock(int(turn.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			return fmt.Errorf("another test is about to start: %w", err)
-		}
-		if n, ok := running(); ok && n > perProcessor*runtime.NumCPU() {
-			return fmt.Errorf("%d threads want a processor", n)
-		}
-		return nil
-	})
+	_ = await.Until(ctx, func() error { return syscall.Flock(int(turn.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }) // until no other test is about to start
+	awaitCalm(ctx)
 	time.AfterFunc(settling, func() { _ = turn.Close() }) // which gives the turn to the next one
+}
+
+// awaitCalm waits until the mean of several looks is low enough; on an idle machine, one will do.
+func awaitCalm(ctx context.Context) {
+	again := time.NewTicker(between)
+	defer again.Stop()
+	var last [looks]int
+	for i, sum := 0, 0; ; i++ {
+		n, ok := running()
+		if !ok || i == 0 && n <= runtime.NumCPU() {
+			return
+		}
+		sum += n - last[i%looks]
+		last[i%looks] = n
+		if i >= looks-1 && sum <= looks*perProcessor*runtime.NumCPU() {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // running is how many threads of the machine run or want to.

@@ -3,6 +3,7 @@
 package runtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -125,20 +126,31 @@ func Until(t *testing.T, r harness.RandomRun, setup harness.Config, want checker
 	}
 }
 
-// Judged reads a run directory back and judges it.
+// Judged reads a run directory back and judges it. If the test fails, its output has the history
+// of a short run.
 func Judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
 	t.Helper()
 	var run history.Run
 	b, err := os.ReadFile(filepath.Join(dir, "run.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &run))
-	f, err := os.Open(filepath.Join(dir, "history.jsonl"))
+	b, err = os.ReadFile(filepath.Join(dir, "history.jsonl"))
 	require.NoError(t, err)
-	defer f.Close()
-	h, err := history.ReadAll(f)
+	if len(b) <= shortHistory {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("a history of this test:\n%s", b)
+			}
+		})
+	}
+	h, err := history.ReadAll(bytes.NewReader(b))
 	require.NoError(t, err)
 	return run, h, harness.Judge(t.Context(), run, h)
 }
+
+// shortHistory is how many bytes of a history the output of a failed test has room for: about
+// four times those of a scenario.
+const shortHistory = 32 << 10
 
 // FailedFaults are the injections and heals of a history that did not work out.
 func FailedFaults(h *history.History) []history.Event {
