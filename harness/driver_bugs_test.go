@@ -62,6 +62,7 @@ func TestDriverChecks_Bugs(t *testing.T) {
 		{"a late extension is refused, and leaves the next holder alone", "plain-foreign", "the late extension was answered with ok, while a client of another process held the lock", "plain"},
 		{"an extension whose requests are slow is believed only while the lock is held", "plain-look", "compare the owner and prolong in one step on the server", "plain"},
 		{"an extension whose requests are slow is believed only while the lock is held", "plain-watch", "look at what came of the transaction", "plain-watching"},
+		{"an extension whose requests are slow is believed only while the lock is held", "plain-lasting", "look at what came of the transaction", "plain-grace"}, // keys outlive their leases
 		{"a late reply is not taken for the answer to a later request", "plain-desync", "close a connection on which a reply is outstanding", "plain"},
 		{"a lock stays held where the servers forget scripts and close connections", "plain-noscript", "when the server answers NOSCRIPT, nothing was done", "plain"},
 		{"a lock stays held where the servers forget scripts and close connections", "plain-select", "set up each connection as the first one was", "plain"},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +130,7 @@ func (k *driverCheck) holdSlowly(ctx context.Context, name string, fifths int) (
 	}
 	for _, l := range k.linksOfA() {
 		if r, ok := l.(topologies.Interceptor); ok {
-			if stop, unread := r.Judge(s.looking(name)); unread == nil { // else late is never true
+			if stop, unread := r.Judge(s.looking()); unread == nil { // else late is never true
 				stops = append(stops, stop)
 			}
 		}
@@ -140,11 +138,12 @@ func (k *driverCheck) holdSlowly(ctx context.Context, name string, fifths int) (
 	return s, err
 }
 
-// looking notes when the commands of a link arrive that name the lock.
-func (s *slowHold) looking(name string) func(traffic.Message) traffic.Action {
+// looking notes when the commands of a link arrive. All of them count: a lock that begins with
+// others than those that name it is not slow.
+func (s *slowHold) looking() func(traffic.Message) traffic.Action {
 	arrived := 0
 	return func(m traffic.Message) traffic.Action {
-		if m.Kind == traffic.Command && slices.ContainsFunc(m.Words, func(word string) bool { return strings.Contains(word, name) }) {
+		if m.Kind == traffic.Command {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if arrived++; arrived == s.inTime {

@@ -79,7 +79,7 @@ class Plain:
     def ask(self, q):
         asked = begin = time.monotonic()
         token, lease = {"client": q["client"], "process": "p%d" % os.getpid()}.get(BUG, uuid.uuid4().hex), q["lease_ms"]
-        lease = {"seconds": max(1, lease // 1000) * 1000, "early": lease // 2, "grace": lease * 7 // 5, "graceless": lease * 7 // 5}.get(BUG, lease)
+        lease = {"seconds": max(1, lease // 1000) * 1000, "early": lease // 2, "grace": lease * 7 // 5, "graceless": lease * 7 // 5, "lasting": lease * 7 // 5}.get(BUG, lease)
         if BUG in ("recount", "retry"):
             granted, begin = self.ask_twice(q["lock"], token, lease, begin)
         elif BUG == "half":
@@ -153,7 +153,7 @@ class Plain:
             return self.client.pexpire(name, lease)
         if BUG == "units":  # milliseconds in a command that takes seconds
             return self.client.eval(EXTEND.replace("PEXPIRE", "EXPIRE"), 1, name, token, lease)
-        if BUG in ("look", "watch", "watching"):
+        if BUG in ("look", "watch", "watching", "lasting"):
             return self.after_look(name, token, lambda p: p.pexpire(name, lease))
         if BUG == "taking":
             return self.client.set(name, token, px=lease)
@@ -173,7 +173,7 @@ class Plain:
                 change(p)
                 return p.execute()[0]
             except redis.WatchError:
-                return BUG in ("watch", "tardy", "graceless")  # takes a transaction that was not made for one that was
+                return BUG in ("watch", "tardy", "graceless", "lasting")  # takes a transaction that was not made for one that was
 
 
 class Told(Plain):
