@@ -19,10 +19,10 @@ const (
 	looks        = 10                     // whose mean counts: a single one is often low where the machine has far too much to do
 	between      = 20 * time.Millisecond  // two looks
 	settling     = 250 * time.Millisecond // after a test has started, until the next one looks: its servers are there then
-	patience     = 2 * time.Minute        // after which a test starts anyway
+	patience     = 30 * time.Second       // after which a test starts anyway
 )
 
-// AwaitProcessor waits, at most for two minutes, until few enough threads of the machine
+// AwaitProcessor waits, at most for half a minute, until few enough threads of the machine
 // want a processor, and lets one test after the other through, of all packages. It is
 // called before a test starts servers: on a machine that has more to do than it can, more servers make
 // those of other tests miss the deadlines of their elections. Only Linux tells; elsewhere it
