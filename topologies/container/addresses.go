@@ -116,6 +116,6 @@ func source(t topologies.Topology, zone string) netip.Addr {
 }
 
 func dialer(t topologies.Topology, zone string) bootstrap.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}, Timeout: bootstrap.ClientTimeout}
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}} // the options of a client bound its dials
 	return d.DialContext
 }

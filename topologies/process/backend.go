@@ -145,7 +145,7 @@ func (g *resources) source(t topologies.Topology, zone string) netip.Addr {
 }
 
 func (g *resources) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}, Timeout: bootstrap.ClientTimeout}
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}} // the options of a client bound its dials
 	return d.DialContext
 }
 

@@ -253,8 +253,9 @@ func abort(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// dialTimeout bounds how long a link tries to reach the server behind it.
-const dialTimeout = time.Second
+// dialTimeout bounds how long a link tries to reach the server behind it. It is longer than the
+// second after which the system sends a lost SYN again.
+const dialTimeout = 3 * time.Second
 
 // dialFrom dials as the owner of an address would. Only loopback addresses are
 // ours to dial from, and only to each other.
