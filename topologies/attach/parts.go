@@ -212,10 +212,8 @@ type dialer struct {
 	wires     map[string]*link
 }
 
-// dial goes through the zone's proxy, where there is one.
+// dial goes through the zone's proxy, where there is one. The options of the client bound it.
 func (d *dialer) dial(ctx context.Context, zone, announced string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, bootstrap.ClientTimeout)
-	defer cancel()
 	at, a := d.discovery.proxies.direct(announced), d.discovery.redis
 	for _, f := range d.discovery.found {
 		if f.announced != announced {

@@ -220,10 +220,15 @@ func (d *deployment) following(ctx context.Context, shard, master string) string
 	return all.String()
 }
 
+// firstDialTimeout bounds a dial that finds out whether a deployment is ready. No fault is
+// to be noticed yet, and the system sends a lost SYN again after a second, and after three.
+const firstDialTimeout = 5 * time.Second
+
 // served checks that clients of a zone reach every server that they have a
 // link to, and that what they write arrives at every master.
 func (d *deployment) served(ctx context.Context, zone string) error {
 	o := d.ClientOptions(zone)
+	o.DialTimeout = firstDialTimeout
 	for _, l := range d.topology.Links {
 		if l.From != zone {
 			continue
