@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,6 +33,11 @@ const play = "LOCKCHAOS_TEST_DRIVER"
 func TestMain(m *testing.M) {
 	if role := os.Getenv(play); role != "" {
 		os.Exit(act(role)) //nolint:forbidigo // it is main here
+	}
+	flag.Parse()
+	// Four of them wait for 10 s limits of the product; two at a time took 36 s instead of 20.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }

@@ -31,12 +31,20 @@ func checked(l harness.LockSpec) bool {
 	return l.Store == "" && l.InProcess == nil && (l.Kind == "" || l.Kind == history.KindMutex) && l.Name != leavesVotes
 }
 
+func needServers(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
+}
+
 // alike are locks that differ from another of the list in how they wait: they are checked nightly.
 var alike = []string{"mutex-spin", "mutex-unnamed", "redislock-backoff", "rueidislock-noloop", "correct-hand-over", "correct-queue"}
 
 // Every lock that lockchaos has passes the checks that it makes of a lock in Go: ours, those of
 // other libraries, and the twins of planted bugs.
 func TestEveryLockPassesTheChecks(t *testing.T) {
+	needServers(t)
 	logging.Disable()
 	for _, l := range locks.All() {
 		if !checked(l) || strings.HasPrefix(l.Name, "broken-") || slices.Contains(alike, l.Name) && !runtest.Nightly() {
@@ -88,6 +96,7 @@ func (k onceUnanswered) Release(ctx context.Context, _ lock.Lease) error { retur
 // A request that a server did not answer in time is no defect of the lock: the check is made again.
 func TestAnUnansweredRequestIsNoDefect(t *testing.T) {
 	t.Parallel()
+	needServers(t)
 	met := &atomic.Bool{}
 	require.NoError(t, harness.CheckLock(t.Context(), runtest.Backend{}, unanswered(runtest.Lock("mutex"), met), func(c harness.DriverCheck, _ bool, wrong error) {
 		if wrong != nil {
