@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 const (
@@ -30,9 +30,9 @@ var _ lock.Locker = (*Driver)(nil)
 // to its last '#', so that "zone-a.3#12" is a request of the client zone-a.3; a
 // client has one request open at a time, and others wait.
 //
-// A wait is made of single tries, so that the end of a lease is known to be no
-// later than that of the try that was granted. It is left to the library where
-// that promises to serve its waiters in order, or where the lease has no end.
+// A wait is made of single tries, so that a lease is counted from the request that was
+// granted, and not from the begin of the wait. The wait is left to the library where
+// it promises to serve its waiters in order, or where the lease has no end.
 //
 // Errors: [lock.ErrNotAcquired] where the driver refused for certain, and
 // [ErrBroken] where it can't be used; after any other error, such as [ErrUnknown], the
@@ -76,11 +76,7 @@ func (d *Driver) acquire(ctx context.Context, name string, o lock.Options) (*loc
 // pause is a random time between two tries, so that clients that wait together
 // do not go on in step.
 func pause() time.Duration {
-	n, err := rand.Int(rand.Reader, big.NewInt(int64(mostPause-leastPause)))
-	if err != nil {
-		return mostPause
-	}
-	return leastPause + time.Duration(n.Int64())
+	return leastPause + chance.N(mostPause-leastPause)
 }
 
 // try asks once, and lets the library wait for as long as that.
@@ -133,8 +129,9 @@ func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time
 // is in another unit, or is a time of day; so is what is far less than was left of the lease.
 const leasesBelieved, alsoBelieved = 10, 1000
 
-// believable says what is wrong with the time for which a grant may be believed, of a
-// lease that was asked for, when that has passed since; those two in milliseconds.
+// believable returns an error if a driver can't mean what it says of the time for which a grant may
+// be believed. The time and the lease that was asked for are in milliseconds; passed is the time
+// since the request.
 func believable(valid *int64, lease int64, passed time.Duration) error {
 	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
 		return nil
@@ -300,9 +297,10 @@ func (d *Driver) enter(ctx context.Context, client string) (leave func(), err er
 	}, nil
 }
 
-// measureLag pings the driver again and again. One that serves a single client
-// is asked only while that has no request open, since a library that waits for a
-// server can't answer.
+// measureLag pings the driver again and again, and so notices one that no longer answers. The
+// lag is that of drivers that serve several clients at the same time: one that serves a single
+// client is asked only between its requests, and a request that begins right after the ping may
+// delay the answer.
 func (d *Driver) measureLag() {
 	pings := int64(0)
 	for tick := time.NewTicker(pingPause); ; {
