@@ -1,7 +1,7 @@
-// Package checker judges a recorded history: one property a checker, a
-// three-valued verdict each, and violations that point at the events that
-// prove them.
+// Package checker judges a recorded history. Each [Checker] judges one property: its
+// verdict is valid, invalid or unknown, and its violations point at the events that
+// prove them. [Check] judges a history, [CheckRun] one with what was recorded of its run.
 //
-// It knows nothing of how a history came about; whatever can write the events
-// of package history can be judged. It logs nothing.
+// The package imports nothing that makes histories: any program that writes the events of
+// package history can have them judged. It logs nothing.
 package checker

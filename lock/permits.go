@@ -31,7 +31,7 @@ func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
 
 // Acquire asks for n permits, all or none, and waits for them for at most
 // [Options.Wait]; without a wait it is refused also if others wait. The hold is
-// that of all of them together: they are released at once, and [Lease.Holds] is
+// that of all of them together: they are released together, and [Lease.Holds] is
 // n. [Options.Owner] is a label: an owner may hold any number of permits.
 //
 // The errors are those of [Mutex.Acquire], and at once [ErrTooMany] or

@@ -1,5 +1,4 @@
-// Package locktests tests package lock as its users see it. The tests are not beside
-// what they test because `go mod tidy` of a service follows what the tests of each package
-// import that the service uses: the libraries of these tests, and the servers and faults
-// of this module, would become requirements of each service that uses a lock.
+// Package locktests has those tests of package lock that need other libraries, or the servers
+// and faults of this module. Beside the package, these imports would become requirements of each
+// service that uses a lock: `go mod tidy` follows the tests of the packages that a service imports.
 package locktests
