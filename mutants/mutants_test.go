@@ -17,7 +17,7 @@ import (
 // All mutants are played by `make mutants`. These are quick, and three properties
 // convict them.
 func TestMutantsAreCaughtAndTheirTwinsAreNot(t *testing.T) {
-	for _, name := range []string{"get-then-delete", "no-elapsed-check", "half-quorum", "retry-refused", "passed-to-all"} {
+	for _, name := range []string{"get-then-delete", "no-elapsed-check", "half-quorum", "retry-refused", "passed-to-all", "set-then-expire"} {
 		m, err := mutants.FindMutant(name)
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
