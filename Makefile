@@ -136,12 +136,15 @@ LONGEST := ./topologies/attach ./drivers ./harness ./scenarios ./locktests ./loc
 RACE ?=
 PACKAGES ?= 2
 .PHONY: test
+test: export LOCKCHAOS_TEST_SKIPPED := $(CURDIR)/.bin/skipped
 test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
+	@mkdir -p .bin && rm -f .bin/skipped
 	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 6 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
 	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
 	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -p $(PACKAGES) -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)' ./simulation ./reports ./checker ./history ./cmd/lockchaos ./workload
+	@if [ -e .bin/skipped ]; then echo "These suites were skipped:"; sort .bin/skipped | uniq -c | sed -E 's/^ *([0-9]+) ([^:]+): /    \2, \1 tests: /'; fi
 
 .PHONY: unit
 # Many of its tests wait: with four packages at a time it takes 60 s on two cores, with two 67.

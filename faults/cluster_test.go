@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,19 +13,10 @@ import (
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 func TestAMovingSlotKeepsTheContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
 	// So that nobody fails over only because the machine is busy.
 	topology, err := topologies.New(topologies.Cluster, topologies.Options{NodeTimeout: time.Second})
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 func TestMain(m *testing.M) {
@@ -29,15 +27,7 @@ func TestMain(m *testing.M) {
 // start starts one server, or skips the test where none can be run.
 func start(t *testing.T) topologies.Deployment {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real server; -short leaves it out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
 	d, err := runtest.Backend{}.Start(t.Context(), topology)

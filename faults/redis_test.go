@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -21,9 +20,7 @@ import (
 // deployed boots a topology, or skips the test where that can't be.
 func deployed(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real server; -short leaves them out")
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
 	var o topologies.Options
 	if name == topologies.Cluster {
 		o.NodeTimeout = time.Second // so that nobody fails over only because the machine is busy
@@ -31,9 +28,6 @@ func deployed(t *testing.T, name string) topologies.Deployment {
 	topology, err := topologies.New(name, o)
 	require.NoError(t, err)
 	d, err := runtest.Backend{}.Start(t.Context(), topology)
-	if errors.Is(err, topologies.ErrMissing) && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d

@@ -3,7 +3,6 @@
 package faultstest_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -48,17 +48,8 @@ func TestEveryFaultOfTheListIsInjected(t *testing.T) {
 // own.
 func need(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	_, missing := process.FindBinary(t.Context())
-	_, compiler := process.FindCompiler()
-	if err := errors.Join(missing, compiler); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
+	runtest.NeedCompiler(t)
 }
 
 // TestProcessesCanHaveEveryFault has an append-only file, for the faults of

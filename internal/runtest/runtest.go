@@ -24,7 +24,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/race"
-	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Main runs the tests of a package whose runs are on real servers, and fails if they
@@ -83,15 +83,7 @@ func (m settled) Run() int {
 // Setup prepares a run, or skips the test where servers can't be run.
 func Setup(t *testing.T) harness.Config {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	NeedStore(t, topologies.StoreRedis)
 	return harness.Config{Dir: t.TempDir(), Backend: Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
@@ -157,28 +149,6 @@ func FailedFaults(h *history.History) []history.Event {
 	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool {
 		return e.Op != history.Inject && e.Op != history.Heal || e.Type != history.Fail
 	})
-}
-
-// NeedStore skips the test where a store has no server program.
-func NeedStore(t *testing.T, store string) {
-	t.Helper()
-	if _, err := process.Find(t.Context(), store); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
-// NeedCompiler skips the test where clocks can't be changed.
-func NeedCompiler(t *testing.T) {
-	t.Helper()
-	if _, err := process.FindCompiler(); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 }
 
 // VerdictOf is what a report says of a property.

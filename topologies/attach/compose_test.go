@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
@@ -93,25 +95,19 @@ func newProject(t *testing.T) project {
 	return p
 }
 
-// needEngine skips the test where no engine answers or there is no compose. An
-// engine without an image is a mistake where the machine must have everything.
+// needEngine skips the test where no engine answers, or there is no Compose, or no image.
 func needEngine(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs containers; -short leaves them out")
-	}
-	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
-		t.Skipf("no Docker engine answers: %v: %s", err, bytes.TrimSpace(out))
+	runtest.NoShort(t)
+	if out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
+		runtest.LacksEngine(t, fmt.Errorf("no Docker engine answers: %w: %s", err, out))
 	}
 	if exec.Command("docker", "compose", "version").Run() != nil && exec.Command("docker-compose", "version").Run() != nil {
-		t.Skip("there is no docker compose, nor docker-compose")
+		runtest.LacksEngine(t, errors.New("there is no docker compose, nor docker-compose"))
 	}
 	const image = "lockchaos/testnode:local"
 	if os.Getenv("REDIS_IMAGE") == "" && exec.Command("docker", "image", "inspect", image).Run() != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatalf("there is no image %s: make image", image)
-		}
-		t.Skipf("there is no image %s: make image", image)
+		runtest.Lacks(t, fmt.Errorf("there is no image %s: make image", image))
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
@@ -48,16 +49,9 @@ type ensemble struct {
 // program is the server program of a topology. Without it the test is skipped.
 func program(t *testing.T, topology string) process.Binary {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
+	runtest.NeedStore(t, topologies.StoreOf(topology))
 	binary, err := process.Find(t.Context(), topologies.StoreOf(topology))
-	if err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	require.NoError(t, err)
 	return binary
 }
 

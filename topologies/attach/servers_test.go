@@ -64,20 +64,6 @@ func ownAddress() netip.Addr {
 
 func nextPort() uint16 { return uint16(31500 + ports.Add(1)) }
 
-// need skips the test where it can't have a redis-server.
-func need(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
 // install runs a topology with passwords and waits until it is whole. The
 // arguments are added to those of every Redis server.
 func install(t *testing.T, name string, extra ...string) *installation {
@@ -94,7 +80,7 @@ func install(t *testing.T, name string, extra ...string) *installation {
 // installSized runs a topology of another size than the usual.
 func installSized(t *testing.T, topology topologies.Topology, extra ...string) *installation {
 	t.Helper()
-	need(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	i := &installation{topology: topology, at: map[string]bootstrap.Address{}, running: map[string]*exec.Cmd{}}
 	for _, n := range topology.Nodes {
 		if n.Kind == topologies.Zone {

@@ -52,34 +52,29 @@ func bootAndStay(name string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// missing tells why no containers can be had here, and whether that is because
-// there is no engine.
-var missing = sync.OnceValues(func() (withoutEngine bool, err error) {
+// missing is why no containers can be had here: noEngine where no engine answers, noImage where it has no image.
+var missing = sync.OnceValues(func() (noEngine, noImage error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := connect(ctx)
 	if err != nil {
-		return true, err
+		return err, nil
 	}
 	defer c.Close()
 	_, err = findImage(ctx, c, "", topologies.StoreRedis, quiet())
-	return false, err
+	return nil, err
 })
 
-// needsContainers skips the test where there is no engine, and where there is
-// no image, which is a failure if tests may not be skipped.
+// needsContainers skips the test where there are none.
 func needsContainers(tb testing.TB) {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("needs containers; -short leaves them out")
+	runtest.NoShort(tb)
+	noEngine, noImage := missing()
+	if noEngine != nil {
+		runtest.LacksEngine(tb, noEngine)
 	}
-	withoutEngine, err := missing()
-	switch {
-	case err == nil:
-	case os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" && !withoutEngine:
-		tb.Fatal(err)
-	default:
-		tb.Skip(err)
+	if noImage != nil {
+		runtest.Lacks(tb, noImage)
 	}
 }
 
@@ -218,8 +213,8 @@ func TestZooKeeperElects(t *testing.T) {
 	c := engine(t)
 	i, err := findImage(t.Context(), c, "", topologies.StoreZooKeeper, quiet())
 	require.NoError(t, err)
-	if i.version == "" && os.Getenv("LOCKCHAOS_TEST_REQUIRE") != "1" {
-		t.Skipf("image %s has no ZooKeeper", i.name)
+	if i.version == "" {
+		runtest.Lacks(t, fmt.Errorf("image %s has no ZooKeeper", i.name))
 	}
 	began := time.Now()
 	d := start(t, Backend{}, topologies.ZooKeeperEnsemble).(topologies.Failover)

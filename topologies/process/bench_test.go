@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -17,7 +18,7 @@ import (
 // BenchmarkBoot measures how long each topology takes to be ready and to be
 // gone, and the memory of its servers, sentinels included.
 func BenchmarkBoot(b *testing.B) {
-	needServers(b)
+	runtest.NeedStore(b, topologies.StoreRedis)
 	for _, name := range topologies.Names() {
 		b.Run(name, func(b *testing.B) {
 			topology, err := topologies.ByName(name)
@@ -79,7 +80,7 @@ func residentBytes(b *testing.B, d topologies.Deployment) int {
 
 // BenchmarkLink measures a PING past the links and through one.
 func BenchmarkLink(b *testing.B) {
-	needServers(b)
+	runtest.NeedStore(b, topologies.StoreRedis)
 	topology, err := topologies.ByName("single")
 	if err != nil {
 		b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
@@ -16,7 +17,7 @@ import (
 
 func TestProcessesKeepTheContract(t *testing.T) {
 	t.Parallel()
-	needServers(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	tests := []struct {
 		topology string
 		options  topologies.Options

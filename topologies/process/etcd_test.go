@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
@@ -45,7 +46,7 @@ func startMembers(t *testing.T, name string) (topologies.Failover, error) {
 // whole again afterwards, and leaves nothing behind.
 func TestEtcdKeepsTheContract(t *testing.T) {
 	t.Parallel()
-	needEtcd(t)
+	runtest.NeedStore(t, topologies.StoreEtcd)
 	began := time.Now()
 	d, err := startEtcd(t)
 	require.NoError(t, err)
@@ -197,20 +198,6 @@ func script(t *testing.T, body string) string {
 	path := filepath.Join(t.TempDir(), "etcd")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 	return path
-}
-
-// needEtcd skips the test where there is no etcd.
-func needEtcd(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindEtcd(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 }
 
 // What is wrong with the etcd of a machine is said in a sentence.

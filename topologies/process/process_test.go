@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -21,25 +22,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
-// needServers skips the test where there is no redis-server.
-func needServers(tb testing.TB) {
-	tb.Helper()
-	if testing.Short() {
-		tb.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(tb.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			tb.Fatal(err)
-		}
-		tb.Skip(err)
-	}
-}
-
 // start boots a topology, or skips the test where that can't be. A cluster gets
 // the patience that keeps it from failing over because the machine is busy.
 func start(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
-	needServers(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	var o topologies.Options
 	if name == topologies.Cluster {
 		o.NodeTimeout = time.Second

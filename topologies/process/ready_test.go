@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
@@ -16,7 +17,7 @@ import (
 
 func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	needServers(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	var log bytes.Buffer
 	topology, err := topologies.ByName("sentinel")
 	require.NoError(t, err)
@@ -45,7 +46,7 @@ func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 
 func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
 	t.Parallel()
-	needServers(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	topology, err := topologies.New("sentinel", topologies.Options{MinReplicas: 2})
 	require.NoError(t, err)
 	d, err := process.Backend{}.Start(t.Context(), topology)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -21,13 +21,8 @@ import (
 // with, or skips the test where that can't be.
 func startInstrumented(t *testing.T, topology topologies.Topology) topologies.Deployment {
 	t.Helper()
-	needServers(t)
-	if _, err := process.FindCompiler(); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
+	runtest.NeedCompiler(t)
 	d, err := process.Backend{}.Instrumented().Start(t.Context(), topology)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -300,7 +295,7 @@ func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
 }
 
 func TestWithoutACompilerNothingStarts(t *testing.T) {
-	needServers(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	binary, err := process.FindBinary(t.Context())
 	require.NoError(t, err)
 	t.Setenv(process.BinaryVariable, binary.Path)

@@ -13,32 +13,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// needZooKeeper skips the test where there is no ZooKeeper.
-func needZooKeeper(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	_, err := process.FindZooKeeper(t.Context())
-	if err == nil {
-		_, err = process.FindCompiler()
-	}
-	if err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
 // An ensemble of ZooKeeper does what a cluster of etcd does.
 func TestZooKeeperKeepsTheContract(t *testing.T) {
 	t.Parallel()
-	needZooKeeper(t)
+	runtest.NeedStore(t, topologies.StoreZooKeeper)
+	runtest.NeedCompiler(t)
 	began := time.Now()
 	d, err := startMembers(t, topologies.ZooKeeperEnsemble)
 	require.NoError(t, err)
