@@ -12,7 +12,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -51,9 +50,6 @@ func scripts(t *testing.T, dir string) {
 			tmp := filepath.Join(env.WorkDir, "tmp")
 			env.Setenv("TMPDIR", tmp)
 			env.Setenv(raceOptions, os.Getenv(raceOptions))
-			if strings.Contains(filepath.Base(env.WorkDir), "server") {
-				runtest.AwaitProcessor(t.Context())
-			}
 			return os.Mkdir(tmp, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {

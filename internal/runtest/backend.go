@@ -1,17 +1,46 @@
 package runtest
 
 import (
-	"context"
+	"sync"
 
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// Backend is [process.Backend] for tests: a start waits for its turn, see [AwaitProcessor].
-type Backend struct{ process.Backend }
+// Backend starts local processes afresh: for a test that counts starts or changes what is started.
+type Backend = process.Backend
 
-// Start starts the servers of a topology.
-func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	AwaitProcessor(ctx)
-	return b.Backend.Start(ctx, t)
+var servers struct {
+	sync.Mutex
+
+	backend topologies.Backend
+	close   func() error
+}
+
+// Servers is the backend that the tests of a package share: a deployment that a test has closed is
+// given to the next test that wants the same topology, if it proves to be as good as new (see
+// [harness.Pool]). `make nightly` starts each afresh. [Main] stops all of them.
+func Servers() topologies.Backend {
+	if Nightly() {
+		return Backend{}
+	}
+	servers.Lock()
+	defer servers.Unlock()
+	if servers.backend == nil {
+		servers.backend, servers.close = harness.Pool(Backend{})
+	}
+	return servers.backend
+}
+
+// stop stops the servers that tests have shared.
+func stop() error {
+	servers.Lock()
+	defer servers.Unlock()
+	if servers.close == nil {
+		return nil
+	}
+	err := servers.close()
+	servers.backend, servers.close = nil, nil
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -73,6 +74,10 @@ type settled struct {
 // Run runs the tests.
 func (m settled) Run() int {
 	code := m.M.Run()
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
 	end := time.Now().Add(time.Minute)
 	for left := goleak.Find(m.threads); left != nil && time.Now().Before(end); {
 		left = goleak.Find(m.threads)
@@ -84,7 +89,7 @@ func (m settled) Run() int {
 func Setup(t *testing.T) harness.Config {
 	t.Helper()
 	NeedStore(t, topologies.StoreRedis)
-	return harness.Config{Dir: t.TempDir(), Backend: Backend{}, Seed: 1, Program: "test", Command: "lockchaos test"}
+	return harness.Config{Dir: t.TempDir(), Backend: Servers(), Seed: 1, Program: "test", Command: "lockchaos test"}
 }
 
 // Lock is one of the locks of the program; a name that none has gives none.
