@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GOLANGCI_VERSION := v2.15.0
+GOTESTSUM_VERSION := v1.13.0
 
 BIN       := bin/lockchaos
 SOURCES   := $(shell find . -name '*.go' -not -name '*_test.go' -o -path './scenarios/catalogue/*.yaml' -o -path './reports/assets/*' -o -path './bench/*.html' -o -name '*.lua' -o -name '*.c') go.mod go.sum go.work lock/go.mod lock/go.sum
@@ -116,40 +117,44 @@ chromium: ## Install Chromium where there is none, for the tests of the reports 
 image: redis ## Build the image for containers, lockchaos/testnode:local, from this machine's Redis, and its etcd and ZooKeeper if there are any
 	@./scripts/build-image
 
-# A program with the race detector sleeps for a second before it exits, unless
-# it is told otherwise; the tests start hundreds. They mostly wait, so many run at a
-# time, those of PACKAGES packages side by side, beginning with those that take longest,
-# but not both that start containers: side by side those starve each other.
-# Vet runs once, with the linter. No result comes from Go's cache, since the servers are
-# part of it (-count=1). Without tables for debuggers (-ldflags=-w) linking takes a second
-# less for each package. The race detector multiplies what the judge and simulations cost
-# (by ten), so it sees a twentieth of the random histories (HISTORIES), and neither the
-# tests that are named _NoRace, which use one goroutine, nor those of time and memory (COSTS),
-# nor those that read the documents and sources (DOCUMENTS), nor those of pages in a browser
-# (PAGES: 43 s of processor time less). All run without it.
-COSTS := ^Test(Cost|Memory)
-HISTORIES := ^Test(Engines.*|SegmentsKeepTheVerdict|AWitnessIsAProof|PiecesKeepTheVerdict|VerdictsKeepRelations|Oracle)$$
-NO_RACE := _NoRace$$
-DOCUMENTS := ^Test.*(OfTheDocuments|DocumentsAnd|DocumentedAs)
-PAGES := ^TestBrowser
-LONGEST := ./topologies/attach ./drivers ./harness ./scenarios ./locktests ./lock ./cmd/lockchaos ./topologies/container ./chaos ./topologies/... ./faults/...
+# Packages whose tests start no server and no other program but Go's: their results may come from Go's
+# cache. Those of all others never do, since the servers are part of them (-count=1).
+CACHED := ./checker/... ./internal/await ./internal/crew ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
+	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
+# The others, beginning with those that take longest.
+LONGEST := ./topologies/attach ./topologies/container ./scenarios ./harness ./locktests ./cmd/lockchaos ./chaos ./drivers ./lock
+SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
 RACE ?=
-PACKAGES ?= 2
+# Most tests with servers wait: so many packages run side by side, and so many tests of each.
+PACKAGES ?= 3
+PARALLEL ?= 6
+# A program with the race detector sleeps for a second before it exits, unless it is told otherwise.
+# Without tables for debuggers (-ldflags=-w) linking takes a second less for each package. Vet runs
+# once, with the linter.
+GO_TEST = LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" .bin/gotestsum-$(GOTESTSUM_VERSION) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped
 .PHONY: test
 test: export LOCKCHAOS_TEST_SKIPPED := $(CURDIR)/.bin/skipped
-test: ## All tests, with real servers; RACE=1: with the race detector, as .ci/run
+test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=1: those with servers with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	@mkdir -p .bin && rm -f .bin/skipped
-	LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" go test $(if $(RACE),-race) -count=1 -p $(PACKAGES) -vet=off -ldflags=-w -parallel 6 -timeout 15m -skip '$(COSTS)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)$(if $(RACE),,|$(HISTORIES))' $(LONGEST) $(ALL)
-	go test -count=1 -vet=off -ldflags=-w -run '$(COSTS)' ./checker ./cmd/lockchaos ./bench
-	GOGC=400 LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_ORACLE=100000 go test -count=1 -vet=off -ldflags=-w -p $(PACKAGES) -run '$(HISTORIES)|$(NO_RACE)|$(DOCUMENTS)|$(PAGES)' ./simulation ./reports ./checker ./history ./cmd/lockchaos ./workload
+	@mkdir -p .bin/test && rm -f .bin/skipped
+	$(GO_TEST) --jsonfile .bin/test/cached.json --junitfile .bin/test/cached.xml -- -vet=off -ldflags=-w -timeout 10m $(CACHED)
+	$(GO_TEST) --jsonfile .bin/test/servers.json --junitfile .bin/test/servers.xml -- -vet=off -ldflags=-w -timeout 15m $(if $(RACE),-race) -count=1 -p $(PACKAGES) -parallel $(PARALLEL) $(SERVERS)
+	@echo "The slowest tests:"; cat .bin/test/cached.json .bin/test/servers.json | .bin/gotestsum-$(GOTESTSUM_VERSION) tool slowest --num 15 --threshold 2s
 	@if [ -e .bin/skipped ]; then echo "These suites were skipped:"; sort .bin/skipped | uniq -c | sed -E 's/^ *([0-9]+) ([^:]+): /    \2, \1 tests: /'; fi
+
+.PHONY: test-times
+test-times: ## What each package and test costs: wall and processor time, servers started (ARGS='./faults/...': of some)
+	@LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_TIMES=.bin/test-times.tsv scripts/test-times -vet=off -ldflags=-w -timeout 15m -p $(PACKAGES) -parallel $(PARALLEL) $(or $(ARGS),$(SERVERS) $(CACHED))
+
+.PHONY: tested
+tested: build ## Which test covers each scenario, fault, lock, topology, exit code and flag, after make test
+	@scripts/tested .bin/test/cached.json .bin/test/servers.json
 
 .PHONY: unit
 # Many of its tests wait: with four packages at a time it takes 60 s on two cores, with two 67.
 unit: ## The fast tests alone, without servers, in a minute
-	go test -p 4 -short -vet=off -ldflags=-w -skip '$(COSTS)|$(NO_RACE)' $(ARGS) $(ALL)
+	go test -p 4 -short -vet=off -ldflags=-w $(ARGS) $(ALL)
 
 # The exact build has the random choices of Go's runtime fixed by the seed of a simulation.
 # All packages are compiled for it once.
@@ -187,6 +192,10 @@ tidy: ## Update go.mod and go.sum of all modules to what is imported; MODULE=PAT
 	mv .bin/golangci-lint $@
 
 # The topology is single unless it is asked for, and not the one of `make chaos`.
+.bin/gotestsum-$(GOTESTSUM_VERSION):
+	GOBIN=$(CURDIR)/.bin go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	mv .bin/gotestsum $@
+
 .PHONY: bench
 bench: redis build ## Locks side by side, in at most seven minutes: TOPOLOGY= LOCK= ARGS='--workload all'; report in reports/bench
 	$(BIN) bench --out reports/bench $(if $(filter file,$(origin TOPOLOGY)),,--topology $(TOPOLOGY)) $(call flag,lock,$(LOCK)) $(ARGS)

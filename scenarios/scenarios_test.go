@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
@@ -31,8 +30,6 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	}
 	// Servers that agree on everything are the dearest to start: the scenarios of such a
 	// store follow each other on two deployments.
-	kept, closeKept := harness.Pool(runtest.Backend{})
-	t.Cleanup(func() { require.NoError(t, closeKept()) })
 	groups, count := map[string][]scenarios.Scenario{}, map[string]int{}
 	var atOnce []scenarios.Scenario
 	for _, s := range all {
@@ -51,19 +48,19 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			for _, s := range groups[group] {
-				t.Run(s.Name, func(t *testing.T) { givesItsVerdict(t, s, kept) })
+				t.Run(s.Name, func(t *testing.T) { givesItsVerdict(t, s) })
 			}
 		})
 	}
 	for _, s := range atOnce {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			givesItsVerdict(t, s, runtest.Backend{})
+			givesItsVerdict(t, s)
 		})
 	}
 }
 
-func givesItsVerdict(t *testing.T, s scenarios.Scenario, servers topologies.Backend) {
+func givesItsVerdict(t *testing.T, s scenarios.Scenario) {
 	t.Helper()
 	again := 2 // one that does not give its verdict every time may have missed it
 	if s.EveryTime {
@@ -71,7 +68,6 @@ func givesItsVerdict(t *testing.T, s scenarios.Scenario, servers topologies.Back
 	}
 	for {
 		setup := runtest.Setup(t)
-		setup.Backend = servers
 		err := s.Run(t.Context(), setup)
 		if errors.Is(err, topologies.ErrMissing) { // a compiler, or the servers of a store
 			runtest.NeedCompiler(t)
