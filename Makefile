@@ -119,11 +119,13 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # Packages whose tests start no server and no other program but Go's: their results may come from Go's
 # cache. Those of all others never do, since the servers are part of them (-count=1).
-CACHED := ./checker/... ./internal/await ./internal/crew ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
+CACHED := ./checker/... ./history ./internal/await ./internal/crew ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
 	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
 # The others, beginning with those that take longest.
 LONGEST := ./topologies/attach ./topologies/container ./scenarios ./harness ./locktests ./cmd/lockchaos ./chaos ./drivers ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
+# Those that only start programs: with RACE=1, what they start has no race detector either.
+UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis
 RACE ?=
 # Most tests with servers wait: so many packages run side by side, and so many tests of each.
 PACKAGES ?= 3
@@ -132,15 +134,17 @@ PARALLEL ?= 6
 # Without tables for debuggers (-ldflags=-w) linking takes a second less for each package. Vet runs
 # once, with the linter.
 GO_TEST = LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" .bin/gotestsum-$(GOTESTSUM_VERSION) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped
+WITH_SERVERS = $(GO_TEST) --jsonfile .bin/test/servers.json --junitfile .bin/test/servers.xml -- -vet=off -ldflags=-w -timeout 15m -count=1 -p $(PACKAGES) -parallel $(PARALLEL)
 .PHONY: test
 test: export LOCKCHAOS_TEST_SKIPPED := $(CURDIR)/.bin/skipped
 test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=1: those with servers with the race detector, as .ci/run
 	@./scripts/install redis etcd zookeeper drivers compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
-	@mkdir -p .bin/test && rm -f .bin/skipped
+	@rm -rf .bin/test .bin/skipped && mkdir -p .bin/test
 	$(GO_TEST) --jsonfile .bin/test/cached.json --junitfile .bin/test/cached.xml -- -vet=off -ldflags=-w -timeout 10m $(CACHED)
-	$(GO_TEST) --jsonfile .bin/test/servers.json --junitfile .bin/test/servers.xml -- -vet=off -ldflags=-w -timeout 15m $(if $(RACE),-race) -count=1 -p $(PACKAGES) -parallel $(PARALLEL) $(SERVERS)
-	@echo "The slowest tests:"; cat .bin/test/cached.json .bin/test/servers.json | .bin/gotestsum-$(GOTESTSUM_VERSION) tool slowest --num 15 --threshold 2s
+	$(WITH_SERVERS) $(if $(RACE),$(UNRACED),$(SERVERS))
+	$(if $(RACE),$(subst servers.,raced.,$(WITH_SERVERS)) -race $(filter-out $(shell go list $(UNRACED)) $(UNRACED),$(SERVERS)))
+	@echo "The slowest tests:"; cat .bin/test/*.json | .bin/gotestsum-$(GOTESTSUM_VERSION) tool slowest --num 15 --threshold 2s
 	@if [ -e .bin/skipped ]; then echo "These suites were skipped:"; sort .bin/skipped | uniq -c | sed -E 's/^ *([0-9]+) ([^:]+): /    \2, \1 tests: /'; fi
 
 .PHONY: test-times
@@ -149,7 +153,7 @@ test-times: ## What each package and test costs: wall and processor time, server
 
 .PHONY: tested
 tested: build ## Which test covers each scenario, fault, lock, topology, exit code and flag, after make test
-	@scripts/tested .bin/test/cached.json .bin/test/servers.json
+	@scripts/tested .bin/test/*.json
 
 .PHONY: unit
 # Many of its tests wait: with four packages at a time it takes 60 s on two cores, with two 67.
