@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis writes to stderr what its errors say as well
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(redistest.Reusing{M: m},
 		// The thread that starts servers is never given back.
 		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"),
 		// A pool whose server is gone sees a second late that it was closed.

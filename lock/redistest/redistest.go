@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,15 +23,14 @@ const Required = "LOCKCHAOS_TEST_REQUIRE"
 
 // Server is a redis-server behind a Unix socket, without persistence.
 type Server struct {
-	socket string
-	dir    string
-	args   []string
-	exited chan struct{}
-	kill   func()
-	pid    int
+	socket  string // its name for this test
+	args    []string
+	process *process
+	isOwn   bool // no other test may use it
 }
 
-// Start starts a server that ends with the test.
+// Start returns a server for the length of the test: one that another test is done with
+// (see [Reusing]), or a new one. With arguments it is always a new one.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if testing.Short() {
@@ -44,72 +42,58 @@ func Start(tb testing.TB, args ...string) *Server {
 		}
 		tb.Skipf("needs redis-server: %v", err)
 	}
-	dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // a socket's path has at most 108 bytes
+	s := &Server{args: args, isOwn: len(args) > 0}
+	if !s.isOwn {
+		s.process = idle.take()
+	}
+	if s.process == nil {
+		dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // it outlives the test; and a socket's path has at most 108 bytes
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if s.process, err = launch(dir, args); err != nil {
+			_ = os.RemoveAll(dir)
+			tb.Fatal(err)
+		}
+	}
+	socket, err := s.process.name()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{socket: filepath.Join(dir, "s"), dir: dir, args: args}
+	s.socket = socket
 	tb.Cleanup(func() {
-		s.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Error(err)
+		_ = os.Remove(s.socket) // no client can connect from now on
+		if s.isOwn || tb.Failed() {
+			s.process.end()
+			return
 		}
+		idle.give(s.process)
 	})
-	s.Start(tb)
 	return s
 }
 
 // Start starts the server again after Kill, with nothing in it.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
-	args := append([]string{
-		"--port", "0", "--unixsocket", s.socket, "--dir", s.dir,
-		"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0",
-	}, s.args...)
-	started := make(chan error)
-	exited := make(chan struct{})
-	var cmd *exec.Cmd
-	go func() {
-		defer close(exited)
-		unlock := lockThread()
-		defer unlock()
-		cmd = exec.CommandContext(context.Background(), "redis-server", args...)
-		dieWithParent(cmd)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		tb.Fatalf("start redis-server: %v", err)
+	p, err := launch(s.process.dir, s.args)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	s.exited, s.pid = exited, cmd.Process.Pid
-	s.kill = func() { _ = cmd.Process.Kill() }
-	rdb := s.Client(tb, nil)
-	Await(tb, "redis-server to answer", func() bool {
-		select {
-		case <-exited:
-			tb.Fatal("redis-server ended")
-		default:
-		}
-		return rdb.Ping(tb.Context()).Err() == nil
-	})
+	s.process = p
 }
 
 // Kill ends the server and waits until it is gone.
 func (s *Server) Kill() {
-	if s.kill != nil {
-		s.kill()
-		<-s.exited
-	}
+	s.isOwn = true
+	s.process.kill()
 }
 
 // Pause stops the server until resume is called, at the latest at the end of the
 // test.
 func (s *Server) Pause(tb testing.TB) (resume func()) {
 	tb.Helper()
-	pid := s.pid
+	s.isOwn = true
+	pid := s.process.pid
 	if err := stop(pid); err != nil {
 		tb.Fatal(err)
 	}
