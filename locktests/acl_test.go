@@ -28,28 +28,13 @@ func TestUserWithoutChannels(t *testing.T) {
 	s := redistest.Start(t)
 	c := withoutChannels(t, s)
 	ctx := t.Context()
-	require.NoError(t, c.PermitSemaphore("orders").SetPermits(ctx, 1))
-	for name, l := range map[string]lock.LockerFunc{
-		"mutex": c.Acquire,
-		"spin": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.SpinMutex(n, lock.Backoff{}).Acquire(ctx, o)
-		},
-		"fair": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(n).Acquire(ctx, o)
-		},
-		"write": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.RWMutex(n, lock.RWOptions{}).Write().Acquire(ctx, o)
-		},
-		"permit": func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.PermitSemaphore(n).Acquire(ctx, 1, o)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, err := l.Acquire(ctx, "orders", lock.Options{Owner: "a", Lease: long})
-			require.NoError(t, err)
+	onePermit(t, s)
+	for _, k := range kinds() {
+		t.Run(k.name, func(t *testing.T) {
+			l, h := k.on(c), k.blocked(t, c)
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
-			_, err = l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
+			_, err := l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
 			require.Error(t, err)
 			next := waiting(ctx, t, l, lock.Options{Owner: "c", Lease: long, Wait: lock.Forever})
 			require.NoError(t, h.Release(ctx))

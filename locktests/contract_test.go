@@ -15,28 +15,95 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-func TestMutexKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return open(t, s, lock.Config{Prefix: apart(), Watchdog: watchful})
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: watchful})
+// A family is a kind of lock that keeps the contract.
+type family struct {
+	name     string
+	features locktest.Features
+	open     func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker
 }
 
-func TestMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Replica(t)
+// families are those that live on one deployment: the kinds that exclude each other, and
+// several of them as one.
+func families() (all []family) {
+	for _, k := range kinds() {
+		if k.block != nil { // it is shared
+			continue
+		}
+		all = append(all, family{
+			k.name,
+			locktest.Features{
+				Reentrant: k.reentrant, Fenced: k.name == "FencedMutex",
+				Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60,
+			},
+			func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+				t.Helper()
+				c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful})
+				if k.reentrant {
+					return k.on(c)
+				}
+				return single(c)
+			},
+		})
+	}
+	return append(all, family{"MultiLock", all[0].features, pair})
+}
+
+// single is a semaphore of one permit as a lock.
+func single(c *lock.Client) lock.Locker {
+	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		s := c.PermitSemaphore(name)
+		if name != "" {
+			if _, err := s.TrySetPermits(context.WithoutCancel(ctx), 1); err != nil {
+				return nil, err
+			}
+		}
+		return s.Acquire(ctx, 1, o)
+	})
+}
+
+func (f family) keepsTheContract(t *testing.T, servers []redis.UniversalClient) {
+	t.Helper()
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		return open(t, s, lock.Config{Prefix: apart(), Watchdog: watchful, ReplicaAcks: 1, AckTimeout: attentive})
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: watchful, Callers: 200})
+		return f.open(t, servers, apart())
+	}, f.features)
+}
+
+func TestLocksKeepTheContract(t *testing.T) {
+	t.Parallel()
+	for i, f := range families() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			if i == 0 {
+				f.features.Callers = 1000
+			}
+			f.keepsTheContract(t, []redis.UniversalClient{redistest.Start(t).Client(t, nil)})
+		})
+	}
+	t.Run("Mutex, acknowledged by a replica", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		s.Replica(t)
+		f := families()[0]
+		f.open = func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
+			t.Helper()
+			return newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful, ReplicaAcks: 1, AckTimeout: attentive})
+		}
+		f.keepsTheContract(t, []redis.UniversalClient{s.Client(t, nil)})
+	})
+	t.Run("Redlock, two of five servers dead", func(t *testing.T) {
+		t.Parallel()
+		q := startQuorum(t, 5)
+		for _, s := range q[:2] {
+			s.Kill()
+		}
+		redlock().keepsTheContract(t, q.clients(t))
+	})
 }
 
 // A cluster client spreads the locks over two servers, each of which has half of
 // the slots.
-func TestMutexOnTwoShardsKeepsTheContract(t *testing.T) {
+func TestShardsAreRenewedApart(t *testing.T) {
 	t.Parallel()
 	shards := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 	cluster := func(t *testing.T) *redis.ClusterClient {
@@ -56,11 +123,6 @@ func TestMutexOnTwoShardsKeepsTheContract(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 		return rdb
 	}
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return newClient(t, cluster(t), lock.Config{Prefix: apart(), Watchdog: watchful})
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: watchful, Callers: 100})
-
 	t.Run("a shard that is gone does not hold up the renewals of the other", func(t *testing.T) {
 		c := newClient(t, cluster(t), lock.Config{Watchdog: shortWatchdog})
 		hold := func(name string) *lock.Hold {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync/atomic"
@@ -58,61 +59,14 @@ const (
 	// shortWatchdog is a lease in which a busy machine gets something done, and so are
 	// watchful and leisurely, where many things are done at the same time.
 	shortWatchdog = 3 * time.Second
-	watchful      = 7 * time.Second
-	leisurely     = 4 * time.Second
+	watchful      = 5 * time.Second
+	leisurely     = 2 * time.Second
 )
 
 var prefixes atomic.Int64
 
 // apart is a prefix that no other client has.
 func apart() string { return fmt.Sprintf("p%d", prefixes.Add(1)) }
-
-// A family is a kind of lock that keeps the contract.
-type family struct {
-	name     string
-	features locktest.Features
-	open     func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker
-}
-
-// families are those that live on one deployment; each asks in its own way.
-func families() []family {
-	of := func(ask func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error)) func(*testing.T, []redis.UniversalClient, string) lock.Locker {
-		return func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
-			t.Helper()
-			c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful})
-			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-				return ask(c, ctx, name, o)
-			})
-		}
-	}
-	reentrant := locktest.Features{Reentrant: true, Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60}
-	fenced := reentrant
-	fenced.Fenced = true
-	return []family{
-		{"Mutex", reentrant, of((*lock.Client).Acquire)},
-		{"FencedMutex", fenced, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FencedMutex(name).Acquire(ctx, o)
-		})},
-		{"FairMutex", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(name).Acquire(ctx, o)
-		})},
-		{"SpinMutex", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
-		})},
-		{"RWMutex writing", reentrant, of(func(c *lock.Client, ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
-		})},
-		{
-			"PermitSemaphore",
-			locktest.Features{Watchdog: watchful, Lease: leisurely, Apart: true, Callers: 60},
-			func(t *testing.T, servers []redis.UniversalClient, prefix string) lock.Locker {
-				t.Helper()
-				return single(newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful}))
-			},
-		},
-		{"MultiLock", reentrant, pair},
-	}
-}
 
 // pair is two locks of one deployment as one, or one on each of the first two
 // independent servers.
@@ -156,9 +110,12 @@ func steady(name string) topologies.Options {
 	return topologies.Options{}
 }
 
-func TestEveryLockOnEveryDeployment(t *testing.T) {
+// A change tests two families on each deployment, and all of them are tested every night:
+// what differs between deployments are the clients, which the families share.
+func TestLocksOnEveryDeployment(t *testing.T) {
+	t.Parallel()
 	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
-		if name == topologies.Single { // as in the tests of each kind of lock
+		if name == topologies.Single { // as in TestLocksKeepTheContract
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -166,16 +123,16 @@ func TestEveryLockOnEveryDeployment(t *testing.T) {
 			d := deployment(t, name, steady(name))
 			servers := clients(t, d, "zone-a")
 			all := families()
-			if len(servers) > 1 {
-				all = []family{redlock(), {"MultiLock", all[0].features, pair}}
+			switch {
+			case len(servers) > 1:
+				all = []family{redlock(), all[len(all)-1]}
+			case os.Getenv(redistest.Nightly) == "":
+				all = []family{all[rand.IntN(len(all))], all[rand.IntN(len(all))]}
 			}
 			for _, f := range all {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel() // a check waits for leases, mostly
-					locktest.Run(t, func(t *testing.T) lock.Locker {
-						t.Helper()
-						return f.open(t, servers, apart())
-					}, f.features)
+					f.keepsTheContract(t, servers)
 				})
 			}
 		})
@@ -239,20 +196,6 @@ func TestLockIsThereAfterACrashOfTheMaster(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A server that comes back without its data has forgotten the lock, and the
-// holder is told.
-func TestServerThatForgot(t *testing.T) {
-	t.Parallel()
-	d := deployment(t, topologies.Single, topologies.Options{})
-	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
-	h, err := c.Acquire(t.Context(), "orders", lock.Options{})
-	require.NoError(t, err)
-	require.NoError(t, d.Server("redis-1").Kill(t.Context()))
-	require.NoError(t, d.Server("redis-1").Restart(t.Context()))
-	<-h.Lost()
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
 // holderVariable makes the test binary a process that holds a lock for ever: it

@@ -161,8 +161,9 @@ func TestAttachRefusesWhatIsNoHold(t *testing.T) {
 func TestLocksThatCannotBeDetached(t *testing.T) {
 	t.Parallel()
 	kinds, held := everyLock(t)
-	delete(kinds, "mutex")
-	delete(kinds, "fenced")
+	for _, name := range []string{"client", "Mutex", "FencedMutex", "SpinMutex"} {
+		delete(kinds, name)
+	}
 	for name, l := range kinds {
 		t.Run(name, func(t *testing.T) {
 			h := acquire(t, l, "", long)

@@ -49,7 +49,7 @@ func TestDo(t *testing.T) {
 func TestShutdownReleasesWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	kinds, held := everyLock(t)
-	for _, name := range []string{"mutex", "redlock"} {
+	for _, name := range []string{"client", "redlock"} {
 		l, ok := kinds[name].(interface {
 			lock.Locker
 			Shutdown(ctx context.Context) error

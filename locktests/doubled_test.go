@@ -69,68 +69,45 @@ func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // release is a grant without a holder, until its lease ends; all other kinds refuse it.
 func TestRequestsThatAreDoubledUnseen(t *testing.T) {
 	t.Parallel()
-	type asker func(ctx context.Context, c *lock.Client) (*lock.Hold, error)
 	o := lock.Options{Lease: long}
-	kinds := []struct {
-		name      string
-		traceless bool
-		ask       asker
-	}{
-		{"Mutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.Mutex("orders").Acquire(ctx, o)
-		}},
-		{"FencedMutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.FencedMutex("orders").Acquire(ctx, o)
-		}},
-		{"SpinMutex", true, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, o)
-		}},
-		{"FairMutex", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.FairMutex("orders").Acquire(ctx, o)
-		}},
-		{"RWMutex", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.RWMutex("orders", lock.RWOptions{}).Write().Acquire(ctx, o)
-		}},
-		{"PermitSemaphore", false, func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.PermitSemaphore("orders").Acquire(ctx, 1, o)
-		}},
-	}
 	clients := func(t *testing.T, d *doubler) (doubled, other *lock.Client) {
 		t.Helper()
 		s := redistest.Start(t)
 		rdb := s.Client(t, nil)
 		other = open(t, s, lock.Config{})
-		_, err := other.Semaphore("orders").TrySetPermits(t.Context(), 1)
-		require.NoError(t, err)
-		_, err = other.CountDownLatch("orders").TrySetCount(t.Context(), 2)
+		onePermit(t, s)
+		_, err := other.CountDownLatch("orders").TrySetCount(t.Context(), 2)
 		require.NoError(t, err)
 		rdb.AddHook(d)
 		return newClient(t, rdb, lock.Config{}), other
 	}
 	answers := map[string]bool{"the first answer": false, "the second answer": true}
-	for _, kind := range kinds {
+	for _, kind := range kinds() {
+		if kind.block != nil { // its holders share it
+			continue
+		}
 		refused := func(t *testing.T, c *lock.Client) {
 			t.Helper()
-			_, err := kind.ask(t.Context(), c)
+			_, err := kind.ask(t.Context(), c, "orders", o)
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}
 		free := func(t *testing.T, c *lock.Client) {
 			t.Helper()
-			h, err := kind.ask(t.Context(), c)
+			h, err := kind.ask(t.Context(), c, "orders", o)
 			require.NoError(t, err)
 			require.NoError(t, h.Release(t.Context()))
 		}
 		for name, before := range answers {
 			t.Run(kind.name+", "+name, func(t *testing.T) {
 				c, other := clients(t, &doubler{before: before})
-				h, err := kind.ask(t.Context(), c)
+				h, err := kind.ask(t.Context(), c, "orders", o)
 				require.NoError(t, err)
 				require.Equal(t, 1, h.Lease().Holds)
 				refused(t, other)
 				refused(t, c)
 				require.NoError(t, h.Extend(t.Context(), 2*long))
 				err = h.Release(t.Context())
-				if kind.traceless && before {
+				if kind.isString && before {
 					require.ErrorIs(t, err, lock.ErrNotHeld)
 				} else {
 					require.NoError(t, err)
@@ -143,11 +120,11 @@ func TestRequestsThatAreDoubledUnseen(t *testing.T) {
 			c, other := clients(t, d)
 			free(t, c) // so that the server knows the scripts
 			d.keeps = true
-			h, err := kind.ask(t.Context(), c)
+			h, err := kind.ask(t.Context(), c, "orders", o)
 			require.NoError(t, err)
 			require.NoError(t, h.Release(t.Context()))
 			require.NoError(t, d.latter(t.Context()))
-			if !kind.traceless {
+			if !kind.isString {
 				free(t, other)
 				return
 			}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -149,39 +148,6 @@ func TestLostLeadershipEndsItsContext(t *testing.T) {
 	ended(t, l)
 	require.ErrorIs(t, context.Cause(l.Context()), lock.ErrLost)
 	require.ErrorIs(t, l.Resign(t.Context()), lock.ErrNotHeld)
-}
-
-// A campaign outlives a server that is away, at its begin and while it waits.
-func TestCampaignOutlivesAServerThatIsAway(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	network := &redistest.Network{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
-	failed := func(n int) {
-		redistest.Await(t, "a connection that fails", func() bool { return network.Refused() >= n })
-	}
-	heal := network.Cut()
-	won := campaigning(t.Context(), t, c, "a")
-	failed(3)
-	heal()
-	first := <-won
-	require.NotNil(t, first)
-
-	other := open(t, s, lock.Config{})
-	require.NoError(t, first.Resign(t.Context()))
-	second := campaign(t, other, "b")
-	won = campaigning(t.Context(), t, c, "a")
-	redistest.Await(t, "a campaign that waits", func() bool {
-		return s.Client(t, nil).ZCard(t.Context(), "lock:election:{orders}:tickets").Val() > 0
-	})
-	heal = network.Cut()
-	failed(network.Refused() + 3)
-	heal()
-	require.NoError(t, second.Resign(t.Context()))
-	third := <-won
-	require.NotNil(t, third)
-	require.Greater(t, third.Token(), second.Token())
-	require.NoError(t, third.Resign(t.Context()))
 }
 
 func TestCampaignThatCannotSucceedEnds(t *testing.T) {

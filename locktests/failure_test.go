@@ -1,8 +1,6 @@
 package locktests
 
 import (
-	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -33,23 +31,6 @@ func happened(t *testing.T, fault <-chan struct{}) {
 	case <-time.After(time.Minute):
 		t.Fatal("the fault never struck")
 	}
-}
-
-func TestLostReplyToAcquire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{})
-	warm := acquire(t, c, "warm", long) // so that the digest is known
-	require.NoError(t, warm.Release(t.Context()))
-	dropped := link.DropReply(digest(t, "acquire"))
-	h := acquire(t, c, "a", long) // go-redis asked twice
-	happened(t, dropped)
-	require.Equal(t, 1, h.Lease().Holds, "not counted twice")
-	n, err := c.Mutex("orders").HoldCount(t.Context(), "a")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, s.Client(t, nil)), "one release frees it")
 }
 
 // A release leaves a mark where a copy of the request may be on its way, which is
@@ -93,36 +74,6 @@ func TestRepeatedReleaseAfterTheLease(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// A copy of the request that was on its way while the grant was extended does
-// not take the extension back.
-func TestLateCopyOfAcquireLeavesTheExtension(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", long/4)
-	require.NoError(t, h.Extend(t.Context(), long))
-	l := h.Lease()
-	again := rdb.Eval(t.Context(), lock.Scripts()["acquire"], plainKeys("lock:{orders}", l.Request), held(l.Request, l.Owner), 1000, "", "")
-	require.Equal(t, []any{int64(1), int64(1), int64(0)}, again.Val())
-	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), long/2)
-	require.NoError(t, h.Release(t.Context()))
-}
-
-// An older extension that was late does not take a newer one back.
-func TestLateCopyOfExtendLeavesTheNewerOne(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", long/4)
-	require.NoError(t, h.Extend(t.Context(), long))
-	source, err := os.ReadFile("../lock/scripts/extend.lua")
-	require.NoError(t, err)
-	late := rdb.Eval(t.Context(), string(source), []string{"lock:{orders}"}, h.Lease().Request, 1000)
-	require.Equal(t, int64(1), late.Val())
-	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), long/2)
-	require.NoError(t, h.Release(t.Context()))
-}
-
 // A forced unlock whose reply was lost is repeated, and leaves the one who was
 // granted the lock in between alone.
 func TestLostReplyToForceUnlock(t *testing.T) {
@@ -154,30 +105,11 @@ func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	c := open(t, s, lock.Config{})
-	ways := map[string]func(name string) (*lock.Hold, error){
-		"mutex": func(name string) (*lock.Hold, error) {
-			return c.Mutex(name).TryLock(t.Context(), lock.Options{Lease: long})
-		},
-		"fair": func(name string) (*lock.Hold, error) {
-			return c.FairMutex(name).TryLock(t.Context(), lock.Options{Lease: long})
-		},
-		"reading": func(name string) (*lock.Hold, error) {
-			return c.RWMutex(name, lock.RWOptions{}).Read().TryLock(t.Context(), lock.Options{Lease: long})
-		},
-		"writing": func(name string) (*lock.Hold, error) {
-			return c.RWMutex(name, lock.RWOptions{}).Write().TryLock(t.Context(), lock.Options{Lease: long})
-		},
-		"permit": func(name string) (*lock.Hold, error) {
-			p := c.PermitSemaphore(name)
-			if _, err := p.TrySetPermits(t.Context(), 1); err != nil {
-				return nil, err
-			}
-			return p.Acquire(t.Context(), 1, lock.Options{Lease: long})
-		},
-	}
-	for kind, lockIt := range ways {
-		t.Run(kind, func(t *testing.T) {
-			h, err := lockIt(kind)
+	onePermit(t, s)
+	for _, k := range kinds() {
+		lockIt := func() (*lock.Hold, error) { return k.ask(t.Context(), c, "orders", lock.Options{Lease: long}) }
+		t.Run(k.name, func(t *testing.T) {
+			h, err := lockIt()
 			require.NoError(t, err)
 			require.NoError(t, h.Extend(t.Context(), long))
 			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
@@ -185,23 +117,11 @@ func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 			require.NoError(t, extended)
 			require.NoError(t, released)
-			h, err = lockIt(kind)
+			h, err = lockIt()
 			require.NoError(t, err, "it is free")
 			require.NoError(t, h.Release(t.Context()))
 		})
 	}
-}
-
-func TestLostReplyToRelease(t *testing.T) {
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{})
-	warm := acquire(t, c, "warm", long)
-	require.NoError(t, warm.Release(t.Context()))
-	h := acquire(t, c, "a", long)
-	dropped := link.DropReply(digest(t, "release"))
-	require.NoError(t, h.Release(t.Context()))
-	happened(t, dropped)
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
 // Between a release whose reply is lost and its repetition another client gets
@@ -253,40 +173,6 @@ func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
 	})
 }
 
-func TestLostReplyToExtend(t *testing.T) {
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{})
-	h := acquire(t, c, "a", long)
-	require.NoError(t, h.Extend(t.Context(), long))
-	dropped := link.DropReply(digest(t, "extend"))
-	require.NoError(t, h.Extend(t.Context(), 2*long))
-	happened(t, dropped)
-	require.Greater(t, time.Until(h.Lease().Expires), long)
-	require.NoError(t, h.Release(t.Context()))
-}
-
-func TestScriptsThatTheServerForgot(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	_, detach := s.Replica(t)
-	defer detach()
-	rdb := s.Client(t, nil)
-	for _, acks := range []int{0, 1} {
-		c := open(t, s, lock.Config{ReplicaAcks: acks})
-		flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }
-		flush()
-		h := acquire(t, c, "a", long)
-		flush()
-		require.NoError(t, h.Extend(t.Context(), 2*long))
-		flush()
-		held, err := c.Mutex("orders").IsHeldBy(t.Context(), "a")
-		require.NoError(t, err)
-		require.True(t, held)
-		flush()
-		require.NoError(t, h.Release(t.Context()))
-	}
-}
-
 func TestWatchdogSurvivesAScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -302,42 +188,6 @@ func TestWatchdogSurvivesAScriptFlush(t *testing.T) {
 	}
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, again.Release(t.Context()))
-}
-
-func TestWaiterSurvivesABrokenSubscription(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	waiter := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
-	parked(t, rdb, 1)
-	killed, err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
-	require.NoError(t, err)
-	require.EqualValues(t, 1, killed)
-	require.NoError(t, h.Release(t.Context())) // its message may reach no client
-	require.NoError(t, <-waiter)
-
-	// The subscription works again: a waiter is woken by it, and not by a poll.
-	h = acquire(t, holder, "a", long)
-	waiter = waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
-	parked(t, rdb, 1)
-	soonerThan(t, rdb, beforePoll, "a poll found the lock free", func() {
-		require.NoError(t, h.Release(t.Context()))
-		require.NoError(t, <-waiter)
-	})
-}
-
-func TestWaiterIsServedWithoutAnyMessage(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	require.NoError(t, rdb.ACLSetUser(t.Context(), "mute", "on", "nopass", "~*", "resetchannels", "+@all").Err())
-	mute := newClient(t, s.Client(t, func(o *redis.Options) { o.Username = "mute"; o.Password = "x" }), lock.Config{})
-	h := acquire(t, open(t, s, lock.Config{}), "a", soonOver)
-	next, err := mute.Acquire(t.Context(), "orders", lock.Options{Lease: soonOver, Wait: lock.Forever})
-	require.NoError(t, err)
-	require.False(t, time.Now().Before(h.Lease().Expires))
-	<-next.Lost() // it can't be released by a user that may not publish
 }
 
 func TestServerRestartsDuringAHold(t *testing.T) {
@@ -360,74 +210,6 @@ func TestServerRestartsDuringAHold(t *testing.T) {
 	default:
 		t.Fatal("a refused release loses the hold")
 	}
-}
-
-func TestCancelInFlightLeavesNothing(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	e := &events{}
-	c, link := overLink(t, s, lock.Config{Observer: e, Watchdog: shortWatchdog})
-	warm := acquire(t, c, "warm", long)
-	require.NoError(t, warm.Release(t.Context()))
-	for _, lease := range []time.Duration{0, long} {
-		held, deliver := link.HoldReplies(digest(t, "acquire"))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := waiting(ctx, t, c, lock.Options{Lease: lease})
-		happened(t, held)
-		require.Len(t, keysLeft(t, rdb), 1, "the server has granted it")
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled) // without waiting for the reply
-		deliver()
-		redistest.Await(t, "the grant to be taken back", func() bool { return len(keysLeft(t, rdb)) == 0 })
-	}
-	require.Equal(t, 1, e.count(lock.Acquired))
-	require.Zero(t, e.count(lock.Renewing))
-}
-
-func TestCloseInFlightLeavesNothing(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, link := overLink(t, s, lock.Config{})
-	warm := acquire(t, c, "warm", long)
-	require.NoError(t, warm.Release(t.Context()))
-	held, deliver := link.HoldReplies(digest(t, "acquire"))
-	done := waiting(t.Context(), t, c, lock.Options{Lease: long})
-	happened(t, held)
-	closed := make(chan struct{})
-	go func() { c.Close(); close(closed) }()
-	require.ErrorIs(t, <-done, lock.ErrClosed)
-	deliver()
-	<-closed
-	require.Empty(t, keysLeft(t, rdb), "Close waited until the grant was taken back")
-}
-
-func TestReplicaAcks(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	replica, detach := s.Replica(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
-	h := acquire(t, c, "a", long)
-	kept, err := replica.Client(t, nil).Get(t.Context(), "lock:{orders}").Result()
-	require.NoError(t, err)
-	require.Equal(t, rdb.Get(t.Context(), "lock:{orders}").Val(), kept)
-	require.NoError(t, h.Extend(t.Context(), 2*long))
-	end := h.Lease().Expires
-
-	two := open(t, s, lock.Config{ReplicaAcks: 2, AckTimeout: 50 * time.Millisecond})
-	_, err = two.Acquire(t.Context(), "other", lock.Options{Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotReplicated, "one replica is not two")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
-
-	detach()
-	err = h.Extend(t.Context(), 3*long)
-	require.ErrorContains(t, err, "0 of 1 replicas")
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	require.Equal(t, end, h.Lease().Expires, "what the replica doesn't have is not believed")
-	require.NoError(t, h.Release(t.Context()))
-	_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotReplicated)
-	require.Empty(t, keysLeft(t, rdb), "it was undone")
 }
 
 func TestWatchdogNeedsTheAcksToo(t *testing.T) {

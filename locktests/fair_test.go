@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -27,25 +25,6 @@ func fairly(c *lock.Client) lock.Locker {
 	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 		return c.FairMutex(name).Acquire(ctx, o)
 	})
-}
-
-func TestFairMutexKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return fairly(open(t, s, lock.Config{Prefix: apart(), Watchdog: watchful}))
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: watchful})
-}
-
-func TestFairMutexWithReplicaAcksKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Replica(t)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return fairly(open(t, s, lock.Config{Prefix: apart(), ReplicaAcks: 1, AckTimeout: attentive}))
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Callers: 100})
 }
 
 // A queue is those who wait for the fair mutex "orders" of a server.
@@ -179,49 +158,6 @@ func (q *queue) ask(t *testing.T, a fairAsk) []int64 {
 	return reply
 }
 
-func TestFairMutexServesInOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{}), open(t, s, lock.Config{})}
-	h := acquire(t, fairly(clients[0]), "a", long)
-	var want []string
-	for i := range 30 {
-		want = append(want, strconv.Itoa(i))
-		q.waitsLong(t, clients[i%len(clients)], want[i])
-	}
-	n, err := clients[0].FairMutex("orders").Waiters(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 30, n)
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, want, q.order(t))
-}
-
-// Redisson #1104, #2099: waiters with other times than their neighbours lose
-// their places. Here each has its own deadline.
-func TestFairMutexWithMixedHeartbeats(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	var clients []*lock.Client
-	for _, beat := range []time.Duration{3 * time.Second, 30 * time.Second, 6 * time.Second} {
-		clients = append(clients, open(t, s, lock.Config{Heartbeat: beat}))
-	}
-	h := acquire(t, fairly(clients[0]), "a", long)
-	var want []string
-	for i := range 9 {
-		want = append(want, strconv.Itoa(i))
-		q.waitsLong(t, clients[i%len(clients)], want[i])
-	}
-	first := q.places(t)[1] // of the client with the long heartbeat
-	deadline := q.rdb.ZScore(t.Context(), fairDeadlines, first).Val()
-	q.ask(t, fairAsk{request: "short", owner: "b", lease: long, heartbeat: time.Millisecond, waits: true})
-	redistest.Await(t, "the short one to lose its place", func() bool { return !slices.Contains(q.places(t), "short") })
-	require.GreaterOrEqual(t, q.rdb.ZScore(t.Context(), fairDeadlines, first).Val(), deadline)
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, want, q.order(t))
-}
-
 // Redisson #3004: a waiter that waits for longer than its time in the queue
 // loses its place, and is put at the end.
 func TestFairMutexKeepsThePlaceOfAWaiterThatIsAlive(t *testing.T) {
@@ -267,185 +203,12 @@ func TestFairMutexPassesByWaitersThatDied(t *testing.T) {
 	q.waitsLong(t, c, "2")
 	bury(2)
 	q.silent(t, heartbeat, dead...)
+	require.NoError(t, q.rdb.ConfigResetStat(t.Context()).Err())
 	begin := time.Now()
 	require.NoError(t, h.Release(t.Context()))
 	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
 	require.Less(t, time.Since(begin), 4*heartbeat, "ten that died cost more than one")
-}
-
-// In Redisson waiters ask in a hot loop while the lock is free and the first of
-// them is dead.
-func TestFairMutexDoesNotSpinWhileADeadWaiterIsFirst(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c := open(t, s, lock.Config{Heartbeat: 3 * time.Second})
-	h := acquire(t, fairly(c), "a", long)
-	q.dies(t, "dead")
-	q.waitsLong(t, c, "0", "1", "2")
-	q.silent(t, 3*time.Second, "dead")
-	require.NoError(t, q.rdb.ConfigResetStat(t.Context()).Err())
-	require.NoError(t, h.Release(t.Context()))
-	redistest.Await(t, "the dead one to lose its place", func() bool { return len(q.places(t)) < 3 })
-	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
-	require.Less(t, calls(t, q.rdb, "evalsha"), 150, "a hot loop asks a thousand times")
-}
-
-// calls counts the calls of a command since the statistics were reset.
-func calls(t *testing.T, rdb *redis.Client, command string) int {
-	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
-	_, line, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
-	number, _, _ := strings.Cut(line, ",")
-	n, _ := strconv.Atoi(number)
-	return n
-}
-
-func TestFairMutexWakesTheFirstAlone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	e := &events{}
-	holder := open(t, s, lock.Config{})
-	h := acquire(t, fairly(holder), "a", long)
-	sub := q.rdb.Subscribe(t.Context(), fairChannel)
-	defer func() { require.NoError(t, sub.Close()) }()
-	_, err := sub.Receive(t.Context())
-	require.NoError(t, err)
-	for i := range 5 {
-		q.waitsLong(t, open(t, s, lock.Config{Observer: e}), strconv.Itoa(i))
-	}
-	want := q.places(t)
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
-	var told []string
-	require.NoError(t, q.rdb.Publish(t.Context(), fairChannel, "end").Err())
-	for {
-		m, err := sub.ReceiveMessage(t.Context())
-		require.NoError(t, err)
-		if m.Payload == "end" {
-			break
-		}
-		told = append(told, strings.TrimPrefix(m.Payload, "="))
-	}
-	require.Equal(t, want, slices.Compact(told), "each was told when it was its turn, and no other client")
-}
-
-// What is left when waiters give up, in each way that there is.
-func TestFairMutexWaiterThatGivesUpLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c, closing := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	h := acquire(t, fairly(c), "a", long)
-	cancel := q.waits(t, c, "cancelled", lock.Options{Lease: long, Wait: lock.Forever})
-	q.waitsLong(t, c, "0")
-	q.waits(t, c, "over", lock.Options{Lease: long, Wait: 3 * time.Second})
-	q.waitsLong(t, c, "1")
-	q.waitsLong(t, closing, "closed")
-	q.waitsLong(t, c, "2")
-	cancel()
-	closing.Close()
-	redistest.Await(t, "three to give up", func() bool { return len(q.places(t)) == 3 })
-	n, err := c.FairMutex("orders").Waiters(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 3, n)
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
-	require.ErrorIs(t, q.errs["cancelled"], context.Canceled)
-	require.ErrorIs(t, q.errs["over"], lock.ErrNotAcquired)
-	require.ErrorIs(t, q.errs["closed"], lock.ErrClosed)
-	c.Close()
-	parked(t, q.rdb, 0)
-}
-
-// The first gives up at the moment in which it is told that the lock is free.
-func TestFairMutexPassesTheTurnOn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, holder := open(t, s, lock.Config{Heartbeat: long}), open(t, s, lock.Config{}) // polls are rare
-	for i := range 50 {
-		q := newQueue(t, s)
-		h, err := holder.FairMutex("orders").Lock(t.Context(), lock.Options{Lease: long})
-		require.NoError(t, err)
-		cancel := q.waits(t, c, "quitter", lock.Options{Lease: long, Wait: lock.Forever})
-		q.waitsLong(t, c, "stayer")
-		time.AfterFunc(time.Duration(i)*20*time.Microsecond, cancel)
-		soonerThan(t, q.rdb, beforePoll, "the turn was lost, and found by a poll", func() {
-			require.NoError(t, h.Release(t.Context()))
-			q.waiters.Wait()
-		})
-		require.NoError(t, q.errs["stayer"])
-	}
-}
-
-func TestFairMutexTryLockDoesNotJumpTheQueue(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	m := open(t, s, lock.Config{}).FairMutex("orders")
-	h, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	q.dies(t, "next")
-	require.NoError(t, h.Release(t.Context()))
-	_, err = m.TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "a client waits for it")
-	_, err = m.TryLock(t.Context(), lock.Options{Owner: "next", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "who waits for it is told by its request, not by its owner")
-	require.Equal(t, []string{"next"}, q.places(t))
-	locked, err := m.IsLocked(t.Context())
-	require.NoError(t, err)
-	require.False(t, locked)
-	q.silent(t, 0, "next")
-	n, err := m.Waiters(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, n)
-	h, err = m.TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
-	require.NoError(t, err)
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, q.rdb))
-}
-
-func TestFairMutexIsReenteredWhileOthersWait(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c := open(t, s, lock.Config{})
-	m := c.FairMutex("orders")
-	outer, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	q.waitsLong(t, c, "0")
-	for _, wait := range []time.Duration{0, lock.Forever} {
-		inner, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long, Wait: wait})
-		require.NoError(t, err)
-		require.Equal(t, 2, inner.Lease().Holds)
-		require.NoError(t, m.Unlock(t.Context(), inner))
-	}
-	n, err := m.HoldCount(t.Context(), "a")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Len(t, q.places(t), 1)
-	require.NoError(t, m.Unlock(t.Context(), outer))
-	require.Equal(t, []string{"0"}, q.order(t))
-}
-
-// In Redisson the unlock of a fair lock that no client holds succeeds for any client.
-func TestFairMutexIsNotReleasedByAStranger(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c := open(t, s, lock.Config{})
-	m := c.FairMutex("orders")
-	old, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: soonOver})
-	require.NoError(t, err)
-	<-old.Lost()
-	redistest.Await(t, "the lease to end", func() bool { return len(keysLeft(t, q.rdb)) == 0 })
-	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "no client holds it")
-	h := acquire(t, fairly(c), "b", long)
-	q.waitsLong(t, c, "0")
-	require.ErrorIs(t, old.Release(t.Context()), lock.ErrNotHeld, "another client does")
-	require.ErrorIs(t, c.FairMutex("other").Unlock(t.Context(), h), lock.ErrNotHeld)
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, []string{"0"}, q.order(t))
+	require.Less(t, scriptsRun(t, q.rdb), 150, "a hot loop asks a thousand times")
 }
 
 func TestFairMutexForceUnlock(t *testing.T) {
@@ -486,115 +249,8 @@ func TestFairMutexIsHandedOnWhenLeasesEnd(t *testing.T) {
 	require.Less(t, time.Since(begin), 12*time.Second, "the ends of leases were found by polls")
 }
 
-// Redisson #4153, #5989: a queue whose deadlines are lost is stuck for ever.
-func TestFairMutexSurvivesTheLossOfItsQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, lost := range [][]string{{fairPlaces}, {fairDeadlines}, {fairPlaces, fairDeadlines}} {
-		q := newQueue(t, s)
-		h := acquire(t, fairly(open(t, s, lock.Config{})), "a", long)
-		for i, beat := range []time.Duration{3, 2, 1} { // they are heard of in the opposite order
-			q.waitsLong(t, open(t, s, lock.Config{Heartbeat: beat * 2 * time.Second}), strconv.Itoa(i))
-		}
-		want := q.places(t)
-		require.NoError(t, q.rdb.Del(t.Context(), lost...).Err())
-		redistest.Await(t, "all to have their places again", func() bool {
-			return len(q.places(t)) == 3 && q.rdb.ZCard(t.Context(), fairDeadlines).Val() == 3
-		})
-		require.Equal(t, want, q.places(t))
-		require.NoError(t, h.Release(t.Context()))
-		require.Equal(t, []string{"0", "1", "2"}, q.order(t))
-	}
-	q := newQueue(t, s) // and when no client comes back for its place
-	q.ask(t, fairAsk{request: "holder", owner: "a", lease: long, heartbeat: long})
-	q.dies(t, "dead")
-	require.Len(t, q.places(t), 1)
-	require.NoError(t, q.rdb.Del(t.Context(), fairDeadlines, fairLock).Err())
-	c := open(t, s, lock.Config{})
-	h, err := c.FairMutex("orders").TryLockFor(t.Context(), long, lock.Options{Lease: long})
-	require.NoError(t, err)
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, q.rdb))
-}
-
-// A waiter that was silent for too long is passed by, and goes before those who
-// arrived later when it is back.
-func TestFairMutexWaiterComesBack(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	ask := func(who string, place int64) []int64 {
-		return q.ask(t, fairAsk{request: who, owner: who, lease: long, heartbeat: long, waits: true, place: place})
-	}
-	require.EqualValues(t, 1, ask("holder", 0)[0])
-	first := ask("first", 0)[2]
-	second, third := ask("second", 0)[2], ask("third", 0)[2]
-	require.Less(t, second, third)
-	q.silent(t, 0, "first")
-	ask("second", second)
-	require.Equal(t, []string{"second", "third"}, q.places(t))
-	require.Equal(t, first, ask("first", first)[2])
-	require.Equal(t, []string{"first", "second", "third"}, q.places(t))
-}
-
-// A grant whose reply is lost, and whose lease is over before the waiter asks again, was
-// served in its turn: the next grant says no place, for others were served in between.
-func TestFairMutexGrantThatWasNotHeard(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	ask := func(who string, lease time.Duration, place int64) []int64 {
-		return q.ask(t, fairAsk{request: who, owner: who, lease: lease, heartbeat: long, waits: true, place: place})
-	}
-	require.EqualValues(t, 1, ask("holder", long, 0)[0])
-	place := ask("first", long, 0)[2]
-	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err())
-	require.Equal(t, []int64{1, 1, 0, 0}, ask("first", long, place))
-	require.Equal(t, []int64{1, 1, 0, 0}, ask("first", long, place), "a repetition, while it is held")
-	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err()) // as at the end of the lease
-	require.Equal(t, []int64{1, 1, 0, 1}, ask("first", long, place))
-	require.NoError(t, q.rdb.Del(t.Context(), fairLock).Err())
-	require.EqualValues(t, 1, ask("second", long, 0)[0])
-	require.EqualValues(t, 1, ask("first", long, place)[3], "and of a refusal, which gives the place back")
-	require.EqualValues(t, 0, ask("first", long, place)[3])
-}
-
-func TestFairMutexServerRestarts(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		args []string
-	}{
-		{"with its data", []string{"--appendonly", "yes", "--appendfsync", "always"}},
-		{"without", nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t, tt.args...)
-			q := newQueue(t, s)
-			// go-redis repeats the greeting of a connection of messages that died as it repeats
-			// a command, and Close waits for that: 100 times with a second between took 95 s.
-			patient := func(o *redis.Options) { o.MaxRetries, o.MaxRetryBackoff = 50, 100*time.Millisecond }
-			c := newClient(t, s.Client(t, patient), lock.Config{Heartbeat: 3 * time.Second})
-			h := acquire(t, fairly(c), "a", long)
-			q.waitsLong(t, c, "0", "1", "2", "3", "4")
-			s.Kill()
-			s.Start(t)
-			if tt.args == nil {
-				q.waiters.Wait() // the lock was lost too
-				require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
-				require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-				return
-			}
-			redistest.Await(t, "all to be back", func() bool {
-				n, err := c.FairMutex("orders").Waiters(t.Context())
-				return err == nil && n == 5 && len(q.places(t)) == 5
-			})
-			require.NoError(t, h.Release(t.Context()))
-			require.Equal(t, []string{"0", "1", "2", "3", "4"}, q.order(t))
-		})
-	}
-}
-
 // Redisson #2278: a fair lock with many waiters stalls.
-func TestFairMutexWith500Waiters(t *testing.T) {
+func TestFairMutexServesManyInOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := newQueue(t, s)
@@ -603,7 +259,7 @@ func TestFairMutexWith500Waiters(t *testing.T) {
 		clients = append(clients, open(t, s, lock.Config{Heartbeat: long})) // no client is passed by
 	}
 	h := acquire(t, fairly(clients[0]), "a", long)
-	const n = 500
+	const n = 200
 	for i := range n {
 		q.waiters.Go(func() {
 			h, err := clients[i%len(clients)].FairMutex("orders").Lock(t.Context(), lock.Options{})
@@ -620,94 +276,14 @@ func TestFairMutexWith500Waiters(t *testing.T) {
 	}
 	redistest.Await(t, "all to have a place", func() bool { return len(q.places(t)) == n })
 	want := q.places(t)
+	waiters, err := clients[0].FairMutex("orders").Waiters(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, n, waiters)
 	require.NoError(t, h.Release(t.Context()))
 	require.Equal(t, want, q.order(t))
 	for _, err := range q.errs {
 		require.NoError(t, err)
 	}
-}
-
-// The reply that is lost is that to each request of a wait in turn: the first,
-// which takes the place; the one that is granted; and the release.
-func TestFairMutexLostReplies(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{Heartbeat: 3 * time.Second})
-	holder := open(t, s, lock.Config{})
-	warm := acquire(t, fairly(c), "warm", long)
-	require.NoError(t, warm.Release(t.Context()))
-	asking, releasing := fairScript(t, "acquire").Hash(), fairScript(t, "release").Hash()
-
-	q := newQueue(t, s)
-	h := acquire(t, fairly(holder), "a", long)
-	q.waitsLong(t, holder, "0")
-	dropped := link.DropReply(asking)
-	q.waitsLong(t, c, "1")
-	happened(t, dropped)
-	q.waitsLong(t, holder, "2")
-	require.Len(t, q.places(t), 3)
-	dropped = link.DropReply(asking) // of a heartbeat, or of the grant
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, []string{"0", "1", "2"}, q.order(t))
-	happened(t, dropped)
-
-	dropped = link.DropReply(asking)
-	h = acquire(t, fairly(c), "a", long)
-	happened(t, dropped)
-	require.Equal(t, 1, h.Lease().Holds)
-	q = newQueue(t, s)
-	q.waitsLong(t, holder, "0")
-	dropped = link.DropReply(releasing)
-	require.NoError(t, h.Release(t.Context()))
-	happened(t, dropped)
-	require.Equal(t, []string{"0"}, q.order(t))
-}
-
-func TestFairMutexLostReplyWhenAWaiterGivesUp(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{})
-	q := newQueue(t, s)
-	h := acquire(t, fairly(c), "a", long)
-	dropped := link.DropReply(fairScript(t, "release").Hash())
-	_, err := c.FairMutex("orders").TryLockFor(t.Context(), 20*time.Millisecond, lock.Options{Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	happened(t, dropped)
-	require.Empty(t, q.places(t))
-	require.NoError(t, h.Release(t.Context()))
-}
-
-// A call is cancelled, or its client closed, when the server has given it a
-// place and the reply isn't here yet.
-func TestFairMutexGivesUpInFlight(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	holder := open(t, s, lock.Config{})
-	h := acquire(t, fairly(holder), "a", long)
-	for _, how := range []string{"cancelled", "closed"} {
-		c, link := overLink(t, s, lock.Config{})
-		_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{})
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		held, deliver := link.HoldReplies(fairScript(t, "acquire").Hash())
-		ctx, cancel := context.WithCancel(t.Context())
-		done := waiting(ctx, t, fairly(c), lock.Options{Lease: long, Wait: lock.Forever})
-		happened(t, held)
-		require.Len(t, q.places(t), 1)
-		want := context.Canceled
-		if how == "cancelled" {
-			cancel()
-		} else {
-			want = lock.ErrClosed
-			go c.Close()
-		}
-		require.ErrorIs(t, <-done, want)
-		cancel()
-		deliver()
-		c.Close()
-		require.Empty(t, q.places(t), "Close waited until the place was given back")
-	}
-	require.NoError(t, h.Release(t.Context()))
 }
 
 // A FairMutex and a Mutex of one name are the same lock, and each serves the
@@ -732,63 +308,6 @@ func TestFairMutexAndMutexExcludeEachOther(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 	}
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
-func TestFairMutexQueueGoesByItself(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	h := acquire(t, fairly(open(t, s, lock.Config{})), "a", long)
-	for i, beat := range []time.Duration{long, time.Second} {
-		q.ask(t, fairAsk{request: strconv.Itoa(i), owner: "b", lease: long, heartbeat: beat, waits: true})
-	}
-	require.Equal(t, []string{fairLock, fairDeadlines, fairPlaces}, slices.Sorted(slices.Values(keysLeft(t, q.rdb))))
-	for _, key := range []string{fairPlaces, fairDeadlines} {
-		ttl := q.rdb.PTTL(t.Context(), key).Val()
-		require.Greater(t, ttl, long/2, "as long as the last of them")
-		require.LessOrEqual(t, ttl, long)
-	}
-	require.NoError(t, h.Release(t.Context()))
-}
-
-// A key of the wrong type is reported, and nothing is changed.
-func TestFairMutexOnForeignKeys(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	m := open(t, s, lock.Config{}).FairMutex("orders")
-	for _, key := range []string{fairLock, fairPlaces, fairDeadlines} {
-		require.NoError(t, rdb.FlushAll(t.Context()).Err())
-		h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
-		require.NoError(t, err)
-		require.NoError(t, rdb.Set(t.Context(), key, "my data", 0).Err())
-		state := func() []string {
-			keys := rdb.Keys(t.Context(), "*").Val()
-			slices.Sort(keys)
-			for i, k := range keys {
-				keys[i] += " " + rdb.Dump(t.Context(), k).Val()
-			}
-			return keys
-		}
-		before := state()
-		refused := func(err error) {
-			t.Helper()
-			require.ErrorContains(t, err, "WRONGTYPE")
-			require.ErrorContains(t, err, "use another name")
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-			require.NotErrorIs(t, err, lock.ErrNotHeld)
-		}
-		_, err = m.TryLock(t.Context(), lock.Options{})
-		refused(err)
-		_, err = m.TryLockFor(t.Context(), time.Second, lock.Options{})
-		refused(err)
-		refused(h.Release(t.Context()))
-		_, err = m.ForceUnlock(t.Context())
-		refused(err)
-		if key == fairDeadlines {
-			_, err = m.Waiters(t.Context())
-			refused(err)
-		}
-		require.Equal(t, before, state())
-	}
 }
 
 func TestHeartbeat(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/fence"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -20,15 +19,6 @@ func fenced(c *lock.Client) lock.Locker {
 	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 		return c.FencedMutex(name).Acquire(ctx, o)
 	})
-}
-
-func TestFencedMutexKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return fenced(open(t, s, lock.Config{Prefix: apart()}))
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Fenced: true, Callers: 100})
 }
 
 // Each grant's token is greater than that of the one before, whatever ended that
@@ -106,47 +96,6 @@ func TestReentryKeepsItsToken(t *testing.T) {
 	require.NoError(t, next.Release(ctx))
 }
 
-func TestRepeatedRequestHasItsToken(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, link := overLink(t, s, lock.Config{})
-	warm := acquire(t, fenced(c), "a", long) // so that the digest is known
-	require.NoError(t, warm.Release(t.Context()))
-	dropped := link.DropReply(digest(t, "acquire"))
-	h := acquire(t, fenced(c), "a", long)
-	happened(t, dropped)
-	require.Equal(t, 1, h.Lease().Holds)
-	last, err := rdb.Get(t.Context(), tokenKey).Int64()
-	require.NoError(t, err)
-	require.Equal(t, last, h.Lease().Token, "no second one was given")
-	require.NoError(t, h.Release(t.Context()))
-}
-
-// A refused request uses up no token, and a plain mutex of that name neither has
-// nor uses one.
-func TestTokenOfNobodyElse(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	ctx := t.Context()
-	h := acquire(t, fenced(c), "a", long)
-	rdb := s.Client(t, nil)
-	before := rdb.Get(ctx, tokenKey).Val()
-	_, err := c.FencedMutex("orders").TryLock(ctx, lock.Options{Owner: "b", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	_, err = c.Mutex("orders").TryLock(ctx, lock.Options{Owner: "b", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "they exclude each other")
-	plain := acquire(t, c, "a", long)
-	require.Zero(t, plain.Lease().Token)
-	require.Equal(t, before, rdb.Get(ctx, tokenKey).Val())
-	again := acquire(t, fenced(c), "a", long)
-	require.Equal(t, h.Lease().Token, again.Lease().Token)
-	for _, h := range []*lock.Hold{h, plain, again} {
-		require.NoError(t, h.Release(ctx))
-	}
-	require.ErrorIs(t, new(fence.Guard).Check("orders", plain.Lease().Token), fence.ErrNotFenced)
-}
-
 // Redisson's counters stay for ever: 25 million in one deployment (redisson
 // #6510).
 func TestTokensAreForgotten(t *testing.T) {
@@ -168,25 +117,6 @@ func TestTokensAreForgotten(t *testing.T) {
 	day := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
 	require.Greater(t, rdb.PTTL(ctx, tokenKey).Val(), 23*time.Hour)
 	require.NoError(t, day.Release(ctx))
-}
-
-// Redisson's tryLockAndGetToken waits for ever, and its lockAndGetToken ignores
-// the lease.
-func TestFencedMutexHonoursItsOptions(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	m := c.FencedMutex("orders")
-	h, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	require.Equal(t, long, h.Lease().Length)
-	ttl, err := m.TTL(t.Context())
-	require.NoError(t, err)
-	require.Greater(t, ttl, long/2)
-	_, err = m.TryLock(t.Context(), lock.Options{Owner: "b"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	_, err = m.TryLockFor(t.Context(), 10*time.Millisecond, lock.Options{Owner: "b"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, m.Unlock(t.Context(), h))
 }
 
 // A holder that was paused for longer than its lease writes nothing.

@@ -321,59 +321,6 @@ func TestHandOverWhoseMessageIsLost(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// Waiters whose subscription breaks, while the lock is released again and again,
-// all get it, and sooner than by polling alone.
-func TestHandOverSurvivesBrokenSubscriptions(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	clients := []*lock.Client{listening(t, s, holder, lock.Config{}), listening(t, s, holder, lock.Config{})}
-	var workers sync.WaitGroup
-	failures := make(chan error, 100)
-	inside := 0
-	for i := range 8 {
-		workers.Go(func() {
-			for range 25 {
-				h, err := clients[i%2].Acquire(t.Context(), "orders", lock.Options{Owner: fmt.Sprint(i), Wait: time.Minute})
-				if err != nil {
-					failures <- err
-					return
-				}
-				inside++ // the race detector sees two who hold it at once
-				if err := h.Release(t.Context()); err != nil {
-					failures <- err
-					return
-				}
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		workers.Wait()
-	}()
-	for killed := 0; ; {
-		select {
-		case <-done:
-			close(failures)
-			for err := range failures {
-				require.NoError(t, err)
-			}
-			require.Equal(t, 8*25, inside)
-			require.Positive(t, killed)
-			require.Empty(t, keysLeft(t, rdb))
-			return
-		case <-time.After(20 * time.Millisecond): // the disturbance's pace
-			if killed < 10 {
-				n, err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
-				require.NoError(t, err)
-				killed += int(n)
-			}
-		}
-	}
-}
-
 // Who gives up at the very moment at which it is handed the lock leaves it free.
 func TestGivingUpCrossesAHandOver(t *testing.T) {
 	t.Parallel()
@@ -444,75 +391,6 @@ func TestNewcomerDoesNotOvertakeTheQueue(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// A forced unlock hands over as well.
-func TestForceUnlockHandsOver(t *testing.T) {
-	s := redistest.Start(t)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	acquire(t, holder, "a", long)
-	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
-	rdb := s.Client(t, nil)
-	queued(t, rdb, 1)
-	var next *lock.Hold
-	soonerThan(t, rdb, beforePoll, "a poll was needed", func() {
-		forced, err := holder.Mutex("orders").ForceUnlock(t.Context())
-		require.NoError(t, err)
-		require.True(t, forced)
-		next = <-holds
-		require.NotNil(t, next)
-	})
-	require.NoError(t, next.Release(t.Context()))
-}
-
-// Tokens grow from grant to grant, also where the lock is handed over by holders
-// whose own grants have none.
-func TestHandedTokensGrow(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	fenced := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return c.FencedMutex(name).Acquire(ctx, o)
-	})
-	last := int64(0)
-	for i := range 20 {
-		var before lock.Locker = holder
-		if i%2 == 0 {
-			before = fenced
-		}
-		h := acquire(t, before, "a", long)
-		if i%2 == 0 {
-			require.Greater(t, h.Lease().Token, last)
-			last = h.Lease().Token
-		}
-		holds := granting(t.Context(), t, fenced, lock.Options{Owner: "b", Wait: lock.Forever})
-		queued(t, rdb, 1)
-		require.NoError(t, h.Release(t.Context()))
-		next := <-holds
-		require.NotNil(t, next)
-		require.Greater(t, next.Lease().Token, last)
-		last = next.Lease().Token
-		require.NoError(t, next.Release(t.Context()))
-	}
-}
-
-// A client that is closed while it waits leaves no ticket.
-func TestCloseTakesTheTicketsBack(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	w := waiting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
-	queued(t, rdb, 1)
-	c.Close()
-	require.ErrorIs(t, <-w, lock.ErrClosed)
-	queued(t, rdb, 0)
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
-}
-
 // Owners may have any name.
 func TestHandOverToStrangeNames(t *testing.T) {
 	t.Parallel()
@@ -533,46 +411,4 @@ func TestHandOverToStrangeNames(t *testing.T) {
 		require.True(t, held)
 		require.NoError(t, next.Release(t.Context()))
 	}
-}
-
-// Locks that change hands under load, with holders that never release: no client
-// waits for much longer than their leases, and two never hold at once.
-func TestHandOverWithHoldersThatDie(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := open(t, s, lock.Config{})
-	clients := []*lock.Client{listening(t, s, holder, lock.Config{}), listening(t, s, holder, lock.Config{})}
-	var workers sync.WaitGroup
-	var mu sync.Mutex
-	var until time.Time // a client holds it
-	overlaps := 0
-	for i := range 6 {
-		workers.Go(func() {
-			for n := range 20 {
-				h, err := clients[i%2].Acquire(t.Context(), "orders", lock.Options{
-					Owner: fmt.Sprint(i, n), Lease: 500 * time.Millisecond, Wait: time.Minute,
-				})
-				if err != nil && strings.Contains(err.Error(), "over already") {
-					continue // the machine is busy
-				}
-				now := time.Now()
-				mu.Lock()
-				if err != nil || now.Before(until) {
-					overlaps++
-				}
-				if err == nil {
-					until = h.Lease().Expires
-				}
-				mu.Unlock()
-				if err == nil && n%10 != 0 {
-					mu.Lock()
-					until = time.Time{}
-					mu.Unlock()
-					_ = h.Release(t.Context())
-				}
-			}
-		})
-	}
-	workers.Wait()
-	require.Zero(t, overlaps)
 }

@@ -302,26 +302,6 @@ func TestLatchRefusesWhatMakesNoSense(t *testing.T) {
 	require.Equal(t, "my data", rdb.Get(ctx, "lock:latch:{text}").Val())
 }
 
-// A name with a hash tag of its own has its keys and its channel in one place
-// (Redisson adds braces to it, so that a cluster sends them elsewhere).
-func TestKeysOfALatch(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := server.Client(t, nil)
-	l := open(t, server, lock.Config{Prefix: "app"}).CountDownLatch("{user:1}:ready")
-	_, err := l.TrySetCount(t.Context(), 1)
-	require.NoError(t, err)
-	_, err = l.CountDown(t.Context())
-	require.NoError(t, err)
-	slot := rdb.ClusterKeySlot(t.Context(), "{user:1}").Val()
-	keys := rdb.Keys(t.Context(), "*").Val()
-	require.Len(t, keys, 3)
-	for _, key := range keys {
-		require.True(t, strings.HasPrefix(key, "app:latch:") && strings.HasSuffix(key, ":{user:1}:ready"), key)
-		require.Equal(t, slot, rdb.ClusterKeySlot(t.Context(), key).Val())
-		require.Positive(t, rdb.PTTL(t.Context(), key).Val(), "it goes by itself")
-	}
-}
-
 // A client that is at a replica, as after a failover behind a name, learns so: what a replica
 // has is late, so that its waiter would be told that a latch is not set, or wait for ever.
 func TestLatchOfAReplica(t *testing.T) {
@@ -335,17 +315,6 @@ func TestLatchOfAReplica(t *testing.T) {
 		_, err := stale.CountDownLatch(name).Await(t.Context(), 0)
 		require.ErrorContains(t, err, "the server is a replica", name)
 	}
-}
-
-func TestLatchNeedsTheAcksToo(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	_, detach := server.Replica(t)
-	l := latch(t, open(t, server, lock.Config{ReplicaAcks: 1, AckTimeout: attentive}), 2)
-	detach()
-	_, err := l.CountDown(t.Context())
-	require.ErrorContains(t, err, "0 of 1 replicas")
-	counts(t, l, 1)
 }
 
 // TestLatchIsLikeItsModel drives the scripts with random requests, each also more

@@ -86,30 +86,6 @@ func TestWhatLeavesALockAString(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// A string that is none of ours is left alone.
-func TestForeignStrings(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	const key = "lock:{orders}"
-	for _, text := range []string{"", "held", "held by", "another client", "HELD r o"} {
-		require.NoError(t, rdb.Set(t.Context(), key, text, time.Hour).Err())
-		_, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
-		require.ErrorContains(t, err, "holds something else", text)
-		_, err = c.FairMutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
-		require.ErrorContains(t, err, "holds something else", text)
-		_, err = c.Mutex("orders").ForceUnlock(t.Context())
-		require.ErrorContains(t, err, "WRONGTYPE", text)
-		_, err = c.Mutex("orders").IsLocked(t.Context())
-		require.ErrorContains(t, err, "WRONGTYPE", text)
-		for name, args := range map[string][]any{"extend": {"r", 1000}, "release": {held("r", "o"), 0, "", "channel"}} {
-			err = rdb.Eval(t.Context(), lock.Scripts()[name], plainKeys(key, "r"), args...).Err()
-			require.ErrorContains(t, err, "WRONGTYPE", name)
-		}
-		require.Equal(t, text, rdb.Get(t.Context(), key).Val())
-	}
-}
-
 // A server that stands still while it makes a lock a hash doesn't make it end
 // sooner.
 func TestPauseWhileALockBecomesAHash(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,32 +163,6 @@ func TestGrantWithoutAnOwnerCannotBeReentered(t *testing.T) {
 	}
 }
 
-// What a lock is passed on with: a grant of its own by name and request, the same
-// one on the server.
-func TestPassedGrantIsAnotherOne(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	first, err := c.Acquire(t.Context(), "orders", lock.Options{})
-	require.NoError(t, err)
-	inLine := granting(t.Context(), t, c, lock.Options{Wait: lock.Forever})
-	queued(t, rdb, 1)
-	before := redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"]
-	require.NoError(t, first.Release(t.Context()))
-	second := <-inLine
-	require.NotNil(t, second)
-	a, b := first.Lease(), second.Lease()
-	require.NotEqual(t, a.Owner, b.Owner)
-	require.NotEqual(t, a.Request, b.Request)
-	if redistest.Fields(t.Context(), t, rdb, "lock:{orders}")["owner"] == before {
-		require.False(t, b.Expires.After(a.Expires), "a lease is not longer for being passed on")
-	}
-	require.ErrorIs(t, first.Release(t.Context()), lock.ErrNotHeld)
-	require.NoError(t, second.Release(t.Context()))
-	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
-}
-
 // A grant that the server has lost is passed on as often as any other, and then a holder is
 // told. Holds are counted by grant: while the last holder of the lost one stands still, the
 // server grants the lock anew, and those grants are passed on too.
@@ -251,63 +224,6 @@ func lostLock(t *testing.T, batch int) {
 	for ends, holds := range of {
 		require.LessOrEqual(t, holds, 1+batch, "of the grant until %v", ends)
 	}
-}
-
-// Calls that give up, holders that let their lease run out, and a client that is
-// closed in between: the lock is never held twice, and free in the end.
-func TestLineInTrouble(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 3}), open(t, s, lock.Config{})}
-	var mu sync.Mutex
-	var until time.Time
-	overlaps, granted := 0, 0
-	var all sync.WaitGroup
-	for i := range 12 {
-		all.Go(func() {
-			for n := range 60 {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				o := lock.Options{Lease: 100 * time.Millisecond, Wait: 10 * time.Second}
-				switch rand.N(4) {
-				case 0:
-					o.Wait = rand.N(10 * time.Millisecond)
-				case 1:
-					time.AfterFunc(rand.N(10*time.Millisecond), cancel)
-				}
-				h, err := clients[i%3].Acquire(ctx, "orders", o)
-				cancel()
-				if err != nil {
-					continue
-				}
-				now := time.Now()
-				mu.Lock()
-				granted++
-				if now.Before(until) {
-					overlaps++
-				}
-				until = h.Lease().Expires
-				mu.Unlock()
-				if n%20 == 7 {
-					continue // it never comes back
-				}
-				mu.Lock()
-				until = time.Time{}
-				mu.Unlock()
-				_ = h.Release(t.Context())
-			}
-			if i == 11 {
-				clients[2].Close()
-			}
-		})
-	}
-	all.Wait()
-	require.Zero(t, overlaps)
-	require.Greater(t, granted, 100)
-	h, err := clients[0].Mutex("orders").TryLockFor(t.Context(), 10*time.Second, lock.Options{Owner: "last"})
-	require.NoError(t, err)
-	require.NoError(t, h.Release(t.Context()))
-	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 }
 
 // Clients that all pass it on in memory have equal shares.

@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
@@ -34,30 +33,6 @@ func named(l lock.Locker, names ...string) []lock.Member {
 		members = append(members, lock.Member{Locker: l, Name: name})
 	}
 	return members
-}
-
-// One lock on three servers, of which one is asked for through a Redlock.
-func TestMultiLockKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	const watchdog = watchful
-	one, two, three := startQuorum(t, 1), startQuorum(t, 1), startQuorum(t, 3)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		config := lock.Config{Prefix: apart(), Watchdog: watchdog}
-		a, b := open(t, one[0], config), open(t, two[0], config)
-		c := three.redlock(t, lock.RedlockConfig{Prefix: config.Prefix, Watchdog: watchdog, NodeTimeout: patient, RetryDelay: 20 * time.Millisecond})
-		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			var members []lock.Member
-			for deployment, l := range map[string]lock.Locker{"a": a, "b": b, "c": c} {
-				members = append(members, lock.Member{Locker: l, Name: name, Deployment: deployment})
-			}
-			m, err := lock.NewMultiLock(members...)
-			if err != nil {
-				return nil, err
-			}
-			return m.Acquire(ctx, o)
-		})
-	}, locktest.Features{Reentrant: true, Watchdog: watchdog, Lease: leisurely, Apart: true, Callers: 200})
 }
 
 func TestMultiLockOfMembersThatDoNotSuit(t *testing.T) {
@@ -295,20 +270,6 @@ func TestMultiLockFollowsItsWatchdogs(t *testing.T) {
 	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
-func TestMultiLockThatLostAMember(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	h, err := multi(t, named(c, "a", "b")...).Lock(t.Context(), lock.Options{Lease: long})
-	require.NoError(t, err)
-	_, err = c.Mutex("b").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
-	require.True(t, isOver(h))
-	require.Equal(t, []string{"lock:{a}"}, keysLeft(t, s.Client(t, nil)))
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	require.Empty(t, keysLeft(t, s.Client(t, nil)), "a release goes to the others all the same")
 }
 
 // A hold that a watchdog keeps is lost while the next lock is waited for.

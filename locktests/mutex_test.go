@@ -1,10 +1,6 @@
 package locktests
 
 import (
-	"context"
-	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -68,31 +64,6 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
-func TestGrantThatEndsIsNotCounted(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	m := open(t, s, lock.Config{}).Mutex("orders")
-	ctx := t.Context()
-	kept, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	short, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: soonOver})
-	require.NoError(t, err)
-	redistest.Await(t, "the short grant to end", func() bool {
-		n, err := m.HoldCount(ctx, "a")
-		return err == nil && n == 1
-	})
-	require.ErrorIs(t, short.Extend(ctx, long), lock.ErrNotHeld)
-	require.ErrorIs(t, short.Release(ctx), lock.ErrNotHeld)
-	third, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	require.Equal(t, 2, third.Lease().Holds)
-	require.NoError(t, third.Release(ctx))
-	require.NoError(t, kept.Release(ctx))
-	locked, err := m.IsLocked(ctx)
-	require.NoError(t, err)
-	require.False(t, locked)
-}
-
 func TestForceUnlock(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{})
@@ -128,66 +99,6 @@ func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
-// With a lease that is shorter than the work another client gets in, and the
-// first holder is told when it releases.
-func TestLeaseShorterThanTheWork(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	h := acquire(t, c, "a", soonOver)
-	next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
-	require.NoError(t, err)
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
-	require.NoError(t, err)
-	require.True(t, held)
-	require.NoError(t, next.Release(t.Context()))
-}
-
-// With a watchdog neither happens: work that takes half as long again as the
-// watchdog's lease keeps everybody else out, and its release succeeds.
-func TestWatchdogOutlivesTheWork(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
-	h := acquire(t, c, "a", 0)
-	_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Wait: 3 * shortWatchdog / 2})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	select {
-	case <-h.Lost():
-		t.Error("the hold was lost")
-	default:
-	}
-	require.NoError(t, h.Release(t.Context()))
-}
-
-func TestWakeUpIsPassedOnByAWaiterThatGivesUp(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		// Not at once: a grant that came too late for the quitter is taken back first. And without
-		// a subscription, since a client that waited once stays subscribed to its inbox.
-		h, err := holder.SpinMutex("orders", lock.Backoff{}).Acquire(t.Context(), lock.Options{Lease: long, Wait: lock.Forever})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		quitter := waiting(ctx, t, c, lock.Options{Lease: long, Wait: lock.Forever})
-		parked(t, rdb, 1)
-		stayer := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
-		time.AfterFunc(time.Duration(rng.Int64N(int64(time.Millisecond))), cancel)
-		soonerThan(t, rdb, beforePoll, "a wake-up was lost, and a poll found the lock free", func() {
-			require.NoError(t, h.Release(t.Context()))
-			require.NoError(t, <-stayer)
-		})
-		if err := <-quitter; err != nil {
-			require.ErrorIs(t, err, context.Canceled)
-		}
-		cancel()
-	}
-}
-
 func TestOneSubscriptionForManyWaiters(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
@@ -207,37 +118,6 @@ func TestOneSubscriptionForManyWaiters(t *testing.T) {
 	parked(t, rdb, 1) // and no other was made
 	c.Close()
 	parked(t, rdb, 0)
-}
-
-func TestCloseWakesWaiters(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	var waiters []<-chan error
-	for range 10 {
-		waiters = append(waiters, waiting(t.Context(), t, c, lock.Options{Wait: lock.Forever}))
-	}
-	parked(t, rdb, 1)
-	c.Close()
-	for _, w := range waiters {
-		require.ErrorIs(t, <-w, lock.ErrClosed)
-	}
-	parked(t, rdb, 0)
-	_, err := c.Acquire(t.Context(), "orders", lock.Options{})
-	require.ErrorIs(t, err, lock.ErrClosed)
-	c.Close()
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
-}
-
-func TestHoldIsReleasedAfterClose(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", 0)
-	c.Close()
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
 func TestEventsOfAWait(t *testing.T) {
@@ -384,83 +264,6 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "less than the read timeout")
 	_, err = lock.New(rdb, lock.Config{})
 	require.NoError(t, err)
-}
-
-// Many owners, re-entries, short leases and cancelled calls on a few locks: at
-// no time do two owners believe that they hold one, and at the end nothing is
-// left.
-func TestMutexUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	type key struct{ name, owner string }
-	var mu sync.Mutex
-	holds := map[key]map[*lock.Hold]bool{}
-	var clash error
-	enter := func(h *lock.Hold) {
-		mu.Lock()
-		defer mu.Unlock()
-		mine := key{h.Lease().Name, h.Lease().Owner}
-		if holds[mine] == nil {
-			holds[mine] = map[*lock.Hold]bool{}
-		}
-		holds[mine][h] = true
-		now := time.Now()
-		if !now.Before(h.Lease().Expires) {
-			return
-		}
-		for k, others := range holds {
-			for o := range others {
-				if k.name == mine.name && k.owner != mine.owner && now.Before(o.Lease().Expires) {
-					clash = errors.New(k.owner + " and " + mine.owner + " hold " + k.name)
-				}
-			}
-		}
-	}
-	leave := func(h *lock.Hold) {
-		mu.Lock()
-		defer mu.Unlock()
-		delete(holds[key{h.Lease().Name, h.Lease().Owner}], h)
-	}
-	var work sync.WaitGroup
-	for i := range 8 {
-		c := open(t, s, lock.Config{Watchdog: time.Second})
-		work.Go(func() {
-			rng := rand.New(rand.NewPCG(7, uint64(i)))
-			owner := string(rune('a' + i))
-			for range 60 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(100))*time.Millisecond)
-				o := lock.Options{Owner: owner, Wait: lock.Forever}
-				if rng.IntN(2) == 0 {
-					o.Lease = time.Duration(5+rng.IntN(20)) * time.Millisecond
-				}
-				h, err := c.Acquire(ctx, string(rune('x'+rng.IntN(2))), o)
-				if err == nil {
-					enter(h)
-					if rng.IntN(3) == 0 {
-						time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
-					}
-					leave(h)
-					_ = h.Release(t.Context())
-				}
-				cancel()
-			}
-		})
-	}
-	work.Wait()
-	require.NoError(t, clash)
-	rdb := s.Client(t, nil)
-	redistest.Await(t, "the last leases to end", func() bool { return len(keysLeft(t, rdb)) == 0 })
-}
-
-func TestKeysAreTidy(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{Prefix: "app"})
-	h := acquire(t, c, "a", long)
-	require.Equal(t, []string{"app:{orders}"}, rdb.Keys(t.Context(), "*").Val())
-	require.Positive(t, rdb.PTTL(t.Context(), "app:{orders}").Val())
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
 // A lease that is as long as can be said is never told as one that is over.

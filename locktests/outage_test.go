@@ -2,7 +2,6 @@ package locktests
 
 import (
 	"context"
-	"crypto/rand"
 	"testing"
 	"time"
 
@@ -63,34 +62,13 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 		o.Lease, o.Wait = long, wait
 		return o
 	}
-	kinds := map[string]asker{
-		"Mutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.Mutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
-		},
-		"Mutex of an owner": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.Mutex("orders").Acquire(ctx, of(lock.Options{Owner: rand.Text()}, wait)))
-		},
-		"FencedMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.FencedMutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
-		},
-		"FairMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.FairMutex("orders").Acquire(ctx, of(lock.Options{}, wait)))
-		},
-		"SpinMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, of(lock.Options{}, wait)))
-		},
-		"RWMutex": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.RWMutex("orders", lock.RWOptions{PreferWriters: true}).Write().Acquire(ctx, of(lock.Options{}, wait)))
-		},
+	all := map[string]asker{
 		"MultiLock": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
 			m, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "parts"})
 			if err != nil {
 				return nil, err
 			}
 			return hold(m.Acquire(ctx, of(lock.Options{}, wait)))
-		},
-		"PermitSemaphore": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			return hold(c.PermitSemaphore("orders").Acquire(ctx, 1, of(lock.Options{}, wait)))
 		},
 		"Semaphore": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
 			s := c.Semaphore("orders")
@@ -111,7 +89,16 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 			return func(context.Context) error { return nil }, err
 		},
 	}
-	for name, ask := range kinds {
+	for _, k := range kinds() {
+		all[k.name] = func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
+			ask := k.ask
+			if wait == 0 && k.block != nil {
+				ask = k.block
+			}
+			return hold(ask(ctx, c, "orders", of(lock.Options{}, wait)))
+		}
+	}
+	for name, ask := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, network := redistest.Start(t), &redistest.Network{}

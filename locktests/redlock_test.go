@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,13 +83,6 @@ func (q quorum) on(t *testing.T) []int {
 func (q quorum) await(t *testing.T, servers int) {
 	t.Helper()
 	redistest.Await(t, fmt.Sprintf("a lock on %d servers", servers), func() bool { return len(q.on(t)) == servers })
-}
-
-func (q quorum) flush(t *testing.T) {
-	t.Helper()
-	for _, s := range q {
-		require.NoError(t, s.Client(t, nil).FlushAll(t.Context()).Err())
-	}
 }
 
 func TestRedlockKeepsTheContract(t *testing.T) {
@@ -273,39 +262,6 @@ func TestRedlockOptionsThatCannotBeMeant(t *testing.T) {
 	}
 }
 
-func TestRedlockWithAMajorityDead(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	warm(t, q, r)
-	h := acquire(t, r, "a", long)
-	q[1].Kill()
-	q[2].Kill()
-	_, err := r.Acquire(t.Context(), "other", lock.Options{Lease: long})
-	require.ErrorContains(t, err, "no majority of 3 servers")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired, "for all that is known it was granted")
-	require.Equal(t, 2, strings.Count(err.Error(), "connection refused"), "it names the servers and the reasons: %v", err)
-	redistest.Await(t, "the one grant to be given back", func() bool {
-		return slices.Equal(keysLeft(t, q[0].Client(t, nil)), []string{"lock:{orders}"})
-	})
-	_, err = r.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
-	require.NotErrorIs(t, err, lock.ErrNotAcquired, "one refusal is no majority")
-
-	end := h.Lease().Expires
-	err = h.Extend(t.Context(), 2*long)
-	require.ErrorContains(t, err, "no majority")
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	require.Equal(t, end, h.Lease().Expires)
-	err = h.Release(t.Context())
-	require.ErrorContains(t, err, "no majority")
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	q[1].Start(t)
-	redistest.Await(t, "a release that one server carried out, and that one forgot", func() bool {
-		return h.Release(t.Context()) == nil // a Redis client that failed often dials once a second
-	})
-	require.Empty(t, q[:2].on(t))
-}
-
 // The servers were asked before the wait for one that comes back.
 func TestRedlockWaitsForServersToComeBack(t *testing.T) {
 	t.Parallel()
@@ -325,44 +281,6 @@ func TestRedlockWaitsForServersToComeBack(t *testing.T) {
 	q[1].Start(t)
 	require.NoError(t, <-done)
 	q[1:].await(t, 0)
-}
-
-func TestRedlockIsNotHeldUpByAStuckServer(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 5)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	warm(t, q, r)
-	resume := []func(){q[0].Pause(t), q[3].Pause(t)}
-	begin := time.Now()
-	for range 20 {
-		h := acquire(t, r, "a", long)
-		require.NoError(t, h.Extend(t.Context(), 2*long))
-		require.NoError(t, h.Release(t.Context()))
-	}
-	require.Less(t, time.Since(begin), patient, "it waited for the stuck servers")
-	for _, f := range resume {
-		f()
-	}
-	q.await(t, 0) // also on those that were stuck, whatever order they did it in
-}
-
-func TestRedlockWithAMajorityStuck(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	const timeout = time.Second
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: timeout})
-	warm(t, q, r)
-	resume := []func(){q[0].Pause(t), q[1].Pause(t)}
-	begin := time.Now()
-	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
-	require.ErrorContains(t, err, "no answer within 1s")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
-	require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context did not end")
-	require.GreaterOrEqual(t, time.Since(begin), timeout)
-	for _, f := range resume {
-		f()
-	}
-	q.await(t, 0)
 }
 
 // The reply of one server is lost: the grant is there, and is released with the
@@ -429,112 +347,6 @@ func TestRedlockIsNotBlockedByItself(t *testing.T) {
 	q.await(t, 0)
 }
 
-// Everybody may release what is held on a majority: redisson fails to, if one of
-// the servers has forgotten it (redisson PR #4031).
-func TestRedlockReleaseNeedsAMajorityOnly(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 5)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	for forgot := range q {
-		h := acquire(t, r, "a", long)
-		q.await(t, 5)
-		q[:forgot].flush(t)
-		err := h.Release(t.Context())
-		if forgot < 3 {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, lock.ErrNotHeld)
-		}
-		q.await(t, 0)
-		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	}
-}
-
-// Two clients that always ask at the same time split the votes again and again;
-// the random pauses let both through.
-func TestRedlockContendersMakeProgress(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	var inside, turns atomic.Int64
-	var clients sync.WaitGroup
-	errs := make([]error, 3)
-	for i := range errs {
-		r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, RetryDelay: 4 * time.Millisecond})
-		clients.Go(func() {
-			for range 20 {
-				h, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
-				if err == nil {
-					if inside.Add(1) > 1 {
-						err = fmt.Errorf("client %d is not alone", i)
-					}
-					inside.Add(-1)
-					turns.Add(1)
-					err = firstOf(err, h.Release(t.Context()))
-				}
-				if err != nil {
-					errs[i] = err
-					return
-				}
-			}
-		})
-	}
-	clients.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
-	require.EqualValues(t, 60, turns.Load())
-	q.await(t, 0)
-}
-
-func firstOf(errs ...error) error {
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
-}
-
-func TestRedlockWatchdog(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 5)
-	e := &events{}
-	r := q.redlock(t, lock.RedlockConfig{Watchdog: shortWatchdog, NodeTimeout: patient, Observer: e})
-	warm(t, q, r)
-	h := acquire(t, r, "a", 0)
-	again := acquire(t, r, "a", 0)
-	renewed := func() bool {
-		first, second := h.Lease().Expires, again.Lease().Expires
-		redistest.Await(t, "renewals", func() bool {
-			return isOver(h) || h.Lease().Expires.After(first) && again.Lease().Expires.After(second)
-		})
-		return !isOver(h)
-	}
-	require.True(t, renewed())
-	q[0].Kill()
-	q[1].Pause(t)
-	require.True(t, renewed(), "a majority is there")
-	require.True(t, renewed(), "a majority is there")
-	require.NoError(t, again.Release(t.Context()))
-
-	q[0].Start(t) // and has forgotten all
-	redistest.Await(t, "the server that came back to have the lock", func() bool { return len(q[:1].on(t)) == 1 })
-
-	// Another minority may fail now, and not more.
-	q[2].Kill()
-	first := h.Lease().Expires
-	redistest.Await(t, "a renewal", func() bool { return isOver(h) || h.Lease().Expires.After(first) })
-	require.False(t, isOver(h), "it was made up for")
-	q[3].Kill()
-	select {
-	case <-h.Lost():
-	case <-time.After(time.Minute):
-		t.Fatal("the hold was believed in though a majority is dead")
-	}
-	require.False(t, time.Now().Before(h.Lease().Expires))
-	redistest.Await(t, "the last renewal", func() bool { return e.count(lock.Renewing) == e.count(lock.Renewed) })
-	e.await(t, lock.Lost, 1)
-	require.Equal(t, 1, e.count(lock.Lost))
-}
-
 func isOver(h *lock.Hold) bool {
 	select {
 	case <-h.Lost():
@@ -542,67 +354,6 @@ func isOver(h *lock.Hold) bool {
 	default:
 		return false
 	}
-}
-
-// A server that was slow may carry out an old extension after a newer one, so no
-// server takes a later end back.
-func TestRedlockExtendedToASoonerEnd(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	h := acquire(t, r, "a", 10*long)
-	q.await(t, 3)
-	require.NoError(t, h.Extend(t.Context(), long))
-	require.Less(t, time.Until(h.Lease().Expires), long)
-	for _, s := range q {
-		require.Greater(t, s.Client(t, nil).PTTL(t.Context(), "lock:{orders}").Val(), 9*long)
-	}
-	require.NoError(t, h.Release(t.Context()))
-	q.await(t, 0)
-}
-
-// Where a majority says that it is not held, the hold is lost at once, and what
-// is left of it goes.
-func TestRedlockThatAMajorityForgot(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	h := acquire(t, r, "a", long)
-	q.await(t, 3)
-	q[:2].flush(t)
-	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
-	require.True(t, isOver(h))
-	q.await(t, 0)
-}
-
-func TestRedlockCancelInFlightLeavesNothing(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	e := &events{}
-	links := make([]redistest.Link, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e}, func(i int, o *redis.Options) { links[i].Use(o) })
-	warm(t, q, r)
-	before := e.count(lock.Acquired)
-	var deliver []func()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var held []<-chan struct{}
-	for i := range 2 {
-		h, d := links[i].HoldReply(digest(t, "acquire"))
-		held, deliver = append(held, h), append(deliver, d)
-		t.Cleanup(d)
-	}
-	done := waiting(ctx, t, r, lock.Options{Lease: long, Wait: lock.Forever})
-	for _, h := range held {
-		happened(t, h)
-	}
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled) // without waiting for the replies
-	for _, d := range deliver {
-		d()
-	}
-	q.await(t, 0)
-	require.Equal(t, before, e.count(lock.Acquired))
 }
 
 func TestRedlockClose(t *testing.T) {

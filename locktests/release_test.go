@@ -14,7 +14,7 @@ import (
 
 // everyLock are locks of each kind, on servers of their own, and who looks whether one
 // of them is held.
-func everyLock(t *testing.T) (kinds map[string]lock.Locker, held func() bool) {
+func everyLock(t *testing.T) (all map[string]lock.Locker, held func() bool) {
 	t.Helper()
 	var servers []redis.UniversalClient
 	for range 3 {
@@ -27,24 +27,15 @@ func everyLock(t *testing.T) (kinds map[string]lock.Locker, held func() bool) {
 	require.NoError(t, c.PermitSemaphore("orders").SetPermits(t.Context(), 1))
 	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "stock"})
 	require.NoError(t, err)
-	kinds = map[string]lock.Locker{
-		"mutex": c,
-		"fenced": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.FencedMutex(n).Acquire(ctx, o)
-		}),
-		"fair": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(n).Acquire(ctx, o)
-		}),
-		"rw": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.RWMutex(n, lock.RWOptions{}).Write().Acquire(ctx, o)
-		}),
-		"permit": lock.LockerFunc(func(ctx context.Context, n string, o lock.Options) (*lock.Hold, error) {
-			return c.PermitSemaphore(n).Acquire(ctx, 1, o)
-		}),
+	all = map[string]lock.Locker{
 		"multi":   lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) { return multi.Acquire(ctx, o) }),
 		"redlock": redlock,
+		"client":  c,
 	}
-	return kinds, func() bool {
+	for _, k := range kinds() {
+		all[k.name] = k.on(c)
+	}
+	return all, func() bool {
 		for _, s := range servers {
 			for _, key := range []string{"lock:{orders}", "lock:{stock}", "lock:semaphore:{orders}:grants"} {
 				if s.Exists(t.Context(), key).Val() > 0 {

@@ -2,7 +2,6 @@ package locktests
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 
@@ -26,8 +25,8 @@ func scriptTime(t *testing.T, rdb *redis.Client, send func()) int {
 }
 
 // What a request costs the server hardly grows with the number of those who hold a read-write
-// lock or a semaphore: a hundred times as many of them cost less than ten times as much. Where a script looks at all of
-// them, they cost a hundred times as much.
+// lock or a semaphore: thirty times as many of them cost less than ten times as much. Where a script looks at all of
+// them, they cost thirty times as much.
 func TestRequestsOfManyHolders(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
@@ -85,7 +84,7 @@ func TestRequestsOfManyHolders(t *testing.T) {
 	// least is the least of several measurements, so that other work on the machine doesn't count.
 	least := func(request func()) int {
 		us := 0
-		for range 7 {
+		for range 5 {
 			one := scriptTime(t, rdb, func() {
 				for range 20 {
 					request()
@@ -102,52 +101,13 @@ func TestRequestsOfManyHolders(t *testing.T) {
 	for name, request := range requests {
 		few[name] = least(request)
 	}
-	take(100, 10_000)
+	take(100, 3_000)
 	n, err := m.Readers(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 10_000, n)
+	require.Equal(t, 3_000, n)
 	for name, request := range requests {
 		many := least(request)
-		t.Logf("%s: %d us with 100 holders, %d us with 10,000", name, few[name], many)
+		t.Logf("%s: %d us with 100 holders, %d us with 3,000", name, few[name], many)
 		require.Less(t, many, 10*few[name], "%s: what it costs the server grows with the number of holders", name)
-	}
-}
-
-// Two versions of this package that keep a read-write lock in different forms refuse each other's, whatever
-// is held: neither grants what the other one has granted.
-func TestVersionsOfAReadWriteLockRefuseEachOther(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	rdb := s.Client(t, nil)
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	source, err := os.ReadFile("testdata/rw_acquire_hash.lua")
-	require.NoError(t, err)
-	old := func(side, request string) *redis.Cmd {
-		return rdb.Eval(ctx, string(source), []string{"lock:{orders}", "mark"}, side, request, "old", long.Milliseconds(), 0)
-	}
-	sides := map[string]*lock.RWSide{"read": m.Read(), "write": m.Write()}
-	for held, side := range sides {
-		h := letIn(t, side, "a")
-		before := rdb.Dump(ctx, "lock:{orders}").Val()
-		for asked := range sides {
-			require.ErrorContains(t, old(asked, "r").Err(), "WRONGTYPE", "%s is held, and %s asked for", held, asked)
-		}
-		require.Equal(t, before, rdb.Dump(ctx, "lock:{orders}").Val())
-		require.NoError(t, h.Release(ctx))
-
-		reply, err := old(held, "r").Int64Slice()
-		require.NoError(t, err)
-		require.EqualValues(t, 1, reply[0])
-		before = rdb.Dump(ctx, "lock:{orders}").Val()
-		for asked, side := range sides {
-			_, err := side.TryLock(ctx, lock.Options{Owner: "a", Lease: long})
-			require.ErrorContains(t, err, "use another name", "%s is held, and %s asked for", held, asked)
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		}
-		_, err = m.ForceUnlock(ctx)
-		require.ErrorContains(t, err, "use another name")
-		require.Equal(t, before, rdb.Dump(ctx, "lock:{orders}").Val())
-		require.NoError(t, rdb.Del(ctx, "lock:{orders}").Err())
 	}
 }

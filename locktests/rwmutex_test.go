@@ -3,7 +3,6 @@ package locktests
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -103,26 +101,6 @@ func placeEnds(t *testing.T, rdb *redis.Client, place string) int64 {
 	return int64(score) - rwBase(place)
 }
 
-func TestWritersKeepTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, tt := range []struct {
-		name     string
-		o        lock.RWOptions
-		watchdog time.Duration
-	}{
-		{"as they come", plainRW, watchful},
-		{"preferred", preferWriters, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			locktest.Run(t, func(t *testing.T) lock.Locker {
-				t.Helper()
-				return writeSide(open(t, s, lock.Config{Prefix: apart(), Watchdog: tt.watchdog}), tt.o)
-			}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Watchdog: tt.watchdog, Callers: 200})
-		})
-	}
-}
-
 func TestReadersShareAndWritersExclude(t *testing.T) {
 	s := redistest.Start(t)
 	ctx := t.Context()
@@ -151,47 +129,6 @@ func TestReadersShareAndWritersExclude(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
-// An owner gets in again on the side that it holds, and on the read side while
-// it writes. What it gives back counts for itself alone.
-func TestOwnerReentersAReadWriteLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	r, w := m.Read(), m.Write()
-	count := func(reads, writes int) {
-		t.Helper()
-		n, err := r.HoldCount(ctx, "a")
-		require.NoError(t, err)
-		require.Equal(t, reads, n)
-		n, err = w.HoldCount(ctx, "a")
-		require.NoError(t, err)
-		require.Equal(t, writes, n)
-	}
-	w1, w2 := letIn(t, w, "a"), letIn(t, w, "a")
-	require.Equal(t, 2, w2.Lease().Holds)
-	r1, r2 := letIn(t, r, "a"), letIn(t, r, "a")
-	require.Equal(t, 2, r2.Lease().Holds, "each side is counted for itself")
-	w3 := letIn(t, w, "a") // writing, it may write again whatever it reads
-	count(2, 3)
-	require.NoError(t, r1.Release(ctx))
-	count(1, 3)
-	require.NoError(t, w1.Release(ctx))
-	require.NoError(t, w3.Release(ctx))
-	count(1, 1)
-	keptOut(t, r, "b")
-	require.NoError(t, w2.Release(ctx))
-	count(1, 0)
-	other := letIn(t, r, "b")
-	keptOut(t, w, "c")
-	again := letIn(t, r, "a")
-	require.Equal(t, 2, again.Lease().Holds)
-	for _, h := range []*lock.Hold{r2, again, other} {
-		require.NoError(t, h.Release(ctx))
-	}
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
 // A reader that asks to write is told so at once, alone or not. In Redisson it
 // waits for itself (redisson #4796).
 func TestUpgradeIsRefusedAtOnce(t *testing.T) {
@@ -215,23 +152,6 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, mine.Release(ctx))
 }
 
-// A waiting writer whose owner begins to read in between is told so too, and
-// keeps no client out any longer.
-func TestUpgradeIsRefusedToAWaiter(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{Heartbeat: time.Second})
-	h := acquire(t, readSide(c), "a", long)
-	waiter := waiting(t.Context(), t, writeSide(c, preferWriters), lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
-	rdb := s.Client(t, nil)
-	redistest.Await(t, "the writer to wait", func() bool { return len(waitingWriters(t, rdb)) == 1 })
-	ends := float64(time.Now().Add(long).UnixMilli())
-	require.NoError(t, rdb.ZAdd(t.Context(), "lock:{orders}", redis.Z{Member: "read:r:b", Score: ends}, redis.Z{Member: "reads:b", Score: -1}).Err())
-	require.ErrorIs(t, <-waiter, lock.ErrUpgrade)
-	require.Empty(t, waitingWriters(t, rdb))
-	require.NoError(t, h.Release(t.Context()))
-}
-
 // A writer that goes on as a reader lets the others in at once. In Redisson they
 // sleep until the lock runs out, because nothing is published.
 func TestDowngradeWakesReaders(t *testing.T) {
@@ -253,78 +173,6 @@ func TestDowngradeWakesReaders(t *testing.T) {
 		}
 		keptOut(t, m.Write(), "b")
 		require.NoError(t, r.Release(t.Context()))
-		parked(t, rdb, 0)
-	})
-}
-
-// The end of a write lets all readers in, at the same time, wherever they are
-// between their request and their wait (redisson #4744: those that aren't parked
-// yet are missed). And the end of the last read lets a writer in.
-func TestReleaseWakesAllReadersAndThenAWriter(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{})}
-	rng := rand.New(rand.NewPCG(3, 4))
-	promptly(t, 8, func() {
-		w := letIn(t, m.Write(), "w")
-		const n = 20
-		var inside, done sync.WaitGroup
-		inside.Add(n)
-		leave := make(chan struct{})
-		errs := make([]error, n)
-		for i := range n {
-			done.Go(func() {
-				h, err := readSide(clients[i%2]).Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
-				inside.Done()
-				if errs[i] = err; err == nil {
-					<-leave
-					errs[i] = h.Release(t.Context())
-				}
-			})
-		}
-		time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond) // some are parked by then
-		require.NoError(t, w.Release(t.Context()))
-		inside.Wait() // all of them at the same time
-		last := waiting(t.Context(), t, writeSide(clients[0], plainRW), lock.Options{Lease: long, Wait: lock.Forever})
-		redistest.Await(t, "the writer to wait", func() bool {
-			return len(rdb.PubSubChannels(t.Context(), "*:writers").Val()) == 1
-		})
-		close(leave)
-		done.Wait()
-		for _, err := range errs {
-			require.NoError(t, err)
-		}
-		require.NoError(t, <-last)
-	})
-}
-
-// The message is lost with the connection: all readers ask when it is back.
-func TestReadersSurviveABrokenSubscription(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	m, c := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{})
-	promptly(t, 4, func() {
-		w := letIn(t, m.Write(), "w")
-		var waiters []<-chan error
-		for range 5 {
-			waiters = append(waiters, waiting(t.Context(), t, readSide(c), lock.Options{Lease: long, Wait: lock.Forever}))
-		}
-		parked(t, rdb, 1)
-		pipe := rdb.Pipeline()
-		killed := pipe.ClientKillByFilter(t.Context(), "TYPE", "pubsub")
-		released := rwSource(t, "rw_release").Eval(t.Context(), pipe, []string{"lock:{orders}", "lock:{orders}:released:" + w.Lease().Request},
-			"write", w.Lease().Request, "w", long.Milliseconds(), "lock:{orders}:readers", "lock:{orders}:writers", 0)
-		_, err := pipe.Exec(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, 1, killed.Val())
-		require.EqualValues(t, 1, released.Val())
-		for _, waiter := range waiters {
-			require.NoError(t, <-waiter)
-		}
-		require.NoError(t, w.Release(t.Context()))
 		parked(t, rdb, 0)
 	})
 }
@@ -382,42 +230,6 @@ func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
 	require.NoError(t, w.Release(ctx))
 }
 
-// Giving the read side back left no write hold (redisson #891); a second write
-// made the lease shorter (redisson #1110), or added to it.
-func TestHoldsOfOneOwnerHaveTheirOwnEnds(t *testing.T) {
-	s := redistest.Start(t)
-	ctx := t.Context()
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	ttl := func() time.Duration {
-		t.Helper()
-		d, err := m.TTL(ctx)
-		require.NoError(t, err)
-		return d
-	}
-	require.Zero(t, ttl())
-	w := letIn(t, m.Write(), "a")
-	short, err := m.Write().TryLock(ctx, lock.Options{Owner: "a", Lease: long / 4})
-	require.NoError(t, err)
-	require.Greater(t, ttl(), long/2, "the shorter one leaves the longer alone")
-	same := letIn(t, m.Write(), "a")
-	require.LessOrEqual(t, ttl(), long, "leases don't add up")
-	r, err := m.Read().TryLock(ctx, lock.Options{Owner: "a", Lease: 2 * long})
-	require.NoError(t, err)
-	require.Greater(t, ttl(), long)
-	require.NoError(t, r.Release(ctx))
-	require.LessOrEqual(t, ttl(), long)
-	locked, err := m.IsWriteLocked(ctx)
-	require.NoError(t, err)
-	require.True(t, locked)
-	require.NoError(t, w.Release(ctx))
-	require.NoError(t, same.Release(ctx))
-	require.LessOrEqual(t, ttl(), long/4, "what is left is the shorter lease")
-	require.NoError(t, short.Extend(ctx, long))
-	require.Greater(t, ttl(), long/2)
-	require.NoError(t, short.Release(ctx))
-	require.Zero(t, ttl())
-}
-
 // The release of one side ends the renewal of that hold alone: in Redisson that
 // of a read ends the renewal of the write, and that of a write once ended that
 // of the read (redisson #4217).
@@ -441,35 +253,6 @@ func TestWatchdogKeepsTheOtherSide(t *testing.T) {
 		keptOut(t, m.Write(), "b")
 		require.True(t, kept.Lease().Expires.After(end))
 		require.NoError(t, kept.Release(ctx))
-	}
-}
-
-func TestPreferredWriterKeepsNewReadersOut(t *testing.T) {
-	s := redistest.Start(t)
-	ctx := t.Context()
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	for _, o := range []lock.RWOptions{plainRW, preferWriters} {
-		m := c.RWMutex("orders", o)
-		first := letIn(t, m.Read(), "a")
-		waiter := waiting(ctx, t, writeSide(c, o), lock.Options{Owner: "w", Lease: long, Wait: lock.Forever})
-		parked(t, rdb, 1)
-		again := letIn(t, m.Read(), "a") // it would wait for itself otherwise
-		if o == plainRW {
-			require.Empty(t, waitingWriters(t, rdb))
-			require.NoError(t, letIn(t, m.Read(), "b").Release(ctx))
-		} else {
-			// Whatever that reader's own lock says of it.
-			keptOut(t, m.Read(), "b")
-			keptOut(t, c.RWMutex("orders", plainRW).Read(), "b")
-		}
-		keptOut(t, m.Write(), "v") // and a call that doesn't wait keeps no client out
-		require.LessOrEqual(t, len(waitingWriters(t, rdb)), 1)
-		require.NoError(t, first.Release(ctx))
-		require.NoError(t, again.Release(ctx))
-		require.NoError(t, <-waiter)
-		require.NoError(t, letIn(t, m.Read(), "b").Release(ctx))
-		require.Empty(t, keysLeft(t, rdb))
 	}
 }
 
@@ -537,51 +320,6 @@ func TestPreferredWriterThatGivesUpWakesReaders(t *testing.T) {
 	quit(func(*lock.Client, func()) {}, lock.Options{Owner: "w", Lease: long, Wait: 2 * time.Second}, lock.ErrNotAcquired)
 }
 
-// A request whose answer no client waits for leaves no place either.
-func TestPreferredWriterCancelledInFlightLeavesNothing(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, link := overLink(t, s, lock.Config{})
-	loadRW(t, c)
-	h := letIn(t, open(t, s, lock.Config{}).RWMutex("orders", plainRW).Read(), "a")
-	held, deliver := link.HoldReplies(rwSource(t, "rw_acquire").Hash())
-	ctx, cancel := context.WithCancel(t.Context())
-	waiter := waiting(ctx, t, writeSide(c, preferWriters), lock.Options{Lease: long, Wait: lock.Forever})
-	happened(t, held)
-	require.Len(t, waitingWriters(t, rdb), 1)
-	cancel()
-	require.ErrorIs(t, <-waiter, context.Canceled)
-	deliver()
-	redistest.Await(t, "its place to go", func() bool { return len(waitingWriters(t, rdb)) == 0 })
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
-}
-
-// One that died keeps readers out until its heartbeat is over, and leaves no key.
-func TestPreferredWriterThatDiedKeepsReadersOutForAHeartbeat(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	rdb := s.Client(t, nil)
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	h := letIn(t, m.Read(), "a")
-	const request = "dead"
-	refusal, err := rwSource(t, "rw_acquire").Run(ctx, rdb, []string{"lock:{orders}", "mark"},
-		"write", request, "w", long.Milliseconds(), 300).Slice()
-	require.NoError(t, err)
-	require.EqualValues(t, 0, refusal[0])
-	ends := placeEnds(t, rdb, "wait:"+request+":w")
-	r, err := m.Read().Lock(ctx, lock.Options{Owner: "b", Lease: long})
-	require.NoError(t, err)
-	now, err := rdb.Time(ctx).Result()
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, now.UnixMilli(), ends)
-	require.Empty(t, waitingWriters(t, rdb))
-	require.NoError(t, r.Release(ctx))
-	require.NoError(t, h.Release(ctx))
-	require.Empty(t, keysLeft(t, rdb))
-}
-
 // One that lives says so well within its heartbeat.
 func TestPreferredWriterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
@@ -606,85 +344,6 @@ func TestPreferredWriterKeepsItsPlace(t *testing.T) {
 	require.True(t, now.Before(first), "it was not heard of in time")
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, <-waiter)
-}
-
-func TestReadWriteLockSurvivesLostReplies(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	c, link := overLink(t, s, lock.Config{})
-	loadRW(t, c)
-	m := c.RWMutex("orders", plainRW)
-	for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
-		dropped := link.DropReply(rwSource(t, "rw_acquire").Hash())
-		h := letIn(t, side, "a") // go-redis asked twice
-		happened(t, dropped)
-		require.Equal(t, 1, h.Lease().Holds, "not counted twice")
-		n, err := side.HoldCount(ctx, "a")
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		require.NoError(t, h.Extend(ctx, long))
-		dropped = link.DropReply(rwSource(t, "rw_extend").Hash())
-		require.NoError(t, h.Extend(ctx, 2*long))
-		happened(t, dropped)
-		dropped = link.DropReply(rwSource(t, "rw_release").Hash())
-		require.NoError(t, h.Release(ctx))
-		happened(t, dropped)
-		require.Empty(t, keysLeft(t, s.Client(t, nil)), "one release frees it")
-	}
-}
-
-func TestReadWriteLockIsLeftAsItWasByACancelledCall(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c, link := overLink(t, s, lock.Config{})
-	loadRW(t, c)
-	for _, side := range []lock.Locker{readSide(c), writeSide(c, plainRW), writeSide(c, preferWriters)} {
-		held, deliver := link.HoldReplies(rwSource(t, "rw_acquire").Hash())
-		ctx, cancel := context.WithCancel(t.Context())
-		done := waiting(ctx, t, side, lock.Options{Lease: long})
-		happened(t, held)
-		require.Len(t, keysLeft(t, rdb), 1, "the server has granted it")
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-		deliver()
-		redistest.Await(t, "the grant to be taken back", func() bool { return len(keysLeft(t, rdb)) == 0 })
-
-		h := acquire(t, writeSide(open(t, s, lock.Config{}), plainRW), "w", long)
-		ctx, cancel = context.WithCancel(t.Context())
-		done = waiting(ctx, t, side, lock.Options{Lease: long, Wait: lock.Forever})
-		parked(t, rdb, 1)
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-		parked(t, rdb, 0)
-		redistest.Await(t, "the place to go", func() bool { return len(waitingWriters(t, rdb)) == 0 })
-		require.NoError(t, h.Release(t.Context()))
-		require.Empty(t, keysLeft(t, rdb))
-	}
-}
-
-func TestCloseWakesReadersAndWriters(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, writeSide(open(t, s, lock.Config{}), plainRW), "w", long)
-	var waiters []<-chan error
-	for _, side := range []lock.Locker{readSide(c), writeSide(c, plainRW), writeSide(c, preferWriters)} {
-		for range 3 {
-			waiters = append(waiters, waiting(t.Context(), t, side, lock.Options{Wait: lock.Forever}))
-		}
-	}
-	parked(t, rdb, 2)
-	redistest.Await(t, "the preferred to wait", func() bool { return len(waitingWriters(t, rdb)) == 3 })
-	c.Close()
-	for _, w := range waiters {
-		require.ErrorIs(t, <-w, lock.ErrClosed)
-	}
-	parked(t, rdb, 0)
-	require.Empty(t, waitingWriters(t, rdb))
-	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
 }
 
 func TestReadWriteLockTellsWhoHoldsIt(t *testing.T) {
@@ -755,88 +414,6 @@ func TestForceUnlockOfBothSides(t *testing.T) {
 	})
 }
 
-func TestReadWriteLockOfAnyOwner(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	m := open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	for _, owner := range []string{"a:b", ":", "{a}", "a\nb", "a\x00b", "\xff", "wait:x:y", "ends", " ", "%a", strings.Repeat("x", 1000)} {
-		w, r := letIn(t, m.Write(), owner), letIn(t, m.Read(), owner)
-		n, err := m.Write().HoldCount(ctx, owner)
-		require.NoError(t, err)
-		require.Equal(t, 1, n, "%q", owner)
-		keptOut(t, m.Read(), "a")
-		require.NoError(t, w.Extend(ctx, 2*long))
-		require.NoError(t, w.Release(ctx))
-		require.NoError(t, letIn(t, m.Read(), "a").Release(ctx))
-		require.NoError(t, r.Release(ctx))
-		require.Empty(t, keysLeft(t, s.Client(t, nil)))
-	}
-}
-
-func TestReadWriteLockLeavesOtherThingsAlone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx := t.Context()
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	m := c.RWMutex("orders", preferWriters)
-	fails := func() {
-		t.Helper()
-		var errs []error
-		for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
-			_, err := side.TryLock(ctx, lock.Options{Owner: "b", Lease: long})
-			errs = append(errs, err)
-			_, err = side.TryLockFor(ctx, lock.Forever, lock.Options{Owner: "b", Lease: long})
-			errs = append(errs, err)
-			_, err = side.HoldCount(ctx, "b")
-			errs = append(errs, err)
-		}
-		_, err := m.ForceUnlock(ctx)
-		for _, err := range append(errs, err) {
-			require.ErrorContains(t, err, "use another name")
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		}
-	}
-	require.NoError(t, rdb.Set(ctx, "lock:{orders}", "my data", 0).Err())
-	fails()
-	require.Equal(t, "my data", rdb.Get(ctx, "lock:{orders}").Val())
-	require.NoError(t, rdb.Del(ctx, "lock:{orders}").Err())
-
-	// A lock of another kind.
-	h := acquire(t, c, "a", long)
-	before := rdb.HGetAll(ctx, "lock:{orders}").Val()
-	fails()
-	require.Equal(t, before, rdb.HGetAll(ctx, "lock:{orders}").Val())
-	require.NoError(t, h.Release(ctx))
-	// The other way round, whichever side is held.
-	for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
-		h := letIn(t, side, "a")
-		before := rdb.Dump(ctx, "lock:{orders}").Val()
-		for _, l := range []lock.LockerFunc{c.Acquire, func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(name).Acquire(ctx, o)
-		}} {
-			for _, wait := range []time.Duration{0, lock.Forever} {
-				_, err := l(ctx, "orders", lock.Options{Owner: "a", Lease: long, Wait: wait})
-				require.ErrorContains(t, err, "use another name")
-				require.NotErrorIs(t, err, lock.ErrNotAcquired)
-			}
-		}
-		require.Equal(t, before, rdb.Dump(ctx, "lock:{orders}").Val())
-		require.NoError(t, h.Release(ctx))
-	}
-
-	for _, o := range []lock.Options{{Lease: -1}, {Lease: time.Microsecond}, {Wait: -1}} {
-		for _, side := range []*lock.RWSide{m.Read(), m.Write()} {
-			_, err := side.Acquire(ctx, o)
-			require.Error(t, err)
-		}
-	}
-	_, err := c.RWMutex("", plainRW).Read().TryLock(ctx, lock.Options{})
-	require.ErrorContains(t, err, "empty name")
-	require.Empty(t, keysLeft(t, rdb))
-}
-
 // rwHolds are the holds of a lock in which a client believes.
 type rwHolds struct {
 	mu    sync.Mutex
@@ -861,71 +438,4 @@ func (b *rwHolds) leave(h *lock.Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.holds, h)
-}
-
-// A hundred readers and writers of several clients, with re-entries, downgrades,
-// short leases and cancelled calls: no client believes in a write together with
-// another owner, and at the end nothing is left.
-func TestReadersAndWritersUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := &rwHolds{holds: map[*lock.Hold]string{}}
-	var clients []*lock.RWMutex
-	for i := range 5 {
-		c := open(t, s, lock.Config{Watchdog: time.Second})
-		clients = append(clients, c.RWMutex("orders", lock.RWOptions{PreferWriters: i%2 == 0}))
-	}
-	var grants [2]int64
-	var work sync.WaitGroup
-	for i := range 100 {
-		m := clients[i%len(clients)]
-		work.Go(func() {
-			rng := rand.New(rand.NewPCG(9, uint64(i)))
-			use := func(ctx context.Context, side string) *lock.Hold {
-				o := lock.Options{Owner: strconv.Itoa(i), Wait: lock.Forever}
-				if rng.IntN(2) == 0 {
-					o.Lease = time.Duration(5+rng.IntN(50)) * time.Millisecond
-				}
-				lockable := m.Read()
-				if side == "write" {
-					lockable = m.Write()
-				}
-				h, err := lockable.Acquire(ctx, o)
-				if err != nil {
-					return nil
-				}
-				b.enter(h, side)
-				return h
-			}
-			for range 12 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(500))*time.Millisecond)
-				side := "read"
-				if rng.IntN(4) == 0 {
-					side = "write"
-				}
-				holds := []*lock.Hold{use(ctx, side)}
-				if rng.IntN(3) == 0 {
-					holds = append(holds, use(ctx, "read")) // again, and for a writer to go on as a reader
-				}
-				time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
-				for _, h := range holds {
-					if h != nil {
-						b.mu.Lock()
-						grants[len(side)-4]++
-						b.mu.Unlock()
-						b.leave(h)
-						_ = h.Release(t.Context())
-					}
-				}
-				cancel()
-			}
-		})
-	}
-	work.Wait()
-	require.Empty(t, b.clash)
-	require.Positive(t, grants[0])
-	require.Positive(t, grants[1])
-	rdb := s.Client(t, nil)
-	redistest.Await(t, "the last leases to end", func() bool { return len(keysLeft(t, rdb)) == 0 })
-	parked(t, rdb, 0)
 }

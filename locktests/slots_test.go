@@ -1,7 +1,6 @@
 package locktests
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,31 +30,12 @@ func TestSlotThatMoves(t *testing.T) {
 		return n
 	}
 	o := lock.Options{Lease: long, Wait: lock.Forever}
-	for _, kind := range []struct {
-		name, key string
-		ask       func(ctx context.Context, c *lock.Client) (*lock.Hold, error)
-	}{
-		{"Mutex", "lock:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.Mutex("orders").Acquire(ctx, o)
-		}},
-		{"FencedMutex", "lock:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.FencedMutex("orders").Acquire(ctx, o)
-		}},
-		{"FairMutex", "lock:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.FairMutex("orders").Acquire(ctx, o)
-		}},
-		{"SpinMutex", "lock:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, o)
-		}},
-		{"RWMutex", "lock:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.RWMutex("orders", lock.RWOptions{}).Write().Acquire(ctx, o)
-		}},
-		{"PermitSemaphore", "lock:semaphore:{orders}", func(ctx context.Context, c *lock.Client) (*lock.Hold, error) {
-			return c.PermitSemaphore("orders").Acquire(ctx, 1, o)
-		}},
-	} {
+	for _, kind := range kinds() {
+		if kind.block != nil { // its holders share it
+			continue
+		}
 		t.Run(kind.name, func(t *testing.T) {
-			h, err := kind.ask(t.Context(), c)
+			h, err := kind.ask(t.Context(), c, "orders", o)
 			require.NoError(t, err)
 			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": kind.key}})
 			require.NoError(t, err)
@@ -69,7 +49,7 @@ func TestSlotThatMoves(t *testing.T) {
 			next := make(chan *lock.Hold, 1)
 			go func() {
 				defer close(next)
-				if h, err := kind.ask(t.Context(), other); err == nil {
+				if h, err := kind.ask(t.Context(), other, "orders", o); err == nil {
 					next <- h
 				}
 			}()

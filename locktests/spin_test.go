@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -20,15 +19,6 @@ func spinning(c *lock.Client, b lock.Backoff) lock.Locker {
 	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 		return c.SpinMutex(name, b).Acquire(ctx, o)
 	})
-}
-
-func TestSpinMutexKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	locktest.Run(t, func(t *testing.T) lock.Locker {
-		t.Helper()
-		return spinning(open(t, s, lock.Config{Prefix: apart()}), lock.Backoff{})
-	}, locktest.Features{Lease: leisurely, Apart: true, Reentrant: true, Callers: 100})
 }
 
 // scripted is how many scripts a server was asked to run.

@@ -25,7 +25,7 @@ type Features struct {
 	// Fenced: every grant has a token, greater than that of the grant before.
 	Fenced bool
 	// Watchdog is the lease that is kept alive for a hold that asked for none;
-	// the check waits for three times as long. Zero: there is none, or it is
+	// the check waits for twice as long. Zero: there is none, or it is
 	// too long to wait for.
 	Watchdog time.Duration
 	// Lease is the lease that is let run out. A grant has to arrive within it.
@@ -670,7 +670,7 @@ func (f Features) watched(ctx context.Context, l lock.Locker) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 3 * f.Watchdog})
+	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 2 * f.Watchdog})
 	if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
 		return err
 	}

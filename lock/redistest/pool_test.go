@@ -111,6 +111,7 @@ func TestServersAreAsNew(t *testing.T) {
 			fresh, err := launch(t.TempDir(), nil)
 			require.NoError(t, err)
 			defer fresh.end()
+			require.NoError(t, fresh.describeNew())
 			is, err := describe(t.Context(), admin)
 			require.NoError(t, err)
 			// Each has its own directory, which is a setting.
@@ -187,6 +188,7 @@ func TestServersEnd(t *testing.T) {
 	p.open()
 	s, err := launch(t.TempDir(), nil)
 	require.NoError(t, err)
+	require.NoError(t, s.describeNew())
 	p.give(s)
 	require.True(t, p.take() == s)
 	p.give(s)

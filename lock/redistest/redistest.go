@@ -55,6 +55,13 @@ func Start(tb testing.TB, args ...string) *Server {
 			_ = os.RemoveAll(dir)
 			tb.Fatal(err)
 		}
+		if !s.isOwn {
+			err = s.process.describeNew()
+		}
+		if err != nil {
+			s.process.end()
+			tb.Fatal(err)
+		}
 	}
 	socket, err := s.process.name()
 	if err != nil {

@@ -1,0 +1,343 @@
+package locktests
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/redistest"
+)
+
+// A kind of lock on one server. What is promised of all of them is tested with each.
+type kind struct {
+	name string
+	key  string // that it is kept in, by the name "orders"
+	// family is how the names of its scripts begin.
+	family    string
+	isString  bool // held once and asked for by no other client, its key is a string
+	reentrant bool
+	ask       func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error)
+	// block is how another owner keeps it from being granted. Default: ask.
+	block func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error)
+}
+
+// on is the locks of that kind of a client.
+func (k kind) on(c *lock.Client) lock.Locker {
+	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+		return k.ask(ctx, c, name, o)
+	})
+}
+
+// blocked has another owner hold the lock.
+func (k kind) blocked(t *testing.T, c *lock.Client) *lock.Hold {
+	t.Helper()
+	block := k.block
+	if block == nil {
+		block = k.ask
+	}
+	h, err := block(t.Context(), c, "orders", lock.Options{Owner: "blocker", Lease: long})
+	require.NoError(t, err)
+	return h
+}
+
+// script is the digest of one of its steps: acquire, extend, release.
+func (k kind) script(t *testing.T, step string) string {
+	t.Helper()
+	if step == "extend" && k.family == "fair_" {
+		return digest(t, step)
+	}
+	return digest(t, k.family+step)
+}
+
+// kinds are all of them. The semaphore has one permit, which is set.
+func kinds() []kind {
+	const plain, semaphore = "lock:{orders}", "lock:semaphore:{orders}"
+	side := func(prefer bool, of func(*lock.RWMutex) *lock.RWSide) func(context.Context, *lock.Client, string, lock.Options) (*lock.Hold, error) {
+		return func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return of(c.RWMutex(name, lock.RWOptions{PreferWriters: prefer})).Acquire(ctx, o)
+		}
+	}
+	write := side(false, (*lock.RWMutex).Write)
+	return []kind{
+		{name: "Mutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return c.Mutex(name).Acquire(ctx, o)
+		}},
+		{name: "FencedMutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return c.FencedMutex(name).Acquire(ctx, o)
+		}},
+		{name: "SpinMutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
+		}},
+		{name: "FairMutex", key: plain, family: "fair_", reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return c.FairMutex(name).Acquire(ctx, o)
+		}},
+		{name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, ask: side(false, (*lock.RWMutex).Read), block: write},
+		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, ask: write},
+		{name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true, ask: side(true, (*lock.RWMutex).Write)},
+		{name: "PermitSemaphore", key: semaphore, family: "semaphore_", ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
+			return c.PermitSemaphore(name).Acquire(ctx, 1, o)
+		}},
+	}
+}
+
+// eachKind runs a test with each kind of lock, on a server of its own.
+func eachKind(t *testing.T, test func(t *testing.T, k kind, s *redistest.Server)) {
+	t.Helper()
+	for _, k := range kinds() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			onePermit(t, s)
+			test(t, k, s)
+		})
+	}
+}
+
+func onePermit(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	_, err := open(t, s, lock.Config{}).Semaphore("orders").TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+}
+
+// left are the keys that a lock has, but for the size of the semaphore.
+func left(t *testing.T, rdb *redis.Client) []string {
+	t.Helper()
+	return slices.DeleteFunc(keysLeft(t, rdb), func(key string) bool { return key == semaphoreKey })
+}
+
+// know lets the server know the scripts of a kind, so that they are sent by digest.
+func (k kind) know(t *testing.T, c *lock.Client) {
+	t.Helper()
+	h, err := k.ask(t.Context(), c, "orders", lock.Options{Lease: long})
+	require.NoError(t, err)
+	require.NoError(t, h.Extend(t.Context(), long))
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A reply that is lost makes go-redis ask twice. Nothing is counted twice for it, and one
+// release frees the lock.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, k kind, s *redistest.Server) {
+		t.Helper()
+		c, link := overLink(t, s, lock.Config{})
+		k.know(t, c)
+		lose := func(step string) (struck func()) {
+			dropped := link.DropReply(k.script(t, step))
+			return func() { happened(t, dropped) }
+		}
+		struck := lose("acquire")
+		h := acquire(t, k.on(c), "a", long)
+		struck()
+		require.Equal(t, 1, h.Lease().Holds, "not counted twice")
+		if token := h.Lease().Token; token != 0 {
+			last, err := s.Client(t, nil).Get(t.Context(), tokenKey).Int64()
+			require.NoError(t, err)
+			require.Equal(t, last, token, "no second one was given")
+		}
+		struck = lose("extend")
+		require.NoError(t, h.Extend(t.Context(), 2*long))
+		struck()
+		require.Greater(t, time.Until(h.Lease().Expires), long)
+		struck = lose("release")
+		require.NoError(t, h.Release(t.Context()))
+		struck()
+		require.Empty(t, left(t, s.Client(t, nil)), "one release frees it")
+		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+	})
+}
+
+// A call that ends before it is granted leaves nothing behind: with its request under way,
+// or while it waits; by its context, with its client, or when its wait is over.
+func TestCallsThatEndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	ends := map[string]struct {
+		do   func(cancel func(), c *lock.Client)
+		wait time.Duration
+		err  error
+	}{
+		"cancelled": {func(cancel func(), _ *lock.Client) { cancel() }, lock.Forever, context.Canceled},
+		"closed":    {func(_ func(), c *lock.Client) { go c.Close() }, lock.Forever, lock.ErrClosed},
+		"over":      {func(func(), *lock.Client) {}, 100 * time.Millisecond, lock.ErrNotAcquired},
+	}
+	eachKind(t, func(t *testing.T, k kind, s *redistest.Server) {
+		t.Helper()
+		rdb, holder := s.Client(t, nil), open(t, s, lock.Config{})
+		for name, end := range ends {
+			e := &events{}
+			c, link := overLink(t, s, lock.Config{Observer: e, Watchdog: shortWatchdog})
+			k.know(t, c)
+			if name != "over" {
+				ctx, cancel := context.WithCancel(t.Context())
+				held, deliver := link.HoldReplies(k.script(t, "acquire"))
+				done := waiting(ctx, t, k.on(c), lock.Options{})
+				happened(t, held)
+				require.NotEmpty(t, left(t, rdb), "the server has granted it")
+				end.do(cancel, c)
+				require.ErrorIs(t, <-done, end.err, "without waiting for the reply")
+				deliver()
+				c.Close()
+				cancel()
+				require.Empty(t, left(t, rdb), "Close waits until the grant is taken back")
+				require.Equal(t, 1, e.count(lock.Acquired))
+				require.Zero(t, e.count(lock.Renewing))
+				c = open(t, s, lock.Config{Watchdog: shortWatchdog})
+			}
+			blocker := k.blocked(t, holder)
+			before := left(t, rdb)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := waiting(ctx, t, k.on(c), lock.Options{Lease: long, Wait: end.wait})
+			second := waiting(ctx, t, k.on(c), lock.Options{Lease: long, Wait: end.wait}) // in line behind it
+			if name != "over" {
+				k.awaitWaiter(t, rdb)
+			}
+			end.do(cancel, c)
+			require.ErrorIs(t, <-done, end.err)
+			require.ErrorIs(t, <-second, end.err)
+			cancel()
+			if name == "closed" {
+				_, err := k.ask(t.Context(), c, "orders", lock.Options{})
+				require.ErrorIs(t, err, lock.ErrClosed)
+			}
+			c.Close()
+			require.ElementsMatch(t, before, left(t, rdb))
+			parked(t, rdb, 0)
+			require.NoError(t, blocker.Release(t.Context()))
+			require.Empty(t, left(t, rdb))
+		}
+	})
+}
+
+// awaitWaiter waits until a call waits for the lock, which a SpinMutex does without a trace.
+func (k kind) awaitWaiter(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	if k.name != "SpinMutex" {
+		parked(t, rdb, 1)
+	}
+}
+
+// The message that a lock is free is lost with the connection of a waiter. It asks when the
+// connection is back, or at its next poll.
+func TestWaitersOutliveABrokenSubscription(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, k kind, s *redistest.Server) {
+		t.Helper()
+		rdb := s.Client(t, nil)
+		c, holder := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+		blocker := k.blocked(t, holder)
+		var waiters []<-chan error
+		for range 3 {
+			waiters = append(waiters, waiting(t.Context(), t, k.on(c), lock.Options{Lease: long, Wait: lock.Forever}))
+		}
+		k.awaitWaiter(t, rdb)
+		require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+		require.NoError(t, blocker.Release(t.Context()))
+		for _, w := range waiters {
+			require.NoError(t, <-w)
+		}
+		require.Empty(t, left(t, rdb))
+	})
+}
+
+// A key that holds something else, of the user or of a lock of another kind, is reported and
+// left as it is.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, k kind, s *redistest.Server) {
+		t.Helper()
+		rdb, c := s.Client(t, nil), open(t, s, lock.Config{})
+		unchanged := func(key string, do func() []error) {
+			t.Helper()
+			before := rdb.Dump(t.Context(), key).Val()
+			for _, err := range do() {
+				require.ErrorContains(t, err, "use another name", key)
+				require.NotErrorIs(t, err, lock.ErrNotAcquired)
+				require.NotErrorIs(t, err, lock.ErrNotHeld)
+			}
+			require.Equal(t, before, rdb.Dump(t.Context(), key).Val())
+		}
+		asked := func() (errs []error) {
+			for _, wait := range []time.Duration{0, lock.Forever} {
+				_, err := k.ask(t.Context(), c, "orders", lock.Options{Owner: "b", Lease: long, Wait: wait})
+				errs = append(errs, err)
+			}
+			switch k.family {
+			case "rw_":
+				_, err := c.RWMutex("orders", plainRW).Write().HoldCount(t.Context(), "a")
+				errs = append(errs, err)
+			case "":
+				_, err := c.Mutex("orders").ForceUnlock(t.Context())
+				errs = append(errs, err)
+			}
+			return errs
+		}
+		keys := []string{k.key}
+		if k.family == "fair_" {
+			keys = append(keys, fairPlaces, fairDeadlines)
+		}
+		for _, key := range keys {
+			for _, text := range []string{"my data", "", "held", "held by"} {
+				require.NoError(t, rdb.FlushAll(t.Context()).Err())
+				onePermit(t, s)
+				h := acquire(t, k.on(c), "a", long)
+				require.NoError(t, rdb.Set(t.Context(), key, text, 0).Err())
+				unchanged(key, func() []error { return append(asked(), h.Release(t.Context())) })
+			}
+		}
+		if k.family == "fair_" {
+			_, err := c.FairMutex("orders").Waiters(t.Context())
+			require.ErrorContains(t, err, "use another name")
+		}
+		require.NoError(t, rdb.FlushAll(t.Context()).Err())
+		onePermit(t, s)
+		for _, other := range kinds() {
+			if other.key != k.key || (other.family == "rw_") == (k.family == "rw_") {
+				continue // they don't meet, or exclude each other
+			}
+			h := acquire(t, other.on(c), "a", long)
+			unchanged(k.key, asked)
+			require.NoError(t, h.Release(t.Context()))
+		}
+		_, err := k.ask(t.Context(), c, "", lock.Options{})
+		require.ErrorContains(t, err, "give the lock a name")
+		for _, o := range []lock.Options{{Lease: -1}, {Lease: time.Microsecond}, {Wait: -1}} {
+			_, err := k.ask(t.Context(), c, "orders", o)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		}
+	})
+}
+
+// A grant that no replica has is not believed, and undone.
+func TestGrantsNeedTheAcks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, detach := s.Replica(t)
+	onePermit(t, s)
+	rdb, c := s.Client(t, nil), open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
+	for _, k := range kinds() {
+		require.NoError(t, acquire(t, k.on(c), "a", long).Release(t.Context()), k.name)
+	}
+	held := acquire(t, c, "a", long)
+	end := held.Lease().Expires
+	detach()
+	err := held.Extend(t.Context(), 3*long)
+	require.ErrorContains(t, err, "0 of 1 replicas")
+	require.NotErrorIs(t, err, lock.ErrNotHeld)
+	require.Equal(t, end, held.Lease().Expires, "what the replica doesn't have is not believed")
+	require.NoError(t, held.Release(t.Context()))
+	hasty := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: 50 * time.Millisecond})
+	for _, k := range kinds() {
+		_, err := k.ask(t.Context(), hasty, "orders", lock.Options{Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotReplicated, k.name)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		redistest.Await(t, "the grant to be undone", func() bool { return len(left(t, rdb)) == 0 })
+	}
+	p := hasty.Semaphore("orders")
+	require.ErrorContains(t, p.AddPermits(t.Context(), 1), "0 of 1 replicas", "what can't be undone is told")
+}
