@@ -131,7 +131,8 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 			}
 			for _, f := range all {
 				t.Run(f.name, func(t *testing.T) {
-					t.Parallel() // a check waits for leases, mostly
+					t.Parallel()                     // a check waits for leases, mostly
+					f.features.Lease = 2 * leisurely // the way to a server is longer
 					f.keepsTheContract(t, servers)
 				})
 			}
