@@ -110,8 +110,9 @@ func steady(name string) topologies.Options {
 	return topologies.Options{}
 }
 
-// A change tests two families on each deployment, and all of them are tested every night:
-// what differs between deployments are the clients, which the families share.
+// What locks promise on each deployment. A change tests the contract of two families on
+// each, and all of them are tested every night: what differs between deployments are the
+// clients, which the families share.
 func TestLocksOnEveryDeployment(t *testing.T) {
 	t.Parallel()
 	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
@@ -126,15 +127,24 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 			switch {
 			case len(servers) > 1:
 				all = []family{redlock(), all[len(all)-1]}
-			case os.Getenv(redistest.Nightly) == "":
+			case !runtest.Nightly():
 				all = []family{all[rand.IntN(len(all))], all[rand.IntN(len(all))]}
 			}
-			for _, f := range all {
-				t.Run(f.name, func(t *testing.T) {
-					t.Parallel()                     // a check waits for leases, mostly
-					f.features.Lease = 2 * leisurely // the way to a server is longer
-					f.keepsTheContract(t, servers)
-				})
+			t.Run("contract", func(t *testing.T) {
+				for _, f := range all {
+					t.Run(f.name, func(t *testing.T) {
+						t.Parallel()                     // a check waits for leases, mostly
+						f.features.Lease = 2 * leisurely // the way to a server is longer
+						f.keepsTheContract(t, servers)
+					})
+				}
+			})
+			if name == topologies.Cluster {
+				t.Run("a slot moves", func(t *testing.T) { slotMoves(t, d) })
+			}
+			if f, ok := d.(topologies.Failover); ok {
+				t.Run("a graceful failover", func(t *testing.T) { gracefulFailover(t, f) })
+				t.Run("a crash of the master", func(t *testing.T) { masterCrashes(t, f) })
 			}
 		})
 	}
@@ -142,59 +152,55 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 
 // A hold that replicas have outlives a failover that nothing forces, and its
 // watchdog goes on renewing it on the new master.
-func TestHoldOutlivesAGracefulFailover(t *testing.T) {
-	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := deployment(t, name, steady(name)).(topologies.Failover)
-			// The failover may take a second, in which no renewal succeeds.
-			c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 2 * time.Second, Watchdog: 15 * time.Second})
-			shard, key := d.Topology().Shards()[0], lockOn(t, d)
-			h, err := c.Acquire(t.Context(), key, lock.Options{})
-			require.NoError(t, err)
-			require.NoError(t, d.Promote(t.Context(), shard))
-			master, err := d.AwaitMaster(t.Context(), shard, shard)
-			require.NoError(t, err)
-			require.NoError(t, d.Disarm(t.Context()))
-			require.NoError(t, d.AwaitReady(t.Context()))
-			require.NotEqual(t, shard, master)
-			other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
-			redistest.Await(t, "the other client to see that the lock is held", func() bool {
-				_, err := other.Acquire(t.Context(), key, lock.Options{Lease: long})
-				return errors.Is(err, lock.ErrNotAcquired)
-			})
-			require.NoError(t, h.Extend(t.Context(), time.Minute), "the new master knows of the hold")
-			require.NoError(t, h.Release(t.Context()))
-		})
-	}
+func gracefulFailover(t *testing.T, d topologies.Failover) {
+	t.Helper()
+	// The failover may take a second, in which no renewal succeeds.
+	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 2 * time.Second, Watchdog: 15 * time.Second})
+	shard := d.Topology().Shards()[0]
+	key := lockAt(t, d, shard)
+	h, err := c.Acquire(t.Context(), key, lock.Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Promote(t.Context(), shard))
+	master, err := d.AwaitMaster(t.Context(), shard, shard)
+	require.NoError(t, err)
+	require.NoError(t, d.Disarm(t.Context()))
+	require.NoError(t, d.AwaitReady(t.Context()))
+	require.NotEqual(t, shard, master)
+	other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
+	redistest.Await(t, "the other client to see that the lock is held", func() bool {
+		_, err := other.Acquire(t.Context(), key, lock.Options{Lease: long})
+		return errors.Is(err, lock.ErrNotAcquired)
+	})
+	require.NoError(t, h.Extend(t.Context(), time.Minute), "the new master knows of the hold")
+	require.NoError(t, h.Release(t.Context()))
 }
 
 // After a crash of the master the lock can be had again, by any client that asks: a
 // failover leaves no orphan behind (redisson #4822).
-func TestLockIsThereAfterACrashOfTheMaster(t *testing.T) {
-	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := deployment(t, name, topologies.Options{}).(topologies.Failover)
-			a := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
-			b := newClient(t, clients(t, d, "zone-b")[0], lock.Config{Watchdog: shortWatchdog})
-			holder := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
-			shard, key := d.Topology().Shards()[0], lockOn(t, d)
-			h, err := holder.Acquire(t.Context(), key, lock.Options{})
-			require.NoError(t, err)
-			require.NoError(t, d.Arm(t.Context()))
-			require.NoError(t, d.Server(shard).Kill(t.Context()))
-			_, err = d.AwaitMaster(t.Context(), shard, shard)
-			require.NoError(t, err)
-			require.NoError(t, d.Disarm(t.Context()))
-			holder.Close() // it is gone, whatever the new master knows of its hold
-			<-h.Lost()
-			for _, c := range []*lock.Client{b, a, b} {
-				redistest.Await(t, "the lock", func() bool {
-					h, err := c.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
-					return err == nil && h.Release(t.Context()) == nil
-				})
-			}
+func masterCrashes(t *testing.T, d topologies.Failover) {
+	t.Helper()
+	a := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
+	b := newClient(t, clients(t, d, "zone-b")[0], lock.Config{Watchdog: shortWatchdog})
+	holder := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
+	// Another shard than that of the failover before, if there is one.
+	shards := d.Topology().Shards()
+	shard := shards[len(shards)-1]
+	master, err := d.AwaitMaster(t.Context(), shard, "")
+	require.NoError(t, err)
+	key := lockAt(t, d, master)
+	h, err := holder.Acquire(t.Context(), key, lock.Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Arm(t.Context()))
+	require.NoError(t, d.Server(master).Kill(t.Context()))
+	_, err = d.AwaitMaster(t.Context(), shard, master)
+	require.NoError(t, err)
+	require.NoError(t, d.Disarm(t.Context()))
+	holder.Close() // it is gone, whatever the new master knows of its hold
+	<-h.Lost()
+	for _, c := range []*lock.Client{b, a, b} {
+		redistest.Await(t, "the lock", func() bool {
+			h, err := c.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
+			return err == nil && h.Release(t.Context()) == nil
 		})
 	}
 }
@@ -234,16 +240,16 @@ func TestHolderIsKilled(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 }
 
-// lockOn is the name of a lock that lives on the first shard.
-func lockOn(t *testing.T, d topologies.Failover) string {
+// lockAt is the name of a lock that lives on a server.
+func lockAt(t *testing.T, d topologies.Failover, server string) string {
 	t.Helper()
-	at := d.Server(d.Topology().Shards()[0]).Observer()
+	at := d.Server(server).Observer()
 	for i := range 1000 {
 		name := fmt.Sprintf("orders-%d", i)
 		if !redis.HasErrorPrefix(at.Get(t.Context(), name).Err(), "MOVED") {
 			return name
 		}
 	}
-	t.Fatal("no lock lives on the first shard")
+	t.Fatalf("no lock lives on %s", server)
 	return ""
 }

@@ -13,9 +13,8 @@ import (
 
 // While the slot of a lock moves to another server, with keys on both of them, no wait and
 // no release ends, and no hold is lost.
-func TestSlotThatMoves(t *testing.T) {
-	t.Parallel()
-	d := deployment(t, topologies.Cluster, steady(topologies.Cluster))
+func slotMoves(t *testing.T, d topologies.Deployment) {
+	t.Helper()
 	migrate, err := faults.ByName("migrate-slot")
 	require.NoError(t, err)
 	rdb := clients(t, d, "zone-a")[0]

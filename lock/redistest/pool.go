@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Nightly is the environment variable with which each test gets servers that were
+// Nightly is the environment variable that is 1 where each test gets servers that were
 // started for it.
 const Nightly = "LOCKCHAOS_TEST_NIGHTLY"
 
@@ -33,7 +33,7 @@ type Reusing struct{ M *testing.M }
 
 // Run runs the tests, and ends the servers after the last one.
 func (r Reusing) Run() int {
-	if os.Getenv(Nightly) == "" {
+	if os.Getenv(Nightly) != "1" {
 		idle.open()
 		defer idle.close()
 	}
