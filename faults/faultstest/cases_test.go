@@ -1,10 +1,7 @@
 package faultstest
 
 import (
-	"context"
 	"slices"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -14,9 +11,12 @@ import (
 type entry struct {
 	faults.Step
 
-	// on is a topology that can have it; empty: any. It is injected once, on the
-	// first of those that fit.
+	// on is a topology that can have it; empty: any, of which the first has it.
 	on string
+	// protocol is that of the clients; zero: their default.
+	protocol int
+	// again says that it stands above with other parameters.
+	again bool
 }
 
 // singleByName is a master that clients find by a name, with its replicas.
@@ -38,43 +38,54 @@ func entries() []entry {
 		for i := 0; i < len(params); i += 2 {
 			step.Params[params[i]] = params[i+1]
 		}
-		all = append(all, entry{step, on})
+		all = append(all, entry{Step: step, on: on, again: slices.ContainsFunc(all, func(e entry) bool { return e.Fault == fault && e.on == on })})
 	}
 	const (
 		server  = "redis-1" // the first, which has a shard of its own
 		clients = "zone-a>redis"
-		unasked = "SET never-asked-for"
+		asked   = "SET key-" // by the looks alone
 	)
 	add("", "bandwidth", clients, "rate", "20000")
+	add("", "bandwidth", clients, "rate", "20000", "stream", "upstream")
+	add("", "bandwidth", clients, "rate", "20000", "stream", "downstream")
 	add("", "clock-back", server, "by", "3600000")
-	add("", "clock-forward", server, "by", "3600000")
+	add("", "clock-forward", server, "by", "60000")
 	add("", "clock-rate", server, "percent", "50")
+	add("", "clock-rate", server, "percent", "-50")
+	add("", "corrupt-key", server, "pattern", probes)
 	add(topologies.Sentinels, "crash-failover", "")
-	add(topologies.Cluster, "crash-failover", "")
-	add("", "delay-command", clients, "command", unasked, "for", "1")
-	add("", "delay-reply", clients, "command", unasked, "for", "1")
-	add("", "drop-command", clients, "command", unasked)
+	add(topologies.Cluster, "crash-failover", "", "shard", "redis-2")
+	add("", "delay-command", clients, "command", asked, "for", "30")
+	add("", "delay-reply", clients, "command", asked, "for", "30")
+	add("", "drop-command", clients, "command", asked)
+	add("", "drop-command", clients, "command", asked, "then", "silent")
 	add("", "drop-key", server, "pattern", probes)
-	add("", "drop-message", clients, "command", unasked)
-	add("", "drop-reply", clients, "command", unasked, "then", "silent")
+	add("", "drop-message", clients, "command", "wanted", "nth", "2")
+	add("", "drop-message", clients, "command", "wanted", "nth", "2")
+	all[len(all)-1].protocol = 2 // the messages of which look otherwise
+	add("", "drop-reply", clients, "command", asked, "then", "silent")
+	add("", "drop-reply", clients, "command", asked)
 	add(topologies.Sentinels, "failover", "")
 	add(topologies.Cluster, "failover", "")
 	add("", "flap", clients, "down", "20", "up", "20")
-	add("", "hold-command", clients, "command", unasked)
-	add("", "hold-reply", clients, "command", unasked)
+	add("", "hold-command", clients, "command", asked)
+	add("", "hold-reply", clients, "command", asked)
 	add("", "latency", clients, "latency", "30", "jitter", "5")
-	add(topologies.Cluster, "migrate-slot", "", "key", "orders")
+	add(topologies.Cluster, "migrate-slot", "", "key", moved)
 	add("", "partition", server)
+	add("", "partition", server, "how", "stall")
 	add(topologies.Independent, "partition-bridge", server)
 	add(topologies.Independent, "partition-halves", "")
 	add(topologies.Cluster, "partition-ring", "")
 	add(singleByName, "planned-failover", "", "how", "failover")
 	add(singleByName, "planned-failover", "", "how", "replicaof", "pubsub", "close")
-	add("", "corrupt-key", server, "pattern", probes)
-	add("", "slow-close", clients, "by", "50")
+	add("", "slow-close", clients, "by", "50", "stream", "upstream")
+	add("", "slow-close", clients, "by", "50", "stream", "downstream")
 	add(topologies.Sentinels, "split-brain", "zone-a")
 	add(topologies.Cluster, "split-brain", "zone-a")
 	add("", "stall", clients)
+	add("", "stall", clients, "stream", "upstream")
+	add("", "stall", clients, "stream", "downstream")
 	for _, spec := range faults.All() { // any other, as a random run would have it at the least
 		if spec.Candidates == nil || slices.ContainsFunc(all, func(e entry) bool { return e.Fault == spec.Name }) {
 			continue
@@ -106,39 +117,4 @@ func Names() []string {
 		all = append(all, e.Fault)
 	}
 	return all
-}
-
-// probes is a pattern of the keys that are there for faults to hit.
-const probes = "lockchaos:hit:*"
-
-// master is the first server, which has a shard of its own.
-func master(d topologies.Deployment) topologies.Server { return d.Server("redis-1") }
-
-// bait puts there what faults need to hit: a key on the first server, and a
-// client of zone-a that has a connection and a subscription. Whoever called it
-// closes the clients.
-func bait(ctx context.Context, d topologies.Deployment) (closeAll func(), err error) {
-	clients := topologies.Clients(d.ClientOptions("zone-a"))
-	var pubsubs []*goredis.PubSub
-	closeAll = func() {
-		for _, p := range pubsubs {
-			_ = p.Close()
-		}
-		for _, c := range clients {
-			_ = c.Close()
-		}
-	}
-	for _, c := range clients {
-		p := c.Subscribe(ctx, "lockchaos:hit")
-		pubsubs = append(pubsubs, p)
-		if _, err := p.Receive(ctx); err != nil {
-			closeAll()
-			return nil, err
-		}
-		if err := c.Ping(ctx).Err(); err != nil {
-			closeAll()
-			return nil, err
-		}
-	}
-	return closeAll, nil
 }

@@ -5,6 +5,7 @@ package faultstest_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -73,7 +74,10 @@ func TestProcessesCanHaveEveryFault(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, topology)
 	}
-	seen := faultstest.Every(t, process.Backend{}.Instrumented(), nil, all...)
+	folder := func(d topologies.Deployment) []string {
+		return left(filepath.Dir(filepath.Dir(d.Server("redis-1").Log())))
+	}
+	seen := faultstest.Every(t, process.Backend{}.Instrumented(), folder, all...)
 	names := faultstest.Names()
 	slices.Sort(seen)
 	slices.Sort(names)

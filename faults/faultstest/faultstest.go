@@ -21,9 +21,8 @@ const limit = time.Minute
 //   - a second heal does nothing;
 //   - it can be done all over again.
 //
-// While the fault lasts, broken must return nil: it is the test's own look at
-// the effect. It is not called for a fault that has no duration. For an armed fault,
-// broken makes its trigger happen, and looks at what became of that; Run checks that
+// While the fault lasts, or once it happened, broken must return nil: it is the test's own
+// look at the effect. For an armed fault, broken makes its trigger happen, and looks at what became of that; Run checks that
 // the fault reports that it fired, and, where the trigger does not happen, that it did
 // not.
 func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) error) {
@@ -41,10 +40,8 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 		if injection.Effect == "" {
 			t.Errorf("round %d: %s does not say what it did", round, f.Name())
 		}
-		if injection.Heal != nil {
-			if err := broken(run); err != nil {
-				t.Errorf("round %d: %s shows no effect: %v", round, f.Name(), err)
-			}
+		if err := broken(run); err != nil {
+			t.Errorf("round %d: %s shows no effect: %v", round, f.Name(), err)
 		}
 		armed = armed || injection.AwaitFiring != nil
 		if injection.AwaitFiring != nil {

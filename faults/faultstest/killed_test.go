@@ -4,6 +4,7 @@ package faultstest_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -84,65 +85,69 @@ func harness(topology, fault string) error {
 	select {}
 }
 
-// TestHarness_killedDuringAFaultLeavesNothing kills a harness, and has one panic,
-// while a fault lasts.
+// TestHarness_killedDuringAFaultLeavesNothing kills a harness, and has one panic, while a fault lasts: the last of each
+// family on each topology, which of processes is one that stands still. Nightly every fault has its turn, with a panic too.
 func TestHarness_killedDuringAFaultLeavesNothing(t *testing.T) {
 	t.Parallel()
 	need(t)
-	kinds := map[string][]string{
-		topologies.Sentinels:   {"crash-failover", "split-brain"},
-		topologies.Cluster:     {"migrate-slot", "partition-ring"},
-		topologies.Independent: {"partition-bridge", "partition-halves"},
+	of := map[string]string{
+		"crash-failover": topologies.Sentinels, "split-brain": topologies.Sentinels,
+		"migrate-slot": topologies.Cluster, "partition-ring": topologies.Cluster,
+		"partition-bridge": topologies.Independent, "partition-halves": topologies.Independent,
 	}
-	elsewhere := slices.Concat(slices.Collect(maps.Values(kinds))...)
-	for _, spec := range faults.All() { // a single server can have all others
-		if spec.Life != history.Momentary && slices.Contains(faultstest.Names(), spec.Name) && !slices.Contains(elsewhere, spec.Name) {
-			kinds[topologies.Single] = append(kinds[topologies.Single], spec.Name)
+	type killed struct{ topology, fault string }
+	every := []killed{{topologies.EtcdCluster, memberPaused}, {topologies.ZooKeeperEnsemble, memberPaused}}
+	last := map[string]killed{topologies.EtcdCluster: every[0], topologies.ZooKeeperEnsemble: every[1]}
+	for _, spec := range faults.All() {
+		if spec.Life != history.Momentary && slices.Contains(faultstest.Names(), spec.Name) {
+			k := killed{cmp.Or(of[spec.Name], topologies.Single), spec.Name} // a single server can have all others
+			every = append(every, k)
+			last[k.topology+" "+string(spec.Family)] = k
 		}
 	}
-	for _, store := range []string{topologies.EtcdCluster, topologies.ZooKeeperEnsemble} { // for their members
-		kinds[store] = []string{memberPaused}
+	some := slices.Collect(maps.Values(last))
+	if runtest.Nightly() {
+		some = every
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for topology, names := range kinds {
-		for _, name := range names {
-			for end, with := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "panics": syscall.SIGUSR1} {
-				if end != "killed" && topologies.StoreOf(topology) != topologies.StoreRedis { // the kernel does the same
-					continue
-				}
-				t.Run(topology+" "+name+" "+end, func(t *testing.T) {
-					t.Parallel()
-					runtest.NeedStore(t, topologies.StoreOf(topology))
-					tmp := t.TempDir()
-					cmd := exec.Command(self, "harness", topology, name)
-					cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
-					var complaints strings.Builder
-					cmd.Stderr = &complaints
-					out, err := cmd.StdoutPipe()
-					require.NoError(t, err)
-					require.NoError(t, cmd.Start())
-					t.Cleanup(func() { _ = cmd.Process.Kill() })
-					effect, err := bufio.NewReader(out).ReadString('\n')
-					if err != nil {
-						_ = cmd.Wait() // all that it complains of
-						require.NoError(t, err, complaints.String())
-					}
-					require.NotEmpty(t, effect)
-					require.NotEmpty(t, left(tmp), "there is something to leave: %s", effect)
-					require.NoError(t, cmd.Process.Signal(with))
-					require.Error(t, cmd.Wait())
-					require.Equal(t, with == syscall.SIGUSR1, strings.Contains(complaints.String(), "panic: a bug"))
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-					defer cancel()
-					require.NoError(t, await.Until(ctx, func() error {
-						if l := left(tmp); len(l) > 0 {
-							return fmt.Errorf("left behind: %v", l)
-						}
-						return nil
-					}))
-				})
+	for _, k := range some {
+		topology, name := k.topology, k.fault
+		for end, with := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "panics": syscall.SIGUSR1} {
+			if end != "killed" && (topologies.StoreOf(topology) != topologies.StoreRedis || !runtest.Nightly() && name != "pause") { // the kernel does the same
+				continue
 			}
+			t.Run(topology+" "+name+" "+end, func(t *testing.T) {
+				t.Parallel()
+				runtest.NeedStore(t, topologies.StoreOf(topology))
+				tmp := t.TempDir()
+				cmd := exec.Command(self, "harness", topology, name)
+				cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+				var complaints strings.Builder
+				cmd.Stderr = &complaints
+				out, err := cmd.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, cmd.Start())
+				t.Cleanup(func() { _ = cmd.Process.Kill() })
+				effect, err := bufio.NewReader(out).ReadString('\n')
+				if err != nil {
+					_ = cmd.Wait() // all that it complains of
+					require.NoError(t, err, complaints.String())
+				}
+				require.NotEmpty(t, effect)
+				require.NotEmpty(t, left(tmp), "there is something to leave: %s", effect)
+				require.NoError(t, cmd.Process.Signal(with))
+				require.Error(t, cmd.Wait())
+				require.Equal(t, with == syscall.SIGUSR1, strings.Contains(complaints.String(), "panic: a bug"))
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				require.NoError(t, await.Until(ctx, func() error {
+					if l := left(tmp); len(l) > 0 {
+						return fmt.Errorf("left behind: %v", l)
+					}
+					return nil
+				}))
+			})
 		}
 	}
 }

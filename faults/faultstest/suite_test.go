@@ -1,11 +1,11 @@
 package faultstest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,14 +13,14 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Every injects every fault that a backend's deployments can have, and checks of
 // each that
 //
-//   - it takes effect, and nothing is left of it once it was healed;
+//   - it keeps the contract of [Run], which looks at its effect;
 //   - nothing is left of it when the run is called off at any moment of its
 //     injection, be that an error then or not;
 //   - nothing is left of it when the deployment is closed while it lasts, if it
@@ -28,10 +28,8 @@ import (
 //
 // Nothing is left when the deployment is ready, every link answers, every clock
 // shows the true time, and every setting is what it was. After Close, left
-// returns what is left behind; nil means that nobody looks. Every returns the
+// returns what is left behind; nil means that it is not checked. Every returns the
 // names of the faults that took effect.
-//
-// Run is the closer look at one fault.
 func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment) []string, ts ...topologies.Topology) (seen []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -40,7 +38,7 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 			t.Run(where(topology), func(t *testing.T) {
 				t.Parallel()
 				d := deployed(t, b, topology, left)
-				was := settings(t, d)
+				var lasting []entry
 				for _, e := range entries() {
 					if e.on == "" && where(topology) != where(ts[0]) || e.on != "" && e.on != where(topology) {
 						continue
@@ -49,14 +47,17 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 						t.Logf("without %s: %s", e.Fault, why)
 						continue
 					}
-					lasts := false
-					t.Run(e.Fault, func(t *testing.T) { lasts = e.isHealedAndCalledOff(t, d, was) })
-					if lasts {
-						e.endsWithItsDeployment(t, b, topology, left)
+					t.Run(e.Fault, func(t *testing.T) { e.keepsTheContract(t, d) })
+					if spec, _ := faults.ByName(e.Fault); spec.Life != history.Momentary && !e.again {
+						lasting = append(lasting, e)
 					}
 					mu.Lock()
 					seen = append(seen, e.Fault)
 					mu.Unlock()
+				}
+				slices.SortStableFunc(lasting, func(a, b entry) int { return cmp.Compare(a.rank(), b.rank()) })
+				for len(lasting) > 0 {
+					t.Run("closed", func(t *testing.T) { lasting = lasting[closed(t, b, topology, left, lasting):] })
 				}
 			})
 		}
@@ -102,139 +103,138 @@ func deployed(t *testing.T, b topologies.Backend, topology topologies.Topology, 
 // Inject makes a fault happen, by its name, to a deployment whose topology can
 // have it.
 func Inject(ctx context.Context, d topologies.Deployment, name string) (faults.Injection, error) {
+	s := &scene{d: d}
+	defer s.leave()
+	if err := s.ready(ctx); err != nil {
+		return faults.Injection{}, fmt.Errorf("nothing to hit: %w", err)
+	}
 	for _, e := range entries() {
 		if e.Fault == name && (e.on == "" || e.on == where(d.Topology())) {
-			f, closeAll, err := e.baited(ctx, d)
-			if err != nil {
-				return faults.Injection{}, err
-			}
-			defer closeAll()
-			return f.Inject(ctx)
+			return e.inject(ctx, d)
 		}
 	}
 	return faults.Injection{}, fmt.Errorf("topology %s can't have %s", where(d.Topology()), name)
 }
 
-// baited makes the fault, and puts there what it can hit, until closeAll is called.
-func (e entry) baited(ctx context.Context, d topologies.Deployment) (f faults.Fault, closeAll func(), err error) {
-	if f, err = e.make(d); err != nil {
-		return nil, nil, err
-	}
-	if _, foreign := d.Unsupported()[topologies.Settings]; !foreign && where(d.Topology()) == topologies.Single {
-		key := strings.TrimSuffix(probes, "*") + "1"
-		if err := patient(master(d)).Set(ctx, key, 1, time.Minute).Err(); err != nil {
-			return nil, nil, fmt.Errorf("nothing to hit: %w", err)
-		}
-	}
-	err = await.Until(ctx, func() (err error) {
-		closeAll, err = bait(ctx, d)
-		return err
-	})
+// inject injects the fault.
+func (e entry) inject(ctx context.Context, d topologies.Deployment) (faults.Injection, error) {
+	f, err := e.make(d)
 	if err != nil {
-		return nil, nil, fmt.Errorf("nothing to hit: %w", err)
+		return faults.Injection{}, err
 	}
-	return f, closeAll, nil
+	return f.Inject(ctx)
 }
 
-// injected injects the fault where there is something to hit, and calls it off after
-// a time, if that is not negative. It returns how long the injection alone took.
-func (e entry) injected(t *testing.T, d topologies.Deployment, after time.Duration) (i faults.Injection, took time.Duration, err error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	f, closeAll, err := e.baited(ctx, d)
-	if err != nil {
-		t.Fatalf("inject %s: %v", e.Fault, err)
-	}
-	defer closeAll()
-	if after >= 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, after, errors.New("called off"))
-		defer cancel()
-	}
+// A timed fault knows how long it took to inject.
+type timed struct {
+	faults.Fault
+	took time.Duration
+}
+
+// Inject injects the fault.
+func (f *timed) Inject(ctx context.Context) (faults.Injection, error) {
 	began := time.Now()
-	i, err = f.Inject(ctx)
-	return i, time.Since(began), err
+	defer func() { f.took = time.Since(began) }()
+	return f.Fault.Inject(ctx)
 }
 
-// isHealedAndCalledOff injects the fault to the end, and then calls it off at
-// several moments. It reports whether the fault is one that lasts.
-func (e entry) isHealedAndCalledOff(t *testing.T, d topologies.Deployment, was map[string]string) (lasts bool) {
+// keepsTheContract injects the fault to the end, and then calls it off at several moments.
+func (e entry) keepsTheContract(t *testing.T, d topologies.Deployment) {
 	t.Helper()
-	injection, took, err := e.injected(t, d, -1)
-	if err != nil || injection.Effect == "" {
-		t.Fatalf("inject %s: %q, %v", e.Fault, injection.Effect, err)
+	look := looks()[e.Fault]
+	if look == nil {
+		t.Fatalf("no look at the effect of %s", e.Fault)
 	}
-	heal(t, e.Fault, injection)
-	nothingLeft(t, e.Fault+" was healed", d, was)
+	made, err := e.make(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, s := &timed{Fault: made}, newScene(t, d, e)
+	Run(t, f, func(ctx context.Context) error { return look(ctx, s, e) }, s.whole)
+	took := f.took
 	moments := []float64{0, 0.2, 0.4, 0.6, 0.8}
-	if took > time.Second {
+	switch {
+	case e.again:
+		return
+	case took > time.Second:
 		moments = []float64{0, 0.5}
 	}
 	for _, part := range moments {
-		after := time.Duration(part * float64(took))
-		injection, _, err := e.injected(t, d, after)
-		if err == nil {
-			heal(t, e.Fault, injection)
-		} else if injection.Heal != nil {
-			t.Errorf("%s failed, and is to be healed", e.Fault)
-		}
-		nothingLeft(t, fmt.Sprintf("%s was called off after %v (%v)", e.Fault, after, err), d, was)
-	}
-	return injection.Heal != nil
-}
-
-// heal ends a fault after its run has ended, twice.
-func heal(t *testing.T, name string, injection faults.Injection) {
-	t.Helper()
-	if injection.Heal == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-	defer cancel()
-	for range 2 {
-		if _, err := injection.Heal(ctx); err != nil {
-			t.Fatalf("heal %s: %v", name, err)
-		}
+		e.isCalledOff(t, s, time.Duration(part*float64(took)))
 	}
 }
 
-// endsWithItsDeployment closes a deployment of the fault's own while it lasts,
-// beside those of other faults.
-func (e entry) endsWithItsDeployment(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string) {
-	t.Helper()
-	t.Run(e.Fault+" closed", func(t *testing.T) {
-		t.Parallel()
-		var injection faults.Injection
-		t.Cleanup(func() {
-			if e.Fault == "flap" && injection.Heal != nil {
-				_, _ = injection.Heal(t.Context()) // it takes turns in this process, whether or not there are links
-			}
-		})
-		d := deployed(t, b, topology, left)
-		var err error
-		if injection, _, err = e.injected(t, d, -1); err != nil {
-			t.Fatalf("inject %s: %v", e.Fault, err)
-		}
-	})
-}
-
-// nothingLeft waits until a deployment is as it was before the fault.
-func nothingLeft(t *testing.T, after string, d topologies.Deployment, was map[string]string) {
+// isCalledOff injects the fault and calls it off after a time.
+func (e entry) isCalledOff(t *testing.T, s *scene, after time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
-	if err := d.AwaitReady(ctx); err != nil {
-		t.Fatalf("after %s: %v", after, err)
+	f, err := e.make(s.d)
+	if err = errors.Join(err, s.whole(ctx)); err != nil {
+		t.Fatalf("before %s: %v", e.Fault, err)
 	}
-	if err := await.Until(ctx, func() error { return whole(ctx, d) }); err != nil {
-		t.Fatalf("after %s: %v", after, err)
-	}
-	for what, now := range settings(t, d) {
-		if now != was[what] {
-			t.Errorf("after %s: %s is %q, and was %q", after, what, now, was[what])
+	run, end := context.WithTimeoutCause(ctx, after, errors.New("called off"))
+	defer end()
+	injection, err := f.Inject(run)
+	switch {
+	case err != nil && injection.Heal != nil:
+		t.Errorf("%s failed, and is to be healed", e.Fault)
+	case injection.Heal != nil:
+		if _, err := injection.Heal(ctx); err != nil {
+			t.Fatalf("heal %s: %v", e.Fault, err)
 		}
 	}
+	if err := s.asItWas(ctx); err != nil {
+		t.Fatalf("after %s was called off after %v: %v", e.Fault, after, err)
+	}
+}
+
+// rank has first what lets another fault come on top of it: traps, then clocks, servers, links, and last what stops servers.
+func (e entry) rank() int {
+	spec, _ := faults.ByName(e.Fault)
+	if spec.Life == history.Triggered {
+		return 0
+	}
+	order := []faults.Family{faults.Clock, faults.Redis, faults.Network}
+	if at := slices.Index(order, spec.Family); at >= 0 {
+		return at + 1
+	}
+	return len(order) + 1
+}
+
+// closed closes a deployment of its own while as many faults last, of those in the list from the first one, as
+// can come one on top of the other, and returns how many these are.
+func closed(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string, list []entry) (n int) {
+	t.Helper()
+	var heals []faults.Heal
+	t.Cleanup(func() {
+		for _, heal := range heals {
+			_, _ = heal(t.Context()) // it takes turns in this process, whether or not there are links
+		}
+	})
+	d := deployed(t, b, topology, left)
+	newScene(t, d, list[0]).mustBeReady(t)
+	for _, e := range list {
+		within := limit
+		if n > 0 {
+			within = 2 * time.Second // after which it is tried on a deployment without a fault
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		injection, err := e.inject(ctx, d)
+		cancel()
+		if err != nil && n > 0 {
+			break
+		}
+		if err != nil {
+			t.Fatalf("inject %s: %v", e.Fault, err)
+		}
+		if e.Fault == "flap" {
+			heals = append(heals, injection.Heal)
+		}
+		t.Log(injection.Effect)
+		n++
+	}
+	return n
 }
 
 // whole fails if a link does not answer, or a clock does not show the true time.
@@ -274,16 +274,13 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 func patient(s topologies.Server) *goredis.Client { return s.Observer().WithTimeout(limit) }
 
 // settings are those of all servers that no failover changes.
-func settings(t *testing.T, d topologies.Deployment) map[string]string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+func settings(ctx context.Context, d topologies.Deployment) (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range d.Topology().Of(topologies.Redis) {
 		rdb := patient(d.Server(name))
 		config, err := rdb.ConfigGet(ctx, "*").Result()
 		if err != nil {
-			t.Fatalf("settings of %s: %v", name, err)
+			return nil, fmt.Errorf("settings of %s: %w", name, err)
 		}
 		for what, value := range config {
 			if !slices.Contains([]string{"replicaof", "slaveof"}, what) {
@@ -292,7 +289,7 @@ func settings(t *testing.T, d topologies.Deployment) map[string]string {
 		}
 		foreign, err := rdb.Keys(ctx, probes).Result()
 		if err != nil {
-			t.Fatalf("keys of %s: %v", name, err)
+			return nil, fmt.Errorf("keys of %s: %w", name, err)
 		}
 		for _, key := range foreign {
 			kept, err := rdb.Get(ctx, key).Result()
@@ -304,17 +301,17 @@ func settings(t *testing.T, d topologies.Deployment) map[string]string {
 	for _, name := range d.Topology().Of(topologies.Sentinel) {
 		masters, err := patient(d.Server(name)).Do(ctx, "SENTINEL", "MASTERS").Slice()
 		if err != nil {
-			t.Fatalf("settings of %s: %v", name, err)
+			return nil, fmt.Errorf("settings of %s: %w", name, err)
 		}
 		for _, m := range masters {
 			fields, ok := m.(map[any]any)
 			if !ok {
-				t.Fatalf("settings of %s: %v", name, m)
+				return nil, fmt.Errorf("settings of %s: %v", name, m)
 			}
 			for _, what := range []string{"down-after-milliseconds", "quorum", "failover-timeout", "parallel-syncs"} {
 				all[name+" "+what] = fmt.Sprint(fields[what])
 			}
 		}
 	}
-	return all
+	return all, nil
 }

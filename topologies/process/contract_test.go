@@ -18,22 +18,28 @@ import (
 func TestProcessesKeepTheContract(t *testing.T) {
 	t.Parallel()
 	runtest.NeedStore(t, topologies.StoreRedis)
-	tests := []struct {
+	type test struct {
 		topology string
 		options  topologies.Options
-	}{
+	}
+	tests := []test{
 		{"single", topologies.Options{}},
-		{"single", topologies.Options{Persistence: topologies.PersistNo}},
 		{"single", topologies.Options{Persistence: topologies.PersistEverySec}},
 		{"single", topologies.Options{Persistence: topologies.PersistAlways}},
-		{"sentinel", topologies.Options{}},
-		{"sentinel", topologies.Options{Persistence: topologies.PersistEverySec, MinReplicas: 1}},
 		{"single", topologies.Options{Access: topologies.AccessName}},
+		{"sentinel", topologies.Options{}},
 		{"sentinel", topologies.Options{Access: topologies.AccessName}},
-		{"cluster", topologies.Options{NodeTimeout: time.Second}}, // so that nobody fails over only because the machine is busy
+		{"sentinel", topologies.Options{MinReplicas: 1}},
+		{"cluster", topologies.Options{NodeTimeout: time.Second}}, // so that no server fails over only because the machine is busy
 		{"independent", topologies.Options{Nodes: 3}},
-		{"independent", topologies.Options{}},
-		{"independent", topologies.Options{Nodes: 7}},
+	}
+	if runtest.Nightly() {
+		tests = append(tests, []test{
+			{"single", topologies.Options{Persistence: topologies.PersistNo}},
+			{"sentinel", topologies.Options{Persistence: topologies.PersistEverySec}},
+			{"independent", topologies.Options{}},
+			{"independent", topologies.Options{Nodes: 7}},
+		}...)
 	}
 	for _, tt := range tests {
 		topology, err := topologies.New(tt.topology, tt.options)

@@ -2,7 +2,6 @@ package process_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/faultstest"
-	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
@@ -27,92 +24,6 @@ func fault(t *testing.T, d topologies.Deployment, name, target string, params ..
 	f, err := faults.New(faults.Site{Deployment: d}, step)
 	require.NoError(t, err)
 	return f
-}
-
-func TestFaultsOfLinksAndProcessesKeepTheContract(t *testing.T) {
-	t.Parallel()
-	d := start(t, "single")
-	const zoneA, server = "zone-a>redis-1", "redis-1"
-	link := d.Proxy(zoneA)
-	fails := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		defer cancel()
-		if took, err := link.Probe(ctx); err == nil {
-			return fmt.Errorf("it answers after %v", took)
-		}
-		return nil
-	}
-	slow := func(ctx context.Context) error {
-		if took, err := link.Probe(ctx); err != nil || took < 20*time.Millisecond {
-			return fmt.Errorf("it answers after %v, %w", took, err)
-		}
-		return nil
-	}
-	tests := []struct {
-		fault  faults.Fault
-		broken func(context.Context) error
-	}{
-		{fault(t, d, "cut", zoneA), fails},
-		{fault(t, d, "stall", zoneA), fails},
-		{fault(t, d, "stall", zoneA, "stream", "upstream"), fails},
-		{fault(t, d, "stall", zoneA, "stream", "downstream"), fails},
-		{fault(t, d, "latency", zoneA, "latency", "20", "jitter", "5"), slow},
-		{fault(t, d, "kill", server), fails},
-		{fault(t, d, "pause", server), fails},
-		{fault(t, d, "restart", server), nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.fault.Name(), func(t *testing.T) {
-			faultstest.Run(t, tt.fault, tt.broken, d.AwaitReady)
-		})
-	}
-}
-
-func TestFailoversKeepTheContract(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ topology, shard string }{
-		{"sentinel", "redis-1"},
-		{"cluster", "redis-2"},
-	} {
-		t.Run(tt.topology, func(t *testing.T) {
-			t.Parallel()
-			failoversKeepTheContract(t, tt.topology, tt.shard)
-		})
-	}
-}
-
-func failoversKeepTheContract(t *testing.T, topology, shard string) {
-	t.Helper()
-	d := start(t, topology).(topologies.Failover)
-	master := func(ctx context.Context) (name string, err error) {
-		err = await.Until(ctx, func() error { // a server that is asked may be late to answer
-			name, err = d.Master(ctx, shard)
-			return err
-		})
-		return name, err
-	}
-	old := ""
-	changed := func(ctx context.Context) error {
-		now, err := master(ctx)
-		if err == nil && now == old {
-			err = errors.New(now + " is still the master")
-		}
-		return err
-	}
-	whole := func(ctx context.Context) (err error) {
-		if err := d.AwaitReady(ctx); err != nil {
-			return err
-		}
-		old, err = master(ctx)
-		return err
-	}
-	for _, f := range []faults.Fault{
-		fault(t, d, "crash-failover", "", "shard", shard),
-		fault(t, d, "failover", "", "shard", shard),
-		fault(t, d, "split-brain", "zone-a", "shard", shard),
-	} {
-		t.Run(f.Name(), func(t *testing.T) { faultstest.Run(t, f, changed, whole) })
-	}
 }
 
 // The sentinel that is made quick to replace a master is so for one failover: on a busy machine it

@@ -8,19 +8,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-func TestMain(m *testing.M) {
-	logging.Disable()
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
-}
+func TestMain(m *testing.M) { runtest.Main(m) }
 
 // start boots a topology, or skips the test where that can't be. A cluster gets
 // the patience that keeps it from failing over because the machine is busy.
@@ -33,7 +28,7 @@ func start(t *testing.T, name string) topologies.Deployment {
 	}
 	topology, err := topologies.New(name, o)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Servers().Start(t.Context(), topology)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

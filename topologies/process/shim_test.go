@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,135 +9,57 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/faults/faultstest"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// startInstrumented boots a topology whose clocks and disks can be interfered
+// startInstrumented starts servers whose clocks and disks can be interfered
 // with, or skips the test where that can't be.
-func startInstrumented(t *testing.T, topology topologies.Topology) topologies.Deployment {
+func startInstrumented(t *testing.T, name, persistence string) topologies.Deployment {
 	t.Helper()
 	runtest.NeedStore(t, topologies.StoreRedis)
 	runtest.NeedCompiler(t)
-	d, err := process.Backend{}.Instrumented().Start(t.Context(), topology)
+	topology, err := topologies.New(name, topologies.Options{Persistence: persistence})
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, d.Close())
-		require.Empty(t, left(d))
-	})
+	d, err := runtest.Servers().(topologies.Instrumenter).Instrumented().Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	require.Empty(t, d.Unsupported())
 	return d
 }
 
-// ttl is a look at how long a key has to live, taken within one moment.
-func ttl(ctx context.Context, s topologies.Server) (time.Duration, error) {
-	return past(s).PTTL(ctx, "k").Result()
-}
-
-func TestFaultsOfClocksKeepTheContract(t *testing.T) {
+func TestAClockIsOffOnce(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.ByName("single")
+	d := startInstrumented(t, topologies.Single, "")
+	s, ctx := d.Server("redis-1"), within(t)
+	require.NoError(t, past(s).Set(ctx, "k", 1, 2*time.Minute).Err())
+	i, err := fault(t, d, "clock-forward", "redis-1", "by", "180000").Inject(ctx)
 	require.NoError(t, err)
-	d := startInstrumented(t, topology)
-	s := d.Server("redis-1")
-	c := d.Clock("redis-1")
-	// A key is written for two minutes before each fault; the fault shows in
-	// how long it then has to live.
-	whole := func(ctx context.Context) error {
-		if err := d.AwaitReady(ctx); err != nil {
-			return err
-		}
-		if err := past(s).Set(ctx, "k", 1, 2*time.Minute).Err(); err != nil {
-			return err
-		}
-		if left, err := ttl(ctx, s); err != nil || left > 2*time.Minute {
-			return fmt.Errorf("the key has %v to live (%w)", left, err)
-		}
-		return nil
+	require.Zero(t, past(s).Exists(ctx, "k").Val(), "its lease is over")
+	_, err = fault(t, d, "clock-freeze", "redis-1").Inject(ctx)
+	require.ErrorContains(t, err, "off already")
+	require.Zero(t, past(s).Exists(ctx, "k").Val(), "the fault that was refused left the other alone")
+	_, err = i.Heal(ctx)
+	require.NoError(t, err)
+	for _, step := range []faults.Step{
+		{Fault: "clock-forward", Params: map[string]string{"by": "1"}},
+		{Fault: "clock-rate", Params: map[string]string{"percent": "0"}},
+		{Fault: "clock-rate", Params: map[string]string{"percent": "-100"}},
+		{Fault: "clock-rate", Params: map[string]string{"percent": "-200"}},
+	} {
+		step.Target = "redis-1"
+		_, err := faults.New(faults.Site{Deployment: d}, step)
+		require.ErrorContains(t, err, step.Fault+": ")
 	}
-	within := func(least, most time.Duration) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if left, err := ttl(ctx, s); err != nil || left < least || left > most {
-				return fmt.Errorf("the key has %v to live, and should have from %v to %v (%w)", left, least, most, err)
-			}
-			return nil
-		}
-	}
-	frozen := func(ctx context.Context) error {
-		before, err := ttl(ctx, s)
-		if err != nil {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond) // what is tested is that time does not pass
-		if after, err := ttl(ctx, s); err != nil || after != before {
-			return fmt.Errorf("the key had %v to live, and has %v (%w)", before, after, err)
-		}
-		return nil
-	}
-	// The longer it lasts, the more it shows, and at last more than it takes to ask.
-	ahead := func(sign int) func(ctx context.Context) error {
-		return func(ctx context.Context) error {
-			return await.Until(ctx, func() error {
-				before := time.Now()
-				at, err := past(s).Time(ctx).Result()
-				after := time.Now()
-				if err == nil && (sign > 0 && !at.After(after) || sign < 0 && !at.Before(before)) {
-					err = fmt.Errorf("between %v and %v it says %v", before, after, at)
-				}
-				return err
-			})
-		}
-	}
-	tests := []struct {
-		fault  faults.Fault
-		broken func(context.Context) error
-	}{
-		{fault(t, d, "clock-forward", "redis-1", "by", "60000"), within(time.Second, time.Minute)},
-		{fault(t, d, "clock-back", "redis-1", "by", "3600000"), within(time.Hour+time.Minute, time.Hour+2*time.Minute)},
-		{fault(t, d, "clock-rate", "redis-1", "percent", "50"), ahead(+1)},
-		{fault(t, d, "clock-rate", "redis-1", "percent", "-50"), ahead(-1)},
-		{fault(t, d, "clock-freeze", "redis-1"), frozen},
-	}
-	for _, tt := range tests {
-		t.Run(tt.fault.Name(), func(t *testing.T) {
-			faultstest.Run(t, tt.fault, tt.broken, whole)
-		})
-	}
-	t.Run("a step over the end of a lease", func(t *testing.T) {
-		require.NoError(t, whole(t.Context()))
-		i, err := fault(t, d, "clock-forward", "redis-1", "by", "180000").Inject(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val())
-		_, err = fault(t, d, "clock-freeze", "redis-1").Inject(t.Context())
-		require.ErrorContains(t, err, "off already")
-		require.Zero(t, s.Observer().Exists(t.Context(), "k").Val(), "the fault that was refused left the other alone")
-		_, err = i.Heal(t.Context())
-		require.NoError(t, err)
-	})
-	t.Run("what can't be meant", func(t *testing.T) {
-		for _, step := range []faults.Step{
-			{Fault: "clock-forward", Params: map[string]string{"by": "1"}},
-			{Fault: "clock-rate", Params: map[string]string{"percent": "0"}},
-			{Fault: "clock-rate", Params: map[string]string{"percent": "-100"}},
-			{Fault: "clock-rate", Params: map[string]string{"percent": "-200"}},
-		} {
-			step.Target = "redis-1"
-			_, err := faults.New(faults.Site{Deployment: d}, step)
-			require.ErrorContains(t, err, step.Fault+": ")
-		}
-		require.ErrorContains(t, c.Set(0, -1), "backwards")
-	})
+	require.ErrorContains(t, d.Clock("redis-1").Set(0, -1), "backwards")
 }
 
 // A sentinel whose clock jumps knows no TIME, and goes into TILT.
 func TestTheClockOfASentinel(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.ByName("sentinel")
-	require.NoError(t, err)
-	d := startInstrumented(t, topology)
+	d := startInstrumented(t, topologies.Sentinels, "")
 	s := d.Server("sentinel-1")
 	tilt := func(want string) {
 		t.Helper()
@@ -178,9 +99,7 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 	} {
 		t.Run(tt.persistence, func(t *testing.T) {
 			t.Parallel()
-			topology, err := topologies.New("single", topologies.Options{Persistence: tt.persistence})
-			require.NoError(t, err)
-			d := startInstrumented(t, topology)
+			d := startInstrumented(t, topologies.Single, tt.persistence)
 			ctx := within(t)
 			s := d.Server("redis-1")
 			set := func(key string) error { return past(s).Set(ctx, key, 1, 0).Err() }
@@ -235,28 +154,11 @@ func TestAPowerCutTakesWhatWasNotSynced(t *testing.T) {
 	}
 }
 
-func TestStallingADiskKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
-	require.NoError(t, err)
-	d := startInstrumented(t, topology)
-	s := d.Server("redis-1")
-	unanswered := func(ctx context.Context) error {
-		if err := s.Observer().Set(ctx, "k", 1, 0).Err(); err == nil {
-			return errors.New("a write was answered")
-		}
-		return nil
-	}
-	faultstest.Run(t, fault(t, d, "stall-disk", "redis-1"), unanswered, d.AwaitReady)
-}
-
 // What was synced is known of more files than there is room for at once: those
 // that are gone make room, and leave nothing to those that get their inodes.
 func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
-	require.NoError(t, err)
-	d := startInstrumented(t, topology)
+	d := startInstrumented(t, topologies.Single, topologies.PersistAlways)
 	ctx := within(t)
 	s := d.Server("redis-1")
 	for i := range 150 { // each rewrite has a base, an increment and a manifest
@@ -279,9 +181,7 @@ func TestAPowerCutAfterManyFilesTakesNothingThatWasSynced(t *testing.T) {
 // A sync that waited is not awaited once its server is gone.
 func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.New("single", topologies.Options{Persistence: topologies.PersistAlways})
-	require.NoError(t, err)
-	d := startInstrumented(t, topology)
+	d := startInstrumented(t, topologies.Single, topologies.PersistAlways)
 	s := d.Server("redis-1")
 	i, err := fault(t, d, "stall-disk", "redis-1").Inject(within(t))
 	require.NoError(t, err)
