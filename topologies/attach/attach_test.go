@@ -5,6 +5,8 @@ package attach_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,54 +28,86 @@ func attached(t *testing.T, i *installation, b attach.Backend) topologies.Deploy
 	return d
 }
 
-func TestEveryTopologyIsFoundOut(t *testing.T) {
+// The servers of one installation serve one test after the other, of which each leaves them as it found them, but for the last.
+func TestAnInstallation(t *testing.T) {
 	t.Parallel()
-	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
+	for name, tests := range map[string][]struct {
+		name string
+		test func(t *testing.T, i *installation)
+	}{
+		topologies.Single: {
+			{"is found out", isFoundOut}, {"nothing is left", nothingIsLeft}, {"another run drives it", anotherRunDrivesIt}, {"few rights", fewRightsAreEnough},
+			{"can't be talked to", serversThatCantBeTalkedTo}, {"a claim is repeated", aClaimIsRepeated},
+			{"no right to write", refusesWrites("NOPERM", "+set", "ACL", "SETUSER", "chaos", "-set")},
+			{"no memory", refusesWrites("OOM", "", "CONFIG", "SET", "maxmemory", "1")},
+		},
+		topologies.Sentinels: {
+			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"names", namesDoNotDependOnWhoIsAsked}, {"without leave", withoutLeave},
+			{"of another kind", sentinelsOfAnotherKind}, {"few rights", fewRightsAreEnough}, {"a run", aRunSaysWhichFaultsItLeavesOut},
+			{"no right to wait", refusesWrites("NOPERM", "+wait", "ACL", "SETUSER", "chaos", "-wait")},
+			{"failovers", failoversPutTheSentinelsBack},
+		},
+		topologies.Cluster: {
+			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"few rights", fewRightsAreEnough}, {"split-brain", aSplitBrainIsRefused},
+			{"not these keys", refusesWrites("NOPERM", "~*", "ACL", "SETUSER", "chaos", "resetkeys", "~lockchaos:claim*")},
+			{"not whole", aClusterThatIsNotWhole},
+		},
+		topologies.Independent: {
+			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"two at once", ofTwoRunsThatBeginAtOnceOneDrives},
+			{"fewer servers", fewerServersThanTheScript}, {"a link without a proxy", aLinkThatNoProxyStandsForIsNamed},
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := install(t, name)
-			d := attached(t, i, i.backend())
-			want := i.topology
-			for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel, topologies.Zone} {
-				require.Equal(t, want.Of(kind), d.Topology().Of(kind))
+			for _, tt := range tests {
+				t.Run(tt.name, func(t *testing.T) { tt.test(t, i) })
 			}
-			require.Empty(t, d.Topology().Links, "there is no toxiproxy")
-			require.Len(t, d.Topology().Shards(), len(want.Shards()))
-			for node, at := range i.at {
-				found := d.NodeAt(at.Announced.String())
-				n, _ := want.Node(node)
-				seen, ok := d.Topology().Node(found)
-				require.True(t, ok, "%s is %s", at.Announced, found)
-				require.Equal(t, n.Role, seen.Role)
-				require.Equal(t, n.Of == "", seen.Of == "")
-			}
-			require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
-			for _, zone := range want.Of(topologies.Zone) {
-				for n, c := range topologies.Clients(d.ClientOptions(zone)) {
-					require.NoError(t, c.Set(within(t), fmt.Sprintf("of-%s-%d", zone, n), "v", time.Minute).Err())
-					require.NoError(t, c.Close())
-				}
-			}
-
-			without := d.Unsupported()
-			require.Contains(t, without[topologies.Processes], "no compose project")
-			require.Contains(t, without[topologies.Proxies], "no toxiproxy")
-			require.Contains(t, without, topologies.Wiping)
-			require.NotContains(t, without, topologies.Failovers)
-			s := d.Server("redis-1")
-			for _, do := range []func(context.Context) error{s.Kill, s.Restart, s.Pause, s.Resume} {
-				require.ErrorContains(t, do(within(t)), without[topologies.Processes])
-			}
-			require.ErrorContains(t, s.Wipe(within(t)), without[topologies.Wiping])
-			require.Empty(t, s.Log())
-			require.Nil(t, d.Proxy("zone-a>redis-1"))
 		})
 	}
 }
 
-func TestNamesDoNotDependOnWhoIsAsked(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Sentinels)
+func isFoundOut(t *testing.T, i *installation) {
+	t.Helper()
+	d := attached(t, i, i.backend())
+	want := i.topology
+	for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel, topologies.Zone} {
+		require.Equal(t, want.Of(kind), d.Topology().Of(kind))
+	}
+	require.Empty(t, d.Topology().Links, "there is no toxiproxy")
+	require.Len(t, d.Topology().Shards(), len(want.Shards()))
+	for node, at := range i.at {
+		found := d.NodeAt(at.Announced.String())
+		n, _ := want.Node(node)
+		seen, ok := d.Topology().Node(found)
+		require.True(t, ok, "%s is %s", at.Announced, found)
+		require.Equal(t, n.Role, seen.Role)
+		require.Equal(t, n.Of == "", seen.Of == "")
+	}
+	require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
+	for _, zone := range want.Of(topologies.Zone) {
+		for n, c := range topologies.Clients(d.ClientOptions(zone)) {
+			require.NoError(t, c.Set(within(t), fmt.Sprintf("of-%s-%d", zone, n), "v", time.Minute).Err())
+			require.NoError(t, c.Close())
+		}
+	}
+
+	without := d.Unsupported()
+	require.Contains(t, without[topologies.Processes], "no compose project")
+	require.Contains(t, without[topologies.Proxies], "no toxiproxy")
+	require.Contains(t, without, topologies.Wiping)
+	require.NotContains(t, without, topologies.Failovers)
+	s := d.Server("redis-1")
+	for _, do := range []func(context.Context) error{s.Kill, s.Restart, s.Pause, s.Resume} {
+		require.ErrorContains(t, do(within(t)), without[topologies.Processes])
+	}
+	require.ErrorContains(t, s.Wipe(within(t)), without[topologies.Wiping])
+	require.Empty(t, s.Log())
+	require.Nil(t, d.Proxy("zone-a>redis-1"))
+}
+
+func namesDoNotDependOnWhoIsAsked(t *testing.T, i *installation) {
+	t.Helper()
 	var before map[string]string
 	for _, from := range []string{"sentinel-1", "sentinel-3"} {
 		b := i.backend()
@@ -91,9 +125,8 @@ func TestNamesDoNotDependOnWhoIsAsked(t *testing.T) {
 	}
 }
 
-func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Sentinels)
+func withoutLeave(t *testing.T, i *installation) {
+	t.Helper()
 	b := i.backend()
 	b.Yes = false
 	d := attached(t, i, b)
@@ -102,9 +135,8 @@ func TestWithoutLeaveNothingCanBeBroken(t *testing.T) {
 	require.Contains(t, d.Unsupported()[topologies.Failovers], "leave")
 }
 
-func TestFailoversPutTheSentinelsBack(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Sentinels)
+func failoversPutTheSentinelsBack(t *testing.T, i *installation) {
+	t.Helper()
 	ctx := within(t)
 	settings := func() string {
 		var all []string
@@ -136,33 +168,17 @@ func TestFailoversPutTheSentinelsBack(t *testing.T) {
 
 	require.NoError(t, d.Arm(ctx))
 	require.NotEqual(t, before, settings())
-	for name, at := range i.at {
-		if d.NodeAt(at.Announced.String()) == second {
-			i.kill(name)
-		}
-	}
-	_, err = d.AwaitMaster(ctx, shard, second)
+	i.kill(i.named(d, second))
+	third, err := d.AwaitMaster(ctx, shard, second)
 	require.NoError(t, err)
+	require.Contains(t, slices.Collect(maps.Keys(claims(t, i))), i.named(d, third), "the claim outlives it")
 	require.NoError(t, d.Close())
 	require.Equal(t, before, settings(), "Close undoes an Arm that nobody disarmed")
+	refused(t, i.backend(), topologies.Sentinels, i.endpoint(i.named(d, second)))
 }
 
-func TestAClusterFailsOverOnRequest(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Cluster)
-	ctx := within(t)
-	d := attached(t, i, i.backend()).(topologies.Failover)
-	shard := d.Topology().Shards()[0]
-	old := topologiestest.MasterOf(ctx, t, d, shard)
-	promote(t, d, shard)
-	_, err := d.AwaitMaster(ctx, shard, old)
-	require.NoError(t, err)
-	require.NoError(t, d.AwaitReady(ctx))
-}
-
-func TestNothingIsLeftOnTheServers(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Single)
+func nothingIsLeft(t *testing.T, i *installation) {
+	t.Helper()
 	ctx := within(t)
 	owner := i.client("redis-1")
 	defer owner.Close()
@@ -179,6 +195,8 @@ func TestNothingIsLeftOnTheServers(t *testing.T) {
 		return strings.Join(found, " ")
 	}
 	b := i.backend()
+	require.NoError(t, owner.ConfigResetStat(ctx).Err())
+	require.NoError(t, owner.FlushAll(ctx).Err())
 	_, err := b.Start(ctx, topologies.Topology{Name: topologies.Cluster})
 	require.ErrorIs(t, err, attach.ErrUsage)
 	require.Empty(t, writes(), "what is refused was not written to")
@@ -189,47 +207,51 @@ func TestNothingIsLeftOnTheServers(t *testing.T) {
 	require.Zero(t, owner.DBSize(ctx).Val())
 }
 
-func TestAUserOfFewRightsIsEnough(t *testing.T) {
-	t.Parallel()
+func fewRightsAreEnough(t *testing.T, i *installation) {
+	t.Helper()
 	redis := "~lockchaos:* &* -@all +hello +auth +ping +info +role +wait +get +set +del +client|list"
 	sentinel := "&* -@all +hello +auth +ping +info +subscribe +sentinel|myid +sentinel|masters +sentinel|master +sentinel|replicas " +
 		"+sentinel|sentinels +sentinel|get-master-addr-by-name +sentinel|set +sentinel|failover"
 	cluster := " +cluster|info +cluster|nodes +cluster|slots +cluster|links +cluster|failover"
-	for _, name := range []string{topologies.Single, topologies.Sentinels, topologies.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := install(t, name)
-			ctx := within(t)
-			for node := range i.at {
-				rights := redis
-				if n, _ := i.topology.Node(node); n.Kind == topologies.Sentinel {
-					rights = sentinel
-				} else if name == topologies.Cluster {
-					rights += cluster
-				}
-				c := i.client(node)
-				defer c.Close()
-				args := []any{"ACL", "SETUSER", "few", "on", ">few-secret"}
-				for right := range strings.FieldsSeq(rights) {
-					args = append(args, right)
-				}
-				require.NoError(t, c.Do(ctx, args...).Err())
-			}
-			b := i.backend()
-			b.Username, b.Password, b.SentinelUsername, b.SentinelPassword = "few", "few-secret", "few", "few-secret"
-			d := attached(t, i, b)
-			if f, ok := d.(topologies.Failover); ok {
-				shard := d.Topology().Shards()[0]
-				old := topologiestest.MasterOf(ctx, t, f, shard)
-				require.NoError(t, f.Arm(ctx))
-				promote(t, f, shard)
-				_, err := f.AwaitMaster(ctx, shard, old)
-				require.NoError(t, err)
-				require.NoError(t, f.Disarm(ctx))
-				require.NoError(t, d.AwaitReady(ctx))
-			}
-		})
+	ctx := within(t)
+	for node := range i.at {
+		rights := redis
+		if n, _ := i.topology.Node(node); n.Kind == topologies.Sentinel {
+			rights = sentinel
+		} else if i.topology.Name == topologies.Cluster {
+			rights += cluster
+		}
+		c := i.client(node)
+		defer c.Close()
+		args := []any{"ACL", "SETUSER", "few", "on", ">few-secret"}
+		for right := range strings.FieldsSeq(rights) {
+			args = append(args, right)
+		}
+		require.NoError(t, c.Do(ctx, args...).Err())
 	}
+	b := i.backend()
+	b.Username, b.Password, b.SentinelUsername, b.SentinelPassword = "few", "few-secret", "few", "few-secret"
+	d := attached(t, i, b)
+	if f, ok := d.(topologies.Failover); ok {
+		shard := d.Topology().Shards()[0]
+		old := topologiestest.MasterOf(ctx, t, f, shard)
+		require.NoError(t, f.Arm(ctx))
+		promote(t, f, shard)
+		_, err := f.AwaitMaster(ctx, shard, old)
+		require.NoError(t, err)
+		require.NoError(t, f.Disarm(ctx))
+		require.NoError(t, d.AwaitReady(ctx))
+	}
+}
+
+// named is what the installation calls a server that the deployment calls otherwise.
+func (i *installation) named(d topologies.Deployment, server string) string {
+	for name, at := range i.at {
+		if d.NodeAt(at.Announced.String()) == server {
+			return name
+		}
+	}
+	return ""
 }
 
 // promote asks for a failover until it is granted: servers that were just

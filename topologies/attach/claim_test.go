@@ -38,31 +38,25 @@ func claims(t *testing.T, i *installation) map[string]string {
 	return found
 }
 
-func TestADeploymentThatAnotherRunDrivesIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := install(t, name)
-			d := attached(t, i, i.backend())
-			require.NotEmpty(t, claims(t, i))
-			b := i.backend()
-			b.Yes = false
-			for _, b := range []attach.Backend{i.backend(), b} {
-				refused(t, b, name, "another run drives this deployment: process ")
-				refused(t, b, name, "its claim ends by itself within 15s")
-			}
-			require.NotEmpty(t, claims(t, i), "the refused one took nothing away")
-			require.NoError(t, d.Close())
-			require.Empty(t, claims(t, i))
-			attached(t, i, i.backend())
-		})
+func anotherRunDrivesIt(t *testing.T, i *installation) {
+	t.Helper()
+	name := i.topology.Name
+	d := attached(t, i, i.backend())
+	require.NotEmpty(t, claims(t, i))
+	b := i.backend()
+	b.Yes = false
+	for _, b := range []attach.Backend{i.backend(), b} {
+		refused(t, b, name, "another run drives this deployment: process ")
+		refused(t, b, name, "its claim ends by itself within 15s")
 	}
+	require.NotEmpty(t, claims(t, i), "the refused one took nothing away")
+	require.NoError(t, d.Close())
+	require.Empty(t, claims(t, i))
+	attached(t, i, i.backend())
 }
 
-func TestOfTwoRunsThatBeginAtOnceOneDrives(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Independent)
+func ofTwoRunsThatBeginAtOnceOneDrives(t *testing.T, i *installation) {
+	t.Helper()
 	other := i.backend()
 	slices.Reverse(other.Endpoints) // the order is no one's to choose
 	type started struct {
@@ -87,43 +81,32 @@ func TestOfTwoRunsThatBeginAtOnceOneDrives(t *testing.T) {
 	require.Empty(t, claims(t, i))
 }
 
-func TestAClaimOutlivesAFailover(t *testing.T) {
+func TestAClaimOutlivesAFailoverOfACluster(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{topologies.Sentinels, topologies.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := install(t, name)
-			ctx := within(t)
-			d := attached(t, i, i.backend()).(topologies.Failover)
-			shard := d.Topology().Shards()[0]
-			old := topologiestest.MasterOf(ctx, t, d, shard)
-			require.NoError(t, d.Arm(ctx))
-			for name, at := range i.at {
-				if d.NodeAt(at.Announced.String()) == old {
-					i.kill(name)
-				}
-			}
-			master, err := d.AwaitMaster(ctx, shard, old)
-			require.NoError(t, err)
-			require.NoError(t, d.Disarm(ctx))
-			for name, at := range i.at {
-				if d.NodeAt(at.Announced.String()) == master {
-					require.Contains(t, claims(t, i), name)
-				}
-			}
-		})
-	}
+	i := install(t, topologies.Cluster)
+	ctx := within(t)
+	d := attached(t, i, i.backend()).(topologies.Failover)
+	shard := d.Topology().Shards()[0]
+	old := topologiestest.MasterOf(ctx, t, d, shard)
+	require.NoError(t, d.Arm(ctx))
+	i.kill(i.named(d, old))
+	master, err := d.AwaitMaster(ctx, shard, old)
+	require.NoError(t, err)
+	require.NoError(t, d.Disarm(ctx))
+	require.Contains(t, claims(t, i), i.named(d, master))
 }
 
 // A claim that servers have forgotten is made again, and one that somebody else
 // has made meanwhile is seen.
-func TestAClaimIsRepeated(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Single)
+func aClaimIsRepeated(t *testing.T, i *installation) {
+	t.Helper()
 	ctx := within(t)
 	d := attached(t, i, i.backend())
 	owner := i.client("redis-1")
 	defer owner.Close()
+	left := owner.PTTL(ctx, "lockchaos:claim").Val()
+	require.Positive(t, left, "that of a dead run ends by itself")
+	require.LessOrEqual(t, left, 15*time.Second)
 	require.NoError(t, owner.Del(ctx, "lockchaos:claim").Err())
 	require.NoError(t, await.Until(ctx, func() error { return owner.Get(ctx, "lockchaos:claim").Err() }))
 	require.NoError(t, d.AwaitReady(ctx))
@@ -139,45 +122,31 @@ func TestAClaimIsRepeated(t *testing.T) {
 	}))
 	require.NoError(t, d.Close())
 	require.Equal(t, "somebody else", owner.Get(ctx, "lockchaos:claim").Val(), "it is not ours to give up")
+	require.NoError(t, owner.Del(ctx, "lockchaos:claim").Err())
 }
 
-func TestTheClaimOfADeadRunEndsByItself(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Single)
-	ctx := within(t)
-	owner := i.client("redis-1")
-	defer owner.Close()
-	attached(t, i, i.backend())
-	left := owner.PTTL(ctx, "lockchaos:claim").Val()
-	require.Positive(t, left)
-	require.LessOrEqual(t, left, 15*time.Second)
-}
-
-// What servers refuse, and won't ever grant, is said at once.
-func TestServersThatRefuseWritesAreRefused(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name, topology, want string
-		command              []any // of the owner, to every Redis server
-	}{
-		{"no right to write", topologies.Single, "NOPERM", []any{"ACL", "SETUSER", "chaos", "-set"}},
-		{"no right to wait", topologies.Sentinels, "NOPERM", []any{"ACL", "SETUSER", "chaos", "-wait"}},
-		{"not these keys", topologies.Cluster, "NOPERM", []any{"ACL", "SETUSER", "chaos", "resetkeys", "~lockchaos:claim*"}},
-		{"no memory", topologies.Single, "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			i := install(t, tt.topology)
+// refusesWrites has the owner give every Redis server a command; what they refuse then, and won't ever grant, is said at
+// once. After that the user chaos is given a right again, if it is not empty.
+func refusesWrites(want, again string, command ...any) func(t *testing.T, i *installation) {
+	return func(t *testing.T, i *installation) {
+		t.Helper()
+		every := func(command ...any) {
 			for _, name := range i.topology.Of(topologies.Redis) {
 				c := i.client(name)
 				defer c.Close()
-				require.NoError(t, c.Do(within(t), tt.command...).Err())
+				require.NoError(t, c.Do(within(t), command...).Err())
 			}
-			begin := time.Now()
-			refused(t, i.backend(), tt.topology, tt.want)
-			require.Less(t, time.Since(begin), 45*time.Second, "who waits until they are ready waits for a minute")
-			require.Empty(t, claims(t, i))
-		})
+		}
+		every(command...)
+		ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second) // a wait until they are ready goes on for a minute
+		defer cancel()
+		_, err := i.backend().Start(ctx, topologies.Topology{Name: i.topology.Name})
+		require.ErrorIs(t, err, attach.ErrUsage)
+		require.ErrorContains(t, err, want)
+		require.NoError(t, ctx.Err())
+		require.Empty(t, claims(t, i))
+		if again != "" {
+			every("ACL", "SETUSER", "chaos", again)
+		}
 	}
 }

@@ -39,16 +39,6 @@ func (p project) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// remove ends and removes the containers of one topology.
-func (p project) remove(t *testing.T, topology string) {
-	t.Helper()
-	out, err := exec.Command("docker", "ps", "--all", "--filter", "label=com.docker.compose.project="+p.name,
-		"--filter", "name="+topology+"-", "--quiet").Output()
-	require.NoError(t, err)
-	out, err = exec.Command("docker", append([]string{"rm", "--force", "--volumes"}, strings.Fields(string(out))...)...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-}
-
 // left is what the engine still has of the project.
 func (p project) left(t *testing.T) string {
 	t.Helper()
@@ -84,9 +74,9 @@ func freePorts(t *testing.T) string {
 }
 
 // newProject is taken down, with all of its profiles, when the test ends.
-func newProject(t *testing.T) project {
+func newProject(t *testing.T, topology, ports string) project {
 	t.Helper()
-	p := project{fmt.Sprintf("lockchaos-test-%d", os.Getpid()), freePorts(t)}
+	p := project{fmt.Sprintf("lockchaos-test-%d-%s", os.Getpid(), topology), ports}
 	t.Cleanup(func() {
 		out, err := p.run("down")
 		require.NoError(t, err, out)
@@ -114,15 +104,13 @@ func needEngine(t *testing.T) {
 func TestComposeProjectsKeepTheContract(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
-	p := newProject(t)
-	// One after the other: each of up to seven servers is asked for its health every 5 s by a
-	// process that costs 80 ms of processor time, and those of all topologies at once kept a
-	// third of a core busy.
+	ports := freePorts(t)
 	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t, name, ports)
 			out, err := p.run("up", name)
 			require.NoError(t, err, out)
-			t.Cleanup(func() { p.remove(t, name) })
 			var log bytes.Buffer
 			b := attach.Backend{Compose: p.name, Yes: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			t.Cleanup(func() {

@@ -150,6 +150,7 @@ func TestMembers(t *testing.T) {
 			t.Run("are left as they were", func(t *testing.T) { membersAreLeftAsTheyWere(t, e) })
 			if name == topologies.EtcdCluster {
 				t.Run("faults", func(t *testing.T) { faultsOfMembers(t, e) })
+				t.Run("of two clusters", func(t *testing.T) { membersOfTwoClusters(t, e) })
 			}
 			t.Run("want a user", func(t *testing.T) { membersWantAUser(t, e) })
 			t.Run("are refused", func(t *testing.T) { membersAreRefused(t, e) })
@@ -386,9 +387,9 @@ func TestAMemberThatWantsTLSIsRefused(t *testing.T) {
 }
 
 // Members of two clusters are no cluster.
-func TestMembersOfTwoClustersAreRefused(t *testing.T) {
-	t.Parallel()
-	one, other := runEnsemble(t, topologies.EtcdCluster).endpoints(), runEnsemble(t, topologies.EtcdCluster).endpoints()
+func membersOfTwoClusters(t *testing.T, e *ensemble) {
+	t.Helper()
+	one, other := e.endpoints(), runEnsemble(t, topologies.EtcdCluster).endpoints()
 	refused(t, attach.Backend{Endpoints: slices.Concat(one, other[:2])}, topologies.EtcdCluster, "is one of 3 members, and 5 endpoints were given")
 	refused(t, attach.Backend{Endpoints: []string{one[0], one[1], other[2]}}, topologies.EtcdCluster, other[2]+" is of another cluster than "+one[0])
 }

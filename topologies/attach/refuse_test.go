@@ -96,9 +96,8 @@ func listener(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-func TestServersThatCantBeTalkedToAreRefused(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Single)
+func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
+	t.Helper()
 	good := i.backend()
 	at := i.endpoint("redis-1")
 	with := func(change func(*attach.Backend)) attach.Backend {
@@ -137,9 +136,8 @@ func TestServersThatCantBeTalkedToAreRefused(t *testing.T) {
 	}
 }
 
-func TestDeploymentsOfAnotherKindAreRefused(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Sentinels)
+func sentinelsOfAnotherKind(t *testing.T, i *installation) {
+	t.Helper()
 	sentinel, replica := i.endpoint("sentinel-1"), i.endpoint("redis-2")
 	with := func(change func(*attach.Backend)) attach.Backend {
 		b := i.backend()
@@ -172,14 +170,10 @@ func TestDeploymentsOfAnotherKindAreRefused(t *testing.T) {
 	require.NoError(t, c.Do(within(t), "SENTINEL", "MONITOR", "orders", master.Addr().String(), master.Port(), 1).Err())
 	refused(t, i.backend(), topologies.Sentinels, "watches several masters, of which one must be named: ")
 	require.NoError(t, c.Do(within(t), "SENTINEL", "REMOVE", "orders").Err())
-
-	i.kill("redis-3")
-	refused(t, i.backend(), topologies.Sentinels, i.endpoint("redis-3"))
 }
 
-func TestAClusterThatIsNotWholeIsRefused(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Cluster)
+func aClusterThatIsNotWhole(t *testing.T, i *installation) {
+	t.Helper()
 	ctx := within(t)
 	refused(t, i.backend(), topologies.Single, "is a node of a cluster, where topology single has a server on its own")
 	for _, name := range i.topology.Of(topologies.Redis) {

@@ -25,9 +25,8 @@ import (
 
 // A random run gets those faults of the default mix that there can be, and says
 // which it leaves out.
-func TestARunSaysWhichFaultsItLeavesOut(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Sentinels)
+func aRunSaysWhichFaultsItLeavesOut(t *testing.T, i *installation) {
+	t.Helper()
 	var notices []string
 	dir := t.TempDir()
 	setup := harness.Config{Dir: dir, Backend: i.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
@@ -98,20 +97,13 @@ func play(t *testing.T, b attach.Backend, script string) error {
 	return err
 }
 
+// head is a script but for its lock, its topology and what it asks of servers.
+const head = "name: x\ntitle: y\nlock: %s\ntopology: %s\nclients: {a: zone-a}\nexpect: {verdict: valid}\n%s\nsteps:\n  - {client: a, acquire: l}\n"
+
 // A script is checked against the servers that there are, which may be other
 // than those of the topology in its usual size.
 func TestAScriptThatTheServersCantPlayIsRefused(t *testing.T) {
 	t.Parallel()
-	const head = "name: x\ntitle: y\nlock: %s\ntopology: %s\nclients: {a: zone-a}\nexpect: {verdict: valid}\n%s\nsteps:\n  - {client: a, acquire: l}\n"
-	t.Run("fewer servers", func(t *testing.T) {
-		i := install(t, topologies.Independent)
-		b := i.backend()
-		b.Endpoints = b.Endpoints[:3]
-		script := fmt.Sprintf(head, "redlock", topologies.Independent, "")
-		require.NoError(t, play(t, b, script))
-		require.ErrorContains(t, play(t, b, script+"  - {require: held, of: a, on: [redis-4]}\n"), `step 2: unknown server "redis-4"`)
-		require.ErrorContains(t, play(t, b, fmt.Sprintf(head, "redlock", topologies.Independent, "servers: {nodes: 5}")), "nodes 5 was asked for, and the servers have 3")
-	})
 	t.Run("fewer replicas", func(t *testing.T) {
 		topology, err := topologies.ByName(topologies.Sentinels)
 		require.NoError(t, err)
@@ -129,11 +121,20 @@ func TestAScriptThatTheServersCantPlayIsRefused(t *testing.T) {
 	})
 }
 
+func fewerServersThanTheScript(t *testing.T, i *installation) {
+	t.Helper()
+	b := i.backend()
+	b.Endpoints = b.Endpoints[:3]
+	script := fmt.Sprintf(head, "redlock", topologies.Independent, "")
+	require.NoError(t, play(t, b, script))
+	require.ErrorContains(t, play(t, b, script+"  - {require: held, of: a, on: [redis-4]}\n"), `step 2: unknown server "redis-4"`)
+	require.ErrorContains(t, play(t, b, fmt.Sprintf(head, "redlock", topologies.Independent, "servers: {nodes: 5}")), "nodes 5 was asked for, and the servers have 3")
+}
+
 // A node of a cluster behind a toxiproxy is never alone, so that nobody can split
 // its brain.
-func TestASplitBrainOfAClusterIsRefused(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Cluster)
+func aSplitBrainIsRefused(t *testing.T, i *installation) {
+	t.Helper()
 	upstreams := map[string]string{}
 	for _, name := range i.topology.Of(topologies.Redis) {
 		for _, zone := range i.topology.Of(topologies.Zone) {

@@ -32,13 +32,21 @@ import (
 // A stock is a stock toxiproxy, before servers of an installation.
 type stock struct{ api string }
 
+// toxiproxy is the program, linked once for all tests: linking takes two seconds of processor time.
+var toxiproxy = sync.OnceValues(func() (string, error) {
+	server := filepath.Join(programs, "toxiproxy-server")
+	if out, err := exec.Command("go", "build", "-o", server, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return server, nil
+})
+
 // proxied runs a toxiproxy with proxies of these names before these addresses.
 func proxied(t *testing.T, upstreams map[string]string) stock {
 	t.Helper()
 	dir := t.TempDir()
-	server := filepath.Join(dir, "toxiproxy-server")
-	out, err := exec.Command("go", "build", "-o", server, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	server, err := toxiproxy()
+	require.NoError(t, err)
 	type proxy struct {
 		Name     string `json:"name"`
 		Listen   string `json:"listen"`
@@ -295,9 +303,8 @@ func listens(t *testing.T, s stock, name string) string {
 	return all[name].Listen
 }
 
-func TestALinkThatNoProxyStandsForIsNamed(t *testing.T) {
-	t.Parallel()
-	i := install(t, topologies.Independent)
+func aLinkThatNoProxyStandsForIsNamed(t *testing.T, i *installation) {
+	t.Helper()
 	s := proxied(t, map[string]string{
 		"zone-a>redis-1": i.endpoint("redis-1"), "zone-b>redis-1": i.endpoint("redis-1"),
 		"zone-a>redis-2": i.endpoint("redis-2"),
