@@ -74,9 +74,9 @@ func freePorts(t *testing.T) string {
 }
 
 // newProject is taken down, with all of its profiles, when the test ends.
-func newProject(t *testing.T, topology, ports string) project {
+func newProject(t *testing.T) project {
 	t.Helper()
-	p := project{fmt.Sprintf("lockchaos-test-%d-%s", os.Getpid(), topology), ports}
+	p := project{fmt.Sprintf("lockchaos-test-%d", os.Getpid()), freePorts(t)}
 	t.Cleanup(func() {
 		out, err := p.run("down")
 		require.NoError(t, err, out)
@@ -104,13 +104,13 @@ func needEngine(t *testing.T) {
 func TestComposeProjectsKeepTheContract(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
-	ports := freePorts(t)
-	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
+	p := newProject(t)
+	all := topologies.NamesOf(topologies.StoreRedis)
+	out, err := p.run(append([]string{"up"}, all...)...) // each call of docker-compose costs a second or more
+	require.NoError(t, err, out)
+	for _, name := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProject(t, name, ports)
-			out, err := p.run("up", name)
-			require.NoError(t, err, out)
 			var log bytes.Buffer
 			b := attach.Backend{Compose: p.name, Yes: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			t.Cleanup(func() {
