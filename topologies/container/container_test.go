@@ -308,9 +308,11 @@ func variant(t *testing.T, c *client.Client, changes ...string) string {
 func TestAnImageThatDoesNotTellItsVersionIsAsked(t *testing.T) {
 	t.Parallel()
 	c := engine(t)
-	told := start(t, Backend{}, topologies.Single)
+	told, err := findImage(t.Context(), c, "", topologies.StoreRedis, quiet())
+	require.NoError(t, err)
+	require.NotEmpty(t, told.version)
 	asked := start(t, Backend{Image: variant(t, c, "LABEL org.lockchaos.redis=", "ENV REDIS_VERSION=")}, topologies.Single)
-	require.Equal(t, told.Version(), asked.Version())
+	require.Equal(t, told.version, asked.Version())
 }
 
 // TestAnImageLikeTheOfficialOne has what the testnode has not: a port, a
@@ -359,41 +361,6 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	require.ErrorContains(t, g.wire(topology), "no free range of ports on "+taken.Addr().String())
 }
 
-func TestDeploymentsRunSideBySide(t *testing.T) {
-	t.Parallel()
-	needsContainers(t)
-	ctx := within(t)
-	var all sync.WaitGroup
-	ds := make([]topologies.Deployment, 3)
-	for i := range ds {
-		all.Go(func() {
-			topology, err := topologies.ByName(topologies.Single)
-			if err == nil {
-				ds[i], err = Backend{}.Start(ctx, topology)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	var errs []error
-	for i, d := range ds {
-		if d == nil {
-			continue
-		}
-		key := d.Server("redis-1").Observer()
-		require.Zero(t, key.Exists(ctx, "k").Val(), "nobody else wrote here")
-		require.NoError(t, key.Set(ctx, "k", i, 0).Err())
-	}
-	for _, d := range ds {
-		if d != nil {
-			errs = append(errs, d.Close())
-		}
-	}
-	require.NoError(t, errors.Join(errs...))
-}
-
 func TestLinksBetweenContainersCarryWhatTheySay(t *testing.T) {
 	t.Parallel()
 	d := start(t, Backend{}, topologies.Sentinels)
@@ -411,28 +378,4 @@ func TestLinksBetweenContainersCarryWhatTheySay(t *testing.T) {
 	attached("redis-3", "up")
 	mend()
 	attached("redis-2", "up")
-}
-
-// BenchmarkBoot measures a boot, until all is ready, and the removal of
-// everything.
-func BenchmarkBoot(b *testing.B) {
-	needsContainers(b)
-	for _, name := range topologies.NamesOf(topologies.StoreRedis) {
-		b.Run(name, func(b *testing.B) {
-			topology, err := topologies.ByName(name)
-			require.NoError(b, err)
-			var boots, removals time.Duration
-			for b.Loop() {
-				started := time.Now()
-				d, err := Backend{}.Start(b.Context(), topology)
-				require.NoError(b, err)
-				ready := time.Now()
-				require.NoError(b, d.Close())
-				boots += ready.Sub(started)
-				removals += time.Since(ready)
-			}
-			b.ReportMetric(boots.Seconds()/float64(b.N), "boot-s")
-			b.ReportMetric(removals.Seconds()/float64(b.N), "close-s")
-		})
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
@@ -109,6 +110,30 @@ func moments(nodes int) map[string]func([]leftover) bool {
 	}
 }
 
+// A boot is a topology that is booted until something has come.
+type boot struct {
+	topology, name string
+	come           func([]leftover) bool
+}
+
+// boots are those that are killed and called off: at each moment of a single server's, at one of a topology with several,
+// and nightly at that of each.
+func boots() []boot {
+	var all []boot
+	for name, come := range moments(1) {
+		all = append(all, boot{topologies.Single, name, come})
+	}
+	several := []string{topologies.Sentinels}
+	if runtest.Nightly() {
+		several = append(several, topologies.Cluster, topologies.Independent)
+	}
+	for _, topology := range several {
+		const name = "a running container"
+		all = append(all, boot{topology, name, moments(0)[name]})
+	}
+	return all
+}
+
 // TestAKilledHarnessLeavesNothing kills a harness at several moments of its
 // boot.
 func TestAKilledHarnessLeavesNothing(t *testing.T) {
@@ -117,19 +142,7 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip("the reaper needs the docker command")
 	}
-	type kill struct {
-		topology, name string
-		come           func([]leftover) bool
-	}
-	var kills []kill
-	for name, come := range moments(6) {
-		kills = append(kills, kill{topologies.Sentinels, name, come})
-	}
-	for _, topology := range []string{topologies.Single, topologies.Cluster, topologies.Independent} {
-		const name = "a running container"
-		kills = append(kills, kill{topology, name, moments(0)[name]})
-	}
-	for _, k := range kills {
+	for _, k := range boots() {
 		t.Run(k.topology+" once it has "+k.name, func(t *testing.T) {
 			t.Parallel()
 			c := engine(t)
@@ -183,19 +196,7 @@ func lostCount(t *testing.T, c *client.Client, name string) bool {
 
 func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 	c := engine(t)
-	type moment struct {
-		topology, name string
-		come           func([]leftover) bool
-	}
-	var all []moment
-	for name, come := range moments(1) {
-		all = append(all, moment{topologies.Single, name, come})
-	}
-	for _, topology := range []string{topologies.Sentinels, topologies.Cluster, topologies.Independent} {
-		const name = "a running container"
-		all = append(all, moment{topology, name, moments(0)[name]})
-	}
-	for _, m := range all {
+	for _, m := range boots() {
 		t.Run(m.topology+" once it has "+m.name, func(t *testing.T) {
 			topology, err := topologies.ByName(m.topology)
 			require.NoError(t, err)

@@ -55,56 +55,6 @@ func within(t *testing.T) context.Context {
 // longer than the observer, to whom a server that is slow is silent.
 func past(s topologies.Server) *redis.Client { return s.Observer().WithTimeout(30 * time.Second) }
 
-func TestWhatIsHeldIsDeliveredOnceMended(t *testing.T) {
-	t.Parallel()
-	d := start(t, "single")
-	ctx := within(t)
-	o := d.ClientOptions("zone-a")
-	o.ReadTimeout = time.Minute // the reply is late
-	client := redis.NewUniversalClient(o)
-	defer client.Close()
-	require.NoError(t, client.Ping(ctx).Err())
-
-	w := d.Proxy("zone-a>redis-1")
-	mend, err := w.Hold(topologies.Downstream)
-	require.NoError(t, err)
-	reply := make(chan error, 1)
-	go func() { reply <- client.Set(ctx, "k", "v", 0).Err() }()
-	observer := past(d.Server("redis-1"))
-	require.Eventually(t, func() bool { return observer.Get(ctx, "k").Val() == "v" }, time.Minute, time.Millisecond,
-		"the request goes through, only its reply is held")
-	select {
-	case err := <-reply:
-		t.Fatalf("the reply came through a held stream: %v", err)
-	default:
-	}
-	mend()
-	require.NoError(t, <-reply)
-}
-
-func TestResetEndsEveryConnectionOnce(t *testing.T) {
-	t.Parallel()
-	d := start(t, "single")
-	ctx := within(t)
-	conn := redis.NewUniversalClient(d.ClientOptions("zone-a")).(*redis.Client)
-	defer conn.Close()
-	id, err := conn.ClientID(ctx).Result()
-	require.NoError(t, err)
-	require.Positive(t, d.Proxy("zone-a>redis-1").Reset())
-	require.Eventually(t, func() bool {
-		again, err := conn.ClientID(ctx).Result()
-		return err == nil && again != id
-	}, time.Minute, time.Millisecond)
-}
-
-func TestTwoDeploymentsRunSideBySide(t *testing.T) {
-	t.Parallel()
-	ctx := within(t)
-	one, two := start(t, "single"), start(t, "single")
-	require.NoError(t, past(one.Server("redis-1")).Set(ctx, "k", "one", 0).Err())
-	require.ErrorIs(t, past(two.Server("redis-1")).Get(ctx, "k").Err(), redis.Nil)
-}
-
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	topology, err := topologies.ByName("single")
 	require.NoError(t, err)
