@@ -4,6 +4,7 @@ package attach_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -174,7 +175,14 @@ func failoversPutTheSentinelsBack(t *testing.T, i *installation) {
 	require.Contains(t, slices.Collect(maps.Keys(claims(t, i))), i.named(d, third), "the claim outlives it")
 	require.NoError(t, d.Close())
 	require.Equal(t, before, settings(), "Close undoes an Arm that nobody disarmed")
-	refused(t, i.backend(), topologies.Sentinels, i.endpoint(i.named(d, second)))
+	dead := i.endpoint(i.named(d, second))
+	require.NoError(t, await.Until(ctx, func() error { // the others follow a new master first, which closes connections
+		_, err := i.backend().Start(ctx, topologies.Topology{Name: topologies.Sentinels})
+		if err == nil || !strings.Contains(err.Error(), dead) {
+			return fmt.Errorf("%s is dead: %w", dead, errors.Join(err))
+		}
+		return nil
+	}))
 }
 
 func nothingIsLeft(t *testing.T, i *installation) {
