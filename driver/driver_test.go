@@ -132,6 +132,11 @@ func act(role string) int {
 		case "leases":
 			grant["valid_ms"] = 60
 			_ = out.Encode(grant)
+		case "negative":
+			grant["valid_ms"] = -5
+			_ = out.Encode(grant)
+		case "latin-1":
+			fmt.Fprintf(os.Stdout, `{"re":%d,"result":"fail","why":"caf%s"}`+"\n", q.ID, "\xe9")
 		case "field-twice":
 			fmt.Fprintf(os.Stdout, `{"re":%d,"result":"fail","Result":"ok","hold":"h%d"}`+"\n", q.ID, q.ID)
 		case "same-hold":
@@ -265,6 +270,8 @@ func TestDriver_Broken(t *testing.T) {
 		"no-token":    `it promises tokens, and granted the lock "orders" without a "token"`,
 		"seconds":     `it says "valid_ms":60000000 of a lease of 60000 ms`,
 		"leases":      `it says "valid_ms":60 of a lease of 60000 ms`,
+		"negative":    `it says "valid_ms":-5`,
+		"latin-1":     "which is not UTF-8",
 		"field-twice": `which has the field "result" twice`,
 		"no-address":  `neither "re" nor "event"`,
 		"array":       "it is a JSON array and no object",

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,4 +205,33 @@ func TestRenewalsAreOperationsOfProcessesOfTheirOwn(t *testing.T) {
 	}
 	require.Positive(t, ops[0].Complete.Expires)
 	require.Zero(t, ops[2].Complete.Expires)
+}
+
+// A keeping service keeps a grant until its release, whatever its lease.
+type keeping struct{ lock.Locker }
+
+func (k keeping) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	lease := o.Lease
+	o.Lease = 24 * time.Hour
+	h, err := k.Locker.Acquire(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	l := h.Lease()
+	l.Expires = l.Expires.Add(lease - o.Lease)
+	return lock.NewHold(l, distantHold{h, &distant{}}), nil
+}
+
+// What a lock of the user's own is tested with by default has holders crash, which shows that a lease never ends.
+func TestALeaseThatNeverEndsIsFoundOut(t *testing.T) {
+	c := workload.Config{Kinds: []string{workload.Contended, "release-twice", "late-release"}, Locks: 1, Lease: time.Second}
+	for want, locker := range map[string]lock.Locker{checker.Stuck: keeping{memory.New()}, "": memory.New()} {
+		var kinds []string
+		for _, r := range checker.Check(t.Context(), record(t, c, 40*time.Second, locker)).Results {
+			for _, v := range r.Violations {
+				kinds = append(kinds, v.Kind)
+			}
+		}
+		require.Equal(t, want, strings.Join(slices.Compact(kinds), " "))
+	}
 }

@@ -1,0 +1,178 @@
+package harness_test
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// one is a running server, with the links to it.
+func one(t *testing.T, config harness.Config) topologies.Deployment {
+	t.Helper()
+	topology, err := topologies.New(topologies.Single, topologies.Options{})
+	require.NoError(t, err)
+	d, err := config.Backend.Start(t.Context(), topology)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// promising is a lock that promises as much as the lock of a check must.
+func promising(check, name string, plants ...plant) harness.LockSpec {
+	l := plantedSpec(name, plants...)
+	l.Tokens = check == "tokens grow from grant to grant"
+	l.Watchdog = check == "a hold without a lease is kept"
+	return l
+}
+
+// Each check finds the bug that it is for, and has nothing to say of the correct lock. What is told only
+// after it was seen several times, or after a long wait, is found with a shorter lease.
+func TestChecks_FindBugs(t *testing.T) {
+	t.Parallel()
+	const usual, brief, transaction = time.Second, 250 * time.Millisecond, 600 * time.Millisecond
+	const refusal = "the client of the other process was granted the lock as well"
+	correct := []plant{}
+	for _, c := range []struct {
+		bug, check, want string
+		twin             []plant // what the correct lock has, and the one with the bug as well
+		lease            time.Duration
+	}{
+		{"no watchdog", "a hold without a lease is kept", refusal, []plant{watchdog(false)}, usual},
+		{"watchdog outlives", "a lock that was released is left alone", "something goes on after the ", []plant{watchdog(false)}, usual},
+		{"tokens of clients", "a late release leaves the next holder alone", "while a later request of the same client held the lock", correct, usual},
+		{"tokens of processes", "a late release leaves the next holder alone", "the late release was answered with ok, while another client of the same process held the lock", correct, usual},
+		{"calls unknown releases refused", "a release whose reply is lost is unknown", "the answer is ErrNotHeld, although no reply reached the lock", correct, usual},
+		{"counts from the reply", "a grant over slow links is believed for no longer than the servers keep it", "count the lease from before the first request", []plant{brisk}, usual},
+		{"ends early", "a lease that runs out frees the lock, and not before", "the lock was free ", correct, usual},
+		{"told in seconds", "a grant is believed for about as long as its lease", "give \"valid_ms\" in milliseconds from the request", correct, usual},
+		{"remembers", "a grant asks the servers", "another client of the process was granted the lock as well", correct, usual},
+		{"refuses the unknown", "a request whose reply is lost is unknown", "the answer is ErrNotAcquired", correct, usual},
+		{"releases any again", "a second release leaves the next holder alone", "the second release freed the lock", correct, usual},
+		{"releases in two steps", "a release whose requests are slow leaves the next holder alone", "the release freed the lock, ", correct, usual},
+		{"releases unheeded", "a release whose requests are slow leaves the next holder alone", "look at what came of the transaction", []plant{outlives, releasesAfterLook(true)}, transaction},  // keys outlive their leases
+		{"releases unheeded, late once", "a release whose requests are slow leaves the next holder alone", "look at what came of the transaction", []plant{releasesAfterLook(true)}, transaction}, // the first try is too late to show it
+		{"recounts", "a grant whose first reply is lost is believed for no longer than the servers keep it", "count the lease from before the first request", []plant{asksTwice(false)}, usual},
+		{"two steps", "a grant that is cut off half way is over with its lease", "acquire the lock and set its lease in one step on the server", correct, brief},
+		{"looks first", "of many clients that ask at once, one is granted the lock", " of 16 clients were granted the lock", []plant{shy}, usual},
+		{"prefers shorter", "a lock that is held is refused to another process", refusal, correct, usual},
+		{"takes NOSCRIPT for done", "a lock stays held where the servers forget scripts and close connections", "when the server answers NOSCRIPT, nothing was done", correct, usual},
+		{"counts alone", "tokens grow from grant to grant", "the token 1 follows 1", []plant{counts}, usual},
+		{"extends any", "a late extension is refused, and leaves the next holder alone", "the late extension was answered with ok, while a client of another process held the lock", correct, usual},
+		{"extends by taking", "a late extension is refused, and leaves the next holder alone", "the late extension was answered with ok, while a client of another process held the lock", correct, usual},
+		{"extends by a look", "an extended hold outlives its first lease", refusal, correct, usual},
+		{"tells no extension", "an extended hold outlives its first lease", "said that a hold is lost that was extended", correct, brief},
+		{"extends in another unit", "an extended hold ends with the lease of its extension", "give the server the lease in its own unit", correct, brief},
+		{"extends in two steps", "an extension whose requests are slow is believed only while the lock is held", "compare the owner and prolong in one step on the server", correct, usual},
+		{"extends unheeded", "an extension whose requests are slow is believed only while the lock is held", "look at what came of the transaction", []plant{extendsAfterLook(true)}, usual},
+		{"extends unheeded", "an extension whose requests are slow is believed only while the lock is held", "look at what came of the transaction", []plant{outlives}, usual},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			d := one(t, runtest.Setup(t))
+			for name, want := range map[string]string{c.bug: c.want, "correct": ""} {
+				plants := c.twin
+				if want != "" {
+					plants = append(slices.Clone(plants), bugs[name])
+				}
+				skipped, wrong := harness.CheckOneOf(t.Context(), d, promising(c.check, name, plants...), c.check, name, t.Output(), c.lease)
+				require.False(t, skipped)
+				if want == "" {
+					require.NoError(t, wrong)
+				} else {
+					require.ErrorContains(t, wrong, want)
+				}
+			}
+		})
+	}
+}
+
+// So do those of locks with more than one key.
+func TestChecks_FindBugsOfOtherLocks(t *testing.T) {
+	t.Parallel()
+	for check, c := range map[string]struct {
+		bug, correct harness.LockSpec
+		want         string
+	}{
+		"an owner is granted again what it holds, and gives it back as often": {runtest.Lock("broken-uncounted-reentry"), runtest.Lock("mutex"), "the client of the other process was granted the lock as well"},
+		"waiters are granted the lock in the order of their requests":         {fairSpec("last first", strings.Replace(queue, "RPUSH", "LPUSH", 1)), fairSpec("first first", queue), "were granted the lock in the order [4 3 2 1]"},
+	} {
+		t.Run(check, func(t *testing.T) {
+			t.Parallel()
+			d := one(t, runtest.Setup(t))
+			_, wrong := harness.CheckOneOf(t.Context(), d, c.bug, check, "bug", t.Output(), 500*time.Millisecond)
+			require.ErrorContains(t, wrong, c.want)
+			skipped, wrong := harness.CheckOneOf(t.Context(), d, c.correct, check, "correct", t.Output(), time.Second)
+			require.False(t, skipped)
+			require.NoError(t, wrong)
+		})
+	}
+}
+
+// An outcome that a lock does not know, an extension that is confirmed behind the lease, and a request
+// that a server did not answer in time, are no defects of the lock: the check is made again, with more time.
+func TestChecks_AreRepeated(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bug, check, want string
+		lease            time.Duration
+	}{
+		{"unsure once", "a lock that is held is refused to another process", "", time.Second},
+		{"extends slowly once", "an extended hold outlives its first lease", "", slowly / 2},
+		{"extends without an answer once", "an extended hold outlives its first lease", "", time.Second},
+		{
+			"calls refusals unknown", "a lock that is held is refused to another process",
+			"in each of 3 tries, the last with a lease of 4s and servers awaited for 12s: the answer to the client of the other process must be fail, and is: ", time.Second,
+		},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			met := &atomic.Bool{}
+			_, wrong := harness.CheckOneOf(t.Context(), one(t, runtest.Setup(t)), misbehavedOnce(c.bug, met, bugs[c.bug]), c.check, c.bug, t.Output(), c.lease)
+			if c.want != "" {
+				require.ErrorContains(t, wrong, c.want)
+				return
+			}
+			require.NoError(t, wrong)
+			require.True(t, met.Load(), "the first try met the bug")
+		})
+	}
+}
+
+// The default run of a lock exercises what it promises: the bug is convicted, and the correct lock is not.
+func TestRuns_FindBugs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bug, kind string
+		twin      []plant
+	}{
+		{"no watchdog", checker.DoubleGrant, []plant{watchdog(false)}},
+		{"extends by a look", checker.DoubleGrant, nil},
+		{"tokens of processes", checker.ForeignRelease, nil}, // after which it may be granted twice, or not
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			run := func(plants []plant) harness.RandomRun {
+				l := plantedSpec(c.bug, plants...)
+				l.Watchdog, l.Connects = c.twin != nil, true // as a program does, whose holds the default run extends
+				r := harness.RandomRun{Topology: topologies.Single, Lock: l, Faults: faults.MixNone, Length: 3 * time.Second}
+				r.Workload.Locks, r.Workload.Lease = 1, 400*time.Millisecond
+				return r
+			}
+			runtest.Until(t, run(append(slices.Clone(c.twin), bugs[c.bug])), runtest.Setup(t), checker.Invalid, func(_ *history.History, r checker.Report) bool {
+				return violations(r)[c.kind]
+			})
+			runtest.Until(t, run(c.twin), runtest.Setup(t), checker.Valid, nil)
+		})
+	}
+}
