@@ -71,6 +71,22 @@ func (p Plan) runs(l Lock) ([]harness.RandomRun, error) {
 	return all, errors.Join(errs...)
 }
 
+// plays are the runs of the plan, without their seeds, and the seeds of each.
+func (p Plan) plays(l Lock) ([]harness.RandomRun, []uint64, error) {
+	runs, err := p.runs(l)
+	list, wrong := seedsOf(p, "1")
+	return runs, list, errors.Join(l.Validate(), err, wrong)
+}
+
+// seedsOf are the seeds of a plan, by default those.
+func seedsOf(p Plan, usual string) ([]uint64, error) {
+	list, err := seeds.Parse(cmp.Or(p.Seeds, usual))
+	if err != nil {
+		return nil, fmt.Errorf("seeds: %w", err)
+	}
+	return list, nil
+}
+
 // Run has clients use a lock on the topologies of a plan while its faults pass: a
 // run for each topology and seed, one after the other, and each a subtest, which
 // fails unless the run is valid. A run that is unknown is repeated once, with twice
@@ -78,13 +94,8 @@ func (p Plan) runs(l Lock) ([]harness.RandomRun, error) {
 func Run(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	begin(t)
-	g := &guard{}
-	runs, err := p.runs(g.of(l))
-	list, wrong := seeds.Parse(cmp.Or(p.Seeds, "1"))
-	if wrong != nil {
-		wrong = fmt.Errorf("seeds: %w", wrong)
-	}
-	if err := errors.Join(l.Validate(), err, wrong); err != nil {
+	runs, list, err := p.plays(withLease(l))
+	if err != nil {
 		t.Fatalf("chaos.Run: %v", err)
 	}
 	for _, r := range runs {
@@ -93,10 +104,8 @@ func Run(t *testing.T, l Lock, p Plan) {
 				g := &guard{}
 				r.Lock = g.of(l)
 				p := playTwice(t, "", g, random(r), longer(r), seed)
+				p.leases = !l.Endless
 				report(t, p)
-				if p.unexpected != nil && p.in.History != nil && !l.Endless && outlivesLease(p.in.History) {
-					t.Error("a lock was refused long after the lease of its holder had ended. " + hintEndless)
-				}
 			})
 		}
 	}
@@ -139,6 +148,7 @@ type played struct {
 	problems   []string // what the lock did not do, in the run before, too
 	first      *played  // the run before, whose verdict was unknown; nil if there was none
 	cut        bool     // the test ended before the run
+	leases     bool     // each grant of the lock ends with its lease, at the latest
 }
 
 // playTwice runs it, and if the verdict is unknown runs the second. The test may have
@@ -192,38 +202,51 @@ func pattern(name string) string {
 // report fails the test unless the verdict is the expected one.
 func report(t *testing.T, p played) {
 	t.Helper()
-	for _, problem := range p.problems {
-		t.Error(problem)
+	failures, notes := p.told()
+	for _, failure := range failures {
+		t.Error(failure)
 	}
+	for _, note := range notes {
+		t.Log(note)
+	}
+	p.keep(t)
+}
+
+// told is what a test says of a run: why it fails, or what came of the run.
+func (p played) told() (failures, notes []string) {
+	failures = slices.Clone(p.problems)
 	if p.cut {
-		t.Errorf("the test was ended before the run (-timeout)")
+		failures = append(failures, "the test was ended before the run (-timeout)")
 	}
 	if p.failed != nil {
-		t.Errorf("the run failed: %v", p.failed)
+		failures = append(failures, fmt.Sprintf("the run failed: %v", p.failed))
 	}
 	if p.in.History == nil {
-		p.keep(t)
-		return
+		return failures, nil
 	}
 	results := reports.Summarize(p.in)
 	if p.unexpected == nil && p.failed == nil {
 		if p.first != nil {
-			t.Logf("a second run: the first was %s: %s", p.first.in.Report.Verdict, reports.Summarize(p.first.in).Story.Headline)
+			notes = append(notes, fmt.Sprintf("a second run: the first was %s: %s", p.first.in.Report.Verdict, reports.Summarize(p.first.in).Story.Headline))
 		}
-		t.Logf("%s: %s", p.in.Report.Verdict, results.Story.Headline)
+		return failures, append(notes, fmt.Sprintf("%s: %s", p.in.Report.Verdict, results.Story.Headline))
 	}
-	if p.unexpected != nil {
-		var text strings.Builder
-		if err := reports.WriteText(&text, results, reports.TextOptions{Dir: p.dir}); err != nil {
-			t.Error(err)
-		}
-		often := ""
-		if p.first != nil && p.in.Report.Verdict == checker.Unknown {
-			often = ", twice"
-		}
-		t.Errorf("%v%s\n%s", p.unexpected, often, text.String())
+	if p.unexpected == nil {
+		return failures, nil
 	}
-	p.keep(t)
+	var text strings.Builder
+	if err := reports.WriteText(&text, results, reports.TextOptions{Dir: p.dir}); err != nil {
+		failures = append(failures, err.Error())
+	}
+	often := ""
+	if p.first != nil && p.in.Report.Verdict == checker.Unknown {
+		often = ", twice"
+	}
+	failures = append(failures, fmt.Sprintf("%v%s\n%s", p.unexpected, often, text.String()))
+	if p.leases && outlivesLease(p.in.History) {
+		failures = append(failures, "a lock was refused long after the lease of its holder had ended. "+hintEndless)
+	}
+	return failures, nil
 }
 
 // keep removes the folders of the runs of a test that passed.

@@ -38,52 +38,14 @@ const (
 // oneKey is a lock of one key that expires, with a script that releases it.
 func oneKey(name, release string) harness.LockSpec {
 	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, release, extendOwn, time.Millisecond), nil, nil
-	})
-}
-
-// extendsAny is a lock whose extension does not look at the owner; cuts is one whose leases
-// are whole seconds.
-func extendsAny() harness.LockSpec {
-	return chaos.New("one-key-extends-any", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, deleteOwn, `return redis.call('PEXPIRE', KEYS[1], ARGV[2])`, time.Millisecond), nil, nil
-	})
-}
-
-// deletesAgain is a lock whose second release deletes whatever lock is there, and confirmsAgain
-// one that confirms a release again, and does nothing.
-func deletesAgain() harness.LockSpec { return releasedAgain("one-key-deletes-again", deleteAny) }
-
-func confirmsAgain() harness.LockSpec { return releasedAgain("one-key-confirms-again", `return 1`) }
-
-func releasedAgain(name, script string) harness.LockSpec {
-	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
-		return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
-			h, err := own.Acquire(ctx, name, lock.Options{Lease: lease})
-			if err != nil {
-				return chaos.Grant{}, err
-			}
-			released := false
-			return chaos.Grant{
-				Release: func(ctx context.Context) error {
-					if released {
-						return s.Redis.Eval(ctx, script, []string{name}).Err()
-					}
-					err := h.Release(ctx)
-					released = err == nil
-					return err
-				},
-				Extend: h.Extend,
-			}, nil
-		}), nil, nil
+		return locker(s.Redis, release), nil, nil
 	})
 }
 
 // granting is a correct lock of which each grant is changed.
 func granting(name string, change func(s chaos.Servers, key string, g *chaos.Grant) error) harness.LockSpec {
 	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
+		own := locker(s.Redis, deleteOwn)
 		return chaos.Tries(func(ctx context.Context, key string, lease time.Duration) (chaos.Grant, error) {
 			h, err := own.Acquire(ctx, key, lock.Options{Lease: lease})
 			g := chaos.Grant{}
@@ -96,62 +58,6 @@ func granting(name string, change func(s chaos.Servers, key string, g *chaos.Gra
 	})
 }
 
-// getThenDelete looks at the owner in a step of its own before it deletes.
-func getThenDelete() harness.LockSpec {
-	return granting("get-then-delete", func(s chaos.Servers, key string, g *chaos.Grant) error {
-		token, err := s.Redis.Get(context.Background(), key).Result()
-		g.Release = func(ctx context.Context) error {
-			switch owner, err := s.Redis.Get(ctx, key).Result(); {
-			case errors.Is(err, redis.Nil), err == nil && owner != token:
-				return lock.ErrNotHeld
-			case err != nil:
-				return err
-			}
-			return s.Redis.Del(ctx, key).Err()
-		}
-		return err
-	})
-}
-
-// fromReply counts its lease from the reply.
-func fromReply() harness.LockSpec {
-	return chaos.New("from-reply", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
-		return chaos.Tries(func(ctx context.Context, key string, lease time.Duration) (chaos.Grant, error) {
-			h, err := own.Acquire(ctx, key, lock.Options{Lease: lease})
-			if err != nil {
-				return chaos.Grant{}, err
-			}
-			return chaos.Grant{Release: h.Release, Expires: time.Now().Add(lease)}, nil
-		}), nil, nil
-	})
-}
-
-// refusesUnknown takes every error for a refusal.
-func refusesUnknown() harness.LockSpec {
-	return chaos.New("refuses-unknown", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
-		return lock.LockerFunc(func(ctx context.Context, key string, o lock.Options) (*lock.Hold, error) {
-			h, err := own.Acquire(ctx, key, o)
-			return h, chaos.Means(err, err, lock.ErrNotAcquired)
-		}), nil, nil
-	})
-}
-
-// inMemory asks no server.
-func inMemory() harness.LockSpec {
-	free := make(chan struct{}, 1)
-	free <- struct{}{}
-	return returns(chaos.Tries(func(context.Context, string, time.Duration) (chaos.Grant, error) {
-		select {
-		case <-free:
-			return chaos.Grant{Release: func(context.Context) error { free <- struct{}{}; return nil }}, nil
-		default:
-			return chaos.Grant{}, lock.ErrNotAcquired
-		}
-	}), nil, nil)
-}
-
 // endless has no lease.
 func endless() harness.LockSpec {
 	l := oneKey("endless", deleteOwn)
@@ -159,46 +65,14 @@ func endless() harness.LockSpec {
 	return l
 }
 
-// watched is a lock that keeps each grant alive until its release, as a watchdog does that is
-// never late.
-func watched() harness.LockSpec {
-	return granting("watched", func(s chaos.Servers, key string, g *chaos.Grant) error {
-		keep := func(ctx context.Context, over error) error {
-			kept, err := s.Redis.Persist(ctx, key).Result()
-			if err == nil && !kept { // its lease ended before the request arrived
-				return over
-			}
-			return err
-		}
-		extend := g.Extend
-		g.Extend = func(ctx context.Context, lease time.Duration) error {
-			if err := extend(ctx, lease); err != nil {
-				return err
-			}
-			return keep(ctx, lock.ErrNotHeld)
-		}
-		return keep(context.Background(), lock.ErrNotAcquired)
-	})
-}
-
-func cuts() harness.LockSpec {
-	return chaos.New("one-key-cuts", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, deleteOwn, extendOwn, time.Second), nil, nil
-	})
-}
-
 func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
 
 func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
 
-func locker(rdb redis.UniversalClient, release, extend string, unit time.Duration) lock.Locker {
+func locker(rdb redis.UniversalClient, release string) lock.Locker {
 	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
 		token := rand.Text()
-		ttl := max(lease.Truncate(unit), unit)
-		if lease == 0 {
-			ttl = 0
-		}
-		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
+		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
 		if errors.Is(err, redis.Nil) {
 			err = lock.ErrNotAcquired
 		}
@@ -211,53 +85,18 @@ func locker(rdb redis.UniversalClient, release, extend string, unit time.Duratio
 		}
 		return chaos.Grant{
 			Release: func(ctx context.Context) error { return run(ctx, release) },
-			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extend, d.Milliseconds()) },
+			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, d.Milliseconds()) },
 		}, err
 	})
 }
 
-// short is a plan that ends soon.
-func short() chaos.Plan { return chaos.Plan{Faults: faults.MixNone, Length: time.Second} }
-
 // caseVariable names the case that a sub-process of these tests is.
 const caseVariable = "LOCKCHAOS_CHAOS_CASE"
 
-// returns is a lock whose Open returns this.
-func returns(l lock.Locker, closeLock func() error, err error) harness.LockSpec {
-	return chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { return l, closeLock, err })
+// opened is a lock of that kind.
+func opened(l lock.Locker) harness.LockSpec {
+	return chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { return l, nil, nil })
 }
-
-// acquires is a lock with such an Acquire.
-func acquires(f lock.LockerFunc) harness.LockSpec { return returns(f, nil, nil) }
-
-// tries is a lock with such a Try.
-func tries(g chaos.Grant, err error) harness.LockSpec {
-	return returns(chaos.Tries(func(context.Context, string, time.Duration) (chaos.Grant, error) { return g, err }), nil, nil)
-}
-
-// refusesFirst is a correct lock that refuses every request of the first run of a test.
-func refusesFirst() harness.LockSpec {
-	return chaos.New("refuses-first", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, extendOwn, time.Millisecond)
-		return lock.LockerFunc(func(ctx context.Context, key string, o lock.Options) (*lock.Hold, error) {
-			if second, err := filepath.Glob(filepath.Join(chaos.ReportsDir, "*-2")); err != nil || len(second) == 0 {
-				return nil, errors.Join(lock.ErrNotAcquired, err)
-			}
-			return own.Acquire(ctx, key, o)
-		}), nil, nil
-	})
-}
-
-var errDown = errors.New("link down")
-
-// panicking is a keeper that was never finished.
-type panicking struct{}
-
-func (panicking) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
-	panic("no keeper")
-}
-
-func (panicking) Release(context.Context, lock.Lease) error { panic("no keeper") }
 
 // panicsInAClient is a lock that panics once it is granted.
 func panicsInAClient() harness.LockSpec {
@@ -271,148 +110,33 @@ func TestCase(t *testing.T) {
 	switch name := os.Getenv(caseVariable); name {
 	case "":
 		t.Skip("it is for the sub-processes of the other tests")
+	case "smoke":
+		chaos.Smoke(t, correct())
 	case "buggy smoke":
 		chaos.Smoke(t, buggy())
-	case "extends any smoke":
-		chaos.Smoke(t, extendsAny())
-	case "deletes again smoke":
-		chaos.Smoke(t, deletesAgain())
-	case "confirms again smoke":
-		chaos.Smoke(t, confirmsAgain())
-	case "cuts smoke":
-		chaos.Smoke(t, cuts())
-	case "get then delete smoke":
-		chaos.Smoke(t, getThenDelete())
-	case "get then delete run":
-		chaos.Run(t, getThenDelete(), chaos.Plan{Seeds: "1-3"})
-	case "from reply smoke":
-		chaos.Smoke(t, fromReply())
-	case "refuses unknown smoke":
-		chaos.Smoke(t, refusesUnknown())
-	case "in memory run":
-		chaos.Run(t, inMemory(), chaos.Plan{Faults: faults.MixNone, Workload: "contended", Length: 2 * time.Second})
-	case "endless smoke":
-		chaos.Smoke(t, endless())
-	case "watched smoke":
-		chaos.Smoke(t, watched())
-	case "buggy simulate":
-		chaos.Simulate(t, buggy(), chaos.Plan{})
-	case "simulate: never granted":
-		chaos.Simulate(t, tries(chaos.Grant{}, errDown), chaos.Plan{Seeds: "1-3"})
-	case "simulate: asks nobody":
-		chaos.Simulate(t, tries(chaos.Grant{Release: func(context.Context) error { return nil }}, nil), chaos.Plan{Seeds: "1-3"})
-	case "simulate: blocks":
-		chaos.Simulate(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), chaos.Plan{Seeds: "1-3"})
-	case "simulate: leaves goroutines":
-		chaos.Simulate(t, chaos.New("leaves-goroutines", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			go func() { <-make(chan int) }()
-			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), nil, nil
-		}), chaos.Plan{Seeds: "1-3"})
-	case "simulate: another network":
-		chaos.Simulate(t, chaos.New("elsewhere", func(chaos.Servers) (lock.Locker, func() error, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-			return locker(rdb, deleteOwn, extendOwn, time.Millisecond), rdb.Close, nil
-		}), chaos.Plan{Seeds: "1"})
-	case "simulate: panics":
-		chaos.Simulate(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
-	case "length of simulate":
-		chaos.Simulate(t, correct(), chaos.Plan{Length: time.Second, Topology: "clutser", Seeds: "x"})
-	case "buggy run":
-		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
-	case "buggy reproduce":
-		chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid)
-	case "unexpectedly valid":
-		chaos.Reproduce(t, correct(), "late-release-double-grant/owner-checked", chaos.Invalid)
-	case "never granted":
-		chaos.Run(t, tries(chaos.Grant{}, errDown), short())
-	case "refuses first":
-		chaos.Run(t, refusesFirst(), chaos.Plan{Workload: "release-twice", Faults: faults.MixNone, Length: 2 * time.Second})
-	case "open fails":
-		chaos.Run(t, returns(nil, nil, errDown), short())
-	case "open fails in smoke":
-		chaos.Smoke(t, returns(nil, nil, errDown))
-	case "opens nothing":
-		chaos.Run(t, returns(nil, nil, nil), short())
-	case "returns nothing":
-		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) {
-			return nil, nil //nolint:nilnil // that is what it is for
-		}), short())
-	case "no release":
-		chaos.Run(t, tries(chaos.Grant{}, nil), short())
-	case "close blocks":
-		chaos.Run(t, chaos.New("slow-to-close", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { select {} }, nil
-		}), chaos.Plan{Length: 2 * time.Second})
-	case "close fails":
-		chaos.Run(t, chaos.New("odd", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { return errDown }, nil
-		}), chaos.Plan{Length: 2 * time.Second})
-	case "acquire ignores its context":
-		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }), short())
-	case "panics":
-		chaos.Run(t, acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }), short())
 	case "panics in smoke":
 		chaos.Smoke(t, granting("panics", func(_ chaos.Servers, _ string, g *chaos.Grant) error {
 			g.Release = func(context.Context) error { panic("no token") }
 			return nil
 		}))
-	case "panics in an extension":
-		chaos.Run(t, granting("panics", func(_ chaos.Servers, _ string, g *chaos.Grant) error {
-			g.Extend = func(context.Context, time.Duration) error { panic("no token") }
-			return nil
-		}), chaos.Plan{Workload: "release-twice", Faults: faults.MixNone, Length: time.Second}) // whose clients all extend, however few are granted the lock
-	case "panics in a keeper":
-		chaos.Run(t, acquires(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, panicking{}), nil
-		}), short())
-	case "panics in a client":
-		chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid)
-	case "watched run":
-		chaos.Run(t, watched(), chaos.Plan{Workload: "late-release", Faults: faults.MixNone, Length: 3 * time.Second})
-	case "open panics":
-		chaos.Run(t, chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { panic("no config") }), short())
-	case "close panics":
-		chaos.Run(t, chaos.New("odd", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			return locker(s.Redis, deleteOwn, extendOwn, time.Millisecond), func() error { panic("closed before") }, nil
-		}), short())
-	case "no lock":
-		chaos.Run(t, harness.LockSpec{}, short())
-	case "no open":
-		chaos.Smoke(t, chaos.New("mine", nil))
-	case "no name":
-		chaos.Smoke(t, oneKey("", deleteOwn))
-	case "unknown topology":
-		chaos.Run(t, correct(), chaos.Plan{Topology: "single,sentinels"})
-	case "unknown fault":
-		chaos.Run(t, correct(), chaos.Plan{Faults: "netwrk"})
-	case "unknown workload":
-		chaos.Run(t, correct(), chaos.Plan{Workload: "contented"})
-	case "bad seeds":
-		chaos.Run(t, correct(), chaos.Plan{Seeds: "1..5"})
-	case "bad length":
-		chaos.Run(t, correct(), chaos.Plan{Length: -time.Second})
-	case "unknown scenario":
-		chaos.Reproduce(t, correct(), "failover-doublegrant", chaos.Invalid)
-	case "unknown verdict":
-		chaos.Reproduce(t, correct(), "late-release-double-grant", "invald")
-	case "no file":
-		chaos.Reproduce(t, correct(), "mine.yaml", chaos.Valid)
-	case "not served":
-		chaos.Reproduce(t, oneKey("other", deleteOwn), "paused-holder", chaos.Invalid)
-	case "smoke":
-		chaos.Smoke(t, correct())
+	case "buggy run":
+		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
+	case "never granted":
+		chaos.Run(t, opened(chaos.Tries(func(context.Context, string, time.Duration) (chaos.Grant, error) {
+			return chaos.Grant{}, errors.New("link down")
+		})), chaos.Plan{Faults: faults.MixNone, Length: time.Second})
 	case "long":
 		chaos.Run(t, correct(), chaos.Plan{Topology: "sentinel", Length: time.Minute})
+	case "buggy reproduce":
+		chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid)
+	case "panics in a client":
+		chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid)
+	case "buggy simulate":
+		chaos.Simulate(t, buggy(), chaos.Plan{})
+	case "simulate: panics":
+		chaos.Simulate(t, opened(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") })), chaos.Plan{})
 	case "bad history":
 		chaos.Judge(t, twice(t))
-	case "several clocks":
-		h := twice(t)
-		for i := range h.Events {
-			h.Events[i].Clock = fmt.Sprintf("host-%d", h.Events[i].Process)
-		}
-		chaos.Judge(t, h)
-	case "no history":
-		chaos.Judge(t, nil)
 	default:
 		t.Fatalf("there is no case %q", name)
 	}
@@ -470,76 +194,24 @@ func quiet(dir string) error {
 	return err
 }
 
-// A test fails with a message that says why, and what is right.
+// A test fails with a message that says why, and what is right. What each message says, TestFailureMessages
+// and its like show without a process of their own.
 func TestFailures(t *testing.T) {
 	for name, want := range map[string][]string{
 		"buggy smoke": {
 			"a late release leaves the next holder alone: c was granted a lock that is held", "--- FAIL: TestCase/late-release",
 			"✗ INVALID  Two clients held lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
 		},
-		"extends any smoke": {
-			"an extension after the lease is refused: Extend after the lease returned", "--- FAIL: TestCase/release-twice",
-			"✗ INVALID  An extension of lock-1 was confirmed for client", "compare the owner and prolong in one step on the server",
-		},
-		"deletes again smoke": {
-			"a second release is refused: c was granted a lock that is held", "--- FAIL: TestCase/release-twice",
-			"✗ INVALID  Two clients held lock-1 at the same time",
-		},
-		"get then delete smoke": {"a release whose requests are slow leaves the next holder alone: the release freed the lock"},
-		"get then delete run": {
-			"✗ INVALID  ", "at the same time", "was held back", "compare the owner and delete in one step on the server",
-		},
-		"from reply smoke":            {"a grant over slow links is believed for no longer than the servers keep it: a client of another process was granted the lock"},
-		"refuses unknown smoke":       {"a request whose reply is lost is unknown: the answer is ErrNotAcquired, although no reply reached the lock"},
-		"in memory run":               {"expected valid, got unknown, twice", "requests reached the servers over the links: the lock answers from memory, or reaches the servers past the proxies"},
-		"watched smoke":               {"a lease that ends lets the next one in: the lock is not free after the end of the lease of 1.5s", "If a watchdog of the lock extends each grant until its release, set Endless."},
-		"watched run":                 {"got unknown, twice", "a lock was refused long after the lease of its holder had ended. If a watchdog of the lock extends each grant until its release, set Endless."},
-		"cuts smoke":                  {"a lease that ends lets the next one in: the next one was let in"},
-		"buggy simulate":              {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
-		"simulate: never granted":     {"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: link down)"},
-		"simulate: asks nobody":       {"seed 1: lock odd was granted without a request to the simulated servers"},
-		"simulate: blocks":            {"seed 1: lock odd never returns from a call", "chaos_test.go"},
-		"simulate: leaves goroutines": {"seed 1: lock leaves-goroutines leaves goroutines that wait for ever", "chaos_test.go"},
-		"simulate: another network":   {"nothing is known of lock elsewhere", "connect"},
-		"simulate: panics":            {"panic: out of order", "chaos_test.go"},
-		"length of simulate":          {"leave out Workload and Length", `unknown simulated topology "clutser"`, "seeds: want whole numbers"},
-		"buggy run":                   {"expected valid, got invalid", "✗ INVALID  ", "at the same time"}, // of two clients, or of one
-		"buggy reproduce":             {"expected valid, got invalid", "✗ INVALID  Two clients held the lock orders at the same time", "go test -run '^TestCase$/^late-release-double-grant$'"},
-		"unexpectedly valid":          {"expected invalid, got valid"},
-		"never granted":               {"expected valid, got unknown, twice", "? UNKNOWN", "link down"},
-		"open fails":                  {"the run failed: open lock odd for zone-a: link down"},
-		"open fails in smoke":         {"open lock odd: link down", "open lock odd for zone-a: link down"},
-		"opens nothing":               {"open lock odd for zone-a: Open returned neither a lock nor an error"},
-		"returns nothing":             {"expected valid, got unknown, twice", "neither a hold nor an error"},
-		"no release":                  {"expected valid, got unknown, twice", "set Grant.Release"},
-		"close blocks":                {"closing the lock takes longer than 5s"},
-		"close fails":                 {"closing the lock failed: link down"},
-		"acquire ignores its context": {"Acquire ignores its context", "got unknown"},
-		"panics":                      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: out of order", "chaos_test.go", "expected valid, got unknown"},
-		"panics in an extension":      {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: no token", "chaos_test.go"},
-		"panics in a keeper":          {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: no keeper (in Release of \"lock-1\")", "chaos_test.go"},
-		"panics in a client":          {"--- FAIL: TestCase/paused-holder", "client a: panic of the lock under test: no client (in Acquire of \"orders\")", "chaos_test.go"},
 		"panics in smoke": {
 			"--- FAIL: TestCase/contract/a-held-lock-is-refused", "--- FAIL: TestCase/contract/the-calls-of-the-lock", "--- FAIL: TestCase/release-twice",
 			"panic of the lock under test: no token", "chaos_test.go",
 		},
-		"open panics":      {"the run failed: open lock odd for zone-a: panic of the lock under test: no config", "chaos_test.go"},
-		"close panics":     {"--- FAIL: TestCase/single-seed-1", "panic of the lock under test: closed before", "chaos_test.go"},
-		"no lock":          {"chaos.Run: a lock under test needs a name"},
-		"no open":          {"lock mine can't be opened: set Open"},
-		"no name":          {"chaos.Smoke: a lock under test needs a name"},
-		"unknown topology": {`unknown topology "sentinels" (did you mean sentinel?`},
-		"unknown fault":    {`"netwrk" (did you mean network?`},
-		"unknown workload": {`unknown workload "contented" (did you mean contended?`},
-		"bad seeds":        {`chaos.Run: seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "1..5"`},
-		"bad length":       {"chaos.Run: duration must be above 0, not -1s"},
-		"unknown scenario": {`unknown scenario "failover-doublegrant" (did you mean failover-double-grant?`},
-		"unknown verdict":  {`chaos.Reproduce: unknown verdict "invald" (did you mean invalid?`},
-		"no file":          {"read scenario: open mine.yaml: no such file"},
-		"not served":       {"chaos.Main", "with lock other"},
-		"bad history":      {"expected valid, got invalid", "Two clients held the lock k at the same time"},
-		"several clocks":   {"chaos.Judge: the stamps are of 2 clocks", "lockchaos check --clock-error"},
-		"no history":       {"chaos.Judge: there is no history"},
+		"buggy run":          {"expected valid, got invalid", "✗ INVALID  ", "at the same time"}, // of two clients, or of one
+		"never granted":      {"--- FAIL: TestCase/single-seed-1", "expected valid, got unknown, twice", "? UNKNOWN", "link down"},
+		"panics in a client": {"--- FAIL: TestCase/paused-holder", "client a: panic of the lock under test: no client (in Acquire of \"orders\")", "chaos_test.go"},
+		"buggy simulate":     {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
+		"simulate: panics":   {"panic: out of order", "chaos_test.go"},
+		"bad history":        {"expected valid, got invalid", "Two clients held the lock k at the same time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -559,31 +231,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A correct lock passes, also one that confirms a release again, and leaves nothing behind.
+// A correct lock passes, and leaves nothing behind; the contract is not that of a lock without leases.
 func TestSmoke(t *testing.T) {
-	for _, name := range []string{"smoke", "confirms again smoke", "endless smoke"} {
-		t.Run(name, func(t *testing.T) {
+	for _, l := range []harness.LockSpec{correct(), endless()} {
+		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			f := sub(t, name, nil, nil)
-			require.NoError(t, f.err, f.out)
-			require.Equal(t, name == "endless smoke", strings.Contains(f.out, "its grants have no end"), f.out)
-			left, err := os.ReadDir(f.dir)
+			t.Run("passes", func(t *testing.T) { chaos.Smoke(t, l) })
+			left, err := filepath.Glob(filepath.Join(chaos.ReportsDir, strings.ReplaceAll(t.Name(), "/", "-")+"*"))
 			require.NoError(t, err)
 			require.Empty(t, left)
 		})
 	}
-}
-
-// A run whose verdict is unknown is repeated once. Nothing of either stays if the second is
-// valid, and the test says why there was a second.
-func TestSecondRun(t *testing.T) {
-	t.Parallel()
-	f := sub(t, "refuses first", nil, nil)
-	require.NoError(t, f.err, f.out)
-	require.Contains(t, f.out, "a second run: the first was unknown: ")
-	left, err := os.ReadDir(f.dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
 }
 
 // Tests that run at once have servers of their own. On a cluster nothing is broken:
@@ -658,6 +316,8 @@ func TestArtifacts(t *testing.T) {
 	out := t.TempDir()
 	f := sub(t, "buggy reproduce", []string{"-test.artifacts", "-test.outputdir=" + out}, nil)
 	require.Error(t, f.err, f.out)
+	require.Contains(t, f.out, "expected valid, got invalid")
+	require.Contains(t, f.out, "go test -run '^TestCase$/^late-release-double-grant$'")
 	at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out)
 	require.NotNil(t, at, f.out)
 	require.FileExists(t, at[1])

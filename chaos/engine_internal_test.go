@@ -3,15 +3,25 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/lock/memory"
 )
 
 // A run that does not end is given up, and what it waits for is written down.
@@ -53,6 +63,241 @@ func TestPanicsOfTheFirstRunAreTold(t *testing.T) {
 	require.NoError(t, p.failed)
 	require.NotNil(t, p.first)
 	require.Equal(t, []string{"client 1: panic: first\n", "client 1: panic: second\n"}, p.problems)
+}
+
+// A usage that can't be is refused with what is right.
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	good := New("mine", func(Servers) (lock.Locker, func() error, error) { return nil, nil, nil })
+	run := func(l Lock, p Plan) error { _, _, err := p.plays(l); return err }
+	reproduce := func(scenario string, expect checker.Verdict) error {
+		_, err := reproducible(good, &guard{}, scenario, expect)
+		return err
+	}
+	simulated := func(p Plan) error { _, _, err := p.campaigns(good); return err }
+	several := canned(t, true)
+	for i := range several.Events {
+		several.Events[i].Clock = strconv.Itoa(several.Events[i].Process)
+	}
+	_, clocks := judged(t.Context(), several)
+	_, none := judged(t.Context(), nil)
+	for want, err := range map[string]error{
+		"a lock under test needs a name":                                                  run(Lock{}, Plan{}),
+		"lock mine can't be opened: set Open":                                             run(New("mine", nil), Plan{}),
+		`unknown topology "sentinels" (did you mean sentinel?`:                            run(good, Plan{Topology: "single,sentinels"}),
+		`"netwrk" (did you mean network?`:                                                 run(good, Plan{Faults: "netwrk"}),
+		`unknown workload "contented" (did you mean contended?`:                           run(good, Plan{Workload: "contented"}),
+		`seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "1..5"`: run(good, Plan{Seeds: "1..5"}),
+		"duration must be above 0, not -1s":                                               run(good, Plan{Length: -time.Second}),
+		`unknown scenario "failover-doublegrant" (did you mean failover-double-grant?`:    reproduce("failover-doublegrant", Invalid),
+		`unknown verdict "invald" (did you mean invalid?`:                                 reproduce("late-release-double-grant", "invald"),
+		"read scenario: open mine.yaml: no such file":                                     reproduce("mine.yaml", Valid),
+		"add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock mine":          reproduce("paused-holder", Invalid),
+		"leave out Workload and Length":                                                   simulated(Plan{Length: time.Second}),
+		`unknown simulated topology "clutser"`:                                            simulated(Plan{Topology: "clutser"}),
+		`seeds: want whole numbers and ranges such as 1-200 or 3,7,20-29, and not "x"`:    simulated(Plan{Seeds: "x"}),
+		"the stamps are of 2 clocks":                                                      clocks,
+		"there is no history":                                                             none,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// canned is a history in which a lock was granted twice, or once and then refused for long after its lease.
+func canned(t *testing.T, twice bool) *history.History {
+	t.Helper()
+	second := `
+{"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
+{"time":2900000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
+`
+	if !twice {
+		second = ""
+		for at := 5; at < 9; at++ {
+			second += fmt.Sprintf(`{"time":%[1]d000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b%[1]d","lease":3000000000}
+{"time":%[1]d500000000,"process":2,"type":"fail","op":"acquire","lock":"k","owner":"b%[1]d"}
+`, at)
+		}
+	}
+	h, err := history.ReadAll(strings.NewReader(`
+{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
+{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
+` + second))
+	require.NoError(t, err)
+	return h
+}
+
+// A test says of a run in what its verdict is not the expected one, and everything that the lock did not do.
+func TestFailureMessages(t *testing.T) {
+	t.Parallel()
+	bad, err := judged(t.Context(), canned(t, true))
+	require.NoError(t, err)
+	bad.problems, bad.failed, bad.cut = []string{"a problem"}, errors.New("link down"), true
+	failures, notes := bad.told()
+	require.Empty(t, notes)
+	for i, want := range []string{"a problem", "the test was ended before the run (-timeout)", "the run failed: link down", "expected valid, got invalid\n"} {
+		require.Contains(t, failures[i], want)
+	}
+	require.Contains(t, failures[3], "✗ INVALID  Two clients held the lock k at the same time")
+
+	long, err := judged(t.Context(), canned(t, false))
+	require.NoError(t, err)
+	long.in.Report.Verdict = checker.Unknown
+	long.unexpected = mustBeValid(long.in)
+	first := long
+	long.first, long.leases = &first, true
+	failures, _ = long.told()
+	require.Contains(t, failures[0], "expected valid, got unknown, twice")
+	require.Equal(t, "a lock was refused long after the lease of its holder had ended. If a watchdog of the lock extends each grant until its release, set Endless.", failures[1])
+
+	second := long
+	second.in.Report.Verdict, second.unexpected = checker.Valid, nil
+	failures, notes = second.told()
+	require.Empty(t, failures)
+	require.Contains(t, notes[0], "a second run: the first was unknown: ")
+	require.Contains(t, notes[1], "valid: ")
+
+	notFree := verdict{name: "a lease ends", err: fmt.Errorf("refused: %w", locktest.ErrNotFree)}
+	require.Equal(t, "a lease ends: refused: "+locktest.ErrNotFree.Error()+"\n"+hintEndless, notFree.failure())
+	require.Equal(t, "a lease ends: link down", verdict{name: "a lease ends", err: errors.New("link down")}.failure())
+	require.Empty(t, verdict{}.failure())
+}
+
+// failing is a keeper that was never finished.
+type failing struct{}
+
+func (failing) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
+	panic("no keeper")
+}
+func (failing) Release(context.Context, lock.Lease) error { panic("no keeper") }
+
+// What a lock under test must not do ends with an error, in bounded time, and is noted; of a panic with its stack.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	down := errors.New("link down")
+	granted := func(k lock.Keeper) lock.Locker {
+		return lock.LockerFunc(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, k), nil
+		})
+	}
+	opens := func(l lock.Locker) Open {
+		return func(Servers) (lock.Locker, func() error, error) { return l, nil, nil }
+	}
+	closes := func(closeLock func() error) Open {
+		return func(Servers) (lock.Locker, func() error, error) { return memory.New(), closeLock, nil }
+	}
+	unfinished := Grant{
+		Release: func(context.Context) error { panic("no token") },
+		Extend:  func(context.Context, time.Duration) error { panic("no token") },
+	}
+	over := make(chan struct{})
+	const panicked = "panic of the lock under test: "
+	for name, c := range map[string]struct {
+		open       Open
+		call       func(ctx context.Context, h *lock.Hold) error
+		err, noted string
+	}{
+		"open fails":    {open: func(Servers) (lock.Locker, func() error, error) { return nil, nil, down }, err: "link down"},
+		"open panics":   {open: func(Servers) (lock.Locker, func() error, error) { panic("no config") }, err: panicked + "no config (in Open of odd)", noted: "engine_internal_test.go"},
+		"opens nothing": {open: opens(nil), err: "Open returned neither a lock nor an error"},
+		"close fails":   {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
+		"close blocks":  {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
+		"close panics":  {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
+		"returns nothing": {
+			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil })), //nolint:nilnil // that is what it is for
+			err:  "Acquire returned neither a hold nor an error",
+		},
+		"no release": {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
+		"acquire ignores its context": {
+			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { <-over; return nil, down })),
+			err:  context.DeadlineExceeded.Error(), noted: "Acquire ignores its context: it had not returned 5s after the end of that",
+		},
+		"acquire panics": {
+			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") })),
+			err:  panicked + `out of order (in Acquire of "orders")`, noted: "engine_internal_test.go",
+		},
+		"an extension panics": {
+			open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return unfinished, nil })),
+			call: func(ctx context.Context, h *lock.Hold) error { return h.Extend(ctx, time.Second) },
+			err:  panicked + `no token (in Extend of "orders")`, noted: "engine_internal_test.go",
+		},
+		"a late release panics": {
+			open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return unfinished, nil })),
+			call: func(ctx context.Context, h *lock.Hold) error { <-h.Lost(); return h.Release(ctx) },
+			err:  panicked + `no token (in Release of "orders")`, noted: "engine_internal_test.go",
+		},
+		"a keeper panics": {
+			open: opens(granted(failing{})),
+			call: func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) },
+			err:  panicked + `no keeper (in Release of "orders")`, noted: "engine_internal_test.go",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &guard{}
+			synctest.Test(t, func(t *testing.T) {
+				over = make(chan struct{})
+				err := g.used(t.Context(), New("odd", c.open), c.call)
+				close(over)
+				if c.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.err)
+				}
+			})
+			noted := strings.Join(g.noted(), "\n")
+			require.Equal(t, c.noted != "", noted != "", noted)
+			require.Contains(t, noted, c.noted)
+		})
+	}
+}
+
+// used opens a guarded lock, asks for it for a second, calls what is to be called of the hold, and closes the lock.
+func (g *guard) used(ctx context.Context, l Lock, call func(context.Context, *lock.Hold) error) error {
+	locker, closeLock, err := g.of(l).Open([]redis.UniversalClient{nil}, harness.LockOptions{})
+	if err != nil {
+		return err
+	}
+	defer closeLock()
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	h, err := locker.Acquire(limited, "orders", lock.Options{Lease: 3 * time.Second})
+	if err == nil && call != nil {
+		err = call(ctx, h)
+	}
+	return err
+}
+
+// What a lock must not do in a simulation is told by seed.
+func TestSimulateRefuses(t *testing.T) {
+	silence()
+	opens := func(f lock.LockerFunc) Open {
+		return func(Servers) (lock.Locker, func() error, error) { return f, nil, nil }
+	}
+	for want, open := range map[string]Open{
+		"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: link down)": opens(func(context.Context, string, lock.Options) (*lock.Hold, error) {
+			return nil, errors.New("link down")
+		}),
+		"nothing is known of lock odd: no client was granted it in 3 runs (a request ended with: dial tcp": func(Servers) (lock.Locker, func() error, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+			return lock.LockerFunc(func(ctx context.Context, name string, _ lock.Options) (*lock.Hold, error) {
+				return nil, rdb.Get(ctx, name).Err()
+			}), rdb.Close, nil
+		},
+		"seed 1: lock odd was granted without a request to the simulated servers": func(Servers) (lock.Locker, func() error, error) { return memory.New(), nil, nil },
+		"seed 1: lock odd never returns from a call":                              opens(func(context.Context, string, lock.Options) (*lock.Hold, error) { select {} }),
+		"seed 1: lock odd leaves goroutines that wait for ever": func(Servers) (lock.Locker, func() error, error) {
+			go func() { <-make(chan int) }()
+			return memory.New(), nil, nil
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			l := withLease(New("odd", open))
+			campaigns, list, err := Plan{Seeds: "1-3"}.campaigns(l)
+			require.NoError(t, err)
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			_, _, err = firstFinding(t, l, campaigns[0], list)
+			require.ErrorContains(t, err, want)
+		})
+	}
 }
 
 func TestPattern(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // The verdicts that [Reproduce] can expect.
@@ -27,17 +28,23 @@ func Reproduce(t *testing.T, l Lock, scenario string, expect checker.Verdict) {
 	t.Helper()
 	begin(t)
 	g := &guard{}
-	if expect != Valid && expect != Invalid {
-		t.Fatalf("chaos.Reproduce: %v", names.Unknown("verdict", string(expect), []string{string(Valid), string(Invalid)}))
-	}
-	s, err := underLock(scenario, g.of(l), expect)
-	if err == nil && apart(s) && !servedByMain(l.Name) {
-		err = fmt.Errorf("scenario %s pauses or kills a client, which must be a process of its own: add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock %s", s.Name, l.Name)
-	}
-	if err := errors.Join(l.Validate(), err); err != nil {
+	s, err := reproducible(l, g, scenario, expect)
+	if err != nil {
 		t.Fatalf("chaos.Reproduce: %v", err)
 	}
 	t.Run(strings.ReplaceAll(s.Name, "/", ","), func(t *testing.T) {
 		report(t, playTwice(t, "", g, scripted(s), scripted(s), 0))
 	})
+}
+
+// reproducible is the scenario under the lock, whose calls are guarded.
+func reproducible(l Lock, g *guard, scenario string, expect checker.Verdict) (scenarios.Scenario, error) {
+	if expect != Valid && expect != Invalid {
+		return scenarios.Scenario{}, names.Unknown("verdict", string(expect), []string{string(Valid), string(Invalid)})
+	}
+	s, err := underLock(scenario, g.of(l), expect)
+	if err == nil && apart(s) && !servedByMain(l.Name) {
+		err = fmt.Errorf("scenario %s pauses or kills a client, which must be a process of its own: add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock %s", s.Name, l.Name)
+	}
+	return s, errors.Join(l.Validate(), err)
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -49,12 +48,8 @@ func Simulate(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	silence()
 	l = withLease(l)
-	campaigns, err := p.campaigns(l)
-	list, wrong := seeds.Parse(cmp.Or(p.Seeds, simulatedSeeds))
-	if wrong != nil {
-		wrong = fmt.Errorf("seeds: %w", wrong)
-	}
-	if err := errors.Join(err, wrong); err != nil {
+	campaigns, list, err := p.campaigns(l)
+	if err != nil {
 		t.Fatalf("chaos.Simulate: %v", err)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -65,9 +60,10 @@ func Simulate(t *testing.T, l Lock, p Plan) {
 	}
 }
 
-// campaigns are those of a plan.
-func (p Plan) campaigns(l Lock) ([]simulation.Campaign, error) {
-	var errs []error
+// campaigns are those of a plan, with the seeds of each.
+func (p Plan) campaigns(l Lock) ([]simulation.Campaign, []uint64, error) {
+	list, err := seedsOf(p, simulatedSeeds)
+	errs := []error{err}
 	if p.Workload != "" || p.Length != 0 {
 		errs = append(errs, errors.New("leave out Workload and Length: each seed draws them"))
 	}
@@ -80,40 +76,49 @@ func (p Plan) campaigns(l Lock) ([]simulation.Campaign, error) {
 		k := simulation.Campaign{Topology: name, Faults: p.Faults}
 		all, errs = append(all, k), append(errs, k.Validate(l))
 	}
-	return all, errors.Join(errs...)
+	return all, list, errors.Join(errs...)
 }
 
 // simulate tries seeds until one fails.
 func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
 	t.Helper()
-	do := func(j simulation.Job) simulation.Result {
-		t.Helper()
-		j.Campaign = k
-		r, err := simulation.Do(t.Context(), t, l, j)
-		if err != nil {
-			t.Fatalf("chaos.Simulate: seed %d: %v", j.Seed, err)
-		}
-		return r
+	seed, small, err := firstFinding(t, l, k, list)
+	switch {
+	case err != nil:
+		t.Fatalf("chaos.Simulate: %v", err)
+	case small != nil:
+		reportSimulated(t, l, *small, seed, small.Findings[0])
 	}
+}
+
+// firstFinding is what the first seed shows that shows anything, made small; nil if none does.
+func firstFinding(t *testing.T, l Lock, k simulation.Campaign, list []uint64) (uint64, *simulation.Result, error) {
+	t.Helper()
 	granted, denied := 0, ""
 	for _, seed := range list {
-		r := do(simulation.Job{Seed: seed})
+		r, err := simulation.Do(t.Context(), t, l, simulation.Job{Campaign: k, Seed: seed})
+		if err != nil {
+			return seed, nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
 		granted, denied = granted+r.Granted, cmp.Or(denied, r.Denied)
 		if len(r.Findings) == 0 {
 			continue
 		}
 		kind := r.Findings[0]
-		small := do(simulation.Job{Seed: seed, Case: &r.Case, Shrink: kind, Budget: shrinkBudget, Again: 1, Keep: true})
-		if !slices.Contains(small.Findings, kind) {
-			t.Errorf("seed %d shows %s with %d faults, and not again: it depends on what a simulation does not fix", seed, kind, len(r.Case.Plan))
-			return
+		small, err := simulation.Do(t.Context(), t, l, simulation.Job{Campaign: k, Seed: seed, Case: &r.Case, Shrink: kind, Budget: shrinkBudget, Again: 1, Keep: true})
+		switch {
+		case err != nil:
+			return seed, nil, fmt.Errorf("seed %d: %w", seed, err)
+		case !slices.Contains(small.Findings, kind):
+			return seed, nil, fmt.Errorf("seed %d shows %s with %d faults, and not again: it depends on what a simulation does not fix", seed, kind, len(r.Case.Plan))
 		}
-		reportSimulated(t, l, small, seed, kind)
-		return
+		small.Findings = []string{kind}
+		return seed, &small, nil
 	}
 	if granted == 0 {
-		t.Errorf("nothing is known of lock %s: no client was granted it in %d runs (a request ended with: %s)", l.Name, len(list), denied)
+		return 0, nil, fmt.Errorf("nothing is known of lock %s: no client was granted it in %d runs (a request ended with: %s)", l.Name, len(list), denied)
 	}
+	return 0, nil, nil
 }
 
 // reportSimulated fails the test with the report of a run.

@@ -64,13 +64,11 @@ func Smoke(t *testing.T, l Lock) {
 	t.Run("contract", func(t *testing.T) {
 		for _, v := range verdicts {
 			t.Run(strings.ReplaceAll(v.name, " ", "-"), func(t *testing.T) {
-				switch {
+				switch failure := v.failure(); {
 				case v.skipped != "":
 					t.Skip(v.skipped)
-				case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, harness.ErrNotFree):
-					t.Errorf("%s: %v\n%s", v.name, v.err, hintEndless)
-				case v.err != nil:
-					t.Errorf("%s: %v", v.name, v.err)
+				case failure != "":
+					t.Error(failure)
 				}
 			})
 		}
@@ -90,6 +88,18 @@ type verdict struct {
 	name    string
 	err     error
 	skipped string // why it was not checked
+}
+
+// failure is what a test says of a sentence that does not hold; empty if it does.
+func (v verdict) failure() string {
+	switch {
+	case v.err == nil:
+		return ""
+	case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, harness.ErrNotFree):
+		return fmt.Sprintf("%s: %v\n%s", v.name, v.err, hintEndless)
+	default:
+		return fmt.Sprintf("%s: %v", v.name, v.err)
+	}
 }
 
 // checkLimit is how long the check of one sentence may take.
