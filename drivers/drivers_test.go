@@ -53,17 +53,10 @@ func languages() []language {
 	}
 }
 
-func unlessShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts servers; -short leaves them out")
-	}
-}
-
 // need skips a test whose language is not on this machine, unless all are required.
 func need(t *testing.T, l language) {
 	t.Helper()
-	unlessShort(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	var err error
 	switch l.name {
 	case "python":
@@ -79,10 +72,7 @@ func need(t *testing.T, l language) {
 	if err == nil {
 		return
 	}
-	if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-		t.Fatalf("%s is missing (make drivers installs it): %v", l.needs, err)
-	}
-	t.Skipf("%s is missing: make drivers installs it", l.needs)
+	runtest.Lacks(t, fmt.Errorf("%s is missing (make drivers installs it): %w", l.needs, err))
 }
 
 // mutated is a copy of a driver with the planted bug.
@@ -118,7 +108,7 @@ func check(t *testing.T, command, topology, only string) (wrong []string) {
 	t.Helper()
 	checks := slices.DeleteFunc(harness.DriverChecks(), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
 	require.NotEmpty(t, checks)
-	err := harness.CheckDriver(t.Context(), runtest.Backend{}, command, topology, checks, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
+	err := harness.CheckDriver(t.Context(), runtest.Servers(), command, topology, checks, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
 		if err != nil {
 			wrong = append(wrong, c.Name+": "+err.Error())
 		}
@@ -140,7 +130,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 		r.Workload.Wait = time.Second  // each grant to a client that waits is a hand-over, which the verdict needs
 	}
 	r.Options.Watchdog = 2 * time.Second
-	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Backend{}, BackendName: "process", Seed: seed}))
+	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Servers(), BackendName: "process", Seed: seed}))
 	f, err := os.Open(filepath.Join(dir, history.EventsFile))
 	require.NoError(t, err)
 	defer f.Close()
@@ -243,7 +233,7 @@ func TestDrivers_Paused(t *testing.T) {
 			s, err = s.Under(spec, variant)
 			require.NoError(t, err)
 			dir := t.TempDir()
-			require.NoError(t, s.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Backend{}, BackendName: "process"}))
+			require.NoError(t, s.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Servers(), BackendName: "process"}))
 			told, _, report := runtest.Judged(t, dir)
 			require.Empty(t, told.AbortReason+told.Unsuited+told.DriverFault)
 			require.Equal(t, want, report.Verdict, "%+v", report)
@@ -254,7 +244,7 @@ func TestDrivers_Paused(t *testing.T) {
 // A release behind the lease is asked of a driver that has told that its hold is lost, too.
 func TestDrivers_OneToken(t *testing.T) {
 	t.Parallel()
-	unlessShort(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	path := filepath.Join(t.TempDir(), "driver")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/one-token").CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -264,7 +254,7 @@ func TestDrivers_OneToken(t *testing.T) {
 // A lock in Go behind the protocol follows a failover and a cluster's slots.
 func TestDrivers_Go(t *testing.T) {
 	t.Parallel()
-	unlessShort(t)
+	runtest.NeedStore(t, topologies.StoreRedis)
 	path := filepath.Join(t.TempDir(), "driver")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./go").CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -284,7 +274,7 @@ func TestDrivers_SymfonyEndsEarly(t *testing.T) {
 	require.NoError(t, err)
 	topology, err := topologies.New(topologies.Single, topologies.Options{})
 	require.NoError(t, err)
-	d, err := runtest.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Servers().Start(t.Context(), topology)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
 	at := harness.PlaceIn(d, topology.Of(topologies.Zone)[0])

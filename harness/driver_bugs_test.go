@@ -3,7 +3,7 @@
 package harness_test
 
 import (
-	"os"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -19,10 +19,7 @@ import (
 func bugsInPython(t *testing.T, bug string) string {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatalf("redis-py is missing (make drivers installs it): %v", err)
-		}
-		t.Skipf("redis-py is missing (make drivers installs it): %v", err)
+		runtest.Lacks(t, fmt.Errorf("redis-py is missing (make drivers installs it): %w", err))
 	}
 	path, err := filepath.Abs("../drivers/testdata/bugs.py")
 	require.NoError(t, err)

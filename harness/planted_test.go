@@ -301,7 +301,7 @@ var bugs = map[string]plant{ //nolint:gochecknoglobals // a constant
 	"ends early":          func(p *planted) { p.life = func(lease time.Duration) time.Duration { return lease / 5 } },
 	"never ends":          func(p *planted) { p.life = func(time.Duration) time.Duration { return 0 } },
 	"counts from the reply": func(p *planted) {
-		p.ends = func(r *request) time.Time { return time.Now().Add(r.lease) }
+		p.take, p.ends = p.set, func(r *request) time.Time { return time.Now().Add(r.lease) }
 	},
 	"told in seconds": func(p *planted) {
 		p.ends = func(r *request) time.Time { return r.asked.Add(r.lease / 1000) }
@@ -448,11 +448,12 @@ var bugs = map[string]plant{ //nolint:gochecknoglobals // a constant
 // slowly is for longer than the first lease of a check that is made with it.
 const slowly = 700 * time.Millisecond
 
-// setThenExpire sets the lease of the key in a second step.
+// setThenExpire sets the lease of the key in a second step, a while later.
 func (p *planted) setThenExpire(ctx context.Context, r *request) error {
 	if err := took(p.rdb.SetNX(ctx, r.name, r.token, 0).Result()); err != nil {
 		return err
 	}
+	time.Sleep(slowly)
 	return p.rdb.PExpire(ctx, r.name, r.life).Err()
 }
 

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -840,8 +841,11 @@ func checkHalfGrant(ctx context.Context, k *driverCheck) error {
 	if err := k.warm(ctx); err != nil {
 		return err
 	}
-	step := k.lease * 3 / 5
-	mend, err := k.slow(topologies.Upstream, step)
+	before, err := k.lives(ctx)
+	if err != nil {
+		return err
+	}
+	mend, err := k.slow(topologies.Upstream, k.lease*3/5)
 	var grant sync.WaitGroup
 	defer grant.Wait()
 	defer mend() // and then the request ends
@@ -849,7 +853,7 @@ func checkHalfGrant(ctx context.Context, k *driverCheck) error {
 		return err
 	}
 	grant.Go(func() { _, _ = ask(ctx, k.a, k.name, "zone-a.1", k.lease) }) // its outcome is open
-	if err := pause(ctx, step*3/2); err != nil {
+	if err := k.left(ctx, before); err != nil {
 		return err
 	}
 	for _, l := range k.linksOfA() {
@@ -862,6 +866,22 @@ func checkHalfGrant(ctx context.Context, k *driverCheck) error {
 		return unsureError{fmt.Errorf("the client of the other process was refused for %v, for a lease of %v: "+
 			"acquire the lock and set its lease in one step on the server", limit, k.lease)}
 	}
+	return ctx.Err()
+}
+
+// left awaits that a request leaves a key on a server, for two leases: some begin with what leaves none.
+func (k *driverCheck) left(ctx context.Context, before map[string]time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, 2*k.lease)
+	defer cancel()
+	_ = await.Until(limited, func() error {
+		now, err := k.lives(limited)
+		for key := range now {
+			if _, old := before[key]; !old {
+				return nil
+			}
+		}
+		return cmp.Or(err, errors.New("there is no new key"))
+	})
 	return ctx.Err()
 }
 

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
 )
+
+func TestMain(m *testing.M) { runtest.Main(m) }
 
 // leavesVotes cancels what takes the votes of a request without a majority back: the key stays on
 // a server for its whole lease, and no request can be granted while the others are cut off.
@@ -31,12 +33,7 @@ func checked(l harness.LockSpec) bool {
 // other libraries, and the twins of planted bugs. A change draws two of them by a seed, which
 // LOCKCHAOS_LOCKS_SEED sets; nightly all are checked.
 func TestLocksPassTheChecks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	logging.Disable()
-	backend, closeAll := harness.Pool(runtest.Backend{})
-	t.Cleanup(func() { require.NoError(t, closeAll()) })
+	runtest.NeedStore(t, topologies.StoreRedis)
 	drawn := slices.DeleteFunc(locks.All(), func(l harness.LockSpec) bool { return !checked(l) })
 	require.Greater(t, len(drawn), 10)
 	if !runtest.Nightly() {
@@ -48,7 +45,7 @@ func TestLocksPassTheChecks(t *testing.T) {
 	for _, l := range drawn {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			require.NoError(t, harness.CheckLock(t.Context(), backend, l, func(c harness.DriverCheck, _ bool, wrong error) {
+			require.NoError(t, harness.CheckLock(t.Context(), runtest.Servers(), l, func(c harness.DriverCheck, _ bool, wrong error) {
 				if wrong != nil {
 					t.Errorf("%s: %v", c.Name, wrong)
 				}
