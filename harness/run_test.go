@@ -17,14 +17,6 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-func TestAMutexOnOneServerIsValidUnderNetworkFaults(t *testing.T) {
-	t.Parallel()
-	setup := runtest.Setup(t)
-	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 5 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
-	_, h, _ := runtest.Until(t, r, setup, checker.Valid, nil)
-	require.Empty(t, runtest.FailedFaults(h))
-}
-
 // twiceGranted reports whether a lock was granted to two clients at the same time; a lock
 // with a bug may break other rules before.
 func twiceGranted(_ *history.History, report checker.Report) bool {
@@ -38,39 +30,6 @@ func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
 	run, h, report := runtest.Until(t, r, setup, checker.Invalid, twiceGranted)
 	require.Empty(t, runtest.FailedFaults(h))
 	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
-}
-
-func TestBrokenLocksAreFoundAndTheirTwinIsNot(t *testing.T) {
-	tests := []struct {
-		lock string
-		// late clients hold for longer than their lease, and do not care:
-		// then most releases come when the lock is somebody else's.
-		late bool
-		want checker.Verdict
-	}{
-		{"memory", false, checker.Valid},
-		{"mutex", false, checker.Valid},
-		{"broken-plain-delete", true, checker.Invalid},
-		{"broken-constant-token", false, checker.Invalid},
-	}
-	for _, tt := range tests {
-		t.Run(tt.lock, func(t *testing.T) {
-			t.Parallel()
-			setup := runtest.Setup(t)
-			r := harness.RandomRun{
-				Topology: "single", Lock: runtest.Lock(tt.lock), Faults: faults.MixNone, Length: 3 * time.Second,
-				Workload: workload.Config{Lease: 100 * time.Millisecond, Wait: 500 * time.Millisecond, Locks: 1, Careless: tt.late},
-			}
-			if tt.late {
-				r.Workload.Hold = 150 * time.Millisecond
-			}
-			enough := twiceGranted
-			if tt.want == checker.Valid {
-				enough = nil
-			}
-			runtest.Until(t, r, setup, tt.want, enough)
-		})
-	}
 }
 
 func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {

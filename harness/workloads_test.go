@@ -48,9 +48,6 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 		{"mutex", "broken-uncounted-reentry", "mutual-exclusion", checker.DoubleGrant, "re-entrant", 8},
 		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "release-twice", 8},
 		{"mutex", "broken-plain-delete", "mutual-exclusion", checker.DoubleGrant, "late-release", 8},
-		{"mutex-fair", "", "mutual-exclusion", "", "late-release", 8},
-		{"redislock", "", "mutual-exclusion", "", "late-release", 8},
-		{"redsync", "", "mutual-exclusion", "", "late-release", 8},
 		{"correct-queue", "", "mutual-exclusion", "", "late-release", 8},
 		{"correct-hand-over", "", "mutual-exclusion", "", "late-release", 8},
 	} {
