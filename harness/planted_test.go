@@ -291,7 +291,7 @@ func (p *planted) once(do func() error) error {
 }
 
 // bugs are the planted ones, by name.
-var bugs = map[string]plant{ //nolint:gochecknoglobals // a constant
+var bugs = map[string]plant{
 	"tokens of clients": func(p *planted) {
 		p.token = func(owner string) string { client, _, _ := strings.Cut(owner, "#"); return client }
 	},
