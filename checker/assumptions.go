@@ -112,6 +112,10 @@ func leases(ev *evidence, f *findings) {
 		} else if length == 0 {
 			continue
 		}
+		if f.leased == nil {
+			f.leased = map[string]bool{}
+		}
+		f.leased[op.Invoke.Lock] = true
 		if all++; length < time.Millisecond {
 			short++
 		}

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -196,20 +197,40 @@ func (s *session) report() Report {
 	return report
 }
 
-// doubtUnits has no property be invalid where the ends of all holds are in a wrong unit: they
-// are lengths, or leases that are shorter than a millisecond in a record that is longer. In a
-// record that is shorter too, leases and instants may well be in the same wrong unit.
+// doubtUnits drops the violations in which a lease has a part where the ends of all holds are
+// in a wrong unit: they are lengths, or leases that are shorter than a millisecond in a record
+// that is longer. In a record that is shorter too, leases and instants may well be in the same
+// wrong unit. What was lost or accepted by a resource is no matter of leases, nor is what
+// happened to a lock without any.
 func (s *session) doubtUnits(results []Result) {
 	for _, r := range s.runs {
 		why := r.found.durations()
 		if why == "" && s.until >= time.Millisecond {
 			why = r.found.shortLeases()
 		}
+		if why == "" {
+			continue
+		}
 		for i := range results {
-			if why != "" && results[i].Verdict == Invalid {
-				results[i] = Result{Name: results[i].Name, Engine: results[i].Engine, Verdict: Unknown, Summary: why, Took: results[i].Took}
+			if results[i].Verdict == Invalid {
+				results[i].without(why, func(v Violation) bool {
+					return r.found.leased[v.Lock] && v.Kind != LostUpdate && v.Kind != StaleAccess
+				})
 			}
 		}
+	}
+}
+
+// without drops violations; where none is left, why is the reason for knowing nothing.
+func (r *Result) without(why string, is func(Violation) bool) {
+	all := len(r.Violations)
+	r.Violations = slices.DeleteFunc(r.Violations, is)
+	switch {
+	case len(r.Violations) == 0:
+		r.Verdict, r.Summary, r.Violations, r.Total = Unknown, why, nil, 0
+	case len(r.Violations) < all:
+		r.Total = len(r.Violations)
+		r.Summary = violated(r.Violations, r.Total)
 	}
 }
 

@@ -16,9 +16,10 @@ type findings struct {
 	doubts     []string // why it may not say Valid
 	needs      []need
 	counts     map[string]int
-	met        map[string]int // what the history covers
-	valid      string         // the summary if there is neither
-	cut        bool           // it was not judged to the end
+	met        map[string]int  // what the history covers
+	leased     map[string]bool // locks with a lease, asked for or granted
+	valid      string          // the summary if there is neither
+	cut        bool            // it was not judged to the end
 	memory     int64
 	memo       any // what a judge remembers from one window to the next
 
@@ -98,6 +99,14 @@ func (f *findings) need(met bool, why string) {
 // used notes how much memory the judge had in use, in bytes.
 func (f *findings) used(bytes int) { f.memory = max(f.memory, int64(bytes)) }
 
+// violated says how many violations there are, and what the first one is.
+func violated(list []Violation, total int) string {
+	if total > 1 {
+		return say.Count(total, "violation") + ", the first: " + list[0].Explanation
+	}
+	return say.Count(total, "violation") + ": " + list[0].Explanation
+}
+
 // maxDoubts is how many reasons a summary gives. Most properties have one or two; a run without
 // its workload may lack all that this was there for.
 const maxDoubts = 8
@@ -114,10 +123,7 @@ func (f *findings) result() Result {
 		slices.SortStableFunc(f.violations, byTime)
 		r.Verdict = Invalid
 		r.Violations = f.violations[:min(len(f.violations), MaxListed)]
-		r.Summary = say.Count(r.Total, "violation") + ": " + r.Violations[0].Explanation
-		if r.Total > 1 {
-			r.Summary = say.Count(r.Total, "violation") + ", the first: " + r.Violations[0].Explanation
-		}
+		r.Summary = violated(r.Violations, r.Total)
 	case len(f.doubts) > 0:
 		r.Verdict = Unknown
 		r.Summary = strings.Join(f.doubts[:min(len(f.doubts), maxDoubts)], "; ")

@@ -46,15 +46,15 @@ func CheckRun(ctx context.Context, run history.Run, h *history.History, o RunOpt
 	return report
 }
 
-// RunVerdict is the verdict on a run in whose history found was found. A script
-// that was cut short is unknown whatever was found until then, and so is a run
-// whose servers another run took over. Where the record is not whole, what is left
-// may show a violation, and can't show that there is none.
+// RunVerdict is the verdict on a run in whose history found was found. A run whose
+// servers another run took over is unknown, whatever was found. Where a script was cut
+// short, or the record is not whole, what is left may show a violation, and can't show
+// that there is none.
 func RunVerdict(run history.Run, found Verdict, whole bool) Verdict {
 	switch {
-	case NoAnswer(run) != "":
+	case run.ClaimLostTo != "":
 		return Unknown
-	case !whole:
+	case !whole || run.AbortReason != "":
 		return Worst(found, Unknown)
 	default:
 		return found

@@ -19,7 +19,8 @@ func TestRunVerdict(t *testing.T) {
 		damaged     bool
 	}{
 		{"what was found", history.Run{}, checker.Invalid, checker.Invalid, false},
-		{"a script that was cut short", history.Run{AbortReason: "step 3"}, checker.Invalid, checker.Unknown, false},
+		{"a script that was cut short", history.Run{AbortReason: "step 3"}, checker.Valid, checker.Unknown, false},
+		{"a violation before a script was cut short", history.Run{AbortReason: "step 3"}, checker.Invalid, checker.Invalid, false},
 		{"servers that another run took over", history.Run{ClaimLostTo: "process 7"}, checker.Invalid, checker.Unknown, false},
 		{"a failure of the harness hides no violation", history.Run{Failed: "redis-1 goes on"}, checker.Invalid, checker.Invalid, false},
 		{"a violation in what is left", history.Run{}, checker.Invalid, checker.Invalid, true},

@@ -28,11 +28,15 @@ import (
 // been done in time: the summary counts those, but nothing is proven. One with
 // an unknown outcome or that the resource refused proves nothing either.
 //
+// So is an access without the lock: by an owner (or, if it names none, a process that
+// had asked for the lock) that was never granted it, while another owner held it alone
+// and for certain from before the access was sent until after it was answered.
+//
 // It is not the service's fault: the lock did its job, and the holder did not
 // notice. Where an access names a lock but nothing in the history shows that
-// its owner ever held it, the verdict is Unknown; so it is where an access that
-// names no owner comes after all known holds of its process, which may hold the
-// lock for an owner whose account can't be told.
+// its owner ever held it, nor that another one did, the verdict is Unknown; so it is
+// where an access that names no owner comes after all known holds of its process, which
+// may hold the lock for an owner whose account can't be told.
 func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
@@ -79,6 +83,7 @@ func useWithinLease(ev *evidence, f *findings) {
 	f.used(2 * len(holdings.Holds) * int(unsafe.Sizeof(validity{})))
 	ops, untold := ev.operations(), untold(ev)
 	waiting, _ := f.memo.(map[int64]bool)
+	doubtful := memoized(holdings.Doubtful)
 	asking := asking(ev)
 	f.memo = nil
 	for i := range ops {
@@ -95,7 +100,11 @@ func useWithinLease(ev *evidence, f *findings) {
 		f.counts["uses"]++
 		switch {
 		case last == nil:
-			f.counts["unowned"]++
+			if other := ev.excluded(op, doubtful(e.Lock)); other != nil {
+				f.add(useWithoutLock(op, other))
+			} else {
+				f.counts["unowned"]++
+			}
 		case e.Time > last.Until && key.process != history.NoProcess && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
 			f.counts["untold"]++
 		case e.Time > last.Until:
@@ -103,6 +112,57 @@ func useWithinLease(ev *evidence, f *findings) {
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
 		}
+	}
+}
+
+// memoized is a function of a lock that is computed once for each.
+func memoized[T any](compute func(lock string) T) func(lock string) T {
+	known := map[string]T{}
+	return func(lock string) T {
+		value, is := known[lock]
+		if !is {
+			value = compute(lock)
+			known[lock] = value
+		}
+		return value
+	}
+}
+
+// excluded is the hold because of which an access was made without the lock: of another
+// owner, that held it alone and for certain all the time. It is nil if there is none, if
+// the account of the owner of the access can't be told, or if the access names no owner
+// and its process never asked for the lock.
+func (ev *evidence) excluded(op *history.Operation, doubtful map[string]string) *holding.Hold {
+	e := op.Invoke
+	if doubtful[e.LockOwner()] != "" || ev.history.Unfinished {
+		return nil
+	}
+	if e.Owner == "" && !slices.ContainsFunc(ev.onLock(e.Lock), func(a *history.Operation) bool {
+		return a.Invoke.Op == history.Acquire && a.Invoke.Process == e.Process && a.Invoke.Time <= e.Time && doubtful[a.Invoke.Owner] == ""
+	}) {
+		return nil
+	}
+	holds := ev.heldOf(e.Lock)
+	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start >= e.Time })
+	for _, h := range slices.Backward(holds[:at]) {
+		alone := h.Mode == history.Exclusive || h.Mode == history.Write
+		if alone && h.Owner != e.LockOwner() && h.Process != e.Process && h.End > op.Complete.Time {
+			return h
+		}
+		if h.Mode == history.Exclusive {
+			break // those before it have ended
+		}
+	}
+	return nil
+}
+
+func useWithoutLock(op *history.Operation, other *holding.Hold) Violation {
+	return Violation{
+		Kind: UseAfterLease, Lock: other.Lock, Resource: op.Invoke.Resource,
+		Events: events(other.Proof.Complete.Index, op.Invoke.Index, op.Complete.Index),
+		From:   op.Invoke.Time, Until: op.Complete.Time,
+		Explanation: fmt.Sprintf("%s used %s under %q from %s, and had not been granted the lock; %s held it for certain from %s until after that",
+			caller(op), resource(op.Invoke), other.Lock, seconds(op.Invoke.Time), holder(other), seconds(other.Start)),
 	}
 }
 

@@ -110,10 +110,10 @@ func (o *Operation) Ordinal() int { return int(o.at) }
 func (o *Operation) Rank() int { return int(o.rank) }
 
 // Expires is the end of the belief that a completed acquire or extend gives:
-// the recorded expiry, else invoke plus lease, else 0 for no end.
+// the recorded expiry if it was answered ok, else invoke plus lease, else 0 for no end.
 func (o *Operation) Expires() time.Duration {
 	switch {
-	case o.Complete.Expires > 0:
+	case o.OK() && o.Complete.Expires > 0:
 		return o.Complete.Expires
 	case o.Invoke.Lease > 0 && o.Invoke.Lease <= Never-o.Invoke.Time:
 		return o.Invoke.Time + o.Invoke.Lease

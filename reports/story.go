@@ -110,7 +110,7 @@ func (m *model) story() Story {
 	var s Story
 	v := m.violation()
 	switch problem := m.dominantError(); {
-	case m.Run.AbortReason != "", m.Run.ClaimLostTo != "":
+	case m.Run.AbortReason != "" && m.Report.Verdict != checker.Invalid, m.Run.ClaimLostTo != "":
 		s = m.unknownStory()
 		s.Notice = problem
 	case v != nil:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+	"strconv"
 
 	"github.com/lockchaos/lockchaos/history"
 )
@@ -112,6 +113,52 @@ func (r *grouper) read(h *history.History) {
 	}
 	for _, e := range r.losts {
 		r.lost(e)
+	}
+	r.renamed(ops)
+}
+
+// renamed leaves out the owners that may be one client under two names. A client that
+// names no owner has the name of its process, and goes on under another one after an
+// unknown outcome: what the new process gives back or prolongs without having asked for
+// it, or is granted again, may be what the old one holds.
+func (r *grouper) renamed(ops []history.Operation) {
+	unnamed := func(e *history.Event) bool { return e.Owner == "p"+strconv.Itoa(e.Process) }
+	onLock := func(e *history.Event) bool { return e.Op.OfHolder() }
+	retired := map[string][]*history.Operation{} // by lock
+	for i := range ops {
+		if op := &ops[i]; op.Unknown() && op.Complete.Index >= 0 && onLock(op.Invoke) && unnamed(op.Invoke) {
+			retired[op.Invoke.Lock] = append(retired[op.Invoke.Lock], op)
+		}
+	}
+	if len(retired) == 0 {
+		return
+	}
+	began := map[int]int64{} // the first event of each process
+	asked := map[owned]bool{}
+	for i := range ops {
+		op := &ops[i]
+		e := op.Invoke
+		if _, more := began[e.Process]; !more {
+			began[e.Process] = e.Index
+		}
+		if !onLock(e) || op.Failed() || !unnamed(e) || len(retired[e.Lock]) == 0 {
+			continue
+		}
+		key := owned{lock: e.Lock, owner: e.Owner}
+		again := e.Op == history.Acquire && op.OK() && (r.holdings.Guarantees[e.Lock].Reentrant || e.Mode == history.Read)
+		if e.Op == history.Acquire && !again || e.Op != history.Acquire && asked[key] {
+			asked[key] = true
+			continue
+		}
+		asked[key] = true
+		for _, before := range retired[e.Lock] {
+			if before.Complete.Index < began[e.Process] {
+				why := "owners " + before.Invoke.Owner + " and " + e.Owner + ", named after their processes, may be one client that went on after an unknown outcome"
+				l := r.ownersOf(e.Lock)
+				r.confused(l, e.Owner, why)
+				r.confused(l, before.Invoke.Owner, why)
+			}
+		}
 	}
 }
 

@@ -372,10 +372,11 @@ func (b *Holdings) conclude() {
 }
 
 // place orders the account of one owner: by invoke, because that is when a
-// release may take effect; but a refusal or a grant by its completion, because
-// whatever was sent until then may be its cause.
+// release may take effect; but a refusal, a grant or an extension by its completion:
+// whatever was sent until then may be the cause of a refusal, and of two extensions
+// under way at once the holder believes the one that was answered last.
 func place(op *history.Operation) int64 {
-	if op.Failed() || op.OK() && op.Invoke.Op == history.Acquire {
+	if op.Failed() || op.OK() && op.Invoke.Op != history.Release {
 		return op.Complete.Index
 	}
 	return op.Invoke.Index
@@ -384,15 +385,11 @@ func place(op *history.Operation) int64 {
 // computeLeases notes how long each acquire and extend of one owner is good that was
 // answered ok, or may have been done.
 func (b *Holdings) computeLeases(entries []entry, promise history.Guarantees, crashed crashes) {
-	var latest *lease
 	c := crew{crashed: crashed, reentrant: promise.Reentrant}
-	for i, e := range entries {
+	notices := false
+	for _, e := range entries {
 		if e.lost != nil {
-			if l := latest; l != nil && l.lost < 0 && e.lost.Time < l.validity {
-				l.validity, l.lost = e.lost.Time, e.lost.Index
-				l.certain = min(l.certain, e.lost.Time)
-			}
-			b.disillusion(entries[:i], e.lost)
+			notices = true
 			continue
 		}
 		if len(crashed) > 0 {
@@ -410,10 +407,44 @@ func (b *Holdings) computeLeases(entries []entry, promise history.Guarantees, cr
 		} else { // its holder is not told of a crash
 			l.certain = c.crash(e.op.Invoke.Time)
 		}
-		if e.op.OK() {
-			latest = l
+	}
+	if !notices {
+		return
+	}
+	for i, e := range entries {
+		if e.lost == nil {
+			continue
+		}
+		if op := b.noticed(entries, e.lost); op != nil {
+			if l := &b.leases[op.Ordinal()]; l.lost < 0 && e.lost.Time < l.validity {
+				l.validity, l.lost = e.lost.Time, e.lost.Index
+				l.certain = min(l.certain, e.lost.Time)
+			}
+		}
+		b.disillusion(entries[:i], e.lost)
+	}
+}
+
+// noticed is the operation that a notice of loss is about: of the acquires that were
+// answered ok before it, and of the extends that were sent before it and answered ok,
+// the last.
+func (b *Holdings) noticed(entries []entry, lost *history.Event) *history.Operation {
+	var last *history.Operation
+	latest := int64(-1)
+	for _, e := range entries {
+		op := e.op
+		if op == nil || !op.OK() || op.Invoke.Op == history.Release {
+			continue
+		}
+		at := op.Complete.Index
+		if op.Invoke.Op == history.Extend {
+			at = op.Invoke.Index
+		}
+		if at < lost.Index && at > latest {
+			last, latest = op, at
 		}
 	}
+	return last
 }
 
 // disillusion ends, with a notice, what the holder believed by the last answer

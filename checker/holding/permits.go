@@ -33,6 +33,7 @@ type slot struct {
 	alive   time.Duration // when it was certainly there
 	over    bool          // its lease had ended when it was answered
 	since   int64         // the place of the operation that gave the lease
+	sent    time.Duration // when that was sent
 }
 
 // take notes that an operation gave the lease of the slot.
@@ -42,7 +43,7 @@ func (s *slot) take(op *history.Operation, drift time.Duration) {
 	} else {
 		s.expires -= drift
 	}
-	s.alive, s.since = op.Invoke.Time, place(op)
+	s.alive, s.since, s.sent = op.Invoke.Time, place(op), op.Invoke.Time
 	s.over = s.expires <= op.Complete.Time
 }
 
@@ -56,7 +57,7 @@ func (r *grouper) ends(s *slot, op *history.Operation) time.Duration {
 		}
 	}
 	for _, c := range r.crashed[s.process] {
-		if s.expires == history.Never && c.Index > s.since {
+		if s.expires == history.Never && c.Time >= s.sent {
 			end = min(end, c.Time)
 		}
 	}
