@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -19,11 +20,12 @@ import (
 
 // TestOracle compares the judge with the exhaustive search of package oracle,
 // which is written from the documents and shares nothing with the judge, on
-// random small histories of all kinds of locks. LOCKCHAOS_ORACLE is how many,
-// and LOCKCHAOS_ORACLE_SEED makes other ones.
+// random small histories of all kinds of locks. LOCKCHAOS_ORACLE is how many, and
+// LOCKCHAOS_ORACLE_SEED, which is printed, makes the same ones again.
 func TestOracle(t *testing.T) {
 	t.Parallel()
-	number, seed := fromEnv(t, "LOCKCHAOS_ORACLE", cases(t, 20_000)), fromEnv(t, "LOCKCHAOS_ORACLE_SEED", 1)
+	number, seed := fromEnv(t, "LOCKCHAOS_ORACLE", cases(t, 20_000)), fromEnv(t, "LOCKCHAOS_ORACLE_SEED", 1+rand.IntN(1<<20))
+	t.Logf("LOCKCHAOS_ORACLE_SEED=%d", seed)
 	var (
 		mu     sync.Mutex
 		wg     sync.WaitGroup

@@ -36,6 +36,15 @@ const ProgressBound = 10 * time.Second
 // two requests that are no farther apart than a quarter of the bound. One that was granted
 // after longer than that was stuck, too: the wait was not bounded. A request for
 // more permits than a semaphore has, as far as is known, does not ask for it.
+//
+// A fault of one message restarts no time in which all requests that count were
+// answered, with a refusal: the servers were there.
+//
+// It is Unknown where a lock was asked for during the bound, and not granted, while
+// nothing shows that a client held it in the way of the request (a lock without a lease
+// may be held for ever after an unknown outcome, a crash or a notice of loss, and readers
+// are in the way of no reader); and where a lock was free and asked for during the last
+// half of the bound and longer, and the record ended before it was all over.
 func Progress(bound time.Duration) Checker {
 	if bound == 0 {
 		bound = ProgressBound
@@ -64,7 +73,7 @@ func Progress(bound time.Duration) Checker {
 			if !ev.history.Unfinished {
 				w.end(ev.history.End())
 			}
-			f.need(w.granted, "no client was granted a lock, and the record is too short to say that none could be")
+			f.need(w.granted, "no client was granted a lock, so that nothing shows that one could be")
 		},
 		conclude: func(f *findings) {
 			w, ok := f.memo.(*watch)
@@ -93,7 +102,10 @@ type watch struct {
 
 	faults    map[[2]string]int // in effect, by name and target
 	active    int
-	calm      time.Duration // when the last fault ended
+	calm      time.Duration      // when the last fault ended
+	single    map[[2]string]bool // those of one message
+	messages  int                // how many of the active ones are about one message
+	quiet     time.Duration      // when the last fault ended that was about more than one message
 	healed    int
 	recovered time.Duration // from then to the next grant; negative until there is one
 
@@ -174,7 +186,25 @@ type watched struct {
 	waiting  *ask          // the acquires among them, in the order in which they were sent
 	newest   *ask          // the last of these
 	free     *free         // since the lock was free and asked for; nil if it is not
+	refused  *free         // the same by requests that were refused alone, where faults of one message are left out
+	firm     time.Duration // until when those that are gone held it for certain, and when it was granted last
+	vague    *[2]chain     // since it was asked for though nothing shows that it was held: of all requests, and of those that were refused
+	doubted  bool          // that its clients could be granted it
 	capacity int32         // permits of a semaphore that there are for certain; negative for other locks
+}
+
+// A chain is how long requests followed one another that were not granted.
+type chain struct{ since, from, heard time.Duration }
+
+// extend adds a request that was under way between two instants, none of which is before
+// since. It says how long the chain is.
+func (c *chain) extend(since, from, now, pause time.Duration) time.Duration {
+	from = max(from, since)
+	if c.since != since || from-c.heard > pause {
+		*c = chain{since: since, from: from}
+	}
+	c.from, c.heard = min(c.from, from), max(c.heard, now)
+	return c.heard - c.from
 }
 
 // A free is how long a lock was free, and its requests.
@@ -193,7 +223,7 @@ type ask struct {
 	time, lease      time.Duration
 	process, permits int
 	owner            string
-	acquires         bool
+	acquires, reads  bool
 	name             string // of the lock
 	lock             *watched
 	head             *ask // of the acquires of its owner that were open together, the first
@@ -210,7 +240,7 @@ func (w *watch) ask(l *watched, e *history.Event) *ask {
 	} else {
 		asked = new(ask)
 	}
-	*asked = ask{index: e.Index, time: e.Time, lease: e.Lease, process: e.Process, permits: e.Permits, owner: e.Owner, acquires: e.Op == history.Acquire, name: e.Lock, lock: l}
+	*asked = ask{index: e.Index, time: e.Time, lease: e.Lease, process: e.Process, permits: e.Permits, owner: e.Owner, acquires: e.Op == history.Acquire, reads: e.Mode == history.Read, name: e.Lock, lock: l}
 	if before := w.asks.of(e.Process); before != nil && before.acquires {
 		before.lock.leave(before) // it was given up: a process waits for one request at a time
 	}
@@ -304,10 +334,16 @@ type lasting struct {
 	until time.Duration
 	given int64 // index of the invoke of the release that was to end it; 0 for none
 	inner bool  // an inner acquire with an unknown outcome may have counted
+
+	firm    time.Duration // until when it is certain
+	since   time.Duration // when the first grant was asked for
+	process int
+	permits int
+	reads   bool // it has no other mode
 }
 
 func newWatch(bound time.Duration) *watch {
-	return &watch{bound: bound, faults: map[[2]string]int{}, gone: map[int]time.Duration{}, owners: map[string]*ask{}, locks: map[string]*watched{}, recovered: -1}
+	return &watch{bound: bound, faults: map[[2]string]int{}, single: map[[2]string]bool{}, gone: map[int]time.Duration{}, owners: map[string]*ask{}, locks: map[string]*watched{}, recovered: -1}
 }
 
 func (w *watch) see(e *history.Event) {
@@ -317,6 +353,13 @@ func (w *watch) see(e *history.Event) {
 		return
 	case history.Crash:
 		w.gone[e.Process] = e.Time
+		return
+	case history.Lost:
+		if l := w.locks[e.Lock]; l != nil {
+			if h := l.holder(e.LockOwner()); h != nil {
+				h.firm = min(h.firm, e.Time)
+			}
+		}
 		return
 	case history.Acquire, history.Release, history.Extend:
 	default:
@@ -342,6 +385,9 @@ func (w *watch) see(e *history.Event) {
 			w.ask(l, e)
 		case h != nil && h.count == 1 && !h.inner:
 			h.given = e.Index
+			h.firm = min(h.firm, e.Time)
+		case h != nil:
+			h.firm = min(h.firm, e.Time)
 		}
 		return
 	}
@@ -354,12 +400,99 @@ func (w *watch) see(e *history.Event) {
 	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.index > h.given:
 	case e.Op == history.Extend && e.Type != history.Fail:
 		h.until = max(h.until, ends(asked, e, w.promises[e.Lock].Drift))
+		if firm := certain(asked, e, w.promises[e.Lock].Drift); e.Type == history.OK {
+			h.firm = firm
+		} else {
+			h.firm = min(h.firm, firm)
+		}
 	case e.Type == history.Info:
 	case e.Type == history.OK && h.count > 1:
 		h.count--
 	default:
 		l.until = max(l.until, e.Time)
+		l.firm = max(l.firm, min(h.firm, e.Time))
 		l.remove(e.Owner, h)
+	}
+}
+
+// certain is the first end of a lease that was asked for and answered, or not.
+func certain(asked *ask, e *history.Event, drift time.Duration) time.Duration {
+	switch {
+	case e.Type == history.OK && e.Expires > 0:
+		return e.Expires - drift
+	case asked == nil || asked.lease == 0:
+		return history.Never
+	default:
+		return after(asked.time, asked.lease) - drift
+	}
+}
+
+// firmUntil is until when a holder held a lock for certain: without a lease, no longer
+// than until its process crashed.
+func (w *watch) firmUntil(h *lasting) time.Duration {
+	if at, crashed := w.gone[h.process]; crashed && h.firm == history.Never && at >= h.since {
+		return at
+	}
+	return h.firm
+}
+
+// inTheWay reports whether a client held the lock for certain, in the way of a request; and
+// when one did last.
+func (w *watch) inTheWay(l *watched, asked *ask, now time.Duration) (is bool, last time.Duration) {
+	out := 0
+	last = l.firm
+	for _, h := range l.holds.all() {
+		until := w.firmUntil(h)
+		switch {
+		case asked.reads && h.reads && !l.writerWaits():
+			continue
+		case until < now:
+			last = max(last, until)
+			continue
+		case l.capacity < 0:
+			return true, now
+		}
+		if out += max(1, h.permits); out+max(1, asked.permits) > int(l.capacity) {
+			return true, now
+		}
+	}
+	return out > 0 && l.waiting != nil && l.waiting.index < asked.index, last // behind one that asks for more
+}
+
+// writerWaits reports whether a request is under way that readers wait for.
+func (l *watched) writerWaits() bool {
+	for other := l.waiting; other != nil; other = other.behind {
+		if !other.reads {
+			return true
+		}
+	}
+	return false
+}
+
+// unexplained takes note of a request that was not granted until now, though nothing shows
+// that a client held the lock.
+func (w *watch) unexplained(lock string, l *watched, asked *ask, now time.Duration, refused bool) {
+	if w.active > w.messages || w.active > 0 && !refused || !l.wants(asked) {
+		return
+	}
+	held, last := w.inTheWay(l, asked, now)
+	if held {
+		l.firm = max(l.firm, now)
+		return
+	}
+	if l.vague == nil {
+		l.vague = &[2]chain{{since: -1}, {since: -1}}
+	}
+	long := time.Duration(0)
+	if w.active == 0 {
+		long = l.vague[0].extend(max(last, w.calm), w.longestWaiting(l, asked).time, now, w.bound/4)
+	}
+	if refused {
+		long = max(long, l.vague[1].extend(max(last, w.quiet), asked.time, now, w.bound/4))
+	}
+	if long >= w.bound && !l.doubted {
+		l.doubted = true
+		w.doubt("lock %q was asked for and not granted for longer than %s, until %s at least, and nothing shows that a client was in the way all that time", lock, say.Span(w.bound), seconds(now))
 	}
 }
 
@@ -407,6 +540,10 @@ func (w *watch) fault(e *history.Event) {
 	case e.Op == history.Inject && e.Type == history.Invoke:
 		w.faults[key]++
 		w.active++
+		if ofOneMessage(e) {
+			w.messages++
+			w.single[key] = true
+		}
 	case e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK:
 		if w.faults[key] == 0 {
 			return
@@ -414,12 +551,30 @@ func (w *watch) fault(e *history.Event) {
 		w.faults[key]--
 		w.active--
 		w.calm = e.Time
+		if w.single[key] {
+			w.messages--
+		} else {
+			w.quiet = e.Time
+		}
 		if e.Op == history.Heal {
 			w.healed++
 			w.recovered = -1
 		}
 	default:
 	}
+}
+
+// ofOneMessage reports whether a fault is about one message, which may be late, lost or
+// refused: all others go through.
+func ofOneMessage(e *history.Event) bool {
+	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool {
+		switch effect {
+		case history.Loses, history.Delays, history.Withholds, history.Refuses:
+			return false
+		default:
+			return true
+		}
+	})
 }
 
 // answer is the request of a process for the lock that is answered now; nil if
@@ -483,23 +638,31 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Guarantees
 		}
 	case history.Fail:
 		w.askedFor(e.Lock, l, asked, e.Time, 1)
+		w.refusedAgain(e.Lock, l, asked, e.Time)
+		w.unexplained(e.Lock, l, asked, e.Time, true)
 	case history.OK:
 		w.askedFor(e.Lock, l, asked, e.Time, 0)
+		w.unexplained(e.Lock, l, asked, e.Time, false)
+		l.firm, l.refused = max(l.firm, e.Time), nil
 		w.granted = true
 		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
 			w.recovered = e.Time - w.calm
 		}
 		h := l.holder(e.Owner)
 		if h == nil {
-			h = &lasting{}
+			h = &lasting{process: e.Process, since: asked.time, reads: true}
 			l.holds.set(e.Owner, h)
 		}
 		h.count++
+		h.firm = certain(asked, e, promise.Drift)
+		h.permits += max(1, asked.permits)
+		h.reads = h.reads && asked.reads
 		h.given = 0
 		if h.until = max(h.until, ends(asked, e, promise.Drift)); h.until >= e.Time {
 			w.taken(l) // it will be free from a later time on
 		}
 	default:
+		w.unexplained(e.Lock, l, asked, e.Time, false)
 		l.until = max(l.until, ends(asked, e, promise.Drift))
 		if h := l.holder(e.Owner); h != nil {
 			h.inner = true
@@ -544,6 +707,7 @@ func (l *watched) holder(owner string) *lasting {
 
 func (l *watched) over(owner string, h *lasting) {
 	l.until = max(l.until, h.until)
+	l.firm = max(l.firm, min(h.firm, h.until))
 	l.remove(owner, h)
 }
 
@@ -591,9 +755,40 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 		return
 	}
 	f.told = true
+	w.stuck(lock, f, asked, now, since)
+}
+
+// refusedAgain takes note that a request was refused now, where faults of one message make
+// the other account begin anew: an answered refusal shows that the servers were there.
+func (w *watch) refusedAgain(lock string, l *watched, asked *ask, now time.Duration) {
+	if w.active > w.messages || !l.wants(asked) || l.held(now) {
+		return
+	}
+	since := max(l.until, w.quiet)
+	if since >= now {
+		return
+	}
+	f := l.refused
+	if f == nil || f.since != since || max(asked.time, since)-f.heard > w.bound/4 {
+		f = &free{since: since, first: *asked, asked: max(asked.time, since)}
+		l.refused = f
+	}
+	f.heard = now
+	f.refuse++
+	if now-f.asked >= w.bound && !f.told && (l.free == nil || !l.free.told) {
+		f.told = true
+		w.stuck(lock, f, asked, now, since)
+	}
+}
+
+func (w *watch) stuck(lock string, f *free, asked *ask, now, since time.Duration) {
 	tries := fmt.Sprintf("and %s refused", say.Count(f.refuse, "request")+was(f.refuse))
 	if f.refuse == 0 {
 		tries = "and no request was answered"
+	}
+	hindered := "was in effect"
+	if since < w.calm || w.active > 0 {
+		hindered = "of more than one message was in effect"
 	}
 	asking := "asked for it"
 	if f.first.time < f.asked {
@@ -601,8 +796,8 @@ func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration,
 	}
 	w.add(Violation{
 		Kind: Stuck, Lock: lock, From: f.asked, Until: now, Events: events(f.first.index, asked.index),
-		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault was in effect, but from %s, when %s %s, until %s no client was granted it, %s",
-			lock, seconds(since), seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
+		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault %s, but from %s, when %s %s, until %s no client was granted it, %s",
+			lock, seconds(since), hindered, seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
 	})
 }
 
@@ -653,6 +848,14 @@ func (w *watch) end(now time.Duration) {
 	for _, asked := range w.asks.all() {
 		if asked.acquires {
 			w.askedFor(asked.name, asked.lock, asked, now, 0)
+			w.unexplained(asked.name, asked.lock, asked, now, false)
+		}
+	}
+	for name, l := range w.locks {
+		for _, f := range [...]*free{l.free, l.refused} {
+			if f != nil && !f.told && f.heard-f.asked >= w.bound/2 && now-f.heard <= w.bound/4 {
+				w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(now-f.asked), name, say.Span(w.bound))
+			}
 		}
 	}
 }

@@ -845,6 +845,11 @@ func (c *retention) summits() {
 		sortStable(returned, func(a, b *holding.Hold) int {
 			return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
 		})
+		for _, h := range holds { // what is under way may be given the same token
+			if len(asks[place]) > 0 && h.Token != 0 && h.Acquire.Complete.Time >= asks[place][0] {
+				c.hold(h)
+			}
+		}
 		var s summit
 		for _, asked := range append(asks[place], history.Never) {
 			for len(holds) > 0 && holds[0].Acquire.Complete.Time < asked {
@@ -993,8 +998,10 @@ func (c *retention) accesses() {
 		}
 	}
 	for _, g := range resources {
-		for _, op := range g.updates[max(0, len(g.updates)-c.updates):] {
-			c.operation(op)
+		for i, op := range g.updates {
+			if i >= len(g.updates)-c.updates || len(g.asks) > 0 && op.Complete.Time >= g.asks[0] {
+				c.operation(op)
+			}
 		}
 		if g.unknown != nil {
 			c.operation(g.unknown)

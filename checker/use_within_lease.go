@@ -134,7 +134,7 @@ func memoized[T any](compute func(lock string) T) func(lock string) T {
 // and its process never asked for the lock.
 func (ev *evidence) excluded(op *history.Operation, doubtful map[string]string) *holding.Hold {
 	e := op.Invoke
-	if doubtful[e.LockOwner()] != "" || ev.history.Unfinished {
+	if doubtful[e.LockOwner()] != "" {
 		return nil
 	}
 	if e.Owner == "" && !slices.ContainsFunc(ev.onLock(e.Lock), func(a *history.Operation) bool {

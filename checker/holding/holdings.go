@@ -236,6 +236,7 @@ func (b *Holdings) account(a *ownerState, key owned, entries []entry, crashed cr
 	if !slices.IsSortedFunc(entries, byPlace) {
 		slices.SortFunc(entries, byPlace)
 	}
+	byAnswers(entries)
 	promise := b.Guarantees[key.lock]
 	promise.Reentrant = promise.Reentrant || key.read // who reads may read again
 	b.computeLeases(entries, promise, crashed)
@@ -372,14 +373,35 @@ func (b *Holdings) conclude() {
 }
 
 // place orders the account of one owner: by invoke, because that is when a
-// release may take effect; but a refusal, a grant or an extension by its completion:
-// whatever was sent until then may be the cause of a refusal, and of two extensions
-// under way at once the holder believes the one that was answered last.
+// release may take effect; but a refusal or a grant by its completion, because
+// whatever was sent until then may be its cause. See also [byAnswers].
 func place(op *history.Operation) int64 {
-	if op.Failed() || op.OK() && op.Invoke.Op != history.Release {
+	if op.Failed() || op.OK() && op.Invoke.Op == history.Acquire {
 		return op.Complete.Index
 	}
 	return op.Invoke.Index
+}
+
+// byAnswers puts an extension behind those that were sent after it and answered before
+// it: the holder believes the answer that came last.
+func byAnswers(entries []entry) {
+	extends := func(e *entry) bool { return e.op != nil && e.op.OK() && e.op.Invoke.Op == history.Extend }
+	for i := range entries {
+		if !extends(&entries[i]) {
+			continue
+		}
+		moved, to := entries[i], i
+		for j := i + 1; j < len(entries) && entries[j].at < moved.op.Complete.Index; j++ {
+			if e := &entries[j]; extends(e) && e.op.Complete.Index < moved.op.Complete.Index {
+				to = j
+			}
+		}
+		if to > i {
+			moved.at = entries[to].at
+			copy(entries[i:], entries[i+1:to+1])
+			entries[to] = moved
+		}
+	}
 }
 
 // computeLeases notes how long each acquire and extend of one owner is good that was

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"math"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -38,7 +39,37 @@ func doubts(spec history.Event, ops []operation) map[string]string {
 			}
 		}
 	}
+	for _, pair := range renamed(ops) {
+		for _, owner := range pair {
+			found[owner] += "; perhaps one client under two names"
+		}
+	}
 	return found
+}
+
+// renamed are the owners that are named after their processes and may be one client: an
+// operation of the first ended info, and an operation of the second, whose process began
+// later, may be about what the first one held.
+func renamed(ops []operation) (pairs [][2]string) {
+	ofProcess := func(o *operation) bool { return o.op != history.Crash && o.owner == processOwner(o.process) }
+	began := func(process int) int {
+		first := math.MaxInt
+		for i := range ops {
+			if ops[i].process == process {
+				first = min(first, ops[i].first)
+			}
+		}
+		return first
+	}
+	for i := range ops {
+		for j := range ops {
+			x, y := &ops[i], &ops[j]
+			if ofProcess(x) && ofProcess(y) && x.kind == history.Info && x.complete != never && y.kind != history.Fail && began(y.process) > x.last {
+				pairs = append(pairs, [2]string{x.owner, y.owner})
+			}
+		}
+	}
+	return pairs
 }
 
 // An account is what one owner did with one lock.
@@ -206,7 +237,7 @@ func (a *account) noMode() bool {
 		return false
 	}
 	for _, o := range a.ops {
-		if o.op == history.Acquire || o.mode == history.Read || o.mode == history.Write {
+		if o.op == history.Acquire || o.mode == history.Read || o.mode == history.Write || o.mode == history.Exclusive {
 			continue
 		}
 		read, write := false, false

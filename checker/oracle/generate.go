@@ -97,11 +97,41 @@ func (g *Generator) Next() *history.History {
 				ops = g.change(ops)
 			}
 		}
+		g.vary(specs, ops)
 		if len(ops) == 0 || len(ops) > longest || crowded(ops) {
 			continue
 		}
 		if h := render(specs, ops); h != nil {
 			return h
+		}
+	}
+}
+
+// vary says some of it in another way, or later: owners go without a name, writes of
+// read-write locks are called exclusive, locks are declared to be fenced or not, and the
+// answers of extends are late.
+func (g *Generator) vary(specs []history.Event, ops []operation) {
+	if g.chance(12) {
+		owner := ownerName(g.r.IntN(3))
+		for i := range ops {
+			if op := &ops[i]; op.op != history.Crash && (op.owner == owner || g.chance(10)) {
+				op.owner, op.unnamed = processOwner(op.process), true
+			}
+		}
+	}
+	exclusive, late := g.chance(10), g.chance(15)
+	for i := range ops {
+		op := &ops[i]
+		if exclusive && op.mode == history.Write && g.chance(50) {
+			op.mode = history.Exclusive
+		}
+		if late && op.op == history.Extend && op.complete != never && g.chance(50) {
+			op.complete += g.units(3, 20)
+		}
+	}
+	for i := range specs {
+		if g.chance(8) {
+			specs[i].Fenced = new(g.chance(50))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func operations(h *history.History) []operation {
 				resource: e.Resource, value: e.Value, invoke: e.Time, complete: never, first: i, last: len(h.Events),
 			}
 			if op.owner == "" {
-				op.owner, op.unnamed = "p"+strconv.Itoa(e.Process), true
+				op.owner, op.unnamed = processOwner(e.Process), true
 			}
 			if single {
 				op.kind, op.complete, op.last = e.Type, e.Time, i
@@ -82,6 +82,9 @@ func operations(h *history.History) []operation {
 	}
 	return ops
 }
+
+// processOwner is the owner of an operation that names none.
+func processOwner(process int) string { return "p" + strconv.Itoa(process) }
 
 // promised is the end of what the operation promised its caller: its expires,
 // or what its lease comes to. The outcome of an info has no expires.

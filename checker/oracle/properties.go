@@ -23,6 +23,12 @@ func (l *Lock) grants() []*operation {
 func (c *comparison) fencing(l *Lock, f Finding) {
 	convicted := f.has(l.Name, "fence-regress", "fence-duplicate")
 	inner := c.report["mutual-exclusion"].has(l.Name, "reentrancy")
+	if l.spec.Fenced != nil && !*l.spec.Fenced {
+		if convicted {
+			c.say("fencing-order of "+l.Mode, "tokens of a lock that is not fenced are convicted")
+		}
+		return
+	}
 	shared := l.spec.Kind == history.KindRW || l.spec.Kind == history.KindSemaphore
 	if !shared {
 		switch {
@@ -192,19 +198,20 @@ func (c *comparison) accesses(o *Opinion) {
 		}
 	}
 	if f, is := c.report["use-within-lease"]; is {
-		late, all := false, true
+		late, all, without := false, true, false
 		for _, a := range done {
 			if a.lock == "" {
 				continue
 			}
 			within, after := o.use(a)
 			all, late = all && within, late || after
+			without = without || !within && o.withoutLock(a)
 		}
 		switch {
 		case f.Verdict == invalid && all:
 			c.say("use-within-lease", "no access was late")
-		case f.Verdict == valid && late:
-			c.say("use-within-lease", "a late access is not convicted")
+		case f.Verdict == valid && (late || without):
+			c.say("use-within-lease", "a late access, or one without the lock, is not convicted")
 		}
 	}
 	f, is := c.report["protected-resource"]
@@ -237,6 +244,28 @@ func (c *comparison) accesses(o *Opinion) {
 	if f.Verdict != invalid && (stale || lost && !twice && !unsure) {
 		c.say("protected-resource", "what was lost or is stale is not convicted")
 	}
+}
+
+// withoutLock reports whether an access was made for certain by an owner that had never
+// asked for the lock successfully, while another one held it for certain.
+func (o *Opinion) withoutLock(a *operation) bool {
+	for _, l := range o.Locks {
+		if l.Name != a.lock || l.spec.Kind != "" || len(l.Doubts) > 0 {
+			continue
+		}
+		for i := range l.ops {
+			g := &l.ops[i]
+			if granted(g) && (g.owner == a.owner || g.process == a.process) || a.unnamed {
+				return false
+			}
+		}
+		for _, g := range l.grants() {
+			if g.complete < a.invoke && l.untouched(g) > a.complete {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func resourceOf(a *operation) string {

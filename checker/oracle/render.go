@@ -26,6 +26,9 @@ func render(specs []history.Event, ops []operation) *history.History {
 			return nil
 		}
 		e := history.Event{Time: o.invoke, Process: o.process, Op: o.op, Lock: o.lock, Owner: o.owner, Mode: o.mode, Permits: o.permits}
+		if o.unnamed {
+			e.Owner = ""
+		}
 		switch o.op {
 		case history.Crash:
 			e.Type, e.Owner, e.Lock, e.Mode, e.Permits = history.Info, "", "", "", 0
@@ -133,7 +136,7 @@ func legal(h *history.History) bool {
 		if e.Op == history.Crash || e.Op == history.Access {
 			continue
 		}
-		k := key{lock: e.Lock, owner: e.Owner, at: e.Time}
+		k := key{lock: e.Lock, owner: e.LockOwner(), at: e.Time}
 		if seen[k] {
 			return false
 		}

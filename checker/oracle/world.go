@@ -163,7 +163,7 @@ func modeOf(spec history.Event, op *operation, ops []operation) int8 {
 	switch {
 	case spec.Kind == history.KindSemaphore:
 		return permits
-	case spec.Kind != history.KindRW, op.mode == history.Write:
+	case spec.Kind != history.KindRW, op.mode == history.Write, op.mode == history.Exclusive:
 		return writes
 	case op.mode == history.Read:
 		return reads
