@@ -477,6 +477,25 @@ func version(op *history.Operation) string {
 	return read
 }
 
+// useWithoutLock tells of a client that used a resource although it was never granted
+// the lock, which another one held.
+func (m *model) useWithoutLock(v *checker.Violation, op *history.Operation) Story {
+	user := client(op.Invoke.LockOwner())
+	other := m.holderAt(v.Lock, op.Invoke.LockOwner(), op.Invoke.Time, op.Complete.Time)
+	if other == nil {
+		return m.otherViolation(v)
+	}
+	return Story{
+		Headline: fmt.Sprintf("Client %s worked without the lock %s, which %s held", user, v.Lock, m.who(other)),
+		Cures:    []string{fenceCure},
+		Events: []StoryEvent{
+			m.grant(other, false),
+			{At: op.Complete.Time, Kind: EventViolation, Text: m.accessClause(op)},
+		},
+		Outcome: []string{fmt.Sprintf("The lock did its job: client %s was not granted it, and did not heed that.", user)},
+	}
+}
+
 // useAfterLease tells of a holder that did not notice that its time was over.
 func (m *model) useAfterLease(v *checker.Violation) Story {
 	op, ok := m.lastOf(v, history.Access)
@@ -484,7 +503,10 @@ func (m *model) useAfterLease(v *checker.Violation) Story {
 		return m.otherViolation(v)
 	}
 	hold := m.holdFor(v, op.Invoke)
-	if hold == nil || believes(hold) >= op.Complete.Time {
+	if hold == nil {
+		return m.useWithoutLock(v, &op)
+	}
+	if believes(hold) >= op.Complete.Time {
 		return m.otherViolation(v)
 	}
 	ended := believes(hold)
