@@ -41,10 +41,12 @@ const ProgressBound = 10 * time.Second
 // answered, with a refusal: the servers were there.
 //
 // It is Unknown where a lock was asked for during the bound, and not granted, while
-// nothing shows that a client held it in the way of the request (a lock without a lease
-// may be held for ever after an unknown outcome, a crash or a notice of loss, and readers
-// are in the way of no reader); and where a lock was free and asked for during the last
-// half of the bound and longer, and the record ended before it was all over.
+// nothing shows that a client held it in the way of the request, or may have held it until
+// its lease was over (a lock without a lease may be held for ever after an unknown
+// outcome, a crash or a notice of loss; of requests with unknown outcomes that follow one
+// another only the first excuses the others; and readers are in the way of no reader); and where a lock was free and asked for during the last
+// half of the bound and longer, and the record ended before it was all over. A bound that is shorter than [ProgressBound] is
+// that of a script or a simulation, which knows when it has seen enough: there it is not.
 func Progress(bound time.Duration) Checker {
 	if bound == 0 {
 		bound = ProgressBound
@@ -189,6 +191,7 @@ type watched struct {
 	refused  *free         // the same by requests that were refused alone, where faults of one message are left out
 	firm     time.Duration // until when those that are gone held it for certain, and when it was granted last
 	vague    *[2]chain     // since it was asked for though nothing shows that it was held: of all requests, and of those that were refused
+	perhaps  time.Duration // until when the first request since then may hold it whose outcome is unknown; 0 for none
 	doubted  bool          // that its clients could be granted it
 	capacity int32         // permits of a semaphore that there are for certain; negative for other locks
 }
@@ -443,6 +446,9 @@ func (w *watch) inTheWay(l *watched, asked *ask, now time.Duration) (is bool, la
 	last = l.firm
 	for _, h := range l.holds.all() {
 		until := w.firmUntil(h)
+		if h.until != history.Never { // perhaps until its lease is over, which is an end
+			until = max(until, h.until)
+		}
 		switch {
 		case asked.reads && h.reads && !l.writerWaits():
 			continue
@@ -455,6 +461,17 @@ func (w *watch) inTheWay(l *watched, asked *ask, now time.Duration) (is bool, la
 		if out += max(1, h.permits); out+max(1, asked.permits) > int(l.capacity) {
 			return true, now
 		}
+	}
+	for other := l.waiting; other != nil; other = other.behind { // granted, perhaps, and never told
+		if at, crashed := w.gone[other.process]; crashed && at >= other.time && other.lease > 0 {
+			last = max(last, min(after(at, other.lease), now))
+			if after(at, other.lease) >= now {
+				return true, now
+			}
+		}
+	}
+	if last = max(last, min(l.perhaps, now)); l.perhaps >= now {
+		return true, now
 	}
 	return out > 0 && l.waiting != nil && l.waiting.index < asked.index, last // behind one that asks for more
 }
@@ -472,7 +489,7 @@ func (l *watched) writerWaits() bool {
 // unexplained takes note of a request that was not granted until now, though nothing shows
 // that a client held the lock.
 func (w *watch) unexplained(lock string, l *watched, asked *ask, now time.Duration, refused bool) {
-	if w.active > w.messages || w.active > 0 && !refused || !l.wants(asked) {
+	if w.bound < ProgressBound || w.active > w.messages || w.active > 0 && !refused || !l.wants(asked) {
 		return
 	}
 	held, last := w.inTheWay(l, asked, now)
@@ -643,7 +660,7 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Guarantees
 	case history.OK:
 		w.askedFor(e.Lock, l, asked, e.Time, 0)
 		w.unexplained(e.Lock, l, asked, e.Time, false)
-		l.firm, l.refused = max(l.firm, e.Time), nil
+		l.firm, l.refused, l.perhaps = max(l.firm, e.Time), nil, 0
 		w.granted = true
 		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
 			w.recovered = e.Time - w.calm
@@ -664,6 +681,9 @@ func (w *watch) acquire(l *watched, e *history.Event, promise history.Guarantees
 	default:
 		w.unexplained(e.Lock, l, asked, e.Time, false)
 		l.until = max(l.until, ends(asked, e, promise.Drift))
+		if l.perhaps == 0 && asked.lease > 0 {
+			l.perhaps = ends(asked, e, promise.Drift)
+		}
 		if h := l.holder(e.Owner); h != nil {
 			h.inner = true
 		}
@@ -828,7 +848,11 @@ func (w *watch) bury(lock string, l *watched) bool {
 	}
 	for _, asked := range w.asks.all() {
 		if at, crashed := w.gone[asked.process]; asked.lock == l && crashed && at >= asked.time {
-			l.until = max(l.until, ends(asked, &history.Event{Time: at}, w.promises[lock].Drift))
+			until := ends(asked, &history.Event{Time: at}, w.promises[lock].Drift)
+			l.until = max(l.until, until)
+			if l.perhaps == 0 && asked.lease > 0 {
+				l.perhaps = until
+			}
 			w.done(w.answer(l, asked.process))
 			buried = true
 		}
@@ -852,6 +876,9 @@ func (w *watch) end(now time.Duration) {
 		}
 	}
 	for name, l := range w.locks {
+		if w.bound < ProgressBound {
+			break
+		}
 		for _, f := range [...]*free{l.free, l.refused} {
 			if f != nil && !f.told && f.heard-f.asked >= w.bound/2 && now-f.heard <= w.bound/4 {
 				w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(now-f.asked), name, say.Span(w.bound))
