@@ -73,6 +73,8 @@ func unexplained() reports.Input {
 // was there by then.
 func cutShort() reports.Input {
 	in := failover()
+	in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool { return r.Verdict == checker.Invalid })
+	in.Report.Verdict = checker.Unknown
 	in.Run.AbortReason = "step 9 (heal cut): the link redis-2>redis-1 still refuses after 10s"
 	in.Report.Results = append(in.Report.Results, checker.Result{
 		Name: "run", Engine: "the record of the run", Verdict: checker.Unknown,

@@ -78,8 +78,8 @@ func (m *markdown) head() {
 		parts = append(parts, "**"+m.Simulation+"**")
 	}
 	switch {
-	case m.Expect == "":
-	case m.Expect == string(m.Verdict):
+	case m.Expect == "", m.Expect == string(m.Verdict) && m.AbortReason != "":
+	case m.Expect == string(m.Verdict) && m.AbortReason == "":
 		parts = append(parts, "as this scenario expects")
 	default:
 		parts = append(parts, "expected: "+md(m.Expect))

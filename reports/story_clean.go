@@ -388,11 +388,7 @@ func (m *model) allTheSame() []string {
 			found = append(found, fmt.Sprintf("%s (%s)", r.Name, say.Count(max(r.Total, len(r.Violations)), "violation")))
 		}
 	}
-	switch {
-	case len(found) == 0:
-	case m.Run.AbortReason != "":
-		words = append(words, fmt.Sprintf("What was recorded until then violates %s all the same. It is no answer to what the script asks.", say.List(found)))
-	default:
+	if len(found) > 0 {
 		words = append(words, fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found)))
 	}
 	return words
