@@ -59,7 +59,7 @@ func underLock(name string, l harness.LockSpec, expect checker.Verdict) (scenari
 	var variant string
 	var err error
 	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
-		s, err = scenarios.Load(name, nil)
+		s, err = scenarios.Load(name, nil, false)
 	} else {
 		s, variant, err = scenarios.Find(name, nil)
 	}

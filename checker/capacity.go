@@ -35,7 +35,11 @@ func Capacity() Checker {
 			unclear(f, ev, isSemaphore)
 			for _, name := range ev.locks() {
 				if p := ev.holdings().Guarantees[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
-					f.doubt("nothing says how many permits %q has: its declaration has no capacity", name)
+					why := "its declaration has no capacity"
+					if p.Capacities != nil {
+						why = "its capacity changes, and what that allows is not judged"
+					}
+					f.doubt("nothing says how many permits %q has: %s", name, why)
 				}
 			}
 			f.used(ev.sweepResult().memory)

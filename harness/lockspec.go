@@ -347,3 +347,12 @@ func (ls Locks) ByName(name string) (LockSpec, error) {
 	}
 	return LockSpec{}, fmt.Errorf("unknown lock %q (%s; a lock of your own: %sCOMMAND, a driver)", name, hint, ProgramPrefix)
 }
+
+// InFile is ByName of a lock that a file names. A file may come from anywhere: its command is run, here and in
+// a run, only if this invocation allows it.
+func (ls Locks) InFile(name string, allowExec bool) (LockSpec, error) {
+	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok && !allowExec {
+		return LockSpec{}, fmt.Errorf("its lock is a command, %q: what a file names is run only with --allow-exec", command)
+	}
+	return ls.ByName(name)
+}

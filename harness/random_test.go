@@ -252,7 +252,7 @@ func TestANameFollowsPlannedFailovers(t *testing.T) {
 				}
 				r.Workload.Wait = r.Wait() // those who wait subscribe
 				run, h, _ := runtest.Until(t, r, setup, checker.Valid, nil)
-				given, err := harness.Replay(run, locks.All())
+				given, err := harness.Replay(run, locks.All(), false)
 				require.NoError(t, err)
 				require.Equal(t, r.Servers, given.Servers, "the record says how clients find the master")
 				var effects, leads []string
@@ -292,7 +292,7 @@ func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, _, _ := runtest.Judged(t, setup.Dir)
 	require.NotEmpty(t, run.Plan)
-	given, err := harness.Replay(run, locks.All())
+	given, err := harness.Replay(run, locks.All(), false)
 	require.NoError(t, err)
 	plan, err := r.Schedule(setup.Seed)
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	good := history.Run{
 		Topology: history.Topology{Name: "single"}, Lock: "mutex", Workload: "contended", Settings: []byte(`{"length":1000000000}`),
 	}
-	r, err := harness.Replay(good, locks.All())
+	r, err := harness.Replay(good, locks.All(), false)
 	require.NoError(t, err)
 	plan, err := r.Schedule(1)
 	require.NoError(t, err)
@@ -359,7 +359,7 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	} {
 		bad := good
 		tt.change(&bad)
-		_, err := harness.Replay(bad, locks.All())
+		_, err := harness.Replay(bad, locks.All(), false)
 		require.ErrorContains(t, err, tt.want)
 	}
 }
@@ -503,7 +503,7 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 		Settings: []byte(`{"length":1000000000,"clients":2,"locks":1,"hold":1000000,"think":1000000,"wait":100000000,"watchdog":1000000000}`),
 		Plan:     []history.PlannedStep{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "pause", Target: "redis-7"}},
 	}
-	r, err := harness.Replay(record, locks.All())
+	r, err := harness.Replay(record, locks.All(), false)
 	require.NoError(t, err)
 	require.ErrorContains(t, r.Run(t.Context(), setup), `step 1 of the plan: unknown server "redis-7"`)
 	setup.Backend = sized{runtest.Backend{}}
@@ -512,7 +512,7 @@ func TestARecordOfServersOfAnotherSizeIsReplayed(t *testing.T) {
 	require.Equal(t, record.Plan, run.Plan)
 	require.Empty(t, runtest.FailedFaults(h))
 	record.Backend = "process"
-	_, err = harness.Replay(record, locks.All())
+	_, err = harness.Replay(record, locks.All(), false)
 	require.ErrorContains(t, err, `unknown server "redis-7"`)
 }
 

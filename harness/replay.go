@@ -18,7 +18,7 @@ import (
 // Replay is the run that a record is of, with the plan that it followed; its
 // seed is the record's, and its lock is one of locks. It fails for a record without
 // settings, such as that of a script.
-func Replay(run history.Run, locks Locks) (RandomRun, error) {
+func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 	switch {
 	case run.Scenario != "":
 		return RandomRun{}, fmt.Errorf("it is the record of a scenario, which lockchaos reproduce %s plays again", run.Scenario)
@@ -29,7 +29,7 @@ func Replay(run history.Run, locks Locks) (RandomRun, error) {
 	if err := json.Unmarshal(run.Settings, &s); err != nil {
 		return RandomRun{}, fmt.Errorf("read its settings: %w", err)
 	}
-	l, unknown := locks.ByName(run.Lock)
+	l, unknown := locks.InFile(run.Lock, allowExec)
 	r := RandomRun{
 		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length,

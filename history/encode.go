@@ -8,96 +8,60 @@ import (
 )
 
 // appendEvent appends the line of an event: what encoding/json writes without
-// escaping for HTML, to the byte, in a fraction of its time.
-func appendEvent(b []byte, e *Event) []byte {
-	b = appendNumber(b, `{"index":`, e.Index)
-	b = appendNumber(b, `,"time":`, e.Time)
-	b = appendNumber(b, `,"process":`, e.Process)
-	b = appendString(append(b, `,"type":`...), e.Type)
-	b = appendString(append(b, `,"op":`...), e.Op)
-	b = appendWords(b, `,"clock":`, e.Clock)
-	b = appendWords(b, `,"lock":`, e.Lock)
-	b = appendWords(b, `,"owner":`, e.Owner)
-	b = appendWords(b, `,"mode":`, e.Mode)
-	b = appendAmount(b, `,"permits":`, e.Permits)
-	b = appendAmount(b, `,"lease":`, e.Lease)
-	b = appendAmount(b, `,"expires":`, e.Expires)
-	b = appendAmount(b, `,"token":`, e.Token)
-	b = appendAmount(b, `,"holds":`, e.Holds)
-	if e.Queued != nil {
-		b = appendNumber(b, `,"queued":`, *e.Queued)
-	}
-	b = appendWords(b, `,"resource":`, e.Resource)
-	b = appendWords(b, `,"value":`, e.Value)
-	b = appendWords(b, `,"fault":`, e.Fault)
-	b = appendWords(b, `,"target":`, e.Target)
-	b = appendParams(b, `,"params":`, e.Params)
-	b = appendWords(b, `,"life":`, e.Life)
-	b = appendEffects(b, `,"effects":`, e.Effects)
-	b = appendWords(b, `,"node":`, e.Node)
-	b = appendWords(b, `,"what":`, e.What)
-	b = appendWords(b, `,"error":`, e.Error)
-	b = appendWords(b, `,"kind":`, e.Kind)
-	if e.Reentrant {
-		b = append(b, `,"reentrant":true`...)
-	}
-	if e.Fair {
-		b = append(b, `,"fair":true`...)
-	}
-	b = appendAmount(b, `,"capacity":`, e.Capacity)
-	b = appendAmount(b, `,"drift":`, e.Drift)
-	if e.Fenced != nil {
-		b = strconv.AppendBool(append(b, `,"fenced":`...), *e.Fenced)
-	}
-	return append(b, "}\n"...)
-}
-
-// appendNumber appends a field that is always there.
-func appendNumber[T ~int | ~int64](b []byte, key string, n T) []byte {
-	return strconv.AppendInt(append(b, key...), int64(n), 10)
-}
-
-// appendAmount appends a field that is absent when zero.
-func appendAmount[T ~int | ~int64](b []byte, key string, n T) []byte {
-	if n == 0 {
-		return b
-	}
-	return appendNumber(b, key, n)
-}
-
-// appendWords appends a field that is absent when empty.
-func appendWords[T ~string](b []byte, key string, s T) []byte {
-	if s == "" {
-		return b
-	}
-	return appendString(append(b, key...), s)
-}
-
-func appendParams(b []byte, key string, params map[string]string) []byte {
-	if len(params) == 0 {
-		return b
-	}
-	b = append(b, key...)
+// escaping for HTML, to the byte, in a fraction of its time. It returns also which
+// fields say something, a bit each.
+func appendEvent(b []byte, e *Event) (line []byte, filled uint64) {
 	separator := byte('{')
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		b = appendString(append(b, separator), name)
-		b = appendString(append(b, ':'), params[name])
+	for i := range table.fields {
+		f := &table.fields[i]
+		place := f.at(e)
+		if has(place) {
+			filled |= 1 << i
+		} else if len(f.Places) > 0 || f.Name == "clock" {
+			continue
+		}
+		b = append(append(append(b, separator, '"'), f.Name...), '"', ':')
+		b = appendValue(b, place)
 		separator = ','
 	}
-	return append(b, '}')
+	return append(b, "}\n"...), filled
 }
 
-func appendEffects(b []byte, key string, effects []Effect) []byte {
-	if len(effects) == 0 {
-		return b
+func appendValue(b []byte, place any) []byte {
+	switch place := place.(type) {
+	case *string:
+		return appendString(b, *place)
+	case *Type:
+		return appendString(b, *place)
+	case *Op:
+		return appendString(b, *place)
+	case *Mode:
+		return appendString(b, *place)
+	case *Life:
+		return appendString(b, *place)
+	case *bool:
+		return strconv.AppendBool(b, *place)
+	case **bool:
+		return strconv.AppendBool(b, **place)
+	case *map[string]string:
+		separator := byte('{')
+		for _, name := range slices.Sorted(maps.Keys(*place)) {
+			b = appendString(append(b, separator), name)
+			b = appendString(append(b, ':'), (*place)[name])
+			separator = ','
+		}
+		return append(b, '}')
+	case *[]Effect:
+		separator := byte('[')
+		for _, effect := range *place {
+			b = appendString(append(b, separator), effect)
+			separator = ','
+		}
+		return append(b, ']')
+	default:
+		n, _ := numeral(place)
+		return strconv.AppendInt(b, n, 10)
 	}
-	b = append(b, key...)
-	separator := byte('[')
-	for _, effect := range effects {
-		b = appendString(append(b, separator), effect)
-		separator = ','
-	}
-	return append(b, ']')
 }
 
 // appendString appends a string in quotes.

@@ -3,8 +3,9 @@ package history
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -111,7 +112,7 @@ type Event struct {
 	// holds, on the ok of acquire and extend. Zero: until released or lost;
 	// if Lease is given: the invoke's time plus Lease.
 	Expires time.Duration `json:"expires,omitempty"`
-	// Token is the fencing token, on the ok of acquire and on access.
+	// Token is the fencing token, on the ok of acquire and on access. Not negative.
 	Token int64 `json:"token,omitempty"`
 	// Holds is the owner's hold count after an acquire or a release.
 	Holds int `json:"holds,omitempty"`
@@ -143,10 +144,11 @@ type Event struct {
 	Error string `json:"error,omitempty"`
 
 	// The promises of a lock, on Declare.
-	Kind      string        `json:"kind,omitempty"`      // mutex (default), rw, semaphore
+	Kind      string        `json:"kind,omitempty"`      // mutex, rw, semaphore
 	Reentrant bool          `json:"reentrant,omitempty"` // one owner may acquire again
 	Fair      bool          `json:"fair,omitempty"`      // grants in the order of Queued
 	Capacity  int           `json:"capacity,omitempty"`  // permits of a semaphore
+	From      time.Duration `json:"from,omitempty"`      // since when, of a second Declare
 	Drift     time.Duration `json:"drift,omitempty"`     // clock error allowed per lease
 	Fenced    *bool         `json:"fenced,omitempty"`    // default: once a token was seen
 }
@@ -156,108 +158,110 @@ func (o Op) single() bool {
 	return o == Lost || o == Crash || o == Observe || o == Declare
 }
 
-// onLock reports whether events of the op name a lock.
-func (o Op) onLock() bool {
-	switch o {
-	case Acquire, Release, Extend, Lost, Declare:
-		return true
-	default:
-		return false
-	}
-}
-
 // OfHolder reports whether the op says something of who holds a lock: acquire,
 // release, extend or lost.
-func (o Op) OfHolder() bool { return o.onLock() && o != Declare }
+func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend || o == Lost }
 
 // Validate reports what is wrong with the event by itself: an unknown op or
-// type, a missing required field, a value out of range.
+// type, a missing required field, one that its line can't have, a value out of range.
 func (e *Event) Validate() error {
+	var had uint64
+	for i := range table.fields {
+		if has(table.fields[i].at(e)) {
+			had |= 1 << i
+		}
+	}
+	if err := e.ranges(); err != nil {
+		return err
+	}
+	return e.valid(had)
+}
+
+// ranges says which number of the event is out of range.
+func (e *Event) ranges() error {
 	var errs []error
-	switch e.Type {
-	case Invoke, OK, Fail, Info:
-	case "":
-		errs = append(errs, errors.New(`missing "type" (invoke, ok, fail or info)`))
-	default:
-		errs = append(errs, fmt.Errorf(`unknown type %s (want invoke, ok, fail or info)`, quoted(e.Type)))
-	}
-	switch e.Op {
-	case Acquire, Release, Extend, Lost, Access, Crash, Inject, Heal, Observe, Declare:
-	case "":
-		errs = append(errs, errors.New(`missing "op" (acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`))
-	default:
-		errs = append(errs, fmt.Errorf(`unknown op %s (want acquire, release, extend, lost, access, crash, inject, heal, observe or declare)`, quoted(e.Op)))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	switch {
-	case e.Op == Crash && e.Type != Info:
-		errs = append(errs, fmt.Errorf("a crash is a single info, not %q", e.Type))
-	case e.Op.single() && e.Op != Crash && e.Type != OK:
-		errs = append(errs, fmt.Errorf("%s is a single ok, not %q", e.Op, e.Type))
-	}
-	if e.Op.onLock() && e.Lock == "" {
-		errs = append(errs, fmt.Errorf(`%s needs "lock"`, e.Op))
-	}
-	switch e.Op {
-	case Access:
-		if e.Resource == "" && e.Lock == "" {
-			errs = append(errs, errors.New(`access needs "resource" or "lock"`))
-		}
-		if e.Process < 0 {
-			errs = append(errs, fmt.Errorf("access needs a process of 0 or more, not %d", e.Process))
-		}
-	case Inject, Heal:
-		if e.Fault == "" {
-			errs = append(errs, fmt.Errorf(`%s needs "fault"`, e.Op))
-		}
-	case Observe:
-		if e.Node == "" || e.What == "" {
-			errs = append(errs, errors.New(`observe needs "node" and "what"`))
-		}
-	default:
-		if e.Process < 0 && e.Op != Declare {
-			errs = append(errs, fmt.Errorf("%s needs a process of 0 or more, not %d", e.Op, e.Process))
-		}
-	}
-	switch e.Mode {
-	case "", Exclusive, Read, Write, Permit:
-	default:
-		errs = append(errs, fmt.Errorf("unknown mode %s (want exclusive, read, write or permit)", quoted(e.Mode)))
-	}
-	if e.Process < NoProcess {
-		errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", e.Process, NoProcess))
-	}
-	for _, field := range []struct {
-		name        string
-		value, most int64
-	}{
-		{"time", int64(e.Time), int64(MaxTime)},
-		{"lease", int64(e.Lease), int64(MaxTime)},
-		{"expires", int64(e.Expires), int64(MaxTime)},
-		{"permits", int64(e.Permits), MaxAmount},
-		{"holds", int64(e.Holds), MaxAmount},
-		{"queued", e.queued(), math.MaxInt64},
-		{"capacity", int64(e.Capacity), MaxAmount},
-		{"drift", int64(e.Drift), int64(MaxTime)},
-	} {
-		switch {
-		case field.value < 0:
-			errs = append(errs, fmt.Errorf("negative %q: %d", field.name, field.value))
-		case field.value > field.most:
-			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", field.name, field.value, field.most))
+	for i := range table.fields {
+		f := &table.fields[i]
+		switch n, ok := numeral(f.at(e)); {
+		case !ok || n >= f.least && n <= f.most:
+		case i == fieldProcess:
+			errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n, NoProcess))
+		case n < 0:
+			errs = append(errs, fmt.Errorf("negative %q: %d", f.Name, n))
+		default:
+			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", f.Name, n, f.most))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// queued is the place in the queue; 0 if there is none.
-func (e *Event) queued() int64 {
-	if e.Queued == nil {
-		return 0
+// valid is Validate of an event with these fields, a bit each, whose numbers are in range.
+func (e *Event) valid(had uint64) error {
+	op, typ := opIndex(e.Op), typeIndex(e.Type)
+	if op < 0 || typ < 0 || had&table.words != 0 {
+		if err := e.wordsKnown(); err != nil {
+			return err
+		}
 	}
-	return *e.Queued
+	line := op*4 + typ
+	if o := &table.operators[op]; len(o.Types) < 4 || e.Process < 0 {
+		switch {
+		case !slices.Contains(o.Types, e.Type):
+			return fmt.Errorf("%s is a single %s, not %q", o.Op, o.Types[0], e.Type)
+		case e.Process < 0 && !o.Nobody:
+			return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
+		}
+	}
+	if wrong := had &^ table.allowed[line]; wrong != 0 {
+		return wrongPlace(e, wrong)
+	}
+	if table.needed[line]&^had != 0 {
+		return e.missing(table.needed[line] &^ had)
+	}
+	switch {
+	case e.Op == Access && e.Resource == "" && e.Lock == "":
+		return errors.New(`access needs "resource" or "lock"`)
+	case e.Permits > 0 && e.Mode != "" && e.Mode != Permit:
+		return fmt.Errorf("%q is of mode permit, not %s", "permits", e.Mode)
+	case e.Capacity > 0 && e.Kind != KindSemaphore:
+		return fmt.Errorf("%q is of kind semaphore, not %s", "capacity", e.Kind)
+	case e.From > 0 && e.Capacity == 0:
+		return errors.New(`"from" needs "capacity": the one from that instant on`)
+	}
+	return nil
+}
+
+// wordsKnown says which field has a value that is none of those that it may have.
+func (e *Event) wordsKnown() error {
+	var errs []error
+	for i := range table.fields {
+		f := &table.fields[i]
+		if f.words == nil {
+			continue
+		}
+		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
+		switch value := word(f.at(e)); {
+		case value == "" && (f.Name == "op" || f.Name == "type"):
+			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
+		case value != "" && !slices.Contains(f.words, value):
+			errs = append(errs, fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// missing says which fields the operation needs.
+func (e *Event) missing(fields uint64) error {
+	var names []string
+	for i := range table.fields {
+		if f := &table.fields[i]; fields>>i&1 != 0 {
+			names = append(names, strconv.Quote(f.Name))
+			if f.words != nil {
+				names[len(names)-1] += " (" + strings.Join(f.words, ", ") + ")"
+			}
+		}
+	}
+	return fmt.Errorf("%s needs %s", e.Op, strings.Join(names, " and "))
 }
 
 // Amount is how many permits the event is about: at least 1, and so few that
@@ -270,8 +274,5 @@ func (e *Event) LockOwner() string {
 	if e.Owner != "" {
 		return e.Owner
 	}
-	return defaultOwner(e.Process)
+	return "p" + strconv.Itoa(e.Process)
 }
-
-// defaultOwner is the owner of an event that names none.
-func defaultOwner(process int) string { return "p" + strconv.Itoa(process) }

@@ -14,9 +14,17 @@ type Guarantees struct {
 	Kind      string // mutex, rw or semaphore; without a Declare as its modes tell
 	Reentrant bool
 	Fair      bool
-	Capacity  int           // permits of a semaphore; 0 if it was not declared
+	Capacity  int           // permits of a semaphore; 0 if it was not declared, or changed
+	// Capacities are those of a semaphore whose capacity changed, in order; else nil.
+	Capacities []Capacity
 	Drift     time.Duration // clock error allowed per lease
 	Fenced    bool          // a token was seen, unless declared otherwise
+}
+
+// A Capacity is how many permits a semaphore has from an instant on, until the next one.
+type Capacity struct {
+	From    time.Duration // 0 of the first
+	Permits int
 }
 
 // Guarantees are the guarantees of every lock that the history names.
@@ -43,6 +51,13 @@ func (h *History) Guarantees() map[string]Guarantees {
 				found = append(found, kept{lock: e.Lock, Guarantees: Guarantees{Kind: before.Kind, Fenced: before.Fenced}})
 			}
 			p = &found[at]
+		}
+		if e.Op == Declare && e.From > 0 {
+			if p.Capacities == nil {
+				p.Capacities, p.Capacity = []Capacity{{Permits: p.Capacity}}, 0
+			}
+			p.Capacities = append(p.Capacities, Capacity{e.From, e.Capacity})
+			continue
 		}
 		if e.Op == Declare {
 			p.Guarantees = Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: h.Before.Guarantees[e.Lock].Fenced}

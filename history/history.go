@@ -151,7 +151,7 @@ func (h *History) OperationsIn(old []Operation) []Operation {
 			continue
 		}
 		if e.Type == Invoke {
-			if e.Owner == "" && e.Op.onLock() {
+			if e.Owner == "" && e.Op.OfHolder() {
 				named := *e
 				named.Owner = e.LockOwner()
 				e = &named

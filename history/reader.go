@@ -6,8 +6,8 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
-	"time"
 )
 
 // maxLine is the longest line a Reader accepts.
@@ -28,25 +28,24 @@ func (e *FormatError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // A Reader reads a history event by event and refuses what the format
-// forbids: unknown ops and types, missing fields, fields that are there twice or in
-// another spelling, bytes that are no UTF-8, numbers out of range, time that runs
-// backwards, a completion without its invocation, a process that does two things
-// at once. No error repeats more than a little of the input.
+// forbids: of each line what [Event.Validate] says, fields that are there twice or in
+// another spelling, bytes that are no UTF-8; and of the lines together time that runs
+// backwards, a completion without its invocation or that differs from it, a process that does two things
+// at once, two ends of operations of one owner at one instant, a late or second declare.
+// No error repeats more than a little of the input.
 type Reader struct {
 	lines   *bufio.Reader
 	started bool
 	decoder decoder
+	events  sequence
 	line    int
-	next    int64
-	last    time.Duration
-	open    openOps
 	cut     int
 }
 
 // NewReader returns a Reader of JSON lines, plain or compressed by gzip: it
 // tells by the first two bytes.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{lines: bufio.NewReaderSize(r, bufferSize)}
+	return &Reader{lines: bufio.NewReaderSize(r, bufferSize), events: newSequence(), decoder: decoder{seed: maphash.MakeSeed()}}
 }
 
 // Read returns the next event, io.EOF after the last one, or a [*FormatError].
@@ -90,7 +89,7 @@ func (r *Reader) read(e *Event) error {
 			}
 			return &FormatError{Line: r.line, Err: err}
 		}
-		if err := r.accept(e); err != nil {
+		if err := r.events.accept(e); err != nil {
 			return &FormatError{Line: r.line, Err: err}
 		}
 		return nil
@@ -185,95 +184,4 @@ func marked(line []byte) error {
 	default:
 		return nil
 	}
-}
-
-// accept holds the event against the ones before it and fills in defaults.
-func (r *Reader) accept(e *Event) error {
-	if e.Time < r.last {
-		return fmt.Errorf("time runs backwards: %d after %d", e.Time, r.last)
-	}
-	if e.Owner == "" && e.Op.onLock() && e.Op != Declare {
-		e.Owner = defaultOwner(e.Process)
-	}
-	if e.Process >= 0 && !e.Op.single() {
-		open, op := r.open.of(e.Process), codeOf(e.Op)
-		switch {
-		case e.Type == Invoke && open != 0:
-			return fmt.Errorf("process %d invokes %s while its %s is open", e.Process, e.Op, open)
-		case e.Type == Invoke:
-			r.open.set(e.Process, op)
-		case open == 0:
-			return fmt.Errorf("%s %s of process %d has no invoke", e.Op, e.Type, e.Process)
-		case open != op:
-			return fmt.Errorf("process %d completes %s while its %s is open", e.Process, e.Op, open)
-		default:
-			r.open.set(e.Process, 0)
-		}
-	}
-	r.last = e.Time
-	e.Index = r.next
-	r.next++
-	return nil
-}
-
-// openOps are the operations that processes have open. Most processes have
-// small numbers, for which there is a table.
-type openOps struct {
-	small []opCode
-	large map[int]opCode
-}
-
-// smallProcesses is how many processes the table has at the most.
-const smallProcesses = 1 << 22
-
-// An opCode is an operation that is invoked and completed; 0 for none.
-type opCode uint8
-
-func opsWithEnds() [7]Op { return [...]Op{"", Acquire, Release, Extend, Access, Inject, Heal} }
-
-func codeOf(op Op) opCode {
-	switch op {
-	case Acquire:
-		return 1
-	case Release:
-		return 2
-	case Extend:
-		return 3
-	case Access:
-		return 4
-	case Inject:
-		return 5
-	case Heal:
-		return 6
-	default:
-		return 0
-	}
-}
-
-func (c opCode) String() string { return string(opsWithEnds()[c]) }
-
-func (o *openOps) of(process int) opCode {
-	if process >= smallProcesses {
-		return o.large[process]
-	}
-	if process >= len(o.small) {
-		return 0
-	}
-	return o.small[process]
-}
-
-func (o *openOps) set(process int, op opCode) {
-	if process >= smallProcesses {
-		if o.large == nil {
-			o.large = map[int]opCode{}
-		}
-		if o.large[process] = op; op == 0 {
-			delete(o.large, process)
-		}
-		return
-	}
-	for process >= len(o.small) {
-		o.small = append(o.small, make([]opCode, len(o.small)+256)...)
-	}
-	o.small[process] = op
 }

@@ -37,7 +37,7 @@ func TestReaderNamesTheLineAndWhatWasExpected(t *testing.T) {
 		{"acquire of nobody", `{"time":1,"process":-1,"type":"invoke","op":"acquire","lock":"k"}`, `line 1: acquire needs a process of 0 or more`},
 		{"no fault", `{"time":1,"process":-1,"type":"invoke","op":"inject"}`, `line 1: inject needs "fault"`},
 		{"no node", `{"time":1,"process":-1,"type":"ok","op":"observe"}`, `line 1: observe needs "node" and "what"`},
-		{"crash that is ok", `{"time":1,"process":1,"type":"ok","op":"crash"}`, `line 1: a crash is a single info, not "ok"`},
+		{"crash that is ok", `{"time":1,"process":1,"type":"ok","op":"crash"}`, `line 1: crash is a single info, not "ok"`},
 		{"lost that is invoked", `{"time":1,"process":1,"type":"invoke","op":"lost","lock":"k"}`, `line 1: lost is a single ok, not "invoke"`},
 		{"negative lease", `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","lease":-1}`, `line 1: negative "lease": -1`},
 		{"null", open + "null\n", "line 3: want one JSON object a line, found null"},
@@ -158,7 +158,7 @@ func TestReaderUnpacksWhatIsCompressed(t *testing.T) {
 
 func TestReaderReadsSome(t *testing.T) {
 	t.Parallel()
-	const line = `{"time":1,"process":4,"type":"ok","op":"lost","lock":"k"}` + "\n"
+	const line = `{"time":1,"process":4,"type":"info","op":"crash"}` + "\n"
 	r := history.NewReader(strings.NewReader(line + line + line))
 	some, err := r.ReadSome(make([]history.Event, 0, 2))
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	fenced := false
 	want := []history.Event{
-		{Index: 0, Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true, Fair: true, Capacity: 3, Drift: time.Millisecond, Fenced: &fenced},
+		{Index: 0, Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindSemaphore, Reentrant: true, Fair: true, Capacity: 3, Drift: time.Millisecond, Fenced: &fenced},
 		{Index: 1, Time: 1, Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "a<b>", Mode: history.Permit, Permits: 2, Lease: time.Second},
 		{Index: 2, Time: 2, Process: 1, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "a<b>", Expires: time.Second, Token: 9, Holds: 2, Queued: new(int64), Node: "n1"},
 		{Index: 3, Time: 3, Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "n1", Params: map[string]string{"for": "1s"}, Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}},

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,19 +35,19 @@ type Recorder struct {
 	last    time.Duration
 	flushed time.Duration
 	next    int64
-	open    map[int]*Event // the invoke that each process has open, of the events that are lines
-	spare   []*Event       // that were open, to be used again
+	events  sequence // of those that are lines
 	closed  bool
 	prompt  bool     // write each event at once
 	merges  bool     // keep events back, to be put in order
 	kept    []Event  // in order of arrival
 	also    *[]Event // gets what is written
-	err     error
+	err     error    // of the writer, which is final
+	wrong   error    // the first event that breaks the format
 }
 
 // NewRecorder returns a recorder whose clock starts now.
 func NewRecorder(w io.Writer) *Recorder {
-	return &Recorder{w: w, base: time.Now(), open: map[int]*Event{}}
+	return &Recorder{w: w, base: time.Now(), events: newSequence()}
 }
 
 // NewRelay returns a recorder of a process whose events another one merges
@@ -141,41 +142,22 @@ func (r *Recorder) append(e *Event) {
 	}
 }
 
-// encode makes lines of the events that are stamped, and keeps account of the
-// invokes that they open and complete.
+// encode makes lines of the events that are stamped. An event that breaks the format is written, and the first of
+// them is the error of the recording.
 func (r *Recorder) encode() {
 	for i := range r.stamped {
 		e := &r.stamped[i]
-		r.buf = appendEvent(r.buf, e)
-		if e.Process < 0 || e.Op.single() {
-			continue
+		var had uint64
+		r.buf, had = appendEvent(r.buf, e)
+		err := cmp.Or(e.ranges(), e.valid(had))
+		if err == nil {
+			err = r.events.accept(e)
 		}
-		if e.Type == Invoke {
-			r.begin(e)
-		} else {
-			r.finish(e.Process)
+		if err != nil && r.wrong == nil {
+			r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)
 		}
 	}
 	r.stamped = r.stamped[:0] // the next ones will be written over these
-}
-
-// begin keeps a copy of what a process invokes. finish lets go of it.
-func (r *Recorder) begin(e *Event) {
-	open := r.open[e.Process]
-	if last := len(r.spare) - 1; open == nil && last >= 0 {
-		open, r.spare = r.spare[last], r.spare[:last]
-	} else if open == nil {
-		open = &Event{}
-	}
-	*open = *e
-	r.open[e.Process] = open
-}
-
-func (r *Recorder) finish(process int) {
-	if open := r.open[process]; open != nil {
-		delete(r.open, process)
-		r.spare = append(r.spare, open)
-	}
 }
 
 func (r *Recorder) flush() {
@@ -194,7 +176,7 @@ func (r *Recorder) Flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.flush()
-	return r.err
+	return errors.Join(r.err, r.wrong)
 }
 
 // Close writes every operation that is still open as an info, flushes, and
@@ -203,20 +185,21 @@ func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return r.err
+		return errors.Join(r.err, r.wrong)
 	}
 	r.closed = true
 	if r.merges {
 		r.writeKept()
 	}
-	for r.encode(); len(r.open) > 0; r.encode() {
-		e := r.oldestOpen()
+	r.encode()
+	for _, open := range r.events.openNow() {
+		e := *open
 		e.Time = time.Since(r.base)
 		e.Type, e.Error = Info, "still open at the end of the run"
 		r.append(&e)
 	}
 	r.flush()
-	return r.err
+	return errors.Join(r.err, r.wrong)
 }
 
 // Events is how many events the recorder has written; all of them after [Recorder.Close].
@@ -234,15 +217,4 @@ func (r *Recorder) writeKept() {
 		r.append(&r.kept[i])
 	}
 	r.kept = nil
-}
-
-// oldestOpen makes the order of the closing infos independent of map order.
-func (r *Recorder) oldestOpen() Event {
-	var oldest *Event
-	for _, e := range r.open {
-		if oldest == nil || e.Index < oldest.Index {
-			oldest = e
-		}
-	}
-	return *oldest
 }

@@ -1,14 +1,157 @@
 package history
 
 import (
-	_ "embed"
+	"bytes"
+	"encoding/json"
+	"math"
 	"slices"
+	"strings"
+	"time"
+	"unicode"
 )
 
-//go:embed schema.json
-var schema []byte
+type object = map[string]any
 
-// Schema is the JSON Schema (draft 2020-12) of a line of a history. It accepts what a
+// Schema is the JSON Schema (draft 2020-12) of a line of a history, made of [Fields]. It accepts what a
 // [Reader] accepts of a line by itself; what takes several lines to see, such as a
 // completion without its invocation, it can't say.
-func Schema() []byte { return slices.Clone(schema) }
+func Schema() []byte {
+	properties, names, spellings := object{}, []string{}, []string{}
+	var rules []any
+	for i := range table.fields {
+		f := &table.fields[i]
+		names, spellings = append(names, f.Name), append(spellings, spelling(f.Name))
+		properties[f.Name] = f.schema()
+		if f.lines != 1<<numLines-1 {
+			rules = append(rules, object{"if": object{"not": f.onLines()}, "then": object{"properties": object{f.Name: f.absent()}}})
+		}
+		if len(f.Needed) > 0 {
+			rules = append(rules, object{"if": ofOps(f.Needed), "then": given(f.Name)})
+		}
+	}
+	for _, o := range table.operators {
+		then := object{}
+		if len(o.Types) < 4 {
+			then["type"] = object{"enum": o.Types}
+		}
+		if !o.Nobody {
+			then["process"] = object{"minimum": 0}
+		}
+		if len(then) > 0 {
+			rules = append(rules, object{"if": ofOps([]Op{o.Op}), "then": object{"properties": then}})
+		}
+	}
+	rules = append(rules,
+		object{"if": ofOps([]Op{Access}), "then": object{"anyOf": []any{given("resource"), given("lock")}}},
+		object{"if": object{"required": []string{"mode"}, "properties": object{"mode": object{"enum": []Mode{Exclusive, Read, Write}}}}, "then": object{"properties": object{"permits": empty}}},
+		object{"if": object{"properties": object{"kind": object{"enum": []any{KindMutex, KindRW, "", nil}}}}, "then": object{"properties": object{"capacity": empty}}},
+		object{"if": object{"properties": object{"capacity": empty}}, "then": object{"properties": object{"from": empty}}},
+	)
+	document := object{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"$id":     "https://github.com/lockchaos/lockchaos/history/schema.json",
+		"title":   "A line of a lockchaos history",
+		"description": "One event. A file is such objects, one a line; null, 0, false and an empty string, list or object are the same as absent, but for time, process, queued and fenced. What no line shows alone is not in this schema: fields that are there twice, the order of the times, " +
+			"a completion without its invocation or with another lock, owner, mode or amount, a process that does two things at once, a late declare, and whole numbers that are written as fractions (1.0, 1e3).",
+		"type":       "object",
+		"required":   []string{"time", "process", "type", "op"},
+		"properties": properties,
+		"propertyNames": object{
+			"$comment": "A field in another spelling is refused; an unknown one is ignored.",
+			"anyOf":    []any{object{"enum": names}, object{"not": object{"pattern": "^(" + strings.Join(spellings, "|") + ")$"}}},
+		},
+		"allOf": rules,
+	}
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	_ = out.Encode(document) // which is plain data
+	return b.Bytes()
+}
+
+// empty is what says nothing.
+var empty = object{"enum": []any{nil, "", 0, false, []any{}, object{}}} //nolint:gochecknoglobals // data
+
+// absent is the field where its line can't have it.
+func (f *Field) absent() object {
+	switch f.at(&Event{}).(type) {
+	case **int64, **bool: // of which 0 and false say something
+		return object{"const": nil}
+	default:
+		return empty
+	}
+}
+
+// schema is that of the values of the field.
+func (f *Field) schema() object {
+	s := object{"description": f.Meaning}
+	types := func(t string) {
+		if s["type"] = []string{t, "null"}; f.Name == "time" || f.Name == "process" {
+			s["type"] = t
+		}
+	}
+	kind, items, _ := strings.Cut(f.Kind(), " of ")
+	switch place := f.at(&Event{}).(type) {
+	case *int, *int64, *time.Duration, **int64:
+		types(kind)
+		s["minimum"], s["maximum"] = f.least, f.most
+		if _, ok := place.(*int64); ok && f.least == math.MinInt64 {
+			s["minimum"] = json.Number("-9223372036854775808")
+		}
+	default:
+		switch {
+		case f.words != nil && len(f.Places) == 0:
+			s["enum"] = f.words
+		case f.words != nil:
+			words := []any{"", nil}
+			for _, w := range f.words {
+				words = append(words, w)
+			}
+			s["enum"] = words
+		default:
+			types(kind)
+		}
+	}
+	switch value := (object{"type": []string{"string", "null"}}); {
+	case items == "":
+	case kind == "object":
+		s["additionalProperties"] = value
+	default:
+		s["items"] = value
+	}
+	return s
+}
+
+// onLines is the condition that the field may be on the line.
+func (f *Field) onLines() object {
+	var any_ []any
+	for _, o := range table.operators {
+		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.On(o.Op, t) })
+		if len(types) > 0 {
+			any_ = append(any_, object{"properties": object{"op": object{"const": o.Op}, "type": object{"enum": types}}})
+		}
+	}
+	return object{"anyOf": any_}
+}
+
+func ofOps(ops []Op) object { return object{"properties": object{"op": object{"enum": ops}}} }
+
+// given says that a field is there, and says something.
+func given(field string) object {
+	return object{"required": []string{field}, "properties": object{field: object{"type": "string", "minLength": 1}}}
+}
+
+// spelling is a pattern of a name in any case, and with any look-alike letters.
+func spelling(name string) string {
+	var b strings.Builder
+	for _, c := range name {
+		b.WriteByte('[')
+		b.WriteRune(c)
+		for other := unicode.SimpleFold(c); other != c; other = unicode.SimpleFold(other) {
+			b.WriteRune(other)
+		}
+		b.WriteByte(']')
+	}
+	return b.String()
+}

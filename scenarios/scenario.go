@@ -5,9 +5,10 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -206,16 +207,26 @@ func Catalogue(locks harness.Locks) ([]Scenario, error) {
 
 // Parse reads a scenario whose locks are among locks, and checks it. Its errors
 // name the file, and show the line where there is one. Where locks is nil none is
-// looked up: the caller sets the lock.
+// looked up: the caller sets the lock. No command is run that it names as a lock.
 func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
+	return parse(file, b, locks, false)
+}
+
+func parse(file string, b []byte, locks harness.Locks, allowExec bool) (Scenario, error) {
 	var s Scenario
+	if err := bounded(b); err != nil {
+		return s, fmt.Errorf("%s: %w", file, err)
+	}
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
 		return s, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
 	if err := wholeNumbers(file, b); err != nil {
 		return s, err
 	}
-	unknown := s.findLocks(locks)
+	if err := inRange("", reflect.ValueOf(s)); err != nil {
+		return s, fmt.Errorf("%s: %w", file, err)
+	}
+	unknown := s.findLocks(locks, allowExec)
 	s.renameFaults()
 	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
 }
@@ -238,13 +249,13 @@ func wholeNumbers(file string, b []byte) error {
 }
 
 // findLocks sets the locks that are named, if there are any to choose from.
-func (s *Scenario) findLocks(locks harness.Locks) []error {
+func (s *Scenario) findLocks(locks harness.Locks, allowExec bool) []error {
 	if locks == nil {
 		return nil
 	}
 	var errs []error
 	find := func(name string) harness.LockSpec {
-		l, err := locks.ByName(name)
+		l, err := locks.InFile(name, allowExec)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -358,13 +369,18 @@ func (s Scenario) variant(name string) (Scenario, string, error) {
 	return s, name, nil
 }
 
-// Load reads a scenario from a file of the user's.
-func Load(file string, locks harness.Locks) (Scenario, error) {
-	b, err := os.ReadFile(file)
+// Load reads a scenario from a regular file of the user's. The command that it may name as a lock is run only
+// where allowExec says so.
+func Load(file string, locks harness.Locks, allowExec bool) (Scenario, error) {
+	f, err := history.Open(file)
 	if err != nil {
 		return Scenario{}, fmt.Errorf("read scenario: %w", err)
 	}
-	return Parse(file, b, locks)
+	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return Scenario{}, fmt.Errorf("read scenario: %w", err)
+	}
+	return parse(file, b, locks, allowExec)
 }
 
 // VariantNames lists the names of the variants.

@@ -24,7 +24,7 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	for _, own := range []string{"etcd-faults", "zookeeper-faults"} { // what docs/stores.md says, and no other plays
-		s, err := scenarios.Load(filepath.Join("testdata", own+".yaml"), locks.All())
+		s, err := scenarios.Load(filepath.Join("testdata", own+".yaml"), locks.All(), false)
 		require.NoError(t, err)
 		all = append(all, s)
 	}

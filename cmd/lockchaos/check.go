@@ -173,9 +173,9 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if ofRun && !long {
 		return j.historyOfRun(ctx, arg)
 	}
-	name, r := "standard input", stdin
+	name, r := "standard input", io.Reader(&untilReader{ctx: ctx, from: stdin})
 	if arg != "-" {
-		f, err := os.Open(arg)
+		f, err := openUntil(ctx, arg)
 		if err != nil {
 			return fmt.Errorf("read history: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -53,7 +54,7 @@ func (a *app) reportOne(dir, format string) error {
 	if err := reports.WriteDir(dir, in); err != nil {
 		return harnessError{err}
 	}
-	a.printf("%s\n", filepath.Join(dir, reports.HTMLFile))
+	a.printf("%s\n", say.OneLine(filepath.Join(dir, reports.HTMLFile)))
 	if err := updateIndex(filepath.Dir(dir)); err != nil {
 		return harnessError{err}
 	}
@@ -69,7 +70,7 @@ func (a *app) printReport(in reports.Input, dir, format string) error {
 	write := map[string]func(io.Writer) error{
 		"text": func(w io.Writer) error {
 			width, _ := onTerminal(w)
-			return reports.WriteText(w, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir})
+			return reports.WriteText(w, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: say.OneLine(dir)})
 		},
 		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
 		"json":     func(w io.Writer) error { return reports.WriteJSON(w, r) },

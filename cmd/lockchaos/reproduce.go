@@ -24,7 +24,7 @@ import (
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
-	var all, stores, asJSON, control bool
+	var all, stores, asJSON, control, allowExec bool
 	var servers serverFlags
 	var repeat, parallel int
 	var out, lockName, expect string
@@ -48,7 +48,7 @@ the last two the fault with which they grant a lock twice, without and with a to
 				}
 				args = scenarios.Stores()
 			}
-			chosen, err := a.chooseScenarios(args, all)
+			chosen, err := a.chooseScenarios(args, all, allowExec)
 			if err == nil && lockName != "" {
 				chosen, err = a.under(chosen, lockName, expect)
 			}
@@ -100,6 +100,7 @@ the last two the fault with which they grant a lock twice, without and with a to
 	f.StringVar(&expect, "expect", "", "with --lock: the verdict that each run must have, valid or invalid (default valid)")
 	f.BoolVar(&control, "control", false, "with --lock: if a run is invalid, have the least lock that is correct on these servers (correct-key, redlock) play the script as well")
 	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
+	f.BoolVar(&allowExec, "allow-exec", false, "run the command that a FILE names as its lock (exec:COMMAND)")
 	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
 	return cmd
@@ -140,7 +141,7 @@ func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
 }
 
 // chooseScenarios finds what the arguments name.
-func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
+func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, error) {
 	switch {
 	case all && len(args) > 0:
 		return nil, errors.New("--all plays every scenario: name none beside it")
@@ -172,7 +173,7 @@ func (a *app) chooseScenarios(args []string, all bool) ([]choice, error) {
 			return nil, errors.New("say --all to play every scenario and variant")
 		}
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
-			s, err := scenarios.Load(arg, a.locks)
+			s, err := scenarios.Load(arg, a.locks, allowExec)
 			if err != nil {
 				return nil, err
 			}

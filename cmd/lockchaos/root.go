@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // An app is what all subcommands share.
@@ -93,4 +94,12 @@ func wantsColour(terminal bool, env func(string) string) bool {
 	}
 }
 
-func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }
+// printf prints to standard output. What does not print in its texts, such as in the name of a file, is escaped.
+func (a *app) printf(format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = say.Plain(text)
+		}
+	}
+	fmt.Fprintf(a.stdout, format, args...)
+}

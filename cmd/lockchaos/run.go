@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -45,14 +46,15 @@ func (a *app) runCommand() *cobra.Command {
 type runOptions struct {
 	harness.RandomRun
 
-	lock    string // its name
-	servers serverFlags
-	seed    uint64
-	replay  string
-	out     string
-	asJSON  bool
-	control bool
-	live    bool
+	lock      string // its name
+	servers   serverFlags
+	seed      uint64
+	replay    string
+	allowExec bool
+	out       string
+	asJSON    bool
+	control   bool
+	live      bool
 
 	seeds    string
 	parallel int
@@ -217,6 +219,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.IntVar(&o.Workload.Permits, "permits", 3, "number of permits of a semaphore")
 	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
+	f.BoolVar(&o.allowExec, "allow-exec", false, "with --replay: run the command that the record names as its lock (exec:COMMAND)")
 	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
 	f.BoolVar(&o.control, "control", false, "if the run is invalid, repeat its plan with the least lock that is correct on these servers (correct-key, redlock), to tell a defect of the lock from a limit of the servers")
 	f.BoolVar(&o.live, "live", false, "show the run in a browser on this machine while it is under way; the address is printed")
@@ -266,7 +269,7 @@ func (a *app) print(in reports.Input, dir string, asJSON bool) error {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}
 	width, _ := onTerminal(a.stdout)
-	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: dir}))
+	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: say.OneLine(dir)}))
 }
 
 // annotate says what GitHub Actions shows beside a job, where that is what runs.

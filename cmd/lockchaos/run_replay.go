@@ -16,7 +16,7 @@ import (
 // besideReplay are the flags that mean something beside --replay: where the
 // servers are, and where the output goes.
 var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
-	"replay", "backend", "image", "server", "out", "json", "verbose", "help",
+	"replay", "allow-exec", "backend", "image", "server", "out", "json", "verbose", "help",
 }, attachFlags...)
 
 // onlyBesideReplay refuses flags other than those that mean something beside --replay.
@@ -43,7 +43,7 @@ func (o *runOptions) readReplay(cmd *cobra.Command, locks harness.Locks) error {
 	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
-	if o.RandomRun, err = harness.Replay(run, locks); err != nil {
+	if o.RandomRun, err = harness.Replay(run, locks, o.allowExec); err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
 	o.seed = run.Seed

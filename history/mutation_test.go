@@ -1,0 +1,251 @@
+package history_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A line is the fields of an event, in any order.
+type line map[string]any
+
+// randomLines are a history that the format allows, some possible and some not: each field is on the lines where the
+// list of fields has it, with a value that its operation can have.
+func randomLines(rnd *rand.Rand) []line {
+	kinds := []string{history.KindMutex, history.KindRW, history.KindSemaphore}
+	modes := map[string][]string{history.KindMutex: {"", "exclusive"}, history.KindRW: {"read", "write"}, history.KindSemaphore: {"permit"}}
+	var lines []line
+	now := 0
+	add := func(l line) {
+		now += 1 + rnd.IntN(1_000_000)
+		l["time"] = now
+		for _, f := range history.Fields() {
+			if _, had := l[f.Name]; had || rnd.IntN(2) == 0 || !f.On(history.Op(l["op"].(string)), history.Type(l["type"].(string))) {
+				continue
+			}
+			switch f.Name { // what says nothing of what was asked for
+			case "index":
+				l["index"] = len(lines)
+			case "token":
+				if l["op"] == "acquire" {
+					l["token"] = 1 + len(lines)
+				}
+			case "holds", "queued":
+				l[f.Name] = 1 + rnd.IntN(3)
+			case "expires":
+				l["expires"] = now + 1 + rnd.IntN(10_000_000)
+			case "node", "error":
+				l[f.Name] = "n1"
+			}
+		}
+		lines = append(lines, l)
+	}
+	kind := map[string]string{}
+	for _, lock := range []string{"k", "j"} {
+		kind[lock] = kinds[rnd.IntN(len(kinds))]
+		declare := line{"process": -1, "type": "ok", "op": "declare", "lock": lock, "kind": kind[lock], "reentrant": rnd.IntN(2) == 0}
+		if kind[lock] == history.KindSemaphore {
+			declare["capacity"] = 3
+		}
+		add(declare)
+	}
+	open := map[int]line{}
+	for range 4 + rnd.IntN(24) {
+		process := rnd.IntN(3)
+		if invoke := open[process]; invoke != nil {
+			delete(open, process)
+			end := line{"type": []string{"ok", "ok", "ok", "fail", "info"}[rnd.IntN(5)]}
+			for _, name := range []string{"process", "op", "lock", "owner", "mode", "permits", "lease", "resource"} {
+				if value, had := invoke[name]; had && (name == "process" || name == "op" || name == "lock" || rnd.IntN(2) == 0) {
+					end[name] = value
+				}
+			}
+			if invoke["op"] == "access" && end["type"] == "ok" {
+				end["value"] = fmt.Sprintf("%d>%d", len(lines), len(lines)+1)
+			}
+			add(end)
+			continue
+		}
+		lock := []string{"k", "j"}[rnd.IntN(2)]
+		op := []string{"acquire", "acquire", "release", "extend", "access", "lost", "crash"}[rnd.IntN(7)]
+		l := line{"process": process, "type": "invoke", "op": op, "lock": lock, "owner": fmt.Sprint("o", process)}
+		mode := modes[kind[lock]][rnd.IntN(len(modes[kind[lock]]))]
+		if op != "crash" {
+			l["mode"] = mode
+		}
+		switch op {
+		case "lost":
+			l["type"] = "ok"
+		case "crash":
+			l["type"] = "info"
+		case "access":
+			l["resource"] = "r"
+		case "acquire", "extend":
+			l["lease"] = 1 + rnd.IntN(20_000_000)
+		}
+		if l["type"] == "invoke" {
+			open[process] = l
+			if mode == "permit" && op != "access" && rnd.IntN(2) == 0 {
+				l["permits"] = 1 + rnd.IntN(3)
+			}
+		}
+		add(l)
+	}
+	return lines
+}
+
+func written(t *testing.T, lines []line) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for _, l := range lines {
+		require.NoError(t, json.NewEncoder(&b).Encode(l))
+	}
+	return b.Bytes()
+}
+
+// judged is the verdict of each property, and how many violations there are.
+func judged(t *testing.T, h *history.History) string {
+	t.Helper()
+	var text strings.Builder
+	report := checker.Check(t.Context(), h, checker.Standard()...)
+	for _, r := range report.Results {
+		fmt.Fprint(&text, r.Name, " ", r.Verdict)
+		for _, v := range r.Violations {
+			fmt.Fprint(&text, " ", v.Kind)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
+}
+
+// A field or a line in another place, or twice, is refused, with the number of a line, or makes no difference.
+func TestMutatedHistoriesAreRefusedOrJudgedAlike_NoRace(t *testing.T) {
+	t.Parallel()
+	const seed = 41
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	refused, alike := map[string]int{}, map[string]int{}
+	for n := range 400 {
+		lines := randomLines(rnd)
+		h, err := history.ReadAll(bytes.NewReader(written(t, lines)))
+		require.NoError(t, err, "seed %d, history %d:\n%s", seed, n, written(t, lines))
+		verdict := judged(t, h)
+		for range 20 {
+			kind, mutated := mutate(rnd, lines)
+			if mutated == nil {
+				continue
+			}
+			text := written(t, mutated)
+			if kind == "duplicate field" { // which no map has
+				name, _ := anyField(rnd, lines[0])
+				text = bytes.Replace(text, []byte(`"`+name+`":`), []byte(`"`+name+`":null,"`+name+`":`), 1)
+			}
+			again, err := history.ReadAll(bytes.NewReader(text))
+			if err != nil {
+				var format *history.FormatError
+				require.True(t, errors.As(err, &format), "%v", err)
+				require.Positive(t, format.Line)
+				refused[kind]++
+				continue
+			}
+			require.Equal(t, verdict, judged(t, again), "seed %d, history %d, %s:\n%s\nwas\n%s", seed, n, kind, text, written(t, lines))
+			alike[kind]++
+		}
+	}
+	t.Log("refused", refused, "judged alike", alike)
+	for _, kind := range []string{"duplicate field", "duplicate line", "move line", "move field", "drop field", "other value"} {
+		require.Positive(t, refused[kind], kind)
+	}
+	require.Zero(t, alike["duplicate field"])
+	require.Zero(t, alike["move line"])
+	require.Positive(t, alike["drop field"], "a completion need not repeat what its invocation says")
+}
+
+func anyField(rnd *rand.Rand, l line) (string, any) {
+	var names []string
+	for name := range l {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	name := names[rnd.IntN(len(names))]
+	return name, l[name]
+}
+
+// endOf is the line of the other end of an operation; -1 if it has none.
+func endOf(lines []line, at int) int {
+	step := 1
+	if lines[at]["type"] != "invoke" {
+		step = -1
+	}
+	for i := at + step; i >= 0 && i < len(lines); i += step {
+		if single := lines[i]["op"] == "lost" || lines[i]["op"] == "crash"; lines[i]["process"] == lines[at]["process"] && !single {
+			return i
+		}
+	}
+	return -1
+}
+
+// mutate changes one thing of the lines; nil if there is nothing to change.
+func mutate(rnd *rand.Rand, lines []line) (kind string, mutated []line) {
+	mutated = make([]line, len(lines))
+	for i, l := range lines {
+		mutated[i] = line{}
+		for name, value := range l {
+			mutated[i][name] = value
+		}
+	}
+	at := rnd.IntN(len(lines))
+	l := mutated[at]
+	single := l["op"] == "lost" || l["op"] == "crash" || l["op"] == "declare"
+	switch rnd.IntN(6) {
+	case 0:
+		return "duplicate field", mutated
+	case 1:
+		if l["op"] == "crash" { // which changes nothing the second time
+			return "", nil
+		}
+		return "duplicate line", slices.Insert(mutated, at, l)
+	case 2:
+		to := rnd.IntN(len(lines))
+		if to == at {
+			return "", nil
+		}
+		mutated = slices.Delete(mutated, at, at+1)
+		return "move line", slices.Insert(mutated, to, l)
+	case 3: // to the other end
+		name, value := anyField(rnd, l)
+		other := endOf(lines, at)
+		if single || other < 0 || slices.Contains([]string{"index", "holds", "node", "error", "type", "time"}, name) {
+			return "", nil
+		}
+		if _, had := mutated[other][name]; had {
+			return "", nil
+		}
+		delete(l, name)
+		mutated[other][name] = value
+		return "move field", mutated
+	case 4: // of a completion, what it repeats, or what no line is without
+		name, _ := anyField(rnd, l)
+		if slices.Contains([]string{"expires", "token", "queued", "value", "capacity", "reentrant", "mode", "owner", "lease", "permits", "lock", "resource"}, name) && (single || l["type"] == "invoke" || !slices.Contains([]string{"owner", "mode", "lease", "permits", "resource"}, name)) {
+			return "", nil // its loss says something else, which is right as well
+		}
+		delete(l, name)
+		return "drop field", mutated
+	default:
+		name, _ := anyField(rnd, l)
+		if other := endOf(lines, at); single || other < 0 || l["type"] == "invoke" || !slices.Contains([]string{"lock", "owner", "mode", "permits", "lease", "resource", "op"}, name) {
+			return "", nil
+		}
+		l[name] = map[string]any{"lock": "other", "owner": "x", "mode": "shared", "permits": 7, "lease": 3, "resource": "s", "op": "heal"}[name]
+		return "other value", mutated
+	}
+}

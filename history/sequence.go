@@ -1,0 +1,217 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A sequence holds each event of a history against the ones before it. The reader asks it of what it
+// reads and the recorder of what it writes.
+type sequence struct {
+	last  time.Duration
+	next  int64
+	open  map[int]*Event // the invocation that each process has open
+	spare []*Event       // that were open, to be used again
+	locks map[string]*namedLock
+	lock  *namedLock // of the event before
+	// The operations on locks that have the stamp of the last event, by their owners: the first of them, and all
+	// where there are several.
+	stamped bool
+	owner   Owner
+	one     stamp
+	stamps  map[Owner]stamp
+}
+
+// A namedLock is a lock that was named, and what was declared of it.
+type namedLock struct {
+	name     string
+	declared *Event // by its last declare
+}
+
+// A stamp is an end of an operation that shares its time with another one.
+type stamp struct {
+	op      Op
+	typ     Type
+	process int
+	matters bool // something depends on whether it is before or after another one
+	several bool // there were others before it
+}
+
+func newSequence() sequence {
+	return sequence{open: map[int]*Event{}, locks: map[string]*namedLock{}, stamps: map[Owner]stamp{}}
+}
+
+// accept says what is wrong with the event after those before it, or fills in what its line leaves out: its index,
+// its owner, and what its invocation says. There are no events after one that is wrong.
+func (s *sequence) accept(e *Event) error {
+	if e.Time < s.last {
+		return fmt.Errorf("time runs backwards: %d after %d", e.Time, s.last)
+	}
+	if e.Time > s.last {
+		s.stamped = false
+		if len(s.stamps) > 0 {
+			clear(s.stamps)
+		}
+	}
+	if e.Process >= 0 && !e.Op.single() {
+		if err := s.pair(e); err != nil {
+			return err
+		}
+	}
+	if e.Op.OfHolder() {
+		if e.Owner == "" {
+			e.Owner = e.LockOwner()
+		}
+		if err := s.stamp(e); err != nil {
+			return err
+		}
+	}
+	if e.Lock != "" && e.Op != Crash {
+		if err := s.use(e); err != nil {
+			return err
+		}
+	}
+	s.last = e.Time
+	e.Index = s.next
+	s.next++
+	return nil
+}
+
+// pair holds a completion against its invocation.
+func (s *sequence) pair(e *Event) error {
+	open := s.open[e.Process]
+	switch {
+	case e.Type == Invoke && open != nil:
+		return fmt.Errorf("process %d invokes %s while its %s is open", e.Process, e.Op, open.Op)
+	case e.Type == Invoke:
+		if last := len(s.spare) - 1; last >= 0 {
+			open, s.spare = s.spare[last], s.spare[:last]
+		} else {
+			open = &Event{}
+		}
+		*open = *e
+		open.Index = s.next
+		s.open[e.Process] = open
+		return nil
+	case open == nil:
+		return fmt.Errorf("%s %s of process %d has no invoke", e.Op, e.Type, e.Process)
+	case open.Op != e.Op:
+		return fmt.Errorf("process %d completes %s while its %s is open", e.Process, e.Op, open.Op)
+	}
+	delete(s.open, e.Process)
+	s.spare = append(s.spare, open)
+	if e.Op == Inject || e.Op == Heal {
+		return nil
+	}
+	return agree(open, e)
+}
+
+// agree says which field of a completion differs from that of its invocation, and fills in those that it leaves out.
+func agree(open, e *Event) error {
+	differs := func(field string, invoked, completed any) error {
+		return fmt.Errorf("the %s of process %d has the %s %q, and its invoke %q: want the same, or none", e.Op, e.Process, field, fmt.Sprint(completed), fmt.Sprint(invoked))
+	}
+	mode := func(m Mode) Mode { return cmp.Or(m, Exclusive) }
+	permits := open.Permits
+	if e.Op != Release { // of which none named are those of one grant
+		permits = open.Amount()
+	}
+	switch {
+	case e.Lock != "" && e.Lock != open.Lock:
+		return differs("lock", open.Lock, e.Lock)
+	case e.Owner != "" && e.Owner != open.LockOwner():
+		return differs("owner", open.LockOwner(), e.Owner)
+	case e.Mode != "" && mode(e.Mode) != mode(open.Mode):
+		return differs("mode", mode(open.Mode), e.Mode)
+	case e.Permits != 0 && e.Permits != permits:
+		return differs("permits", permits, e.Permits)
+	case e.Lease != 0 && e.Lease != open.Lease:
+		return differs("lease", int64(open.Lease), int64(e.Lease))
+	case e.Resource != "" && e.Resource != open.Resource:
+		return differs("resource", open.Resource, e.Resource)
+	case e.Op != Access:
+	case e.Token != 0 && open.Token != 0 && e.Token != open.Token:
+		return differs("token", open.Token, e.Token)
+	case e.Value != "" && open.Value != "" && e.Value != open.Value:
+		return differs("value", open.Value, e.Value)
+	case e.Type != Fail:
+		e.Value = cmp.Or(e.Value, open.Value)
+	}
+	if e.Op == Access {
+		e.Token, e.Resource = cmp.Or(e.Token, open.Token), open.Resource
+	}
+	e.Lock, e.Owner = open.Lock, open.Owner
+	return nil
+}
+
+// stamp refuses two ends of operations of one owner at one instant, where anything depends on which came first.
+func (s *sequence) stamp(e *Event) error {
+	of := Owner{e.Lock, e.Owner}
+	now := stamp{op: e.Op, typ: e.Type, process: e.Process, matters: e.Type != Invoke && (e.Op != Acquire || e.Type != Fail)}
+	if !s.stamped {
+		s.stamped, s.owner, s.one = true, of, now
+		return nil
+	}
+	if len(s.stamps) == 0 {
+		s.stamps[s.owner] = s.one
+	}
+	before, twice := s.stamps[of]
+	own := before.typ == Invoke && now.typ != Invoke && before.process == now.process && !before.several // the ends of one operation
+	if twice && !own && (before.matters || now.matters) {
+		return fmt.Errorf("two events of owner %q on lock %q at %q %d, %s %s and %s %s: their order matters, so that each needs a time of its own",
+			clipped(of.Name), clipped(of.Lock), "time", e.Time, before.op, before.typ, now.op, now.typ)
+	}
+	now.matters, now.several = now.matters || before.matters, twice
+	s.stamps[of] = now
+	return nil
+}
+
+// use notes that the event names a lock, and refuses a declare that changes what was judged before it.
+func (s *sequence) use(e *Event) error {
+	l := s.lock
+	if l == nil || l.name != e.Lock {
+		known := false
+		if l, known = s.locks[e.Lock]; !known {
+			l = &namedLock{name: e.Lock}
+			s.locks[e.Lock] = l
+			if e.Op == Declare {
+				first := *e
+				l.declared = &first
+			}
+		}
+		s.lock = l
+		if !known {
+			if e.Op == Declare && e.From != 0 {
+				return fmt.Errorf("%q is on the first declare of lock %q: it belongs to one that changes the capacity", "from", clipped(e.Lock))
+			}
+			return nil
+		}
+	}
+	if e.Op != Declare {
+		return nil
+	}
+	before := l.declared
+	switch {
+	case before == nil:
+		return fmt.Errorf("declare of lock %q after its first use: want it before the first event that names the lock", clipped(e.Lock))
+	case e.From == 0:
+		return fmt.Errorf("declare of lock %q for the second time: want one; a capacity that changes is declared again with %q, the instant from which on it is another", clipped(e.Lock), "from")
+	case e.Kind != before.Kind || e.Reentrant != before.Reentrant || e.Fair != before.Fair || e.Drift != before.Drift || (e.Fenced == nil) != (before.Fenced == nil) || e.Fenced != nil && *e.Fenced != *before.Fenced:
+		return fmt.Errorf("declare of lock %q from %d on: only its capacity can change; want the rest as in the declare before", clipped(e.Lock), e.From)
+	case before.Capacity == 0:
+		return fmt.Errorf("declare of lock %q from %d on: the declare before has no %q", clipped(e.Lock), e.From, "capacity")
+	case e.From < e.Time || e.From <= before.From:
+		return fmt.Errorf("declare of lock %q with %q %d: want an instant after that of the declare before, and not before its own time %d", clipped(e.Lock), "from", e.From, e.Time)
+	}
+	next := *e
+	l.declared = &next
+	return nil
+}
+
+// openNow are the invocations that have no completion, in order.
+func (s *sequence) openNow() []*Event {
+	return slices.SortedFunc(maps.Values(s.open), func(a, b *Event) int { return cmp.Compare(a.Index, b.Index) })
+}
