@@ -22,8 +22,11 @@ func turns(n int) *history.History {
 	add := func(process, i int, op history.Op, typ history.Type, at time.Duration) {
 		h.Events = append(h.Events, history.Event{
 			Index: int64(len(h.Events)), Time: at, Process: process, Type: typ, Op: op, Lock: "k",
-			Owner: "o" + strconv.Itoa(i), Lease: time.Second,
+			Owner: "o" + strconv.Itoa(i),
 		})
+		if op == history.Acquire {
+			h.Events[len(h.Events)-1].Lease = time.Second
+		}
 	}
 	at := time.Duration(0)
 	for i := range n {

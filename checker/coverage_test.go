@@ -23,7 +23,7 @@ func metIn(t *testing.T, text string, meets ...string) checker.Result {
 // In the one history b is refused while a holds the lock twice; then it waits,
 // and a stops renewing and is gone.
 const covered = `
-{"time":0,"process":-1,"type":"ok","op":"declare","lock":"l","reentrant":true}
+{"time":0,"process":-1,"type":"ok","op":"declare","lock":"l","kind":"mutex","reentrant":true}
 {"time":1000000,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100000000}
 {"time":2000000,"process":1,"type":"ok","op":"acquire","lock":"l","owner":"a","expires":101000000}
 {"time":3000000,"process":1,"type":"invoke","op":"acquire","lock":"l","owner":"a","lease":100000000}

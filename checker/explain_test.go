@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +47,7 @@ func TestExplainFindsTheFewThatMatterInALongHistory_NoRace(t *testing.T) {
 	for i, typ := range []history.Type{history.Invoke, history.OK} {
 		e := last
 		e.Index, e.Time = last.Index+int64(i)+1, last.Time+1+1
-		e.Process, e.Owner, e.Op, e.Type = 50, "thief", history.Acquire, typ
+		e.Process, e.Owner, e.Op, e.Type, e.Lease = 50, "thief", history.Acquire, typ, time.Second
 		h.Events = append(h.Events, e)
 	}
 	report, err := checker.CheckReader(t.Context(), history.NewReader(strings.NewReader(dump(h))))

@@ -189,7 +189,7 @@ func TestGrantThatMayBeAnInnerOne(t *testing.T) {
 	event := func(at time.Duration, process int, typ history.Type, owner string, lease time.Duration, token int64) history.Event {
 		return history.Event{Time: at, Process: process, Type: typ, Op: history.Acquire, Lock: "k", Owner: owner, Lease: lease, Token: token}
 	}
-	declared := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Reentrant: true}
+	declared := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true}
 	place := func(e history.Event, queued int64) history.Event {
 		e.Queued = &queued
 		return e
@@ -240,7 +240,7 @@ func TestGrantsAnsweredAtOneInstantHaveNoOrder(t *testing.T) {
 	a, b := event(3, 1, history.OK, "a", &places[0]), event(3, 2, history.OK, "b", &places[1])
 	for _, answers := range [][2]history.Event{{a, b}, {b, a}} {
 		requireInWindows(t, checker.Valid, checker.Fairness(),
-			history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Fair: true},
+			history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Fair: true},
 			event(1, 1, history.Invoke, "a", nil), event(2, 2, history.Invoke, "b", nil), answers[0], answers[1])
 	}
 }

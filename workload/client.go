@@ -134,8 +134,11 @@ func (c *Client) LostUnleased() <-chan struct{} {
 	return h.Lost()
 }
 
-// event is one of the client's, on the i-th lock of a request.
+// event is one of the client's, on the i-th lock of a request. Only accesses show the token of a grant.
 func (c *Client) event(i int, base history.Event, op history.Op, t history.Type) history.Event {
+	if op != history.Access {
+		base.Token = 0
+	}
 	for len(c.processes) <= i {
 		c.processes = append(c.processes, c.Processes.New())
 	}

@@ -51,7 +51,7 @@ func reentries(t *testing.T, careless bool, then func(c *workload.Client)) *hist
 	var b bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		r := history.NewRecorder(&b)
-		r.Record(history.Event{Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: "l", Reentrant: true})
+		r.Record(history.Event{Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: "l", Kind: history.KindMutex, Reentrant: true})
 		locker := memory.New()
 		c := &workload.Client{Name: "a", Locker: locker, Recorder: r, Processes: &workload.Processes{}, Careless: careless}
 		for i, lease := range []time.Duration{2 * time.Second, time.Second, 3 * time.Second} {

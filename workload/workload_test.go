@@ -33,7 +33,7 @@ func record(t *testing.T, c workload.Config, length time.Duration, locker lock.L
 		defer cancel()
 		zones := []workload.Zone{{Name: "zone-a", Locker: locker}, {Name: "zone-b", Locker: locker}}
 		for _, name := range c.LockNames() {
-			r.Record(history.Event{Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: name, Reentrant: true})
+			r.Record(history.Event{Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: name, Kind: history.KindMutex, Reentrant: true})
 		}
 		workload.Run(ctx, c, zones, r, &workload.Processes{})
 		require.NoError(t, r.Close())

@@ -13,8 +13,8 @@ import (
 const (
 	rw        = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"rw"}` + "\n"
 	two       = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"semaphore","capacity":2}` + "\n"
-	reentrant = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","reentrant":true}` + "\n"
-	drift     = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","drift":1000}` + "\n"
+	reentrant = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"mutex","reentrant":true}` + "\n"
+	drift     = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"mutex","drift":1000}` + "\n"
 )
 
 // knownAnswers are histories whose answer follows from the documents by hand. A
