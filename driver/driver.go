@@ -315,6 +315,9 @@ func (d *Driver) Err() error {
 	return d.broken
 }
 
+// Gone is closed once the process of the driver has ended, for whatever reason.
+func (d *Driver) Gone() <-chan struct{} { return d.exited }
+
 // An opened request waits for its answer.
 type opened struct {
 	answer chan response

@@ -23,7 +23,7 @@ func TestBrowserJointIndex(t *testing.T) {
 		require.NoError(t, reports.WriteDir(filepath.Join(dir, name), in))
 		runs = append(runs, reports.NewJointRun(reports.Summarize(in), name))
 	}
-	require.NoError(t, reports.WriteJoint(dir, runs))
+	require.NoError(t, reports.WriteJoint(dir, runs, len(runs)))
 	tab.screen(1280, 900, "light")
 	tab.visit("file://"+filepath.Join(dir, reports.IndexFile), "#q=valid-1")
 

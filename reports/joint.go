@@ -23,6 +23,11 @@ import (
 type Joint struct {
 	Results
 
+	// Planned is how many runs there were to be. With fewer, which the user or the machine cut short, the
+	// verdict is never valid.
+	Planned     int  `json:"planned"`
+	Interrupted bool `json:"interrupted"`
+
 	Runs []JointRun `json:"runs"`
 	// Rates are in how many runs each cause was found, the most frequent first.
 	Rates []Rate `json:"rates,omitempty"`
@@ -101,9 +106,9 @@ func (r *JointRun) name() string {
 	return strings.Join(parts, ", ")
 }
 
-// newJoint joins runs.
-func newJoint(runs []JointRun) Joint {
-	j := Joint{Runs: runs, Results: Results{
+// newJoint joins the runs of so many that were planned.
+func newJoint(runs []JointRun, planned int) Joint {
+	j := Joint{Planned: planned, Interrupted: len(runs) < planned, Runs: runs, Results: Results{
 		Version: ResultsVersion, Verdict: checker.Valid, Properties: []checker.Result{}, Faults: []Fault{},
 	}}
 	counts, missed := map[checker.Verdict]int{}, 0
@@ -120,19 +125,22 @@ func newJoint(runs []JointRun) Joint {
 		}
 		j.Verdict = checker.Worst(j.Verdict, verdict)
 	}
-	if len(runs) == 0 {
-		j.Verdict = checker.Unknown
+	if len(runs) == 0 || j.Interrupted {
+		j.Verdict = checker.Worst(j.Verdict, checker.Unknown)
 	}
 	j.Rates = ratesOf(runs)
 	j.Story.Headline = fmt.Sprintf("%s: %d valid, %d invalid, %d unknown; %d not as they must be", say.Count(len(runs), "run"),
 		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown], missed)
+	if j.Interrupted {
+		j.Story.Headline = fmt.Sprintf("Interrupted: %d of %d planned runs were played. ", len(runs), planned) + j.Story.Headline
+	}
 	return j
 }
 
-// WriteJoint writes the joint junit.xml, summary.md and results.json of many runs into
-// the folder of their directories, and its index.
-func WriteJoint(dir string, runs []JointRun) error {
-	j := newJoint(runs)
+// WriteJoint writes the joint junit.xml, summary.md and results.json of many runs, of so many that
+// were planned, into the folder of their directories, and its index.
+func WriteJoint(dir string, runs []JointRun, planned int) error {
+	j := newJoint(runs, planned)
 	var errs []error
 	for name, write := range map[string]func(io.Writer) error{
 		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, j) },
@@ -228,6 +236,9 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 		}
 		s.ID = i
 		all.Suites = append(all.Suites, s)
+	}
+	if j.Interrupted {
+		all.Suites = append(all.Suites, junitSuite{ID: len(all.Suites), Name: "interrupted", Tests: 1, Errors: 1, Cases: []junitCase{{Name: "all planned runs", Class: "lockchaos", Error: &junitResult{Type: "interrupted", Message: j.Story.Headline}}}})
 	}
 	return writeJUnit(w, all)
 }

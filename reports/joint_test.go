@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func joined(t *testing.T, inputs ...reports.Input) (j reports.Joint, suites []su
 	for _, in := range inputs {
 		runs = append(runs, reports.NewJointRun(reports.Summarize(in), "some-run"))
 	}
-	require.NoError(t, reports.WriteJoint(dir, runs))
+	require.NoError(t, reports.WriteJoint(dir, runs, len(runs)))
 	read := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -83,7 +84,7 @@ func TestJointNames(t *testing.T) {
 	script := failover()
 	script.Run.Seed = 0
 	runs = append(runs, reports.NewJointRun(reports.Summarize(script), "script"))
-	require.NoError(t, reports.WriteJoint(dir, runs))
+	require.NoError(t, reports.WriteJoint(dir, runs, len(runs)))
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -103,4 +104,43 @@ func TestJointNames(t *testing.T) {
 		"lockchaos run sentinel mutex seed-42 faults-network", "lockchaos run sentinel mutex seed-42 faults-process",
 		"lockchaos run sentinel mutex seed-42 faults-process run-2", "lockchaos failover-double-grant sentinel mutex seed-0",
 	}, names)
+}
+
+// Fewer runs than were planned are never valid, however those were that were played.
+func TestInterruptedRunsAreNotValid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		runs    []checker.Verdict
+		planned int
+		want    checker.Verdict
+	}{
+		{"all were played", []checker.Verdict{checker.Valid, checker.Valid}, 2, checker.Valid},
+		{"one was not", []checker.Verdict{checker.Valid, checker.Valid}, 3, checker.Unknown},
+		{"one was invalid before", []checker.Verdict{checker.Valid, checker.Invalid}, 6, checker.Invalid},
+		{"none was", nil, 2, checker.Unknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var runs []reports.JointRun
+			for _, v := range tt.runs {
+				runs = append(runs, reports.JointRun{Verdict: v, Topology: "single", Lock: "mutex"})
+			}
+			dir := t.TempDir()
+			require.NoError(t, reports.WriteJoint(dir, runs, tt.planned))
+			b, err := os.ReadFile(filepath.Join(dir, reports.ResultsFile))
+			require.NoError(t, err)
+			var joint reports.Joint
+			require.NoError(t, json.Unmarshal(b, &joint))
+			require.Equal(t, tt.want, joint.Verdict)
+			require.Equal(t, tt.planned, joint.Planned)
+			require.Equal(t, len(tt.runs) < tt.planned, joint.Interrupted)
+			summary, err := os.ReadFile(filepath.Join(dir, reports.MarkdownFile))
+			require.NoError(t, err)
+			require.Equal(t, joint.Interrupted, strings.Contains(string(summary), "Interrupted: "))
+			suites, err := os.ReadFile(filepath.Join(dir, reports.JUnitFile))
+			require.NoError(t, err)
+			require.Equal(t, joint.Interrupted, strings.Contains(string(suites), `type="interrupted"`))
+		})
+	}
 }

@@ -170,9 +170,9 @@ func (c *MatrixCell) count() {
 	}
 }
 
-// NewMatrix joins cells, and all their runs.
-func NewMatrix(runs []JointRun, seeds string, length time.Duration, families []string, cells []MatrixCell) Matrix {
-	m := Matrix{Joint: newJoint(runs), Seeds: seeds, Length: length, Faults: families, Cells: cells}
+// NewMatrix joins cells, and all their runs, of so many that were planned.
+func NewMatrix(runs []JointRun, planned int, seeds string, length time.Duration, families []string, cells []MatrixCell) Matrix {
+	m := Matrix{Joint: newJoint(runs, planned), Seeds: seeds, Length: length, Faults: families, Cells: cells}
 	for i := range m.Cells {
 		m.Cells[i].count()
 	}

@@ -28,7 +28,7 @@ func TestMatrix(t *testing.T) {
 		runs = append(runs, reports.NewJointRun(reports.Summarize(in), ""))
 		cells[0].Add(reports.NewMatrixRun(in, []string{"a-run", "", "<b>"}[i]))
 	}
-	m := reports.NewMatrix(runs, "7-9", 20*time.Second, []string{"failover"}, cells)
+	m := reports.NewMatrix(runs, len(runs), "7-9", 20*time.Second, []string{"failover"}, cells)
 	require.Equal(t, checker.Invalid, m.Verdict)
 	c := m.Cells[0]
 	require.Equal(t, [3]int{1, 1, 1}, [3]int{c.Valid, c.Invalid, c.Unknown})

@@ -76,7 +76,7 @@ func inRange(path string, v reflect.Value) error {
 				return fmt.Errorf("%s is %v: want %v at the most", path, d, maxLength)
 			}
 		} else if n := v.Int(); n < -history.MaxAmount || n > history.MaxAmount {
-			return fmt.Errorf("%s is %d: want %d at the most", path, n, history.MaxAmount)
+			return fmt.Errorf("%s must be at most %d, not %d", path, history.MaxAmount, n)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

@@ -68,6 +68,9 @@ type Client struct {
 	// address.
 	NodeName func(address string) string
 
+	mu   sync.Mutex // of dead, processes and asked, and held while a resource is written
+	dead bool       // the process of its lock has ended
+
 	processes []int // for the first lock of a request, the second and so on
 	attempts  int
 	asked     []history.Event         // what all events of the latest attempt share, a lock each
@@ -139,6 +142,8 @@ func (c *Client) event(i int, base history.Event, op history.Op, t history.Type)
 	if op != history.Access {
 		base.Token = 0
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for len(c.processes) <= i {
 		c.processes = append(c.processes, c.Processes.New())
 	}
@@ -157,7 +162,9 @@ func (c *Client) done(i int, e history.Event, err error, refusals ...error) hist
 	}
 	e = c.Recorder.Record(e)
 	if e.Type == history.Info {
+		c.mu.Lock()
 		c.processes[i] = c.Processes.New()
+		c.mu.Unlock()
 	}
 	return e
 }
@@ -185,10 +192,14 @@ func (c *Client) Acquire(ctx context.Context, name string, lease, wait time.Dura
 // Ask asks once for what the request says, and returns the outcome. A client
 // that is granted it forgets the holds that it had, unless it asked [Request.Again].
 func (c *Client) Ask(ctx context.Context, r Request) history.Type {
+	if c.died() {
+		return history.Info
+	}
 	again := r.Again && len(c.asked) > 0
 	if !again {
 		c.attempts++
-		c.asked, c.given = nil, nil
+		c.ask(nil)
+		c.given = nil
 	}
 	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
 	asked := make([]history.Event, len(r.Locks))
@@ -199,7 +210,7 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 		begun[i].Lease = r.Lease
 		c.Recorder.Record(begun[i])
 	}
-	c.asked = asked
+	c.ask(asked)
 	if len(asked) > 1 {
 		defer c.Processes.acquireSeveral(owner)() // once all that is recorded
 	}
@@ -219,6 +230,13 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 		outcome = c.done(i, e, err, lock.ErrNotAcquired, lock.ErrNotReplicated, lock.ErrNotSet, lock.ErrTooMany).Type
 	}
 	return outcome
+}
+
+// ask sets what the events of the latest attempt share.
+func (c *Client) ask(asked []history.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = asked
 }
 
 // granted fills in what the i-th event of a grant says of it.
@@ -289,6 +307,9 @@ func (c *Client) ExtendReleased(ctx context.Context, d time.Duration) history.Ty
 }
 
 func (c *Client) extend(ctx context.Context, h *held, d time.Duration) history.Type {
+	if c.died() {
+		return history.Info
+	}
 	begun := make([]history.Event, len(h.parts))
 	for i, part := range h.parts {
 		begun[i] = c.event(i, part, history.Extend, history.Invoke)
@@ -375,11 +396,18 @@ func (c *Client) under(resource string) history.Event {
 // Read begins an access to the resource: it reads the value. A careful client
 // whose lease is over does not, and the access is recorded as failed.
 func (c *Client) Read(ctx context.Context, name string, r Resource) error {
+	if c.died() {
+		return fmt.Errorf("read %s: %w", name, errDied)
+	}
 	e := c.event(0, c.under(name), history.Access, history.Invoke)
 	e.Time = c.Recorder.Record(e).Time
 	if c.late(e.Lock, e.Time) {
 		c.done(0, e, errLate, errLate)
 		return fmt.Errorf("read %s: %w", name, errLate)
+	}
+	if c.died() {
+		c.done(0, e, errDied, errDied)
+		return fmt.Errorf("read %s: %w", name, errDied)
 	}
 	value, err := read(ctx, r, e.Token)
 	if err != nil {
@@ -409,8 +437,45 @@ func (c *Client) Write(ctx context.Context, name string, r Resource) history.Typ
 		c.Abandon(name)
 		return history.Fail
 	}
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return c.done(0, e, errDied, errDied).Type
+	}
+	err := r.Write(ctx, Change{Value: c.read + 1, Owner: e.Owner, Token: e.Token})
+	c.mu.Unlock()
 	e.Value = fmt.Sprintf("%d>%d", c.read, c.read+1)
-	return c.done(0, e, r.Write(ctx, Change{Value: c.read + 1, Owner: e.Owner, Token: e.Token}), ErrRefused).Type
+	return c.done(0, e, err, ErrRefused).Type
+}
+
+// A Mortal is a lock in a process of its own, with which its clients end.
+type Mortal interface {
+	// Gone is closed once that process has ended.
+	Gone() <-chan struct{}
+}
+
+// errDied is why nothing is done for a client whose process is gone.
+var errDied = errors.New("the process of the client has ended")
+
+func (c *Client) died() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+// Die records that the process of the client has ended, at once: it has crashed, and no resource is used for
+// it any more. Any other method may be under way.
+func (c *Client) Die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = true
+	for i, process := range c.processes {
+		crash := history.Event{Process: process, Op: history.Crash, Type: history.Info}
+		if i < len(c.asked) {
+			crash.Lock, crash.Owner = c.asked[i].Lock, c.asked[i].Owner
+		}
+		c.Recorder.Record(crash)
+	}
 }
 
 // Seen ends the access that the last Read began without changing anything, as
@@ -445,7 +510,7 @@ func (c *Client) NoticeLost() {
 }
 
 func (c *Client) noticeLost(h *held) {
-	if h.toldLost {
+	if h.toldLost || c.died() {
 		return
 	}
 	c.overFor(h)
@@ -503,6 +568,9 @@ func (c *Client) releaseAt(ctx context.Context, at int) history.Type {
 }
 
 func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
+	if c.died() {
+		return history.Info
+	}
 	begun := make([]history.Event, len(h.parts))
 	for i, part := range h.parts {
 		begun[i] = c.event(i, part, history.Release, history.Invoke)
@@ -537,7 +605,9 @@ func (c *Client) Crash() {
 			base = history.Event{Lock: c.asked[i].Lock, Owner: c.asked[i].Owner}
 		}
 		c.Recorder.Record(c.event(i, base, history.Crash, history.Info))
+		c.mu.Lock()
 		c.processes[i] = c.Processes.New()
+		c.mu.Unlock()
 	}
 	c.holds = nil
 }

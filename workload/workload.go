@@ -196,9 +196,32 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			k, _ := kindByName(name)
 			w.kinds = append(w.kinds, k)
 		}
-		all.Go(func() { w.run(ctx) })
+		all.Go(func() { w.live(ctx, zone.Locker) })
 	}
 	all.Wait()
+}
+
+// live runs the worker until ctx ends, or until the process of its lock has ended, which is a crash of the client.
+func (w *worker) live(ctx context.Context, l lock.Locker) {
+	mortal, ok := l.(Mortal)
+	if !ok {
+		w.run(ctx)
+		return
+	}
+	ctx, end := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-mortal.Gone():
+			w.client.Die()
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	w.run(ctx)
+	end()
+	<-watched
 }
 
 // zipfSkew is how much more often the first locks are asked for: of a hundred,

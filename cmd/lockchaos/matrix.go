@@ -239,7 +239,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	slices.SortStableFunc(table.joint, func(x, y reports.JointRun) int {
 		return cmp.Or(cmp.Compare(x.Lock, y.Lock), cmp.Compare(x.Topology, y.Topology), cmp.Compare(x.Seed, y.Seed))
 	})
-	made := reports.NewMatrix(table.joint, m.seeds, m.length, m.families, m.cells)
+	made := reports.NewMatrix(table.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
 	made.Command = "lockchaos matrix" + changedFlags(cmd) + " --seeds " + quoted(m.seeds)
 	if err := reports.WriteMatrix(out, made); err != nil {
 		return asHarness(err)

@@ -81,7 +81,11 @@ func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
 // writeJoint writes the files of all runs together beside their directories.
 func (r *scenarioBatch) writeJoint() error {
 	var runs []reports.JointRun
+	planned := 0
 	for _, t := range r.results {
+		if t.impossible == nil {
+			planned += r.repeat
+		}
 		slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
 		for _, p := range t.runs {
 			runs = append(runs, reports.NewJointRun(reports.Summarize(p.in), filepath.Base(p.dir)))
@@ -90,7 +94,7 @@ func (r *scenarioBatch) writeJoint() error {
 	if len(runs) == 0 {
 		return nil
 	}
-	return reports.WriteJoint(r.out, runs)
+	return reports.WriteJoint(r.out, runs, planned)
 }
 
 // runJob plays one run. What is cut short counts for nothing.

@@ -96,6 +96,8 @@ type seedSummary struct {
 	Valid    int    `json:"valid"`
 	Unknown  int    `json:"unknown"`
 	Invalid  int    `json:"invalid"`
+	// Planned is how many seeds there were to be: with fewer runs they were interrupted.
+	Planned int `json:"planned"`
 	// Landed and Failed count the faults of all runs: those that were of effect,
 	// and those that were not.
 	Landed map[string]int `json:"faults_landed"`
@@ -127,7 +129,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return err
 	}
 	defer log.Close()
-	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
+	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Planned: len(seeds), Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
 	var mu sync.Mutex  // of s and failures
 	var failures error // of the harness, in runs that are judged all the same
 	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
@@ -163,7 +165,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	}
 	slices.SortFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
 	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
-	if err := reports.WriteJoint(out, s.joint); err != nil {
+	if err := reports.WriteJoint(out, s.joint, len(seeds)); err != nil {
 		return asHarness(err)
 	}
 	if err := a.printSeeds(s, o.asJSON, out); err != nil {
@@ -350,6 +352,9 @@ func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
 		}
 	}
 	a.printf("%s · %s · seeds %s: %d valid, %d unknown, %d invalid\n", s.Topology, s.Lock, s.Seeds, s.Valid, s.Unknown, s.Invalid)
+	if s.done() < s.Planned {
+		a.printf("interrupted: %d of %d planned seeds were played\n", s.done(), s.Planned)
+	}
 	a.printf("faults that took effect: %s\n", counted(s.Landed))
 	if len(s.Failed) > 0 {
 		a.printf("faults that did not: %s\n", counted(s.Failed))
