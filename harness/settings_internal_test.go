@@ -49,7 +49,7 @@ func TestReplay_keepsEverySetting(t *testing.T) {
 	l := LockSpec{Name: "mutex"}
 	r, err := Replay(history.Run{
 		Topology: history.Topology{Name: "single"}, Lock: l.Name, Workload: "contended", Settings: b,
-	}, Locks{l})
+	}, Locks{l}, false)
 	require.ErrorContains(t, err, "persistence", "such values no run has")
 	require.Equal(t, s, settings{r.Length, r.Servers, r.Options, r.Workload})
 	again, err := r.settings()
