@@ -208,7 +208,7 @@ func (e *Event) valid(had uint64) error {
 		switch {
 		case !slices.Contains(o.Types, e.Type):
 			return fmt.Errorf("%s is a single %s, not %q", o.Op, o.Types[0], e.Type)
-		case e.Process < 0 && !o.Nobody:
+		case e.Process < 0 && !o.Unmade:
 			return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
 		}
 	}

@@ -44,7 +44,7 @@ type Place struct {
 type Operator struct {
 	Op      Op
 	Types   []Type // of its lines; those with an Invoke are pairs
-	Nobody  bool   // its process may be NoProcess
+	Unmade  bool   // no process need make it: that may be NoProcess
 	Meaning string
 }
 

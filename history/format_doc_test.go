@@ -33,7 +33,7 @@ func TestDocumentHasTheTablesOfTheFormat(t *testing.T) {
 		if len(o.Types) == 1 {
 			events = "a single " + string(o.Types[0])
 		}
-		if o.Nobody {
+		if o.Unmade {
 			events += ", process -1"
 		}
 		fmt.Fprintf(&operations, "| `%s` | %s | %s |\n", o.Op, events, o.Meaning)

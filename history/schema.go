@@ -34,7 +34,7 @@ func Schema() []byte {
 		if len(o.Types) < 4 {
 			then["type"] = object{"enum": o.Types}
 		}
-		if !o.Nobody {
+		if !o.Unmade {
 			then["process"] = object{"minimum": 0}
 		}
 		if len(then) > 0 {
