@@ -182,28 +182,6 @@ func (t *tab) media(kind, theme string) {
 	require.NoError(t, err)
 }
 
-// pages prints the page on A4, and counts the sheets. With LOCKCHAOS_TEST_PAPER=DIR it keeps
-// the PDF there.
-func (t *tab) pages(name string) int {
-	t.Helper()
-	t.media("print", "light") // it prints what is emulated
-	yes := true
-	pdf, err := chromedp.Call(t.ctx, page.PrintToPDF, page.PrintToPDFParams{PaperWidth: 8.27, PaperHeight: 11.69, PreferCSSPageSize: &yes})
-	require.NoError(t, err)
-	n := len(sheet.FindAll(pdf.Data, -1))
-	require.Positive(t, n, name)
-	t.Logf("%s: %d pages", name, n)
-	if dir := os.Getenv("LOCKCHAOS_TEST_PAPER"); dir != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, strings.Map(func(r rune) rune {
-			if r == ' ' || r == ',' || r == '/' {
-				return '-'
-			}
-			return r
-		}, name)+".pdf"), pdf.Data, 0o600))
-	}
-	return n
-}
-
 // sheet is a page in a PDF.
 var sheet = regexp.MustCompile(`/Type\s*/Page\b[^s]`)
 

@@ -1,156 +1,185 @@
 package reports
 
 import (
-	"fmt"
+	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// ownerCure and prolongCure are what a release and an extension need so that
-// they can touch no other hold, confirmCure what the answer to a release needs,
-// stepCure and lateCure what a request needs, and leaseCure and wholeCure what a lease needs.
-const (
-	ownerCure   = "compare the owner and delete in one step on the server, with a token that each grant has for itself"
-	prolongCure = "compare the owner and prolong in one step on the server"
-	confirmCure = "confirm a release only if the server says that it removed the key: an error of it, such as NOSCRIPT, is no confirmation"
-	stepCure    = "look whether the lock is free and acquire it in one step on the server (SET with NX and PX, or a script)"
-	leaseCure   = "have the servers end a grant with its lease, which is set in the step that acquires the lock (SET with NX and PX)"
-	lateCure    = "count the lease from when the request was sent, and take a grant that arrives after it for a refusal"
-	counterCure = "draw tokens from a counter that outlives the key of the lock and every failover"
-	wholeCure   = "have the key live for the whole lease in which the holder believes, in milliseconds (PX, and not EX)"
-)
-
-// What helps where a server can forget what it granted, or be replaced by one
-// that never knew it.
-const (
-	replicaCure = "count a grant only after replicas acknowledged it"
-	minCure     = "have masters without replicas refuse writes (min-replicas-to-write), which bounds how long one that was replaced goes on granting"
-	fileCure    = "keep the data in an append-only file with appendfsync always"
-	clockCure   = "slew the servers' clocks and never step them, and ask for leases that are longer than a clock may be off"
-	aloneCure   = "keep locks on a server of their own, with maxmemory-policy noeviction, where nothing removes keys"
-)
-
-// What helps a holder whose time is over, and the clients that rely on it.
-const (
-	fenceCure = "have the resource refuse tokens older than the newest that it saw (fencing)"
-	stopCure  = "stop when the hold ends: Hold.Lost says so, and the work's context under Hold.Context"
-)
-
-// fencingVariant shows what fencing does, where a scenario has no variant of its own with
-// it: the damage is the same after any two grants.
-const fencingVariant = "failover-double-grant/fencing"
-
-// A Cure is something that helps against a cause.
+// A Cure is something that helps against a violation.
 type Cure struct {
+	ID   string `json:"id,omitempty"` // empty for one that a scenario names
 	Text string `json:"text"`
-	// Config sets it, in package lock or on the servers. Empty: it is in the text, or no
-	// setting does it.
+	// Config sets it, in package lock or on the servers. Empty: no setting does it.
 	Config string `json:"config,omitempty"`
-	// Try is the command that tries it: in another failure, if the scenario does not show
-	// it. Empty: there is none.
+	// Try is the command that tries it. Empty: there is none.
 	Try string `json:"try,omitempty"`
 	// Cost says what it costs.
 	Cost string `json:"cost,omitempty"`
-	// Prevents is set where it is known that this would have been prevented: by the variant
-	// of a scenario that shows it.
+	// Prevents is set where a variant of the scenario shows that it prevents the violation.
 	Prevents bool `json:"prevents,omitempty"`
 }
 
-// curesOf are the cures of a story with what is known of them.
-func (m *model) curesOf(texts []string) []Cure {
-	var cures []Cure
-	for _, text := range texts {
-		c := Cure{Text: text}
-		flag := ""
-		says := func(words string) bool { return strings.Contains(text, words) }
+// A cureRow is a cure with what it helps against.
+type cureRow struct {
+	Cure
+
+	Kinds []string // of violations
+	// Effects are those of faults of which one was in effect; nil: it helps whatever was.
+	Effects []history.Effect
+	Op      history.Op          // the operation that the violation is about; empty for any
+	When    func(*telling) bool // what else must be so; nil for nothing
+	On      func(*model) bool   // whether the run had it already; nil: that is not known
+	Flags   string              // that try it in a random run
+}
+
+// cureRows are all cures, in the order in which they are named: those that prevent the violation before
+// those that prevent its damage. The text is in general terms; Config is how package lock or Redis calls it.
+func cureRows() []cureRow {
+	const fenced = "the resource must store and compare a token; it stops the damage, and not the second grant"
+	return []cureRow{
+		{
+			Cure:  Cure{ID: "owner-checked-release", Text: "compare the owner and delete in one step on the server, with a token that each grant has for itself"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+		},
+		{
+			Cure:  Cure{ID: "confirmed-release", Text: "confirm a release only if the server says that it removed the key: an error, such as NOSCRIPT, is no confirmation"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+		},
+		{
+			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Extend,
+		},
+		{
+			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
+			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
+		},
+		{
+			Cure: Cure{
+				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
+				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
+			Effects: []history.Effect{history.Promotes, history.Isolates}, When: (*telling).replicated,
+			On: func(m *model) bool { return m.set("replica_acks", "replica-acks") }, Flags: "--replica-acks 1",
+		},
+		{
+			Cure: Cure{
+				ID: "min-replicas", Text: "have masters without replicas refuse writes, which bounds how long one that was replaced goes on granting",
+				Config: "min-replicas-to-write 1", Cost: "a master without replicas refuses all writes",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
+			Effects: []history.Effect{history.Isolates}, When: (*telling).replicated,
+			On: func(m *model) bool { return m.set("min_replicas", "min-replicas") }, Flags: "--min-replicas 1",
+		},
+		{
+			Cure: Cure{
+				ID: "append-only-file", Text: "keep the data of a server that restarts in an append-only file that is written before each answer",
+				Config: "appendonly yes, appendfsync always", Cost: "each write waits for the disk",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.FenceRegress, checker.FenceDuplicate, checker.Overtaken},
+			Effects: []history.Effect{history.Restarts},
+			On:      func(m *model) bool { return m.setting("persistence") == "always" }, Flags: "--persistence always",
+		},
+		{
+			Cure: Cure{
+				ID: "no-eviction", Text: "keep locks on a server of their own, where nothing removes keys",
+				Config: "maxmemory-policy noeviction", Cost: "another server to run",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.FenceRegress, checker.FenceDuplicate},
+			Effects: []history.Effect{history.Forgets},
+		},
+		{
+			Cure: Cure{
+				ID: "slewed-clocks", Text: "slew the servers' clocks and never step them, and ask for leases that are longer than a clock may be off",
+				Cost: "a clock that is far off comes right slowly, leases get longer, and so does the wait for a crashed holder",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.Stuck, checker.Overtaken},
+			Effects: []history.Effect{history.ShiftsClock},
+		},
+		{
+			Cure:  Cure{ID: "lasting-counter", Text: "draw tokens from a counter that outlives the key of the lock and every failover", Config: "INCR of a key without an expiry, in the step that acquires the lock"},
+			Kinds: []string{checker.FenceRegress, checker.FenceDuplicate},
+		},
+		{
+			Cure:  Cure{ID: "newest-token", Text: "have the resource keep the newest token that it saw, and refuse older ones in the same step"},
+			Kinds: []string{checker.StaleAccess},
+		},
+		{
+			Cure:  Cure{ID: "lease-from-request", Text: "count the lease from when the request was sent, and take a grant that arrives after it for a refusal"},
+			Kinds: []string{checker.UseAfterLease}, When: (*telling).learntLate,
+		},
+		{
+			Cure:  Cure{ID: "finish-first", Text: "finish the change before the lock is released"},
+			Kinds: []string{checker.LostUpdate, checker.UseAfterLease, checker.StaleAccess}, When: (*telling).releasedEarly,
+		},
+		{
+			Cure: Cure{
+				ID: "stop-with-the-hold", Text: "stop when the hold ends",
+				Config: "Hold.Lost says so; the context under Hold.Context for all work", Cost: "work ends in the middle: it must be safe to repeat",
+			},
+			Kinds: []string{checker.UseAfterLease}, When: func(t *telling) bool { return !t.learntLate() && !t.releasedEarly() },
+		},
+		{
+			Cure: Cure{
+				ID: "fencing", Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
+				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
+			},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,
+			On: func(m *model) bool { return m.Run.Fencing || len(m.stopped()) > 0 },
+		},
+	}
+}
+
+// cures are what helps against a violation and was not in place: what its scenario names, else what
+// fits its kind and the effects of the faults that were in effect.
+func (t *telling) cures() []Cure {
+	var found []Cure
+	for _, text := range t.m.Run.Cures {
+		variants := shownBy(text)
+		if slices.Contains(variants, t.m.Run.Scenario) {
+			continue
+		}
+		c := Cure{Text: text, Prevents: variants != nil}
+		if c.Prevents {
+			c.Try = "lockchaos reproduce " + strings.Join(variants, " ")
+		}
+		found = append(found, c)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	kinds := []string{t.v.Kind}
+	if t.wrong != nil {
+		kinds = append(kinds, t.wrong.v.Kind)
+	}
+	for _, row := range cureRows() {
+		about := t
+		if !slices.Contains(row.Kinds, t.v.Kind) && t.wrong != nil {
+			about = t.wrong
+		}
 		switch {
-		case says("every replica") || says("confirm a grant before it counts"):
-			c.Config, flag = m.acks(m.replicas())
-			c.Cost = "each grant waits for the slowest replica, and none is made while one is away"
-		case says("acknowledged"):
-			c.Config, flag = m.acks(1)
-			c.Cost = "each grant waits for a replica, and none is made while too few replicas answer"
-		case says("min-replicas-to-write"):
-			c.Config, flag = "min-replicas-to-write 1", "--min-replicas 1"
-			c.Cost = "a master without replicas refuses all writes"
-		case says("append-only file"):
-			c.Config, flag = "appendonly yes, appendfsync always", "--persistence always"
-			c.Cost = "each write waits for the disk"
-		case says("draw tokens"):
-			c.Config = "INCR of a key without an expiry, in the step that acquires the lock"
-			if m.Run.Lock != "mutex-fenced" && m.oneKey() {
-				flag = "--lock mutex-fenced"
-			}
-		case says("fencing") || says("refuse tokens"):
-			c.Config = "a lock with tokens (FencedMutex), and lock/fence before the resource"
-			switch m.Run.Lock {
-			case "mutex-fenced":
-				flag = "--fencing"
-			case "mutex", "":
-				flag = "--lock mutex-fenced --fencing"
-			}
-			c.Cost = "the resource must store and compare a token; it stops the damage, not its cause"
-			if m.Run.Lock == "redlock" {
-				c.Cost += "; Redlock has no tokens, since each of its servers would count for itself"
-			}
-		case says("Hold.Lost"):
-			c.Config, c.Cost = "the context under Hold.Context for all work", "work ends in the middle: it must be safe to repeat"
-		case says("slew"):
-			c.Cost = "a clock that is far off comes right slowly"
-			if says("longer") {
-				c.Cost += ", leases get longer, and so does the wait for a crashed holder"
-			}
-		case says("noeviction"):
-			c.Config, c.Cost = "maxmemory-policy noeviction", "another server to run"
+		case !slices.ContainsFunc(row.Kinds, func(k string) bool { return slices.Contains(kinds, k) }),
+			row.Op != "" && row.Op != about.op,
+			row.When != nil && !row.When(about),
+			row.On != nil && row.On(t.m),
+			row.Effects != nil && !slices.ContainsFunc(t.effective, func(f *Fault) bool { return slices.ContainsFunc(row.Effects, f.has) }):
+			continue
 		}
-		if strings.Contains(text, c.Config) {
-			c.Config = ""
+		c := row.Cure
+		if row.Flags != "" {
+			c.Try = t.m.with(row.Flags)
 		}
-		if variants := shownBy(text); variants != nil {
-			c.Try, c.Prevents = "lockchaos reproduce "+strings.Join(variants, " "), true
-		} else if flag != "" {
-			c.Try = m.with(flag)
-		}
-		if c.Try == "" && m.Run.Scenario != "" && (says("fencing") || says("refuse tokens")) {
-			c.Try = "lockchaos reproduce " + fencingVariant
-		}
-		cures = append(cures, c)
+		found = append(found, c)
 	}
-	return cures
+	return found
 }
 
-// acks are how n replicas are made to acknowledge a grant, and the flags that try it: with a
-// lock of package lock, where the lock of the run has no such setting.
-func (m *model) acks(n int) (config, flags string) {
-	flags = fmt.Sprintf("--replica-acks %d", n)
-	if slices.Contains(m.Run.Unpromised, history.UnpromisedAcks) {
-		return fmt.Sprintf("WAIT %d after each grant, which is withdrawn if fewer answer (lock.Config{ReplicaAcks: %d} does so)", n, n), "--lock " + m.ownLock() + " " + flags
-	}
-	return fmt.Sprintf("lock.Config{ReplicaAcks: %d}", n), flags
-}
-
-// ownLock is the lock of package lock that does what that of the run does.
-func (m *model) ownLock() string {
-	for _, e := range m.notes {
-		switch {
-		case e.Op != history.Declare:
-		case e.Kind == history.KindSemaphore:
-			return "semaphore-permit"
-		case e.Kind == history.KindRW:
-			return "rwmutex"
-		case e.Fair:
-			return "mutex-fair"
-		}
-	}
-	return "mutex"
-}
-
-// shownBy are the variants that show a cure: "(see a/one, /two and a/three)".
+// shownBy are the variants that show a cure of a scenario, which its text names in the format of scenarios:
+// "(see a/one, /two and a/three)".
 func shownBy(cure string) []string {
 	_, rest, _ := strings.Cut(cure, "(see ")
 	see, _, closed := strings.Cut(rest, ")")
@@ -169,158 +198,42 @@ func shownBy(cure string) []string {
 	return variants
 }
 
-// with is the command of a random run with more flags, which replace those it has; empty
-// for any other.
+// with is the command of a random run with more flags; empty for any other. Of a flag that is there twice the
+// last counts.
 func (m *model) with(flags string) string {
-	words := strings.Fields(m.Run.Command)
-	if len(words) < 2 || words[0] != "lockchaos" || words[1] != "run" || strings.ContainsAny(m.Run.Command, `"'\`) {
+	if m.Run.Scenario != "" || !strings.HasPrefix(m.Run.Command, "lockchaos run ") {
 		return ""
 	}
-	more := strings.Fields(flags)
-	for _, flag := range more {
-		if at := slices.Index(words, flag); strings.HasPrefix(flag, "--") && at > 0 {
-			end := at + 1
-			if end < len(words) && !strings.HasPrefix(words[end], "--") {
-				end++
-			}
-			words = slices.Delete(words, at, end)
-		}
-		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, flag+"=") })
-	}
-	return strings.Join(append(words, more...), " ")
+	return m.Run.Command + " " + flags
 }
 
-// option is how the run set something: by the topology that was drawn, else by
-// a flag of the command that repeats the run. It is empty if it set nothing.
-func (m *model) option(name string) string {
-	if v, ok := m.Run.Topology.Options[name]; ok {
-		return v
+// setting is how the run set something, by its name in the settings of a run, or in the options of a
+// topology; empty if it set nothing.
+func (m *model) setting(names ...string) string {
+	var settings map[string]any
+	if json.Unmarshal(m.Run.Settings, &settings) != nil {
+		settings = nil
 	}
-	words := strings.Fields(m.Run.Command)
-	for i, w := range words {
-		if v, ok := strings.CutPrefix(w, "--"+name+"="); ok {
-			return v
+	for _, name := range names {
+		switch value := settings[name].(type) {
+		case string:
+			return value
+		case float64:
+			if value > 0 {
+				return "on"
+			}
 		}
-		if w == "--"+name && i+1 < len(words) {
-			return words[i+1]
+		if value := m.Run.Topology.Options[name]; value != "" {
+			return value
 		}
 	}
 	return ""
 }
 
-// number is an option that is one; 0 if it was not set.
-func (m *model) number(name string) int {
-	n, err := strconv.Atoi(m.option(name))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// has reports whether the run had a cure already: because it is the variant that
-// the cure leads to, because it was set so, or because it was seen at work.
-func (m *model) has(cure string) bool {
-	says := func(word string) bool { return strings.Contains(cure, word) }
-	switch {
-	case slices.Contains(shownBy(cure), m.Run.Scenario):
-		return true
-	case says("acknowledged"):
-		return m.number("replica-acks") > 0
-	case says("min-replicas-to-write"):
-		return m.number("min-replicas") > 0
-	case says("append-only file"):
-		return m.option("persistence") == "always"
-	case says("fencing"):
-		return m.Run.Fencing || len(m.stopped()) > 0
-	default:
-		return false
-	}
-}
-
-// cures are what would have prevented a violation and was not in place: those
-// that the scenario names, else those that fit what was found.
-func (m *model) cures(found []string) []string {
-	for _, offered := range [][]string{m.Run.Cures, found} {
-		left := slices.DeleteFunc(slices.Clone(offered), m.has)
-		if len(left) > 0 {
-			return left
-		}
-	}
-	return nil
-}
-
-// remembering are the cures for a grant that was forgotten between two
-// instants, by what happened in between to the servers and clients of a violation. There
-// are none where no fault explains it.
-func (m *model) remembering(v *checker.Violation, from, to time.Duration) []string {
-	if m.causeOf(v) < 0 {
-		return nil
-	}
-	where := m.sceneOf(v, m.evidence(v))
-	var cures []string
-	add := func(cure string) {
-		if !slices.Contains(cures, cure) {
-			cures = append(cures, cure)
-		}
-	}
-	promoted := slices.ContainsFunc(m.roles, func(c roleChange) bool {
-		return c.role == "master" && c.was != "" && c.at >= from && c.at <= to && where.server(c.node)
-	})
-	promoted = promoted || slices.ContainsFunc(m.faults, func(f Fault) bool { // and the old master goes on
-		return f.has(history.Promotes) && f.OK && f.Start <= to && m.settled(&f) > f.End && m.settled(&f) >= from && m.concerns(&f, where)
-	})
-	replaceable := m.replicas() > 0 || len(m.Run.Topology.Nodes) == 0 // or it is not known
-	while := func(does func(f *Fault) bool) bool {
-		return replaceable && slices.ContainsFunc(m.faults, func(f Fault) bool { return f.during(from, to) && does(&f) && m.concerns(&f, where) })
-	}
-	divided := while(func(f *Fault) bool { return f.has(history.Isolates) && m.tookOver(f) })
-	caused := promoted || divided || while(func(f *Fault) bool { return f.parts(m.Run.Topology) })
-	if acks, replicas := m.number("replica-acks"), m.replicas(); caused && acks == 0 {
-		add(replicaCure)
-	} else if caused && acks < replicas {
-		add(fmt.Sprintf("have all %d replicas confirm a grant before it counts: this run asked for %d, and another may take over", replicas, acks))
-	}
-	if divided {
-		add(minCure)
-	}
-	for i := range m.faults {
-		f := &m.faults[i]
-		if !f.during(from, to) || !m.concerns(f, where) {
-			continue
-		}
-		switch {
-		case f.has(history.ShiftsClock):
-			add(clockCure)
-		case f.has(history.Restarts) && f.has(history.Forgets): // no setting keeps what it had
-		case f.has(history.Restarts) && m.keepsData(f):
-			continue
-		case f.has(history.Restarts):
-			if !promoted {
-				add(fileCure)
-			}
-		case f.has(history.Forgets):
-			add(aloneCure)
-		default:
-			continue
-		}
-		caused = true
-	}
-	if caused {
-		add(fenceCure)
-	}
-	return cures
-}
-
-// replicas is how many replicas the master with the most has.
-func (m *model) replicas() int {
-	of, most := map[string]int{}, 0
-	for _, n := range m.Run.Topology.Nodes {
-		if n.Role == "replica" {
-			of[n.Of]++
-			most = max(most, of[n.Of])
-		}
-	}
-	return most
+// set reports whether the run set a number that is not 0.
+func (m *model) set(names ...string) bool {
+	value := m.setting(names...)
+	return value != "" && value != "0"
 }
 
 // stopped are the accesses that the resource refused for their tokens.

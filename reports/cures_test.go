@@ -3,150 +3,17 @@ package reports_test
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
-
-// What a run had already is no cure for it.
-func TestCures(t *testing.T) {
-	const (
-		replicas = "count a grant only after replicas acknowledged it: lock.Config{ReplicaAcks: 1} (see failover-double-grant/replica-acks)"
-		fencing  = "have the resource refuse tokens older than the newest that it saw (fencing)"
-		minimum  = "min-replicas-to-write 1 bounds the time in which the old master goes on granting"
-		file     = "keep the data in an append-only file with appendfsync always (see restart-double-grant/append-only-file)"
-	)
-	all := []string{replicas, fencing, minimum, file}
-	for name, test := range map[string]struct {
-		change func(in *reports.Input)
-		want   []string
-	}{
-		"nothing of it":     {func(*reports.Input) {}, all},
-		"the variant":       {func(in *reports.Input) { in.Run.Scenario = "failover-double-grant/replica-acks" }, []string{fencing, minimum, file}},
-		"another's variant": {func(in *reports.Input) { in.Run.Scenario = "failover-double-grant/replica" }, all},
-		"a flag":            {func(in *reports.Input) { in.Run.Command = "lockchaos run --replica-acks 1 --seed 1" }, []string{fencing, minimum, file}},
-		"a flag that is 0":  {func(in *reports.Input) { in.Run.Command = "lockchaos run --replica-acks 0 --seed 1" }, all},
-		"the topology": {func(in *reports.Input) {
-			in.Run.Topology.Options = map[string]string{"persistence": "always", "min-replicas": "1"}
-		}, []string{replicas, fencing}},
-		"a file that is not synced": {func(in *reports.Input) {
-			in.Run.Topology.Options = map[string]string{"persistence": "everysec"}
-		}, all},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in := failover()
-			in.Run.Cures = all
-			test.change(&in)
-			require.Equal(t, test.want, reports.Summarize(in).Story.Cures)
-		})
-	}
-	in := fenced()
-	in.Run.Cures = []string{replicas, fencing}
-	require.Equal(t, []string{replicas}, reports.Summarize(in).Story.Cures, "the resource did refuse")
-}
-
-// Every fault that can break a lock has a mitigation, by whatever name it goes.
-func TestCures_everyFault(t *testing.T) {
-	breaks := []history.Effect{history.Isolates, history.Promotes, history.Restarts, history.Forgets, history.ShiftsClock}
-	cures := func(e history.Event) []string {
-		s := &script{}
-		s.declare("orders")
-		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
-		e.Process, e.Op, e.Type = history.NoProcess, history.Inject, history.Invoke
-		s.at(20, e)
-		e.Type = history.OK
-		s.at(25, e)
-		if slices.Contains(e.Effects, history.Promotes) {
-			s.observe(30, "redis-2", history.ObserveRole, "master")
-		}
-		s.acquire(2, "orders", "b#1", "redis-2", 100, 101, 10000)
-		r := run()
-		r.Topology, r.Command = sentinel(), "lockchaos run"
-		return reports.Summarize(judged(r, s.history())).Story.Cures
-	}
-	for _, spec := range faults.All() {
-		still := spec.Name == "clock-freeze" // a clock that stands still ends no lease early, if it is known to
-		dangerous := slices.ContainsFunc(breaks, spec.Has) && !still
-		target := map[faults.Target]string{faults.AtDeployment: "", faults.AtLinks: "client", faults.AtMessages: "client", faults.AtZone: "{redis-1 zone-a}"}[spec.Target]
-		if spec.Target == faults.AtServer || spec.Target == faults.AtProcess || spec.Target == faults.AtParties {
-			target = "redis-1"
-		}
-		e := history.Event{Fault: spec.Name, Target: target, Life: spec.Life, Effects: spec.Effects}
-		require.Equal(t, dangerous, len(cures(e)) > 0, "%s: %q", spec.Name, cures(e))
-		known := cures(e)
-		e.Fault = "somebody-elses-" + spec.Name
-		require.True(t, still || slices.Equal(known, cures(e)), "%s goes by what the history says of it", spec.Name)
-	}
-}
-
-// Without a scenario the cures fit what happened.
-func TestCuresOfRandomRuns(t *testing.T) {
-	doubled := func(topology history.Topology, options map[string]string, faults ...string) reports.Input {
-		s := &script{}
-		s.declare("orders")
-		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
-		for i, f := range faults {
-			at := 20 + 10*float64(i)
-			if f == "promotion" {
-				s.observe(at, "redis-2", history.ObserveRole, "master")
-				continue
-			}
-			s.fault(history.Inject, f, "redis-1", at, at+5, history.OK, "redis-1 "+f, "")
-		}
-		second := "redis-1"
-		if topology.Name == "sentinel" { // two grants by one server are not the work of another
-			second = "redis-2"
-		}
-		s.acquire(2, "orders", "b#1", second, 100, 101, 10000)
-		r := run()
-		r.Topology, r.Command = topology, "lockchaos run"
-		r.Topology.Options = options
-		return judged(r, s.history())
-	}
-	single := history.Topology{Name: "single", Nodes: []history.Node{{Name: "redis-1", Kind: "redis", Role: "master"}}}
-	for _, test := range []struct {
-		faults   string
-		topology history.Topology
-		options  map[string]string
-		want     []string // a word of each
-	}{
-		{"", single, nil, nil},
-		{"latency", single, nil, nil},
-		{"restart", single, nil, []string{"append-only", "fencing"}},
-		{"restart", single, map[string]string{"persistence": "always"}, nil},
-		{"restart-empty", single, nil, []string{"fencing"}},
-		{"flush", single, nil, []string{"noeviction", "fencing"}},
-		{"clock-forward", single, nil, []string{"slew", "fencing"}},
-		{"clock-back", single, nil, []string{"slew", "fencing"}},
-		{"clock-rate", single, nil, []string{"slew", "fencing"}},
-		{"clock-freeze", single, nil, nil},
-		{"partition", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
-		{"partition-halves", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
-		{"partition-bridge", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
-		{"partition-ring", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
-		{"flap", sentinel(), nil, []string{"acknowledged", "fencing"}},
-		{"kill promotion", sentinel(), nil, []string{"acknowledged", "fencing"}},
-		{"split-brain promotion", sentinel(), nil, []string{"acknowledged", "min-replicas", "fencing"}},
-		{"split-brain promotion", sentinel(), map[string]string{"min-replicas": "1"}, []string{"acknowledged", "fencing"}},
-	} {
-		t.Run(fmt.Sprint(test.faults, test.options), func(t *testing.T) {
-			cures := reports.Summarize(doubled(test.topology, test.options, strings.Fields(test.faults)...)).Story.Cures
-			require.Len(t, cures, len(test.want), "%q", cures)
-			for i, word := range test.want {
-				require.Contains(t, cures[i], word)
-			}
-		})
-	}
-}
 
 // A run whose servers another run took over is unknown in every report, and not
 // called a script that was cut short.
@@ -242,7 +109,7 @@ func TestComplaint(t *testing.T) {
 	require.Equal(t, "Not decided: "+in.Run.DriverFault, reports.Summarize(in).Story.Headline, "it is behind the errors")
 
 	r := attempts(4, 5, history.Info, oom)
-	second := strings.Split(string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{Width: 200}) })), "\n")[1]
+	second := strings.Split(string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{Width: 200}) })), "\n")[2]
 	require.Contains(t, second, "5 of 9 requests")
 	require.Contains(t, second, "OOM")
 	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) })), "**5 of 9 requests")
@@ -277,24 +144,12 @@ func TestFencingIsTold(t *testing.T) {
 	require.Contains(t, reports.Summarize(in).Story.String(), "stopped the damage")
 }
 
-func TestAgree(t *testing.T) {
-	s := &script{}
-	s.acquire(1, "k", "a#1", "", 1, 2, 100)
-	s.fault(history.Inject, "flush", "redis-1", 3, 4, history.OK, "redis-1 forgot its 1 keys", "")
-	s.fault(history.Inject, "drop-key", "redis-1", 5, 6, history.OK, "redis-1 forgot 21 keys like *", "")
-	in := reports.Input{Run: run(), History: s.history(), Report: report(held("p", "", ""))}
-	story := reports.Summarize(in).Story.String()
-	require.Contains(t, story, "redis-1 forgot its 1 key (flush)")
-	require.Contains(t, story, "redis-1 forgot 21 keys like * (drop-key)")
-}
-
 // What the history met is one line of every report.
 func TestCoverage(t *testing.T) {
 	in := failover()
 	in.Report.Results[0].Met = map[string]int{"contention": 1234, "refusals": 7, "hand-overs": 7, "re-entries": 0}
 	r := reports.Summarize(in)
 	const line = "contention 1,234 · hand-overs 7 · refusals 7"
-	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) })), "  covered    "+line+"\n")
 	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) })), "Covered: "+line+"\n")
 	require.Equal(t, 1, strings.Count(htmlOf(t, in), "Covered: "+line+"</p>"))
 	require.NotContains(t, htmlOf(t, failover()), "Covered")
@@ -314,7 +169,7 @@ func TestCommandsOfCuresPlayVariants(t *testing.T) {
 	for _, s := range catalogue {
 		in := failover()
 		in.Run.Scenario, in.Run.Cures = s.Name, s.Cures
-		for _, c := range reports.Summarize(in).Causes[0].Cures {
+		for _, c := range reports.Summarize(in).Story.Cures {
 			names, ok := strings.CutPrefix(c.Try, "lockchaos reproduce ")
 			if !c.Prevents || !ok {
 				continue

@@ -24,11 +24,9 @@ const (
 	HTMLFile       = "report.html"
 	JUnitFile      = "junit.xml"
 	MarkdownFile   = "summary.md"
-	TimelineFile   = "timeline.svg"
 	LatencyFile    = "latency.svg"
 	HoldsFile      = "holds.svg"
 	ThroughputFile = "throughput.svg"
-	ShareFile      = "share.svg"
 )
 
 // WriteDir writes all reports into a run directory, each file at once or not
@@ -55,11 +53,9 @@ func WriteDir(dir string, in Input) error {
 		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r) }},
 		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
 		{HTMLFile, m.writeHTML},
-		{TimelineFile, m.writeTimeline},
 		{LatencyFile, m.plotWriter("latency", m.latencyFigure)},
 		{HoldsFile, m.plotWriter("holds", m.holdsFigure)},
 		{ThroughputFile, m.plotWriter("throughput", m.throughputFigure)},
-		{ShareFile, m.writeShare},
 	}
 	if len(in.Missing) > 0 {
 		files = slices.DeleteFunc(files, func(f file) bool {

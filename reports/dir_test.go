@@ -34,7 +34,7 @@ func TestDirRoundTrip(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 12, "the run's two, nine reports and porcupine's page")
+	require.Len(t, files, 10, "the run's two, seven reports and porcupine's page")
 }
 
 func TestReadDirErrors(t *testing.T) {
@@ -217,7 +217,6 @@ func TestWriteErrors(t *testing.T) {
 		"junit":    reports.WriteJUnit(brokenWriter{}, r),
 		"markdown": reports.WriteMarkdown(brokenWriter{}, r),
 		"html":     reports.WriteHTML(brokenWriter{}, in),
-		"timeline": reports.WriteTimeline(brokenWriter{}, in),
 		"latency":  reports.WriteLatency(brokenWriter{}, in),
 	} {
 		require.ErrorIs(t, err, os.ErrClosed, name)

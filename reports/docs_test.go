@@ -23,12 +23,9 @@ func TestGuideIsComplete(t *testing.T) {
 		t.Helper()
 		require.True(t, regexp.MustCompile(`(?i)\b`+regexp.QuoteMeta(words)+`\b`).MatchString(guide), "the guide does not explain %q", words)
 	}
-	for _, e := range legendEntries() {
-		says(e.text)
-	}
-	topology := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(pageHTML, -1)
-	require.Len(t, topology, 6)
-	for _, m := range topology {
+	legends := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(pageHTML, -1)
+	require.Greater(t, len(legends), 20)
+	for _, m := range legends {
 		says(m[1])
 	}
 	_, holds := newModel(heldOnce()).holdDurations()
@@ -40,11 +37,14 @@ func TestGuideIsComplete(t *testing.T) {
 	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
-		flag, _, _ := strings.Cut(newModel(Input{}).markWords(&checker.Violation{Kind: kind.Name}), " for 0 ms")
+		flag := newModel(Input{}).markWords(&checker.Violation{Kind: kind.Name})
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Cause](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[Why](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Counts](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
 		for field := range of.Fields() {
+			if !field.IsExported() {
+				continue
+			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			require.True(t, strings.Contains(guide, "`"+name+"`"), "the guide does not explain %s of results.json", name)
 		}

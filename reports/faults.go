@@ -348,29 +348,3 @@ func targetWords(target string, t history.Topology) (what, were string) {
 	}
 	return "the " + target + " links " + say.List(linkNames(links)), "were"
 }
-
-// keepsFrom reports whether the fault keeps a replica from its master.
-func (f *Fault) keepsFrom(replica, master string, t history.Topology) bool {
-	return f.OK && (f.has(history.Cuts) || f.has(history.Stalls)) && slices.ContainsFunc(f.links(t), func(l history.Link) bool {
-		return l.Kind == "replication" && l.From == replica && l.To == master
-	})
-}
-
-// severs reports whether the fault stops all replication from a node: replicas
-// dial their master.
-func (f *Fault) severs(node string, t history.Topology) bool {
-	if !f.OK || node == "" || !f.has(history.Cuts) && !f.has(history.Stalls) {
-		return false
-	}
-	affected, found := f.links(t), false
-	for _, l := range t.Links {
-		if l.Kind != "replication" || l.To != node {
-			continue
-		}
-		found = true
-		if !slices.Contains(affected, l) {
-			return false
-		}
-	}
-	return found
-}

@@ -408,3 +408,79 @@ func writeRun(tb testing.TB, dir string, in reports.Input) {
 	}
 	require.NoError(tb, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
 }
+
+// busyLanes is a run with a client that asks often, and one that does not.
+func busyLanes() reports.Input {
+	s := &script{}
+	for i := range 200 {
+		at := 10 * float64(i)
+		s.acquire(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at, at+4, 300)
+		s.release(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at+7, at+8)
+		if i%10 == 0 {
+			s.attempt(2, history.Acquire, "orders", fmt.Sprintf("zone-b.1#%d", i), at+4.5, at+6, history.Fail, "lock: not acquired")
+			s.attempt(1, history.Acquire, "orders", fmt.Sprintf("zone-a.1#r%d", i), at+8.5, at+9, history.Fail, "lock: not acquired")
+		}
+	}
+	s.acquire(2, "orders", "zone-b.1#h", "redis-1", 2100, 2104, 300)
+	s.release(2, "orders", "zone-b.1#h", "redis-1", 2200, 2201)
+	return judged(run(), s.history())
+}
+
+// twoFaults is a failover that loses two grants and, later, a split brain with double grants of which some lose
+// an update.
+func twoFaults() reports.Input {
+	s := &script{}
+	for i := range 3 {
+		s.declare(fmt.Sprintf("lock-%d", i+1))
+	}
+	for i := range 2 {
+		lock, owner := fmt.Sprintf("lock-%d", i+1), fmt.Sprintf("zone-b.%d#1", i+2)
+		s.acquire(200+i, lock, owner, "redis-2", 480, 481, 2000)
+		s.attempt(200+i, history.Release, lock, owner, 620, 621, history.Fail, "lock: not held")
+	}
+	s.fault(history.Inject, "failover", "", 500, 600, history.OK, "redis-3 is the master", "")
+	s.observe(560, "redis-3", history.ObserveRole, "master")
+	const sides, at = "{redis-1 sentinel-1 zone-a}", 2500.0
+	s.fault(history.Inject, "split-brain", sides, at, at+60, history.OK, "redis-2 is the master of the majority", "")
+	s.observe(at+50, "redis-2", history.ObserveRole, "master")
+	for i := range 6 {
+		from, lock := at+70+15*float64(i), fmt.Sprintf("lock-%d", i%3+1)
+		a, b := fmt.Sprintf("zone-a.1#%d", i), fmt.Sprintf("zone-b.1#%d", i)
+		s.acquire(101, lock, a, "redis-1", from, from+1, 300)
+		s.acquire(102, lock, b, "redis-2", from+2, from+3, 300)
+		if i > 1 {
+			s.access(101, lock, a, lock+"-stock", fmt.Sprintf("%d>%d", i, i+1), from+4, from+5)
+			s.access(102, lock, b, lock+"-stock", fmt.Sprintf("%d>%d", i, i+1), from+6, from+7)
+		}
+		s.release(101, lock, a, "redis-1", from+9, from+10)
+		s.release(102, lock, b, "redis-2", from+11, from+12)
+	}
+	s.observe(at+800, "redis-1", history.ObserveRole, "replica")
+	s.fault(history.Heal, "split-brain", sides, at+790, at+810, history.OK, "", "")
+	s.acquire(400, "lock-1", "zone-b.7#1", "redis-2", at+1500, at+1501, 300) // the run goes on
+	s.release(400, "lock-1", "zone-b.7#1", "redis-2", at+1520, at+1521)
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --seed 42"
+	return judged(r, s.history())
+}
+
+// declareAs declares a lock of a kind.
+func (s *script) declareAs(lock string, is history.Event) {
+	is.Process, is.Type, is.Op, is.Lock = history.NoProcess, history.OK, history.Declare, lock
+	s.at(0, is)
+}
+
+// in sets what the last operation was asked and granted with.
+func (s *script) in(set func(e *history.Event)) {
+	for i := len(s.events) - 2; i < len(s.events); i++ {
+		set(&s.events[i])
+	}
+}
+
+// mode is how the last operation asked for the lock.
+func (s *script) mode(m history.Mode) { s.in(func(e *history.Event) { e.Mode = m }) }
+
+// queued is the place that the last operation had.
+func (s *script) queued(place int64) {
+	s.events[len(s.events)-1].Queued = &place
+}

@@ -25,13 +25,7 @@ type page struct {
 	Results
 	CSS        template.CSS
 	JS         template.JS
-	Hatch      template.HTML
-	Focus      template.HTML // empty without a violation
-	FocusRange string
-	FocusName  string // which violation it is of
-	FocusOnly  bool   // it is the whole run already
-	Whole      template.HTML
-	Legend     template.HTML
+	Diagram    template.HTML // the messages until the violation; empty where no two parties are known
 	Block      template.HTML // what the script draws the timeline from
 	Map        template.HTML // the topology; empty if none was recorded
 	Moment     time.Duration // that the map shows
@@ -44,37 +38,10 @@ type page struct {
 	Proof      []property
 	Violations []violationRow
 	Unlisted   string
-	Told       []toldCause // what the story tells, cause by cause
-	MoreCauses int
 	Pictures   []picture
 	Issue      string // the story as Markdown
-	Share      string // the picture to share, as SVG
 	Logs       []string
 	LogLines   []logLine // around the violation that is told
-}
-
-type latencyRow struct {
-	Op string
-	Outcomes
-	Latency
-}
-
-// Cells are the figures of the latency as the table shows them.
-func (r latencyRow) Cells() []string { return r.cells() }
-
-// A toldCause is a cause with its number, from 1.
-type toldCause struct {
-	Cause
-
-	Number int
-}
-
-// Diagram is its sequence as a drawing; empty without one.
-func (c toldCause) Diagram() template.HTML {
-	if c.Sequence == nil {
-		return ""
-	}
-	return template.HTML(c.Sequence.Figure())
 }
 
 // maxPaperRows bounds the violations that are listed on paper; page.css has it too.
@@ -88,46 +55,8 @@ func onPaper(rows int) string {
 	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, say.Count(rows, "violation"))
 }
 
-// Helps is the heading of its cures.
-func (c toldCause) Helps() string { return c.Story.helps() }
-
-// Helps is the heading of the cures of the story.
-func (p *page) Helps() string { return p.Story.helps() }
-
 // maxToldCauses bounds the causes that the page and the summaries tell.
 const maxToldCauses = 12
-
-// tellCauses numbers the causes whose stories the page tells: none if the story is that
-// of a run without an answer.
-func (p *page) tellCauses() {
-	if len(p.Causes) == 0 || p.Story.Headline != p.Causes[0].Story.Headline {
-		return
-	}
-	for i, c := range p.Causes {
-		if i == maxToldCauses {
-			p.MoreCauses = len(p.Causes) - i
-			break
-		}
-		p.Told = append(p.Told, toldCause{c, i + 1})
-	}
-}
-
-// Several says how many causes there are, if there are more than one.
-func (p *page) Several() string { return several(p.Causes) }
-
-// several says how many causes there are; empty for one.
-func several(causes []Cause) string {
-	if len(causes) < 2 {
-		return ""
-	}
-	n := 0
-	for i := range causes {
-		for _, of := range causes[i].Violations {
-			n += of
-		}
-	}
-	return fmt.Sprintf("%s with %d causes.", say.Count(n, "violation"), len(causes))
-}
 
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
@@ -137,31 +66,21 @@ func (m *model) writeHTML(w io.Writer) error {
 	p := page{
 		Input: m.Input, Results: m.results(),
 		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS),
-		Hatch: template.HTML(`<svg width="0" height="0" aria-hidden="true" style="position:absolute">` + hatchPattern + `</svg>`),
 		Proof: m.properties(),
 	}
-	p.tellCauses()
-	p.Issue, p.Share = issue(p.Results), strings.Replace(m.share(), svgNamespace, "", 1)
+	issue, err := p.markdown("issue")
+	if err != nil {
+		return fmt.Errorf("write html: %w", err)
+	}
+	p.Issue = string(issue)
 	p.Logs, p.LogLines = m.logs, m.logLines
 	p.Violations, p.Unlisted = m.violationRows(), m.unlisted()
-	var err error
+	if p.Sequence != nil {
+		p.Diagram = template.HTML(p.Sequence.Figure())
+	}
 	if p.Pictures, err = m.drawPictures(); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	zoom, used := window{}, map[string]bool{}
-	if v := m.violation(); v != nil {
-		f := m.focusFigure(v)
-		p.FocusName = m.toldName(v)
-		p.FocusOnly = f.win == m.whole()
-		p.Focus = f.html()
-		p.FocusRange = fmt.Sprintf("%s to %s", say.Instant(f.win.from), say.Instant(f.win.to))
-		zoom = f.win
-		maps.Copy(used, f.used)
-	}
-	whole := m.wholeFigure(zoom)
-	p.Whole = whole.html()
-	maps.Copy(used, whole.used)
-	p.Legend = legendList(used)
 	block, err := m.timelineBlock()
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
@@ -172,18 +91,13 @@ func (m *model) writeHTML(w io.Writer) error {
 	if err := m.plots(&p); err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	for _, op := range opNames() {
-		if o, ok := p.Operations[op]; ok {
-			p.Rows = append(p.Rows, latencyRow{op, o, p.Results.Latency[op]})
-		}
-	}
+	p.Rows = p.rows()
 	if l, ok := m.holdLatency(); ok {
 		p.Rows = append(p.Rows, latencyRow{"(hold)", Outcomes{OK: l.Count}, l})
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"instant": say.Instant, "length": say.Length, "span": say.Span, "sign": sign, "thousands": func(n int) string { return say.Thousands(int64(n)) },
 		"number": func(i int) int { return i + 1 }, "detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
-		"since": func(t *time.Duration) time.Duration { return *t },
 		"adapt": adapt, "at": at, "count": say.Count, "covered": covered,
 		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
 		"recovery": recoveryCell, "list": say.List, "onPaper": onPaper, "unbroken": unbroken,
@@ -261,11 +175,6 @@ func (m *model) around(v *checker.Violation) string {
 	return s
 }
 
-// html marks the figure as safe: [drawing] has escaped every text in it.
-func (f *figure) html() template.HTML {
-	return template.HTML(f.inline())
-}
-
 // Servers are the versions of the servers as "redis 7.0.15".
 func (p *page) Servers() []string {
 	return versions(p.Run.Servers)
@@ -324,7 +233,7 @@ func (p *page) Machine() string {
 func (p *page) Glossary() [][2]string {
 	return [][2]string{
 		{"granted", "the service answered that a client has the lock"},
-		{"entitled to hold", "from that answer until the first of: the end of the lease, the release, the notice of loss"},
+		{"entitled to hold", "from that answer until the first of: the end of the lease, which counts from when the request was sent, less what the lock allows for the drift of clocks; the release; the notice of loss"},
 		{"lease", "how long a grant lasts unless it is extended"},
 		{"hand-over", "a grant to a client that asked while another client held the lock"},
 		{"expiry", "a hold that ended by its lease"},

@@ -90,11 +90,7 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 		}
 		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration
 		r.Faults, r.Effective = len(results.Faults), effective(results.Faults)
-		for i := range results.Causes {
-			for _, n := range results.Causes[i].Violations {
-				r.Violations += n
-			}
-		}
+		r.Violations = results.Counts.Total
 	} else {
 		var run history.Run
 		runErr := readFile(inside(root), filepath.Join(dir, RunFile), func(f io.Reader) (err error) {

@@ -44,13 +44,13 @@ type JointRun struct {
 	// Faults names the mix that those of a random run were drawn from.
 	Faults   string   `json:"faults,omitempty"`
 	Headline string   `json:"headline"`
-	Causes   []string `json:"causes,omitempty"` // the kinds and faults, as "double-grant under failover"
+	Kinds    []string `json:"kinds,omitempty"` // of the violations
 	Command  string   `json:"command,omitempty"`
 	// Dir is its run directory, beside the joint files; empty if it was removed.
 	Dir string `json:"dir,omitempty"`
 
 	suite junitSuite
-	after map[string]time.Duration // by cause, when it was there
+	after map[string]time.Duration // by kind, when it was there
 }
 
 // NewJointRun takes from the results of a run what is told of it among others. Its
@@ -60,22 +60,14 @@ func NewJointRun(r Results, dir string) JointRun {
 		Verdict: r.Verdict, Expect: r.Expect, Scenario: r.Scenario, Topology: r.Topology, Lock: r.Lock, Seed: r.Seed,
 		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r), after: map[string]time.Duration{},
 	}
-	for i := range r.Causes {
-		c := &r.Causes[i]
-		under := "without any fault"
-		if c.Fault != "" {
-			under = "under " + c.Fault
-		}
-		for _, kind := range slices.Sorted(maps.Keys(c.Violations)) {
-			name := kind + " " + under
-			run.Causes = append(run.Causes, name)
-			if at, known := run.after[name]; !known || c.From < at {
-				run.after[name] = c.From
+	run.Kinds = slices.Sorted(maps.Keys(r.Counts.Kinds))
+	for i := range r.Properties {
+		for _, v := range r.Properties[i].Violations {
+			if at, known := run.after[v.Kind]; !known || v.From < at {
+				run.after[v.Kind] = v.From
 			}
 		}
 	}
-	slices.Sort(run.Causes)
-	run.Causes = slices.Compact(run.Causes)
 	return run
 }
 
@@ -150,22 +142,22 @@ func WriteJoint(dir string, runs []JointRun, planned int) error {
 	return errors.Join(append(errs, UpdateIndex(dir))...)
 }
 
-// ratesOf are in how many runs each cause was found.
+// ratesOf are in how many runs each kind of violation was found.
 func ratesOf(runs []JointRun) []Rate {
-	causes := map[string]int{}
+	kinds := map[string]int{}
 	for i := range runs {
-		for _, c := range runs[i].Causes {
-			causes[c]++
+		for _, c := range runs[i].Kinds {
+			kinds[c]++
 		}
 	}
-	names := slices.Sorted(maps.Keys(causes))
-	slices.SortStableFunc(names, func(a, b string) int { return causes[b] - causes[a] })
+	names := slices.Sorted(maps.Keys(kinds))
+	slices.SortStableFunc(names, func(a, b string) int { return kinds[b] - kinds[a] })
 	var rates []Rate
 	for _, name := range names {
-		r := Rate{Name: name, Seen: causes[name], Of: len(runs)}
+		r := Rate{Name: name, Seen: kinds[name], Of: len(runs)}
 		for i := range runs {
 			run := &runs[i]
-			if !slices.Contains(run.Causes, name) {
+			if !slices.Contains(run.Kinds, name) {
 				continue
 			}
 			if run.seeded() && len(r.Seeds) < maxRateSeeds {
@@ -244,15 +236,15 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 }
 
 func (j *Joint) writeMarkdown(w io.Writer) error {
-	m := markdown{}
-	m.printf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
 	if len(j.Rates) > 0 {
 		var rows [][]string
 		for _, r := range j.Rates {
 			rows = append(rows, []string{md(r.Name), r.String()})
 		}
-		m.table([]string{"cause", ">runs (95 % interval, if they are of one kind)"}, rows)
-		m.printf("\n")
+		b.WriteString(mdTable([]string{"violation", ">runs (95 % interval, if they are of one kind)"}, rows))
+		fmt.Fprintf(&b, "\n")
 	}
 	runs := slices.Clone(j.Runs)
 	slices.SortStableFunc(runs, func(a, b JointRun) int { return b2i(a.met()) - b2i(b.met()) })
@@ -261,11 +253,11 @@ func (j *Joint) writeMarkdown(w io.Writer) error {
 		r := &runs[i]
 		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(say.Shorten(r.Headline, 200)), md(r.Dir)})
 	}
-	m.table([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
+	b.WriteString(mdTable([]string{"run", "verdict", "expected", "what was found", "directory"}, rows))
 	if more := len(runs) - len(rows); more > 0 {
-		m.printf("\nand %s more, in results.json\n", say.Count(more, "run"))
+		fmt.Fprintf(&b, "\nand %s more, in results.json\n", say.Count(more, "run"))
 	}
-	if _, err := io.WriteString(w, m.String()); err != nil {
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write markdown: %w", err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func joined(t *testing.T, inputs ...reports.Input) (j reports.Joint, suites []su
 func TestJoint(t *testing.T) {
 	expected, wrong := failover(), failover()
 	wrong.Run.Expect = string(checker.Valid)
-	random := twoCauses()
+	random := twoFaults()
 
 	j, suites, summary := joined(t, expected, valid(), expected)
 	require.Equal(t, checker.Valid, j.Verdict, "each is as it must be")
@@ -54,13 +54,13 @@ func TestJoint(t *testing.T) {
 	}
 	require.Len(t, names, 6, "a run that was repeated has a name of its own")
 	require.Contains(t, summary, "3 runs: 1 valid, 2 invalid, 0 unknown; 0 not as they must be")
-	require.Contains(t, summary, "| double-grant under kill | 2 of 3 |")
+	require.Contains(t, summary, "| double-grant | 2 of 3 |")
 
 	j, suites, summary = joined(t, valid(), wrong, undecided(), random)
 	require.Equal(t, checker.Invalid, j.Verdict)
 	require.Positive(t, suites[1].Failures)
-	require.Contains(t, summary, "double-grant under split-brain")
-	require.Contains(t, j.Runs[3].Causes, "premature-loss under failover")
+	require.Contains(t, summary, "| double-grant | 2 of 4 |")
+	require.Contains(t, j.Runs[3].Kinds, "premature-loss")
 
 	j, _, _ = joined(t, valid(), undecided())
 	require.Equal(t, checker.Unknown, j.Verdict)

@@ -142,10 +142,8 @@ func (s junitSuite) named(part string) junitSuite {
 // junitOut is the story, a moment a line, with what a scenario violates as it must.
 func junitOut(r *Results, met bool) string {
 	lines := append([]string{r.Story.Headline}, r.Story.lines()...)
-	if several(r.Causes) != "" {
-		for i := range r.Causes {
-			lines = append(lines, fmt.Sprintf("cause %d: %s", i+1, r.Causes[i].Title))
-		}
+	if words := r.Counts.String(); words != "" {
+		lines = append(lines, "violated: "+words)
 	}
 	for i := range r.Properties {
 		if p := &r.Properties[i]; p.Verdict == checker.Invalid && met {

@@ -47,29 +47,6 @@ func (m *model) looksAt(lock string) []look {
 	return m.looks[lock]
 }
 
-// voters are the servers that granted a hold, as far as it is known: one, or of
-// independent servers all that were seen to have its key.
-func (m *model) voters(h *holding.Hold) []string {
-	first := m.granter(h)
-	if first == "" {
-		return nil
-	}
-	voters := []string{first}
-	if h.Acquire.Complete.Node != "" || m.replicas() > 0 {
-		return voters // what others have is a copy
-	}
-	for _, l := range m.looksAt(h.Lock) {
-		if l.owner == h.Owner && !slices.Contains(voters, l.server) && m.roleAt(l.server, h.Start) == "master" {
-			voters = append(voters, l.server)
-		}
-	}
-	slices.SortFunc(voters, say.Natural)
-	return voters
-}
-
-// grantors names the servers that granted a hold; empty where that is not known.
-func (m *model) grantors(h *holding.Hold) string { return strings.Join(m.voters(h), ", ") }
-
 // keySpans are which servers had whose key of a lock in a window.
 func (m *model) keySpans(lock string, w window) []keySpan {
 	looks := m.looksAt(lock)
@@ -204,65 +181,6 @@ func (m *model) replacedAt(server string, at time.Duration) time.Duration {
 		}
 	}
 	return history.Never
-}
-
-// shared reports whether several may hold a lock at the same time.
-func (m *model) shared(lock string) bool {
-	return slices.ContainsFunc(m.notes, func(e *history.Event) bool {
-		return e.Op == history.Declare && e.Lock == lock && e.Kind != "" && e.Kind != "mutex"
-	})
-}
-
-// clockEnded reports whether the clock of a server was made to gain so much that by it the
-// lease of the first of two grants was over before the second one.
-func (m *model) clockEnded(server string, first, second *holding.Hold) bool {
-	for i := range m.faults {
-		f := &m.faults[i]
-		if !f.has(history.ShiftsClock) || !f.hits(server) || !f.OK || f.at() > second.Start || f.End < second.Acquire.Invoke.Time {
-			continue
-		}
-		if gain, known := f.gains(first, second.Start); known && gain > 0 && first.Acquire.Expires() > 0 && f.endsEarly(first, second.Start) {
-			return true
-		}
-	}
-	return false
-}
-
-// vote reports whether a lock is held by the votes of several masters, none of which has a
-// replica: one that gives back its own votes makes room for another client then, and ends no
-// other hold.
-func (m *model) vote() bool {
-	masters := 0
-	for _, n := range m.Run.Topology.Nodes {
-		masters += b2i(n.Role == "master")
-	}
-	return masters > 2 && m.replicas() == 0
-}
-
-// voteWords say what the votes for two grants have in common.
-func (m *model) voteWords(first, second *holding.Hold) string {
-	a, b := m.voters(first), m.voters(second)
-	if len(a) < 2 || len(b) < 2 {
-		return ""
-	}
-	var both []string
-	for _, name := range b {
-		if slices.Contains(a, name) {
-			both = append(both, name)
-		}
-	}
-	servers := len(m.servers())
-	if len(both) == 0 || servers == 0 {
-		return ""
-	}
-	s := fmt.Sprintf("%s voted for both", say.List(both))
-	if len(both) == 1 && m.clockEnded(both[0], first, second) {
-		s += fmt.Sprintf(", since by its clock the lease of client %s was over", client(first.Owner))
-	}
-	if majority := servers/2 + 1; len(b)-len(both) < majority {
-		s += fmt.Sprintf(": without that, client %s had %d of %d votes, and no majority", client(second.Owner), len(b)-len(both), servers)
-	}
-	return s + "."
 }
 
 // blockers says which servers still had the key of a hold that was over, at the last look

@@ -91,13 +91,6 @@ func plan(t history.Topology) topologies.Topology {
 	return p
 }
 
-// parts reports whether the fault keeps data from a link between servers, so that a
-// grant may not reach those that take over.
-func (f *Fault) parts(t history.Topology) bool {
-	return (f.has(history.Cuts) || f.has(history.Stalls)) &&
-		slices.ContainsFunc(f.links(t), func(l history.Link) bool { return l.Kind != "client" })
-}
-
 // blocks reports whether the fault, while it is in effect, keeps a zone of
 // clients from a server.
 func (f *Fault) blocks(zone, server string, t history.Topology) bool {

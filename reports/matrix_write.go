@@ -108,8 +108,8 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 }
 
 func (m *Matrix) writeMarkdown(w io.Writer) error {
-	t := markdown{}
-	t.printf("## Locks under the same faults\n\n%s\n\n", md(m.about()))
+	var b strings.Builder
+	fmt.Fprintf(&b, "## Locks under the same faults\n\n%s\n\n", md(m.about()))
 	var rows [][]string
 	for i := range m.Cells {
 		words := m.Cells[i].words()
@@ -118,9 +118,9 @@ func (m *Matrix) writeMarkdown(w io.Writer) error {
 		}
 		rows = append(rows, words)
 	}
-	t.table(matrixColumns, rows)
-	t.printf("\n%s\n\n", matrixNote)
-	if _, err := io.WriteString(w, t.String()); err != nil {
+	b.WriteString(mdTable(matrixColumns, rows))
+	fmt.Fprintf(&b, "\n%s\n\n", matrixNote)
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write markdown: %w", err)
 	}
 	return m.Joint.writeMarkdown(w)

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // An Input is everything that a report is made of.
@@ -47,18 +45,9 @@ type model struct {
 	granters map[int]string // who granted what did not say so, by the ordinal of the acquire
 
 	distincts []*checker.Violation // found when the first report asks
-	grouped   []*group             // the same
-	originOf  map[*checker.Violation]int
 
-	seconds map[*holding.Hold][]*checker.Violation // double grants by their second hold, once they were asked for
-
-	unprompt map[string]bool // locks of which double grants began by themselves, once they were asked for
-
-	lostPermits map[string][]*holding.Hold // permits of a lock that each fault can have made the servers forget, once they were asked for
-
-	cause    int // the fault that caused the violation that is being told; -1 for none
 	searched bool
-	gravest  *checker.Violation // once it was searched for
+	first    *checker.Violation // once it was searched for
 	told     *Story             // once it was asked for
 	stories  map[*checker.Violation]Story
 	refused  []*history.Operation            // for their tokens; found when a cure asks
@@ -126,97 +115,67 @@ func eventsOf(h *history.History, ops ...history.Op) []*history.Event {
 	return found
 }
 
-// locateGrants fills in which server granted a hold, where the lock did not
-// say: the master that was seen to hold it, else the only master that the
-// client could reach.
-func (m *model) locateGrants() {
-	seen := map[string]string{}
-	for _, e := range m.notes {
-		if e.Op != history.Observe || e.What != history.ObserveKey {
-			continue
-		}
-		if _, known := seen[e.Value]; !known && m.roleAt(e.Node, e.Time) == "master" {
-			seen[e.Value] = e.Node
-		}
-	}
-	m.granters = map[int]string{}
-	for i := range m.holds {
-		h := &m.holds[i]
-		if h.Acquire.Complete.Node != "" {
-			continue
-		}
-		node := seen[h.Lock+" "+h.Owner]
-		if master := m.masterOf(h.Owner, h.Acquire.Invoke.Time); node == "" && master == m.masterOf(h.Owner, h.Acquire.Complete.Time) {
-			node = master
-		}
-		if node != "" {
-			m.granters[h.Acquire.Ordinal()] = node
-		}
-	}
-}
-
-// granter is the server that granted a hold, as far as it is known.
-func (m *model) granter(h *holding.Hold) string {
-	if node := h.Acquire.Complete.Node; node != "" {
-		return node
-	}
-	return m.granters[h.Acquire.Ordinal()]
-}
-
-// masterOf is the only master that the client of an owner could reach at an
-// instant, by what was seen of the servers and by the faults that cut groups
-// off from each other. It is empty if there was none, or more than one.
-func (m *model) masterOf(owner string, at time.Duration) string {
-	zone, only := m.zoneOf(owner), ""
-	for _, n := range m.Run.Topology.Nodes {
-		if n.Role == "" || m.roleAt(n.Name, at) != "master" || !m.reaches(zone, n.Name, at) {
-			continue
-		}
-		if only != "" {
-			return ""
-		}
-		only = n.Name
-	}
-	return only
-}
-
-// reaches reports whether no fault kept a zone from a server for certain: once its heal was
-// asked for, some links may be there again, and others not yet.
-func (m *model) reaches(zone, server string, at time.Duration) bool {
-	if !slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool { return n.Name == zone }) {
-		// It is not known where the client is: it may be in any zone.
-		return !slices.ContainsFunc(m.Run.Topology.Nodes, func(n history.Node) bool {
-			return n.Kind == string(topologies.Zone) && !m.reaches(n.Name, server, at)
-		})
-	}
-	for i := range m.faults {
-		f := &m.faults[i]
-		switch {
-		case !f.OK || at < f.at() || at > m.heals[i]:
-		case (f.has(history.Isolates) || f.has(history.Stops)) && f.blocks(zone, server, m.Run.Topology):
-			return false
-		}
-	}
-	return true
-}
-
-// roleAt is the role that a server was last seen in.
-func (m *model) roleAt(node string, at time.Duration) string {
-	role := ""
-	for _, c := range m.roles {
-		if c.node == node && c.at <= at {
-			role = c.role
-		}
-	}
-	return role
-}
-
 // violation is the one that the story tells; nil if there is none.
 func (m *model) violation() *checker.Violation {
 	if !m.searched {
-		m.searched, m.gravest = true, m.findViolation()
+		m.searched, m.first = true, m.findViolation()
 	}
-	return m.gravest
+	return m.first
+}
+
+// findViolation is the first violation with damage, which is that of the grants by which a change of a
+// resource was lost; without any damage the first of the kind that explains most. In a chain of overlaps it is
+// the first overlap: the release of a hold that overlaps with one before it is rightful.
+func (m *model) findViolation() *checker.Violation {
+	all := m.distinct()
+	if len(all) == 0 {
+		return nil
+	}
+	among := all
+	if i := slices.IndexFunc(all, func(v *checker.Violation) bool { return isDamage(v.Kind) }); i >= 0 {
+		made := m.telling(all[i])
+		among = slices.DeleteFunc(slices.Clone(all), func(v *checker.Violation) bool { return v != all[i] && !made.shares(m.evidence(v)) })
+	}
+	first := among[0]
+	for _, v := range among {
+		if severity(v.Kind) < severity(first.Kind) {
+			first = v
+		}
+	}
+	for before := first; before != nil && first.Kind == checker.DoubleGrant; {
+		first, before = before, m.overlapBefore(before)
+	}
+	return first
+}
+
+// overlapBefore is the double grant whose second hold is the first of another; nil if there is none.
+func (m *model) overlapBefore(v *checker.Violation) *checker.Violation {
+	holds := m.holdsOf(v)
+	if len(holds) < 2 {
+		return nil
+	}
+	for _, u := range m.distinct() {
+		if both := m.holdsOf(u); u.Kind == checker.DoubleGrant && len(both) > 1 && both[1] == holds[0] && both[0].Start < both[1].Start {
+			return u
+		}
+	}
+	return nil
+}
+
+// shardOf is the server that a server shares its data with as their master at the start.
+func (m *model) shardOf(server string) string {
+	first := ""
+	for _, n := range m.Run.Topology.Nodes {
+		if first == "" && n.Role == "master" {
+			first = n.Name
+		}
+	}
+	for _, n := range m.Run.Topology.Nodes {
+		if n.Name == server && n.Role == roleReplica {
+			return cmp.Or(n.Of, first) // a record may leave it out where there is one
+		}
+	}
+	return server
 }
 
 // distinct are all violations that are listed, in order of time. What two engines found
@@ -258,39 +217,6 @@ func (m *model) distinct() []*checker.Violation {
 	})
 	m.distincts = all
 	return all
-}
-
-// findViolation finds the gravest of the first cause; nil if there is none.
-func (m *model) findViolation() *checker.Violation {
-	if causes := m.causesOf(); len(causes) > 0 {
-		return causes[0].told
-	}
-	return nil
-}
-
-// toldName says which of the violations the story tells.
-func (m *model) toldName(told *checker.Violation) string {
-	alike, others := 0, 0
-	for i := range m.Report.Results {
-		if r := &m.Report.Results[i]; r.Verdict == checker.Invalid && len(r.Violations) > 0 {
-			if n := max(r.Total, len(r.Violations)); r.Violations[0].Kind == told.Kind {
-				alike += n
-			} else {
-				others += n
-			}
-		}
-	}
-	kind := strings.ReplaceAll(told.Kind, "-", " ")
-	switch {
-	case alike > 1 && m.lasted(told) > 0:
-		return fmt.Sprintf("The longest of %s", say.Count(alike, kind))
-	case alike > 1:
-		return fmt.Sprintf("The first of %s", say.Count(alike, kind))
-	case others > 0:
-		return "The " + kind
-	default:
-		return "The violation"
-	}
 }
 
 // since is when a violation was there: one that is in an answer at that answer, a lost
@@ -447,8 +373,11 @@ const (
 
 // became says that a server was seen in a role, and in another before.
 func became(role string) string {
-	if role == roleLeader {
+	switch role {
+	case roleLeader:
 		return "became the leader"
+	case "master":
+		return "was promoted to master"
 	}
 	return "became a " + role
 }

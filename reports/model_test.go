@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -106,13 +105,4 @@ func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
 	require.True(t, faults[1].Healed)
 	require.Equal(t, time.Duration(8), faults[1].End)
 	require.Empty(t, faults[1].HealError)
-}
-
-// Ratios have two figures, also small ones, and the counts of a terminal are written as elsewhere.
-func TestNumbersAreWrittenAlike(t *testing.T) {
-	for r, want := range map[float64]string{0.0395: "0.04", 0.0615: "0.061", 0.173: "0.17", 3195: "3,195"} {
-		require.Equal(t, want, number(r))
-	}
-	report := &textReport{TextOptions: TextOptions{Width: 100}, Results: Results{Operations: map[string]Outcomes{"acquire": {OK: 113393}}}}
-	require.Contains(t, strings.Join(report.operations(), "\n"), "acquire 113,393 ok 0 fail 0 info")
 }

@@ -2,14 +2,12 @@ package reports_test
 
 import (
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports"
 )
 
 // The page says what the run was told, and leads to the logs where there are some.
@@ -27,29 +25,6 @@ func TestEnvironment(t *testing.T) {
 	page = htmlOf(t, in)
 	require.NotContains(t, page, "logs/")
 	require.NotContains(t, page, "<dt>Settings")
-}
-
-// The picture to share has its size, and the story's words as far as there is room.
-func TestShare(t *testing.T) {
-	for name, fixture := range fixtures() {
-		out := string(written(t, func(w io.Writer) error { return reports.WriteShare(w, fixture()) }))
-		elements(t, out, true)
-		require.Contains(t, out, `viewBox="0 0 1200 630" width="1200" height="630"`, name)
-	}
-	out := string(written(t, func(w io.Writer) error { return reports.WriteShare(w, failover()) }))
-	require.Contains(t, out, "Two clients held the lock orders at the same time")
-	require.Contains(t, out, "redis-2 was promoted to master and knew nothing of that grant")
-	require.Contains(t, out, "granted to b")
-	require.Equal(t, 2, strings.Count(out, `class="t-lane"`))
-
-	long := hostile(strings.Repeat("very long ", 40))
-	out = string(written(t, func(w io.Writer) error { return reports.WriteShare(w, long) }))
-	for _, m := range strings.Split(out, "<text")[1:] {
-		_, words, _ := strings.Cut(m, ">")
-		words, _, _ = strings.Cut(words, "</text>")
-		require.LessOrEqual(t, len([]rune(words)), 130)
-	}
-	require.NotEmpty(t, written(t, func(w io.Writer) error { return reports.WriteShare(w, reports.Input{Run: history.Run{}}) }))
 }
 
 // What is copied as an issue is the story with its diagram, and how to repeat it.

@@ -26,9 +26,9 @@ func TestRate(t *testing.T) {
 	}
 
 	// Runs of one kind have an interval; of different kinds there is no common share.
-	run := JointRun{Topology: "single", Lock: "mutex", Causes: []string{"double-grant under kill"}}
+	run := JointRun{Topology: "single", Lock: "mutex", Kinds: []string{"double-grant"}}
 	other := run
-	other.Causes = nil
+	other.Kinds = nil
 	require.Equal(t, "1 of 2 (9 to 91 %)", ratesOf([]JointRun{run, other})[0].String())
 	other.Lock = "redlock"
 	require.Equal(t, "1 of 2", ratesOf([]JointRun{run, other})[0].String())

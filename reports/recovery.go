@@ -3,7 +3,6 @@ package reports
 import (
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -108,15 +107,6 @@ func (m *model) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*h
 		known[key] = slices.ContainsFunc(servers, func(server string) bool { return blocked(zone, server) })
 		return known[key]
 	}
-}
-
-// zoneOf is the zone of a client: that of the script, else its name up to the first dot.
-func (m *model) zoneOf(owner string) string {
-	if zone := m.Run.Clients[client(owner)]; zone != "" {
-		return zone
-	}
-	zone, _, _ := strings.Cut(client(owner), ".")
-	return zone
 }
 
 // grantedBy are the holds of each lock of which it is known who granted them,

@@ -47,9 +47,13 @@ type Results struct {
 	// Missing says what could not be read of the run that this was made of.
 	Missing []string `json:"missing,omitempty"`
 
-	Story Story `json:"story"`
-	// Causes group the violations by what caused them; the story tells the first.
-	Causes     []Cause             `json:"causes,omitempty"`
+	// Counts are the violations by kind; Story tells the first of them with damage, and Sequence has the
+	// messages until then (nil where no two parties are known).
+	Counts   Counts    `json:"counts"`
+	Story    Story     `json:"story"`
+	Sequence *Sequence `json:"sequence,omitempty"`
+	// Next is the command that says more about an invalid run; empty where there is none.
+	Next       string              `json:"next,omitempty"`
 	Properties []checker.Result    `json:"properties"`
 	Operations map[string]Outcomes `json:"operations"` // nil where they were not counted
 	Latency    map[string]Latency  `json:"latency"`
@@ -67,8 +71,11 @@ func (m *model) results() Results {
 		Command: m.Run.Command, Program: m.Run.Program,
 		Started: m.Run.Started, Duration: m.end,
 		AbortReason: m.Run.AbortReason, SkippedFaults: m.Run.SkippedFaults, Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
-		Story: m.story(), Causes: m.causes(), Properties: m.Report.Results,
+		Counts: m.counts(), Story: m.story(), Next: m.next(), Properties: m.Report.Results,
 		Operations: outcomes(m.ops), Latency: latencies(m.ops), Faults: m.faults,
+	}
+	if v := m.violation(); v != nil {
+		r.Sequence = m.sequence(v)
 	}
 	if r.Verdict == "" {
 		r.Verdict = checker.Unknown
@@ -80,6 +87,23 @@ func (m *model) results() Results {
 		r.Faults = []Fault{}
 	}
 	return r
+}
+
+// next is the command that says more about an invalid run: the control, which tells a limit of the servers
+// from a defect of the lock, or the variant of a scenario that prevents the violation.
+func (m *model) next() string {
+	if m.violation() == nil || m.Run.AbortReason != "" || m.Run.ClaimLostTo != "" {
+		return ""
+	}
+	for _, c := range m.story().Cures {
+		if c.Prevents {
+			return c.Try
+		}
+	}
+	if m.Run.Control != nil || m.Run.Backend == history.Simulated || !rowOf(m.violation().Kind).Control || m.shared(m.violation().Lock) {
+		return ""
+	}
+	return m.with("--control")
 }
 
 // sign is the mark that goes with a verdict, so that no colour is needed.

@@ -126,27 +126,11 @@ func (s *sequencer) grant(h *holding.Hold) {
 			s.add(chart.StepLost, h.Acquire.Complete.Time, server, who, "no answer: it was granted, as is known from later", h.Acquire.Complete)
 		}
 	}
-	s.forgottenCopy(h, voters)
 	if end := believes(h); end < h.End && end <= s.win.to || h.Ended == holding.EndExpired && h.End <= s.win.to {
 		s.note(chart.StepNote, min(end, h.End), who, nil, "its lease is over")
 	}
 	if h.Release != nil && h.Release.Complete.Time <= s.win.to {
 		s.operation(h.Release)
-	}
-}
-
-// forgottenCopy draws the copy of a grant that the server which granted next did not have.
-func (s *sequencer) forgottenCopy(h *holding.Hold, voters []string) {
-	holds := s.holdsOf(s.v)
-	if s.v.Kind != checker.DoubleGrant || len(holds) < 2 || h != holds[0] || len(voters) != 1 {
-		return
-	}
-	for _, c := range s.roles {
-		if c.role == "master" && s.forgotten(c, holds) {
-			s.actor(c.node, "server")
-			s.add(chart.StepLost, h.Acquire.Complete.Time, voters[0], c.node, "the key of "+client(h.Owner)+" never got there", nil)
-			return
-		}
 	}
 }
 
@@ -290,7 +274,7 @@ func (m *model) injection(f *Fault) *history.Event {
 }
 
 func (s *sequencer) faults() {
-	inView := func(f *Fault) bool { return f.OK && f.at() <= s.win.to && s.settled(f) >= s.win.from }
+	inView := func(f *Fault) bool { return f.OK && f.at() <= s.win.to && f.End >= s.win.from }
 	for i := range s.model.faults { // first those that make parties of their own
 		f := &s.model.faults[i]
 		if party := s.faultParty(f); inView(f) && party != "" {

@@ -46,38 +46,6 @@ func twoMajorities(owners ...string) reports.Input {
 	return judged(r, s.history())
 }
 
-func TestVotes(t *testing.T) {
-	r := reports.Summarize(twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1"))
-	text := r.Story.String()
-	require.Contains(t, text, "client a was granted orders by redis-1, redis-2 and redis-3 and")
-	require.Contains(t, text, "client b was granted orders by redis-3, redis-4 and redis-5 and")
-	require.Contains(t, text, "redis-3 voted for both: without that, client b had 2 of 5 votes, and no majority.")
-	require.Equal(t, []string{"redis-1", "redis-2", "redis-3", "redis-4", "redis-5"}, r.Causes[0].Servers)
-	require.Contains(t, told(r.Causes[0].Why), "redis-3 granted it to both")
-
-	// With a majority of its own the second needed no vote twice.
-	text = reports.Summarize(twoMajorities("b#1", "b#1", "b#1", "b#1", "b#1")).Story.String()
-	require.Contains(t, text, "redis-1, redis-2 and redis-3 voted for both: without that, client b had 2 of 5 votes")
-	in := twoMajorities("a#1", "b#1", "b#1", "b#1", "b#1")
-	require.Contains(t, reports.Summarize(in).Story.String(), "redis-2 and redis-3 voted for both: without that, client b had 2 of 5 votes")
-
-	// Nothing is said of votes that were not seen, or of a copy on a replica.
-	require.NotContains(t, reports.Summarize(twoMajorities("", "", "", "b#1", "b#1")).Story.String(), "voted")
-	require.NotContains(t, reports.Summarize(failover()).Story.String(), "voted")
-}
-
-// told are the words of a Why and of what it followed from.
-func told(w *reports.Why) string {
-	if w == nil {
-		return ""
-	}
-	words := w.Text + "\n"
-	for _, of := range w.Because {
-		words += told(of)
-	}
-	return words
-}
-
 // blocked is a lock that nobody gets, and what the server was last seen to have.
 func blocked(last string) reports.Input {
 	s := &script{}
@@ -94,7 +62,6 @@ func TestStuckSaysWhatBlocks(t *testing.T) {
 	r := reports.Summarize(blocked("a#1"))
 	require.Contains(t, r.Story.Headline, "No client could acquire")
 	require.Contains(t, r.Story.String(), "At 18.990 s redis-1 still had the key of client a, whose hold was over at 1.010 s: while the key is there, orders is not granted.")
-	require.Contains(t, told(r.Causes[0].Why), "still had the key")
 	for _, last := range []string{"", "c#1"} { // none, or that of a client of whose hold nothing is known
 		r := reports.Summarize(blocked(last))
 		require.Contains(t, r.Story.Headline, "No client could acquire")
@@ -123,7 +90,7 @@ func TestStuckSaysWhoseRequestBlocks(t *testing.T) {
 }
 
 func TestSequence(t *testing.T) {
-	q := reports.Summarize(failover()).Causes[0].Sequence
+	q := reports.Summarize(failover()).Sequence
 	require.Equal(t, []diagram.Actor{
 		{Name: "a", Kind: "client"},
 		{Name: "b", Kind: "client"},
@@ -140,13 +107,12 @@ func TestSequence(t *testing.T) {
 		}
 		return texts
 	}
-	require.Equal(t, []string{"redis-1>redis-2 the key of a never got there"}, steps(q, diagram.StepLost))
 	require.Len(t, steps(q, diagram.StepViolation), 1)
 	require.Contains(t, steps(q, diagram.StepRequest), "sentinels>redis-2 promotion to master")
 
 	// A fault stands over the parties that it concerns.
 	over := func(in reports.Input) (all []string) {
-		q := reports.Summarize(in).Causes[0].Sequence
+		q := reports.Summarize(in).Sequence
 		for _, s := range q.Steps {
 			if s.Kind == diagram.StepFault && s.From == "" {
 				all = append(all, s.Text+": "+strings.Join(s.Over, " "))
@@ -191,19 +157,9 @@ func TestSequence(t *testing.T) {
 	require.Equal(t, []string{"cut zone-a>redis-1 zone-b>redis-1: "}, cuts(3), "it is over all")
 	require.Equal(t, []string{"cut zone-a>redis-1: a redis-1", "cut zone-b>redis-1: b redis-1"}, cuts(20))
 
-	// A server that was promoted before the first grant is none that missed it.
-	in := failover()
-	for i := range in.History.Events {
-		if e := &in.History.Events[i]; e.Op == history.Observe && e.What == history.ObserveRole {
-			e.Time = ms(405)
-		}
-	}
-	require.Empty(t, steps(reports.Summarize(in).Causes[0].Sequence, diagram.StepLost))
-
 	// Every kind of violation has one, in order of time, and each step names its parties.
 	for name, fixture := range fixtures() {
-		for _, c := range reports.Summarize(fixture()).Causes {
-			require.NotNil(t, c.Why, name)
+		for _, c := range []reports.Results{reports.Summarize(fixture())} {
 			if c.Sequence == nil {
 				continue
 			}
@@ -224,31 +180,6 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// A leaf of a Why is an event, or says how servers work.
-func TestWhyEndsInEvents(t *testing.T) {
-	for name, fixture := range fixtures() {
-		in := fixture()
-		for _, c := range reports.Summarize(in).Causes {
-			var leaves func(w *reports.Why)
-			leaves = func(w *reports.Why) {
-				for _, of := range w.Because {
-					leaves(of)
-				}
-				if len(w.Because) > 0 || strings.Contains(w.Text, "asynchronous") || strings.Contains(w.Text, "still had the key") {
-					return
-				}
-				require.NotNil(t, w.Event, "%s: %s", name, w.Text)
-				require.Equal(t, in.History.Events[*w.Event].Time, *w.At)
-			}
-			leaves(c.Why)
-		}
-	}
-	why := told(reports.Summarize(failover()).Causes[0].Why)
-	require.Contains(t, why, "redis-2 did not know of the first grant")
-	require.Contains(t, why, "the replication links redis-2>redis-1 and redis-3>redis-1 were cut")
-	require.NotContains(t, why, "asynchronous", "a fault explains it")
-}
-
 // What a diagram in Markdown says can't end a statement of it, or its block.
 func TestMermaidKeepsToItsBlock(t *testing.T) {
 	in := hostile("x;y#z`\n```<b>\"end\n")
@@ -259,26 +190,5 @@ func TestMermaidKeepsToItsBlock(t *testing.T) {
 	for line := range strings.Lines(diagram) {
 		require.Regexp(t, `^(sequenceDiagram|  (participant p\d+ as .*|p\d+(->>|-->>|--x)p\d+: .*|Note over p\d+(,p\d+)?: .*|rect rgba\(196,22,28,0\.15\)|end))\n$`, line)
 		require.NotRegexp(t, regexp.MustCompile("[;#`<>]"), strings.NewReplacer("->>", "", "-->>", "").Replace(line))
-	}
-}
-
-// A server keeps no key of its time as a master once it has another master's data.
-func TestKeysEndWhereTheirServerFollowsAnother(t *testing.T) {
-	in := failover()
-	require.Contains(t, htmlOf(t, in), "redis-1 had the key of a, granted at 0.412 s, until 0.415 s as far as is known", "it never came back")
-	s := &script{}
-	s.declare("orders")
-	s.observe(1, "redis-1", history.ObserveRole, "master")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 12, 30000)
-	s.fault(history.Inject, "kill", "redis-1", 20, 22, history.OK, "redis-1 exited", "")
-	s.fault(history.Heal, "kill", "redis-1", 200, 250, history.OK, "", "")
-	for role, want := range map[string]string{"master": "30.010 s", "replica": "0.022 s"} {
-		t.Run(role, func(t *testing.T) {
-			s := *s
-			s.observe(220, "redis-1", history.ObserveRole, role)
-			s.acquire(2, "orders", "b#1", "redis-2", 300, 305, 30000)
-			s.observe(900, "redis-2", history.ObserveEpoch, "1")
-			require.Contains(t, htmlOf(t, judged(run(), s.history())), "redis-1 had the key of a, granted at 0.012 s, until "+want+" as far as is known")
-		})
 	}
 }

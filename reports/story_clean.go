@@ -21,15 +21,13 @@ func (m *model) validStory() Story {
 	if n := effective(m.faults); n > 0 {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
-	s.Events = m.faultEvents()
-	s.Events = append(s.Events, m.clientEvents()...)
-	slices.SortStableFunc(s.Events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
+	s.Events = m.clientEvents()
 	s.Outcome = append(s.Outcome, m.workloadWords(grants))
 	s.Outcome = append(s.Outcome, m.faultWords())
 	if words := m.exposureWords(); words != "" {
 		s.Outcome = append(s.Outcome, words)
 	}
-	for _, words := range []string{m.mastersHeld(), m.orderWords(), m.fencingWords(nil)} {
+	for _, words := range []string{m.orderWords(), m.fencingWords(nil)} {
 		if words != "" {
 			s.Outcome = append(s.Outcome, words)
 		}
@@ -135,55 +133,6 @@ func wereMade(grants int) string {
 	return say.Count(grants, "grant") + " were made"
 }
 
-// mastersHeld says why a partition with two masters hurt no lock: what each of them granted
-// meanwhile, and what kept the one that was replaced from it.
-func (m *model) mastersHeld() string {
-	for _, c := range m.roles {
-		if c.role != "master" || c.was == "" || !slices.ContainsFunc(m.faults, func(f Fault) bool {
-			return f.counts() && f.has(history.Isolates) && f.Start <= c.at && m.settled(&f) >= c.at
-		}) {
-			continue
-		}
-		masters := slices.DeleteFunc(m.extraMasters(c.at), func(name string) bool { return m.shardOf(name) != m.shardOf(c.node) })
-		if len(masters) < 2 {
-			continue
-		}
-		until := m.end
-		for _, after := range m.roles {
-			if after.at > c.at && after.role != "master" && slices.Contains(masters, after.node) {
-				until = min(until, after.at)
-			}
-		}
-		granted := map[string]int{}
-		for i := range m.holds {
-			if h := &m.holds[i]; h.Start >= c.at && h.Start <= until {
-				granted[m.granter(h)]++
-			}
-		}
-		if granted[""] > 0 {
-			continue // it is not known by whom
-		}
-		made := make([]string, len(masters))
-		for i, name := range masters {
-			made[i] = name + " made no grant"
-			if n := granted[name]; n > 0 {
-				made[i] = fmt.Sprintf("%s made %s", name, say.Count(n, "grant"))
-			}
-		}
-		if len(granted) == 0 {
-			made = []string{"none of them made a grant"}
-		}
-		words := fmt.Sprintf("From %s to %s %s were masters at once: %s.", say.Instant(c.at), say.Instant(until), say.List(masters), say.List(made))
-		if n := m.number("replica-acks"); n > 0 {
-			words += fmt.Sprintf(" A grant needed the acknowledgement of %s.", say.Count(n, "replica"))
-		} else if n := m.number("min-replicas"); n > 0 {
-			words += fmt.Sprintf(" A master without %s refused to write.", say.Count(n, "replica"))
-		}
-		return words
-	}
-	return ""
-}
-
 // orderWords say that the effects of two clients came in another order than their grants.
 func (m *model) orderWords() string {
 	type effect struct {
@@ -219,58 +168,32 @@ func (m *model) orderWords() string {
 // maxNamedFaults bounds the faults that are named one by one.
 const maxNamedFaults = 5
 
-// maxFaultEvents bounds the faults that the story of a run without a violation tells.
-const maxFaultEvents = 12
-
-// faultEvents are the faults that took effect, the first of them if there are many.
-func (m *model) faultEvents() []StoryEvent {
-	var events []StoryEvent
-	for i := range m.faults {
-		if f := &m.faults[i]; f.counts() && len(events) < maxFaultEvents {
-			events = append(events, StoryEvent{At: f.at(), Kind: EventFault, Text: f.happened(m.Run.Topology)})
-		}
-	}
-	return events
-}
-
-// maxClientEvents bounds the operations that are told one by one: those of a script.
-const maxClientEvents = 10
-
-// clientEvents are what clients were answered, if that were so few that all can be told:
+// clientEvents are what clients were answered in a script, if that were so few that all can be told:
 // they show why nothing was violated.
 func (m *model) clientEvents() []StoryEvent {
-	var events, accesses []StoryEvent
+	var events []StoryEvent
 	for i := range m.ops {
 		op := &m.ops[i]
-		if op.Invoke.Op == history.Access {
-			if len(accesses) <= maxClientEvents && !op.Unknown() {
-				accesses = append(accesses, StoryEvent{At: op.Complete.Time, Kind: EventAccess, Text: m.accessClause(op)})
-			}
+		if op.Invoke.Op == history.Access && op.Unknown() {
 			continue
 		}
-		if len(events) == maxClientEvents {
+		if len(events) == 4*maxStory {
 			return nil
 		}
-		ev := StoryEvent{At: op.Complete.Time, Kind: EventLock, Text: m.eventClause(op.Complete)}
-		if op.Invoke.Op == history.Acquire && op.OK() {
-			ev.Kind = EventGrant
+		ev := m.operationEvent(op)
+		if op.Complete.Error != "" && op.Invoke.Op != history.Access {
+			ev.Detail = say.Shorten(op.Complete.Error, 80)
 		}
-		if took := took(op); took > patience {
-			ev.Text += fmt.Sprintf(", after %s", say.Span(took))
-		}
-		if op.Complete.Error != "" {
-			ev.Text += " (" + say.Shorten(op.Complete.Error, 80) + ")"
-		}
+		ev.rank = 1 + b2i(ev.Kind != EventGrant)
 		events = append(events, ev)
 	}
-	if len(events)+len(accesses) <= maxClientEvents { // they show the order in which grants took effect
-		events = append(events, accesses...)
+	events = append(events, m.roleEvents(1, m.end)...)
+	for i := range events {
+		events[i] = events[i].said()
 	}
-	return append(events, m.serverEvents(1, m.end, nil)...)
+	slices.SortStableFunc(events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
+	return shortened(events)
 }
-
-// patience is from when on it is said how long an answer took.
-const patience = 100 * time.Millisecond
 
 // faultWords says how many faults took effect, and which did not.
 func (m *model) faultWords() string {
@@ -298,8 +221,6 @@ func (m *model) faultWords() string {
 		s = "The fault took effect."
 	case took == 0:
 		s = fmt.Sprintf("None of %s took effect.", say.Count(len(m.faults), "fault"))
-	case took > maxFaultEvents:
-		s = fmt.Sprintf("%d of %s took effect; the first %d are told here.", took, say.Count(len(m.faults), "fault"), maxFaultEvents)
 	default:
 		s = fmt.Sprintf("%d of %s took effect.", took, say.Count(len(m.faults), "fault"))
 	}
@@ -351,14 +272,10 @@ func (m *model) unknownStory() Story {
 	}
 	for i := range m.faults {
 		if f := &m.faults[i]; !f.OK {
-			s.Events = append(s.Events, StoryEvent{At: f.Start, Kind: EventFault, Text: f.happened(m.Run.Topology)})
-			if len(s.Events) == maxBackground {
-				break
-			}
+			s.Events = append(s.Events, StoryEvent{At: f.Start, Kind: EventFault, Actor: "the fault " + f.detail(), Verb: "did not take effect", Detail: f.Error}.said())
 		}
 	}
-	s.Events = append(s.Events, m.faultEvents()...)
-	slices.SortStableFunc(s.Events, func(a, b StoryEvent) int { return cmp.Compare(a.At, b.At) })
+	s.Events = shortened(s.Events)
 	if len(m.History.Events) > 0 {
 		s.Outcome = append(s.Outcome, m.workloadWords(outcomes(m.ops)[string(history.Acquire)]))
 		s.Outcome = append(s.Outcome, m.faultWords())

@@ -26,12 +26,6 @@ func TestStoryTellsTheGravestFirst(t *testing.T) {
 	require.Equal(t, reports.Summarize(failover()).Story.Headline, s.Headline)
 }
 
-func TestStoryCountsTheRest(t *testing.T) {
-	in := failover()
-	in.Report.Results[1].Total = 8
-	require.Contains(t, reports.Summarize(in).Story.String(), "And 7 more like it. Also violated: protected-resource (1 violation).")
-}
-
 func TestStoryOverlap(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -72,19 +66,6 @@ func TestStoryOverlap(t *testing.T) {
 			require.Contains(t, story.Outcome, tt.wantOutcome)
 		})
 	}
-}
-
-// Of a link that was cut after the grant nothing follows for the grant.
-func TestStoryClaimsNoMoreThanItKnows(t *testing.T) {
-	in := failover()
-	for i := range in.History.Events {
-		if e := &in.History.Events[i]; e.Op == history.Inject && e.Fault == "cut" {
-			e.Target = "redis-2>redis-1" // redis-3 still replicates
-		}
-	}
-	text := reports.Summarize(in).Story.String()
-	require.Contains(t, text, "the link redis-2>redis-1 was cut")
-	require.NotContains(t, text, "so that nothing")
 }
 
 func TestFaults(t *testing.T) {
@@ -145,7 +126,6 @@ func TestAnyViolation(t *testing.T) {
 		}
 		in.Report = report(broken("p", "", "", v))
 		require.NotEmpty(t, reports.Summarize(in).Story.Headline)
-		require.NoError(t, reports.WriteTimeline(io.Discard, in))
 		if i%10 == 0 {
 			require.NoError(t, reports.WriteHTML(io.Discard, in))
 		}
@@ -178,45 +158,4 @@ func TestStoriesOfTheCorpus(t *testing.T) {
 			require.NoError(t, reports.WriteHTML(io.Discard, in))
 		})
 	}
-}
-
-// twoMastersHeld is a split brain that hurts no lock, since the master that was replaced
-// grants nothing, because of an option.
-func twoMastersHeld(option string, grants int) func() reports.Input {
-	return func() reports.Input {
-		s := &script{}
-		s.declare("orders")
-		s.fault(history.Inject, "split-brain", "{redis-1 sentinel-1 zone-a}", 50, 60, history.OK, "cut", "")
-		s.observe(90, "redis-2", history.ObserveRole, "master")
-		for i := range grants {
-			at := 100 + 100*float64(i)
-			s.acquire(i, "orders", "zone-b.1#1", "redis-2", at, at+1, 1000)
-			s.release(i, "orders", "zone-b.1#1", "redis-2", at+10, at+11)
-			s.attempt(10+i, history.Acquire, "orders", "zone-a.1#1", at, at+50, history.Fail, "too few replicas")
-		}
-		s.attempt(20, history.Acquire, "orders", "zone-a.2#1", 100, 150, history.Fail, "too few replicas")
-		s.fault(history.Heal, "split-brain", "{redis-1 sentinel-1 zone-a}", 500, 510, history.OK, "", "")
-		s.observe(600, "redis-1", history.ObserveRole, "replica")
-		s.acquire(30, "orders", "zone-b.1#9", "redis-2", 700, 701, 1000)
-		s.release(30, "orders", "zone-b.1#9", "redis-2", 720, 721)
-		s.acquire(31, "orders", "zone-b.2#9", "redis-2", 705, 725, 1000)
-		r := run()
-		r.Topology.Options = map[string]string{option: "1"}
-		return judged(r, s.history())
-	}
-}
-
-// A valid run says why two masters hurt no lock.
-func TestWhyTwoMastersHurtNoLock(t *testing.T) {
-	const masters = "From 0.090 s to 0.600 s redis-1 and redis-2 were masters at once: redis-1 made no grant and redis-2 made 3 grants."
-	for option, reason := range map[string]string{
-		"replica-acks": " A grant needed the acknowledgement of 1 replica.",
-		"min-replicas": " A master without 1 replica refused to write.",
-	} {
-		r := reports.Summarize(twoMastersHeld(option, 3)())
-		require.Equal(t, checker.Valid, r.Verdict)
-		require.Contains(t, r.Story.Outcome, masters+reason)
-	}
-	require.Contains(t, reports.Summarize(twoMastersHeld("replica-acks", 0)()).Story.String(), "masters at once: none of them made a grant.")
-	require.NotContains(t, reports.Summarize(valid()).Story.String(), "masters at once")
 }

@@ -148,31 +148,6 @@ const (
 	maxLockRows   = 12
 )
 
-// focusLanes are the lanes of the violated lock, those of the evidence first.
-func (m *model) focusLanes(v *checker.Violation, w window) (lanes []*lane, left int) {
-	var first, rest []*lane
-	evidence := map[string]int{}
-	for i, h := range m.evidence(v) {
-		if _, ok := evidence[client(h.Owner)]; !ok {
-			evidence[client(h.Owner)] = i
-		}
-	}
-	for _, l := range m.lanes() {
-		if v.Lock != "" && l.lock != v.Lock || !l.shows(w) {
-			continue
-		}
-		if _, ok := evidence[l.client]; ok {
-			first = append(first, l)
-		} else {
-			rest = append(rest, l)
-		}
-	}
-	slices.SortStableFunc(first, func(a, b *lane) int {
-		return cmp.Compare(evidence[a.client], evidence[b.client])
-	})
-	return capped(append(first, rest...), maxFocusLanes)
-}
-
 // evidence are the holds that a violation is about.
 func (m *model) evidence(v *checker.Violation) []*holding.Hold {
 	holds := m.holdsOf(v)
@@ -184,39 +159,6 @@ func (m *model) evidence(v *checker.Violation) []*holding.Hold {
 		}
 	}
 	return holds
-}
-
-// lockRows are the locks of a run with too many lanes: each is one lane of all its
-// clients, those with violations first.
-func (m *model) lockRows() (rows []*lane, left int) {
-	byLock := map[string]*lane{}
-	for _, l := range m.lanes() {
-		row := byLock[l.lock]
-		if row == nil {
-			row = &lane{lock: l.lock}
-			byLock[l.lock] = row
-			rows = append(rows, row)
-		}
-		row.waits = append(row.waits, l.waits...)
-		row.holds = append(row.holds, l.holds...)
-	}
-	violated := map[string]bool{}
-	for _, v := range m.distinct() {
-		violated[v.Lock] = true
-	}
-	slices.SortStableFunc(rows, func(a, b *lane) int { return b2i(violated[b.lock]) - b2i(violated[a.lock]) })
-	rows, left = capped(rows, maxLockRows)
-	for _, row := range rows {
-		slices.SortStableFunc(row.waits, func(a, b *history.Operation) int { return cmp.Compare(a.Invoke.Time, b.Invoke.Time) })
-	}
-	return rows, left
-}
-
-func capped(lanes []*lane, most int) ([]*lane, int) {
-	if len(lanes) <= most {
-		return lanes, 0
-	}
-	return lanes[:most], len(lanes) - most
 }
 
 // A stretch is a server in one state for a while.

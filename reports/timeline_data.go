@@ -252,36 +252,29 @@ func (m *model) timelineData() *timelineData {
 	return t
 }
 
-// addKeys writes which servers had whose key of the locks whose violations are told.
+// addKeys writes which servers had whose key of the lock whose violation is told.
 func (m *model) addKeys(t *timelineData) {
-	done := map[string]bool{}
-	for i, c := range m.causesOf() {
-		v := c.told
-		if i == maxToldCauses {
-			break
-		}
-		if v.Lock == "" || done[v.Lock] {
-			continue
-		}
-		done[v.Lock] = true
-		spans := m.keySpans(v.Lock, m.keyWindow(v))
-		for _, server := range m.servers() {
-			k := keyData{Lock: v.Lock, Server: server}
-			for _, s := range spans {
-				if s.server == server {
-					part := keyParts{Name: client(s.owner), From: micros(s.from), To: micros(s.until), Copy: !s.vote}
-					for _, at := range s.looks {
-						part.Looks = append(part.Looks, micros(at))
-					}
-					k.Spans = append(k.Spans, part)
+	v := m.violation()
+	if v == nil || v.Lock == "" {
+		return
+	}
+	spans := m.keySpans(v.Lock, m.keyWindow(v))
+	for _, server := range m.servers() {
+		k := keyData{Lock: v.Lock, Server: server}
+		for _, s := range spans {
+			if s.server == server {
+				part := keyParts{Name: client(s.owner), From: micros(s.from), To: micros(s.until), Copy: !s.vote}
+				for _, at := range s.looks {
+					part.Looks = append(part.Looks, micros(at))
 				}
+				k.Spans = append(k.Spans, part)
 			}
-			for _, at := range m.emptyLooks(v.Lock, server) {
-				k.Empty = append(k.Empty, micros(at))
-			}
-			if len(k.Spans)+len(k.Empty) > 0 {
-				t.Keys = append(t.Keys, k)
-			}
+		}
+		for _, at := range m.emptyLooks(v.Lock, server) {
+			k.Empty = append(k.Empty, micros(at))
+		}
+		if len(k.Spans)+len(k.Empty) > 0 {
+			t.Keys = append(t.Keys, k)
 		}
 	}
 }
@@ -321,7 +314,7 @@ func (m *model) pageLanes(told *checker.Violation, focus window) []*lane {
 	if told == nil {
 		return lanes
 	}
-	first, _ := m.focusLanes(told, focus)
+	first := m.lanesOf(told)
 	place := make(map[*lane]int, len(first))
 	for i, l := range first {
 		place[l] = i - len(first)

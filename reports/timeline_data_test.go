@@ -112,3 +112,13 @@ func TestTimelineBlockOfALongRun(t *testing.T) {
 	require.Equal(t, "66666", data.Marks[0].Cover[:5], "held for a quarter of the time, and refused")
 	require.Less(t, int(r.Size()), n*9/2, "a third of it")
 }
+
+// A server keeps no key of its time as a master once it has another master's data.
+func TestKeysEndWhereTheirServerFollowsAnother(t *testing.T) {
+	d := mapped()
+	for _, s := range d.keySpans("k", d.whole()) {
+		if s.server == "r1" {
+			require.Equal(t, 51*time.Millisecond, s.until, "it was killed, and never came back")
+		}
+	}
+}

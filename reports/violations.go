@@ -17,7 +17,7 @@ import (
 
 // maxEvidence is how many violations of a property the page shows with their evidence,
 // beside those that its stories tell.
-const maxEvidence = 5
+const maxEvidence = 1
 
 // A property is a result with its evidence.
 type property struct {
@@ -39,10 +39,7 @@ type shownViolation struct {
 // properties are those that were checked, with the events that prove their
 // violations: those that the stories tell first.
 func (m *model) properties() []property {
-	told := map[*checker.Violation]bool{}
-	for _, c := range m.causesOf() {
-		told[c.told] = true
-	}
+	told := map[*checker.Violation]bool{m.violation(): true}
 	properties := make([]property, 0, len(m.Report.Results))
 	for i := range m.Report.Results {
 		r := &m.Report.Results[i]
@@ -60,7 +57,7 @@ func (m *model) properties() []property {
 			shown = append(shown, v)
 		}
 		slices.SortStableFunc(shown, func(a, b *checker.Violation) int {
-			return cmp.Or(b2i(b == m.violation())-b2i(a == m.violation()), b2i(told[b])-b2i(told[a]))
+			return b2i(told[b]) - b2i(told[a])
 		})
 		for _, v := range shown {
 			p.Shown = append(p.Shown, m.shownViolation(v, told[v]))
@@ -112,7 +109,6 @@ type violationRow struct {
 	Clients string
 	Servers string
 	Length  string // within the record; empty for none
-	Cause   int    // its number, from 1
 	Told    bool
 	Show    template.URL
 }
@@ -120,28 +116,19 @@ type violationRow struct {
 // violationRows are all violations that are listed, in order of time: that of the
 // timeline's marks.
 func (m *model) violationRows() []violationRow {
-	causes, told := map[*checker.Violation]int{}, map[*checker.Violation]bool{}
-	for i, c := range m.causesOf() {
-		told[c.told] = true
-		for _, v := range c.found {
-			causes[v] = i + 1
-		}
-	}
 	rows := []violationRow{}
 	for _, v := range m.distinct() {
 		r := violationRow{
 			At: say.Instant(m.since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock),
-			Cause: causes[v], Told: told[v], Show: template.URL(m.around(v)),
+			Told: v == m.violation(), Show: template.URL(m.around(v)),
 		}
 		var clients, servers []string
 		for _, h := range m.evidence(v) {
 			if name := client(h.Owner); !slices.Contains(clients, name) {
 				clients = append(clients, name)
 			}
-			for _, node := range m.voters(h) {
-				if !slices.Contains(servers, node) {
-					servers = append(servers, node)
-				}
+			if by := m.grantors(h); by != "" && !slices.Contains(servers, by) {
+				servers = append(servers, by)
 			}
 		}
 		r.Clients, r.Servers = strings.Join(clients, ", "), strings.Join(servers, ", ")

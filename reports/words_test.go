@@ -61,14 +61,6 @@ func TestTargetWords(t *testing.T) {
 		what, were := targetWords(tt.give, top)
 		require.Equal(t, [2]string{tt.what, tt.were}, [2]string{what, were})
 	}
-	cut := Fault{Name: "cut", Target: "replication", OK: true, Effects: []history.Effect{history.Cuts}}
-	require.True(t, cut.severs("r1", top))
-	require.False(t, cut.severs("r2", top), "nobody replicates from r2")
-	require.False(t, cut.severs("elsewhere", top))
-	island := Fault{Name: "partition", Target: "{r1 zone-a}", OK: true, Effects: []history.Effect{history.Isolates, history.Cuts}}
-	require.True(t, island.severs("r1", top))
-	island.Target = "{r1 r2}"
-	require.False(t, island.severs("r1", top))
 }
 
 func TestNiceStep(t *testing.T) {

@@ -12,14 +12,22 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     }
   });
 }
-// The picture to share is drawn as PNG when it is asked for.
+// The picture to share is what the timeline shows, as PNG.
 for (const button of document.querySelectorAll("[data-png]")) {
   button.addEventListener("click", async () => {
-    const image = new Image(), canvas = document.createElement("canvas"), link = document.createElement("a");
-    image.src = "data:image/svg+xml," + encodeURIComponent(document.getElementById(button.dataset.png).textContent.replace("<svg", `<svg xmlns="${document.querySelector("svg").namespaceURI}"`));
+    const live = document.querySelector("#chart svg"), image = new Image(), canvas = document.createElement("canvas"), link = document.createElement("a");
+    if (!live) return;
+    const copy = live.cloneNode(true), width = live.clientWidth, height = live.clientHeight + 60, style = document.createElementNS(live.namespaceURI, "style");
+    style.textContent = document.querySelector("style").textContent;
+    const head = `<text class="t-title" x="4" y="22">${document.querySelector(".verdict").innerHTML}: ${document.querySelector("h1").textContent.replace(/[&<]/g, (c) => c === "&" ? "&amp;" : "&lt;")}</text>`;
+    copy.setAttribute("viewBox", `0 -60 ${width} ${height}`);
+    copy.setAttribute("width", width); copy.setAttribute("height", height);
+    copy.innerHTML = `<rect class="t-paper" x="0" y="-60" width="${width}" height="${height}"/><g transform="translate(0 -56)">${head}</g>` + copy.innerHTML;
+    copy.prepend(style);
+    image.src = "data:image/svg+xml," + encodeURIComponent(new XMLSerializer().serializeToString(copy));
     await image.decode();
-    canvas.width = 1200; canvas.height = 630;
-    canvas.getContext("2d").drawImage(image, 0, 0, 1200, 630);
+    canvas.width = 2 * width; canvas.height = 2 * height;
+    canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
     link.setAttribute("href", canvas.toDataURL("image/png"));
     link.download = "lockchaos.png";
     button.dataset.done = link.href.slice(0, 22);
@@ -35,40 +43,3 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const d of folded) d.open = false;
 });
-// A hair line that says the time under the pointer, on every timeline.
-for (const svg of document.querySelectorAll("svg[data-from]")) {
-  const from = Number(svg.dataset.from), to = Number(svg.dataset.to);
-  const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
-  const make = (tag, name) => {
-    const node = document.createElementNS(svg.namespaceURI, tag);
-    node.setAttribute("class", name);
-    node.setAttribute("pointer-events", "none");
-    node.setAttribute("visibility", "hidden");
-    return svg.appendChild(node);
-  };
-  const line = make("line", "cross-hair"), text = make("text", "t-small");
-  svg.addEventListener("pointermove", (event) => {
-    const matrix = svg.getScreenCTM();
-    const x = (event.clientX - matrix.e) / matrix.a;
-    const show = x >= left && x <= right;
-    for (const node of [line, text]) node.setAttribute("visibility", show ? "visible" : "hidden");
-    if (!show) return;
-    const height = svg.viewBox.baseVal.height;
-    line.setAttribute("x1", x); line.setAttribute("x2", x);
-    line.setAttribute("y1", 0); line.setAttribute("y2", height);
-    const late = x > (left + right) / 2;
-    text.setAttribute("x", late ? x - 5 : x + 5);
-    text.setAttribute("y", height - 2);
-    text.setAttribute("text-anchor", late ? "end" : "start");
-    text.style.textAnchor = late ? "end" : "start";
-    text.textContent = ((from + (x - left) / (right - left) * (to - from)) / 1e9).toFixed(4) + " s";
-  });
-  svg.addEventListener("pointerleave", () => {
-    for (const node of [line, text]) node.setAttribute("visibility", "hidden");
-  });
-}
-// On a narrow screen, begin where the violation is.
-for (const box of document.querySelectorAll(".scroll")) {
-  const mark = box.querySelector(".t-violation");
-  if (mark) box.scrollLeft = mark.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 3;
-}

@@ -1,12 +1,13 @@
 // The timeline of any window that the reader chooses, and the topology at any
-// moment. Without this script the page has both at the violation.
+// moment. Without this script the page has the messages and tables.
 (async () => {
   const chart = document.getElementById("chart"), block = document.getElementById("timeline-data");
   if (!chart || !block || !window.DecompressionStream) return;
   const data = await unpack(block.textContent).catch(() => null);
-  if (!data) return; // the drawings of the page stay
+  if (!data) return;
   block.remove();
 
+  const hatch = `<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="t-hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>`;
   const laneHeight = 26, gap = 6, dense = 80;
   const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock, find: "" };
   const view = { ...initial };
@@ -258,16 +259,19 @@
     return out;
   }
 
+  // looks are the roles that look like another.
+  const looks = { leader: "master", follower: "replica", member: "replica" };
+
   function drawServer(s, y, h) {
     let out = label(s.name, y, h);
     for (const p of s.life) {
       if (!meets(p.from, p.to)) continue;
       const a = x(p.from), b = p.to >= data.end ? right : x(p.to);
-      const known = { master: "t-master", replica: "t-replica" }[p.state];
+      const known = { master: "t-master", replica: "t-replica" }[looks[p.state] || p.state];
       out += rect(known || "t-down", a, y + (known ? 0 : 0.5), Math.max(b - a, 1), known ? h : h - 1, 2, `${s.name}: ${p.state} from ${instant(p.from)} to ${instant(p.to)}`);
-      const long = p.changed && p.from >= view.a ? (p.state === "master" ? "promoted to master at " + instant(p.from) : "became a " + p.state) : p.state;
+      const long = p.changed && p.from >= view.a ? (p.state === "master" ? "promoted to master at " : p.state === "leader" ? "became the leader at " : `became a ${p.state} at `) + instant(p.from) : p.state;
       const words = [long, p.state].find((w) => wide(w) + 14 < b - a);
-      if (words) out += text(p.state === "master" ? "t-on-master" : "t-small", a + 7, y + h / 2 + 4, words);
+      if (words) out += text(known === "t-master" ? "t-on-master" : "t-small", a + 7, y + h / 2 + 4, words);
     }
     return out;
   }
@@ -456,7 +460,8 @@
     svg.setAttribute("viewBox", `0 0 ${width} ${n1(y)}`);
     svg.setAttribute("height", n1(y));
     const focus = document.activeElement?.closest?.("[data-fold]")?.dataset.fold;
-    svg.innerHTML = axis + body + drawViolations(tops) + moment + `<rect class="t-select" visibility="hidden" y="${top}" height="${n1(y - 20 - top)}"/><path class="cross-hair" visibility="hidden"/><text class="t-small" visibility="hidden" y="${n1(y - 22)}"></text>`;
+    svg.innerHTML = hatch + axis + body + drawViolations(tops) + moment + `<rect class="t-select" visibility="hidden" y="${top}" height="${n1(y - 20 - top)}"/><path class="cross-hair" visibility="hidden"/><text class="t-small" visibility="hidden" y="${n1(y - 22)}"></text>`;
+    for (const entry of document.querySelectorAll("#legend [data-for]")) entry.hidden = !svg.querySelector(entry.dataset.for);
     marked = -1;
     svg.removeAttribute("aria-activedescendant");
     for (const node of document.querySelectorAll("[data-mark]")) node.textContent = "";
@@ -513,7 +518,7 @@
       let state = "";
       for (const [from, s] of life) if (from <= view.at) state = s;
       if (say) node.textContent = short(state, 20);
-      else node.setAttribute("class", node.getAttribute("class").replace(/ ?is-\S*/g, "") + " is-" + (/^[a-z]+$/.test(state) ? state : "plain"));
+      else node.setAttribute("class", node.getAttribute("class").replace(/ ?is-\S*/g, "") + " is-" + (/^[a-z]+$/.test(state) ? looks[state] || state : "plain"));
     }
     clearTimeout(saved);
     saved = setTimeout(save, 150);
