@@ -251,7 +251,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	tab.scripts(false)
 	tab.open(htmlOf(t, failover()), "")
 	require.False(t, eval[bool](tab, `document.documentElement.classList.contains("has-js")`))
-	require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button):not(nav *):not(nav),.story *,#h-story ~ p,.cures *,.static *:not(title):not(style),.map-node text:not(:empty),.legend li,.property > .head *,.property > p,#h-faults ~ * td,dl *:not(details *)")`))
+	require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button):not(nav *):not(nav),.story *,#h-story ~ p,.cures *,.static,.map-node text:not(:empty),figure .legend li,.property > .head *,.property > p,#h-faults ~ * td,dl *:not(details *)")`))
 	require.Equal(t, len(reports.Summarize(failover()).Story.Events), eval[int](tab, `document.querySelectorAll(".story li").length`))
 	require.Contains(t, eval[string](tab, `document.querySelector(".story .violation").innerText`), "client b was granted orders by redis-2")
 	require.Positive(t, eval[int](tab, `document.querySelector(".diagram svg").getBoundingClientRect().width`))
@@ -282,7 +282,7 @@ func TestBrowserPrint(t *testing.T) {
 		require.LessOrEqual(t, eval[int](tab, `document.documentElement.scrollWidth`), paper, name)
 		require.Empty(t, eval[[]string](tab, `[...document.querySelectorAll("body *:not(svg *)")].filter((n) => n.checkVisibility() && getComputedStyle(n).overflowX !== "visible" && n.scrollWidth > n.clientWidth + 1).map((n) => n.outerHTML.slice(0, 120))`), "%s: cut off", name)
 		require.NotZero(t, eval[int](tab, `document.querySelectorAll("details pre").length`), name)
-		require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button),.story *,main p:not(.live-only):not(.live-only *):not(.property > details:not(.told) *),.static *:not(title):not(.apart),details:not(.raw):not(.property > details:not(.told)) > pre,details:not(.raw):not(.property > details:not(.told)) > summary,table td,table th,dl dd,footer").filter((n) => !/^<nav|^<a href="#(h-|timeline)/.test(n))`), name)
+		require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button),.story *,main p:not(.live-only *):not(.static):not(.js):not(.property > details:not(.told) *),details:not(.raw):not(.property > details:not(.told)) > pre,details:not(.raw):not(.live-only *):not(.property > details:not(.told)) > summary,table td,table th,dl dd,footer").filter((n) => !/^<nav|^<a href="#(h-|timeline)/.test(n))`), name)
 		require.Zero(t, eval[int](tab, `[...document.querySelectorAll(".controls")].filter((n) => n.checkVisibility()).length`), "%s: what a mouse is for", name)
 		require.True(t, eval[bool](tab, `document.querySelector("svg.live").checkVisibility()`), name)
 	}

@@ -40,18 +40,11 @@ func ExampleWriteText() {
 	// Output:
 	// ✗ INVALID  Two clients held the lock k at the same time
 	//   seed 7
-	//   0.001 s    client a was granted k and was entitled to hold it until 3.000 s
-	//   ✗ 2.900 s  client b was granted k and was entitled to hold it until 5.000 s
+	//   0.001 s    client a was granted k (lease 3,000 ms, entitled until 3.000 s)
+	//   ✗ 2.900 s  client b was granted k (lease 3,000 ms, entitled until 5.000 s)
 	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
-	//              No recorded fault can have done it: this is a bug of the lock, unless its servers
-	//              failed unseen. Look at whether to find the lock free and to acquire it is one step on
-	//              the server, whether the key lives as long as the lease, whether an extension compares
-	//              the owner, and whether all connections select the same database and none takes an error
-	//              or a late reply for a grant.
-	//   impact     1 double grant at 2.900 s, in a record of 2.9 s.
-	//   ✗ violated mutual-exclusion (1)
-	//   operations acquire 2 ok 0 fail 0 info
-	//   acquire    avg 450 ms · min 1 ms · max 900 ms
-	//   faults     none
+	//   faults     No fault was injected.
+	//   ✗ violated 1 double grant, at 2.900 s
+	//   may help   have the resource refuse tokens older than the newest that it saw (fencing)
 	//   seed       7
 }

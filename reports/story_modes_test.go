@@ -40,7 +40,7 @@ func TestStory_TellsTheHoldThatWasLost(t *testing.T) {
 	t.Parallel()
 	r := reports.Summarize(downgraded())
 	require.Equal(t, "Client a was told that it does not hold the lock orders, 1,958 ms before its lease was over", r.Story.Headline)
-	require.Contains(t, r.Story.Events[0].Text, "client a was granted orders (write) by redis-1 (lease 2,000 ms, told at")
+	require.Contains(t, r.Story.Events[0].Text, "client a was granted orders (write) by redis-1 (lease 2,000 ms, until 2.010 s)")
 	last := r.Story.Events[len(r.Story.Events)-1]
 	require.Equal(t, "client a was refused the release of orders (write)", last.Text)
 	require.Equal(t, reports.EventViolation, last.Kind)

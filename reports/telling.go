@@ -241,7 +241,8 @@ func (t *telling) others() []StoryEvent {
 	var events []StoryEvent
 	for i := range t.m.holds {
 		h := &t.m.holds[i]
-		if h.Lock == t.v.Lock && !slices.Contains(t.holds, h) && h.Start >= t.from && h.Start <= t.to && len(events) < maxOthers {
+		same := slices.ContainsFunc(t.holds, func(own *holding.Hold) bool { return own.Owner == h.Owner })
+		if h.Lock == t.v.Lock && !same && h.Start >= t.from && h.Start <= t.to && len(events) < maxOthers {
 			ev := t.m.grantEvent(h)
 			ev.rank = 2
 			events = append(events, ev)

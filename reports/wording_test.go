@@ -10,16 +10,12 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-func textOf(r reports.Results) func(io.Writer) error {
-	return func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }
-}
-
 // Holds beside another are what a lock that several may hold is for, and of any other its
 // violations: the words fit both.
 func TestCoveredSaysWhatWasMet(t *testing.T) {
 	r := reports.Summarize(failover())
 	r.Properties[0].Met = map[string]int{history.MetContention: 9, history.MetShared: 3}
-	text := string(written(t, textOf(r)))
+	text := string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))
 	require.Contains(t, text, "contention 9 · holds beside another 3")
 	require.NotContains(t, text, "shared")
 }
