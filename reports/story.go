@@ -203,6 +203,9 @@ const maxInEffect = 4
 // inEffectWords names the faults that were in effect in a window, else the last one before it.
 func (m *model) inEffectWords(from, to time.Duration) string {
 	if len(m.faults) == 0 {
+		if m.Run.Command == "" && m.Run.Seed == 0 && m.Run.Topology.Name == "" {
+			return "" // of a history without a record it is not known
+		}
 		return "No fault was injected."
 	}
 	found := m.inEffect(from, to)

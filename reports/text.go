@@ -116,8 +116,19 @@ func (t *textReport) story(room int) {
 
 // facts are the faults in effect and the counts.
 func (t *textReport) facts() {
-	if t.Story.InEffect != "" {
+	switch {
+	case t.Story.InEffect != "":
 		t.add("faults", t.Story.InEffect)
+	case len(t.Faults) > 0:
+		var names []string
+		for i := range t.Faults {
+			if f := &t.Faults[i]; f.counts() {
+				names = append(names, f.label())
+			}
+		}
+		t.add("faults", strings.TrimSuffix(fmt.Sprintf("%d of %d took effect: %s", len(names), len(t.Faults), strings.Join(names, ", ")), ": "))
+	case t.recorded():
+		t.add("faults", "none")
 	}
 	if words := t.Counts.String(); words != "" {
 		t.add(sign(checker.Invalid)+" violated", words)
