@@ -155,7 +155,7 @@ func (g *Generator) units(low, high int) time.Duration {
 
 // spec is what a random lock promises.
 func (g *Generator) spec(name string) (spec history.Event, fenced bool) {
-	spec = history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name}
+	spec = history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name, Kind: history.KindMutex}
 	switch g.r.IntN(6) {
 	case 0:
 	case 1:
