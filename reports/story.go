@@ -140,7 +140,7 @@ func (s Story) Helps() string {
 
 // story tells the first violation with damage, or why there is none. Of a
 // script that was cut short it tells where, and of servers that another run took
-// over that, whatever was found.
+// over that, whatever was found. A violation before a script was cut short stands.
 func (m *model) story() Story {
 	if m.told != nil {
 		return *m.told
@@ -153,6 +153,9 @@ func (m *model) story() Story {
 		s = m.unknownStory()
 	case v != nil:
 		s = m.violationStory(v)
+		if m.Run.AbortReason != "" {
+			problem = "The script was cut short after it, at " + m.Run.AbortReason
+		}
 	case m.Report.Verdict == checker.Valid:
 		s = m.validStory()
 	case m.Report.Verdict == checker.Invalid:

@@ -65,7 +65,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 				if i > 0 && !j.json {
 					a.printf("\n")
 				}
-				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.InOrStdin(), arg) })
+				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.Context(), cmd.InOrStdin(), arg) })
 				if beyond, ok := errors.AsType[memoryError](err); ok {
 					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
 				}
@@ -165,7 +165,9 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	return worst(verdictError(exitUnknown), j.write(r))
 }
 
-func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
+// one judges what an argument names. Input is read until the signals' context ends, and not ctx, which also
+// ends where the search for an order takes too much memory.
+func (j *judging) one(ctx, signals context.Context, stdin io.Reader, arg string) error {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		return j.directory(ctx, arg)
 	}
@@ -173,9 +175,9 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if ofRun && !long {
 		return j.historyOfRun(ctx, arg)
 	}
-	name, r := "standard input", io.Reader(&untilReader{ctx: ctx, from: stdin})
+	name, r := "standard input", io.Reader(&untilReader{ctx: signals, from: stdin})
 	if arg != "-" {
-		f, err := openUntil(ctx, arg)
+		f, err := openUntil(signals, arg)
 		if err != nil {
 			return fmt.Errorf("read history: %w", err)
 		}

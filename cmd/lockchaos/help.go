@@ -77,7 +77,7 @@ func flagGroups() []flagGroup {
 		{"Lock and clients", []string{
 			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
 		}},
-		{"Faults and length", []string{"faults", "duration", "seed", "replay", "control"}},
+		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control"}},
 		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep"}},
 		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
 		{"Servers that run already (--backend attach)", attachFlags},
