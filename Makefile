@@ -121,8 +121,9 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 # cache. Those of all others never do, since the servers are part of them (-count=1).
 CACHED := ./checker/... ./history ./internal/await ./internal/crew ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
 	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
-# The others, beginning with those that take longest.
-LONGEST := ./topologies/attach ./topologies/container ./scenarios ./harness ./locktests ./cmd/lockchaos ./chaos ./drivers ./lock
+# The others, beginning with those that take longest, but not with both that start containers: side by
+# side those starve each other.
+LONGEST := ./topologies/attach ./drivers ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./topologies/container ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
 # Those that only start programs: with RACE=1, what they start has no race detector either.
 UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis

@@ -108,9 +108,10 @@ func TestComposeProjectsKeepTheContract(t *testing.T) {
 	all := topologies.NamesOf(topologies.StoreRedis)
 	out, err := p.run(append([]string{"up"}, all...)...) // each call of docker-compose costs a second or more
 	require.NoError(t, err, out)
+	// One after the other: the checks of health of twenty containers and the failovers of one topology
+	// make Sentinels of another one miss their deadlines.
 	for _, name := range all {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var log bytes.Buffer
 			b := attach.Backend{Compose: p.name, Yes: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			t.Cleanup(func() {
