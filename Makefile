@@ -129,7 +129,7 @@ SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell 
 UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis
 RACE ?=
 # Most tests with servers wait: so many packages run side by side, and so many tests of each.
-PACKAGES ?= 3
+PACKAGES ?= $(if $(RACE),2,3)
 PARALLEL ?= 6
 # A program with the race detector sleeps for a second before it exits, unless it is told otherwise.
 # Without tables for debuggers (-ldflags=-w) linking takes a second less for each package. Vet runs

@@ -54,8 +54,14 @@ func TestFaultsOfAClustersNode(t *testing.T) {
 	rdb := client(t, d)
 	masters := []topologies.Server{d.Server("redis-1"), d.Server("redis-2"), d.Server("redis-3")}
 	for i, step := range []faults.Step{
-		{Fault: "out-of-memory"}, {Fault: "evict"}, {Fault: "flush"}, {Fault: "pause-writes"}, {Fault: "busy-script"}, {Fault: "script-flush"},
-		{Fault: "drop-key", Params: map[string]string{"pattern": "lock:*"}}, {Fault: "corrupt-key", Params: map[string]string{"pattern": "lock:*"}},
+		{Fault: "out-of-memory"},
+		{Fault: "evict"},
+		{Fault: "flush"},
+		{Fault: "pause-writes"},
+		{Fault: "busy-script"},
+		{Fault: "script-flush"},
+		{Fault: "drop-key", Params: map[string]string{"pattern": "lock:*"}},
+		{Fault: "corrupt-key", Params: map[string]string{"pattern": "lock:*"}},
 	} {
 		server := masters[i%len(masters)]
 		step.Target = server.Name()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -198,10 +199,7 @@ func endOf(lines []line, at int) int {
 func mutate(rnd *rand.Rand, lines []line) (kind string, mutated []line) {
 	mutated = make([]line, len(lines))
 	for i, l := range lines {
-		mutated[i] = line{}
-		for name, value := range l {
-			mutated[i][name] = value
-		}
+		mutated[i] = maps.Clone(l)
 	}
 	at := rnd.IntN(len(lines))
 	l := mutated[at]

@@ -125,14 +125,14 @@ func (f *Field) schema() object {
 
 // onLines is the condition that the field may be on the line.
 func (f *Field) onLines() object {
-	var any_ []any
+	var forms []any
 	for _, o := range table.operators {
 		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.On(o.Op, t) })
 		if len(types) > 0 {
-			any_ = append(any_, object{"properties": object{"op": object{"const": o.Op}, "type": object{"enum": types}}})
+			forms = append(forms, object{"properties": object{"op": object{"const": o.Op}, "type": object{"enum": types}}})
 		}
 	}
-	return object{"anyOf": any_}
+	return object{"anyOf": forms}
 }
 
 func ofOps(ops []Op) object { return object{"properties": object{"op": object{"enum": ops}}} }

@@ -2,7 +2,6 @@ package locktests
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -412,30 +411,4 @@ func TestForceUnlockOfBothSides(t *testing.T) {
 		require.Empty(t, keysLeft(t, rdb))
 		parked(t, rdb, 0)
 	})
-}
-
-// rwHolds are the holds of a lock in which a client believes.
-type rwHolds struct {
-	mu    sync.Mutex
-	holds map[*lock.Hold]string // "read" or "write"
-	clash string
-}
-
-func (b *rwHolds) enter(h *lock.Hold, side string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.holds[h] = side
-	me, now := h.Lease(), time.Now()
-	for other, what := range b.holds {
-		l := other.Lease()
-		if l.Owner != me.Owner && (side == "write" || what == "write") && now.Before(l.Expires) && now.Before(me.Expires) {
-			b.clash = fmt.Sprintf("%s holds %s, and %s holds %s", me.Owner, side, l.Owner, what)
-		}
-	}
-}
-
-func (b *rwHolds) leave(h *lock.Hold) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.holds, h)
 }

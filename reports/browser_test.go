@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -181,9 +180,6 @@ func (t *tab) media(kind, theme string) {
 	})
 	require.NoError(t, err)
 }
-
-// sheet is a page in a PDF.
-var sheet = regexp.MustCompile(`/Type\s*/Page\b[^s]`)
 
 // scripts switches the page's scripts on or off; those of the test run anyway.
 func (t *tab) scripts(on bool) {

@@ -273,14 +273,6 @@ func (f *Fault) halves(t history.Topology) string {
 	return say.List(sides[0]) + " on one side, " + say.List(sides[1]) + " on the other"
 }
 
-// healed says in words that the fault ended.
-func (f *Fault) healed(t history.Topology) string {
-	if story := f.story(); story.Healed != "" {
-		return f.tell(story.Healed, t)
-	}
-	return "the fault " + f.label() + " was healed"
-}
-
 // story is how the fault is told: as its spec says, else by its effects.
 func (f *Fault) story() faults.Story {
 	const connected = "{target} {was} connected again"

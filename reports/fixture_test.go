@@ -479,8 +479,3 @@ func (s *script) in(set func(e *history.Event)) {
 
 // mode is how the last operation asked for the lock.
 func (s *script) mode(m history.Mode) { s.in(func(e *history.Event) { e.Mode = m }) }
-
-// queued is the place that the last operation had.
-func (s *script) queued(place int64) {
-	s.events[len(s.events)-1].Queued = &place
-}

@@ -55,9 +55,6 @@ func onPaper(rows int) string {
 	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, say.Count(rows, "violation"))
 }
 
-// maxToldCauses bounds the causes that the page and the summaries tell.
-const maxToldCauses = 12
-
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
 func WriteHTML(w io.Writer, in Input) error { return newModel(in).writeHTML(w) }

@@ -130,15 +130,6 @@ func (m *model) lastGranter(holds []*holding.Hold, before time.Duration) string 
 	return m.granter(holds[at-1])
 }
 
-// untilGranted is the recovery from the fault itself, to compare by: none in
-// the record counts as longest.
-func (f *Fault) untilGranted() time.Duration {
-	if f.Recovery == 0 {
-		return history.Never
-	}
-	return f.Recovery
-}
-
 // recoveryWords say how long it took: "1,079 ms (from its heal 4.2 ms)".
 func (f *Fault) recoveryWords() string {
 	switch {

@@ -372,17 +372,6 @@ func (m *model) lastEvent(v *checker.Violation) *history.Event {
 	return e
 }
 
-// operationsOf are the operations of a kind that the evidence names, in order.
-func (m *model) operationsOf(v *checker.Violation, kind history.Op) []history.Operation {
-	var found []history.Operation
-	for _, index := range v.Events {
-		if op, ok := m.operation(index); ok && op.Invoke.Op == kind && !slices.ContainsFunc(found, func(o history.Operation) bool { return o.Ordinal() == op.Ordinal() }) {
-			found = append(found, *op)
-		}
-	}
-	return found
-}
-
 // holdFor is the hold that an event acted under: that of its owner, else the
 // last of its process.
 func (m *model) holdFor(v *checker.Violation, e *history.Event) *holding.Hold {

@@ -208,7 +208,7 @@ func (m *model) timelineData() *timelineData {
 		focus = m.focus(told)
 		t.From, t.To, t.Lock = micros(focus.from), micros(focus.to), told.Lock
 	}
-	lanes := m.pageLanes(told, focus)
+	lanes := m.pageLanes(told)
 	most := m.maxDetail
 	if len(lanes) > manyLanes {
 		most = min(most, maxCrowdDetail)
@@ -309,7 +309,7 @@ func (m *model) drawable(w window) int {
 }
 
 // pageLanes are the lanes that the page draws: those of the violation first.
-func (m *model) pageLanes(told *checker.Violation, focus window) []*lane {
+func (m *model) pageLanes(told *checker.Violation) []*lane {
 	lanes := slices.Clone(m.lanes())
 	if told == nil {
 		return lanes

@@ -69,6 +69,3 @@ func theLock(name string) string {
 	}
 	return "the lock " + name
 }
-
-// lockHeading names a lock above its lanes: "lock orders", and "lock-3", whose name says it.
-func lockHeading(name string) string { return strings.TrimPrefix(theLock(name), "the ") }

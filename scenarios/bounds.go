@@ -38,7 +38,7 @@ func bounded(b []byte) error {
 			line, begun = at.Line, 0
 		}
 		tooDeep := func() error { return fmt.Errorf("line %d: nested deeper than %d", at.Line, maxNested) }
-		switch t.Type {
+		switch t.Type { //nolint:exhaustive // what nests, and what may not be there
 		case token.CommentType, token.DocumentHeaderType, token.DocumentEndType, token.SpaceType:
 			continue
 		case token.AnchorType, token.AliasType, token.MergeKeyType:

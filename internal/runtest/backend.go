@@ -11,7 +11,7 @@ import (
 // Backend starts local processes afresh: for a test that counts starts or changes what is started.
 type Backend = process.Backend
 
-var servers struct {
+var servers struct { //nolint:gochecknoglobals // of all tests of a binary
 	sync.Mutex
 
 	backend topologies.Backend

@@ -178,7 +178,7 @@ func (f *failing) clean() {
 func TestServersEnd(t *testing.T) {
 	const how = "LOCKCHAOS_TEST_ENDS"
 	if way := os.Getenv(how); way != "" {
-		fmt.Println(Start(t).process.socket)
+		fmt.Fprintln(os.Stdout, Start(t).process.socket)
 		if way == "panic" {
 			go panic("as it was told")
 		}

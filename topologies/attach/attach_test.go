@@ -37,25 +37,40 @@ func TestAnInstallation(t *testing.T) {
 		test func(t *testing.T, i *installation)
 	}{
 		topologies.Single: {
-			{"is found out", isFoundOut}, {"nothing is left", nothingIsLeft}, {"another run drives it", anotherRunDrivesIt}, {"few rights", fewRightsAreEnough},
-			{"can't be talked to", serversThatCantBeTalkedTo}, {"a claim is repeated", aClaimIsRepeated},
+			{"is found out", isFoundOut},
+			{"nothing is left", nothingIsLeft},
+			{"another run drives it", anotherRunDrivesIt},
+			{"few rights", fewRightsAreEnough},
+			{"can't be talked to", serversThatCantBeTalkedTo},
+			{"a claim is repeated", aClaimIsRepeated},
 			{"no right to write", refusesWrites("NOPERM", "+set", "ACL", "SETUSER", "chaos", "-set")},
 			{"no memory", refusesWrites("OOM", "", "CONFIG", "SET", "maxmemory", "1")},
 		},
 		topologies.Sentinels: {
-			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"names", namesDoNotDependOnWhoIsAsked}, {"without leave", withoutLeave},
-			{"of another kind", sentinelsOfAnotherKind}, {"few rights", fewRightsAreEnough}, {"a run", aRunSaysWhichFaultsItLeavesOut},
+			{"is found out", isFoundOut},
+			{"another run drives it", anotherRunDrivesIt},
+			{"names", namesDoNotDependOnWhoIsAsked},
+			{"without leave", withoutLeave},
+			{"of another kind", sentinelsOfAnotherKind},
+			{"few rights", fewRightsAreEnough},
+			{"a run", aRunSaysWhichFaultsItLeavesOut},
 			{"no right to wait", refusesWrites("NOPERM", "+wait", "ACL", "SETUSER", "chaos", "-wait")},
 			{"failovers", failoversPutTheSentinelsBack},
 		},
 		topologies.Cluster: {
-			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"few rights", fewRightsAreEnough}, {"split-brain", aSplitBrainIsRefused},
+			{"is found out", isFoundOut},
+			{"another run drives it", anotherRunDrivesIt},
+			{"few rights", fewRightsAreEnough},
+			{"split-brain", aSplitBrainIsRefused},
 			{"not these keys", refusesWrites("NOPERM", "~*", "ACL", "SETUSER", "chaos", "resetkeys", "~lockchaos:claim*")},
 			{"not whole", aClusterThatIsNotWhole},
 		},
 		topologies.Independent: {
-			{"is found out", isFoundOut}, {"another run drives it", anotherRunDrivesIt}, {"two at once", ofTwoRunsThatBeginAtOnceOneDrives},
-			{"fewer servers", fewerServersThanTheScript}, {"a link without a proxy", aLinkThatNoProxyStandsForIsNamed},
+			{"is found out", isFoundOut},
+			{"another run drives it", anotherRunDrivesIt},
+			{"two at once", ofTwoRunsThatBeginAtOnceOneDrives},
+			{"fewer servers", fewerServersThanTheScript},
+			{"a link without a proxy", aLinkThatNoProxyStandsForIsNamed},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
