@@ -161,6 +161,7 @@ type Client struct {
 	config    Config
 	inbox     string // the channel on which it is told what was handed to it
 	node      string // the server, if there is just one
+	sharded   bool   // keys have slots, which may move
 	keys      keyCache
 	watchdog  *watchdog[*grant]
 	wakeups   *wakeup.Wakeups
@@ -193,6 +194,7 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
+	_, client.sharded = rdb.(*redis.ClusterClient)
 	client.keys.seed = maphash.MakeSeed()
 	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
@@ -235,7 +237,8 @@ func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, er
 }
 
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the
-// requests in flight, which the timeouts and MaxRetries of the Redis client bound. Holds that
+// requests in flight, for 10s at most: those that a silent server has not answered by then end in
+// the background. Holds that
 // are left run out with their lease, or after 5s where they were handed over an
 // instant before, and may still be released. A second call
 // waits as well.

@@ -117,11 +117,11 @@ func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 		s.watchdog, d.running = d, true // we look ourselves
 		d.due(time.Now())
 		h := timed(&expiryTimer{}, 30*time.Second, willing{})
-		d.add(h, 0, 30*time.Second, d.period, false)
+		d.add(h, 0, 30*time.Second, d.period, d.period)
 		require.Empty(t, d.poke)
 		d.remove(h)
 		time.Sleep(time.Second)
-		d.add(h, 0, 30*time.Second, d.period, false)
+		d.add(h, 0, 30*time.Second, d.period, d.period)
 		require.Empty(t, d.poke)
 		require.NoError(t, h.Extend(t.Context(), time.Second))
 		d.renewSoon(h)
@@ -135,7 +135,7 @@ func TestWatchdogIsWokenIfItMustBe(t *testing.T) {
 func TestExtensionAfterTheEndDoesNotRevive(t *testing.T) {
 	h := newHold(Lease{Expires: time.Now().Add(-time.Millisecond)}, nil)
 	h.expiry, h.armed = &expiryTimer{}, true // and it is told in a moment
-	require.False(t, h.prolong(time.Now().Add(time.Hour), false))
+	require.False(t, h.prolong(time.Now().Add(time.Hour), time.Minute))
 	require.True(t, h.Lease().Expires.Before(time.Now()))
 	h.expire()
 	<-h.Lost()

@@ -16,7 +16,7 @@ func newFairKind() *kind {
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
-			return on("fair_release", g.keys.queue(g.request), g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw))
+			return g.orOne(on("fair_release", g.keys.queue(g.request), g.request, markLife.Milliseconds(), g.keys.channel, flag(withdraw)), withdraw)
 		},
 		force: func(o *object) transport.Call {
 			return on("fair_force", o.keys.queue(rand.Text()), o.keys.channel, markLife.Milliseconds())

@@ -23,7 +23,6 @@ type grant struct {
 	anonymous bool   // no owner was given
 	lease     time.Duration
 	watched   bool           // kept alive by the watchdog until its end
-	kept      bool           // its hold was given to the watchdog
 	waits     bool           // if it is refused at first
 	place     int64          // in a queue, as the server said
 	displaced bool           // it was lost once, and given back
@@ -105,6 +104,7 @@ type answer struct {
 	at        refused       // of a refusal
 	failed    error         // why there was no answer, if a waiter is to ask again
 	copies    bool          // of the request there may be on their way
+	sent      bool          // it may have reached the server
 }
 
 // request is the task of asking once.
@@ -112,11 +112,13 @@ type request struct {
 	grant  *grant
 	answer answer
 	copies bool // of the request; for send alone
+	sent   bool // it may have reached the server; for send and late alone
 }
 
 func (r *request) send(ctx context.Context) (err error) {
 	r.answer, err = r.grant.ask(ctx)
 	r.copies = r.copies || r.answer.copies
+	r.sent = r.sent || r.answer.sent
 	r.answer.copies = r.copies
 	if r.grant.waits && transport.IsPassing(err) {
 		r.answer.failed, err = err, nil
@@ -125,7 +127,7 @@ func (r *request) send(ctx context.Context) (err error) {
 }
 
 func (r *request) late(ctx context.Context, err error) {
-	if g := r.grant; err != nil || r.answer.failed != nil || r.answer.granted || g.queued() {
+	if g := r.grant; r.sent && (err != nil || r.answer.failed != nil || r.answer.granted || g.queued()) {
 		_ = g.withdraw(ctx)
 	}
 }
@@ -184,6 +186,9 @@ var errForgotten = errors.New("the server has forgotten the request: its permits
 func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		g.client.background(func() { _ = g.withdraw(ctx) })
+		if errors.Is(reason, err) {
+			return answer{}, reason
+		}
 		return answer{}, fmt.Errorf("%w: %w", reason, err)
 	}
 	released, err := await(ctx, g.client, nil, func(ctx context.Context) (bool, error) {
@@ -206,22 +211,22 @@ func (g *grant) ask(ctx context.Context) (answer, error) {
 	s.Abort = c.closing
 	r, unacked := c.transport.CommitOne(ctx, s)
 	if r.Err != nil {
-		return answer{copies: r.Copies}, r.Err
+		return answer{copies: r.Copies, sent: r.Sent}, r.Err
 	}
 	numbers, err := outcomeOf(r.Value)
 	if err != nil {
-		return answer{}, err
+		return answer{sent: true}, err
 	}
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
-			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.Copies, displaced: g.kind.queued && numbers[3] == 1,
+			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.Copies, sent: true, displaced: g.kind.queued && numbers[3] == 1,
 		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
 		expires: c.expires(sent, g.lease), unacked: unacked,
-		copies: r.Copies, displaced: g.kind.queued && numbers[3] == 1,
+		copies: r.Copies, sent: true, displaced: g.kind.queued && numbers[3] == 1,
 	}, nil
 }
 
@@ -313,9 +318,13 @@ func (g *grant) leased(a answer) Lease {
 	if g.displaced {
 		place = 0
 	}
+	length := g.lease
+	if a.handed {
+		length = min(length, handedLease)
+	}
 	return Lease{
 		Name: g.name, Owner: g.named, Request: g.id, Holds: a.holds, Token: a.token, Queued: place,
-		Length: g.lease, Expires: a.expires, Node: g.client.node,
+		Length: length, Expires: a.expires, Node: g.client.node,
 	}
 }
 
@@ -326,13 +335,12 @@ func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	h.expiry, h.hooks = &c.expiry, g
 	c.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
 	h.start()
-	switch short := a.handed && g.lease > handedLease; {
-	case short: // until it has the lease that was asked for
-		g.kept = true
-		c.watchdog.add(h, g, g.lease, handedLease/4, !g.watched)
-	case g.watched:
-		g.kept = true
-		c.watchdog.add(h, g, g.lease, c.watchdog.period, false)
+	switch {
+	case !g.watched:
+	case a.handed && g.lease > handedLease:
+		c.watchdog.add(h, g, g.lease, handedLease/4, handedPeriod)
+	default:
+		c.watchdog.add(h, g, g.lease, c.watchdog.period, c.watchdog.period)
 	}
 	return h
 }
@@ -345,7 +353,7 @@ func (g *grant) onLost(_ *Hold, l Lease) {
 }
 
 func (g *grant) onEnd(h *Hold) {
-	if g.kept {
+	if g.watched {
 		g.client.watchdog.remove(h)
 	}
 }

@@ -17,14 +17,19 @@ import (
 // reach a connection behind which no client listens any more. Therefore
 //   - the waiter asks again every few seconds, and whenever its subscription is
 //     made anew: if it holds the lock, or its ticket is gone, the server says so;
-//   - a lock that is handed over has a short lease, which the watchdog of the client that
-//     gets it extends to the one that was asked for, unless it has released it by then. So one that
-//     never comes leaves the lock to the next after that; and all tickets of its
-//     client are void then, so that only one such lease is lost to a client;
+//   - a lock that is handed over has a short lease. So a client that
+//     never comes leaves the lock to the next after that; and all tickets of it
+//     are void then, so that only one such lease is lost to a client. The watchdog extends it
+//     soon, unless the lock was released by then. A caller that asked for a longer lease gets
+//     no short one: it asks once more, which makes the grant as long as it was to be;
 //   - a waiter that gives up takes its ticket back, and what was handed to it since.
 
 // handedLease is for how long a lock is handed over; see tickets.lua.
 const handedLease = 5 * time.Second
+
+// handedPeriod is after what time the watchdog extends a lease that was handed over. Most holds
+// are released before.
+const handedPeriod = 100 * time.Millisecond
 
 // counted reports whether who publishes is told whom it reached. A server of a
 // cluster counts those alone who listen to itself.
@@ -86,11 +91,12 @@ type refused struct {
 // the queue at the last refusal. Then the grant was made after that request was sent,
 // and its lease ends no sooner than that long after it, whatever the clocks of the
 // servers say and however late the message is. Where that leaves less than half of the
-// lease, the waiter asks. So it does where replicas must acknowledge the grant.
+// lease, the waiter asks. So it does where replicas must acknowledge the grant, and where the
+// caller asked for a lease that is longer than the one that was handed over.
 func (g *grant) handed(message string) (answer, bool) {
 	var numbers [3]int64
 	fields := strings.SplitN(message, " ", len(numbers)+1)
-	if len(fields) <= len(numbers) || g.refused.ticket == 0 || g.client.config.ReplicaAcks > 0 {
+	if len(fields) <= len(numbers) || g.refused.ticket == 0 || g.client.config.ReplicaAcks > 0 || g.lease > handedLease && !g.watched {
 		return answer{}, false
 	}
 	for i, f := range fields[:len(numbers)] {

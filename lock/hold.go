@@ -222,7 +222,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 			expires = sent.Add(d)
 		}
 		h.shorten(expires)
-	case !h.prolong(expires, true):
+	case !h.prolong(expires, 0):
 		err = errTooLate
 	}
 	if h.hooks != nil {
@@ -455,16 +455,20 @@ func (h *Hold) expire() {
 // errTooLate says that an extension was confirmed after the lease had ended.
 var errTooLate = fmt.Errorf("the answer came too late: %w", ErrLost)
 
-// prolong notes a confirmed end, sooner or later than the one before, or only
-// later. It reports whether the holder may believe in it; if not, the hold is lost.
-func (h *Hold) prolong(expires time.Time, shorter bool) bool {
+// prolong notes a confirmed end: that of a lease of the watchdog, which ends no sooner than the
+// one before, or one that the owner chose, if lease is 0. It reports whether the holder may
+// believe in it; if not, the hold is lost.
+func (h *Hold) prolong(expires time.Time, lease time.Duration) bool {
 	h.expire() // perhaps before the timer does
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isLost {
 		return false
 	}
-	if shorter || expires.After(h.lease.Expires) {
+	if lease > 0 {
+		h.lease.Length = lease
+	}
+	if lease == 0 || expires.After(h.lease.Expires) {
 		h.lease.Expires = expires
 	}
 	h.arm()

@@ -176,15 +176,24 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	}
 	now := time.Now() // no sooner: the process may have stood still
 	left := expires.Sub(now)
-	if g.passed >= g.client.config.Batch || !now.Before(q.ends) || left < min(g.lease, handedLease)/2 {
+	if g.passed >= g.client.config.Batch || !now.Before(q.ends) || left < g.least() {
 		return false
 	}
 	g.passed++
 	q.first().turn <- localTurn{granted: true, claim: g.claim, answer: answer{
 		granted: true, holds: 1, expires: expires,
-		handed: g.lease > handedLease && left < max(g.lease/2, handedLease),
+		handed: g.watched && g.lease > handedLease && left < max(g.lease/2, handedLease),
 	}}
 	return true
+}
+
+// least is how much of the lease there has to be for the next holder: nearly all of one that it
+// asked for, and enough for the watchdog to renew its own.
+func (g *grant) least() time.Duration {
+	if g.watched {
+		return min(g.lease, handedLease) / 2
+	}
+	return g.lease - g.client.config.margin(g.lease) - g.lease/100
 }
 
 // leave is called before a grant is released on the server, and when it is lost: the

@@ -83,12 +83,12 @@ func contended(t *testing.T, c *Client, o Options) *Hold {
 	return h
 }
 
-// A lock that is passed on right after it was handed over has the short lease of
-// that still, however close to it the one is that was asked for. It becomes that.
+// A watched lock that is passed on right after it was handed over has the short lease of
+// that still, and becomes that of the watchdog.
 func TestLockPassedOnAfterAHandOverGetsItsLease(t *testing.T) {
 	t.Parallel()
 	c, _, rdb := linked(t)
-	o := Options{Lease: handedLease * 8 / 5, Wait: time.Minute}
+	o := Options{Wait: time.Minute}
 	h := contended(t, c, Options{Lease: time.Minute, Wait: time.Minute}) // the client listens
 	next, _ := takes(t.Context(), c, o)
 	tickets(t, rdb, 1)
@@ -101,7 +101,7 @@ func TestLockPassedOnAfterAHandOverGetsItsLease(t *testing.T) {
 	second := <-two
 	require.Equal(t, 1, grantOf(t, second).passed, "it was passed on in memory")
 	require.Less(t, time.Until(second.Lease().Expires), handedLease, "it has the lease of the hand-over")
-	redistest.Await(t, "the lease that was asked for", func() bool {
+	redistest.Await(t, "the watchdog's lease", func() bool {
 		return time.Until(second.Lease().Expires) > handedLease
 	})
 	require.NoError(t, second.Release(t.Context()))

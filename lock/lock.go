@@ -109,7 +109,8 @@ type Lease struct {
 	Queued int64
 	// Holds is the owner's hold count right after the grant, 1 for a first one.
 	Holds int
-	// Length is the lease that was asked for, or the watchdog's.
+	// Length is the lease that was asked for, or the watchdog's. A lock that is watched and was
+	// handed over has 5s at first, until the watchdog renews it after 100ms.
 	Length time.Duration
 	// Expires is the last instant at which the holder may believe that it
 	// holds: the time before the request that won was sent, plus the lease,

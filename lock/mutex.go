@@ -13,14 +13,19 @@ import (
 func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) transport.Call {
-			return transport.NewCall(words(&g.room.acquireWords), scripts()["acquire"], g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			c := transport.NewCall(words(&g.room.acquireWords), scripts()["acquire"], g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			if g.client.sharded && !fenced { // a token needs the key of the last one
+				narrow := on("acquire_one", []string{g.keys.lock}, g.held, milliseconds(g.lease))
+				c.Narrow = &narrow
+			}
+			return c
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
 			if withdraw {
-				return on("release", g.places[:], g.held, markAlways, g.drawn(), g.keys.channel)
+				return g.orOne(on("release", g.places[:], g.held, markAlways, g.drawn(), g.keys.channel), withdraw)
 			}
-			return transport.NewCall(words(&g.room.releaseWords), scripts()["release"], g.places[:], g.held, g.mark(), "", g.keys.channel)
+			return g.orOne(transport.NewCall(words(&g.room.releaseWords), scripts()["release"], g.places[:], g.held, g.mark(), "", g.keys.channel), withdraw)
 		},
 		force: func(o *object) transport.Call {
 			_, keys := o.keys.plain(rand.Text(), "")
@@ -31,6 +36,15 @@ func newMutexKind(fenced bool) *kind {
 		tickets:   true,
 		traceless: true,
 	}
+}
+
+// orOne adds to a release what does for the lock's key alone.
+func (g *grant) orOne(c transport.Call, withdraw bool) transport.Call {
+	if g.client.sharded {
+		narrow := on("release_one", []string{g.keys.lock}, g.request, g.keys.channel, flag(withdraw))
+		c.Narrow = &narrow
+	}
+	return c
 }
 
 // extendOne moves the end of one grant of a lock that is one key.
@@ -84,10 +98,8 @@ func flag(yes bool) int {
 //
 // A waiter draws a ticket, and the script that releases the lock grants it to the
 // first ticket whose client hears of it. That is mostly the order of arrival, which
-// is not promised: see [FairMutex]. A hold that was handed over so ends within 5s
-// at first. Unless it is released before, it is extended by itself to the lease
-// that was asked for; its [Lease.Expires] follows, and an observer is told of a
-// renewal.
+// is not promised: see [FairMutex]. A hold of the watchdog that was handed over so ends within
+// 5s at first, which its [Lease] says, and is renewed after 100ms.
 //
 // Where the answer to a release was lost, a repetition that finds the hold gone
 // counts as its success, if the lease had not ended when the first one was sent:

@@ -138,15 +138,34 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			}
 		}
 	}
+	returned := false
+	defer func() { // also where a hook of the Redis client panics
+		if queues {
+			o.client.queues.asked(g, returned && err == nil && a.granted, waited)
+		}
+		if !returned {
+			g.abandon(ctx)
+		}
+	}()
 	a, err = g.begin(ctx)
 	if err == nil && !a.granted {
 		waited = g.waits
 		a, err = g.afterRefusal(ctx, a, begin, opt.Wait)
 	}
-	if queues {
-		o.client.queues.asked(g, err == nil && a.granted, waited)
-	}
+	returned = true
 	return g, a, waited, err
+}
+
+// abandon withdraws a request in which a hook of the Redis client panicked: the caller may
+// recover, and the lock must not stay behind. The hook may panic again.
+func (g *grant) abandon(ctx context.Context) {
+	if g.waiter != nil {
+		g.client.wakeups.Leave(g.waiter, false)
+	}
+	g.client.background(func() {
+		defer func() { _ = recover() }() // the caller has it from the request itself
+		_ = g.withdraw(ctx)
+	})
 }
 
 // grant is a new request with those options.

@@ -411,7 +411,7 @@ func (q *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hol
 	r.tell(ctx, Acquired, l, time.Since(begin), nil)
 	h.start()
 	if q.grant.watched {
-		r.watchdog.add(h, q, r.watchdog.lease, r.watchdog.period, false)
+		r.watchdog.add(h, q, r.watchdog.lease, r.watchdog.period, r.watchdog.period)
 	}
 	return h
 }

@@ -35,11 +35,26 @@ func newTaskGroup() *taskGroup {
 	return &taskGroup{closing: make(chan struct{}), idle: make(chan func())}
 }
 
-// end closes closing and waits for all tasks, also if it was called before.
+// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
+// below the 30s in which Kubernetes ends a process.
+const closeLimit = 10 * time.Second
+
+// end closes closing and waits for all tasks, also if it was called before, for no longer than
+// closeLimit.
 func (l *taskGroup) end() {
 	l.close()
-	l.tasks.Wait()
-	l.workers.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.tasks.Wait()
+		l.workers.Wait()
+	}()
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
+	select {
+	case <-ended:
+	case <-limit.C:
+	}
 }
 
 // start runs a task, which is one of tasks until it ends, in a goroutine.

@@ -39,7 +39,9 @@ func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.
 	case granted:
 		return a, nil
 	case err == nil && a.failed != nil:
-		g.client.background(func() { _ = g.withdraw(ctx) })
+		if g.queued() || g.copied { // else nothing of it reached the server
+			g.client.background(func() { _ = g.withdraw(ctx) })
+		}
 		return answer{}, a.failed
 	case a.failed == nil && !g.queued() && !g.copied:
 		return answer{}, err

@@ -37,8 +37,7 @@ type renewer[G any] interface {
 
 // watchdog renews the holds of a client that have no lease of their own: each
 // every third of the watchdog's lease, and those that are due together in one
-// pipeline. It also extends holds that were handed over to the lease that was asked for. A
-// renewal that fails is repeated, with growing pauses, until the hold is lost.
+// pipeline. A renewal that fails is repeated, with growing pauses, until the hold is lost.
 //
 // A renewal is sent within a quarter of a period from when it is due, and given
 // up half a period later. So there is time for a second one before the end.
@@ -66,8 +65,6 @@ type watch[G any] struct {
 	lease  time.Duration // that a renewal asks for
 	period time.Duration // until the first renewal, and that of the watchdog later
 	pause  time.Duration // before the next repetition of a failed renewal
-	once   bool          // only until the first renewal, or until it has another expiry than first
-	first  time.Time     // that of its lease when the watch began; another one is of its owner's choice
 	over   bool          // it is not kept alive any more
 }
 
@@ -90,17 +87,14 @@ func (w *watch[G]) wait() time.Duration { return w.period / 4 }
 // limit is how long it waits for its own answer.
 func (w *watch[G]) limit() time.Duration { return max(w.period/2, 5*time.Millisecond) }
 
-// add begins to keep a hold alive by that lease, the first time after that period; once says
-// that it ends with the first renewal. After Close it does nothing.
-func (d *watchdog[G]) add(h *Hold, g G, lease, period time.Duration, once bool) {
-	w := &watch[G]{hold: h, grant: g, lease: lease, period: period, once: once}
-	if once {
-		w.first = h.Lease().Expires
-	}
+// add begins to keep a hold alive by that lease: the first renewal is due after first, and has
+// that period for its repetitions. After Close it does nothing.
+func (d *watchdog[G]) add(h *Hold, g G, lease, period, first time.Duration) {
+	w := &watch[G]{hold: h, grant: g, lease: lease, period: period}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched[h] = w
-	d.push(w, time.Now().Add(period))
+	d.push(w, time.Now().Add(first))
 	if !d.running {
 		d.running = d.life.spawn(d.run)
 	}
@@ -125,7 +119,7 @@ func (d *watchdog[G]) renewSoon(h *Hold) {
 	left := time.Until(h.Lease().Expires)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w := d.watched[h]; w != nil && !w.once && w.alarm.place > 0 {
+	if w := d.watched[h]; w != nil && w.alarm.place > 0 {
 		d.push(w, time.Now().Add(min(d.period, left/2)))
 	}
 }
@@ -227,12 +221,10 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		case isBusy:
 			w.alarm.at = time.Now().Add(w.period / 10)
 			busy = append(busy, w)
-		case w.once && !l.Expires.Equal(w.first):
-			d.remove(w.hold)
-			w.hold.give()
 		default:
 			live = append(live, w)
 			grants = append(grants, w.grant)
+			l.Length = w.lease // a shorter one was handed over
 			d.renewer.observe(Renewing, l, 0, nil)
 		}
 	}
@@ -251,10 +243,7 @@ func (d *watchdog[G]) renew(batch []*watch[G]) {
 		switch {
 		case err == nil:
 			w.pause, w.period = 0, d.period
-			if w.once {
-				d.remove(w.hold)
-			}
-			if !w.hold.prolong(d.renewer.expires(sent, w.lease), false) {
+			if !w.hold.prolong(d.renewer.expires(sent, w.lease), w.lease) {
 				err = errTooLate
 			}
 		case errors.Is(err, ErrNotHeld):

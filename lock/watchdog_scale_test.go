@@ -142,7 +142,7 @@ func TestManyHoldsAreDueAtOnce(t *testing.T) {
 					h := newHold(Lease{Token: int64(i), Expires: time.Now().Add(lease)}, nil)
 					h.hooks = s
 					h.start()
-					d.add(h, i, lease, d.period, false)
+					d.add(h, i, lease, d.period, d.period)
 				}
 				time.Sleep(lease + d.period/4) // of those that aren't renewed, none is left
 				l.end()

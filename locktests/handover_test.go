@@ -138,11 +138,11 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 	require.Empty(t, keysLeft(t, rdb))
 }
 
-// A lock that is handed over has a short lease, which becomes the one that was
-// asked for if the holder lives, with or without a watchdog.
+// A watched lock that is handed over has a short lease, which becomes that of the watchdog if
+// the holder lives.
 func TestHandedLockGetsItsLease(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]time.Duration{"lease": time.Minute, "watchdog": 0} {
+	for name, lease := range map[string]time.Duration{"watchdog": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			var log events
@@ -221,8 +221,8 @@ func TestHandedLockThatCannotBeExtended(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: time.Minute, Wait: lock.Forever})
+	c := listening(t, s, holder, lock.Config{Watchdog: 6 * time.Second})
+	next := handOver(t, s, holder, c, lock.Options{Owner: "b", Wait: lock.Forever})
 	until := next.Lease().Expires
 	s.Kill()
 	<-next.Lost()

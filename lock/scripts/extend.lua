@@ -9,7 +9,8 @@
 if redis.call('TYPE', KEYS[1]).ok == 'string' then -- one grant: see free.lua
   local v, mine = redis.call('GET', KEYS[1]), 'held ' .. ARGV[1] .. ' '
   if string.sub(v, 1, #mine) == mine then
-    if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+    -- Always a write, which a replica refuses: it may not know of a grant since.
+    redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
     return 1
   end
   if string.match(v, '^held %S+ ') then return 0 end

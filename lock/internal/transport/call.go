@@ -30,6 +30,8 @@ type Reply struct {
 	// Copies says that the server may yet see the call, or see it once more: it
 	// was sent again though it may have arrived, or its outcome isn't known.
 	Copies bool
+	// Sent says that the call may have reached the server. One that didn't left nothing there.
+	Sent bool
 }
 
 // A Call is a script with its keys and arguments.
@@ -38,6 +40,9 @@ type Call struct {
 	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
 	Counted bool            // a repetition that comes after the life of the mark would count twice
 	Abort   <-chan struct{} // closed when no caller waits for it any more; optional
+	// Narrow is sent instead where a server refuses the call because its slot is moving, and only
+	// some of its keys are there: it names one key. Optional.
+	Narrow *Call
 }
 
 // FirstKey is where the first key is in the words of a call.

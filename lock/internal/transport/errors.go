@@ -89,7 +89,7 @@ func advice(err error, key string) string {
 	case strings.Contains(text, "READONLY"):
 		return "the server is a replica: connect to the master, or with a failover or cluster client, which find it"
 	case strings.Contains(text, "NOPERM"), strings.Contains(text, "The user executing the script"):
-		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
+		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, WAIT, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
 	case strings.Contains(text, "OOM command not allowed"):
 		return "the server's memory is used up: raise maxmemory"
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"), strings.Contains(text, "WRONGPASS"):

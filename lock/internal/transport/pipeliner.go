@@ -236,8 +236,9 @@ func (l *pipeliner) sendBatch(calls []*queuedCall) {
 	}
 }
 
-// batchContext is a context for calls: that of one alone, or one with the values of the
-// first that ends when all of theirs would have come to their deadlines, if all have one.
+// batchContext is a context for calls: that of one alone, or one that ends when all of theirs
+// would have come to their deadlines, if all have one. It has the values of none of them, since
+// a hook that traces requests would count all calls as those of one caller.
 func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 	if len(calls) == 1 {
 		return calls[0].ctx, func() {}
@@ -246,13 +247,13 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 	for _, p := range calls {
 		deadline, ok := p.ctx.Deadline()
 		if !ok {
-			return context.WithoutCancel(calls[0].ctx), func() {}
+			return context.Background(), func() {}
 		}
 		if deadline.After(last) {
 			last = deadline
 		}
 	}
-	return context.WithDeadline(context.WithoutCancel(calls[0].ctx), last)
+	return context.WithDeadline(context.Background(), last)
 }
 
 // callerGone reports whether no caller waits for a call any more, and tells it so.

@@ -213,6 +213,8 @@ func (w *Transport) exchange(ctx context.Context, calls []*queuedCall, acks int)
 			switch err := c.reply.Err; {
 			case err == nil:
 				continue
+			case c.call.Narrow != nil && redis.IsTryAgainError(err):
+				c.call, c.words, c.full = *c.call.Narrow, nil, false
 			case isUnknownScript(err) && !c.full:
 				c.full = true
 				if acks > 0 { // the server has forgotten all
@@ -300,7 +302,8 @@ func (w *Transport) send(ctx context.Context, calls []*queuedCall, acks int) (ac
 		}
 		// Perhaps go-redis sent it more often, where there are several servers.
 		copies := c.reply.Copies || w.one == nil || MayArrive(err)
-		c.reply, c.cmd = Reply{Value: value, Err: explain(err, c.call), Copies: copies}, nil
+		sent := c.reply.Sent || !IsUnsent(err)
+		c.reply, c.cmd = Reply{Value: value, Err: explain(err, c.call), Copies: copies, Sent: sent}, nil
 	}
 	if acks == 0 {
 		return nil
