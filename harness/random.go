@@ -38,6 +38,10 @@ type RandomRun struct {
 	// Plan is a plan to follow instead of one that is drawn from Faults; nil: it
 	// is drawn. An empty one has no faults.
 	Plan faults.Schedule
+	// Recorded says that Plan has the times at which a run had its faults: each begins at its
+	// time, however short the pause before it, and the clients stop at Length, whatever is in
+	// effect then.
+	Recorded bool
 	// Length is how long the workload goes on.
 	Length time.Duration
 
@@ -187,6 +191,9 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
+	if r.Recorded {
+		defer time.AfterFunc(r.Length, stop).Stop()
+	}
 	st.report(working, r.Length)
 	st.patience = faultPatience
 	followed := make(chan struct{})
@@ -194,6 +201,11 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	go func() {
 		defer close(followed)
 		defer stop()
+		if r.Recorded {
+			st.followRecorded(working, plan)
+			<-working.Done()
+			return
+		}
 		start := time.Now()
 		healed := st.follow(ctx, plan, r.Length)
 		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
@@ -234,6 +246,19 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 		quiet = time.Now().Add(pace.Least)
 	}
 	return quiet.Add(-pace.Least)
+}
+
+// followRecorded injects and heals faults at the times of a record, until ctx ends.
+func (st *Session) followRecorded(ctx context.Context, plan faults.Schedule) {
+	start := time.Now()
+	for _, step := range plan {
+		if !workload.Pause(ctx, time.Until(start.Add(step.At))) {
+			return
+		}
+		if err := st.injectWhole(ctx, step); err == nil {
+			st.last(ctx, step)
+		}
+	}
 }
 
 // last lets a fault go on for as long as planned, and heals it. The time of an armed

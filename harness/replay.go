@@ -32,7 +32,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 	l, unknown := locks.InFile(run.Lock, allowExec)
 	r := RandomRun{
 		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
-		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length,
+		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length, Recorded: s.Recorded,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
 		Plan:     steps(run.Plan),
 		foreign:  run.Backend == attached,
@@ -65,7 +65,8 @@ func steps(plan []history.PlannedStep) faults.Schedule {
 // The settings of a run are what Replay needs of it beside what its record has anyway.
 // A field of these types that has a name in JSON is recorded and replayed.
 type settings struct {
-	Length time.Duration `json:"length"`
+	Length   time.Duration `json:"length"`
+	Recorded bool          `json:"recorded,omitempty"`
 	topologies.Options
 	LockOptions
 	workload.Config
@@ -74,7 +75,7 @@ type settings struct {
 // settings encodes them. The defaults of the workload are filled in by then: they may
 // change.
 func (r RandomRun) settings() (json.RawMessage, error) {
-	return json.Marshal(settings{r.Length, r.Servers, r.Options, r.Workload})
+	return json.Marshal(settings{r.Length, r.Recorded, r.Servers, r.Options, r.Workload})
 }
 
 func planned(s faults.Schedule) []history.PlannedStep {

@@ -51,7 +51,7 @@ func TestReplay_keepsEverySetting(t *testing.T) {
 		Topology: history.Topology{Name: "single"}, Lock: l.Name, Workload: "contended", Settings: b,
 	}, Locks{l}, false)
 	require.ErrorContains(t, err, "persistence", "such values no run has")
-	require.Equal(t, s, settings{r.Length, r.Servers, r.Options, r.Workload})
+	require.Equal(t, s, settings{r.Length, r.Recorded, r.Servers, r.Options, r.Workload})
 	again, err := r.settings()
 	require.NoError(t, err)
 	require.JSONEq(t, string(b), string(again))

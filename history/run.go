@@ -90,6 +90,8 @@ type Run struct {
 	Control *Control `json:"control,omitempty"`
 	// Confirmation is what real servers showed of a simulated run; nil: they were not asked.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
+	// Causes are what came of playing the run again; empty: it was not.
+	Causes []Cause `json:"causes,omitempty"`
 
 	Started  time.Time     `json:"started"` // wall clock, for people
 	Duration time.Duration `json:"duration"`

@@ -97,7 +97,7 @@ func (m *model) writeHTML(w io.Writer) error {
 		"number": func(i int) int { return i + 1 }, "detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
 		"adapt": adapt, "at": at, "count": say.Count, "covered": covered,
 		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
-		"recovery": recoveryCell, "list": say.List, "onPaper": onPaper, "unbroken": unbroken,
+		"recovery": recoveryCell, "armLabel": armLabel, "share": share, "list": say.List, "onPaper": onPaper, "unbroken": unbroken,
 		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")

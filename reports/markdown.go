@@ -38,6 +38,7 @@ func (r Results) markdown(part string) ([]byte, error) {
 		"md": md, "line": say.OneLine, "sign": func(v any) string { return sign(checker.Verdict(fmt.Sprint(v))) },
 		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": stop, "short": say.Shorten,
 		"about": aboutMarkdown, "coverage": coverage, "rows": func(r Results) []latencyRow { return r.rows() }, "latencyNames": latencyNames,
+		"armLabel": armLabel, "share": share,
 		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "recovery": recoveryCell,
 		"most": func(all []Fault) []Fault { return all[:min(len(all), maxRows)] },
 		"more": func(all []Fault) string {

@@ -22,10 +22,15 @@ type Rate struct {
 	After    time.Duration `json:"after,omitempty"`
 }
 
-// interval is where the true share lies of what was seen in so many runs.
 func interval(seen, of int) *[2]float64 {
+	i := Interval(seen, of)
+	return &i
+}
+
+// Interval is where the true share lies, in 95 of 100 cases, of what was seen in so many runs.
+func Interval(seen, of int) [2]float64 {
 	if of <= 0 {
-		return &[2]float64{0, 1}
+		return [2]float64{0, 1}
 	}
 	const z = 1.959964 // 95 % of the normal distribution lie between -z and z
 	n := float64(of)
@@ -39,14 +44,14 @@ func interval(seen, of int) *[2]float64 {
 	if seen == of {
 		high = 1
 	}
-	return &[2]float64{low, high}
+	return [2]float64{low, high}
 }
 
 // String says the rate as "29 of 200 (10 to 21 %)", or as "29 of 200".
 func (r Rate) String() string {
 	s := fmt.Sprintf("%d of %d", r.Seen, r.Of)
 	if r.Interval != nil {
-		s += fmt.Sprintf(" (%.0f to %.0f %%)", math.Floor(100*r.Interval[0]), math.Ceil(100*r.Interval[1]))
+		s += " (" + share(*r.Interval) + ")"
 	}
 	return s
 }

@@ -52,6 +52,8 @@ type Results struct {
 	Counts   Counts    `json:"counts"`
 	Story    Story     `json:"story"`
 	Sequence *Sequence `json:"sequence,omitempty"`
+	// Causes are what came of playing the run again with and without its faults; empty: it was not.
+	Causes []history.Cause `json:"causes,omitempty"`
 	// Next is the command that says more about an invalid run; empty where there is none.
 	Next       string              `json:"next,omitempty"`
 	Properties []checker.Result    `json:"properties"`
@@ -71,7 +73,7 @@ func (m *model) results() Results {
 		Command: m.Run.Command, Program: m.Run.Program,
 		Started: m.Run.Started, Duration: m.end,
 		AbortReason: m.Run.AbortReason, SkippedFaults: m.Run.SkippedFaults, Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
-		Counts: m.counts(), Story: m.story(), Next: m.next(), Properties: m.Report.Results,
+		Counts: m.counts(), Story: m.story(), Causes: m.Run.Causes, Next: m.next(), Properties: m.Report.Results,
 		Operations: outcomes(m.ops), Latency: latencies(m.ops), Faults: m.faults,
 	}
 	if v := m.violation(); v != nil {
@@ -89,8 +91,8 @@ func (m *model) results() Results {
 	return r
 }
 
-// next is the command that says more about an invalid run: the control, which tells a limit of the servers
-// from a defect of the lock, or the variant of a scenario that prevents the violation.
+// next is the command that says more about an invalid run: one that measures its causes, which tells a limit of
+// the servers from a defect of the lock, or the variant of a scenario that prevents the violation.
 func (m *model) next() string {
 	if m.violation() == nil || m.Run.AbortReason != "" || m.Run.ClaimLostTo != "" {
 		return ""
@@ -100,10 +102,10 @@ func (m *model) next() string {
 			return c.Try
 		}
 	}
-	if m.Run.Control != nil || m.Run.Backend == history.Simulated || !rowOf(m.violation().Kind).Control || m.shared(m.violation().Lock) {
+	if len(m.Run.Causes) > 0 || m.Run.Backend == history.Simulated || m.Run.Backend == "attach" {
 		return ""
 	}
-	return m.with("--control")
+	return m.with("--causes")
 }
 
 // sign is the mark that goes with a verdict, so that no colour is needed.

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +22,10 @@ type Story struct {
 	Events []StoryEvent `json:"moments,omitempty"`
 	// Outcome are the sentences that follow from the events.
 	Outcome []string `json:"outcome,omitempty"`
-	// InEffect are the faults that were in effect while it arose, in words.
-	InEffect string `json:"in_effect,omitempty"`
+	// InEffect are the faults that were in effect while it arose, nil where that is not known, and
+	// InEffectText the same in a sentence.
+	InEffect     *InEffect `json:"faults_in_effect,omitempty"`
+	InEffectText string    `json:"in_effect,omitempty"`
 	// Weight is what a reader has to know of the lock to weigh the verdict: what it
 	// does not promise, and what came of the control.
 	Weight []string `json:"weight,omitempty"`
@@ -106,7 +107,7 @@ func (s Story) lines() []string {
 	for _, m := range s.Events {
 		parts = append(parts, "At "+say.Instant(m.At)+" "+stop(m.Text))
 	}
-	for _, words := range append(append([]string{s.InEffect}, s.Outcome...), s.Weight...) {
+	for _, words := range append(append([]string{s.InEffectText}, s.Outcome...), s.Weight...) {
 		if words != "" {
 			parts = append(parts, stop(words))
 		}
@@ -166,7 +167,7 @@ func (m *model) story() Story {
 			s.Headline, problem = "Not decided: "+problem, ""
 		}
 	}
-	s.Notice, s.Weight = problem, m.aboutLock()
+	s.Notice, s.Weight, s.InEffectText = problem, m.aboutLock(), s.InEffect.String()
 	m.told = &s
 	return s
 }
@@ -198,47 +199,4 @@ func (m *model) inEffect(from, to time.Duration) []*Fault {
 		}
 	}
 	return found
-}
-
-// maxInEffect bounds the faults that a sentence names.
-const maxInEffect = 4
-
-// inEffectWords names the faults that were in effect in a window, else the last one before it.
-func (m *model) inEffectWords(from, to time.Duration) string {
-	if len(m.faults) == 0 {
-		if m.Run.Command == "" && m.Run.Seed == 0 && m.Run.Topology.Name == "" {
-			return "" // of a history without a record it is not known
-		}
-		return "No fault was injected."
-	}
-	found := m.inEffect(from, to)
-	if len(found) == 0 {
-		var before *Fault
-		for i := range m.faults {
-			if f := &m.faults[i]; f.counts() && f.End < from && (before == nil || f.End > before.End) {
-				before = f
-			}
-		}
-		if before == nil {
-			return "No fault was in effect at the time."
-		}
-		return fmt.Sprintf("No fault was in effect at the time; the last before it was %s, until %s.", before.label(), say.Instant(before.End))
-	}
-	var names []string
-	for i, f := range found {
-		if i == maxInEffect {
-			names = append(names, say.Count(len(found)-i, "other"))
-			break
-		}
-		names = append(names, f.label()+" ("+f.when()+")")
-	}
-	return "In effect at the time: " + say.List(names) + "."
-}
-
-// when says from when to when a fault was in effect.
-func (f *Fault) when() string {
-	if f.momentary() || !f.Healed && f.End <= f.InEffect {
-		return "at " + say.Instant(f.at())
-	}
-	return "from " + say.Instant(f.at()) + " to " + say.Instant(f.End)
 }

@@ -45,7 +45,7 @@ func TestStory_TellsTheHoldThatWasLost(t *testing.T) {
 	require.Equal(t, "client a was refused the release of orders (write)", last.Text)
 	require.Equal(t, reports.EventViolation, last.Kind)
 	require.NotContains(t, r.Story.String(), "(read)")
-	require.Contains(t, r.Story.InEffect, "restart-empty redis-1 (at 0.030 s)")
+	require.Contains(t, r.Story.InEffectText, "restart-empty redis-1 (at 0.030 s)")
 	require.NotEmpty(t, r.Story.Cures)
 
 	var steps []string

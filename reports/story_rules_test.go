@@ -59,10 +59,10 @@ func TestFaultsInEffectAreNamed(t *testing.T) {
 		s.observe(900, "redis-1", history.ObserveEpoch, "1")
 		return summarized(s).Story
 	}
-	require.Equal(t, "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.131 s).", doubled(20, 130).InEffect)
-	require.Equal(t, "No fault was in effect at the time; the last before it was latency zone-a>redis-1, until 0.051 s.", doubled(20, 50).InEffect)
-	require.Equal(t, "No fault was in effect at the time.", doubled(500, 600).InEffect)
-	require.Equal(t, "No fault was injected.", doubled(0, 0).InEffect)
+	require.Equal(t, "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.131 s).", doubled(20, 130).InEffectText)
+	require.Equal(t, "No fault was in effect at the time; the last before it was latency zone-a>redis-1, until 0.051 s.", doubled(20, 50).InEffectText)
+	require.Equal(t, "No fault was in effect at the time.", doubled(500, 600).InEffectText)
+	require.Equal(t, "No fault was injected.", doubled(0, 0).InEffectText)
 }
 
 // An extension that was confirmed after the lease of its hold began the overlap: it is told as the violation, with

@@ -60,7 +60,7 @@ func (m *model) violationStory(v *checker.Violation) Story {
 }
 
 func (t *telling) story() Story {
-	s := Story{Headline: t.headline(), InEffect: t.m.inEffectWords(t.from, t.to)}
+	s := Story{Headline: t.headline(), InEffect: t.m.inEffectIn(t.from, t.to)}
 	t.wrong = t.wrongBefore()
 	s.Events = t.events()
 	switch {

@@ -24,6 +24,9 @@ type TextOptions struct {
 // maxTextLines is how many lines a summary has on a terminal.
 const maxTextLines = 14
 
+// maxCauseLines is how many measurements it names there.
+const maxCauseLines = 2
+
 // The widths of a summary.
 const (
 	textWidth    = 100 // without a terminal
@@ -116,9 +119,15 @@ func (t *textReport) story(room int) {
 
 // facts are the faults in effect and the counts.
 func (t *textReport) facts() {
+	for i, c := range t.Causes {
+		if i < maxCauseLines || t.whole {
+			t.add(map[bool]string{true: "measured"}[i == 0], c.Text)
+		}
+	}
 	switch {
-	case t.Story.InEffect != "":
-		t.add("faults", t.Story.InEffect)
+	case len(t.Causes) > 0 && !t.whole: // which name the faults
+	case t.Story.InEffect != nil:
+		t.add("faults", t.Story.InEffectText)
 	case len(t.Faults) > 0:
 		var names []string
 		for i := range t.Faults {

@@ -138,13 +138,6 @@ func TestSafeMix(t *testing.T) {
 		}
 		require.Equal(t, x.failover, failover, "%v", x)
 	}
-	plan := []world.Fault{{Name: world.CrashFailover}}
-	require.Contains(t, simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 1}.BeyondLocks(plan), "a failover loses")
-	require.Empty(t, simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 2}.BeyondLocks(plan))
-	require.Empty(t, simulation.Campaign{Topology: topologies.Cluster}.BeyondLocks([]world.Fault{{Name: world.Cut}}))
-	kill := []world.Fault{{Name: world.Kill}}
-	require.Contains(t, simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 2}.BeyondLocks(kill), "forgets what it granted")
-	require.Empty(t, simulation.Campaign{Topology: topologies.Single}.BeyondLocks(kill))
 }
 
 // A run is long enough for a lock to be seen stuck for longer than it may be.

@@ -44,9 +44,9 @@ func TestReportsNameTheFaultsInEffect_NoRace(t *testing.T) {
 				continue
 			}
 			told++
-			require.NotContains(t, r.Story.InEffect, "No fault was injected")
-			named := slices.ContainsFunc(r.Faults, func(f reports.Fault) bool { return strings.Contains(r.Story.InEffect, f.Name) })
-			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed+1, r.Story.InEffect)
+			require.NotContains(t, r.Story.InEffectText, "No fault was injected")
+			named := slices.ContainsFunc(r.Faults, func(f reports.Fault) bool { return strings.Contains(r.Story.InEffectText, f.Name) })
+			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed+1, r.Story.InEffectText)
 		}
 	}
 	require.Greater(t, told, 10)

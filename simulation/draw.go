@@ -63,25 +63,6 @@ func withstood(topology string, replicaAcks int) []string {
 	}
 }
 
-// BeyondLocks says which fault of a plan no lock of the campaign withstands, because it may lose a
-// grant that a server confirmed; "" for none.
-func (k Campaign) BeyondLocks(plan []world.Fault) string {
-	forgets := slices.ContainsFunc(plan, func(f world.Fault) bool { return f.Name == world.Kill && !f.Keep })
-	fails := slices.ContainsFunc(plan, func(f world.Fault) bool {
-		return slices.Contains([]string{world.CrashFailover, world.SplitBrain, world.Pause, world.Kill}, f.Name)
-	})
-	switch {
-	case !replicated(k.Topology):
-		return ""
-	case forgets:
-		return "a server that is killed forgets what it granted, and its replicas copy that if it is still the master: without persistence that is a limit of the servers, whatever the lock"
-	case k.ReplicaAcks < replicasOf(k.Topology) && fails:
-		return "a failover loses a grant that no replica has: without --replica-acks that is a limit of the servers, whatever the lock"
-	default:
-		return ""
-	}
-}
-
 // replicated reports whether servers of a topology have replicas.
 func replicated(topology string) bool { return replicasOf(topology) > 0 }
 

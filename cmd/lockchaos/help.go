@@ -38,6 +38,7 @@ zcat history.jsonl.gz | lockchaos check --explain -`,
 		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
 lockchaos simulate --lock redislock --search sweep
 lockchaos simulate --replay reports/runs/latest`,
+		"lockchaos causes":  `lockchaos causes reports/runs/latest`,
 		"lockchaos report":  `lockchaos report --format markdown reports/runs/latest`,
 		"lockchaos compare": `lockchaos compare --fail-on worse before after`,
 		"lockchaos serve":   `lockchaos serve reports/runs`,
@@ -58,6 +59,7 @@ lockchaos run --lock 'exec:python3 driver.py'`,
 func needed() map[string]string {
 	return map[string]string{
 		"lockchaos check":   "name what to judge: a file of JSON lines, a run directory, or - for standard input",
+		"lockchaos causes":  "name the run directory whose violations are to be explained",
 		"lockchaos report":  "name the run directories whose reports are to be written",
 		"lockchaos compare": "name two run directories to compare",
 		"lockchaos serve":   "name one folder with run directories, or none for " + runsDir,
@@ -77,7 +79,7 @@ func flagGroups() []flagGroup {
 		{"Lock and clients", []string{
 			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
 		}},
-		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control"}},
+		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control", "causes"}},
 		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep"}},
 		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
 		{"Servers that run already (--backend attach)", attachFlags},

@@ -54,6 +54,7 @@ type runOptions struct {
 	out       string
 	asJSON    bool
 	control   bool
+	causes    bool
 	live      bool
 
 	seeds    string
@@ -72,6 +73,9 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 		aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.checkSeeds(cmd), o.servers.validate(cmd))
 	if o.servers.backend == attachBackend {
 		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers))
+		if o.causes {
+			wrong = errors.Join(wrong, errors.New("--causes: only servers of ours are played again"))
+		}
 	}
 	if o.replay != "" {
 		return wrong
@@ -128,6 +132,9 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 	}
 	if err == nil && o.control {
 		err = a.runControl(cmd.Context(), o, dir, backend, backendName)
+	}
+	if err == nil && o.causes && cmd.Context().Err() == nil {
+		err = a.measureCauses(cmd.Context(), dir, o.RandomRun, backend, backendName)
 	}
 	return worst(a.conclude(dir, o.asJSON), asHarness(errors.Join(err, pointLatest(dir))))
 }
@@ -222,6 +229,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.allowExec, "allow-exec", false, "with --replay: run the command that the record names as its lock (exec:COMMAND)")
 	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
 	f.BoolVar(&o.control, "control", false, "if the run is invalid, repeat its plan with the least lock that is correct on these servers (correct-key, redlock), to tell a defect of the lock from a limit of the servers")
+	f.BoolVar(&o.causes, "causes", false, "if the run is invalid, measure what made its violations, as lockchaos causes does; how long that takes is said first")
 	f.BoolVar(&o.live, "live", false, "show the run in a browser on this machine while it is under way; the address is printed")
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")

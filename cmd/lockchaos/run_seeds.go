@@ -43,6 +43,9 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 		}
 		return errors.Join(errs...)
 	}
+	if o.causes {
+		errs = append(errs, errors.New("--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"))
+	}
 	if o.live {
 		errs = append(errs, errors.New("--live is for one run: leave out --seeds"))
 	}

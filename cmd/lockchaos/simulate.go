@@ -19,7 +19,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/simulation"
-	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -148,12 +147,13 @@ type simulatedKind struct {
 	Runs int    `json:"runs"`
 	Same bool   `json:"replayed_identically"`
 	Dir  string `json:"dir"`
+	// Causes are what came of playing the smallest case again.
+	Causes []history.Cause `json:"causes,omitempty"`
 	// Confirmation is what real servers showed, if they were asked.
 	Confirmation *history.Confirmation `json:"confirmation,omitempty"`
 
-	first    simulation.Case
-	smallest []world.Fault
-	order    int // of the case, for those that a sweep makes of one seed
+	first simulation.Case
+	order int // of the case, for those that a sweep makes of one seed
 }
 
 // A simulated search is what came of it.
@@ -240,6 +240,14 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		if err != nil {
 			return err
 		}
+		if err := a.noteSimulatedCauses(ctx, k.Dir, pool, r.Case, k.Kind); err != nil {
+			return err
+		}
+		run, err := history.Dir(k.Dir).Run()
+		if err != nil {
+			return harnessError{err}
+		}
+		k.Causes = run.Causes
 		if o.confirm {
 			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind, until)
 			if err != nil {
@@ -305,7 +313,7 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 	if err != nil {
 		return r, asHarness(err)
 	}
-	k.Runs, k.Same, k.smallest = r.Runs, r.Same == 2, r.Case.Plan
+	k.Runs, k.Same = r.Runs, r.Same == 2
 	for _, f := range r.Case.Plan {
 		k.Plan = append(k.Plan, f.String())
 	}
@@ -340,8 +348,8 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 		for _, f := range k.Plan {
 			a.printf("    %s\n", f)
 		}
-		if why := o.BeyondLocks(k.smallest); why != "" {
-			a.printf("  %s\n", why)
+		for _, c := range k.Causes {
+			a.printf("  %s\n", c.Text)
 		}
 		a.printf("  %s\n", k.Dir)
 		if k.Confirmation != nil {

@@ -1,0 +1,146 @@
+package causes
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// maxSuspects bounds the faults of a cluster, each of which takes two arms.
+const maxSuspects = 3
+
+// A Cluster is what violations of one kind have in common that came while the same faults were in
+// effect.
+type Cluster struct {
+	// Kind is that of the violations, and Properties are those that they are of.
+	Kind       string
+	Properties []string
+	// From and Until are the first and the last event of their evidence.
+	From, Until time.Duration
+	// Faults are the faults of the run that took effect until then, in order of time, and Suspects
+	// the indices of those that were in effect: at most three, of more the last; where none was, the last
+	// one before.
+	Faults   []reports.Fault
+	Suspects []int
+}
+
+// Clusters are those of a judged run, in order of time, one of each kind and choice of faults: the
+// first. Of violations with a fault in common the gravest kind stands for all: the others may follow from it.
+func Clusters(in reports.Input) []Cluster {
+	results := reports.Summarize(in)
+	var effective []reports.Fault
+	for _, f := range results.Faults {
+		if f.OK && (f.Met == nil || *f.Met > 0) {
+			effective = append(effective, f)
+		}
+	}
+	var all []Cluster
+	for _, p := range in.Report.Results {
+		if p.Verdict != checker.Invalid {
+			continue
+		}
+		for _, v := range p.Violations {
+			all = add(all, clusterOf(p.Name, v, in.History, effective))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Cluster) int {
+		_, first := checker.KindOf(a.Kind)
+		_, second := checker.KindOf(b.Kind)
+		return cmp.Or(cmp.Compare(first, second), cmp.Compare(a.From, b.From))
+	})
+	var kept []Cluster
+	for _, c := range all {
+		if !slices.ContainsFunc(kept, c.follows) && !slices.ContainsFunc(kept, c.repeats) {
+			kept = append(kept, c)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b Cluster) int { return cmp.Compare(a.From, b.From) })
+	return kept
+}
+
+// clusterOf is the cluster of a single violation.
+func clusterOf(property string, v checker.Violation, h *history.History, faults []reports.Fault) Cluster {
+	c := Cluster{Kind: v.Kind, Properties: []string{property}, From: v.From, Until: v.From}
+	if v.Kind == checker.Stuck {
+		c.Until = min(v.Until, h.End())
+	} else {
+		for _, index := range v.Events {
+			if index >= 0 && index < int64(len(h.Events)) {
+				at := h.Events[index].Time
+				c.From, c.Until = min(c.From, at), max(c.Until, at)
+			}
+		}
+	}
+	since := v.From
+	if kind, _ := checker.KindOf(v.Kind); kind.InAnswer {
+		since = c.Until
+	}
+	last := -1
+	for i, f := range faults {
+		if f.Start > c.Until {
+			break
+		}
+		c.Faults, last = append(c.Faults, f), i
+		if f.Start <= since && f.End >= c.From {
+			c.Suspects = append(c.Suspects, i)
+		}
+	}
+	if len(c.Suspects) == 0 && last >= 0 {
+		c.Suspects = []int{last}
+	}
+	c.Suspects = c.Suspects[max(0, len(c.Suspects)-maxSuspects):]
+	return c
+}
+
+// add adds the cluster of a violation to the one that it belongs to: of the same kind, with a suspect in
+// common.
+func add(all []Cluster, c Cluster) []Cluster {
+	at := slices.IndexFunc(all, func(other Cluster) bool { return other.Kind == c.Kind && c.alike(other) })
+	if at < 0 {
+		return append(all, c)
+	}
+	a := &all[at]
+	if c.Until > a.Until {
+		a.Faults = c.Faults
+	}
+	a.From, a.Until = min(a.From, c.From), max(a.Until, c.Until)
+	for _, s := range c.Suspects {
+		if !slices.Contains(a.Suspects, s) && len(a.Suspects) < maxSuspects {
+			a.Suspects = append(a.Suspects, s)
+		}
+	}
+	if !slices.Contains(a.Properties, c.Properties[0]) {
+		a.Properties = append(a.Properties, c.Properties[0])
+	}
+	slices.Sort(a.Suspects)
+	return all
+}
+
+// alike reports whether two clusters have a suspect in common, or neither has one.
+func (c Cluster) alike(other Cluster) bool {
+	return len(c.Suspects)+len(other.Suspects) == 0 ||
+		slices.ContainsFunc(c.Suspects, func(s int) bool { return slices.Contains(other.Suspects, s) })
+}
+
+// follows reports whether the violations may be the consequence of those of a graver kind, which were there
+// while the same faults were in effect.
+func (c Cluster) follows(other Cluster) bool {
+	_, place := checker.KindOf(c.Kind)
+	_, graver := checker.KindOf(other.Kind)
+	return graver < place && c.alike(other)
+}
+
+// repeats reports whether another cluster says the same of faults of the same names.
+func (c Cluster) repeats(other Cluster) bool {
+	names := func(c Cluster) (names []string) {
+		for _, s := range c.Suspects {
+			names = append(names, c.Faults[s].Name)
+		}
+		return names
+	}
+	return c.Kind == other.Kind && slices.Equal(names(c), names(other))
+}

@@ -1,0 +1,174 @@
+package causes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// Dir is the folder of the runs of a measurement, in the directory of the run that they play again.
+const Dir = "causes"
+
+// afterwards is for how long a run goes on after the last event of the violations: what ends a hold may
+// come later than it did.
+const afterwards = 300 * time.Millisecond
+
+// Servers are where a run is played again.
+type Servers struct {
+	Backend topologies.Backend
+	// Name is what records call the backend, and Program the version of lockchaos.
+	Name, Program string
+}
+
+// Playable says why a recorded run can't be played again; nil if it can.
+func Playable(run history.Run) error {
+	switch {
+	case run.Scenario != "":
+		return fmt.Errorf("it is a script: its variants leave out what causes the violation (lockchaos reproduce %s)", run.Scenario)
+	case run.Backend == history.Simulated:
+		return nil
+	case run.Backend == "attach":
+		return errors.New("its servers are not ours: faults were in effect at the time, and more can't be said")
+	case len(run.Settings) == 0:
+		return errors.New("it is no record of a run of lockchaos: faults were in effect at the time, and more can't be said")
+	}
+	return nil
+}
+
+// Recorded plays the run of a run directory again, up to the end of a cluster, with the faults at the times
+// at which it had them. The runs lie in its folder [Dir].
+func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, control harness.LockSpec, at Servers) Experiment {
+	begin := begun(in.History)
+	r.Recorded, r.Length = true, c.Until-begin+afterwards
+	other, unsuited := r.Control(in.Run, control)
+	e := Experiment{Cluster: c, Least: 5, Most: 10, LeastControl: 5}
+	if unsuited != nil {
+		r := r
+		r.Kind = control.DefaultWorkload()
+		other, unsuited = r.Control(in.Run, control)
+		e.ControlWorkload = r.Kind
+	}
+	if unsuited == nil {
+		e.Control = control.Name
+	}
+	plan := recordedPlan(in, c, begin)
+	e.Play = func(ctx context.Context, a Arm, round int) (Played, error) {
+		played := r
+		if a.Control {
+			played = other
+		}
+		played.Plan = faults.Schedule{}
+		for _, f := range a.Faults {
+			played.Plan = append(played.Plan, plan[f])
+		}
+		p := Played{Dir: filepath.Join(Dir, fmt.Sprintf("%s-%d-%s-%d", c.Kind, c.From.Milliseconds(), a.Name, round+1))}
+		to := filepath.Join(dir, p.Dir)
+		err := played.Run(ctx, harness.Config{
+			Dir: to, Backend: at.Backend, BackendName: at.Name, Seed: in.Run.Seed, Program: at.Program,
+			Command: "lockchaos run --replay " + strconv.Quote(to),
+		})
+		if err != nil && !history.Dir(to).Exists() {
+			return p, err
+		}
+		failed := err
+		judged := reports.Input{}
+		if judged.Run, err = history.Dir(to).Run(); err != nil {
+			return p, err
+		}
+		if judged.History, err = history.Dir(to).History(); err != nil {
+			return p, err
+		}
+		judged.Report = harness.Judge(ctx, judged.Run, judged.History)
+		p.Kinds, p.Undecided = shown(judged.Report, c.Properties)
+		p.Undecided = p.Undecided || failed != nil || landed(judged.History) < len(played.Plan)
+		return p, reports.WriteDir(to, judged)
+	}
+	return e
+}
+
+// Cost is about how long an experiment takes with the least runs: each run as long as it is, and its servers.
+func (e Experiment) Cost() time.Duration {
+	const start = 3 * time.Second
+	return time.Duration(e.Ways()*e.Least) * (e.Until + afterwards + start)
+}
+
+// begun is when the clients began, from which on a plan counts.
+func begun(h *history.History) time.Duration {
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Op == history.Acquire {
+			return e.Time
+		}
+	}
+	return 0
+}
+
+// recordedPlan has for each fault of a cluster the step of the plan that it was of, with the times that were
+// recorded: its server is the one that was hit.
+func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Schedule {
+	var plan faults.Schedule
+	for _, f := range c.Faults {
+		step := faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}
+		i := slices.IndexFunc(in.Run.Plan, func(p history.PlannedStep) bool { return p.Fault == f.Name && p.At <= f.Start-begin+time.Millisecond })
+		for j := i + 1; i >= 0 && j < len(in.Run.Plan); j++ {
+			if p := in.Run.Plan[j]; p.Fault == f.Name && p.At <= f.Start-begin+time.Millisecond {
+				i = j // the last that was due: steps are late, and never early
+			}
+		}
+		if i >= 0 {
+			step.Params = in.Run.Plan[i].Params
+			if in.Run.Plan[i].Target != faults.TargetOfLock {
+				step.Target = in.Run.Plan[i].Target
+			}
+		}
+		step.At = max(0, f.Start-begin)
+		step.For = max(0, min(healAsked(in.History, f), c.Until+afterwards)-f.InEffect)
+		plan = append(plan, step)
+	}
+	return plan
+}
+
+// healAsked is when the heal of a fault was asked for; its end if that is not known.
+func healAsked(h *history.History, f reports.Fault) time.Duration {
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time >= f.InEffect {
+			return e.Time
+		}
+	}
+	return f.End
+}
+
+// shown are the kinds of violation that a report has, and whether a property was not decided.
+func shown(r checker.Report, properties []string) (kinds []string, undecided bool) {
+	for _, p := range r.Results {
+		undecided = undecided || p.Verdict == checker.Unknown && slices.Contains(properties, p.Name)
+		for _, v := range p.Violations {
+			if p.Verdict == checker.Invalid && !slices.Contains(kinds, v.Kind) {
+				kinds = append(kinds, v.Kind)
+			}
+		}
+	}
+	return kinds, undecided
+}
+
+// landed is how many faults took effect.
+func landed(h *history.History) int {
+	n := 0
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Op == history.Inject && e.Type == history.OK {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,80 @@
+package causes
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
+)
+
+// The runs that each arm of a simulation has: leaving a fault out shifts what follows, so that each
+// round has another seed, and a run takes some milliseconds.
+const (
+	leastSimulated = 10
+	mostSimulated  = 160
+	leastControl   = 80
+)
+
+// moved is by how much the control lock meets a fault earlier or later, and amongWrites at which of so many
+// events: what the lock under test was doing at the recorded instant, another lock does at another one.
+const (
+	moved       = 300 * time.Millisecond
+	amongWrites = 8
+)
+
+// Simulated plays the case of a simulated run again, with other seeds from the second round on. Its
+// faults keep the event at which they begin; its first three are suspects: a search leaves few. The
+// kinds of violation that a case shows are what find says.
+func Simulated(c simulation.Case, kind string, control harness.LockSpec, find func(ctx context.Context, c simulation.Case) ([]string, error)) Experiment {
+	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, LeastControl: leastControl}
+	for i, f := range c.Plan {
+		e.Faults = append(e.Faults, reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: true})
+		if i < maxSuspects {
+			e.Suspects = append(e.Suspects, i)
+		}
+	}
+	other := c
+	other.Lock = control.Name
+	if other.Validate(control) != nil {
+		other.Workload = control.DefaultWorkload()
+		e.ControlWorkload = other.Workload
+	}
+	if other.Validate(control) == nil {
+		e.Control = control.Name
+	}
+	e.Play = func(ctx context.Context, a Arm, round int) (Played, error) {
+		played := c
+		if a.Control {
+			played = other
+		}
+		played.Seed, played.Plan = c.Seed+uint64(round), nil
+		for _, f := range a.Faults {
+			played.Plan = append(played.Plan, c.Plan[f])
+		}
+		if a.Control && round > 0 {
+			elsewhere(played.Plan, played.Seed)
+		}
+		kinds, err := find(ctx, played)
+		return Played{Kinds: kinds}, err
+	}
+	return e
+}
+
+// elsewhere moves the faults of a plan to other instants.
+func elsewhere(plan []world.Fault, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0xca05e)) //nolint:gosec // it is no secret
+	for i := range plan {
+		f := &plan[i]
+		if f.After != nil {
+			a := *f.After
+			a.Nth = 1 + rng.IntN(amongWrites)
+			f.After = &a
+			continue
+		}
+		f.At = max(0, f.At-moved+time.Duration(rng.Int64N(int64(2*moved))))
+	}
+}

@@ -1,0 +1,131 @@
+package causes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// arm finds an arm; false if it was not played.
+func arm(c *history.Cause, kind string, suspect int) (history.Arm, bool) {
+	i := slices.IndexFunc(c.Arms, func(a history.Arm) bool { return a.Arm == kind && a.Fault == suspect })
+	if i < 0 {
+		return history.Arm{Interval: [2]float64{0, 1}}, false
+	}
+	return c.Arms[i], true
+}
+
+// rarer reports whether one arm shows the violation more rarely than another: their intervals have
+// nothing in common.
+func rarer(a, b history.Arm) bool { return a.Interval[1] < b.Interval[0] }
+
+// decide says what the counts show. That the control lock shows the violation once is enough: it is correct,
+// so that no lock prevents it. That it shows none says something against the lock under test only after so
+// many runs, and where the clients do the same: it may come into the same state more rarely.
+func decide(c history.Cause, leastControl int) history.Cause {
+	all, _ := arm(&c, history.ArmAll, 0)
+	none, _ := arm(&c, history.ArmNone, 0)
+	control, controlled := arm(&c, history.ArmControl, 0)
+	c.Verdict = history.CauseUndecided
+	switch {
+	case none.Seen > 0: // which no correct lock shows
+		c.Verdict = history.CauseLock
+	case all.Seen == 0 || !controlled:
+	case control.Seen > 0:
+		c.Verdict = history.CauseDeployment
+	case c.ControlWorkload == "" && control.N >= leastControl && rarer(control, all):
+		c.Verdict = history.CauseLock
+	}
+	c.Faults = slices.Clone(c.Faults)
+	for i := range c.Faults {
+		c.Faults[i].Role = role(&c, i)
+	}
+	c.Text = words(&c)
+	return c
+}
+
+// role is what the counts show of a suspect.
+func role(c *history.Cause, suspect int) string {
+	all, _ := arm(c, history.ArmAll, 0)
+	none, _ := arm(c, history.ArmNone, 0)
+	without, _ := arm(c, history.ArmWithout, suspect)
+	only, _ := arm(c, history.ArmOnly, suspect)
+	switch {
+	case none.Seen > 0:
+		return history.RoleNotNeeded
+	case rarer(without, all) && rarer(only, all):
+		return history.RoleWithOthers
+	case rarer(without, all):
+		return history.RoleNeeded
+	case rarer(none, only):
+		return history.RoleOneOf
+	default:
+		return history.RoleUndecided
+	}
+}
+
+// decided reports whether the verdict is decided, and what each suspect does, unless that is given up.
+func decided(c history.Cause, giveUp bool) bool {
+	return c.Verdict != history.CauseUndecided &&
+		(giveUp || !slices.ContainsFunc(c.Faults, func(s history.Suspect) bool { return s.Role == history.RoleUndecided }))
+}
+
+// words are the counts that the verdict rests on, and the verdict.
+func words(c *history.Cause) string {
+	kind, _ := checker.KindOf(c.Kind)
+	noun := a(kind.Noun)
+	of := func(a history.Arm) string { return fmt.Sprintf("%d of %d", a.Seen, a.N) }
+	all, _ := arm(c, history.ArmAll, 0)
+	none, _ := arm(c, history.ArmNone, 0)
+	control, controlled := arm(c, history.ArmControl, 0)
+	if none.Seen > 0 || len(c.Faults) == 0 && !controlled {
+		return fmt.Sprintf("without any fault %s runs show %s: %s", of(none), noun, meaning(c.Verdict))
+	}
+	var parts []string
+	if len(c.Faults) == 1 {
+		without, _ := arm(c, history.ArmWithout, 0)
+		parts = append(parts, fmt.Sprintf("with %s %s runs show %s", c.Faults[0].Fault, of(all), noun), "without it "+of(without))
+		if c.Faults[0].Role == history.RoleWithOthers {
+			only, _ := arm(c, history.ArmOnly, 0)
+			parts = append(parts, "with it alone "+of(only)+" (needed with others)")
+		}
+	} else {
+		parts = append(parts, fmt.Sprintf("with all faults %s runs show %s", of(all), noun))
+		for i, s := range c.Faults {
+			without, _ := arm(c, history.ArmWithout, i)
+			parts = append(parts, fmt.Sprintf("without %s %s (%s)", s.Fault, of(without), s.Role))
+		}
+		parts = append(parts, "without any "+of(none))
+	}
+	if controlled {
+		name := "the control lock "
+		if c.ControlWorkload != "" {
+			name += "(workload " + c.ControlWorkload + ") "
+		}
+		parts = append(parts, name+of(control))
+	}
+	return strings.Join(parts, ", ") + ": " + meaning(c.Verdict)
+}
+
+// meaning is a verdict in words.
+func meaning(verdict string) string {
+	switch verdict {
+	case history.CauseLock:
+		return "a defect of the lock"
+	case history.CauseDeployment:
+		return "a limit of this deployment"
+	default:
+		return "not decided"
+	}
+}
+
+// a is a noun with its article.
+func a(noun string) string {
+	if strings.ContainsAny(noun[:min(1, len(noun))], "aeio") || strings.HasPrefix(noun, "un") {
+		return "an " + noun
+	}
+	return "a " + noun
+}

@@ -1,0 +1,115 @@
+package causes
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// experiment is one of a split brain and a pause, of which outcome says which runs show a double grant.
+func experiment(names []string, control string, outcome func(a Arm, round int) bool) Experiment {
+	e := Experiment{Cluster: Cluster{Kind: "double-grant"}, Control: control, Least: 5, Most: 10, LeastControl: 5}
+	for i, name := range names {
+		e.Faults, e.Suspects = append(e.Faults, reports.Fault{Name: name}), append(e.Suspects, i)
+	}
+	e.Play = func(_ context.Context, a Arm, round int) (Played, error) {
+		if outcome(a, round) {
+			return Played{Kinds: []string{"lost-update", "double-grant"}}, nil
+		}
+		return Played{Kinds: []string{"lost-update"}}, nil
+	}
+	return e
+}
+
+func TestMeasure(t *testing.T) {
+	has := func(a Arm, f int) bool {
+		for _, g := range a.Faults {
+			if g == f {
+				return true
+			}
+		}
+		return false
+	}
+	one, two := []string{"split-brain"}, []string{"kill", "pause"}
+	for _, tt := range []struct {
+		name    string
+		faults  []string
+		control string
+		outcome func(a Arm, round int) bool
+		verdict string
+		roles   []string
+		text    string
+	}{
+		{"a limit", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment, []string{history.RoleNeeded},
+			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment"},
+		{"a defect that a fault shows", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && !a.Control }, history.CauseLock, []string{history.RoleNeeded},
+			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5: a defect of the lock"},
+		{"a defect without faults", one, "correct-key", func(a Arm, round int) bool { return !a.Control && round%2 == 0 }, history.CauseLock, []string{history.RoleNotNeeded},
+			"without any fault 3 of 5 runs show a double grant: a defect of the lock"},
+		{"too rare", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round == 0 }, history.CauseUndecided, []string{history.RoleUndecided},
+			"with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided"},
+		{"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided, []string{history.RoleNeeded},
+			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10: not decided"},
+		{"two that need each other", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) && has(a, 1) }, history.CauseDeployment, []string{history.RoleWithOthers, history.RoleWithOthers},
+			"with all faults 5 of 5 runs show a double grant, without kill 0 of 5 (needed with others), without pause 0 of 5 (needed with others), without any 0 of 5, the control lock 5 of 5: a limit of this deployment"},
+		{"one of two", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment, []string{history.RoleNeeded, history.RoleUndecided},
+			"with all faults 10 of 10 runs show a double grant, without kill 0 of 10 (needed), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 10 of 10: a limit of this deployment"},
+		{"either", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) || has(a, 1) }, history.CauseDeployment, []string{history.RoleOneOf, history.RoleOneOf},
+			"with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5: a limit of this deployment"},
+		{"no fault at all", nil, "correct-key", func(Arm, int) bool { return true }, history.CauseLock, nil,
+			"without any fault 5 of 5 runs show a double grant: a defect of the lock"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := experiment(tt.faults, tt.control, tt.outcome).Measure(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tt.text, c.Text)
+			require.Equal(t, tt.verdict, c.Verdict)
+			var roles []string
+			for _, f := range c.Faults {
+				roles = append(roles, f.Role)
+			}
+			require.Equal(t, tt.roles, roles)
+			for _, a := range c.Arms {
+				require.Equal(t, reports.Interval(a.Seen, a.N), a.Interval)
+			}
+		})
+	}
+}
+
+// That the control lock shows nothing says nothing against another lock whose clients did something else.
+func TestAnotherWorkloadOfTheControlAccusesNobody(t *testing.T) {
+	e := experiment([]string{"kill"}, "correct-key", func(a Arm, _ int) bool { return len(a.Faults) > 0 && !a.Control })
+	e.ControlWorkload = "contended"
+	c, err := e.Measure(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, history.CauseUndecided, c.Verdict)
+	require.Contains(t, c.Text, "the control lock (workload contended) 0 of 10")
+}
+
+// Arms are played in turns, and what could not be judged counts only where it shows the violation.
+func TestArmsTakeTurns(t *testing.T) {
+	e := experiment([]string{"kill"}, "correct-key", nil)
+	var order []string
+	e.Play = func(_ context.Context, a Arm, round int) (Played, error) {
+		order = append(order, a.Name)
+		p := Played{Undecided: round < 2, Dir: a.Name}
+		if a.kind == history.ArmAll && round == 0 {
+			p.Kinds = []string{"double-grant"}
+		}
+		if len(order) == 14 {
+			return p, errors.New("the disk is full")
+		}
+		return p, nil
+	}
+	c, err := e.Measure(t.Context())
+	require.ErrorContains(t, err, "the disk is full")
+	require.Equal(t, []string{"all", "none", "control", "all"}, order[:4])
+	require.Equal(t, [2]int{1, 4}, [2]int{c.Arms[0].Seen, c.Arms[0].N}, "the second run could not be judged")
+	require.Equal(t, [2]int{0, 2}, [2]int{c.Arms[1].Seen, c.Arms[1].N})
+	require.Len(t, c.Arms[0].Dirs, 5)
+}

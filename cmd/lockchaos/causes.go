@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/causes"
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+func (a *app) causesCommand() *cobra.Command {
+	var allowExec, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "causes RUNDIR",
+		Short: "Measure what made the violations of a run: play it again with and without its faults, and with a correct lock",
+		Long: `Measure what made the violations of a run. Up to the end of the violations of each kind the run is
+played again, in turns: with the faults that it had, at the times at which it had them; without each of those
+that were in effect (at most three); with that alone; without any; and with a lock that is correct on these
+servers. Each way has 5 to 10 runs. What they show stands in results.json and in the reports of the run, and
+the runs themselves in its folder causes.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run, err := readRunFile(args[0])
+			if err == nil {
+				err = causes.Playable(run)
+			}
+			if err != nil {
+				return fmt.Errorf("causes %s: %w", args[0], err)
+			}
+			if run.Backend == history.Simulated {
+				measured := a.simulatedCauses(cmd.Context(), args[0], run)
+				return worst(a.conclude(args[0], asJSON), measured)
+			}
+			r, err := harness.Replay(run, a.locks, allowExec)
+			if err != nil {
+				return fmt.Errorf("causes %s: %w", args[0], err)
+			}
+			servers := serverFlags{backend: run.Backend}
+			backend, name, err := a.openServers(cmd.Context(), &servers, a.log(io.Discard), topologies.StoreOf(r.Topology))
+			if err != nil {
+				return err
+			}
+			measured := a.measureCauses(cmd.Context(), args[0], r, backend, name)
+			return worst(a.conclude(args[0], asJSON), asHarness(measured))
+		},
+	}
+	cmd.Flags().BoolVar(&allowExec, "allow-exec", false, "run the command that the record names as its lock (exec:COMMAND)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print results.json instead of the summary")
+	return cmd
+}
+
+// measureCauses plays a run on real servers again, and notes in its record what that shows.
+func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun, backend topologies.Backend, name string) (err error) {
+	in, err := readRecord(dir)
+	if err != nil {
+		return err
+	}
+	if in.Report = harness.Judge(ctx, in.Run, in.History); in.Report.Verdict != checker.Invalid {
+		fmt.Fprintln(a.stderr, "nothing to measure: the run has no violation")
+		return nil
+	}
+	control, err := a.locks.ByName(locks.Control(r.Topology))
+	if err != nil {
+		return err
+	}
+	backend, stop := harness.Pool(backend)
+	defer func() { err = errors.Join(err, stop()) }()
+	var all []causes.Experiment
+	var cost time.Duration
+	for _, c := range causes.Clusters(in) {
+		e := causes.Recorded(in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
+		all, cost = append(all, e), cost+e.Cost()
+		fmt.Fprintf(a.stderr, "%s from %s to %s: %d ways to play it, %d to %d times each\n", e.Kind, say.Instant(e.From), say.Instant(e.Until), e.Ways(), e.Least, e.Most)
+	}
+	fmt.Fprintf(a.stderr, "about %v, and up to twice as long where that does not decide it\n", cost.Round(time.Second))
+	in.Run.Causes = nil
+	for _, e := range all {
+		e.Told = func(arm history.Arm, done, of int) {
+			fmt.Fprintf(a.stderr, "%s %s: run %d of %d, %s: %d of %d so far\n", time.Now().UTC().Format("15:04:05"), e.Kind, done, of, armName(arm), arm.Seen, arm.N)
+		}
+		c, failed := e.Measure(ctx)
+		if slices.ContainsFunc(c.Arms, func(arm history.Arm) bool { return arm.N > 0 }) {
+			in.Run.Causes = append(in.Run.Causes, c)
+		}
+		if err := errors.Join(failed, history.Dir(dir).WriteRun(in.Run)); err != nil || ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// armName is an arm in a word or two.
+func armName(arm history.Arm) string {
+	if arm.Arm == history.ArmWithout || arm.Arm == history.ArmOnly {
+		return fmt.Sprintf("%s fault %d", arm.Arm, arm.Fault+1)
+	}
+	return arm.Arm
+}
+
+// simulatedCauses plays the case of a simulated run again, and notes in its record what that shows.
+func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) error {
+	record, err := simulation.RecordOf(run)
+	if err != nil {
+		return err
+	}
+	in, err := reports.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	o := simulateOptions{parallel: 1}
+	pool, err := o.pool()
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var kinds []string
+	for _, c := range causes.Clusters(in) {
+		if !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	return a.noteSimulatedCauses(ctx, dir, pool, record.Case, kinds...)
+}
+
+// noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
+func (a *app) noteSimulatedCauses(ctx context.Context, dir string, pool *simulation.Pool, c simulation.Case, kinds ...string) error {
+	control, err := a.locks.ByName(locks.Control(c.Topology))
+	if err != nil {
+		return err
+	}
+	run, err := history.Dir(dir).Run()
+	if err != nil {
+		return err
+	}
+	run.Causes = nil
+	for _, kind := range kinds {
+		cause, err := causes.Simulated(c, kind, control, func(ctx context.Context, c simulation.Case) ([]string, error) {
+			r, err := pool.Do(ctx, simulation.Job{Lock: c.Lock, Case: &c, Seed: c.Seed})
+			return r.Findings, err
+		}).Measure(ctx)
+		if err != nil {
+			return asHarness(err)
+		}
+		run.Causes = append(run.Causes, cause)
+	}
+	if err := history.Dir(dir).WriteRun(run); err != nil {
+		return harnessError{err}
+	}
+	_, err = judge(ctx, dir)
+	return err
+}
