@@ -31,12 +31,11 @@ import (
 // Its result counts what the history met, in [Result.Met].
 func Assumptions(meets ...string) Checker {
 	return &property{
-		name: "assumptions", engine: "counts", apart: true,
+		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			asked := 0
-			fresh := ev.events()
-			for i := range fresh {
-				switch e := &fresh[i]; {
+			for i := range ev.history.Events {
+				switch e := &ev.history.Events[i]; {
 				case e.Op == history.Acquire && e.Type == history.Invoke:
 					asked++
 				case e.Op == history.Inject && e.Type == history.Invoke:
@@ -47,17 +46,11 @@ func Assumptions(meets ...string) Checker {
 					f.counts["unmet"]++
 				}
 			}
-			f.counts["asked"] += asked
-			if f.met == nil {
-				f.met = map[string]int{}
-			}
+			f.counts["asked"] = asked
+			f.met = map[string]int{}
 			cover(ev, f.met)
-			leases(ev, f)
-			f.counts["cut"] = ev.history.Truncated
-		},
-		conclude: func(f *findings) {
 			// Times in another unit come first: they explain what was not met.
-			for _, why := range []string{f.shortLeases(), f.durations()} {
+			for _, why := range ev.units() {
 				if why != "" {
 					f.doubt("%s", why)
 				}
@@ -73,7 +66,7 @@ func Assumptions(meets ...string) Checker {
 					f.doubt("the workload is there for %s, and there were none", name)
 				}
 			}
-			if cut := f.counts["cut"]; cut > 0 {
+			if cut := ev.history.Truncated; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
 			unmet := min(f.counts["unmet"], f.counts["landed"])
@@ -93,13 +86,17 @@ func Assumptions(meets ...string) Checker {
 	}
 }
 
-// leases counts the leases, and those that are absurdly short.
-func leases(ev *evidence, f *findings) {
+// expiresUnit is what to say where the ends of grants can't be right.
+const expiresUnit = `"expires" must be nanoseconds since the start of the record, not a length ("lease" is one)`
+
+// units says why the lengths of leases can't be right, and why the ends of grants are none:
+// no lease is as long as a millisecond; each grant ends before it was asked for.
+func (ev *evidence) units() (why [2]string) {
 	var ends, durations, all, short int
 	ops := ev.operations()
 	for i := range ops {
 		op := &ops[i]
-		if op.Invoke.Op != history.Acquire && op.Invoke.Op != history.Extend || !ev.fresh(op) {
+		if op.Invoke.Op != history.Acquire && op.Invoke.Op != history.Extend {
 			continue
 		}
 		length := op.Invoke.Lease
@@ -112,38 +109,35 @@ func leases(ev *evidence, f *findings) {
 		} else if length == 0 {
 			continue
 		}
-		if f.leased == nil {
-			f.leased = map[string]bool{}
-		}
-		f.leased[op.Invoke.Lock] = true
 		if all++; length < time.Millisecond {
 			short++
 		}
 	}
-	f.counts["ends"] += ends
-	f.counts["durations"] += durations
-	f.counts["leases"] += all
-	f.counts["short"] += short
+	if all > 0 && all == short {
+		why[0] = "no lease is as long as a millisecond, of " + say.Count(all, "lease") + ": all times are nanoseconds"
+	}
+	if ends > 1 && ends == durations {
+		why[1] = expiresUnit + ": each of " + say.Count(ends, "grant") + " ends before it was asked for"
+	}
+	return why
 }
 
-// expiresUnit is what to say where the ends of grants can't be right.
-const expiresUnit = `"expires" must be nanoseconds since the start of the record, not a length ("lease" is one)`
-
-// shortLeases says that no lease is as long as a millisecond, if that is so.
-func (f *findings) shortLeases() (why string) {
-	if n := f.counts["leases"]; n > 0 && n == f.counts["short"] {
-		return "no lease is as long as a millisecond, of " + say.Count(n, "lease") + ": all times are nanoseconds"
+// wrongUnit says why no violation counts in which a lease has a part; empty if they do. In a
+// record that is shorter than a millisecond itself, leases and instants may well be in the same
+// wrong unit.
+func (ev *evidence) wrongUnit() string {
+	why := ev.units()
+	if why[1] == "" && ev.history.End() >= time.Millisecond {
+		return why[0]
 	}
-	return ""
+	return why[1]
 }
 
-// durations says why the ends of grants are none, if that is so: each is before the request
-// that it was granted to.
-func (f *findings) durations() (why string) {
-	if n := f.counts["ends"]; n > 1 && n == f.counts["durations"] {
-		return expiresUnit + ": each of " + say.Count(n, "grant") + " ends before it was asked for"
-	}
-	return ""
+// leased reports whether a lease of the lock was asked for or granted.
+func (ev *evidence) leased(lock string) bool {
+	return slices.ContainsFunc(ev.onLock(lock), func(op *history.Operation) bool {
+		return op.Invoke.Op != history.Release && (op.Invoke.Lease > 0 || op.Complete.Expires > 0)
+	})
 }
 
 // contended counts the requests that overlap a hold of another process. It goes
@@ -179,15 +173,13 @@ func contended(ev *evidence) int {
 	return n
 }
 
-// answered are the acquires that were answered in this window, in the order of their
-// answers, and at the end of the history those that are not.
+// answered are the acquires in the order of their answers, and then those that had none.
 func answered(ev *evidence) []*history.Operation {
 	ops := ev.operations()
 	byRank := make([]*history.Operation, len(ops))
 	for i := range ops {
 		op := &ops[i]
-		waits := op.Complete.Index < 0 && !ev.history.Unfinished // until the end of the history
-		if op.Invoke.Op == history.Acquire && (waits || ev.fresh(op)) {
+		if op.Invoke.Op == history.Acquire {
 			byRank[op.Rank()] = op
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // Unknown.
 func Capacity() Checker {
 	return &property{
-		name: "capacity", engine: "interval sweep", apart: true, sweeps: true,
+		name: "capacity", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.has(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			for _, v := range ev.sweepResult().capacity {
@@ -43,12 +43,8 @@ func Capacity() Checker {
 				}
 			}
 			f.used(ev.sweepResult().memory)
-			f.counts["grants"] += ev.holds(isSemaphore)
 			grants(f, ev, isSemaphore)
-		},
-		conclude: func(f *findings) {
-			shown(f)
-			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
+			f.valid = "no more permits were out than there are, in " + say.Count(ev.holds(isSemaphore), "grant")
 		},
 	}
 }
@@ -113,7 +109,7 @@ func (l *lockSweep) permits(holds []*holding.Hold, holdSpans []holdSpan) {
 	if len(kept) > 0 {
 		u := newUse(entire(holds))
 		for _, q := range kept {
-			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) && !l.deferUndecided(q, holds) {
+			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) {
 				l.addOwnership(l.notKept(q.hold, holdSpans))
 			}
 		}

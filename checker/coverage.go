@@ -3,18 +3,16 @@ package checker
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// cover counts what the history, or its next window, met: by the names in
+// cover counts what the history met: by the names in
 // package history.
 func cover(ev *evidence, counts map[string]int) {
-	fresh := ev.events()
-	for i := range fresh {
-		switch e := &fresh[i]; {
+	for i := range ev.history.Events {
+		switch e := &ev.history.Events[i]; {
 		case e.Op == history.Crash:
 			counts[history.MetCrashes]++
 		case e.Type == history.Info && e.Process >= 0:
@@ -30,12 +28,9 @@ func cover(ev *evidence, counts map[string]int) {
 		default:
 		}
 	}
-	if ev.several > 0 {
-		counts[history.MetSeveral] += ev.several
-	}
 	ops := ev.operations()
 	for i := range ops {
-		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && ev.fresh(op) && refusedStale(op) {
+		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && refusedStale(op) {
 			counts[history.MetStale]++
 		}
 	}
@@ -88,23 +83,19 @@ func (o *ongoing) join(h *holding.Hold, each func(mine *holding.Hold)) {
 	}
 }
 
-// coverHolds counts what the holds of a history, or of its next window, show.
+// coverHolds counts what the holds of a history show.
 func coverHolds(ev *evidence, counts map[string]int) {
 	holdings := ev.holdings()
 	latest := make([]*holding.Hold, len(holdings.Locks)) // of each lock: of those that began, the one that lasts longest
 	var held ongoing
-	since := time.Duration(-1)
-	if fresh := ev.events(); ev.from > 0 && len(fresh) > 0 {
-		since = fresh[0].Time
-	}
 	for i := range holdings.Holds {
 		h := &holdings.Holds[i]
-		latest, fresh := &latest[holdings.PlaceOf(h)], ev.fresh(&h.Proof)
+		latest := &latest[holdings.PlaceOf(h)]
 		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
-		if over && h.End >= since && h.End < ev.history.End() {
+		if over && h.End < ev.history.End() {
 			counts[history.MetExpiries]++
 		}
-		if other := *latest; fresh && other != nil && other.Owner != h.Owner {
+		if other := *latest; other != nil && other.Owner != h.Owner {
 			switch {
 			case other.End > h.Start:
 				counts[history.MetShared]++
@@ -114,7 +105,6 @@ func coverHolds(ev *evidence, counts map[string]int) {
 		}
 		held.join(h, func(mine *holding.Hold) {
 			switch {
-			case !fresh:
 			case mine.Lock != h.Lock:
 				counts[history.MetSeveral]++
 			case mine.Mode == history.Write && h.Mode == history.Read:
@@ -124,7 +114,7 @@ func coverHolds(ev *evidence, counts map[string]int) {
 			}
 		})
 		for j := range h.Extensions {
-			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() && ev.fresh(x) {
+			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() {
 				counts[history.MetReentries]++
 			}
 		}

@@ -38,19 +38,6 @@ func Explain(ctx context.Context, h *history.History, report *Report) {
 	}
 }
 
-// explain fills in what was found in the window.
-func (p *property) explain(ctx context.Context, ev *evidence, f *findings) {
-	for i := range f.violations[:min(len(f.violations), Explained)] {
-		v := &f.violations[i]
-		if _, found := f.now[key{v.Kind, v.Lock, v.Resource, v.From}]; !found {
-			continue
-		}
-		if part := p.minimal(ctx, ev, *v); part != nil {
-			v.Minimal = part
-		}
-	}
-}
-
 // A piece of evidence is left out as a whole: an operation, or a single event.
 type exhibit []history.Event
 
@@ -144,8 +131,7 @@ func (s *shrinking) shows(ctx context.Context, list []exhibit) bool {
 	if s.tries++; s.tries > explainTries || len(list) == 0 || ctx.Err() != nil {
 		return false
 	}
-	f := newFindings()
-	s.property.judgeAll(ctx, newEvidence(&history.History{Events: joined(list)}), f)
+	f := s.property.find(ctx, newEvidence(&history.History{Events: joined(list)}))
 	return slices.ContainsFunc(f.violations, func(v Violation) bool {
 		return v.Kind == s.violation.Kind && slices.Equal(v.Events, s.violation.Events)
 	})

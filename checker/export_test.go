@@ -77,48 +77,6 @@ func Disagreement(ctx context.Context, h *history.History, lock string) (Result,
 // Sum is the verdict of several results.
 func Sum(results []Result, differ bool) Verdict { return sum(results, differ) }
 
-// CheckWindows is CheckReader with windows of so many events at the least.
-func CheckWindows(ctx context.Context, r Source, least int, checkers ...Checker) (Report, error) {
-	m := usualLimits()
-	m.least, m.crowd = least, 8*least
-	return checkRemembering(ctx, r, m, checkers)
-}
-
-// CheckPieces is CheckReader with windows that end at the first instant in which
-// they have so many events. Where it forgets, each lock is put aside that no
-// client asks for, and no hold is remembered for its process alone, so that
-// [UseWithinLease] is not to be judged.
-func CheckPieces(ctx context.Context, r Source, least int, forget bool, checkers ...Checker) (Report, error) {
-	m := usualLimits()
-	m.least, m.growth, m.crowd = least, 0, 8*least
-	if forget {
-		m.crowd, m.processes = 0, 0
-	}
-	return checkRemembering(ctx, r, m, checkers)
-}
-
-// Kept is how many events [CheckReader] keeps at the end of a history.
-func Kept(ctx context.Context, r Source) (int, error) {
-	s := stream{session: newSession(nil), limits: usualLimits()}
-	err := s.judge(ctx, r)
-	n := len(s.window)
-	for _, lock := range s.idle {
-		for range lock.all() {
-			n++
-		}
-	}
-	for _, list := range s.archived {
-		n += len(list)
-	}
-	return n, err
-}
-
-func checkRemembering(ctx context.Context, r Source, m limits, checkers []Checker) (Report, error) {
-	s := stream{session: newSession(checkers), limits: m}
-	err := s.judge(ctx, r)
-	return s.session.report(), err
-}
-
 // Prepared is a history of which it is known who held what: what both engines
 // begin with.
 type Prepared struct {
@@ -151,14 +109,4 @@ func (p *Prepared) Sweep() Verdict {
 func (p *Prepared) Search(ctx context.Context) Verdict {
 	v, _, _ := explore(ctx, part{requests: p.requests})
 	return v
-}
-
-// PutAside puts the events of a client on a lock aside and takes them back.
-func PutAside(events []history.Event) []history.Event {
-	s := stream{idle: map[string]*resting{}, aside: map[string]int{}, dubious: map[string]struct{}{}}
-	for i := range events {
-		s.rest(&events[i], history.Never, i%2 == 0)
-	}
-	s.wake(events[0].Lock)
-	return s.window
 }

@@ -33,8 +33,8 @@ func Fairness() Checker {
 				return e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil && ev.holdings().Guarantees[e.Lock].Fair
 			})
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) { fairness(ev, f) },
-		conclude: func(f *findings) {
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			fairness(ev, f)
 			f.valid = say.Count(f.counts["grants"], "grant") + " came in the order in which they were queued"
 		},
 	}
@@ -83,22 +83,18 @@ func fairness(ev *evidence, f *findings) {
 			f.doubt("lock %q: %s", lock, why)
 		}
 		holds := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return queued(h) >= 0 })
-		for _, h := range holds {
-			if ev.fresh(&h.Proof) {
-				f.counts["grants"]++
-			}
-		}
+		f.counts["grants"] += len(holds)
 		found := map[*holding.Hold]bool{}
 		if !isSemaphore(holdings.Guarantees[lock].Kind) {
-			byExtent(ev, f, holds, found)
+			byExtent(f, holds, found)
 		}
-		byAnswer(ev, f, holds, found)
+		byAnswer(f, holds, found)
 	}
 }
 
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
-func byExtent(ev *evidence, f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+func byExtent(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
 	var all, writes last
 	began := 0 // how many began before the one that is looked at
 	for _, h := range holds {
@@ -121,14 +117,14 @@ func byExtent(ev *evidence, f *findings, holds []*holding.Hold, found map[*holdi
 		}
 		if before != nil && queued(before) > queued(h) {
 			found[h] = true
-			suspicion(ev, f, overtaken(before, h), before, h)
+			f.add(overtaken(before, h))
 		}
 	}
 }
 
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
-func byAnswer(ev *evidence, f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
 	asked, answered, returned := slices.Clone(holds), slices.Clone(holds), []*holding.Hold(nil)
 	for _, h := range holds {
 		if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
@@ -159,7 +155,7 @@ func byAnswer(ev *evidence, f *findings, holds []*holding.Hold, found map[*holdi
 		for _, before := range [...]*holding.Hold{all.but(h.Owner), own[h.Owner]} {
 			if before != nil && queued(before) > queued(h) && !found[h] {
 				found[h] = true
-				suspicion(ev, f, overtaken(before, h), before, h)
+				f.add(overtaken(before, h))
 			}
 		}
 	}

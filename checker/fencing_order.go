@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -25,8 +24,7 @@ import (
 // answered before that, the later of the two has the smaller token
 // (fence-regress). Two holds that overlap for certain are a double grant,
 // which [MutualExclusion] reports, and no evidence about their order; it hides no
-// other pair. Where a history goes on, and two holds may still turn out to
-// overlap, their order is judged later.
+// other pair.
 //
 // Grants of a read-write lock or a semaphore may hold it together, and so are in
 // order only where one was answered before the other was asked for; two readers
@@ -39,8 +37,8 @@ func FencingOrder() Checker {
 				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.holdings().Guarantees[e.Lock].Fenced
 			})
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) { fencingOrder(ev, f) },
-		conclude: func(f *findings) {
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			fencingOrder(ev, f)
 			f.valid = "the tokens of " + say.Count(f.counts["grants"], "grant") + " are distinct and in order"
 		},
 	}
@@ -57,22 +55,16 @@ func fencingOrder(ev *evidence, f *findings) {
 			f.doubt("lock %q: %s", lock, why)
 		}
 		grants := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return h.Token != 0 && h.Acquire.OK() })
-		fresh := 0
-		for _, h := range grants {
-			if ev.fresh(&h.Acquire) {
-				fresh++
-			}
-		}
-		f.counts["grants"] += fresh
+		f.counts["grants"] += len(grants)
 		f.used(len(grants) * int(unsafe.Sizeof(&holding.Hold{})))
-		place(ev, f, grants, promise.Kind == history.KindMutex)
+		place(f, grants, promise.Kind == history.KindMutex)
 	}
 }
 
 // place puts the grants of one lock as early as their tokens allow. Those of a
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
-func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
+func place(f *findings, holds []*holding.Hold, exclusive bool) {
 	sortStable(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	var (
 		invoked *holding.Hold // of those with a smaller token, which was invoked last
@@ -84,7 +76,7 @@ func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
 		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
 			h := holds[to]
 			if !mayShare(placed, h) {
-				suspicion(ev, f, duplicate(holds[to-1], h), holds[to-1], h)
+				f.add(duplicate(holds[to-1], h))
 				continue
 			}
 			if slices.ContainsFunc(placed, func(b *holding.Hold) bool { return mayGoOn(b, h) }) {
@@ -97,16 +89,16 @@ func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
-				suspicion(ev, f, regress(h, invoked), h, invoked)
+				f.add(regress(h, invoked))
 			case exclusive:
-				before.compare(ev, f, h)
+				before.compare(f, h)
 			}
 		}
 		for _, h := range placed {
 			if invoked == nil || h.Acquire.Invoke.Time > invoked.Acquire.Invoke.Time {
 				invoked = h
 			}
-			before.add(ev, h)
+			before.add(h)
 		}
 	}
 }
@@ -115,13 +107,12 @@ func place(ev *evidence, f *findings, holds []*holding.Hold, exclusive bool) {
 // later one is in order with these, it is with all. One that ended last is not
 // enough: where it overlaps the later grant, another one may not.
 type rivals struct {
-	ended   *holding.Hold // the one that ended last
-	began   *holding.Hold // of those that held it for certain, the one that began last
-	brief   *holding.Hold // of those that were answered too late, the one that ended last
-	perhaps *holding.Hold // of those that were answered too late as far as is known, the one that ended last
+	ended *holding.Hold // the one that ended last
+	began *holding.Hold // of those that held it for certain, the one that began last
+	brief *holding.Hold // of those that were answered too late, the one that ended last
 }
 
-func (r *rivals) add(ev *evidence, h *holding.Hold) {
+func (r *rivals) add(h *holding.Hold) {
 	later := func(last **holding.Hold) {
 		if *last == nil || h.End > (*last).End {
 			*last = h
@@ -133,8 +124,6 @@ func (r *rivals) add(ev *evidence, h *holding.Hold) {
 		if r.began == nil || h.Start > r.began.Start {
 			r.began = h
 		}
-	case ev.latest(h) > h.Start:
-		later(&r.perhaps)
 	default:
 		later(&r.brief)
 	}
@@ -142,29 +131,13 @@ func (r *rivals) add(ev *evidence, h *holding.Hold) {
 
 // compare finds a grant with a smaller token that ended after h was answered, and
 // does not overlap it.
-func (r *rivals) compare(ev *evidence, f *findings, h *holding.Hold) {
-	var later []*holding.Hold
-	for _, before := range [...]*holding.Hold{r.ended, r.began, r.brief, r.perhaps} {
-		switch {
-		case before == nil || h.Start >= before.End || together(h, before, h.End, before.End):
-		case together(h, before, ev.latest(h), ev.latest(before)):
-			later = append(later, h, before)
-		default:
-			suspicion(ev, f, regress(h, before), h, before)
+func (r *rivals) compare(f *findings, h *holding.Hold) {
+	for _, before := range [...]*holding.Hold{r.ended, r.began, r.brief} {
+		if before != nil && h.Start < before.End && !together(h, before) {
+			f.add(regress(h, before))
 			return
 		}
 	}
-	ev.undecided = append(ev.undecided, later...)
-}
-
-// suspicion adds a violation by two grants, unless one of them may turn out to be
-// an inner grant: then a later window compares them again.
-func suspicion(ev *evidence, f *findings, v Violation, a, b *holding.Hold) {
-	if ev.perhapsInner(a) || ev.perhapsInner(b) {
-		ev.undecided = append(ev.undecided, a, b)
-		return
-	}
-	f.add(v)
 }
 
 // mayShare reports whether a grant may have the token of the grants before it: of
@@ -200,9 +173,9 @@ func mayOverlap(a, b *holding.Hold) bool {
 	return !before(a, b) && !before(b, a)
 }
 
-// together reports whether two holds overlap that end at these instants.
-func together(a, b *holding.Hold, endA, endB time.Duration) bool {
-	_, both := holding.Span{From: a.Start, Until: endA}.Overlap(holding.Span{From: b.Start, Until: endB})
+// together reports whether two holds overlap.
+func together(a, b *holding.Hold) bool {
+	_, both := holding.Span{From: a.Start, Until: a.End}.Overlap(holding.Span{From: b.Start, Until: b.End})
 	return both
 }
 

@@ -20,8 +20,7 @@ import (
 
 // The budget of the search. It ends sooner if the context does.
 const (
-	// SearchTime is the most time that the search takes for a whole history, or
-	// for each window of one.
+	// SearchTime is the most time that the search takes for a history.
 	SearchTime = 20 * time.Second
 	// SearchOperations is the most operations that are searched as one: it
 	// takes n*n/8 bytes of memory, where all goes well.
@@ -53,9 +52,9 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // history stays legal.
 func Linearizability() Checker {
 	return &property{
-		name: "linearizability", engine: "porcupine", apart: true,
-		judge: linearizable,
-		conclude: func(f *findings) {
+		name: "linearizability", engine: "porcupine",
+		judge: func(ctx context.Context, ev *evidence, f *findings) {
+			linearizable(ctx, ev, f)
 			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
 				say.Count(f.counts["searched"], "operation"), say.Count(f.counts["locks"], "lock"))
 		},
@@ -109,19 +108,16 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 		f.counts["searched"] += t.requests
 	}
 	unclear(f, ev, func(string) bool { return true })
-	forgotten(f, ev)
-	f.counts["locks"] = ev.locked
-	f.need(len(tasks) > 0, "there was no lock to judge")
+	f.counts["locks"] = len(ev.locks())
+	if len(tasks) == 0 {
+		f.doubt("there was no lock to judge")
+	}
 }
 
 func newTask(ctx context.Context, ev *evidence, lock string) *task {
 	t := &task{lock: lock, verdict: Valid}
 	requests := reduce(ev, lock)
-	for _, r := range requests {
-		if ev.fresh(r.op) || r.op.Complete.Index < 0 && !ev.history.Unfinished {
-			t.requests++
-		}
-	}
+	t.requests = len(requests)
 	t.parts = []part{whole(ev, lock, requests)}
 	if v, bad := ev.sweepResult().first(lock); bad {
 		for _, most := range aroundViolation() {

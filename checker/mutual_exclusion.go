@@ -2,7 +2,9 @@ package checker
 
 import (
 	"context"
+	"slices"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -20,9 +22,9 @@ import (
 // Locks of permits are the business of [Capacity].
 func MutualExclusion() Checker {
 	return &property{
-		name: "mutual-exclusion", engine: "interval sweep", apart: true, sweeps: true,
+		name: "mutual-exclusion", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return len(ev.locks()) == 0 && ev.locked == 0 && !ev.history.Unfinished || ev.sees(func(e *history.Event) bool {
+			return len(ev.locks()) == 0 || ev.sees(func(e *history.Event) bool {
 				return (e.Op.OfHolder() || e.Op == history.Declare) && isExclusive(ev.holdings().Guarantees[e.Lock].Kind)
 			})
 		},
@@ -32,47 +34,33 @@ func MutualExclusion() Checker {
 			}
 			unclear(f, ev, isExclusive)
 			f.used(ev.sweepResult().memory)
-			f.counts["holds"] += ev.holds(isExclusive)
-			f.counts["locks"] = ev.locked
 			grants(f, ev, isExclusive)
-		},
-		conclude: func(f *findings) {
-			shown(f)
-			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
-				" of " + say.Count(f.counts["locks"], "lock")
+			f.valid = "no two owners held a lock at the same time, in " + say.Count(ev.holds(isExclusive), "hold") +
+				" of " + say.Count(len(ev.locks()), "lock")
 		},
 	}
 }
 
-// grants counts the grants of locks of a kind: all, those that held the lock for
-// certain, and those that were answered after their own expiry.
+// grants doubts a history whose grants of locks of a kind show nothing: none of them held the
+// lock for certain, or most were answered after their own expiry.
 func grants(f *findings, ev *evidence, of func(kind string) bool) {
 	holdings := ev.holdings()
+	given, late := 0, 0
 	for i := range holdings.Operations {
 		op := &holdings.Operations[i]
-		if op.Invoke.Op != history.Acquire || !op.OK() || !ev.fresh(op) || !of(holdings.Guarantees[op.Invoke.Lock].Kind) {
+		if op.Invoke.Op != history.Acquire || !op.OK() || !of(holdings.Guarantees[op.Invoke.Lock].Kind) {
 			continue
 		}
-		f.counts["given"]++
+		given++
 		if op.Complete.Expires > 0 && op.Complete.Expires <= op.Complete.Time {
-			f.counts["late"]++
+			late++
 		}
 	}
-	for i := range holdings.Holds {
-		if h := &holdings.Holds[i]; h.End > h.Start && of(holdings.Guarantees[h.Lock].Kind) {
-			f.counts["certain"]++
-			return
-		}
-	}
-}
-
-// shown doubts a history whose grants show nothing.
-func shown(f *findings) {
-	given, late := f.counts["given"], f.counts["late"]
+	certain := slices.ContainsFunc(holdings.Holds, func(h holding.Hold) bool { return h.End > h.Start && of(holdings.Guarantees[h.Lock].Kind) })
 	switch {
 	case 2*late > given:
 		f.doubt("%s: %d of %s were over when they were answered", expiresUnit, late, say.Count(given, "grant"))
-	case f.counts["certain"] > 0:
+	case certain:
 	case given > 0:
 		f.doubt("no lock was held for certain: each of %s may have ended before it was answered", say.Count(given, "grant"))
 	default:

@@ -24,7 +24,7 @@ import (
 // It is left out where no release or extend was answered.
 func Ownership() Checker {
 	return &property{
-		name: "ownership", engine: "interval sweep", apart: true, eager: true,
+		name: "ownership", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool {
 				return (e.Op == history.Release || e.Op == history.Extend) && (e.Type == history.OK || e.Type == history.Fail)
@@ -35,24 +35,13 @@ func Ownership() Checker {
 				f.add(v)
 			}
 			unclear(f, ev, func(string) bool { return true })
-			forgotten(f, ev)
 			ops := ev.operations()
 			for i := range ops {
-				if op := &ops[i]; isAnswer(op) && ev.fresh(op) {
+				if op := &ops[i]; isAnswer(op) {
 					f.counts["answers"]++
 				}
 			}
-		},
-		conclude: func(f *findings) {
 			f.valid = say.Count(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
-	}
-}
-
-// forgotten doubts the confirmations of semaphores that came after the lease,
-// where others may have had the permits in the meantime whose holds are forgotten.
-func forgotten(f *findings, ev *evidence) {
-	for _, h := range ev.late {
-		f.doubt("lock %q: %s returned so late that who else had permits in the meantime is forgotten", h.Lock, holder(h))
 	}
 }

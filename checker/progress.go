@@ -52,35 +52,24 @@ func Progress(bound time.Duration) Checker {
 		bound = ProgressBound
 	}
 	return &property{
-		name: "progress", engine: "free spans", apart: true,
+		name: "progress", engine: "free spans",
 		applies: func(ev *evidence) bool {
 			return ev.sees(func(e *history.Event) bool { return e.Op == history.Acquire })
 		},
-		eager: true, // faults go on
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			w, ok := f.memo.(*watch)
-			if !ok {
-				w = newWatch(bound)
-				f.memo = w
-			}
+			w := newWatch(bound)
 			w.findings, w.promises = f, ev.holdings().Guarantees
-			fresh, most := ev.events(), 0
-			for i := range fresh {
-				w.see(&fresh[i])
+			most := 0
+			for i := range ev.history.Events {
+				w.see(&ev.history.Events[i])
 				if l := w.last; l != nil {
 					most = max(most, l.asks*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
 				}
 			}
 			f.used(len(w.locks)*int(unsafe.Sizeof(watched{})) + most)
-			if !ev.history.Unfinished {
-				w.end(ev.history.End())
-			}
-			f.need(w.granted, "no client was granted a lock, so that nothing shows that one could be")
-		},
-		conclude: func(f *findings) {
-			w, ok := f.memo.(*watch)
-			if !ok {
-				return
+			w.end(ev.history.End())
+			if !w.granted {
+				f.doubt("no client was granted a lock, so that nothing shows that one could be")
 			}
 			f.valid = "no lock was asked for while it was free and no fault was in effect"
 			if w.measured {

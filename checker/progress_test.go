@@ -22,11 +22,11 @@ func asked(at float64, process int, typ history.Type, owner string) history.Even
 // that is granted it in the end.
 func TestProgress_ARequestThatWaits(t *testing.T) {
 	t.Parallel()
-	requireInWindows(t, checker.Invalid, checker.Progress(0),
+	requireVerdict(t, checker.Invalid, checker.Progress(0),
 		asked(0, 1, history.Invoke, "a"), asked(11.9, 2, history.Invoke, "b"), asked(12, 2, history.OK, "b"), asked(12.5, 1, history.Fail, "a"))
-	requireInWindows(t, checker.Valid, checker.Progress(0),
+	requireVerdict(t, checker.Valid, checker.Progress(0),
 		asked(0, 1, history.Invoke, "a"), asked(9.8, 2, history.Invoke, "b"), asked(9.9, 2, history.OK, "b"), asked(12.5, 1, history.Fail, "a"))
-	requireInWindows(t, checker.Valid, checker.Progress(0),
+	requireVerdict(t, checker.Valid, checker.Progress(0),
 		asked(0, 1, history.Invoke, "a"),
 		history.Event{Time: 3 * time.Second, Process: 1, Type: history.OK, Op: history.Crash},
 		asked(11.9, 2, history.Invoke, "b"), asked(12, 2, history.OK, "b"))
@@ -41,8 +41,8 @@ func TestProgress_ARequestThatWasGivenUp(t *testing.T) {
 	granted := asked(4.1, 1, history.OK, "c")
 	granted.Lock = "m"
 	late := []history.Event{asked(13.9, 2, history.Invoke, "b"), asked(14, 2, history.OK, "b")}
-	requireInWindows(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), crash, again, granted}, late...)...)
-	requireInWindows(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), again, granted}, late...)...)
+	requireVerdict(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), crash, again, granted}, late...)...)
+	requireVerdict(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), again, granted}, late...)...)
 }
 
 // A request that may be refused rightly does not ask for the lock, however long it waits beside
@@ -51,15 +51,15 @@ func TestProgress_ARequestThatMayBeRefused(t *testing.T) {
 	t.Parallel()
 	other := asked(0, 2, history.Invoke, "a")
 	other.Lock = "m"
-	requireInWindows(t, checker.Valid, checker.Progress(0), // for several locks at once
+	requireVerdict(t, checker.Valid, checker.Progress(0), // for several locks at once
 		asked(0, 1, history.Invoke, "a"), other, asked(11.9, 3, history.Invoke, "b"), asked(12, 3, history.OK, "b"))
 
 	many, one, granted := asked(0, 1, history.Invoke, "a"), asked(11.9, 2, history.Invoke, "b"), asked(12, 2, history.OK, "b")
 	many.Permits, one.Permits, granted.Permits = 3, 1, 1
 	declared := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindSemaphore, Capacity: 2}
-	requireInWindows(t, checker.Valid, checker.Progress(0), declared, many, one, granted)
+	requireVerdict(t, checker.Valid, checker.Progress(0), declared, many, one, granted)
 	declared.Capacity = 3
-	requireInWindows(t, checker.Invalid, checker.Progress(0), declared, many, one, granted)
+	requireVerdict(t, checker.Invalid, checker.Progress(0), declared, many, one, granted)
 }
 
 // What the summary says of the longest wait is of every request.

@@ -33,9 +33,9 @@ import (
 // two accesses came first.
 func ProtectedResource() Checker {
 	return &property{
-		name: "protected-resource", engine: "pairs in order of time", apart: true,
+		name: "protected-resource", engine: "pairs in order of time",
 		applies: func(ev *evidence) bool {
-			return ev.accesses() && ev.sees(func(e *history.Event) bool {
+			return ev.sees(func(e *history.Event) bool {
 				if e.Op != history.Access || e.Type != history.OK {
 					return false
 				}
@@ -43,8 +43,8 @@ func ProtectedResource() Checker {
 				return ok || e.Token != 0
 			})
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) { protectedResource(ev, f) },
-		conclude: func(f *findings) {
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			protectedResource(ev, f)
 			var held []string
 			if n := f.counts["updates"]; n > 0 {
 				held = append(held, "no update was lost in "+say.Count(n, "read-modify-write"))
@@ -75,16 +75,9 @@ type guarded struct {
 	updates []rmw
 	tokens  []*history.Operation
 	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
-	waits   time.Duration // when the first access was sent that will still tell what it wrote; Never if there is none
-	// open are the updates of earlier windows, by their answers, that waited for such
-	// an answer, and what was found of them so far.
-	open map[int64]*Violation
 }
 
 func protectedResource(ev *evidence, f *findings) {
-	open, _ := f.memo.(map[string]map[int64]*Violation)
-	waiting := map[string]map[int64]*Violation{}
-	f.memo = waiting
 	resources := map[string]*guarded{}
 	var names []string
 	ops := ev.operations()
@@ -99,42 +92,28 @@ func protectedResource(ev *evidence, f *findings) {
 		}
 		g := resources[name]
 		if g == nil {
-			g = &guarded{name: name, unknown: history.Never, waits: history.Never, open: open[name]}
+			g = &guarded{name: name, unknown: history.Never}
 			resources[name] = g
 			names = append(names, name)
 		}
 		if op.Unknown() {
 			g.unknown = min(g.unknown, op.Invoke.Time)
-			if op.Complete.Index < 0 && ev.history.Unfinished {
-				g.waits = min(g.waits, op.Invoke.Time)
-			}
 			continue
 		}
 		if read, written, ok := update(op.Complete.Value); ok {
 			g.updates = append(g.updates, rmw{op: op, read: read, written: written})
-			if ev.fresh(op) {
-				f.counts["updates"]++
-			}
+			f.counts["updates"]++
 		}
 		if token(op) != 0 {
 			g.tokens = append(g.tokens, op)
-			if ev.fresh(op) {
-				f.counts["tokens"]++
-			}
+			f.counts["tokens"]++
 		}
 	}
 	for _, name := range names {
 		g := resources[name]
 		f.used(len(g.updates)*3*int(unsafe.Sizeof(rmw{})) + len(g.tokens)*int(unsafe.Sizeof(g)))
-		if later := g.lostUpdates(ev, f); len(later) > 0 {
-			waiting[name] = later
-		}
-		g.staleAccesses(ev, f)
-	}
-	for name, list := range open {
-		if resources[name] == nil {
-			waiting[name] = list
-		}
+		g.lostUpdates(f)
+		g.staleAccesses(f)
 	}
 }
 
@@ -143,9 +122,8 @@ func token(op *history.Operation) int64 {
 	return cmp.Or(op.Complete.Token, op.Invoke.Token)
 }
 
-// lostUpdates finds the updates that were lost. It gives back those that turn on
-// the answer to an access under way, and what is found of them so far.
-func (g *guarded) lostUpdates(ev *evidence, f *findings) map[int64]*Violation {
+// lostUpdates finds the updates that were lost.
+func (g *guarded) lostUpdates(f *findings) {
 	slices.SortFunc(g.updates, func(a, b rmw) int { return cmp.Compare(a.op.Complete.Index, b.op.Complete.Index) })
 	writers := map[string][]rmw{}
 	readers := map[string][]rmw{}
@@ -162,27 +140,12 @@ func (g *guarded) lostUpdates(ev *evidence, f *findings) map[int64]*Violation {
 		}
 	}
 	seen := map[string]int{}
-	later := map[int64]*Violation{}
 	for i := range g.updates {
 		u := g.updates[i]
-		found := g.lost(i, latest, sentBy(writers[u.read], u.op.Complete.Time), readers[u.read], seen)
-		index := u.op.Complete.Index
-		_, waited := g.open[index]
-		delete(g.open, index)
-		switch {
-		case !waited && !ev.fresh(u.op):
-		case g.waits <= u.op.Complete.Time:
-			later[index] = found
-		case found != nil:
+		if found := g.lost(i, latest, sentBy(writers[u.read], u.op.Complete.Time), readers[u.read], seen); found != nil {
 			f.add(*found)
 		}
 	}
-	for _, found := range g.open { // of updates that are forgotten
-		if found != nil {
-			f.add(*found)
-		}
-	}
-	return later
 }
 
 // lost is what shows that update i, which read what one of the writers wrote, or a
@@ -263,7 +226,7 @@ func (g *guarded) unseen(lost, by rmw) Violation {
 	}
 }
 
-func (g *guarded) staleAccesses(ev *evidence, f *findings) {
+func (g *guarded) staleAccesses(f *findings) {
 	answered := slices.Clone(g.tokens)
 	slices.SortFunc(answered, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
 	var newest *history.Operation
@@ -274,7 +237,7 @@ func (g *guarded) staleAccesses(ev *evidence, f *findings) {
 				newest = answered[next]
 			}
 		}
-		if newest == nil || token(newest) <= token(op) || !ev.fresh(op) {
+		if newest == nil || token(newest) <= token(op) {
 			continue
 		}
 		f.add(Violation{

@@ -281,3 +281,31 @@ func TestVerdictsKeepRelations(t *testing.T) {
 		}
 	}
 }
+
+func summaryOf(r checker.Report, property string) string {
+	for i := range r.Results {
+		if r.Results[i].Name == property {
+			return r.Results[i].Summary
+		}
+	}
+	return ""
+}
+
+func verdictOf(r checker.Report, property string) checker.Verdict {
+	for i := range r.Results {
+		if r.Results[i].Name == property {
+			return r.Results[i].Verdict
+		}
+	}
+	return ""
+}
+
+// requireVerdict requires what a property is to say of some events.
+func requireVerdict(t *testing.T, want checker.Verdict, property checker.Checker, events ...history.Event) {
+	t.Helper()
+	h := &history.History{Events: events}
+	for i := range h.Events {
+		h.Events[i].Index = int64(i)
+	}
+	require.Equal(t, want, verdictOf(checker.Check(t.Context(), h, property), property.Name()))
+}

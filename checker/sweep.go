@@ -58,7 +58,7 @@ func (ev *evidence) sweepResult() *sweepResult {
 			continue
 		}
 		l := lockSweep{
-			sweepResult: s, ev: ev, holdings: holdings, until: end,
+			sweepResult: s, holdings: holdings, until: end,
 			rw: promise.Kind == history.KindRW, semaphore: isSemaphore(promise.Kind), capacity: promise.Capacity,
 		}
 		l.run(holds)
@@ -111,7 +111,6 @@ type holdSpan struct {
 // A lockSweep sweeps the holds of one lock.
 type lockSweep struct {
 	*sweepResult
-	ev        *evidence
 	holdings  *holding.Holdings
 	rw        bool
 	semaphore bool
@@ -355,27 +354,10 @@ func (l *lockSweep) checkFreeTime(holds []*holding.Hold, holdSpans []holdSpan) {
 	}
 	all := l.blocks(entire(holds))
 	for _, q := range kept {
-		if u := all.around(q); u != nil && !found[q.hold] && !l.deferUndecided(q, holds) {
+		if u := all.around(q); u != nil && !found[q.hold] {
 			l.addOwnership(l.notHeld(u, q.hold))
 		}
 	}
-}
-
-// deferUndecided leaves a hold which was kept for no certain time to a later window, with
-// those at that time, if what comes later can show that it lasted, and reports whether it
-// did. If the hold lasted it overlaps another, and that is another violation.
-func (l *lockSweep) deferUndecided(q query, holds []*holding.Hold) bool {
-	if l.ev.latest(q.hold) <= q.hold.Start {
-		return false
-	}
-	l.invalid[q.hold.Lock] = struct{}{}
-	l.ev.undecided = append(l.ev.undecided, q.hold)
-	for _, h := range holds {
-		if h.Start <= q.span.Until && h.End >= q.span.From {
-			l.ev.undecided = append(l.ev.undecided, h)
-		}
-	}
-	return true
 }
 
 // blocks are when the lock was held.

@@ -41,12 +41,12 @@ func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return ev.accesses() && ev.sees(func(e *history.Event) bool {
+			return ev.sees(func(e *history.Event) bool {
 				return e.Op == history.Access && e.Type == history.OK && e.Lock != ""
 			})
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) { useWithinLease(ev, f) },
-		conclude: func(f *findings) {
+		judge: func(_ context.Context, ev *evidence, f *findings) {
+			useWithinLease(ev, f)
 			if n := f.counts["unowned"]; n > 0 {
 				f.doubt("%s named an owner that is not known to have held the lock", say.Count(n, "access"))
 			}
@@ -82,21 +82,14 @@ func useWithinLease(ev *evidence, f *findings) {
 	validities := validitiesOf(holdings)
 	f.used(2 * len(holdings.Holds) * int(unsafe.Sizeof(validity{})))
 	ops, untold := ev.operations(), untold(ev)
-	waiting, _ := f.memo.(map[int64]bool)
 	doubtful := memoized(holdings.Doubtful)
-	asking := asking(ev)
-	f.memo = nil
 	for i := range ops {
 		op := &ops[i]
 		e := op.Invoke
-		if e.Op != history.Access || e.Lock == "" || !op.OK() || !ev.fresh(op) && !waiting[op.Complete.Index] {
+		if e.Op != history.Access || e.Lock == "" || !op.OK() {
 			continue
 		}
 		key, last := validities.of(e)
-		if (last == nil || e.Time > last.Until) && asking[history.Owner{Lock: e.Lock, Name: e.LockOwner()}] {
-			ev.awaiting(f, op)
-			continue
-		}
 		f.counts["uses"]++
 		switch {
 		case last == nil:
@@ -105,7 +98,7 @@ func useWithinLease(ev *evidence, f *findings) {
 			} else {
 				f.counts["unowned"]++
 			}
-		case e.Time > last.Until && key.process != history.NoProcess && (untold[key] || ev.history.Before.Unclear[e.Lock] != ""):
+		case e.Time > last.Until && key.process != history.NoProcess && untold[key]:
 			f.counts["untold"]++
 		case e.Time > last.Until:
 			f.add(useAfterLease(ev, op, last, ev.held()[holdings.PlaceOf(last.hold)]))
@@ -164,33 +157,6 @@ func useWithoutLock(op *history.Operation, other *holding.Hold) Violation {
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, and had not been granted the lock; %s held it for certain from %s until after that",
 			caller(op), resource(op.Invoke), other.Lock, seconds(op.Invoke.Time), holder(other), seconds(other.Start)),
 	}
-}
-
-// asking are the owners, of a history that goes on, with an acquire under way:
-// its answer may show that it was granted before an extend that was confirmed.
-func asking(ev *evidence) map[history.Owner]bool {
-	if !ev.history.Unfinished {
-		return nil
-	}
-	asking := map[history.Owner]bool{}
-	ops := ev.operations()
-	for i := range ops {
-		if op := &ops[i]; op.Invoke.Op == history.Acquire && op.Complete.Index < 0 {
-			asking[history.Owner{Lock: op.Invoke.Lock, Name: op.Invoke.LockOwner()}] = true
-		}
-	}
-	return asking
-}
-
-// awaiting leaves a use to the next window.
-func (ev *evidence) awaiting(f *findings, op *history.Operation) {
-	waiting, ok := f.memo.(map[int64]bool)
-	if !ok {
-		waiting = map[int64]bool{}
-		f.memo = waiting
-	}
-	waiting[op.Complete.Index] = true
-	ev.waiting = append(ev.waiting, op)
 }
 
 // validitiesOf are the validities of each owner and of each process, in order of their
