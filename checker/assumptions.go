@@ -33,22 +33,23 @@ func Assumptions(meets ...string) Checker {
 	return &property{
 		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			asked := 0
-			for i := range ev.history.Events {
-				switch e := &ev.history.Events[i]; {
-				case e.Op == history.Acquire && e.Type == history.Invoke:
-					asked++
+			injected, landed, unmet := 0, 0, 0
+			for i := range ev.Faults {
+				switch e := &ev.Faults[i]; {
 				case e.Op == history.Inject && e.Type == history.Invoke:
-					f.counts["injected"]++
+					injected++
 				case e.Op == history.Inject && e.Type == history.OK:
-					f.counts["landed"]++
+					landed++
 				case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-					f.counts["unmet"]++
+					unmet++
 				}
 			}
-			f.counts["asked"] = asked
-			f.met = map[string]int{}
-			cover(ev, f.met)
+			f.met = cover(ev)
+			for op := range ev.Ops() {
+				if op.Verb == holding.Acquire {
+					f.counts["requests"]++
+				}
+			}
 			// Times in another unit come first: they explain what was not met.
 			for _, why := range ev.units() {
 				if why != "" {
@@ -56,7 +57,7 @@ func Assumptions(meets ...string) Checker {
 				}
 			}
 			switch {
-			case f.counts["asked"] == 0:
+			case f.counts["requests"] == 0:
 				f.doubt("no lock was asked for")
 			case f.met[history.MetContention] == 0:
 				f.doubt("no two processes contended for a lock")
@@ -66,19 +67,20 @@ func Assumptions(meets ...string) Checker {
 					f.doubt("the workload is there for %s, and there were none", name)
 				}
 			}
-			if cut := ev.history.Truncated; cut > 0 {
+			if cut := ev.Truncated; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
-			unmet := min(f.counts["unmet"], f.counts["landed"])
-			landed := f.counts["landed"] - unmet
-			switch injected := f.counts["injected"]; {
+			unmet = min(unmet, landed)
+			landed -= unmet
+			f.counts["faults"] = landed
+			switch {
 			case injected == 0 || landed > 0:
 			case unmet > 0:
 				f.doubt("%s injected, and none took effect on a request: no request met %d of them", say.Count(injected, "fault"), unmet)
 			default:
 				f.doubt("%s injected, and none took effect", say.Count(injected, "fault"))
 			}
-			f.valid = say.Count(f.counts["asked"], "request") + " for a lock, with contention"
+			f.valid = say.Count(f.counts["requests"], "request") + " for a lock, with contention"
 			if landed > 0 {
 				f.valid += ", under " + say.Count(landed, "fault")
 			}
@@ -93,17 +95,15 @@ const expiresUnit = `"expires" must be nanoseconds since the start of the record
 // no lease is as long as a millisecond; each grant ends before it was asked for.
 func (ev *evidence) units() (why [2]string) {
 	var ends, durations, all, short int
-	ops := ev.operations()
-	for i := range ops {
-		op := &ops[i]
-		if op.Invoke.Op != history.Acquire && op.Invoke.Op != history.Extend {
+	for op := range ev.Ops() {
+		if op.Verb != holding.Acquire && op.Verb != holding.Extend {
 			continue
 		}
-		length := op.Invoke.Lease
-		if expires := op.Complete.Expires; expires > 0 {
-			length = max(length, expires-op.Invoke.Time)
+		length := op.Lease
+		if op.Expiry > 0 {
+			length = max(length, op.Expiry-op.Invoke.Time)
 			ends++
-			if expires < op.Invoke.Time {
+			if op.Expiry < op.Invoke.Time {
 				durations++
 			}
 		} else if length == 0 {
@@ -127,44 +127,38 @@ func (ev *evidence) units() (why [2]string) {
 // wrong unit.
 func (ev *evidence) wrongUnit() string {
 	why := ev.units()
-	if why[1] == "" && ev.history.End() >= time.Millisecond {
+	if why[1] == "" && ev.End >= time.Millisecond {
 		return why[0]
 	}
 	return why[1]
 }
 
 // leased reports whether a lease of the lock was asked for or granted.
-func (ev *evidence) leased(lock string) bool {
-	return slices.ContainsFunc(ev.onLock(lock), func(op *history.Operation) bool {
-		return op.Invoke.Op != history.Release && (op.Invoke.Lease > 0 || op.Complete.Expires > 0)
+func leased(l *holding.Lock) bool {
+	return l != nil && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool {
+		return op.Verb != holding.Release && (op.Lease > 0 || op.Expiry > 0)
 	})
 }
 
-// contended counts the requests that overlap a hold of another process. It goes
-// through them in order of their answers, and keeps of each lock the two holds, of
+// contended counts the requests for a lock that overlap a hold of another process. It goes
+// through them in order of their answers, and keeps the two holds, of
 // different processes, that last longest.
-func contended(ev *evidence) int {
-	holdings := ev.holdings()
-	leftOut := grouped(holdings.Excluded, len(holdings.Locks), holdings.PlaceOf)
-	locks := make([]struct {
-		holds []*holding.Hold // that have not begun
-		best  longest
-	}, len(holdings.Locks))
-	for place, holds := range ev.held() {
-		if more := leftOut[place]; len(more) > 0 {
-			holds = slices.Concat(holds, more)
-			slices.SortStableFunc(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
-		}
-		locks[place].holds = holds
+func contended(l *holding.Lock) int {
+	holds := l.Holds
+	if len(l.Excluded) > 0 {
+		holds = slices.Concat(holds, l.Excluded)
+		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
 	}
+	requests := filter(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
+	slices.SortFunc(requests, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	n := 0
-	for _, op := range answered(ev) {
-		l := &locks[holdings.Place(op)]
-		for ; len(l.holds) > 0 && l.holds[0].Start <= op.Complete.Time; l.holds = l.holds[1:] {
-			l.best.add(l.holds[0])
+	var best longest
+	for _, op := range requests {
+		for ; len(holds) > 0 && holds[0].Start <= op.Complete.Time; holds = holds[1:] {
+			best.add(holds[0])
 		}
-		for _, h := range l.best {
-			if h.hold != nil && h.hold.Process != op.Invoke.Process && h.until >= op.Invoke.Time {
+		for _, h := range best {
+			if h.hold != nil && h.hold.Process() != op.Process && h.until >= op.Invoke.Time {
 				n++
 				break
 			}
@@ -173,27 +167,14 @@ func contended(ev *evidence) int {
 	return n
 }
 
-// answered are the acquires in the order of their answers, and then those that had none.
-func answered(ev *evidence) []*history.Operation {
-	ops := ev.operations()
-	byRank := make([]*history.Operation, len(ops))
-	for i := range ops {
-		op := &ops[i]
-		if op.Invoke.Op == history.Acquire {
-			byRank[op.Rank()] = op
-		}
-	}
-	return slices.DeleteFunc(byRank, func(op *history.Operation) bool { return op == nil })
-}
-
 // longest are of some holds the two, of different processes, that may have kept
 // others waiting longest, and until when.
 type longest [2]struct {
-	hold  *holding.Hold
+	hold  *holding.Grant
 	until time.Duration
 }
 
-func (l *longest) add(h *holding.Hold) {
+func (l *longest) add(h *holding.Grant) {
 	until := max(h.Start, h.End)
 	if r := h.Release; r != nil {
 		until = max(until, r.Complete.Time)
@@ -202,7 +183,7 @@ func (l *longest) add(h *holding.Hold) {
 		until = max(until, h.Belief[n-1].Until)
 	}
 	switch {
-	case l[0].hold != nil && h.Process == l[0].hold.Process:
+	case l[0].hold != nil && h.Process() == l[0].hold.Process():
 		if until > l[0].until {
 			l[0].hold, l[0].until = h, until
 		}

@@ -16,7 +16,7 @@ import (
 // out, for certain and at the same time, than it was declared to have.
 //
 // A permit is certainly out for as long as its hold is certain, by the formulas
-// of [history.Hold]; permits that are given back in the instant in which others
+// of [holding.Hold]; permits that are given back in the instant in which others
 // are granted are not out together. A grant that was answered after its own
 // lease needs one instant, between its earliest end and its answer, at which
 // its permits still fit. Both are decided exactly, by one sweep over the ends
@@ -27,24 +27,22 @@ import (
 func Capacity() Checker {
 	return &property{
 		name: "capacity", engine: "interval sweep",
-		applies: func(ev *evidence) bool { return ev.has(isSemaphore) },
+		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, v := range ev.sweepResult().capacity {
-				f.add(v)
-			}
-			unclear(f, ev, isSemaphore)
-			for _, name := range ev.locks() {
-				if p := ev.holdings().Guarantees[name]; isSemaphore(p.Kind) && p.Capacity == 0 {
+			f.add(ev.sweep().capacity...)
+			ev.unclear(f, isSemaphore)
+			for _, l := range ev.Locks() {
+				if l.Semaphore() && l.Capacity == 0 {
 					why := "its declaration has no capacity"
-					if p.Capacities != nil {
+					if l.Capacities != nil {
 						why = "its capacity changes, and what that allows is not judged"
 					}
-					f.doubt("nothing says how many permits %q has: %s", name, why)
+					f.doubt("nothing says how many permits %q has: %s", l.Name, why)
 				}
 			}
-			f.used(ev.sweepResult().memory)
 			grants(f, ev, isSemaphore)
-			f.valid = "no more permits were out than there are, in " + say.Count(ev.holds(isSemaphore), "grant")
+			f.counts["grants"] = ev.holds(isSemaphore)
+			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
 		},
 	}
 }
@@ -64,8 +62,8 @@ func edges(holdSpans []holdSpan) []edge {
 	for i := range holdSpans {
 		p := &holdSpans[i]
 		list = append(list,
-			edge{at: p.From, out: true, permits: p.hold.Permits, holdSpan: p},
-			edge{at: p.Until, permits: p.hold.Permits, holdSpan: p})
+			edge{at: p.From, out: true, permits: p.hold.Permits(), holdSpan: p},
+			edge{at: p.Until, permits: p.hold.Permits(), holdSpan: p})
 	}
 	slices.SortStableFunc(list, func(a, b edge) int {
 		if a.at != b.at || a.out == b.out {
@@ -80,37 +78,37 @@ func edges(holdSpans []holdSpan) []edge {
 }
 
 // permits sweeps the holds of a semaphore.
-func (l *lockSweep) permits(holds []*holding.Hold, holdSpans []holdSpan) {
+func (l *lockSweep) permits(holdSpans []holdSpan) {
 	leased := filter(holdSpans, func(p holdSpan) bool { return p.late == nil })
-	reported := map[*holding.Hold]bool{}
+	reported := map[*holding.Grant]bool{}
 	l.over(edges(leased), func(p *holdSpan, out []*holdSpan) {
 		reported[p.hold] = true
-		l.addCapacity(l.overCapacity(p, out))
+		l.capacity = append(l.capacity, l.overCapacity(p, out))
 	})
 	if len(leased) < len(holdSpans) {
-		l.over(edges(entire(holds)), func(p *holdSpan, out []*holdSpan) {
+		l.over(edges(entire(l.Holds)), func(p *holdSpan, out []*holdSpan) {
 			late, other := lateOne(p, out)
 			if late != nil && !reported[p.hold] {
-				l.addOwnership(l.foreign(late, other))
+				l.ownership = append(l.ownership, l.foreign(late, other))
 			}
 		})
 	}
-	granted, kept := l.tooLate(holds)
-	found := map[*holding.Hold]bool{}
+	granted, kept := l.tooLate()
+	found := map[*holding.Grant]bool{}
 	if len(granted) > 0 {
 		u := newUse(leased)
 		for _, q := range granted {
-			if !u.fits(q.span, l.capacity-q.hold.Permits) {
+			if !u.fits(q.span, l.Capacity-q.hold.Permits()) {
 				found[q.hold] = true
-				l.addCapacity(l.noPermit(q.hold, leased))
+				l.capacity = append(l.capacity, l.noPermit(q.hold, leased))
 			}
 		}
 	}
 	if len(kept) > 0 {
-		u := newUse(entire(holds))
+		u := newUse(entire(l.Holds))
 		for _, q := range kept {
-			if !found[q.hold] && !u.fits(q.span, l.capacity-q.hold.Permits) {
-				l.addOwnership(l.notKept(q.hold, holdSpans))
+			if !found[q.hold] && !u.fits(q.span, l.Capacity-q.hold.Permits()) {
+				l.ownership = append(l.ownership, l.notKept(q.hold, holdSpans))
 			}
 		}
 	}
@@ -118,10 +116,10 @@ func (l *lockSweep) permits(holds []*holding.Hold, holdSpans []holdSpan) {
 
 // entire are the holds as one holdSpan each: where a lease ends and a late
 // confirmation begins to count, nothing is free.
-func entire(holds []*holding.Hold) []holdSpan {
+func entire(holds []*holding.Grant) []holdSpan {
 	var holdSpans []holdSpan
 	for _, h := range holds {
-		if h.End > h.Start {
+		if h.Certain() {
 			holdSpans = append(holdSpans, holdSpan{Span: holding.Span{From: h.Start, Until: h.End}, hold: h})
 		}
 	}
@@ -141,7 +139,7 @@ func (l *lockSweep) over(list []edge, found func(p *holdSpan, out []*holdSpan)) 
 			continue
 		}
 		sum += e.permits
-		if sum > l.capacity {
+		if sum > l.Capacity {
 			found(e.holdSpan, out.holdSpans())
 		}
 		out.add(e.holdSpan)
@@ -184,7 +182,7 @@ func (o *outside) holdSpans() []*holdSpan {
 
 // lateOne is a holdSpan at a time for which only a late confirmation accounts, of a
 // hold that is there when p begins, and who else is there.
-func lateOne(p *holdSpan, out []*holdSpan) (late *holdSpan, other *holding.Hold) {
+func lateOne(p *holdSpan, out []*holdSpan) (late *holdSpan, other *holding.Grant) {
 	other = p.hold
 	for _, q := range append(slices.Clone(out), p) {
 		for i := range q.hold.Late {
@@ -200,18 +198,18 @@ func lateOne(p *holdSpan, out []*holdSpan) (late *holdSpan, other *holding.Hold)
 }
 
 func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
-	sum, until := p.hold.Permits, p.Until
+	sum, until := p.hold.Permits(), p.Until
 	for _, q := range out {
-		sum += q.hold.Permits
+		sum += q.hold.Permits()
 		until = min(until, q.Until)
 	}
 	lasting := l.lasting(holding.Span{From: p.From, Until: until})
 	until = max(min(until, l.until), p.From)
 	v := Violation{
-		Kind: OverCapacity, Lock: p.hold.Lock, From: p.From, Until: until,
+		Kind: OverCapacity, Lock: l.Name, From: p.From, Until: until,
 		Events: proofs(p, out),
 		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and the lock has %d",
-			holder(p.hold), say.Count(p.hold.Permits, "permit"), p.hold.Lock, seconds(p.From), sum, l.capacity),
+			holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.Capacity),
 	}
 	if len(out) > 0 {
 		v.Explanation += fmt.Sprintf("; %s were out %s", say.Count(sum, "permit"), lasting)
@@ -232,27 +230,27 @@ func proofs(p *holdSpan, out []*holdSpan) []int64 {
 }
 
 // noPermit is a grant that was answered after its lease, and fitted nowhere.
-func (l *lockSweep) noPermit(h *holding.Hold, holdSpans []holdSpan) Violation {
+func (l *lockSweep) noPermit(h *holding.Grant, holdSpans []holdSpan) Violation {
 	return Violation{
-		Kind: OverCapacity, Lock: h.Lock, From: h.Acquire.Invoke.Time, Until: h.Start,
-		Events: around(h, holdSpans),
+		Kind: OverCapacity, Lock: l.Name, From: h.Acquire.Invoke.Time, Until: h.Start,
+		Events: besides(h, holdSpans),
 		Explanation: fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
-			holder(h), say.Count(h.Permits, "permit"), h.Lock, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.capacity),
+			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(h.Acquire.Invoke.Time), seconds(h.Start), l.Capacity),
 	}
 }
 
-func (l *lockSweep) notKept(h *holding.Hold, holdSpans []holdSpan) Violation {
+func (l *lockSweep) notKept(h *holding.Grant, holdSpans []holdSpan) Violation {
 	by := h.Proof
 	return Violation{
-		Kind: ForeignRelease, Lock: h.Lock, From: by.Invoke.Time, Until: by.Complete.Time,
-		Events: around(h, holdSpans),
+		Kind: ForeignRelease, Lock: l.Name, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: besides(h, holdSpans),
 		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its permits can't have been out: too many of %d were at every instant",
-			by.Invoke.Op, holder(h), h.Lock, seconds(by.Complete.Time), l.capacity),
+			by.Verb, holder(l.Lock, h), l.Name, seconds(by.Complete.Time), l.Capacity),
 	}
 }
 
-// around are the grant of a hold and two others that were out at its end.
-func around(h *holding.Hold, holdSpans []holdSpan) []int64 {
+// besides are the grant of a hold and two others that were out at its end.
+func besides(h *holding.Grant, holdSpans []holdSpan) []int64 {
 	list := []int64{h.Proof.Complete.Index}
 	for i := len(holdSpans) - 1; i >= 0 && len(list) < 3; i-- {
 		if p := &holdSpans[i]; p.hold != h && p.From < h.Start && p.Until >= h.Start {
@@ -275,7 +273,7 @@ func newUse(holdSpans []holdSpan) *use {
 		slices.SortFunc(list, func(a, b *holdSpan) int { return cmp.Compare(at(a), at(b)) })
 		sum := 0
 		for _, p := range list {
-			sum += p.hold.Permits
+			sum += p.hold.Permits()
 			times, sums = append(times, at(p)), append(sums, sum)
 		}
 		return times, sums

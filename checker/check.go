@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
 )
@@ -40,24 +41,63 @@ type Source interface {
 	Truncated() int
 }
 
-// CheckReader is [Check] with [Explain] for a history that is read. Its errors are those
-// of the reader.
+// CheckReader is [Check] with [Explain] for a history that is read, of which it keeps less than
+// half as much in memory. A checker from elsewhere judges what a record keeps of the history:
+// see [holding.Record.History]. Its errors are those of the reader, and of [SeveralClocks].
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
-	h := &history.History{}
-	for {
-		events, err := r.ReadSome(make([]history.Event, 0, 1<<12))
-		h.Events = append(h.Events, events...)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return Report{}, err
-		}
+	began := time.Now()
+	record, err := read(r)
+	if err != nil {
+		return Report{}, err
 	}
-	h.Truncated = r.Truncated()
-	report := Check(ctx, h, checkers...)
-	Explain(ctx, h, &report)
+	ev := newEvidence(record)
+	report := ev.check(ctx, checkers, func() *history.History {
+		return record.History(func(*holding.Op) bool { return true })
+	})
+	report.explain(ctx, concerns(record))
+	report.Took = time.Since(began)
 	return report, nil
+}
+
+// read makes a record of what is read, while more is read.
+func read(r Source) (*holding.Record, error) {
+	type batch struct {
+		events []history.Event
+		err    error
+	}
+	const batches, size = 4, 1 << 10
+	full, empty := make(chan batch, batches), make(chan []history.Event, batches)
+	for range batches {
+		empty <- make([]history.Event, 0, size)
+	}
+	var reader crew.Crew
+	reader.Go(func() {
+		defer close(full)
+		for {
+			var b batch
+			b.events, b.err = r.ReadSome((<-empty)[:0])
+			full <- b
+			if b.err != nil {
+				return
+			}
+		}
+	})
+	defer reader.Wait()
+	record := holding.NewRecord()
+	for b := range full {
+		for i := range b.events {
+			record.Add(&b.events[i])
+		}
+		switch {
+		case errors.Is(b.err, io.EOF):
+			record.Close(r.Truncated())
+			return record, nil
+		case b.err != nil:
+			return nil, b.err
+		}
+		empty <- b.events
+	}
+	return record, nil
 }
 
 // Check judges the history with the checkers, or with those of [Standard] if
@@ -77,44 +117,49 @@ func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, er
 // Unknown: one of the two is wrong, and neither is to be trusted.
 func Check(ctx context.Context, h *history.History, checkers ...Checker) Report {
 	began := time.Now()
-	if len(checkers) == 0 {
-		checkers = Standard()
-	}
-	ev := newEvidence(h)
-	ev.derive()
-	judged := make([]*Result, len(checkers))
-	var judges crew.Crew
-	for i, c := range checkers {
-		judges.Go(func() { judged[i] = judge(ctx, ev, c) })
-	}
-	judges.Wait()
-	report := Report{Events: int64(len(h.Events)), Until: h.End()}
-	for _, r := range judged {
-		if r != nil {
-			report.Results = append(report.Results, *r)
-		}
-	}
-	report.conclude(ev)
+	report := evidenceOf(h).check(ctx, checkers, func() *history.History { return h })
 	report.Took = time.Since(began)
 	return report
 }
 
-// judge is what a checker says of a history; nil where it has nothing to judge.
-func judge(ctx context.Context, ev *evidence, c Checker) *Result {
+func (ev *evidence) check(ctx context.Context, checkers []Checker, h func() *history.History) Report {
+	if len(checkers) == 0 {
+		checkers = Standard()
+	}
+	ev.sweep() // which several share
+	judged := make([]*Result, len(checkers))
+	side(len(checkers), func(i int) { judged[len(checkers)-1-i] = ev.judge(ctx, checkers[len(checkers)-1-i], h) })
+	report := Report{Events: ev.Events, Until: ev.End}
+	for i, r := range judged {
+		if r != nil {
+			report.Results = append(report.Results, *r)
+		} else {
+			report.NotTested = append(report.NotTested, checkers[i].Name())
+		}
+	}
+	report.conclude(ev)
+	return report
+}
+
+// judge is what a checker says; nil where the history has no occasion for it.
+func (ev *evidence) judge(ctx context.Context, c Checker, h func() *history.History) *Result {
 	p, ok := c.(*property)
 	if !ok {
 		if a, may := c.(interface {
 			Applies(h *history.History) bool
-		}); may && !a.Applies(ev.history) {
+		}); may && !a.Applies(h()) {
 			return nil
 		}
-		r := c.Check(ctx, ev.history)
+		r := c.Check(ctx, h())
 		return &r
 	}
 	if p.applies != nil && !p.applies(ev) {
 		return nil
 	}
 	r := p.check(ctx, ev)
+	if r.Verdict == Valid && len(r.Coverage) == 0 {
+		return nil
+	}
 	return &r
 }
 
@@ -132,12 +177,12 @@ func (p *property) Name() string { return p.name }
 
 // Check judges the history alone.
 func (p *property) Check(ctx context.Context, h *history.History) Result {
-	return p.check(ctx, newEvidence(h))
+	return p.check(ctx, evidenceOf(h))
 }
 
 // Applies reports whether the history has anything that the property is about.
 func (p *property) Applies(h *history.History) bool {
-	return p.applies == nil || p.applies(newEvidence(h))
+	return p.applies == nil || p.applies(evidenceOf(h))
 }
 
 func (p *property) check(ctx context.Context, ev *evidence) Result {
@@ -171,7 +216,7 @@ func (r *Report) conclude(ev *evidence) {
 		for i := range r.Results {
 			if r.Results[i].Verdict == Invalid {
 				r.Results[i].without(why, func(v Violation) bool {
-					return ev.leased(v.Lock) && v.Kind != LostUpdate && v.Kind != StaleAccess
+					return leased(ev.Lock(v.Lock)) && v.Kind != LostUpdate && v.Kind != StaleAccess
 				})
 			}
 		}

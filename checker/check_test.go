@@ -149,7 +149,7 @@ func TestBeyondTheBudgetIsUnknown_NoRace(t *testing.T) {
 	r := checker.Check(t.Context(), h)
 	search := result(t, r, "linearizability")
 	require.Equal(t, checker.Unknown, search.Verdict)
-	require.Contains(t, search.Summary, "more than the search takes")
+	require.Contains(t, search.Summary, "more than are searched for another")
 	require.Equal(t, checker.Unknown, r.Verdict)
 }
 

@@ -66,6 +66,9 @@ type Result struct {
 	// Violations are the first of the Total that were found, in order of time.
 	Violations []Violation `json:"violations,omitempty"`
 	Total      int         `json:"total,omitempty"`
+	// Coverage counts what it was judged on: holds, grants, answers, accesses, requests, … A
+	// property without an occasion is left out of the report: see [Report.NotTested].
+	Coverage map[string]int `json:"coverage,omitempty"`
 	// Met counts what the history covers, by the names in package history; the
 	// assumptions have it.
 	Met map[string]int `json:"met,omitempty"`
@@ -88,6 +91,9 @@ type Checker interface {
 type Report struct {
 	Verdict Verdict  `json:"verdict"`
 	Results []Result `json:"properties"`
+	// NotTested are the properties for which the history had no occasion: they neither held
+	// nor were violated.
+	NotTested []string `json:"not_tested,omitempty"`
 	// Events is the number of events, and Until the time of the last.
 	Events int64         `json:"events,omitempty"`
 	Until  time.Duration `json:"until_ns,omitempty"`

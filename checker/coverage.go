@@ -1,125 +1,129 @@
 package checker
 
 import (
-	"maps"
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// cover counts what the history met: by the names in
-// package history.
-func cover(ev *evidence, counts map[string]int) {
-	for i := range ev.history.Events {
-		switch e := &ev.history.Events[i]; {
-		case e.Op == history.Crash:
-			counts[history.MetCrashes]++
-		case e.Type == history.Info && e.Process >= 0:
+// cover counts what the history met: by the names in package history.
+func cover(ev *evidence) map[string]int {
+	counts := map[string]int{history.MetContention: 0}
+	add := func(name string, n int) {
+		if n > 0 {
+			counts[name] += n
+		}
+	}
+	for _, crashes := range ev.Crashes {
+		add(history.MetCrashes, len(crashes))
+	}
+	for op := range ev.Ops() {
+		switch {
+		case op.Unknown() && !op.Open():
 			counts[history.MetUnknown]++
-		case e.Op == history.Acquire && e.Type == history.Fail:
-			counts[history.MetRefusals]++
-		case (e.Op == history.Release || e.Op == history.Extend) && e.Type == history.Fail:
-			counts[history.MetNotHeld]++
-		case e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil:
-			counts[history.MetQueued]++
-		case e.Op == history.Extend && e.Type == history.OK:
-			counts[history.MetRenewals]++
-		default:
-		}
-	}
-	ops := ev.operations()
-	for i := range ops {
-		if op := &ops[i]; op.Invoke.Op == history.Access && op.Failed() && refusedStale(op) {
+		case op.Verb == holding.Access && op.Failed() && op.Token != 0 && !op.Abandoned(): // because of its token
 			counts[history.MetStale]++
+		case op.Verb == holding.Acquire && op.Failed():
+			counts[history.MetRefusals]++
+		case op.Verb != holding.Access && op.Failed():
+			counts[history.MetNotHeld]++
+		case op.Verb == holding.Acquire && op.OK() && op.Queued >= 0:
+			counts[history.MetQueued]++
+		case op.Verb == holding.Extend && op.OK():
+			counts[history.MetRenewals]++
 		}
 	}
-	counts[history.MetContention] += contended(ev)
-	coverHolds(ev, counts)
+	grants := make([]int32, ev.Names()) // of each owner of a lock
+	for _, l := range ev.Locks() {
+		add(history.MetContention, contended(l))
+		for _, h := range l.Holds {
+			grants[h.Owner()]++
+		}
+		coverHolds(l, ev.End, grants, add)
+		for _, h := range l.Holds {
+			grants[h.Owner()] = 0
+		}
+	}
+	add(history.MetSeveral, several(ev))
+	return counts
 }
 
-// refusedStale reports whether the resource refused an access because of its
-// token.
-func refusedStale(op *history.Operation) bool {
-	return token(op) != 0 && op.Complete.Error != history.Abandoned
-}
-
-// What is ongoing are the holds that are not over.
-type ongoing struct {
-	few  []*holding.Hold            // while there are few
-	many map[string][]*holding.Hold // by owner, else
-	n    int                        // how many there are, or were when those were last forgotten that are over
-}
-
-// join calls each for those of the owner of h that go on when h begins, and adds h. The
-// holds come in order of their Start.
-func (o *ongoing) join(h *holding.Hold, each func(mine *holding.Hold)) {
-	const few = 32
-	over := func(mine *holding.Hold) bool { return mine.End <= h.Start }
-	if o.many == nil {
-		o.few = slices.DeleteFunc(o.few, over)
-		for _, mine := range o.few {
-			if mine.Owner == h.Owner {
-				each(mine)
+// several is how often an owner was granted a lock while it held another one.
+func several(ev *evidence) int {
+	first, more := make([]*holding.Lock, ev.Names()), map[int32][]*holding.Grant{}
+	for _, l := range ev.Locks() {
+		for _, h := range l.Holds {
+			if other := first[h.Owner()]; other == nil {
+				first[h.Owner()] = l
+			} else if other != l {
+				more[h.Owner()] = nil
 			}
 		}
-		if o.few = append(o.few, h); len(o.few) > few {
-			o.many, o.n = map[string][]*holding.Hold{}, few
-			for _, mine := range o.few {
-				o.many[mine.Owner] = append(o.many[mine.Owner], mine)
+	}
+	if len(more) == 0 {
+		return 0
+	}
+	for _, l := range ev.Locks() {
+		for _, h := range l.Holds {
+			if list, is := more[h.Owner()]; is {
+				more[h.Owner()] = append(list, h)
 			}
 		}
-		return
 	}
-	list := slices.DeleteFunc(o.many[h.Owner], over)
-	for _, mine := range list {
-		each(mine)
+	n := 0
+	for _, list := range more {
+		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
+		var held []*holding.Grant
+		for _, h := range list {
+			held = slices.DeleteFunc(held, func(mine *holding.Grant) bool { return mine.End <= h.Start })
+			for _, mine := range held {
+				if mine.Acquire.Lock != h.Acquire.Lock {
+					n++
+				}
+			}
+			held = append(held, h)
+		}
 	}
-	if o.many[h.Owner] = append(list, h); len(o.many) > 2*o.n {
-		maps.DeleteFunc(o.many, func(_ string, list []*holding.Hold) bool {
-			return !slices.ContainsFunc(list, func(h *holding.Hold) bool { return !over(h) })
-		})
-		o.n = max(few, len(o.many))
-	}
+	return n
 }
 
-// coverHolds counts what the holds of a history show.
-func coverHolds(ev *evidence, counts map[string]int) {
-	holdings := ev.holdings()
-	latest := make([]*holding.Hold, len(holdings.Locks)) // of each lock: of those that began, the one that lasts longest
-	var held ongoing
-	for i := range holdings.Holds {
-		h := &holdings.Holds[i]
-		latest := &latest[holdings.PlaceOf(h)]
-		over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0
-		if over && h.End < ev.history.End() {
-			counts[history.MetExpiries]++
+// coverHolds counts what the holds of a lock show.
+func coverHolds(l *holding.Lock, end time.Duration, grants []int32, add func(string, int)) {
+	var last *holding.Grant              // of those that began, the one that lasts longest
+	held := map[int32][]*holding.Grant{} // those that go on, by owner
+	for _, h := range l.Holds {
+		if over := h.Ended == holding.Expired || h.Ended == holding.ToldLost || len(h.Late) > 0; over && h.End < end {
+			add(history.MetExpiries, 1)
 		}
-		if other := *latest; other != nil && other.Owner != h.Owner {
+		if last != nil && last.Owner() != h.Owner() {
 			switch {
-			case other.End > h.Start:
-				counts[history.MetShared]++
-			case other.End > h.Acquire.Invoke.Time:
-				counts[history.MetHandOvers]++
+			case last.End > h.Start:
+				add(history.MetShared, 1)
+			case last.End > h.Acquire.Invoke.Time:
+				add(history.MetHandOvers, 1)
 			}
 		}
-		held.join(h, func(mine *holding.Hold) {
-			switch {
-			case mine.Lock != h.Lock:
-				counts[history.MetSeveral]++
-			case mine.Mode == history.Write && h.Mode == history.Read:
-				counts[history.MetDowngrades]++
-			default:
-				counts[history.MetReentries]++
+		if grants[h.Owner()] > 1 {
+			mine := slices.DeleteFunc(held[h.Owner()], func(mine *holding.Grant) bool { return mine.End <= h.Start })
+			for _, m := range mine {
+				if m.Mode() == holding.Write && h.Reads() {
+					add(history.MetDowngrades, 1)
+				} else {
+					add(history.MetReentries, 1)
+				}
 			}
-		})
-		for j := range h.Extensions {
-			if x := &h.Extensions[j]; x.Invoke.Op == history.Acquire && x.OK() {
-				counts[history.MetReentries]++
+			held[h.Owner()] = append(mine, h)
+		}
+		for _, x := range h.Extensions {
+			if x.Verb == holding.Acquire && x.OK() {
+				add(history.MetReentries, 1)
 			}
 		}
-		if other := *latest; other == nil || h.End >= other.End {
-			*latest = h
+		if last == nil || h.End >= last.End {
+			last = h
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -25,25 +26,39 @@ const (
 // An operation is left out only if what remains still shows the very violation,
 // by the same events: to leave out a release, say, makes another story.
 func Explain(ctx context.Context, h *history.History, report *Report) {
-	ev := newEvidence(h)
-	for i := range report.Results {
-		r := &report.Results[i]
+	report.explain(ctx, func(Violation) *history.History { return h })
+}
+
+// explain fills in the Minimal of violations in parts of a history.
+func (r *Report) explain(ctx context.Context, part func(Violation) *history.History) {
+	for i := range r.Results {
+		result := &r.Results[i]
 		for _, c := range Standard() {
-			if p, ok := c.(*property); ok && p.name == r.Name {
-				for j := range r.Violations[:min(len(r.Violations), Explained)] {
-					r.Violations[j].Minimal = p.minimal(ctx, ev, r.Violations[j])
+			if p, ok := c.(*property); ok && p.name == result.Name {
+				for j := range result.Violations[:min(len(result.Violations), Explained)] {
+					v := &result.Violations[j]
+					v.Minimal = p.minimal(ctx, part(*v), *v)
 				}
 			}
 		}
 	}
 }
 
+// concerns are the part of a record that a violation can depend on.
+func concerns(r *holding.Record) func(Violation) *history.History {
+	return func(v Violation) *history.History {
+		return r.History(func(op *holding.Op) bool {
+			return r.Name(op.Lock) == v.Lock || v.Resource != "" && r.Name(op.Resource) == v.Resource || slices.Contains(v.Events, op.Complete.Index)
+		})
+	}
+}
+
 // A piece of evidence is left out as a whole: an operation, or a single event.
 type exhibit []history.Event
 
-func (p *property) minimal(ctx context.Context, ev *evidence, v Violation) []history.Event {
+func (p *property) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
 	s := shrinking{property: p, violation: v}
-	for _, candidates := range [][]exhibit{exhibits(ev, v, true), exhibits(ev, v, false)} {
+	for _, candidates := range [][]exhibit{exhibits(h, v, true), exhibits(h, v, false)} {
 		if s.shows(ctx, candidates) {
 			return joined(s.shrink(ctx, candidates))
 		}
@@ -53,16 +68,16 @@ func (p *property) minimal(ctx context.Context, ev *evidence, v Violation) []his
 
 // exhibits are what a violation may depend on: what its owners did with the
 // lock and its resource, or what any owner did.
-func exhibits(ev *evidence, v Violation, ownersOnly bool) []exhibit {
+func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 	owners := map[string]bool{}
-	for i := range ev.history.Events {
-		if e := &ev.history.Events[i]; slices.Contains(v.Events, e.Index) {
-			owners[nameOf(e)] = true
+	for i := range h.Events {
+		if e := &h.Events[i]; slices.Contains(v.Events, e.Index) {
+			owners[e.LockOwner()] = true
 		}
 	}
 	concerns := func(e *history.Event) bool {
 		switch {
-		case ownersOnly && !owners[nameOf(e)] && e.Op != history.Declare:
+		case ownersOnly && !owners[e.LockOwner()] && e.Op != history.Declare:
 			return false
 		case e.Op == history.Access:
 			return v.Resource != "" && cmp.Or(e.Resource, e.Lock) == v.Resource || slices.Contains(v.Events, e.Index)
@@ -71,7 +86,7 @@ func exhibits(ev *evidence, v Violation, ownersOnly bool) []exhibit {
 		}
 	}
 	var list []exhibit
-	ops := ev.operations()
+	ops := h.Operations()
 	for i := range ops {
 		op := &ops[i]
 		if !concerns(op.Invoke) && !slices.Contains(v.Events, op.Complete.Index) {
@@ -83,8 +98,8 @@ func exhibits(ev *evidence, v Violation, ownersOnly bool) []exhibit {
 		}
 		list = append(list, one)
 	}
-	for i := range ev.history.Events {
-		switch e := &ev.history.Events[i]; e.Op {
+	for i := range h.Events {
+		switch e := &h.Events[i]; e.Op {
 		case history.Declare, history.Lost:
 			if concerns(e) {
 				list = append(list, exhibit{*e})
@@ -100,13 +115,6 @@ func exhibits(ev *evidence, v Violation, ownersOnly bool) []exhibit {
 	}
 	slices.SortStableFunc(list, func(a, b exhibit) int { return cmp.Compare(a[0].Index, b[0].Index) })
 	return list
-}
-
-func nameOf(e *history.Event) string {
-	if e.Owner != "" {
-		return e.Owner
-	}
-	return who(e.Process, "")
 }
 
 func joined(list []exhibit) []history.Event {
@@ -131,7 +139,7 @@ func (s *shrinking) shows(ctx context.Context, list []exhibit) bool {
 	if s.tries++; s.tries > explainTries || len(list) == 0 || ctx.Err() != nil {
 		return false
 	}
-	f := s.property.find(ctx, newEvidence(&history.History{Events: joined(list)}))
+	f := s.property.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
 	return slices.ContainsFunc(f.violations, func(v Violation) bool {
 		return v.Kind == s.violation.Kind && slices.Equal(v.Events, s.violation.Events)
 	})

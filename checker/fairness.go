@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -29,117 +28,134 @@ func Fairness() Checker {
 	return &property{
 		name: "fairness", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Acquire && e.Type == history.OK && e.Queued != nil && ev.holdings().Guarantees[e.Lock].Fair
+			return ev.any(func(l *holding.Lock) bool {
+				return l.Fair && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Queued >= 0 })
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			fairness(ev, f)
+			for _, l := range ev.Locks() {
+				if !l.Fair {
+					continue
+				}
+				if l.Unclear != "" {
+					f.doubt("lock %q: %s", l.Name, l.Unclear)
+				}
+				q := queue{Lock: l, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
+				f.counts["grants"] += len(q.holds)
+				f.add(q.overtaken()...)
+			}
 			f.valid = say.Count(f.counts["grants"], "grant") + " came in the order in which they were queued"
 		},
 	}
 }
 
+// A queue is the grants of one lock that have a place in its queue, in order of their starts.
+type queue struct {
+	*holding.Lock
+	holds      []*holding.Grant
+	found      map[*holding.Grant]bool // those that overtook
+	violations []Violation
+}
+
+// overtaken are the grants that came before one that was queued earlier.
+func (q *queue) overtaken() []Violation {
+	if !q.Semaphore() {
+		q.byExtent()
+	}
+	q.byAnswer()
+	return q.violations
+}
+
+func (q *queue) overtook(by, h *holding.Grant) {
+	q.found[h] = true
+	q.violations = append(q.violations, Violation{
+		Kind: Overtaken, Lock: q.Name, From: by.Start, Until: max(by.Start, h.Start),
+		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
+			holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)),
+	})
+}
+
 // queued is the place in the queue that a hold was granted from; -1 if it is not
 // known.
-func queued(h *holding.Hold) int64 {
-	if place := h.Acquire.Complete.Queued; place != nil && h.Acquire.OK() {
-		return *place
+func queued(h *holding.Grant) int64 {
+	if !h.Acquire.OK() {
+		return -1
 	}
-	return -1
+	return h.Acquire.Queued
 }
 
 // A last is which of some grants was queued last, and which of those of other
 // owners.
-type last [2]*holding.Hold
+type last [2]*holding.Grant
 
-func (l *last) add(h *holding.Hold) {
+func (l *last) add(h *holding.Grant) {
 	switch {
 	case l[0] == nil || queued(h) > queued(l[0]):
-		if l[0] != nil && l[0].Owner != h.Owner {
+		if l[0] != nil && l[0].Owner() != h.Owner() {
 			l[1] = l[0]
 		}
 		l[0] = h
-	case h.Owner != l[0].Owner && (l[1] == nil || queued(h) > queued(l[1])):
+	case h.Owner() != l[0].Owner() && (l[1] == nil || queued(h) > queued(l[1])):
 		l[1] = h
 	}
 }
 
 // but is which was queued last, of owners but one.
-func (l *last) but(owner string) *holding.Hold {
-	if l[0] != nil && l[0].Owner == owner {
+func (l *last) but(owner int32) *holding.Grant {
+	if l[0] != nil && l[0].Owner() == owner {
 		return l[1]
 	}
 	return l[0]
 }
 
-func fairness(ev *evidence, f *findings) {
-	holdings := ev.holdings()
-	for _, lock := range ev.locks() {
-		if !holdings.Guarantees[lock].Fair {
-			continue
-		}
-		if why := holdings.Unclear[lock]; why != "" {
-			f.doubt("lock %q: %s", lock, why)
-		}
-		holds := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return queued(h) >= 0 })
-		f.counts["grants"] += len(holds)
-		found := map[*holding.Hold]bool{}
-		if !isSemaphore(holdings.Guarantees[lock].Kind) {
-			byExtent(f, holds, found)
-		}
-		byAnswer(f, holds, found)
-	}
-}
-
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
-func byExtent(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
+func (q *queue) byExtent() {
 	var all, writes last
 	began := 0 // how many began before the one that is looked at
-	for _, h := range holds {
-		for ; holds[began].Start < h.Start; began++ {
-			b := holds[began]
-			if b.End <= b.Start {
+	for _, h := range q.holds {
+		for ; q.holds[began].Start < h.Start; began++ {
+			b := q.holds[began]
+			if !b.Certain() {
 				continue
 			}
 			all.add(b)
-			if b.Mode != history.Read {
+			if !b.Reads() {
 				writes.add(b)
 			}
 		}
-		if h.End <= h.Start {
+		if !h.Certain() {
 			continue
 		}
-		before := all.but(h.Owner)
-		if h.Mode == history.Read {
-			before = writes.but(h.Owner)
+		before := all.but(h.Owner())
+		if h.Reads() {
+			before = writes.but(h.Owner())
 		}
 		if before != nil && queued(before) > queued(h) {
-			found[h] = true
-			f.add(overtaken(before, h))
+			q.overtook(before, h)
 		}
 	}
 }
 
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
-func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) {
-	asked, answered, returned := slices.Clone(holds), slices.Clone(holds), []*holding.Hold(nil)
-	for _, h := range holds {
-		if h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK() {
+func (q *queue) byAnswer() {
+	asked, answered, returned := slices.Clone(q.holds), slices.Clone(q.holds), []*holding.Grant(nil)
+	for _, h := range q.holds {
+		if h.Ended == holding.Released && h.Release != nil && h.Release.OK() {
 			returned = append(returned, h)
 		}
 	}
-	slices.SortStableFunc(asked, func(a, b *holding.Hold) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
-	slices.SortStableFunc(answered, func(a, b *holding.Hold) int {
+	slices.SortStableFunc(asked, func(a, b *holding.Grant) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
+	slices.SortStableFunc(answered, func(a, b *holding.Grant) int {
 		return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
 	})
-	slices.SortStableFunc(returned, func(a, b *holding.Hold) int {
+	slices.SortStableFunc(returned, func(a, b *holding.Grant) int {
 		return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
 	})
 	var all last
-	own := map[string]*holding.Hold{}
+	own := map[int32]*holding.Grant{}
 	for _, h := range asked {
 		from := h.Acquire.Invoke.Time
 		for len(answered) > 0 && answered[0].Acquire.Complete.Time < from {
@@ -147,25 +163,15 @@ func byAnswer(f *findings, holds []*holding.Hold, found map[*holding.Hold]bool) 
 			answered = answered[1:]
 		}
 		for len(returned) > 0 && returned[0].Release.Complete.Time < from {
-			if r := returned[0]; own[r.Owner] == nil || queued(r) > queued(own[r.Owner]) {
-				own[r.Owner] = r
+			if r := returned[0]; own[r.Owner()] == nil || queued(r) > queued(own[r.Owner()]) {
+				own[r.Owner()] = r
 			}
 			returned = returned[1:]
 		}
-		for _, before := range [...]*holding.Hold{all.but(h.Owner), own[h.Owner]} {
-			if before != nil && queued(before) > queued(h) && !found[h] {
-				found[h] = true
-				f.add(overtaken(before, h))
+		for _, before := range [...]*holding.Grant{all.but(h.Owner()), own[h.Owner()]} {
+			if before != nil && queued(before) > queued(h) && !q.found[h] {
+				q.overtook(before, h)
 			}
 		}
-	}
-}
-
-func overtaken(by, h *holding.Hold) Violation {
-	return Violation{
-		Kind: Overtaken, Lock: h.Lock, From: by.Start, Until: max(by.Start, h.Start),
-		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
-			holder(by), h.Lock, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(h), queued(h)),
 	}
 }

@@ -33,65 +33,71 @@ func FencingOrder() Checker {
 	return &property{
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Acquire && e.Type == history.OK && e.Token != 0 && ev.holdings().Guarantees[e.Lock].Fenced
+			return ev.any(func(l *holding.Lock) bool {
+				return l.Fenced && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Token != 0 })
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			fencingOrder(ev, f)
+			for _, l := range ev.Locks() {
+				if !l.Fenced {
+					continue
+				}
+				if l.Unclear != "" {
+					f.doubt("lock %q: %s", l.Name, l.Unclear)
+				}
+				grants := filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
+				f.counts["grants"] += len(grants)
+				f.used(len(grants) * int(unsafe.Sizeof(grants[:0])))
+				p := placing{Lock: l, findings: f}
+				p.place(grants)
+			}
 			f.valid = "the tokens of " + say.Count(f.counts["grants"], "grant") + " are distinct and in order"
 		},
 	}
 }
 
-func fencingOrder(ev *evidence, f *findings) {
-	holdings := ev.holdings()
-	for _, lock := range ev.locks() {
-		promise := holdings.Guarantees[lock]
-		if !promise.Fenced {
-			continue
-		}
-		if why := holdings.Unclear[lock]; why != "" {
-			f.doubt("lock %q: %s", lock, why)
-		}
-		grants := filter(ev.heldOf(lock), func(h *holding.Hold) bool { return h.Token != 0 && h.Acquire.OK() })
-		f.counts["grants"] += len(grants)
-		f.used(len(grants) * int(unsafe.Sizeof(&holding.Hold{})))
-		place(f, grants, promise.Kind == history.KindMutex)
-	}
+// A placing puts the grants of one lock in order of their tokens.
+type placing struct {
+	*holding.Lock
+	*findings
 }
 
 // place puts the grants of one lock as early as their tokens allow. Those of a
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
-func place(f *findings, holds []*holding.Hold, exclusive bool) {
-	sortStable(holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Token, b.Token) })
+func (p *placing) place(holds []*holding.Grant) {
+	byToken := func(a, b *holding.Grant) int { return cmp.Compare(a.Token(), b.Token()) }
+	if !slices.IsSortedFunc(holds, byToken) {
+		slices.SortStableFunc(holds, byToken)
+	}
 	var (
-		invoked *holding.Hold // of those with a smaller token, which was invoked last
-		before  rivals        // those with a smaller token
+		invoked *holding.Grant // of those with a smaller token, which was invoked last
+		before  rivals         // those with a smaller token
 	)
-	var placed []*holding.Hold // of those with the same token, without the duplicates
+	var placed []*holding.Grant // of those with the same token, without the duplicates
 	for from, to := 0, 0; from < len(holds); from = to {
 		placed = placed[:0]
-		for to = from; to < len(holds) && holds[to].Token == holds[from].Token; to++ {
+		for to = from; to < len(holds) && holds[to].Token() == holds[from].Token(); to++ {
 			h := holds[to]
 			if !mayShare(placed, h) {
-				f.add(duplicate(holds[to-1], h))
+				p.add(p.duplicate(holds[to-1], h))
 				continue
 			}
-			if slices.ContainsFunc(placed, func(b *holding.Hold) bool { return mayGoOn(b, h) }) {
-				f.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold", h.Lock, h.Owner, h.Token)
+			if slices.ContainsFunc(placed, func(b *holding.Grant) bool { return mayGoOn(b, h) }) {
+				p.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold", p.Name, p.Record().Name(h.Owner()), h.Token())
 			}
-			if h.Cuts != 0 && h.Cuts != h.Token {
-				f.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
-					h.Lock, h.Owner, h.Token, h.Cuts)
+			if h.Cuts != 0 && h.Cuts != h.Token() {
+				p.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
+					p.Name, p.Record().Name(h.Owner()), h.Token(), h.Cuts)
 			}
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
-				f.add(regress(h, invoked))
-			case exclusive:
-				before.compare(f, h)
+				p.add(p.regress(h, invoked))
+			case p.Kind == history.KindMutex:
+				if b := before.against(h); b != nil {
+					p.add(p.regress(h, b))
+				}
 			}
 		}
 		for _, h := range placed {
@@ -107,20 +113,20 @@ func place(f *findings, holds []*holding.Hold, exclusive bool) {
 // later one is in order with these, it is with all. One that ended last is not
 // enough: where it overlaps the later grant, another one may not.
 type rivals struct {
-	ended *holding.Hold // the one that ended last
-	began *holding.Hold // of those that held it for certain, the one that began last
-	brief *holding.Hold // of those that were answered too late, the one that ended last
+	ended *holding.Grant // the one that ended last
+	began *holding.Grant // of those that held it for certain, the one that began last
+	brief *holding.Grant // of those that were answered too late, the one that ended last
 }
 
-func (r *rivals) add(h *holding.Hold) {
-	later := func(last **holding.Hold) {
+func (r *rivals) add(h *holding.Grant) {
+	later := func(last **holding.Grant) {
 		if *last == nil || h.End > (*last).End {
 			*last = h
 		}
 	}
 	later(&r.ended)
 	switch {
-	case h.End > h.Start:
+	case h.Certain():
 		if r.began == nil || h.Start > r.began.Start {
 			r.began = h
 		}
@@ -129,73 +135,73 @@ func (r *rivals) add(h *holding.Hold) {
 	}
 }
 
-// compare finds a grant with a smaller token that ended after h was answered, and
-// does not overlap it.
-func (r *rivals) compare(f *findings, h *holding.Hold) {
-	for _, before := range [...]*holding.Hold{r.ended, r.began, r.brief} {
+// against is a grant with a smaller token that ended after h was answered, and
+// does not overlap it; nil if there is none.
+func (r *rivals) against(h *holding.Grant) *holding.Grant {
+	for _, before := range [...]*holding.Grant{r.ended, r.began, r.brief} {
 		if before != nil && h.Start < before.End && !together(h, before) {
-			f.add(regress(h, before))
-			return
+			return before
 		}
 	}
+	return nil
 }
 
 // mayShare reports whether a grant may have the token of the grants before it: of
 // readers, or of one owner that may still hold what it was granted before.
-func mayShare(before []*holding.Hold, h *holding.Hold) bool {
-	return !slices.ContainsFunc(before, func(b *holding.Hold) bool {
+func mayShare(before []*holding.Grant, h *holding.Grant) bool {
+	return !slices.ContainsFunc(before, func(b *holding.Grant) bool {
 		switch {
-		case b.Mode == history.Read && h.Mode == history.Read:
+		case b.Reads() && h.Reads():
 			return false
-		case b.Owner != h.Owner:
+		case b.Owner() != h.Owner():
 			return true
 		case b.Account == h.Account:
 			return !h.Again && !b.Kept
 		default: // of a read-write lock it reads and writes; of a semaphore it has several grants
-			return b.Mode == history.Permit || !mayOverlap(b, h)
+			return b.Mode() == holding.Permit || !mayOverlap(b, h)
 		}
 	})
 }
 
 // mayGoOn reports whether a grant goes on after the release that ended it if it is
 // part of the hold of the same token before it, whose count it has then as well.
-func mayGoOn(before, h *holding.Hold) bool {
-	return before.Account == h.Account && h.Mode != history.Read &&
-		(h.Ended == holding.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == holding.EndReleased)
+func mayGoOn(before, h *holding.Grant) bool {
+	return before.Account == h.Account && !h.Reads() &&
+		(h.Ended == holding.MayHaveEnded && h.EndEvent >= 0 || before.Kept && h.Ended == holding.Released)
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the
 // same time: neither was certainly given back before the other was asked for.
-func mayOverlap(a, b *holding.Hold) bool {
-	before := func(a, b *holding.Hold) bool {
-		return a.Ended == holding.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+func mayOverlap(a, b *holding.Grant) bool {
+	before := func(a, b *holding.Grant) bool {
+		return a.Ended == holding.Released && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
 }
 
 // together reports whether two holds overlap.
-func together(a, b *holding.Hold) bool {
+func together(a, b *holding.Grant) bool {
 	_, both := holding.Span{From: a.Start, Until: a.End}.Overlap(holding.Span{From: b.Start, Until: b.End})
 	return both
 }
 
-func duplicate(a, b *holding.Hold) Violation {
+func (p *placing) duplicate(a, b *holding.Grant) Violation {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
 	return Violation{
-		Kind: FenceDuplicate, Lock: b.Lock, From: b.Start, Until: b.Start,
+		Kind: FenceDuplicate, Lock: p.Name, From: b.Start, Until: b.Start,
 		Events: events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
 		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which %s had been given at %s",
-			holder(b), b.Lock, seconds(b.Start), b.Token, holder(a), seconds(a.Start)),
+			holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start)),
 	}
 }
 
-func regress(earlier, later *holding.Hold) Violation {
+func (p *placing) regress(earlier, later *holding.Grant) Violation {
 	return Violation{
-		Kind: FenceRegress, Lock: later.Lock, From: later.Start, Until: later.Start,
+		Kind: FenceRegress, Lock: p.Name, From: later.Start, Until: later.Start,
 		Events: events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
 		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
-			holder(later), later.Lock, seconds(later.Start), later.Token, earlier.Token, holder(earlier), seconds(earlier.Start)),
+			holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start)),
 	}
 }

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 
 // findings are what a judge has found.
 type findings struct {
-	violations []Violation // the first of them, in order of time once they are listed
+	violations []Violation // in order of time once they are listed
 	total      int
 	doubts     []string // why it may not say Valid
 	counts     map[string]int
@@ -21,10 +22,9 @@ type findings struct {
 
 func newFindings() *findings { return &findings{counts: map[string]int{}} }
 
-func (f *findings) add(v Violation) {
-	if f.total++; len(f.violations) < 2*MaxListed {
-		f.violations = append(f.violations, v)
-	}
+func (f *findings) add(found ...Violation) {
+	f.violations = append(f.violations, found...)
+	f.total = len(f.violations)
 }
 
 func (f *findings) doubt(format string, args ...any) {
@@ -49,7 +49,8 @@ func violated(list []Violation, total int) string {
 const maxDoubts = 8
 
 func (f *findings) result() Result {
-	r := Result{Verdict: Valid, Summary: f.valid, Total: f.total, Memory: f.memory, Met: f.met}
+	r := Result{Verdict: Valid, Summary: f.valid, Total: f.total, Memory: f.memory, Met: f.met, Coverage: maps.Clone(f.counts)}
+	maps.DeleteFunc(r.Coverage, func(_ string, n int) bool { return n == 0 })
 	switch {
 	case f.total > 0:
 		slices.SortStableFunc(f.violations, byTime)

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sort"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -27,9 +25,6 @@ const (
 	SearchOperations = 10_000
 	// searchMemory bounds the memory where it does not, in bytes.
 	searchMemory = 256 << 20
-	// cutAbove is the number of operations from which the history of a lock is
-	// cut where that changes nothing.
-	cutAbove = 200
 )
 
 // aroundViolation are the most operations among which the search looks for a
@@ -40,161 +35,103 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // operations on each lock explains all their results, with leases that may end
 // at any time after their promised end. It is decided by a search with
 // porcupine that knows nothing of the sweep behind [MutualExclusion],
-// [Capacity] and [Ownership], as a second opinion. Its models are a lock of one
+// [Capacity] and [Ownership], as a second opinion; both take leases and accounts of owners
+// from package holding. Its models are a lock of one
 // holder, with counts where it is re-entrant; a read-write lock; and a
 // semaphore.
 //
 // The likeliest order is tried before anything is searched; an order that the model allows is a proof.
 // Locks are searched apart, within [SearchTime] and [SearchOperations]; what
-// lies beyond is Unknown. A longer history is cut first, where nothing is in
-// flight and the state of the lock is known; one in which the sweep found a
-// violation is searched around it first: without some of its holds, a legal
-// history stays legal.
+// lies beyond is Unknown. One in which the sweep found a violation is searched
+// around it first: without some of its holds, a legal history stays legal.
 func Linearizability() Checker {
 	return &property{
 		name: "linearizability", engine: "porcupine",
 		judge: func(ctx context.Context, ev *evidence, f *findings) {
 			linearizable(ctx, ev, f)
 			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
-				say.Count(f.counts["searched"], "operation"), say.Count(f.counts["locks"], "lock"))
+				say.Count(f.counts["operations"], "operation"), say.Count(f.counts["locks"], "lock"))
 		},
 	}
 }
 
 // A task is the search of one lock.
 type task struct {
-	lock     string
-	parts    []part
+	*holding.Lock
 	requests int
 	verdict  Verdict
 	why      string
+	memory   int
 }
 
 func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	ctx, cancel := context.WithTimeout(ctx, SearchTime)
 	defer cancel()
-	ev.searched = map[string]Verdict{}
-	holdings := ev.holdings()
+	ev.searched = map[*holding.Lock]Verdict{}
 	var tasks []*task
-	for _, lock := range ev.locks() {
-		promise := holdings.Guarantees[lock]
-		switch {
-		case isSemaphore(promise.Kind) && promise.Capacity == 0:
-			f.doubt("nothing says how many permits %q has: its declaration has no capacity", lock)
-		default:
-			tasks = append(tasks, newTask(ctx, ev, lock))
+	for _, l := range ev.Locks() {
+		if l.Semaphore() && l.Capacity == 0 {
+			f.doubt("nothing says how many permits %q has: its declaration has no capacity", l.Name)
+			continue
 		}
+		tasks = append(tasks, &task{Lock: l, verdict: Valid})
 	}
-	memory := searchAll(ctx, tasks)
-	f.used(memory)
-	var tied map[string]bool
+	found := ev.sweep().first
+	side(len(tasks), func(i int) { tasks[i].search(ctx, found) })
 	for _, t := range tasks {
-		if _, bad := ev.sweepResult().invalid[t.lock]; bad && t.verdict == Valid && ev.clear(t.lock) {
-			if tied == nil {
-				tied = ties(ev)
-			}
-			if tied[t.lock] { // the search allows orders that the lines rule out
-				t.verdict = Invalid
-			}
+		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Clear() && tied(t.Lock) {
+			t.verdict = Invalid // the search allows orders that the lines rule out
 		}
-		ev.searched[t.lock] = t.verdict
+		ev.searched[t.Lock] = t.verdict
+		f.used(t.memory * runtime.GOMAXPROCS(0))
+		f.counts["operations"] += t.requests
 		switch t.verdict {
 		case Unknown:
-			f.doubt("lock %q: %s", t.lock, t.why)
+			f.doubt("lock %q: %s", t.Name, t.why)
 		case Invalid:
-			f.add(unexplained(ctx, ev, t.lock))
+			f.add(unexplained(ev, t.Lock))
 		default:
 		}
-		f.counts["searched"] += t.requests
 	}
-	unclear(f, ev, func(string) bool { return true })
-	f.counts["locks"] = len(ev.locks())
+	ev.unclear(f, anyLock)
+	f.counts["locks"] = len(ev.Locks())
 	if len(tasks) == 0 {
 		f.doubt("there was no lock to judge")
 	}
 }
 
-func newTask(ctx context.Context, ev *evidence, lock string) *task {
-	t := &task{lock: lock, verdict: Valid}
-	requests := reduce(ev, lock)
-	t.requests = len(requests)
-	t.parts = []part{whole(ev, lock, requests)}
-	if v, bad := ev.sweepResult().first(lock); bad {
-		for _, most := range aroundViolation() {
-			picked, entire := window(requests, v, most)
-			if !entire {
-				continue
-			}
-			near := whole(ev, lock, picked)
-			if verdict, _, _ := search(ctx, near); verdict == Invalid {
-				t.parts = []part{near}
-				break
-			}
-		}
-		return t
-	}
-	if witnessed(t.parts[0]) {
-		t.parts = nil
-		return t
-	}
-	if len(requests) <= cutAbove {
-		return t
-	}
-	if p := ev.holdings().Guarantees[lock]; p.Kind == history.KindMutex {
-		t.parts = segments(ev, lock, requests, partSize)
-	} else {
-		t.parts = sharedSegments(ev, lock, requests, p.Capacity, partSize)
-	}
-	return t
-}
-
-// whole is all of a lock as one part.
-func whole(ev *evidence, lock string, requests []*request) part {
-	p := ev.holdings().Guarantees[lock]
-	if p.Kind != history.KindRW && p.Kind != history.KindSemaphore {
-		return part{requests: requests}
-	}
-	pin(requests)
-	return part{requests: requests, shared: &shared{}, capacity: p.Capacity}
-}
-
-// searchAll searches the tasks on all processors, and says how much memory
-// that took.
-func searchAll(ctx context.Context, tasks []*task) int {
-	type job struct {
-		task  *task
-		parts []part
-	}
-	const batch = 16
-	var jobs []job
-	for _, t := range tasks {
-		for from := 0; from < len(t.parts); from += batch {
-			jobs = append(jobs, job{task: t, parts: t.parts[from:min(from+batch, len(t.parts))]})
-		}
-	}
+// side calls a function with each number below n, on all processors.
+func side(n int, call func(int)) {
 	var next atomic.Int64
-	var mu sync.Mutex
 	var workers crew.Crew
-	most := 0
-	n := runtime.GOMAXPROCS(0)
-	for range n {
+	for range min(n, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
-			for at := next.Add(1); at <= int64(len(jobs)); at = next.Add(1) {
-				j := &jobs[at-1]
-				for _, p := range j.parts {
-					v, why, memory := search(ctx, p)
-					mu.Lock()
-					if j.task.verdict != Invalid && v != Valid {
-						j.task.verdict, j.task.why = v, why
-					}
-					most = max(most, memory)
-					mu.Unlock()
-				}
+			for at := next.Add(1); at <= int64(n); at = next.Add(1) {
+				call(int(at - 1))
 			}
 		})
 	}
 	workers.Wait()
-	return most * n
+}
+
+// search decides whether some order explains what was done with the lock.
+func (t *task) search(ctx context.Context, found map[*holding.Lock]Violation) {
+	requests := requestsOf(t.Lock)
+	t.requests = len(requests)
+	v, bad := found[t.Lock]
+	for _, most := range aroundViolation() {
+		if !bad {
+			break
+		}
+		if near, entire := around(requests, v, most); entire && !likely(t.Lock, near) {
+			if t.verdict, t.why, t.memory = explore(ctx, t.Lock, near); t.verdict == Invalid {
+				return
+			}
+		}
+	}
+	if t.verdict = Valid; len(requests) > 0 && !likely(t.Lock, requests) {
+		t.verdict, t.why, t.memory = explore(ctx, t.Lock, requests)
+	}
 }
 
 // whyEnded is why a context ended before the search did: the cause that was given,
@@ -206,20 +143,11 @@ func whyEnded(ctx context.Context, time string) string {
 	return time
 }
 
-// search looks for an order that explains the requests of one lock. It tells
+// explore looks for an order that explains requests for a lock, with porcupine alone. It tells
 // how much memory its states took, in bytes.
-func search(ctx context.Context, p part) (verdict Verdict, why string, memory int) {
-	if len(p.requests) == 0 || witnessed(p) {
-		return Valid, "", 0
-	}
-	return explore(ctx, p)
-}
-
-// explore is search by porcupine alone.
-func explore(ctx context.Context, p part) (verdict Verdict, why string, memory int) {
-	requests := p.requests
+func explore(ctx context.Context, l *holding.Lock, requests []request) (verdict Verdict, why string, memory int) {
 	if len(requests) > SearchOperations {
-		return Unknown, fmt.Sprintf("%d operations in a row are more than the search takes (%d)", len(requests), SearchOperations), 0
+		return Unknown, fmt.Sprintf("the likeliest order of its operations explains nothing, and %d of them are more than are searched for another (%d)", len(requests), SearchOperations), 0
 	}
 	if ctx.Err() != nil {
 		return Unknown, whyEnded(ctx, "no time was left to search for an order of its operations"), 0
@@ -238,13 +166,7 @@ func explore(ctx context.Context, p part) (verdict Verdict, why string, memory i
 			spent = "the search for an order of its operations used up its memory"
 		}
 	}
-	var model porcupine.Model
-	if p.shared != nil {
-		model = sharedModel(p.shared, p.capacity, may, took)
-	} else {
-		model = leaseModel(p.from, may, func() { took(0) })
-	}
-	result := porcupine.CheckOperationsTimeout(model, operations(requests), 0)
+	result := porcupine.CheckOperationsTimeout(model(capacityOf(l), may, took), operations(requests), 0)
 	switch {
 	case result == porcupine.Ok:
 		return Valid, "", memory
@@ -255,58 +177,40 @@ func explore(ctx context.Context, p part) (verdict Verdict, why string, memory i
 	}
 }
 
-// first is the first violation of the lock that the sweep has found.
-func (s *sweepResult) first(lock string) (v Violation, found bool) {
-	if _, bad := s.invalid[lock]; !bad {
-		return v, false
+// operations is what porcupine judges.
+func operations(requests []request) []porcupine.Operation {
+	ops := make([]porcupine.Operation, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		ops[i] = porcupine.Operation{ClientId: r.op.Process, Input: r, Call: int64(r.invoke), Return: int64(r.until)}
 	}
-	for _, list := range s.all() {
-		for _, w := range list {
-			if w.Lock == lock && (!found || byTime(w, v) < 0) {
-				v, found = w, true
-			}
-		}
-	}
-	return v, found
+	return ops
 }
 
-// unexplained points at why no order works: at what the sweep has found, else
-// at the operation without which there would be one.
-func unexplained(ctx context.Context, ev *evidence, lock string) Violation {
-	if v, found := ev.sweepResult().first(lock); found {
-		v.Kind = NotLinearizable
-		v.Explanation = fmt.Sprintf("no order of the operations on %q explains their results: %s", lock, v.Explanation)
-		return v
+// unexplained points at why no order works: at what the sweep has found, else at all that was done.
+func unexplained(ev *evidence, l *holding.Lock) Violation {
+	v, found := ev.sweep().first[l]
+	v.Kind, v.Lock = NotLinearizable, l.Name
+	text := fmt.Sprintf("no order of the operations on %q explains their results", l.Name)
+	if found {
+		text += ": " + v.Explanation
+	} else {
+		first, last := l.Ops[0], l.Ops[len(l.Ops)-1]
+		v.From, v.Until, v.Events = first.Invoke.Time, last.Complete.Time, events(first.Invoke.Index, last.Invoke.Index)
 	}
-	v := Violation{Kind: NotLinearizable, Lock: lock}
-	all := ev.history.Events
-	n := sort.Search(len(all), func(n int) bool {
-		prefix := newEvidence(&history.History{Events: all[:n]})
-		verdict, _, _ := search(ctx, whole(prefix, lock, reduce(prefix, lock)))
-		return verdict == Invalid
-	})
-	v.Explanation = fmt.Sprintf("no order of the operations on %q explains their results", lock)
-	if n == 0 || n > len(all) {
-		v.Events, v.Until = events(), ev.history.End()
-		return v
-	}
-	e := &all[n-1]
-	v.Events, v.From, v.Until = events(e.Index), e.Time, e.Time
-	v.Explanation += fmt.Sprintf("; with the %s of the %s of %s at %s the last one is gone",
-		e.Type, e.Op, who(e.Process, e.Owner), seconds(e.Time))
+	v.Explanation = text
 	return v
 }
 
 // disagreements compares the two engines where both are exact.
 func disagreements(f *findings, ev *evidence) {
-	if ev.searched == nil || ev.sweep == nil {
+	if ev.searched == nil || ev.swept == nil {
 		return
 	}
-	tied := ties(ev)
-	for _, lock := range ev.locks() {
-		verdict, ok := ev.searched[lock]
-		_, bad := ev.sweep.invalid[lock]
-		if !ok || verdict == Unknown || !ev.clear(lock) || bad == (verdict == Invalid) || tied[lock] {
+	for _, l := range ev.Locks() {
+		verdict, judged := ev.searched[l]
+		_, bad := ev.swept.first[l]
+		if !judged || verdict == Unknown || !l.Clear() || bad == (verdict == Invalid) || tied(l) {
 			continue
 		}
 		sweep := Valid
@@ -314,28 +218,32 @@ func disagreements(f *findings, ev *evidence) {
 			sweep = Invalid
 		}
 		f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history",
-			lock, sweep, verdict)
+			l.Name, sweep, verdict)
 	}
 }
 
-// ties are the locks on which one owner did two things in the same instant:
+// tied reports whether one owner of a lock did two things in the same instant:
 // porcupine takes those for concurrent, and the sweep does not.
-func ties(ev *evidence) map[string]bool {
-	tied := map[string]bool{}
-	all := ev.history.Events
-	for from := 0; from < len(all); {
-		to := from + 1
-		for to < len(all) && all[to].Time == all[from].Time {
-			to++
-		}
-		for i := from; i < to-1; i++ {
-			for j := i + 1; j < to && !tied[all[i].Lock]; j++ {
-				if a, b := &all[i], &all[j]; a.Op.OfHolder() && b.Op.OfHolder() && a.Lock == b.Lock && nameOf(a) == nameOf(b) {
-					tied[a.Lock] = true
-				}
-			}
-		}
-		from = to
+func tied(l *holding.Lock) bool {
+	type act struct {
+		at    time.Duration
+		owner int32
 	}
-	return tied
+	seen := map[act]bool{}
+	twice := func(at time.Duration, owner int32) bool {
+		a := act{at, owner}
+		defer func() { seen[a] = true }()
+		return seen[a]
+	}
+	for _, op := range l.Ops {
+		if twice(op.Invoke.Time, op.Owner) || !op.Open() && twice(op.Complete.Time, op.Owner) {
+			return true
+		}
+	}
+	for _, op := range l.Losts {
+		if twice(op.Invoke.Time, op.Owner) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,7 +2,9 @@ package checker
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -25,23 +27,84 @@ import (
 func Ownership() Checker {
 	return &property{
 		name: "ownership", engine: "interval sweep",
-		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
-				return (e.Op == history.Release || e.Op == history.Extend) && (e.Type == history.OK || e.Type == history.Fail)
-			})
-		},
+		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, v := range ev.sweepResult().ownership {
-				f.add(v)
-			}
-			unclear(f, ev, func(string) bool { return true })
-			ops := ev.operations()
-			for i := range ops {
-				if op := &ops[i]; isAnswer(op) {
+			f.add(ev.sweep().ownership...)
+			ev.unclear(f, anyLock)
+			for op := range ev.Ops() {
+				if isAnswer(op) {
 					f.counts["answers"]++
 				}
 			}
 			f.valid = say.Count(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
+	}
+}
+
+// isAnswer reports whether the service answered a release or an extend.
+func isAnswer(op *holding.Op) bool {
+	return (op.Verb == holding.Release || op.Verb == holding.Extend) && !op.Unknown()
+}
+
+// foreign is the release or extend that was confirmed after its lease,
+// although another had been granted the lock in between.
+func (l *lockSweep) foreign(p *holdSpan, other *holding.Grant) Violation {
+	by := p.late.By
+	return Violation{
+		Kind: ForeignRelease, Lock: l.Name, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: events(by.Complete.Index, other.Proof.Complete.Index, p.hold.Proof.Complete.Index),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its lease had run out at %s and %s had been granted the lock by %s",
+			by.Verb, holder(l.Lock, p.hold), l.Name, seconds(by.Complete.Time), seconds(p.From),
+			holder(l.Lock, other), seconds(other.Start)),
+	}
+}
+
+func (l *lockSweep) notHeld(u *stretch, h *holding.Grant) Violation {
+	by := h.Proof
+	return Violation{
+		Kind: ForeignRelease, Lock: l.Name, From: by.Invoke.Time, Until: by.Complete.Time,
+		Events: events(u.hold.Proof.Complete.Index, by.Complete.Index, u.hold.EndEvent),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but %s held the lock from %s until %s",
+			by.Verb, holder(l.Lock, h), l.Name, seconds(by.Complete.Time), holder(l.Lock, u.hold), seconds(u.From), l.upTo(u.Until)),
+	}
+}
+
+// uncovered is an answer for which the owner had no grant.
+func (l *lockSweep) uncovered(op *holding.Op) Violation {
+	v := Violation{
+		Kind: ForeignRelease, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time,
+		Events: events(op.Invoke.Index, op.Complete.Index),
+		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but it had no grant left that can have lasted until then",
+			op.Verb, caller(l.Record(), op), l.Name, seconds(op.Complete.Time)),
+	}
+	if n := int(op.Permits); n > 0 {
+		v.Explanation = fmt.Sprintf("the %s of %s by %s on %q was confirmed at %s, but it cannot have had so many then",
+			op.Verb, say.Count(n, "permit"), caller(l.Record(), op), l.Name, seconds(op.Complete.Time))
+	}
+	for _, h := range l.Holds {
+		if h.Start > op.Invoke.Time {
+			break
+		}
+		if h.Owner() != op.Owner && op.Complete.Time <= h.End {
+			v.Events = events(op.Invoke.Index, op.Complete.Index, h.Proof.Complete.Index)
+			v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(l.Lock, h), seconds(h.Start), l.upTo(h.End))
+			break
+		}
+	}
+	return v
+}
+
+// denied is "not held" to an owner that must have held.
+func (l *lockSweep) denied(d *holding.Denial) Violation {
+	op := d.Operation
+	good := "it had no end"
+	if d.Good != history.Never {
+		good = fmt.Sprintf("it was good until %s, %s longer", seconds(d.Good), say.Span(d.Good-op.Complete.Time))
+	}
+	return Violation{
+		Kind: PrematureLoss, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time,
+		Events: events(d.Hold.Proof.Complete.Index, op.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s and was told at %s, by the answer to its %s, that it did not hold it; %s",
+			holder(l.Lock, d.Hold), l.Name, seconds(d.Hold.Start), seconds(op.Complete.Time), op.Verb, good),
 	}
 }

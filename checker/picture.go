@@ -12,6 +12,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -31,19 +32,19 @@ var ErrNoPicture = errors.New("no picture")
 //
 // The page places operations by rank and not by time.
 func Picture(w io.Writer, h *history.History, v Violation) error {
-	ev := newEvidence(h)
-	holdings := ev.holdings()
-	promise, known := holdings.Guarantees[v.Lock]
-	if !known || isSemaphore(promise.Kind) && promise.Capacity == 0 {
+	ev := evidenceOf(h)
+	l := ev.Lock(v.Lock)
+	if l == nil || l.Semaphore() && l.Capacity == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w", v.Kind, v.Lock, ErrNoPicture)
 	}
-	requests, _ := window(reduce(ev, v.Lock), v, PictureOperations)
+	requests, _ := around(requestsOf(l), v, PictureOperations)
 	if len(requests) == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
 	end := time.Duration(0)
 	clients := map[int]int{}
-	for _, r := range requests {
+	for i := range requests {
+		r := &requests[i]
 		if r.until != history.Never {
 			end = max(end, r.until)
 		}
@@ -59,15 +60,15 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		ops[i].ClientId = clients[p]
 		ops[i].Return = min(ops[i].Return, int64(end))
 	}
-	model := drawnModel(whole(ev, v.Lock, requests))
+	model := drawn(l)
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 10*time.Second)
 	var held []porcupine.Annotation
-	for i := range holdings.Holds {
-		if hold := &holdings.Holds[i]; hold.Lock == v.Lock && hold.Start <= end && hold.End > hold.Start && drawnOwner(requests, hold.Owner) {
+	for _, h := range l.Holds {
+		if h.Start <= end && h.Certain() && slices.ContainsFunc(requests, func(r request) bool { return r.op.Owner == h.Owner() }) {
 			held = append(held, porcupine.Annotation{
-				Tag: "held", Start: int64(hold.Start), End: int64(min(hold.End, end)),
-				Description: html.EscapeString(hold.Owner),
-				Details:     html.EscapeString(fmt.Sprintf("%s held it for certain from %s until %s", holder(hold), seconds(hold.Start), seconds(hold.End))),
+				Tag: "held", Start: int64(h.Start), End: int64(min(h.End, end)),
+				Description: html.EscapeString(ev.Name(h.Owner())),
+				Details:     html.EscapeString(fmt.Sprintf("%s held it for certain from %s until %s", holder(l, h), seconds(h.Start), seconds(h.End))),
 			})
 		}
 	}
@@ -78,66 +79,50 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 	return nil
 }
 
-// drawnModel is the model of a part, with states that say who holds the lock.
-func drawnModel(p part) porcupine.Model {
-	always := func() bool { return true }
-	held := func(owner string, lease time.Duration) string {
-		text := owner
-		if lease != history.Never {
-			text += " until " + seconds(lease)
+// drawn is the model of a lock, with states that say who holds it.
+func drawn(l *holding.Lock) porcupine.Model {
+	m := model(capacityOf(l), func() bool { return true }, func(int) {})
+	m.DescribeOperation = func(in, _ any) string {
+		if r, is := in.(*request); is {
+			return r.describe(l.Record())
 		}
-		return html.EscapeString(text)
+		return ""
 	}
-	if p.shared != nil {
-		model := sharedModel(p.shared, p.capacity, always, func(int) {})
-		model.DescribeState = func(s any) string {
-			at, ok := s.(*shared)
-			if !ok || len(at.holders) == 0 {
-				return "free"
-			}
-			var names []string
-			for i := range at.holders {
-				names = append(names, held(at.holders[i].owner, at.holders[i].lease))
-			}
-			return "held by " + strings.Join(names, ", ")
-		}
-		return model
-	}
-	names := map[int]string{}
-	for _, r := range p.requests {
-		names[r.owner] = r.op.Invoke.Owner
-	}
-	model := leaseModel(p.from, always, func() {})
-	model.DescribeState = func(s any) string {
-		at, ok := s.(state)
-		if !ok || at.owner == 0 {
+	m.DescribeState = func(state any) string {
+		s, is := state.(*holders)
+		if !is || len(s.list) == 0 {
 			return "free"
 		}
-		return "held by " + held(names[at.owner], at.lease)
+		var names []string
+		for i := range s.list {
+			text := l.Record().Name(s.list[i].owner)
+			if lease := s.list[i].lease; lease != history.Never {
+				text += " until " + seconds(lease)
+			}
+			names = append(names, html.EscapeString(text))
+		}
+		return "held by " + strings.Join(names, ", ")
 	}
-	return model
+	return m
 }
 
-func drawnOwner(requests []*request, owner string) bool {
-	return slices.ContainsFunc(requests, func(r *request) bool { return r.op.Invoke.Owner == owner })
-}
-
-// window picks whole owners, with so many requests at the most: those of the
+// around picks whole owners, with so many requests at the most: those of the
 // violation, then the nearest. It tells whether none of them had to be cut.
-func window(requests []*request, v Violation, most int) (picked []*request, entire bool) {
+func around(requests []request, v Violation, most int) (picked []request, entire bool) {
 	entire = true
 	type group struct {
 		requests []*request
 		named    bool
 		distance time.Duration
 	}
-	groups := map[int]*group{}
+	groups := map[int32]*group{}
 	var order []*group
-	for _, r := range requests {
-		g := groups[r.owner]
+	for i := range requests {
+		r := &requests[i]
+		g := groups[r.account]
 		if g == nil {
 			g = &group{distance: history.Never}
-			groups[r.owner] = g
+			groups[r.account] = g
 			order = append(order, g)
 		}
 		g.requests = append(g.requests, r)
@@ -165,8 +150,10 @@ func window(requests []*request, v Violation, most int) (picked []*request, enti
 			g.requests = g.requests[:most-len(picked)]
 			entire = false
 		}
-		picked = append(picked, g.requests...)
+		for _, r := range g.requests {
+			picked = append(picked, *r)
+		}
 	}
-	slices.SortStableFunc(picked, func(a, b *request) int { return cmp.Compare(a.op.Invoke.Index, b.op.Invoke.Index) })
+	slices.SortStableFunc(picked, func(a, b request) int { return cmp.Compare(a.op.Invoke.Index, b.op.Invoke.Index) })
 	return picked, entire
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
+	"math"
 	"slices"
+	"sort"
 	"time"
 	"unsafe"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -54,135 +56,296 @@ func Progress(bound time.Duration) Checker {
 	return &property{
 		name: "progress", engine: "free spans",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool { return e.Op == history.Acquire })
+			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			w := newWatch(bound)
-			w.findings, w.promises = f, ev.holdings().Guarantees
-			most := 0
-			for i := range ev.history.Events {
-				w.see(&ev.history.Events[i])
-				if l := w.last; l != nil {
-					most = max(most, l.asks*int(unsafe.Sizeof(ask{}))+l.holds.len()*int(unsafe.Sizeof(lasting{})))
+			p := newProgress(ev, bound)
+			longest := time.Duration(0)
+			for _, l := range ev.Locks() {
+				w := watch{progress: p, Lock: l, until: -1}
+				f.add(w.stuck()...)
+				for _, doubt := range w.doubts {
+					f.doubt("%s", doubt)
 				}
+				longest = max(longest, w.longest)
+				f.counts["requests"] += w.measured
+				f.used(len(w.occupied)*int(unsafe.Sizeof(occupation{})) + 8*len(l.Ops))
 			}
-			f.used(len(w.locks)*int(unsafe.Sizeof(watched{})) + most)
-			w.end(ev.history.End())
-			if !w.granted {
+			granted, recovered := p.recovery(ev)
+			if !granted {
 				f.doubt("no client was granted a lock, so that nothing shows that one could be")
 			}
 			f.valid = "no lock was asked for while it was free and no fault was in effect"
-			if w.measured {
-				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(w.longest))
+			if f.counts["requests"] > 0 {
+				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(longest))
 			}
-			if w.healed > 0 && w.recovered >= 0 {
-				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(w.recovered))
+			if recovered >= 0 {
+				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(recovered))
 			}
 		},
 	}
 }
 
-// A watch follows the locks event by event.
-type watch struct {
-	*findings
-	bound    time.Duration
-	promises map[string]history.Guarantees
-	granted  bool
-	longest  time.Duration // that a lock was free, asked for, and not granted
-	measured bool          // that there was such a time
-
-	faults    map[[2]string]int // in effect, by name and target
-	active    int
-	calm      time.Duration      // when the last fault ended
-	single    map[[2]string]bool // those of one message
-	messages  int                // how many of the active ones are about one message
-	quiet     time.Duration      // when the last fault ended that was about more than one message
-	healed    int
-	recovered time.Duration // from then to the next grant; negative until there is one
-
-	gone   map[int]time.Duration // when a process crashed last
-	asks   byProcess             // the requests that are not answered
-	owners map[string]*ask       // of the acquires among them, the first of each owner
-	spare  []*ask                // to be used again
-	over   []*free               // and these
-
-	pruned int    // how many locks there were when those at rest were last forgotten
-	name   string // of the lock that was seen last
-	last   *watched
-	locks  map[string]*watched
+// progress is what the judges of all locks share.
+type progress struct {
+	bound   time.Duration
+	crashes map[int][]holding.Stamp
+	end     time.Duration
+	calms   []calm                        // after each event of a fault
+	joint   map[*holding.Op]bool          // acquires of an owner that asks for several things at once, and may be refused for any of them
+	givenUp map[*holding.Op]holding.Stamp // acquires without an answer, whose process asked for something else
 }
 
-// byProcess are the requests that are not answered: a process has one at a time.
-type byProcess struct {
-	small []*ask // of the processes with small numbers
-	large map[int]*ask
+// A calm is which faults are in effect from an event on.
+type calm struct {
+	index    int64
+	active   int
+	messages int           // how many of these are about one message
+	since    time.Duration // when the last fault ended
+	quiet    time.Duration // when the last fault ended that was about more than one message
+	healed   int
 }
 
-// isSmall reports whether a process has a small number.
-func isSmall(process int) bool { return process >= 0 && process < 1<<16 }
-
-func (b *byProcess) of(process int) *ask {
-	switch {
-	case !isSmall(process):
-		return b.large[process]
-	case process < len(b.small):
-		return b.small[process]
-	default:
-		return nil
-	}
-}
-
-func (b *byProcess) set(process int, asked *ask) {
-	if isSmall(process) {
-		for process >= len(b.small) {
-			b.small = append(b.small, make([]*ask, len(b.small)+64)...)
+func newProgress(ev *evidence, bound time.Duration) *progress {
+	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}, givenUp: map[*holding.Op]holding.Stamp{}}
+	type fault struct{ name, target string }
+	active, single := map[fault]int{}, map[fault]bool{}
+	for i := range ev.Faults {
+		e := &ev.Faults[i]
+		key, now := fault{e.Fault, e.Target}, p.calms[len(p.calms)-1]
+		switch now.index = e.Index; {
+		case e.Op == history.Inject && e.Type == history.Invoke:
+			active[key]++
+			now.active++
+			if ofOneMessage(e) {
+				now.messages++
+				single[key] = true
+			}
+		case (e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK) && active[key] > 0:
+			active[key]--
+			now.active--
+			now.since = e.Time
+			if single[key] {
+				now.messages--
+			} else {
+				now.quiet = e.Time
+			}
+			if e.Op == history.Heal {
+				now.healed++
+			}
+		default:
+			continue
 		}
-		b.small[process] = asked
-		return
+		p.calms = append(p.calms, now)
 	}
-	if b.large == nil {
-		b.large = map[int]*ask{}
-	}
-	if b.large[process] = asked; asked == nil {
-		delete(b.large, process)
-	}
-}
-
-// all are those, in the order in which they were sent.
-func (b *byProcess) all() []*ask {
-	var list []*ask
-	add := func(asked *ask) {
-		if asked != nil {
-			list = append(list, asked)
+	longest := make([]*holding.Op, ev.Names()) // of the acquires of each owner, the one that is under way longest
+	open := map[int][]*holding.Op{}            // by process
+	for op := range ev.Ops() {
+		if op.Verb != holding.Acquire && op.Verb != holding.Extend {
+			continue
+		}
+		for _, before := range open[op.Process] {
+			p.givenUp[before] = op.Invoke
+		}
+		delete(open, op.Process)
+		if op.Verb == holding.Extend {
+			continue
+		}
+		if op.Open() {
+			open[op.Process] = append(open[op.Process], op)
+		}
+		before := longest[op.Owner]
+		if before != nil && op.Invoke.Index < answeredAt(before) {
+			p.joint[before], p.joint[op] = true, true
+		}
+		if before == nil || answeredAt(before) < answeredAt(op) {
+			longest[op.Owner] = op
 		}
 	}
-	for _, asked := range b.small {
-		add(asked)
+	return p
+}
+
+// answeredAt is the index of the answer to a request.
+func answeredAt(op *holding.Op) int64 {
+	if op.Open() {
+		return math.MaxInt64
 	}
-	for _, asked := range b.large {
-		add(asked)
+	return op.Complete.Index
+}
+
+// at is which faults are in effect at an event.
+func (p *progress) at(index int64) *calm {
+	return &p.calms[sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > index })-1]
+}
+
+// gone is when the process of a request had last crashed before an event, since the request was sent.
+func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is bool) {
+	for _, c := range p.crashes[op.Process] {
+		if c.Index < before && c.Time >= op.Invoke.Time {
+			crash, is = c, true
+		}
 	}
-	slices.SortFunc(list, func(a, b *ask) int { return cmp.Compare(a.index, b.index) })
+	return crash, is
+}
+
+// recovery is whether a lock was granted at all, and how soon after the last heal of a fault;
+// negative if that is not known.
+func (p *progress) recovery(ev *evidence) (granted bool, recovered time.Duration) {
+	last := p.calms[len(p.calms)-1]
+	from := int64(-1)
+	for i := range p.calms {
+		if i > 0 && p.calms[i].healed > p.calms[i-1].healed {
+			from = p.calms[i].index
+		}
+	}
+	var first *holding.Op
+	for op := range ev.Ops() {
+		if op.Verb != holding.Acquire || !op.OK() {
+			continue
+		}
+		granted = true
+		if op.Complete.Index > from && last.healed > 0 && p.at(op.Complete.Index).active == 0 && (first == nil || op.Complete.Index < first.Complete.Index) {
+			first = op
+		}
+	}
+	if first == nil {
+		return granted, -1
+	}
+	return granted, first.Complete.Time - p.at(first.Complete.Index).since
+}
+
+// ofOneMessage reports whether a fault is about one message, which may be late, lost or
+// refused: all others go through.
+func ofOneMessage(e *history.Event) bool {
+	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool {
+		switch effect {
+		case history.Loses, history.Delays, history.Withholds, history.Refuses:
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+// An occupation is for how long a lock may be held, and for how long that is certain, or has an end.
+type occupation struct {
+	from    int64 // the event that shows it
+	until   time.Duration
+	firm    time.Duration // until when it is in the way of requests
+	permits int
+	reads   bool
+}
+
+// occupations are those of the lock, in order.
+func (p *progress) occupations(l *holding.Lock) []occupation {
+	list := make([]occupation, 0, len(l.Holds))
+	proven := map[*holding.Op]bool{} // acquires with an unknown outcome
+	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
+		for _, h := range holds {
+			if h.Acquire.Unknown() {
+				proven[h.Acquire] = true
+			}
+			list = append(list, occupationsOf(l, h)...)
+		}
+	}
+	for i, op := range l.Ops {
+		if op.Verb != holding.Acquire || op.Failed() || proven[op] || op.OK() && !l.Disordered(op.Owner) {
+			continue
+		}
+		o := occupation{from: op.Complete.Index, until: op.Latest(l.Drift), permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1}
+		switch {
+		case op.OK(): // the order of what its owner did is not known: it is not held after it was released
+			for _, r := range l.Ops[i+1:] {
+				if r.Owner == op.Owner && r.Verb == holding.Release && !r.Unknown() && r.Invoke.Index > op.Complete.Index {
+					o.until = min(o.until, r.Complete.Time)
+					break
+				}
+			}
+			if o.until != history.Never {
+				o.firm = o.until
+			}
+		case op.Open():
+			crash, is := p.gone(op, math.MaxInt64)
+			if !is {
+				continue
+			}
+			o.from, o.until = crash.Index, history.Never
+			if op.Lease > 0 {
+				o.until = holding.After(holding.After(crash.Time, op.Lease), l.Drift)
+			}
+		}
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b occupation) int { return cmp.Compare(a.from, b.from) })
 	return list
 }
 
-// A watched is one lock. There may be many that are held and not asked for, so
-// that one of those is small.
-type watched struct {
-	until    time.Duration // when the last of those that are gone may have ended
-	holds    holders       // of those that may hold, by owner
-	lasts    *lasting      // one of them that was found to last, if it is there still
-	looked   time.Duration // when it was last asked whether there is one
-	asks     int           // how many are not answered
-	waiting  *ask          // the acquires among them, in the order in which they were sent
-	newest   *ask          // the last of these
-	free     *free         // since the lock was free and asked for; nil if it is not
-	refused  *free         // the same by requests that were refused alone, where faults of one message are left out
-	firm     time.Duration // until when those that are gone held it for certain, and when it was granted last
-	vague    *[2]chain     // since it was asked for though nothing shows that it was held: of all requests, and of those that were refused
-	perhaps  time.Duration // until when the first request since then may hold it whose outcome is unknown; 0 for none
-	doubted  bool          // that its clients could be granted it
-	capacity int32         // permits of a semaphore that there are for certain; negative for other locks
+// occupationsOf are those of a hold: from each acquire and extend that may have given it a lease until
+// that was over, or until a release or refusal was answered. A renewal that was sent after its owner
+// had asked to release prolongs nothing, where no inner grant can be left.
+func occupationsOf(l *holding.Lock, h *holding.Grant) []occupation {
+	answered := history.Never
+	released := int64(math.MaxInt64)
+	if r := h.Release; r != nil {
+		if h.Ended == holding.Released || r.Failed() {
+			answered = r.Complete.Time
+		}
+		if !l.Reentrant && !h.Reads() {
+			released = r.Invoke.Index
+		}
+	}
+	for _, x := range h.Extensions {
+		if x.Failed() {
+			answered = x.Complete.Time
+		}
+	}
+	add := func(list []occupation, op *holding.Op, from int64) []occupation {
+		o := occupation{from: from, until: min(op.Latest(l.Drift), answered), permits: h.Permits(), reads: h.Reads()}
+		if o.firm = max(o.until, h.End); o.until == history.Never {
+			o.firm = h.End
+		}
+		return append(list, o)
+	}
+	lease := h.Acquire
+	if lease.Unknown() && h.Proof.Verb == holding.Extend {
+		lease = h.Proof
+	}
+	list := add(make([]occupation, 0, 1+len(h.Extensions)), lease, h.Proof.Complete.Index)
+	for _, x := range h.Extensions {
+		if !x.Failed() && (x.Verb == holding.Acquire || x.Invoke.Index < released) {
+			list = add(list, x, x.Complete.Index)
+		}
+	}
+	if l.Semaphore() { // the same permits, which count once
+		for _, o := range list[1:] {
+			list[0].until, list[0].firm = max(list[0].until, o.until), max(list[0].firm, o.firm)
+		}
+		list = list[:1]
+	}
+	return list
+}
+
+// A watch follows one lock from answer to answer.
+type watch struct {
+	*progress
+	*holding.Lock
+	occupied []occupation
+	seen     int           // how many of them have begun
+	until    time.Duration // until when the lock may be held, or was
+	waiting  []*holding.Op // the acquires under way, in the order in which they were sent
+
+	free    *free            // since the lock was free and asked for; nil if it is not
+	refused *free            // the same by requests that were refused alone, where faults of one message are left out
+	firm    [2]time.Duration // until when it was in the way of requests: by those who do not read, and by those who do
+	granted time.Duration    // when it was granted last, or found to be held
+	holders []occupation     // of a semaphore: those that may be in the way
+	vague   [2]chain         // since it was asked for though nothing shows that it was held: of all requests, and of those that were refused
+	perhaps time.Duration    // until when the first request since then may hold it whose outcome is unknown; 0 for none
+
+	measured   int           // how many requests found it free
+	longest    time.Duration // that it was free, asked for, and not granted
+	violations []Violation
+	doubts     []string
 }
 
 // A chain is how long requests followed one another that were not granted.
@@ -201,652 +364,183 @@ func (c *chain) extend(since, from, now, pause time.Duration) time.Duration {
 
 // A free is how long a lock was free, and its requests.
 type free struct {
-	since  time.Duration // when the lock became free, as far as first is concerned; -1 for a new one
-	first  ask           // the first of the requests that follow one another while it is free
+	since  time.Duration // when the lock became free, as far as first is concerned
+	first  *holding.Op   // the first of the requests that follow one another while it is free
 	asked  time.Duration // when that was sent, or the lock became free
 	heard  time.Duration // when the last of them was answered
 	told   bool          // that it was stuck
 	refuse int           // how many were refused since then
 }
 
-// An ask is the invoke of an acquire or extend, as far as it matters here.
-type ask struct {
-	index            int64
-	time, lease      time.Duration
-	process, permits int
-	owner            string
-	acquires, reads  bool
-	name             string // of the lock
-	lock             *watched
-	head             *ask // of the acquires of its owner that were open together, the first
-	open             int  // of a head: how many are open
-	joint            bool // of a head: several were open at once
-	before, behind   *ask // of the same lock
-}
-
-// ask takes note of a request.
-func (w *watch) ask(l *watched, e *history.Event) *ask {
-	var asked *ask
-	if n := len(w.spare); n > 0 {
-		asked, w.spare = w.spare[n-1], w.spare[:n-1]
-	} else {
-		asked = new(ask)
+// stuck judges the lock.
+func (w *watch) stuck() []Violation {
+	requests := filter(w.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
+	if len(requests) == 0 {
+		return nil
 	}
-	*asked = ask{index: e.Index, time: e.Time, lease: e.Lease, process: e.Process, permits: e.Permits, owner: e.Owner, acquires: e.Op == history.Acquire, reads: e.Mode == history.Read, name: e.Lock, lock: l}
-	if before := w.asks.of(e.Process); before != nil && before.acquires {
-		before.lock.leave(before) // it was given up: a process waits for one request at a time
+	w.vague = [2]chain{{since: -1}, {since: -1}}
+	w.occupied = w.occupations(w.Lock)
+	answers := slices.Clone(requests)
+	slices.SortFunc(answers, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
+	for _, op := range answers {
+		if op.Open() {
+			break
+		}
+		for len(requests) > 0 && requests[0].Invoke.Index < op.Complete.Index {
+			w.waiting = append(w.waiting, requests[0])
+			requests = requests[1:]
+		}
+		w.leave(op)
+		w.answered(op)
 	}
-	w.asks.set(e.Process, asked)
-	l.asks++
-	if !asked.acquires {
-		return asked
-	}
-	if asked.before = l.newest; l.newest == nil {
-		l.waiting = asked
-	} else {
-		l.newest.behind = asked
-	}
-	l.newest = asked
-	return asked
+	w.waiting = append(w.waiting, requests...)
+	w.atTheEnd()
+	return w.violations
 }
 
 // leave takes a request that was answered from those that wait.
-func (l *watched) leave(asked *ask) {
-	if asked.before == nil {
-		l.waiting = asked.behind
-	} else {
-		asked.before.behind = asked.behind
-	}
-	if asked.behind == nil {
-		l.newest = asked.before
-	} else {
-		asked.behind.before = asked.before
-	}
-	asked.before, asked.behind = nil, nil
-}
-
-// holders is a map by owner that takes hardly any memory while it has no more than
-// one, as those of most locks.
-type holders struct {
-	owner string
-	one   *lasting
-	more  map[string]*lasting
-}
-
-func (h *holders) get(owner string) *lasting {
-	if h.one != nil && h.owner == owner {
-		return h.one
-	}
-	return h.more[owner]
-}
-
-func (h *holders) set(owner string, value *lasting) {
-	switch {
-	case h.one == nil && h.more[owner] == nil, h.one != nil && h.owner == owner:
-		h.owner, h.one = owner, value
-	case h.more == nil:
-		h.more = map[string]*lasting{owner: value}
-	default:
-		h.more[owner] = value
-	}
-}
-
-func (h *holders) remove(owner string) {
-	if h.one != nil && h.owner == owner {
-		h.one = nil
-		return
-	}
-	delete(h.more, owner)
-}
-
-func (h *holders) len() int {
-	if h.one != nil {
-		return 1 + len(h.more)
-	}
-	return len(h.more)
-}
-
-// all are the holders, which may be removed on the way.
-func (h *holders) all() iter.Seq2[string, *lasting] {
-	return func(yield func(string, *lasting) bool) {
-		if h.one != nil && !yield(h.owner, h.one) {
+func (w *watch) leave(op *holding.Op) {
+	at, found := slices.BinarySearchFunc(w.waiting, op.Invoke.Index, func(w *holding.Op, index int64) int { return cmp.Compare(w.Invoke.Index, index) })
+	for ; found && at < len(w.waiting); at++ {
+		if w.waiting[at] == op {
+			w.waiting = slices.Delete(w.waiting, at, at+1)
 			return
 		}
-		for owner, value := range h.more {
-			if !yield(owner, value) {
-				return
-			}
-		}
 	}
 }
 
-// A lasting is how long an owner may hold a lock.
-type lasting struct {
-	count int
-	until time.Duration
-	given int64 // index of the invoke of the release that was to end it; 0 for none
-	inner bool  // an inner acquire with an unknown outcome may have counted
-
-	firm    time.Duration // until when it is certain
-	since   time.Duration // when the first grant was asked for
-	process int
-	permits int
-	reads   bool // it has no other mode
-}
-
-func newWatch(bound time.Duration) *watch {
-	return &watch{bound: bound, faults: map[[2]string]int{}, single: map[[2]string]bool{}, gone: map[int]time.Duration{}, owners: map[string]*ask{}, locks: map[string]*watched{}, recovered: -1}
-}
-
-func (w *watch) see(e *history.Event) {
-	switch e.Op {
-	case history.Inject, history.Heal:
-		w.fault(e)
-		return
-	case history.Crash:
-		w.gone[e.Process] = e.Time
-		return
-	case history.Lost:
-		if l := w.locks[e.Lock]; l != nil {
-			if h := l.holder(e.LockOwner()); h != nil {
-				h.firm = min(h.firm, e.Time)
-			}
-		}
-		return
-	case history.Acquire, history.Release, history.Extend:
-	default:
-		return
-	}
-	if w.last == nil || w.name != e.Lock {
-		w.name, w.last = e.Lock, w.locks[e.Lock]
-		if w.last == nil {
-			w.prune(e.Time)
-			w.last = &watched{until: -1}
-			w.locks[e.Lock] = w.last
-		}
-	}
-	l := w.last
-	if e.Op == history.Acquire {
-		w.acquire(l, e, w.promises[e.Lock])
-		return
-	}
-	h := l.holder(e.Owner)
-	if e.Type == history.Invoke {
-		switch {
-		case e.Op == history.Extend:
-			w.ask(l, e)
-		case h != nil && h.count == 1 && !h.inner:
-			h.given = e.Index
-			h.firm = min(h.firm, e.Time)
-		case h != nil:
-			h.firm = min(h.firm, e.Time)
-		}
-		return
-	}
-	asked := w.answer(l, e.Process)
-	if asked != nil {
-		defer w.done(asked)
-	}
-	switch {
-	case h == nil:
-	case e.Op == history.Extend && asked != nil && h.given > 0 && asked.index > h.given:
-	case e.Op == history.Extend && e.Type != history.Fail:
-		h.until = max(h.until, ends(asked, e, w.promises[e.Lock].Drift))
-		if firm := certain(asked, e, w.promises[e.Lock].Drift); e.Type == history.OK {
-			h.firm = firm
-		} else {
-			h.firm = min(h.firm, firm)
-		}
-	case e.Type == history.Info:
-	case e.Type == history.OK && h.count > 1:
-		h.count--
-	default:
-		l.until = max(l.until, e.Time)
-		l.firm = max(l.firm, min(h.firm, e.Time))
-		l.remove(e.Owner, h)
-	}
-}
-
-// certain is the first end of a lease that was asked for and answered, or not.
-func certain(asked *ask, e *history.Event, drift time.Duration) time.Duration {
-	switch {
-	case e.Type == history.OK && e.Expires > 0:
-		return e.Expires - drift
-	case asked == nil || asked.lease == 0:
-		return history.Never
-	default:
-		return after(asked.time, asked.lease) - drift
-	}
-}
-
-// firmUntil is until when a holder held a lock for certain: without a lease, no longer
-// than until its process crashed.
-func (w *watch) firmUntil(h *lasting) time.Duration {
-	if at, crashed := w.gone[h.process]; crashed && h.firm == history.Never && at >= h.since {
-		return at
-	}
-	return h.firm
-}
-
-// inTheWay reports whether a client held the lock for certain, in the way of a request; and
-// when one did last.
-func (w *watch) inTheWay(l *watched, asked *ask, now time.Duration) (is bool, last time.Duration) {
-	out := 0
-	last = l.firm
-	for _, h := range l.holds.all() {
-		until := w.firmUntil(h)
-		if h.until != history.Never { // perhaps until its lease is over, which is an end
-			until = max(until, h.until)
-		}
-		switch {
-		case asked.reads && h.reads && !l.writerWaits():
+// begin takes note of the occupations that begin before an event.
+func (w *watch) begin(before int64) {
+	for ; w.seen < len(w.occupied) && w.occupied[w.seen].from < before; w.seen++ {
+		o := w.occupied[w.seen]
+		w.until = max(w.until, o.until)
+		if o.firm < 0 {
 			continue
-		case until < now:
-			last = max(last, until)
-			continue
-		case l.capacity < 0:
-			return true, now
 		}
-		if out += max(1, h.permits); out+max(1, asked.permits) > int(l.capacity) {
-			return true, now
+		if w.Semaphore() {
+			w.holders = append(w.holders, o)
 		}
-	}
-	for other := l.waiting; other != nil; other = other.behind { // granted, perhaps, and never told
-		if at, crashed := w.gone[other.process]; crashed && at >= other.time && other.lease > 0 {
-			last = max(last, min(after(at, other.lease), now))
-			if after(at, other.lease) >= now {
-				return true, now
-			}
+		by := &w.firm[0]
+		if o.reads {
+			by = &w.firm[1]
 		}
-	}
-	if last = max(last, min(l.perhaps, now)); l.perhaps >= now {
-		return true, now
-	}
-	return out > 0 && l.waiting != nil && l.waiting.index < asked.index, last // behind one that asks for more
-}
-
-// writerWaits reports whether a request is under way that readers wait for.
-func (l *watched) writerWaits() bool {
-	for other := l.waiting; other != nil; other = other.behind {
-		if !other.reads {
-			return true
-		}
-	}
-	return false
-}
-
-// unexplained takes note of a request that was not granted until now, though nothing shows
-// that a client held the lock.
-func (w *watch) unexplained(lock string, l *watched, asked *ask, now time.Duration, refused bool) {
-	if w.bound < ProgressBound || w.active > w.messages || w.active > 0 && !refused || !l.wants(asked) {
-		return
-	}
-	held, last := w.inTheWay(l, asked, now)
-	if held {
-		l.firm = max(l.firm, now)
-		return
-	}
-	if l.vague == nil {
-		l.vague = &[2]chain{{since: -1}, {since: -1}}
-	}
-	long := time.Duration(0)
-	if w.active == 0 {
-		long = l.vague[0].extend(max(last, w.calm), w.longestWaiting(l, asked).time, now, w.bound/4)
-	}
-	if refused {
-		long = max(long, l.vague[1].extend(max(last, w.quiet), asked.time, now, w.bound/4))
-	}
-	if long >= w.bound && !l.doubted {
-		l.doubted = true
-		w.doubt("lock %q was asked for and not granted for longer than %s, until %s at least, and nothing shows that a client was in the way all that time", lock, say.Span(w.bound), seconds(now))
+		*by = max(*by, o.firm)
 	}
 }
 
-// prune forgets the locks that are neither held nor asked for, now and then.
-func (w *watch) prune(now time.Duration) {
-	const few = 4096
-	if len(w.locks) < max(few, 2*w.pruned) {
-		return
-	}
-	for name, l := range w.locks {
-		if l.asks == 0 && l.holds.len() == 0 && (l.free == nil || l.free.refuse == 0) && l.until < now {
-			delete(w.locks, name)
-		}
-	}
-	w.pruned = len(w.locks)
-}
-
-// ends is the latest end of a lease that was asked for and answered, or not.
-func ends(asked *ask, e *history.Event, drift time.Duration) time.Duration {
-	lease := e.Lease
-	if asked != nil {
-		lease = asked.lease
-	}
+func (w *watch) answered(op *holding.Op) {
+	at, now := op.Complete.Index, op.Complete.Time
+	w.begin(at)
+	faults := w.at(at)
 	switch {
-	case e.Expires > 0:
-		return after(max(e.Expires, after(e.Time, lease)), drift)
-	case lease == 0:
-		return history.Never
-	default:
-		return after(after(e.Time, lease), drift)
-	}
-}
-
-// after is t and some time more.
-func after(t, more time.Duration) time.Duration {
-	if more > history.Never-t {
-		return history.Never
-	}
-	return t + more
-}
-
-func (w *watch) fault(e *history.Event) {
-	key := [2]string{e.Fault, e.Target}
-	switch {
-	case e.Op == history.Inject && e.Type == history.Invoke:
-		w.faults[key]++
-		w.active++
-		if ofOneMessage(e) {
-			w.messages++
-			w.single[key] = true
-		}
-	case e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK:
-		if w.faults[key] == 0 {
-			return
-		}
-		w.faults[key]--
-		w.active--
-		w.calm = e.Time
-		if w.single[key] {
-			w.messages--
-		} else {
-			w.quiet = e.Time
-		}
-		if e.Op == history.Heal {
-			w.healed++
-			w.recovered = -1
+	case op.Failed():
+		w.askedFor(op, faults, now, 1)
+		w.refusedAgain(op, faults, now)
+		w.unexplained(op, faults, at, now, true)
+	case op.OK():
+		w.askedFor(op, faults, now, 0)
+		w.unexplained(op, faults, at, now, false)
+		w.granted, w.refused, w.perhaps = max(w.granted, now), nil, 0
+		if w.begin(at + 1); w.until >= now {
+			w.free = nil // it will be free from a later time on
 		}
 	default:
-	}
-}
-
-// ofOneMessage reports whether a fault is about one message, which may be late, lost or
-// refused: all others go through.
-func ofOneMessage(e *history.Event) bool {
-	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool {
-		switch effect {
-		case history.Loses, history.Delays, history.Withholds, history.Refuses:
-			return false
-		default:
-			return true
+		w.unexplained(op, faults, at, now, false)
+		if w.perhaps == 0 && op.Lease > 0 {
+			w.perhaps = op.Latest(w.Drift)
 		}
-	})
+	}
 }
 
-// answer is the request of a process for the lock that is answered now; nil if
-// there is none.
-func (w *watch) answer(l *watched, process int) *ask {
-	asked := w.asks.of(process)
-	if asked == nil || asked.lock != l {
-		return nil
-	}
-	w.asks.set(process, nil)
-	l.asks--
-	if asked.acquires {
-		l.leave(asked)
-	}
-	return asked
+// wants reports whether a request asks for the lock: one for several locks at once may be
+// refused one that is free, and one for more permits than there are is refused rightly.
+func (w *watch) wants(op *holding.Op) bool {
+	return !w.joint[op] && (!w.Semaphore() || int(op.Permits) <= max(w.Capacity, 1))
 }
 
-// join takes note of an acquire beside others of its owner: an owner that asks for
-// several locks at once may be refused one that is free, for another that is not.
-func (w *watch) join(asked *ask) {
-	head := w.owners[asked.owner]
-	if head == nil {
-		head = asked
-		w.owners[asked.owner] = head
+// first is of a request that was answered now, and those for the same lock that are
+// under way, the one that was sent first.
+func (w *watch) first(op *holding.Op, at int64) *holding.Op {
+	for _, other := range w.waiting {
+		if other.Invoke.Time >= op.Invoke.Time {
+			break
+		}
+		if _, crashed := w.gone(other, at); !crashed && w.wants(other) && !w.gaveUp(other, at) {
+			return other
+		}
 	}
-	asked.head = head
-	head.open++
-	head.joint = head.joint || head.open > 1 && asked.owner != ""
+	return op
 }
 
-// done lets go of a request that was answered, and is not needed any more.
-func (w *watch) done(asked *ask) {
-	head := asked.head
-	if head != asked {
-		w.spare = append(w.spare, asked)
-	}
-	if head == nil {
+func (w *watch) gaveUp(op *holding.Op, at int64) bool {
+	next, is := w.givenUp[op]
+	return is && next.Index < at
+}
+
+// askedFor takes note that a client asked for the lock until now, and was not granted it before
+// now; refused is 1 if it was refused now.
+func (w *watch) askedFor(op *holding.Op, faults *calm, now time.Duration, refused int) {
+	since := max(w.until, faults.since)
+	if faults.active > 0 || !w.wants(op) || since >= now {
 		return
 	}
-	if head.open--; head.open == 0 {
-		head.joint = false
-		delete(w.owners, head.owner)
-		w.spare = append(w.spare, head)
+	first := w.first(op, answeredAt(op))
+	from := max(first.Invoke.Time, since)
+	if w.free == nil || w.free.since != since || from-w.free.heard > w.bound/4 {
+		w.free = &free{since: since, first: first, asked: from}
+	} else if from < w.free.asked {
+		w.free.first, w.free.asked = first, from
 	}
-}
-
-func (w *watch) acquire(l *watched, e *history.Event, promise history.Guarantees) {
-	var asked *ask
-	if e.Type != history.Invoke {
-		if asked = w.answer(l, e.Process); asked == nil {
-			return
-		}
-		defer w.done(asked)
-	}
-	switch e.Type {
-	case history.Invoke:
-		w.join(w.ask(l, e))
-		l.capacity = -1
-		if isSemaphore(promise.Kind) {
-			l.capacity = int32(min(max(promise.Capacity, 1), history.MaxAmount)) //nolint:gosec // no more than that
-		}
-	case history.Fail:
-		w.askedFor(e.Lock, l, asked, e.Time, 1)
-		w.refusedAgain(e.Lock, l, asked, e.Time)
-		w.unexplained(e.Lock, l, asked, e.Time, true)
-	case history.OK:
-		w.askedFor(e.Lock, l, asked, e.Time, 0)
-		w.unexplained(e.Lock, l, asked, e.Time, false)
-		l.firm, l.refused, l.perhaps = max(l.firm, e.Time), nil, 0
-		w.granted = true
-		if w.active == 0 && w.healed > 0 && w.recovered < 0 {
-			w.recovered = e.Time - w.calm
-		}
-		h := l.holder(e.Owner)
-		if h == nil {
-			h = &lasting{process: e.Process, since: asked.time, reads: true}
-			l.holds.set(e.Owner, h)
-		}
-		h.count++
-		h.firm = certain(asked, e, promise.Drift)
-		h.permits += max(1, asked.permits)
-		h.reads = h.reads && asked.reads
-		h.given = 0
-		if h.until = max(h.until, ends(asked, e, promise.Drift)); h.until >= e.Time {
-			w.taken(l) // it will be free from a later time on
-		}
-	default:
-		w.unexplained(e.Lock, l, asked, e.Time, false)
-		l.until = max(l.until, ends(asked, e, promise.Drift))
-		if l.perhaps == 0 && asked.lease > 0 {
-			l.perhaps = ends(asked, e, promise.Drift)
-		}
-		if h := l.holder(e.Owner); h != nil {
-			h.inner = true
-		}
-	}
-}
-
-// taken ends the time in which a lock was free.
-func (w *watch) taken(l *watched) {
-	if l.free != nil {
-		w.over, l.free = append(w.over, l.free), nil
-	}
-}
-
-// held reports whether some owner may hold the lock. It looks at no more of them
-// than it must: those that are over are forgotten when they are looked at.
-func (l *watched) held(now time.Duration) bool {
-	l.looked = now
-	if l.lasts != nil && l.lasts.until >= now {
-		return true
-	}
-	for owner, h := range l.holds.all() {
-		if h.until >= now {
-			l.lasts = h
-			return true
-		}
-		l.over(owner, h)
-	}
-	return false
-}
-
-// holder is how long an owner may hold the lock; nil if it was over when it was
-// last asked whether some owner does.
-func (l *watched) holder(owner string) *lasting {
-	h := l.holds.get(owner)
-	if h != nil && h.until < l.looked {
-		l.over(owner, h)
-		return nil
-	}
-	return h
-}
-
-func (l *watched) over(owner string, h *lasting) {
-	l.until = max(l.until, h.until)
-	l.firm = max(l.firm, min(h.firm, h.until))
-	l.remove(owner, h)
-}
-
-func (l *watched) remove(owner string, h *lasting) {
-	l.holds.remove(owner)
-	if l.lasts == h {
-		l.lasts = nil
-	}
-}
-
-// askedFor takes note that a client asked for the lock from the event on until
-// now, and was not granted it before now; refused is 1 if it was refused now.
-func (w *watch) askedFor(lock string, l *watched, asked *ask, now time.Duration, refused int) {
-	if w.active > 0 || !l.wants(asked) || l.held(now) {
-		return
-	}
-	since := max(l.until, w.calm)
-	if since >= now {
-		return
-	}
-	first := w.longestWaiting(l, asked)
-	from := max(first.time, since)
-	f := l.free
-	if n := len(w.over); f == nil && n > 0 {
-		f, w.over = w.over[n-1], w.over[:n-1]
-		f.since = -1
-	} else if f == nil {
-		f = &free{since: -1}
-	}
-	l.free = f
-	if f.since != since || from-f.heard > w.bound/4 {
-		*f = free{since: since, first: *first, asked: from}
-	} else if from < f.asked {
-		f.first, f.asked = *first, from
-	}
+	f := w.free
 	f.heard = now
 	f.refuse += refused
 	waited := now - f.asked
-	if waited >= w.bound && !f.told && w.bury(lock, l) {
-		w.askedFor(lock, l, asked, now, 0)
-		return
+	w.longest = max(w.longest, waited)
+	w.measured++
+	if waited >= w.bound && !f.told {
+		f.told = true
+		w.tell(f, op, faults, now)
 	}
-	w.longest, w.measured = max(w.longest, waited), true
-	if waited < w.bound || f.told {
-		return
-	}
-	f.told = true
-	w.stuck(lock, f, asked, now, since)
 }
 
 // refusedAgain takes note that a request was refused now, where faults of one message make
 // the other account begin anew: an answered refusal shows that the servers were there.
-func (w *watch) refusedAgain(lock string, l *watched, asked *ask, now time.Duration) {
-	if w.active > w.messages || !l.wants(asked) || l.held(now) {
+func (w *watch) refusedAgain(op *holding.Op, faults *calm, now time.Duration) {
+	since := max(w.until, faults.quiet)
+	if faults.active > faults.messages || !w.wants(op) || since >= now {
 		return
 	}
-	since := max(l.until, w.quiet)
-	if since >= now {
-		return
-	}
-	f := l.refused
-	if f == nil || f.since != since || max(asked.time, since)-f.heard > w.bound/4 {
-		f = &free{since: since, first: *asked, asked: max(asked.time, since)}
-		l.refused = f
+	f := w.refused
+	if f == nil || f.since != since || max(op.Invoke.Time, since)-f.heard > w.bound/4 {
+		f = &free{since: since, first: op, asked: max(op.Invoke.Time, since)}
+		w.refused = f
 	}
 	f.heard = now
 	f.refuse++
-	if now-f.asked >= w.bound && !f.told && (l.free == nil || !l.free.told) {
+	if now-f.asked >= w.bound && !f.told && (w.free == nil || !w.free.told) {
 		f.told = true
-		w.stuck(lock, f, asked, now, since)
+		w.tell(f, op, faults, now)
 	}
 }
 
-func (w *watch) stuck(lock string, f *free, asked *ask, now, since time.Duration) {
+func (w *watch) tell(f *free, op *holding.Op, faults *calm, now time.Duration) {
 	tries := fmt.Sprintf("and %s refused", say.Count(f.refuse, "request")+was(f.refuse))
 	if f.refuse == 0 {
 		tries = "and no request was answered"
 	}
 	hindered := "was in effect"
-	if since < w.calm || w.active > 0 {
+	if f.since < faults.since || faults.active > 0 {
 		hindered = "of more than one message was in effect"
 	}
 	asking := "asked for it"
-	if f.first.time < f.asked {
+	if f.first.Invoke.Time < f.asked {
 		asking = "had asked for it"
 	}
-	w.add(Violation{
-		Kind: Stuck, Lock: lock, From: f.asked, Until: now, Events: events(f.first.index, asked.index),
+	w.violations = append(w.violations, Violation{
+		Kind: Stuck, Lock: w.Name, From: f.asked, Until: now, Events: events(f.first.Invoke.Index, op.Invoke.Index),
 		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault %s, but from %s, when %s %s, until %s no client was granted it, %s",
-			lock, seconds(since), hindered, seconds(f.asked), who(f.first.process, f.first.owner), asking, seconds(now), tries),
+			w.Name, seconds(f.since), hindered, seconds(f.asked), caller(w.Record(), f.first), asking, seconds(now), tries),
 	})
-}
-
-// wants reports whether a request asks for the lock: one for several locks at once may be
-// refused one that is free, and one for more permits than there are is refused rightly.
-func (l *watched) wants(asked *ask) bool {
-	return (asked.head == nil || !asked.head.joint) && (l.capacity < 0 || asked.permits <= int(l.capacity))
-}
-
-// longestWaiting is of a request that was answered now, and those for the same lock that are
-// under way, the one that was sent first.
-func (w *watch) longestWaiting(l *watched, asked *ask) *ask {
-	for other := l.waiting; other != nil && other.time < asked.time; other = other.behind {
-		if at, crashed := w.gone[other.process]; l.wants(other) && (!crashed || at < other.time) {
-			return other
-		}
-	}
-	return asked
-}
-
-// bury takes note of the requests for a lock that are not answered any more because
-// their processes have crashed, as if they had been done at that time. It reports
-// whether there were any.
-func (w *watch) bury(lock string, l *watched) bool {
-	buried := false
-	if l.asks == 0 || len(w.gone) == 0 {
-		return false
-	}
-	for _, asked := range w.asks.all() {
-		if at, crashed := w.gone[asked.process]; asked.lock == l && crashed && at >= asked.time {
-			until := ends(asked, &history.Event{Time: at}, w.promises[lock].Drift)
-			l.until = max(l.until, until)
-			if l.perhaps == 0 && asked.lease > 0 {
-				l.perhaps = until
-			}
-			w.done(w.answer(l, asked.process))
-			buried = true
-		}
-	}
-	return buried
 }
 
 func was(n int) string {
@@ -856,22 +550,86 @@ func was(n int) string {
 	return " were"
 }
 
-// end looks at those who are still waiting.
-func (w *watch) end(now time.Duration) {
-	for _, asked := range w.asks.all() {
-		if asked.acquires {
-			w.askedFor(asked.name, asked.lock, asked, now, 0)
-			w.unexplained(asked.name, asked.lock, asked, now, false)
+// inTheWay reports whether a client held the lock for certain, or until its lease was over, in the
+// way of a request; and when one did last.
+func (w *watch) inTheWay(op *holding.Op, at int64, now time.Duration) (is bool, last time.Duration) {
+	last = w.granted
+	out := 0
+	switch {
+	case w.Semaphore():
+		for _, h := range w.holders {
+			last = max(last, min(h.firm, now))
+			if h.firm >= now {
+				out += h.permits
+			}
+		}
+		w.holders = slices.DeleteFunc(w.holders, func(h occupation) bool { return h.firm < now })
+		if out > 0 && out+op.Amount() > max(w.Capacity, 1) {
+			return true, now
+		}
+	default:
+		firm := w.firm[0]
+		if op.Mode != holding.Read || slices.ContainsFunc(w.waiting, func(other *holding.Op) bool { return other.Mode != holding.Read }) {
+			firm = max(firm, w.firm[1])
+		}
+		if firm >= now {
+			return true, now
+		}
+		last = max(last, firm)
+	}
+	for _, other := range w.waiting { // granted, perhaps, and never told
+		if crash, crashed := w.gone(other, at); crashed && other.Lease > 0 {
+			end := holding.After(crash.Time, other.Lease)
+			if last = max(last, min(end, now)); end >= now {
+				return true, now
+			}
 		}
 	}
-	for name, l := range w.locks {
-		if w.bound < ProgressBound {
-			break
+	if last = max(last, min(w.perhaps, now)); w.perhaps >= now {
+		return true, now
+	}
+	return out > 0 && len(w.waiting) > 0 && w.waiting[0].Invoke.Index < op.Invoke.Index, last // behind one that asks for more
+}
+
+// unexplained takes note of a request that was not granted until now, though nothing shows
+// that a client held the lock.
+func (w *watch) unexplained(op *holding.Op, faults *calm, at int64, now time.Duration, refused bool) {
+	if w.bound < ProgressBound || faults.active > faults.messages || faults.active > 0 && !refused || !w.wants(op) {
+		return
+	}
+	held, last := w.inTheWay(op, at, now)
+	if held {
+		w.granted = max(w.granted, now)
+		return
+	}
+	long := time.Duration(0)
+	if faults.active == 0 {
+		long = w.vague[0].extend(max(last, faults.since), w.first(op, at).Invoke.Time, now, w.bound/4)
+	}
+	if refused {
+		long = max(long, w.vague[1].extend(max(last, faults.quiet), op.Invoke.Time, now, w.bound/4))
+	}
+	if long >= w.bound && len(w.doubts) == 0 {
+		w.doubts = append(w.doubts, fmt.Sprintf("lock %q was asked for and not granted for longer than %s, until %s at least, and nothing shows that a client was in the way all that time", w.Name, say.Span(w.bound), seconds(now)))
+	}
+}
+
+// atTheEnd looks at those who are still waiting.
+func (w *watch) atTheEnd() {
+	w.begin(math.MaxInt64)
+	faults := w.at(math.MaxInt64)
+	for _, op := range w.waiting {
+		if !w.gaveUp(op, math.MaxInt64) {
+			w.askedFor(op, faults, w.end, 0)
+			w.unexplained(op, faults, math.MaxInt64, w.end, false)
 		}
-		for _, f := range [...]*free{l.free, l.refused} {
-			if f != nil && !f.told && f.heard-f.asked >= w.bound/2 && now-f.heard <= w.bound/4 {
-				w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(now-f.asked), name, say.Span(w.bound))
-			}
+	}
+	if w.bound < ProgressBound {
+		return
+	}
+	for _, f := range [...]*free{w.free, w.refused} {
+		if f != nil && !f.told && f.heard-f.asked >= w.bound/2 && w.end-f.heard <= w.bound/4 {
+			w.doubts = append(w.doubts, fmt.Sprintf("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(w.end-f.asked), w.Name, say.Span(w.bound)))
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"sort"
 	"strings"
 	"time"
-	"unsafe"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
@@ -35,12 +35,8 @@ func ProtectedResource() Checker {
 	return &property{
 		name: "protected-resource", engine: "pairs in order of time",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
-				if e.Op != history.Access || e.Type != history.OK {
-					return false
-				}
-				_, _, ok := update(e.Value)
-				return ok || e.Token != 0
+			return ev.anyOp(func(op *holding.Op) bool {
+				return op.Verb == holding.Access && op.OK() && (op.Written != 0 || op.Token != 0)
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -57,106 +53,84 @@ func ProtectedResource() Checker {
 	}
 }
 
-// update splits the value of a read-modify-write.
-func update(value string) (read, written string, ok bool) {
-	read, written, ok = strings.Cut(value, ">")
-	return read, written, ok && read != "" && written != "" && read != written
-}
-
-// An rmw is a read-modify-write that happened.
-type rmw struct {
-	op            *history.Operation
-	read, written string
-}
-
 // A guarded is all that is known of one resource.
 type guarded struct {
+	*holding.Record
 	name    string
-	updates []rmw
-	tokens  []*history.Operation
+	updates []*holding.Op // in order of their answers
+	tokens  []*holding.Op // in order of their invokes
 	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
 }
 
 func protectedResource(ev *evidence, f *findings) {
-	resources := map[string]*guarded{}
-	var names []string
-	ops := ev.operations()
-	for i := range ops {
-		op := &ops[i]
-		if op.Invoke.Op != history.Access || op.Failed() {
+	resources := map[int32]*guarded{}
+	var order []*guarded
+	for op := range ev.Ops() {
+		if op.Verb != holding.Access || op.Failed() {
 			continue
 		}
-		name := op.Invoke.Resource
-		if name == "" {
-			name = op.Invoke.Lock
-		}
+		name := cmp.Or(op.Resource, op.Lock)
 		g := resources[name]
 		if g == nil {
-			g = &guarded{name: name, unknown: history.Never}
+			g = &guarded{Record: ev.Record, name: ev.Name(name), unknown: history.Never}
 			resources[name] = g
-			names = append(names, name)
+			order = append(order, g)
 		}
 		if op.Unknown() {
 			g.unknown = min(g.unknown, op.Invoke.Time)
 			continue
 		}
-		if read, written, ok := update(op.Complete.Value); ok {
-			g.updates = append(g.updates, rmw{op: op, read: read, written: written})
+		if op.Written != 0 {
+			g.updates = append(g.updates, op)
 			f.counts["updates"]++
 		}
-		if token(op) != 0 {
+		if op.Token != 0 {
 			g.tokens = append(g.tokens, op)
 			f.counts["tokens"]++
 		}
 	}
-	for _, name := range names {
-		g := resources[name]
-		f.used(len(g.updates)*3*int(unsafe.Sizeof(rmw{})) + len(g.tokens)*int(unsafe.Sizeof(g)))
-		g.lostUpdates(f)
-		g.staleAccesses(f)
+	for _, g := range order {
+		slices.SortFunc(g.updates, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
+		f.used(8 * (3*len(g.updates) + 2*len(g.tokens)))
+		f.add(g.lostUpdates()...)
+		f.add(g.staleAccesses()...)
 	}
 }
 
-// token is the access's token, wherever it was written.
-func token(op *history.Operation) int64 {
-	return cmp.Or(op.Complete.Token, op.Invoke.Token)
-}
-
-// lostUpdates finds the updates that were lost.
-func (g *guarded) lostUpdates(f *findings) {
-	slices.SortFunc(g.updates, func(a, b rmw) int { return cmp.Compare(a.op.Complete.Index, b.op.Complete.Index) })
-	writers := map[string][]rmw{}
-	readers := map[string][]rmw{}
+// lostUpdates are the updates that were lost.
+func (g *guarded) lostUpdates() []Violation {
+	writers, readers := map[int32][]*holding.Op{}, map[int32][]*holding.Op{}
 	for _, u := range g.updates {
-		writers[u.written] = append(writers[u.written], u)
-		readers[u.read] = append(readers[u.read], u)
+		writers[u.Written] = append(writers[u.Written], u)
+		readers[u.Read] = append(readers[u.Read], u)
 	}
 	// latest[i] is the update, of the first i+1 in order of answers, that was invoked last.
 	latest := make([]int, len(g.updates))
 	for i := range g.updates {
 		latest[i] = i
-		if i > 0 && g.updates[latest[i-1]].op.Invoke.Time > g.updates[i].op.Invoke.Time {
+		if i > 0 && g.updates[latest[i-1]].Invoke.Time > g.updates[i].Invoke.Time {
 			latest[i] = latest[i-1]
 		}
 	}
-	seen := map[string]int{}
-	for i := range g.updates {
-		u := g.updates[i]
-		if found := g.lost(i, latest, sentBy(writers[u.read], u.op.Complete.Time), readers[u.read], seen); found != nil {
-			f.add(*found)
+	var found []Violation
+	seen := map[int32]int{}
+	for i, u := range g.updates {
+		if v := g.lost(i, latest, sentBy(writers[u.Read], u.Complete.Time), readers[u.Read], seen); v != nil {
+			found = append(found, *v)
 		}
 	}
+	return found
 }
 
 // lost is what shows that update i, which read what one of the writers wrote, or a
 // write before it was lost; nil if nothing does.
-func (g *guarded) lost(i int, latest []int, writers, readers []rmw, seen map[string]int) *Violation {
+func (g *guarded) lost(i int, latest []int, writers, readers []*holding.Op, seen map[int32]int) *Violation {
 	u := g.updates[i]
-	if len(writers) == 0 && g.unknown <= u.op.Complete.Time {
+	if len(writers) == 0 && g.unknown <= u.Complete.Time {
 		return nil // which write it read is not told
 	}
-	if seen[u.read]++; seen[u.read] > chances(writers, readers[0]) {
-		v := g.readTwice(readers[seen[u.read]-2], u)
+	if seen[u.Read]++; seen[u.Read] > chances(writers, readers[0]) {
+		v := g.readTwice(readers[seen[u.Read]-2], u)
 		return &v
 	}
 	written := time.Duration(-1)
@@ -164,14 +138,14 @@ func (g *guarded) lost(i int, latest []int, writers, readers []rmw, seen map[str
 	case len(writers) > 1:
 		return nil // nor here
 	case len(writers) == 1:
-		written = writers[0].op.Complete.Time
+		written = writers[0].Complete.Time
 	}
-	before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].op.Complete.Time >= u.op.Invoke.Time })
+	before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].Complete.Time >= u.Invoke.Time })
 	if before == 0 {
 		return nil
 	}
 	unseen := g.updates[latest[before-1]]
-	if unseen.op.Invoke.Time <= written || unseen.written == u.read {
+	if unseen.Invoke.Time <= written || unseen.Written == u.Read {
 		return nil
 	}
 	v := g.unseen(unseen, u)
@@ -180,73 +154,76 @@ func (g *guarded) lost(i int, latest []int, writers, readers []rmw, seen map[str
 
 // sentBy are those of some updates that were sent no later than t: what was sent
 // later can't have been read by then.
-func sentBy(updates []rmw, t time.Duration) []rmw {
+func sentBy(updates []*holding.Op, t time.Duration) []*holding.Op {
 	sent := 0
 	for _, u := range updates {
-		if u.op.Invoke.Time <= t {
+		if u.Invoke.Time <= t {
 			sent++
 		}
 	}
 	if sent == len(updates) { // nearly always
 		return updates
 	}
-	return slices.DeleteFunc(slices.Clone(updates), func(u rmw) bool { return u.op.Invoke.Time > t })
+	return slices.DeleteFunc(slices.Clone(updates), func(u *holding.Op) bool { return u.Invoke.Time > t })
 }
 
 // chances is how often a version was there to be read: as often as it was written,
 // and at the beginning, if it was read before it was written.
-func chances(writers []rmw, first rmw) int {
+func chances(writers []*holding.Op, first *holding.Op) int {
 	for _, w := range writers {
-		if first.op.Complete.Time > w.op.Invoke.Time {
+		if first.Complete.Time > w.Invoke.Time {
 			return len(writers)
 		}
 	}
 	return len(writers) + 1
 }
 
-func (g *guarded) readTwice(first, second rmw) Violation {
+func (g *guarded) readTwice(first, second *holding.Op) Violation {
 	return Violation{
-		Kind: LostUpdate, Lock: second.op.Invoke.Lock, Resource: g.name,
-		Events: events(first.op.Complete.Index, second.op.Complete.Index),
-		From:   second.op.Invoke.Time, Until: second.op.Complete.Time,
+		Kind: LostUpdate, Lock: g.Name(second.Lock), Resource: g.name,
+		Events: events(first.Complete.Index, second.Complete.Index),
+		From:   second.Invoke.Time, Until: second.Complete.Time,
 		Explanation: fmt.Sprintf("%s and %s both read version %s of %q and wrote %s and %s (answered at %s and %s): one of the two writes is lost",
-			caller(first.op), caller(second.op), first.read, g.name, first.written, second.written,
-			seconds(first.op.Complete.Time), seconds(second.op.Complete.Time)),
+			caller(g.Record, first), caller(g.Record, second), g.Name(first.Read), g.name, g.Name(first.Written), g.Name(second.Written),
+			seconds(first.Complete.Time), seconds(second.Complete.Time)),
 	}
 }
 
-func (g *guarded) unseen(lost, by rmw) Violation {
+func (g *guarded) unseen(lost, by *holding.Op) Violation {
 	return Violation{
-		Kind: LostUpdate, Lock: by.op.Invoke.Lock, Resource: g.name,
-		Events: events(lost.op.Complete.Index, by.op.Invoke.Index, by.op.Complete.Index),
-		From:   by.op.Invoke.Time, Until: by.op.Complete.Time,
+		Kind: LostUpdate, Lock: g.Name(by.Lock), Resource: g.name,
+		Events: events(lost.Complete.Index, by.Invoke.Index, by.Complete.Index),
+		From:   by.Invoke.Time, Until: by.Complete.Time,
 		Explanation: fmt.Sprintf("%s wrote version %s of %q by %s, but %s, which began at %s, read the older version %s and wrote %s over it: the write is lost",
-			caller(lost.op), lost.written, g.name, seconds(lost.op.Complete.Time),
-			caller(by.op), seconds(by.op.Invoke.Time), by.read, by.written),
+			caller(g.Record, lost), g.Name(lost.Written), g.name, seconds(lost.Complete.Time),
+			caller(g.Record, by), seconds(by.Invoke.Time), g.Name(by.Read), g.Name(by.Written)),
 	}
 }
 
-func (g *guarded) staleAccesses(f *findings) {
+// staleAccesses are the accesses that were sent after one with a greater token was accepted.
+func (g *guarded) staleAccesses() []Violation {
+	var found []Violation
 	answered := slices.Clone(g.tokens)
-	slices.SortFunc(answered, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
-	var newest *history.Operation
+	slices.SortFunc(answered, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
+	var newest *holding.Op
 	next := 0
-	for _, op := range g.tokens { // in order of invokes
+	for _, op := range g.tokens {
 		for ; next < len(answered) && answered[next].Complete.Time < op.Invoke.Time; next++ {
-			if newest == nil || token(answered[next]) > token(newest) {
+			if newest == nil || answered[next].Token > newest.Token {
 				newest = answered[next]
 			}
 		}
-		if newest == nil || token(newest) <= token(op) {
+		if newest == nil || newest.Token <= op.Token {
 			continue
 		}
-		f.add(Violation{
-			Kind: StaleAccess, Lock: op.Invoke.Lock, Resource: g.name,
+		found = append(found, Violation{
+			Kind: StaleAccess, Lock: g.Name(op.Lock), Resource: g.name,
 			Events: events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
 			From:   op.Invoke.Time, Until: op.Complete.Time,
 			Explanation: fmt.Sprintf("%q accepted token %d of %s at %s, %s after it had accepted token %d of %s",
-				g.name, token(op), caller(op), seconds(op.Complete.Time),
-				say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), token(newest), caller(newest)),
+				g.name, op.Token, caller(g.Record, op), seconds(op.Complete.Time),
+				say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), newest.Token, caller(g.Record, newest)),
 		})
 	}
+	return found
 }

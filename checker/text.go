@@ -41,9 +41,13 @@ func who(process int, owner string) string {
 	return fmt.Sprintf("%s (owner %s)", p, owner)
 }
 
-func holder(h *holding.Hold) string { return who(h.Process, h.Owner) }
+// holder names who holds a lock.
+func holder(l *holding.Lock, h *holding.Grant) string {
+	return who(h.Process(), l.Record().Name(h.Owner()))
+}
 
-func caller(op *history.Operation) string { return who(op.Invoke.Process, op.Invoke.Owner) }
+// caller names who made an operation.
+func caller(r *holding.Record, op *holding.Op) string { return who(op.Process, r.Name(op.Owner)) }
 
 // events lists the indices of events in order, without doubles and without
 // those that are not in the history.

@@ -41,19 +41,19 @@ func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
-			return ev.sees(func(e *history.Event) bool {
-				return e.Op == history.Access && e.Type == history.OK && e.Lock != ""
-			})
+			return ev.any(func(l *holding.Lock) bool { return slices.ContainsFunc(l.Accesses, (*holding.Op).OK) })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			useWithinLease(ev, f)
+			for _, l := range ev.Locks() {
+				useWithinLease(l, f)
+			}
 			if n := f.counts["unowned"]; n > 0 {
 				f.doubt("%s named an owner that is not known to have held the lock", say.Count(n, "access"))
 			}
 			if n := f.counts["untold"]; n > 0 {
 				f.doubt("%s may belong to a hold of an owner whose account can't be told", say.Count(n, "access"))
 			}
-			f.valid = say.Count(f.counts["uses"], "access") + " began while the lock was held"
+			f.valid = say.Count(f.counts["accesses"], "access") + " began while the lock was held"
 			if n := f.counts["outlived"]; n > 0 {
 				f.valid += fmt.Sprintf("; %d of them ended after the lease", n)
 			}
@@ -61,63 +61,57 @@ func UseWithinLease() Checker {
 	}
 }
 
-// A holderKey is who an access belongs to; by owner, or by process.
-type holderKey struct {
-	lock, owner string
-	process     int
+// A user is who an access belongs to: an owner, or a process where the access names none.
+type user struct {
+	owner   int32
+	process int
 }
+
+func ownerUser(owner int32) user { return user{owner, history.NoProcess} }
 
 // A validity is a span of validity with its hold.
 type validity struct {
 	holding.Span
-	hold     *holding.Hold
+	hold     *holding.Grant
 	farthest int // of it and those before it in a list, the one that lasts longest
 }
 
 // validitySpans are the validities of all to whom an access may belong.
-type validitySpans map[holderKey][]validity
+type validitySpans map[user][]validity
 
-func useWithinLease(ev *evidence, f *findings) {
-	holdings := ev.holdings()
-	validities := validitiesOf(holdings)
-	f.used(2 * len(holdings.Holds) * int(unsafe.Sizeof(validity{})))
-	ops, untold := ev.operations(), untold(ev)
-	doubtful := memoized(holdings.Doubtful)
-	for i := range ops {
-		op := &ops[i]
-		e := op.Invoke
-		if e.Op != history.Access || e.Lock == "" || !op.OK() {
+func useWithinLease(l *holding.Lock, f *findings) {
+	if len(l.Accesses) == 0 {
+		return
+	}
+	validities := validitiesOf(l)
+	f.used(2 * len(l.Holds) * int(unsafe.Sizeof(validity{})))
+	untold := map[int]bool{} // processes that may hold the lock for an owner whose account can't be told
+	for _, op := range l.Ops {
+		if op.Verb == holding.Acquire && !op.Failed() && l.Doubtful[op.Owner] != "" {
+			untold[op.Process] = true
+		}
+	}
+	for _, op := range l.Accesses {
+		if !op.OK() {
 			continue
 		}
-		key, last := validities.of(e)
-		f.counts["uses"]++
+		f.counts["accesses"]++
+		sent := op.Invoke.Time
+		last := validities.of(op)
 		switch {
 		case last == nil:
-			if other := ev.excluded(op, doubtful(e.Lock)); other != nil {
-				f.add(useWithoutLock(op, other))
+			if other := excluded(l, op); other != nil {
+				f.add(useWithoutLock(l, op, other))
 			} else {
 				f.counts["unowned"]++
 			}
-		case e.Time > last.Until && key.process != history.NoProcess && untold[key]:
+		case sent > last.Until && op.Unnamed() && untold[op.Process]:
 			f.counts["untold"]++
-		case e.Time > last.Until:
-			f.add(useAfterLease(ev, op, last, ev.held()[holdings.PlaceOf(last.hold)]))
+		case sent > last.Until:
+			f.add(useAfterLease(l, op, last))
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
 		}
-	}
-}
-
-// memoized is a function of a lock that is computed once for each.
-func memoized[T any](compute func(lock string) T) func(lock string) T {
-	known := map[string]T{}
-	return func(lock string) T {
-		value, is := known[lock]
-		if !is {
-			value = compute(lock)
-			known[lock] = value
-		}
-		return value
 	}
 }
 
@@ -125,51 +119,47 @@ func memoized[T any](compute func(lock string) T) func(lock string) T {
 // owner, that held it alone and for certain all the time. It is nil if there is none, if
 // the account of the owner of the access can't be told, or if the access names no owner
 // and its process never asked for the lock.
-func (ev *evidence) excluded(op *history.Operation, doubtful map[string]string) *holding.Hold {
-	e := op.Invoke
-	if doubtful[e.LockOwner()] != "" {
+func excluded(l *holding.Lock, op *holding.Op) *holding.Grant {
+	if l.Doubtful[op.Owner] != "" {
 		return nil
 	}
-	if e.Owner == "" && !slices.ContainsFunc(ev.onLock(e.Lock), func(a *history.Operation) bool {
-		return a.Invoke.Op == history.Acquire && a.Invoke.Process == e.Process && a.Invoke.Time <= e.Time && doubtful[a.Invoke.Owner] == ""
+	if op.Unnamed() && !slices.ContainsFunc(l.Ops, func(a *holding.Op) bool {
+		return a.Verb == holding.Acquire && a.Process == op.Process && a.Invoke.Time <= op.Invoke.Time && l.Doubtful[a.Owner] == ""
 	}) {
 		return nil
 	}
-	holds := ev.heldOf(e.Lock)
-	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start >= e.Time })
-	for _, h := range slices.Backward(holds[:at]) {
-		alone := h.Mode == history.Exclusive || h.Mode == history.Write
-		if alone && h.Owner != e.LockOwner() && h.Process != e.Process && h.End > op.Complete.Time {
+	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start >= op.Invoke.Time })
+	for _, h := range slices.Backward(l.Holds[:at]) {
+		alone := h.Mode() == holding.Exclusive || h.Mode() == holding.Write
+		if alone && h.Owner() != op.Owner && h.Process() != op.Process && h.End > op.Complete.Time {
 			return h
 		}
-		if h.Mode == history.Exclusive {
+		if h.Mode() == holding.Exclusive {
 			break // those before it have ended
 		}
 	}
 	return nil
 }
 
-func useWithoutLock(op *history.Operation, other *holding.Hold) Violation {
+func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Violation {
 	return Violation{
-		Kind: UseAfterLease, Lock: other.Lock, Resource: op.Invoke.Resource,
+		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource),
 		Events: events(other.Proof.Complete.Index, op.Invoke.Index, op.Complete.Index),
 		From:   op.Invoke.Time, Until: op.Complete.Time,
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, and had not been granted the lock; %s held it for certain from %s until after that",
-			caller(op), resource(op.Invoke), other.Lock, seconds(op.Invoke.Time), holder(other), seconds(other.Start)),
+			caller(l.Record(), op), resource(l, op), l.Name, seconds(op.Invoke.Time), holder(l, other), seconds(other.Start)),
 	}
 }
 
 // validitiesOf are the validities of each owner and of each process, in order of their
 // beginnings.
-func validitiesOf(holdings *holding.Holdings) validitySpans {
+func validitiesOf(l *holding.Lock) validitySpans {
 	validities := validitySpans{}
-	for i := range holdings.Holds {
-		h := &holdings.Holds[i]
-		byOwner := holderKey{lock: h.Lock, owner: h.Owner, process: history.NoProcess}
-		byProcess := holderKey{lock: h.Lock, process: h.Process}
+	for _, h := range l.Holds {
 		for _, span := range h.Belief {
-			validities[byOwner] = append(validities[byOwner], validity{Span: span, hold: h})
-			validities[byProcess] = append(validities[byProcess], validity{Span: span, hold: h})
+			for _, by := range [...]user{ownerUser(h.Owner()), {process: h.Process()}} {
+				validities[by] = append(validities[by], validity{Span: span, hold: h})
+			}
 		}
 	}
 	for _, list := range validities {
@@ -183,24 +173,20 @@ func validitiesOf(holdings *holding.Holdings) validitySpans {
 	return validities
 }
 
-// of is who an access belongs to, and of the validities that had begun when it was sent
+// of is of the validities that had begun when an access was sent, of those whom it may belong to,
 // the one that lasts longest; nil if there is none.
-func (b validitySpans) of(e *history.Event) (holderKey, *validity) {
-	if e.Owner != "" {
-		key := holderKey{lock: e.Lock, owner: e.Owner, process: history.NoProcess}
-		return key, b.at(key, e.Time)
+func (b validitySpans) of(op *holding.Op) *validity {
+	last := b.at(ownerUser(op.Owner), op.Invoke.Time)
+	if op.Unnamed() {
+		if other := b.at(user{process: op.Process}, op.Invoke.Time); last == nil || other != nil && other.Until >= last.Until {
+			last = other
+		}
 	}
-	key := holderKey{lock: e.Lock, process: e.Process}
-	last := b.at(key, e.Time)
-	named := b.at(holderKey{lock: e.Lock, owner: "p" + strconv.Itoa(e.Process), process: history.NoProcess}, e.Time)
-	if last == nil || named != nil && named.Until > last.Until {
-		last = named
-	}
-	return key, last
+	return last
 }
 
-func (b validitySpans) at(key holderKey, t time.Duration) *validity {
-	list := b[key]
+func (b validitySpans) at(by user, t time.Duration) *validity {
+	list := b[by]
 	at := sort.Search(len(list), func(i int) bool { return list[i].From > t })
 	if at == 0 {
 		return nil
@@ -208,69 +194,53 @@ func (b validitySpans) at(key holderKey, t time.Duration) *validity {
 	return &list[list[at-1].farthest]
 }
 
-// untold are the processes that may hold a lock for an owner whose account can't be
-// told, and was left out.
-func untold(ev *evidence) map[holderKey]bool {
-	processes := map[holderKey]bool{}
-	for _, lock := range ev.locks() {
-		doubtful := ev.holdings().Doubtful(lock)
-		if doubtful == nil {
-			continue
-		}
-		for _, op := range ev.onLock(lock) {
-			if e := op.Invoke; e.Op == history.Acquire && !op.Failed() && doubtful[e.Owner] != "" {
-				processes[holderKey{lock: lock, process: e.Process}] = true
-			}
-		}
-	}
-	return processes
-}
-
-func useAfterLease(ev *evidence, op *history.Operation, b *validity, holds []*holding.Hold) Violation {
+func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
 	h := b.hold
-	why, since, proof := ev.validityEnded(b, op.Invoke.Time)
+	why, since, proof := validityEnded(l, b, op.Invoke.Time)
 	v := Violation{
-		Kind: UseAfterLease, Lock: h.Lock, Resource: op.Invoke.Resource,
+		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource),
 		Events: events(proof, op.Invoke.Index, op.Complete.Index),
 		From:   op.Invoke.Time, Until: op.Complete.Time,
 		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
-			holder(h), resource(op.Invoke), h.Lock, seconds(op.Invoke.Time),
+			holder(l, h), resource(l, op), l.Name, seconds(op.Invoke.Time),
 			say.Span(op.Invoke.Time-since), why, seconds(since)),
 	}
-	if other := otherHolder(holds, op.Invoke.Time, h.Owner); other != nil {
-		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(other), seconds(other.Start))
+	if other := otherHolder(l, op.Invoke.Time, h.Owner()); other != nil {
+		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(l, other), seconds(other.Start))
 	}
 	return v
 }
 
 // validityEnded is why a holder was not entitled to its validity any more, since when, and
 // the event that shows it, of those before now.
-func (ev *evidence) validityEnded(b *validity, now time.Duration) (why string, since time.Duration, proof int64) {
-	h, until, events := b.hold, b.Until, ev.history.Events
+func validityEnded(l *holding.Lock, b *validity, now time.Duration) (why string, since time.Duration, proof int64) {
+	h, until := b.hold, b.Until
+	const released = "it had sent its release"
 	if r := h.Release; r != nil && b.From == until && r.Invoke.Time < until { // an answer came later, and was believed at its instant
-		return "it had sent its release", r.Invoke.Time, r.Invoke.Index
+		return released, r.Invoke.Time, r.Invoke.Index
 	}
-	first := sort.Search(len(events), func(i int) bool { return events[i].Time >= until })
-	for i := first; i < len(events) && events[i].Time == until; i++ {
-		e := &events[i]
-		if e.Lock != h.Lock || nameOf(e) != h.Owner {
-			continue
+	first := sort.Search(len(l.Ops), func(i int) bool { return l.Ops[i].Invoke.Time >= until })
+	for _, op := range l.Ops[first:] {
+		if op.Invoke.Time > until {
+			break
 		}
-		switch {
-		case e.Op == history.Release && e.Type == history.Invoke:
-			return "it had sent its release", until, e.Index
-		case e.Op == history.Lost:
-			why, proof = "it had been told that the lock was lost", e.Index
-		case e.Op == history.Extend && e.Type == history.Fail && why == "":
-			why, proof = "it had been told that it did not hold the lock", e.Index
+		if op.Verb == holding.Release && op.Owner == h.Owner() {
+			return released, until, op.Invoke.Index
 		}
 	}
-	if why != "" {
-		return why, until, proof
+	for _, told := range l.Losts {
+		if told.Owner == h.Owner() && told.Invoke.Time == until {
+			return "it had been told that the lock was lost", until, told.Invoke.Index
+		}
+	}
+	for _, x := range h.Extensions {
+		if x.Verb == holding.Extend && x.Failed() && x.Complete.Time == until {
+			return "it had been told that it did not hold the lock", until, x.Complete.Index
+		}
 	}
 	proof = h.Proof.Complete.Index
-	for i := range h.Extensions {
-		if x := &h.Extensions[i]; x.OK() && x.Complete.Time <= now {
+	for _, x := range h.Extensions {
+		if x.OK() && x.Complete.Time <= now {
 			proof = x.Complete.Index
 		}
 	}
@@ -278,10 +248,10 @@ func (ev *evidence) validityEnded(b *validity, now time.Duration) (why string, s
 }
 
 // otherHolder is who else held the lock at t: the latest to begin.
-func otherHolder(holds []*holding.Hold, t time.Duration, but string) *holding.Hold {
-	at := sort.Search(len(holds), func(i int) bool { return holds[i].Start > t })
-	for i := at - 1; i >= 0 && i >= at-8; i-- {
-		if h := holds[i]; h.Owner != but && h.End > t {
+func otherHolder(l *holding.Lock, t time.Duration, but int32) *holding.Grant {
+	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > t })
+	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) {
+		if h.Owner() != but && h.End > t {
 			return h
 		}
 	}
@@ -289,9 +259,9 @@ func otherHolder(holds []*holding.Hold, t time.Duration, but string) *holding.Ho
 }
 
 // resource names what was accessed.
-func resource(e *history.Event) string {
-	if e.Resource == "" {
+func resource(l *holding.Lock, op *holding.Op) string {
+	if op.Resource == 0 {
 		return "the resource"
 	}
-	return strconv.Quote(e.Resource)
+	return strconv.Quote(l.Record().Name(op.Resource))
 }

@@ -1,6 +1,8 @@
 package holding
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -61,7 +63,6 @@ type Hold struct {
 	Lock    string
 	Owner   string
 	Process int
-	Account int          // its index among the accounts of the holdings
 	Mode    history.Mode // never empty
 	Permits int          // at least 1
 	Token   int64
@@ -93,23 +94,7 @@ type Hold struct {
 	// the last matching release whatever its outcome, or the notice of loss.
 	// In order; more than one where an extend was confirmed after the lease.
 	Belief []Span
-	// Again says that the hold may be the one that its owner had before, of which
-	// nothing shows that it ended.
-	Again bool
-	// Cuts is the token of the hold that its owner had before, whose lease this one
-	// may have cut, if the two are one hold; 0 if it did not, or there was none.
-	Cuts int64
-	// Kept says that the release that ended the hold may have left it there,
-	// because an acquire with an unknown outcome may have raised its count.
-	Kept bool
-
-	first   int64
-	perhaps bool // its acquire is under way in a history that goes on, and may still be refused
 }
-
-// First is the index of the first event that the hold depends on: that of its
-// acquire, or of an older hold which it may be still.
-func (h *Hold) First() int64 { return h.first }
 
 // Certain are the parts of [Start, End] that the lease covers, in order; none
 // for a grant that was answered too late.
@@ -128,6 +113,43 @@ func (h *Hold) Certain() []Span {
 	return spans
 }
 
-// Of are the holds of all locks in order of their Start. See [Derive] for the
-// answers that belong to no hold.
-func Of(h *history.History) []Hold { return Derive(h).Holds }
+// Of are the holds of all locks in order of their Start.
+func Of(h *history.History) []Hold {
+	r := RecordOf(h)
+	r.Derive()
+	ops := h.Operations()
+	places := make(map[*Op]int, len(ops))
+	for op := range r.Ops() { // in the same order
+		places[op] = len(places)
+	}
+	operation := func(op *Op) *history.Operation { return &ops[places[op]] }
+	var holds []Hold
+	for _, l := range r.Locks() {
+		for _, g := range l.Holds {
+			holds = append(holds, g.hold(l, operation))
+		}
+	}
+	slices.SortStableFunc(holds, func(a, b Hold) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Proof.Complete.Index, b.Proof.Complete.Index))
+	})
+	return holds
+}
+
+// hold is the hold with the events of a history.
+func (g *Grant) hold(l *Lock, operation func(*Op) *history.Operation) Hold {
+	h := Hold{
+		Lock: l.Name, Owner: l.record.Name(g.Owner()), Process: g.Process(), Mode: g.Mode().mode(), Permits: g.Permits(), Token: g.Token(),
+		Acquire: *operation(g.Acquire), Proof: *operation(g.Proof), Start: g.Start, End: g.End, EndEvent: g.EndEvent, Belief: g.Belief,
+		Ended: [...]string{NotEnded: EndOpen, Released: EndReleased, Expired: EndExpired, ToldLost: EndLost, MayHaveEnded: EndUnknown}[g.Ended],
+	}
+	for _, op := range g.Extensions {
+		h.Extensions = append(h.Extensions, *operation(op))
+	}
+	if g.Release != nil {
+		h.Release = operation(g.Release)
+	}
+	for _, late := range g.Late {
+		h.Late = append(h.Late, LateSpan{Span: late.Span, By: *operation(late.By)})
+	}
+	return h
+}

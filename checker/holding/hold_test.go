@@ -133,9 +133,16 @@ func TestHoldTellsCertainFromLate(t *testing.T) {
 	require.Equal(t, []holding.Span{s(1, 3), s(6, 8)}, h[0].Belief)
 }
 
-func TestBookFindsWhatNoHoldExplains(t *testing.T) {
+// lockOf derives who held the lock k.
+func lockOf(h *history.History) *holding.Lock {
+	r := holding.RecordOf(h)
+	r.Derive()
+	return r.Lock("k")
+}
+
+func TestWhatNoHoldExplains(t *testing.T) {
 	t.Parallel()
-	b := holding.Derive(parse(t, history.Event{}, "1 a acquire 0-1 ok 9", "1 a release 2-3 ok", "1 a release 4-5 ok",
+	b := lockOf(parse(t, history.Event{}, "1 a acquire 0-1 ok 9", "1 a release 2-3 ok", "1 a release 4-5 ok",
 		"2 b acquire 3-4 ok 9", "2 b release 6-7 fail"))
 	require.Len(t, b.Uncovered, 1)
 	require.Equal(t, 4*time.Second, b.Uncovered[0].Invoke.Time)
@@ -143,12 +150,12 @@ func TestBookFindsWhatNoHoldExplains(t *testing.T) {
 	require.Equal(t, 12*time.Second, b.Denied[0].Good)
 	require.Empty(t, b.Unclear)
 
-	b = holding.Derive(parse(t, history.Event{}, "1 a acquire 0-5 ok 9", "2 a acquire 1-6 ok 9"))
-	require.Contains(t, b.Unclear["k"], "overlap")
+	b = lockOf(parse(t, history.Event{}, "1 a acquire 0-5 ok 9", "2 a acquire 1-6 ok 9"))
+	require.Contains(t, b.Unclear, "overlap")
 	require.Empty(t, b.Holds)
 
-	b = holding.Derive(parse(t, history.Event{}, "1 a acquire 0-1 ok 3", "1 a release 2-4 info", "2 a acquire 5-6 ok 9"))
-	require.Contains(t, b.Unclear["k"], "used again")
+	b = lockOf(parse(t, history.Event{}, "1 a acquire 0-1 ok 3", "1 a release 2-4 info", "2 a acquire 5-6 ok 9"))
+	require.Contains(t, b.Unclear, "used again")
 	require.Empty(t, b.Holds)
 }
 

@@ -37,7 +37,7 @@ type slot struct {
 }
 
 // take notes that an operation gave the lease of the slot.
-func (s *slot) take(op *history.Operation, drift time.Duration) {
+func (s *slot) take(op *Op, drift time.Duration) {
 	if s.expires = op.Expires(); s.expires == 0 {
 		s.expires = history.Never
 	} else {
@@ -49,17 +49,15 @@ func (s *slot) take(op *history.Operation, drift time.Duration) {
 
 // ends is when the lease of a slot can first have ended, as far as is known when
 // op is answered.
-func (r *grouper) ends(s *slot, op *history.Operation) time.Duration {
+func (g *grouper) ends(s *slot, op *Op) time.Duration {
 	end := s.expires
-	for _, e := range r.lostTo[owned{lock: op.Invoke.Lock, owner: op.Invoke.Owner}] {
-		if e.Index > s.since && e.Index < place(op) {
-			end = min(end, e.Time)
+	for _, e := range g.lostTo[op.Owner] {
+		if e.Invoke.Index > s.since && e.Invoke.Index < place(op) {
+			end = min(end, e.Invoke.Time)
 		}
 	}
-	for _, c := range r.crashed[s.process] {
-		if s.expires == history.Never && c.Time >= s.sent {
-			end = min(end, c.Time)
-		}
+	if at, crashed := g.record.crash(s.process, s.sent); crashed && s.expires == history.Never {
+		end = min(end, at)
 	}
 	return max(end, s.alive)
 }
@@ -67,14 +65,12 @@ func (r *grouper) ends(s *slot, op *history.Operation) time.Duration {
 // permits finds the accounts of an operation on a semaphore: a slot for each
 // grant that its owner may have at a time. Where it could be of several that
 // differ, the owner is confused.
-func (r *grouper) permits(l *lockOwners, p *lockOwner, op *history.Operation, at int64) {
-	e := op.Invoke
-	en := entry{op: op, at: at}
-	if !op.Failed() || e.Op != history.Acquire {
-		r.inOrder(l, p, op)
+func (g *grouper) permits(p *lockOwner, op *Op) {
+	if !op.Failed() || op.Verb != Acquire {
+		g.inOrder(p, op)
 	}
-	if e.Op == history.Acquire {
-		r.granted(l, p, en)
+	if op.Verb == Acquire {
+		g.granted(p, op)
 		return
 	}
 	var busy []int
@@ -90,51 +86,50 @@ func (r *grouper) permits(l *lockOwners, p *lockOwner, op *history.Operation, at
 		possible += n
 	}
 	switch {
-	case op.OK() && e.Op == history.Release && e.Permits > possible:
-		r.tooMany(l, p, busy, en)
+	case op.OK() && op.Verb == Release && int(op.Permits) > possible:
+		g.tooMany(p, busy, op)
 	case op.OK() && len(p.unknown) > 0:
-		r.proven(l, p, len(busy), en)
+		g.proven(p, len(busy), op)
 	case len(busy) == 0 && op.Unknown() && len(p.unknown) > 0:
-		r.add(p.spare-1, en)
+		g.add(p.spare-1, op)
 	case len(busy) == 0:
-		r.add(r.slot(l, p, e.Owner), en)
+		g.add(g.slot(p), op)
 	case op.Failed():
-		r.refused(l, p, busy, total, en)
-	case e.Op == history.Extend && (len(busy) > 1 || op.OK() && e.Index < p.released):
-		r.confused(l, e.Owner, "owner "+e.Owner+" extended one of several grants, and nothing tells which")
-	case e.Op == history.Extend:
+		g.refused(p, busy, total, op)
+	case op.Verb == Extend && (len(busy) > 1 || op.OK() && op.Invoke.Index < p.released):
+		g.confused(p.number, "owner "+g.record.Name(p.number)+" extended one of several grants, and nothing tells which")
+	case op.Verb == Extend:
 		s := &p.slots[busy[0]]
-		r.add(s.account, en)
+		g.add(s.account, op)
 		if op.OK() {
-			s.take(op, r.holdings.Guarantees[l.lock].Drift)
+			s.take(op, g.Drift)
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}
 	default:
-		r.givenBack(l, p, busy, possible, en)
+		g.givenBack(p, busy, possible, op)
 	}
 }
 
 // inOrder checks that the operations of an owner follow one another as far as
 // they must.
-func (r *grouper) inOrder(l *lockOwners, p *lockOwner, op *history.Operation) {
-	e := op.Invoke
+func (g *grouper) inOrder(p *lockOwner, op *Op) {
 	switch {
-	case e.Op == history.Acquire && e.Index < p.released, e.Op == history.Release && e.Index < max(p.acquired, p.released):
-		r.confused(l, e.Owner, "the operations of owner "+e.Owner+" overlap, so that their order is unknown")
-	case e.Op == history.Acquire && p.vague:
-		r.confused(l, e.Owner, "owner "+e.Owner+" was used again after an operation with an unknown outcome")
-	case e.Op == history.Acquire && e.Index < p.extended, e.Op == history.Extend && !op.Unknown() && e.Index < p.acquired:
-		r.confused(l, e.Owner, "an extend of owner "+e.Owner+" overlaps its acquire")
+	case op.Verb == Acquire && op.Invoke.Index < p.released, op.Verb == Release && op.Invoke.Index < max(p.acquired, p.released):
+		g.confused(p.number, "the operations of owner "+g.record.Name(p.number)+" overlap, so that their order is unknown")
+	case op.Verb == Acquire && p.vague:
+		g.confused(p.number, "owner "+g.record.Name(p.number)+" was used again after an operation with an unknown outcome")
+	case op.Verb == Acquire && op.Invoke.Index < p.extended, op.Verb == Extend && !op.Unknown() && op.Invoke.Index < p.acquired:
+		g.confused(p.number, "an extend of owner "+g.record.Name(p.number)+" overlaps its acquire")
 	}
 	if op.Unknown() {
-		p.vague = p.vague || e.Op != history.Acquire
+		p.vague = p.vague || op.Verb != Acquire
 		return
 	}
-	switch e.Op {
-	case history.Acquire:
+	switch op.Verb {
+	case Acquire:
 		p.acquired = max(p.acquired, op.Complete.Index)
-	case history.Release:
+	case Release:
 		p.released = max(p.released, op.Complete.Index)
 	default:
 		p.extended = max(p.extended, op.Complete.Index)
@@ -142,9 +137,9 @@ func (r *grouper) inOrder(l *lockOwners, p *lockOwner, op *history.Operation) {
 }
 
 // slot is the account of what an owner without any permits did.
-func (r *grouper) slot(l *lockOwners, p *lockOwner, owner string) int32 {
+func (g *grouper) slot(p *lockOwner) int32 {
 	if len(p.slots) == 0 {
-		p.slots = append(p.slots, slot{account: r.open(l, owned{owner: owner})})
+		p.slots = append(p.slots, slot{account: g.open(p.number, false)})
 	}
 	if p.latest > 0 {
 		return p.latest - 1
@@ -154,55 +149,53 @@ func (r *grouper) slot(l *lockOwners, p *lockOwner, owner string) int32 {
 
 // granted finds a slot for an acquire. Those with an unknown outcome share an
 // account, from which a later answer proves one.
-func (r *grouper) granted(l *lockOwners, p *lockOwner, en entry) {
-	e := en.op.Invoke
-	if en.op.Unknown() {
+func (g *grouper) granted(p *lockOwner, op *Op) {
+	if op.Unknown() {
 		if p.spare == 0 {
-			p.spare = r.open(l, owned{owner: e.Owner, slot: -1}) + 1
+			p.spare = g.open(p.number, false) + 1
 		}
-		p.unknown = append(p.unknown, e.Amount())
-		r.add(p.spare-1, en)
+		p.unknown = append(p.unknown, op.Amount())
+		g.add(p.spare-1, op)
 		return
 	}
 	i := slices.IndexFunc(p.slots, func(s slot) bool { return !s.busy })
 	if i < 0 {
 		i = len(p.slots)
-		p.slots = append(p.slots, slot{account: r.open(l, owned{owner: e.Owner, slot: i})})
+		p.slots = append(p.slots, slot{account: g.open(p.number, false)})
 	}
 	s := &p.slots[i]
-	if en.op.OK() {
-		*s = slot{account: s.account, busy: true, permits: e.Amount(), process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.holdings.Guarantees[l.lock].Drift)
+	if op.OK() {
+		*s = slot{account: s.account, busy: true, permits: op.Amount(), process: op.Process, start: op.Complete.Time}
+		s.take(op, g.Drift)
 	}
-	r.add(s.account, en)
+	g.add(s.account, op)
 }
 
 // tooMany is the confirmed release of more permits than the owner can have. It
 // belongs to no grant, and ends all of them.
-func (r *grouper) tooMany(l *lockOwners, p *lockOwner, busy []int, en entry) {
-	r.add(r.open(l, owned{owner: en.op.Invoke.Owner, slot: -2}), en)
+func (g *grouper) tooMany(p *lockOwner, busy []int, op *Op) {
+	g.add(g.open(p.number, false), op)
 	for _, i := range busy {
 		p.slots[i].busy = false
-		r.add(p.slots[i].account, en)
+		g.add(p.slots[i].account, op)
 	}
 }
 
 // proven is a release or extend that was answered ok, and so may prove an
 // acquire with an unknown outcome.
-func (r *grouper) proven(l *lockOwners, p *lockOwner, busy int, en entry) {
-	e := en.op.Invoke
+func (g *grouper) proven(p *lockOwner, busy int, op *Op) {
 	n := p.unknown[0]
-	if busy > 0 || slices.ContainsFunc(p.unknown, func(other int) bool { return other != n }) || e.Op == history.Release && e.Permits != 0 && e.Permits != n {
-		r.confused(l, e.Owner, "the "+string(e.Op)+" of owner "+e.Owner+" may belong to an acquire with an unknown outcome, or not")
+	if busy > 0 || slices.ContainsFunc(p.unknown, func(other int) bool { return other != n }) || op.Verb == Release && int(op.Permits) != 0 && int(op.Permits) != n {
+		g.confused(p.number, "the "+op.Verb.String()+" of owner "+g.record.Name(p.number)+" may belong to an acquire with an unknown outcome, or not")
 		return
 	}
 	p.unknown = p.unknown[1:]
-	r.add(p.spare-1, en)
-	if e.Op == history.Release {
+	g.add(p.spare-1, op)
+	if op.Verb == Release {
 		p.latest = p.spare
 	} else {
-		s := slot{account: p.spare - 1, busy: true, permits: n, process: e.Process, start: en.op.Complete.Time}
-		s.take(en.op, r.holdings.Guarantees[l.lock].Drift)
+		s := slot{account: p.spare - 1, busy: true, permits: n, process: op.Process, start: op.Complete.Time}
+		s.take(op, g.Drift)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -212,26 +205,24 @@ func (r *grouper) proven(l *lockOwners, p *lockOwner, busy int, en entry) {
 }
 
 // refused is the answer that the owner does not have so many permits.
-func (r *grouper) refused(l *lockOwners, p *lockOwner, busy []int, total int, en entry) {
-	e := en.op.Invoke
-	n := e.Amount()
+func (g *grouper) refused(p *lockOwner, busy []int, total int, op *Op) {
+	n := op.Amount()
 	switch {
 	case n > total: // which is right
 	case n > 1 && (len(busy) > 1 || len(p.unknown) > 0):
-		r.confused(l, e.Owner, "owner "+e.Owner+" was told that it does not have several permits, and nothing tells which of its grants are gone")
+		g.confused(p.number, "owner "+g.record.Name(p.number)+" was told that it does not have several permits, and nothing tells which of its grants are gone")
 	default:
 		for _, i := range busy {
-			if s := &p.slots[i]; e.Time > s.start { // else it may have been answered before the grant
+			if s := &p.slots[i]; op.Invoke.Time > s.start { // else it may have been answered before the grant
 				s.busy = false
 			}
-			r.add(p.slots[i].account, en)
+			g.add(p.slots[i].account, op)
 		}
 	}
 }
 
 // givenBack is a release of permits that the owner may have.
-func (r *grouper) givenBack(l *lockOwners, p *lockOwner, busy []int, possible int, en entry) {
-	op := en.op
+func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
@@ -239,9 +230,9 @@ func (r *grouper) givenBack(l *lockOwners, p *lockOwner, busy []int, possible in
 		if x.asked != y.asked {
 			return index(x.asked) - index(y.asked)
 		}
-		return cmp.Or(cmp.Compare(r.ends(y, op), r.ends(x, op)), i-j)
+		return cmp.Or(cmp.Compare(g.ends(y, op), g.ends(x, op)), i-j)
 	})
-	back, why := given(p.slots, busy, op.Invoke.Permits)
+	back, why := given(p.slots, busy, int(op.Permits))
 	switch {
 	case !op.OK() || len(back) == len(busy):
 	case p.vague:
@@ -250,22 +241,22 @@ func (r *grouper) givenBack(l *lockOwners, p *lockOwner, busy []int, possible in
 		why = "gave back one of several grants, one of which was over when it was answered, and nothing tells which"
 	}
 	// An unknown release of several grants needs them all at once.
-	gone := len(back) == 0 && possible >= op.Invoke.Permits || op.Unknown() && len(back) > 1 && slices.ContainsFunc(back, func(i int) bool {
-		return p.slots[i].asked || r.ends(&p.slots[i], op) <= op.Invoke.Time
+	gone := len(back) == 0 && possible >= int(op.Permits) || op.Unknown() && len(back) > 1 && slices.ContainsFunc(back, func(i int) bool {
+		return p.slots[i].asked || g.ends(&p.slots[i], op) <= op.Invoke.Time
 	})
 	if why == "" && gone {
-		if capacity := r.holdings.Guarantees[l.lock].Capacity; capacity > 0 && op.Invoke.Permits > capacity {
+		if capacity := g.Capacity; capacity > 0 && int(op.Permits) > capacity {
 			return // there were never so many: it did nothing
 		}
 		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"
 	}
 	if why != "" {
-		r.confused(l, op.Invoke.Owner, "owner "+op.Invoke.Owner+" "+why)
+		g.confused(p.number, "owner "+g.record.Name(p.number)+" "+why)
 		return
 	}
 	for _, i := range back {
 		s := &p.slots[i]
-		r.add(s.account, en)
+		g.add(s.account, op)
 		if op.OK() {
 			s.busy = false
 			p.latest = s.account + 1

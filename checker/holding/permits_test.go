@@ -1,23 +1,13 @@
 package holding_test
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
-
-// A number of permits that no semaphore has must not make a sum of permits small.
-func TestPermitsCanBeSummedUp(t *testing.T) {
-	t.Parallel()
-	e := history.Event{Permits: math.MaxInt}
-	require.Positive(t, e.Amount()+e.Amount())
-	require.Equal(t, 1, (&history.Event{}).Amount())
-}
 
 // A refusal speaks of the owner, and so of all its grants.
 func TestRefusalSpeaksOfAllGrants(t *testing.T) {
@@ -35,7 +25,7 @@ func TestRefusalSpeaksOfAllGrants(t *testing.T) {
 	}
 	add(10, history.Invoke, history.Release, 0)
 	add(11, history.Fail, history.Release, 0)
-	holdings := holding.Derive(&h)
+	holdings := lockOf(&h)
 	require.Empty(t, holdings.Unclear)
 	require.Len(t, holdings.Denied, 2, "the first grant had run out, and the others had not")
 }

@@ -197,7 +197,7 @@ func FuzzJepsen(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		h, err := importers.Jepsen(strings.NewReader(string(data)))
 		if err == nil && len(h.Events) < 100 {
-			holding.Derive(h) // must not panic either
+			holding.Of(h) // must not panic either
 		}
 	})
 }

@@ -1,0 +1,261 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A request is one operation as the rules of a lock see it: what was asked and
+// answered, and when, because porcupine tells a model no time.
+type request struct {
+	op      *holding.Op
+	invoke  time.Duration // the earliest instant of its effect
+	until   time.Duration // the latest: its completion, or Never
+	lease   time.Duration // the end that it gives the hold; Never for none
+	account int32         // that it belongs to
+	pinned  int32         // of a grant of permits: how often it is confirmed later
+	verb    holding.Verb
+	outcome answer
+	again   bool // the lock is re-entrant
+	proves  bool // it alone shows that an acquire with an unknown outcome was granted
+}
+
+// An answer is how an operation ended.
+type answer uint8
+
+const (
+	unknown answer = iota
+	confirmed
+	refused
+)
+
+func answerOf(op *holding.Op) answer {
+	switch {
+	case op.OK():
+		return confirmed
+	case op.Failed():
+		return refused
+	default:
+		return unknown
+	}
+}
+
+// describe is a short label: "acquire a ok #7". Porcupine's page takes its
+// texts for HTML.
+func (r *request) describe(names *holding.Record) string {
+	typ := [...]history.Type{history.Info, history.OK, history.Fail}[r.outcome]
+	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
+}
+
+// A holder is one of those who may hold a lock.
+type occupant struct {
+	account, owner int32
+	permits        int
+	least, most    int           // its count; one that may have released already has a least count of 0
+	lease          time.Duration // when the hold may end by itself
+	pinned         int32         // how often it will be confirmed
+	reads, gone    bool
+}
+
+// ends is the earliest instant, from now on, at which the hold can be over.
+func (h *occupant) ends(now time.Duration) time.Duration {
+	if h.least == 0 {
+		return now
+	}
+	return max(now, h.lease)
+}
+
+// Holders are the state of a lock, and its rules: a mutex has one holder, a read-write lock one
+// writer or several readers, and a semaphore as many as its capacity allows. A lease may run out
+// whenever that helps an operation: the step over the end of a lease is part of the operation
+// that needs it, so that the rules are deterministic. Holders whose leases have run out stay
+// until they are in the way.
+type holders struct {
+	capacity int           // of a semaphore; 0 of other locks
+	now      time.Duration // the earliest instant that the order so far allows
+	list     []occupant    // in order of their accounts, with some that are gone
+	left     int           // how many of those are gone
+	writers  int           // that may hold
+	out      int           // permits
+}
+
+func (s *holders) find(account int32) (int, bool) {
+	at, found := slices.BinarySearchFunc(s.list, account, func(h occupant, account int32) int { return cmp.Compare(h.account, account) })
+	return at, found && !s.list[at].gone
+}
+
+func (s *holders) remove(h *occupant) {
+	h.gone = true
+	s.left++
+	s.out -= h.permits
+	if !h.reads {
+		s.writers--
+	}
+}
+
+func (s *holders) add(h occupant) {
+	if s.left > 16 && 2*s.left > len(s.list) {
+		s.list = slices.DeleteFunc(s.list, func(h occupant) bool { return h.gone })
+		s.left = 0
+	}
+	at, _ := s.find(h.account)
+	if at < len(s.list) && s.list[at].account == h.account {
+		s.list[at] = h
+		s.left--
+	} else {
+		s.list = slices.Insert(s.list, at, h)
+	}
+	s.out += h.permits
+	if !h.reads {
+		s.writers++
+	}
+}
+
+// clone is a copy without those that are gone.
+func (s *holders) clone() *holders {
+	to := *s
+	to.left, to.list = 0, make([]occupant, 0, len(s.list)-s.left+1)
+	for i := range s.list {
+		if !s.list[i].gone {
+			to.list = append(to.list, s.list[i])
+		}
+	}
+	return &to
+}
+
+// step lets r be the next operation, and reports whether it can be. After a no, the state is of
+// no use. Of two orders with the same outcome the one with the lesser now allows more.
+func (s *holders) step(r *request) bool {
+	now := max(s.now, r.invoke)
+	if now > r.until {
+		return false
+	}
+	if r.outcome == confirmed && r.verb == holding.Acquire {
+		return s.grant(r, now)
+	}
+	i, mine := s.find(r.account)
+	if !mine {
+		s.now = now
+		return r.outcome != confirmed
+	}
+	h := &s.list[i]
+	switch {
+	case r.outcome == refused:
+		now = h.ends(now)
+		s.remove(h)
+	case r.outcome == confirmed:
+		h.pinned--
+		switch {
+		case r.verb == holding.Extend:
+			h.least, h.lease = max(h.least, 1), r.lease
+		case h.most == 1:
+			s.remove(h)
+		default:
+			h.least, h.most = max(h.least, 1)-1, h.most-1
+		}
+	case r.verb == holding.Release: // may have ended it
+		h.least = max(h.least-1, 0)
+	default: // may have cut its lease
+		h.lease = min(h.lease, r.lease)
+	}
+	s.now = now
+	return now <= r.until
+}
+
+// grant lets r be granted. What is in its way must have ended.
+func (s *holders) grant(r *request, now time.Duration) bool {
+	g := occupant{
+		account: r.account, owner: r.op.Owner, reads: r.op.Mode == holding.Read && s.capacity == 0, permits: r.op.Amount(),
+		least: 1, most: 1, lease: r.lease, pinned: r.pinned,
+	}
+	if i, mine := s.find(r.account); mine {
+		h := &s.list[i]
+		switch {
+		case r.again: // the count goes on, unless the old hold may have ended: then it may begin again
+			g.most = h.most + 1
+			if h.least > 0 && h.lease > r.until {
+				g.least = h.least + 1
+			}
+		case s.capacity == 0:
+			now = h.ends(now)
+		}
+		s.remove(h)
+	}
+	if s.capacity == 0 && (s.writers > 0 || !g.reads) {
+		for i := range s.list {
+			if h := &s.list[i]; !h.gone && h.owner != g.owner && (!h.reads || !g.reads) {
+				now = h.ends(now)
+				s.remove(h)
+			}
+		}
+	}
+	for s.capacity > 0 && s.out+g.permits > s.capacity {
+		// There is a choice of whose lease has run out: of those that nothing confirms later,
+		// the one that runs out first leaves the most to what comes after.
+		first := (*occupant)(nil)
+		for i := range s.list {
+			if h := &s.list[i]; !h.gone && h.pinned <= 0 && (first == nil || h.ends(now) < first.ends(now)) {
+				first = h
+			}
+		}
+		if first == nil {
+			return false
+		}
+		now = first.ends(now)
+		s.remove(first)
+	}
+	s.now = now
+	s.add(g)
+	return now <= r.until
+}
+
+func (s *holders) equal(o *holders) bool { return s.now == o.now && slices.Equal(s.list, o.list) }
+
+func (s *holders) hash() uint64 {
+	h := uint64(s.now) //nolint:gosec // only a hash
+	for i := range s.list {
+		x := &s.list[i]
+		for _, v := range [...]int64{int64(x.account), int64(x.least), int64(x.most), int64(x.lease)} {
+			h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15 //nolint:gosec // only a hash
+			h ^= h >> 29
+		}
+	}
+	return h
+}
+
+// model is the sequential specification of a lock that begins free. May is asked before each
+// step and ends the search where it says no; took is told how many holders a new state has.
+func model(capacity int, may func() bool, took func(holders int)) porcupine.Model {
+	of := func(s any) *holders {
+		state, _ := s.(*holders)
+		return state
+	}
+	return porcupine.Model{
+		Init: func() any { return &holders{capacity: capacity} },
+		Step: func(s, in, _ any) (bool, any) {
+			r, is := in.(*request)
+			if !is || !may() {
+				return false, s
+			}
+			to := of(s).clone()
+			if !to.step(r) {
+				return false, s
+			}
+			if to.left > 0 {
+				to = to.clone()
+			}
+			took(len(to.list))
+			return true, to
+		},
+		Equal: func(a, b any) bool { return of(a).equal(of(b)) },
+		Hash:  func(s any) uint64 { return of(s).hash() },
+	}
+}

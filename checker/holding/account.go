@@ -1,0 +1,520 @@
+package holding
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// An ownerState follows one account of a lock.
+type ownerState struct {
+	*Lock
+	owner     int32
+	id        int32
+	reentrant bool // who reads may read again
+
+	cutLeases map[*Op]lease // of operations, by notices of loss
+	hold      *open         // what it holds now, if anything
+	last      *Grant        // the latest hold, if a release ended it
+	before    *Grant        // the latest hold
+	gone      time.Duration // when that release had taken effect at the latest
+	lapse     time.Duration // when the last lease of that hold ended
+	unproven  []*Op         // its acquires with an unknown outcome that nothing has proven yet
+	pending   []Stamp       // invokes of its releases with an unknown outcome
+	renew     time.Duration // the earliest end that an extend with an unknown outcome may have set
+	endless   time.Duration // the first invoke of those that may have left a hold without a lease
+	carried   bool          // pending or renew were there before the hold began
+	cut       bool          // an acquire with an unknown outcome may be why a hold was over
+	busy      int64         // index of the latest completion of an acquire or release
+	asked     []granting    // its acquires that were not refused, in order of their invokes
+	space     open          // for the hold
+}
+
+// open is a hold under construction.
+type open struct {
+	*Grant
+	least, most int           // the count of what it holds, without its pending releases
+	alive       time.Duration // invoke of the last ok answer
+	lease       lease
+	blurred     bool          // lease is the lesser of two that were given at the same time
+	told        time.Duration // completion of the operation that gave the lease
+	old         *Grant        // the hold that this may be still
+	dropped     time.Duration // completion of the last release that was answered ok
+	zeroAt      time.Duration // when the pending releases could first end it; [history.Never] if they cannot
+	zeroBy      int64
+}
+
+// follow goes through what happened to an account.
+func (a *ownerState) follow(l *Lock, id int32, entries []entry) {
+	if !slices.IsSortedFunc(entries, byPlace) {
+		slices.SortFunc(entries, byPlace)
+	}
+	byAnswers(entries)
+	*a = ownerState{Lock: l, owner: l.accounts[id].owner, id: id, renew: history.Never, endless: history.Never}
+	a.reentrant = l.Reentrant || l.accounts[id].reads
+	a.computeLeases(entries)
+	for _, e := range entries {
+		if e.Verb == Extend { // else it does not matter
+			a.ask(entries)
+			break
+		}
+	}
+	for _, e := range entries {
+		switch e.Verb {
+		case Acquire:
+			a.acquire(e.Op)
+		case Release:
+			a.release(e.Op)
+		case Extend:
+			a.extend(e.Op)
+		default: // computeLeases has cut the lease
+		}
+	}
+	if a.hold != nil {
+		a.end()
+	}
+}
+
+// doubt says why the account can't be told, of its owner, whose name comes between the two parts.
+func (a *ownerState) doubt(before, after string) {
+	a.Lock.doubt(a.owner, before+a.record.Name(a.owner)+after)
+}
+
+// granting is an acquire that was not refused.
+type granting struct {
+	invoke   int64
+	answered int64 // the latest completion of those up to it that were answered ok; -1 if none was
+}
+
+func (a *ownerState) ask(entries []entry) {
+	for _, e := range entries {
+		if e.Verb != Acquire || e.Failed() {
+			continue
+		}
+		g := granting{invoke: e.Invoke.Index, answered: -1}
+		if e.OK() {
+			g.answered = e.Complete.Index
+		}
+		a.asked = append(a.asked, g)
+	}
+	slices.SortFunc(a.asked, func(x, y granting) int { return cmp.Compare(x.invoke, y.invoke) })
+	for i := 1; i < len(a.asked); i++ {
+		a.asked[i].answered = max(a.asked[i].answered, a.asked[i-1].answered)
+	}
+}
+
+// follows checks that the acquires and releases of one owner do not overlap.
+func (a *ownerState) follows(op *Op) {
+	a.sentAfter(op)
+	a.busy = max(a.busy, op.Complete.Index)
+}
+
+// sentAfter checks that op was sent after the acquires and releases before it
+// were answered.
+func (a *ownerState) sentAfter(op *Op) {
+	if op.Invoke.Index < a.busy {
+		a.confused(a.owner, "the operations of owner "+a.record.Name(a.owner)+" overlap, so that their order is unknown")
+	}
+}
+
+func (a *ownerState) acquire(op *Op) {
+	switch {
+	case op.Failed():
+		return
+	case op.Unknown():
+		a.sentAfter(op)
+		a.unproven = append(a.unproven, op)
+		if a.reentrant { // it may be an inner one, with a lease of its own
+			a.joins(op)
+			a.mayShorten(op)
+		}
+		return
+	}
+	a.follows(op)
+	most := 1
+	if a.hold != nil {
+		end, _, _ := a.earliest()
+		if a.reentrant {
+			if end > op.Complete.Time {
+				a.joins(op)
+				a.confirm(op)
+				a.hold.least++
+				a.hold.most++
+				a.count(op.Invoke)
+				return
+			}
+			most = a.hold.most + 1 // or it is the old hold still, and counts on
+		}
+		a.end()
+	}
+	a.begin(op, op, most)
+	if most > 1 {
+		a.hold.old, a.hold.Again = a.before, a.before != nil
+	}
+}
+
+func (a *ownerState) begin(acquire, proof *Op, most int) {
+	h := &Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1}
+	a.carried = len(a.pending) > 0 || a.renew != history.Never
+	a.space = open{Grant: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: history.Never, told: proof.Complete.Time}
+	a.hold = &a.space
+	a.joins(acquire)
+	if proof.Verb != Release {
+		a.hold.lease = a.lease(proof)
+	} else {
+		a.hold.lease = lease{certain: history.Never, validity: history.Never, lost: -1}
+	}
+	if len(a.pending) > 0 {
+		a.hold.zeroAt, a.hold.zeroBy = a.pending[len(a.pending)-1].Time, -1
+	}
+}
+
+// count notes when the pending releases could first end the hold.
+func (a *ownerState) count(by Stamp) {
+	h := a.hold
+	switch {
+	case h.least > len(a.pending):
+		h.zeroAt = history.Never
+	case h.zeroAt == history.Never:
+		h.zeroAt, h.zeroBy = by.Time, by.Index
+	}
+}
+
+// confirm takes note that op, an extend or inner acquire, was answered ok.
+func (a *ownerState) confirm(op *Op) {
+	h := a.hold
+	h.prove(op)
+	l := a.lease(op)
+	h.late(op, op.Complete.Time)
+	if op.Invoke.Time <= h.told { // at the same time as another: either may have been last
+		l.certain = min(l.certain, h.lease.certain)
+		if h.blurred {
+			a.doubt("the extends of owner ", " overlap one another")
+		}
+		h.blurred = true
+	} else {
+		h.blurred = false
+	}
+	if l.lost < 0 { // until it was answered, what had been said before it held
+		l.validity = max(l.validity, min(h.lease.validity, op.Complete.Time))
+	}
+	before := h.lease.validity
+	if l.lost >= 0 { // which may have come before the answer
+		before = min(before, l.validity)
+	}
+	if op.Complete.Time > before {
+		a.endValidity(before)
+		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: history.Never})
+	}
+	h.lease = l
+	h.told = max(h.told, op.Complete.Time)
+	h.alive = max(h.alive, op.Invoke.Time)
+	if op.Invoke.Time > h.dropped { // else it may have come before the release
+		a.continued()
+		h.least = max(h.least, 1)
+	}
+	h.Extensions = append(h.Extensions, op)
+	a.count(op.Invoke)
+}
+
+// prove makes op the proof of the hold where it is a better witness of an
+// acquire with an unknown outcome.
+func (h *Grant) prove(op *Op) {
+	if op.Complete.Time < h.Start {
+		h.Start, h.Proof = op.Complete.Time, op
+	}
+}
+
+// late notes the time that only op, confirmed after the lease, accounts for.
+func (h *open) late(op *Op, until time.Duration) {
+	if op.Invoke.Time > h.lease.certain {
+		from := max(h.lease.certain, h.alive, h.Start)
+		h.Late = append(h.Late, Late{Span: Span{From: from, Until: max(from, until)}, By: op})
+	}
+}
+
+// cut makes the hold end no later than end.
+func (h *Grant) cut(end time.Duration) {
+	h.End = min(h.End, end)
+	for i := range h.Late {
+		h.Late[i].Until = min(h.Late[i].Until, end)
+	}
+}
+
+// again reports whether op, which was answered ok, may belong to an acquire with
+// an unknown outcome rather than to the hold that is there: that can have ended
+// by then. The account takes the acquire for granted, which claims less.
+func (a *ownerState) again(op *Op) bool {
+	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
+		return false
+	}
+	most := 1
+	if a.hold != nil {
+		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire.Invoke.Index == a.unproven[0].Invoke.Index {
+			return false
+		}
+		most = a.hold.most + 1
+		a.end()
+	}
+	// What comes next may belong to either.
+	a.confused(a.owner, "an acquire with an unknown outcome may have granted it to owner "+a.record.Name(a.owner)+" again")
+	acquire := a.unproven[0]
+	a.unproven = a.unproven[1:]
+	a.begin(acquire, op, most)
+	a.hold.old, a.hold.Again = a.before, a.before != nil
+	return true
+}
+
+// continued notes that the hold was confirmed although its own count is used
+// up: only the old hold, which then never ended, can account for that.
+func (a *ownerState) continued() {
+	if a.hold.old != nil && a.hold.least == 0 {
+		a.doubt("owner ", " acquired again when its lease may have run out, and counted on")
+	}
+}
+
+// endValidity ends the validity. An answer that came later was valid at its
+// instant.
+func (a *ownerState) endValidity(until time.Duration) {
+	h := a.hold
+	if len(h.Belief) == 0 {
+		h.Belief = []Span{{From: h.Start, Until: history.Never}}
+	}
+	for i := len(h.Belief) - 1; i >= 0; i-- {
+		s := &h.Belief[i]
+		if s.Until = max(min(s.Until, until), s.From); s.From <= until {
+			return // what was believed before ended before it
+		}
+	}
+}
+
+// earliest is when the hold can first have ended, as far as is known, why, and
+// by which event.
+func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
+	h := a.hold
+	end, why, by = max(h.lease.certain, h.alive), Expired, -1
+	switch {
+	case end == history.Never:
+		why = NotEnded
+	case h.lease.lost >= 0 && end == h.lease.validity:
+		why, by = ToldLost, h.lease.lost
+	}
+	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
+		end, why, by = max(h.zeroAt, h.alive), MayHaveEnded, h.zeroBy
+	}
+	if a.renew != history.Never && max(a.renew, h.alive) < end {
+		end, why, by = max(a.renew, h.alive), MayHaveEnded, -1
+	}
+	return end, why, by
+}
+
+// end closes the hold at the earliest instant at which it can have ended.
+func (a *ownerState) end() { a.endAt(a.earliest()) }
+
+func (a *ownerState) endAt(end time.Duration, why End, by int64) {
+	if a.carried && why == MayHaveEnded {
+		a.usedAgain()
+	}
+	if a.reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process
+		a.cut = true
+	}
+	a.close(end, why, by)
+}
+
+func (a *ownerState) usedAgain() {
+	a.doubt("owner ", " was used again after an operation with an unknown outcome")
+}
+
+func (a *ownerState) close(end time.Duration, why End, by int64) {
+	h := a.hold
+	if h.Proof.Verb != Release { // else the owner never knew that it held
+		a.endValidity(h.lease.validity)
+	}
+	h.End, h.Ended, h.EndEvent = end, why, by
+	h.cut(end)
+	if old := h.old; old != nil && end <= h.Start {
+		// It was granted too late to tell: if it is the old hold still, then
+		// it may have cut the old lease to its own.
+		if end < old.End {
+			h.Cuts = old.Token()
+		}
+		old.cut(end)
+	}
+	a.Holds = append(a.Holds, h.Grant)
+	a.hold, a.last, a.before = nil, nil, h.Grant
+}
+
+func (a *ownerState) release(op *Op) {
+	if op.Unknown() {
+		a.pending = append(a.pending, op.Invoke)
+		if a.hold != nil {
+			a.hold.Release = op
+			if a.hold.least <= len(a.pending) {
+				a.endValidity(op.Invoke.Time)
+			}
+			a.count(op.Invoke)
+		}
+		return
+	}
+	a.follows(op)
+	if a.hold == nil {
+		if op.OK() {
+			a.inferGrant(op)
+		}
+		return
+	}
+	if op.OK() {
+		a.again(op)
+	}
+	h := a.hold
+	if op.Failed() {
+		switch {
+		case op.Invoke.Time > h.Start: // else it may have been answered before the hold began
+			h.Release = op
+			a.denied(op, op.Invoke.Time, op.Invoke.Index)
+		case h.Acquire.Invoke.Index < op.Invoke.Index: // its owner had given the lock up
+			a.endValidity(op.Invoke.Time)
+		}
+		return
+	}
+	h.Release = op
+	h.prove(op)
+	a.continued()
+	h.least, h.most = max(h.least, 1)-1, h.most-1
+	h.dropped, h.zeroBy = op.Complete.Time, op.Invoke.Index
+	a.count(op.Invoke)
+	if h.least == 0 {
+		a.endValidity(op.Invoke.Time)
+	}
+	if h.most == 0 {
+		a.releasedBy(op)
+		return
+	}
+	h.late(op, op.Invoke.Time)
+	h.alive = max(h.alive, op.Invoke.Time)
+}
+
+// releasedBy closes the hold with a release that was answered ok.
+func (a *ownerState) releasedBy(op *Op) {
+	h := a.hold
+	h.late(op, op.Invoke.Time)
+	h.Kept = a.reentrant && len(a.unproven) > 0
+	a.lapse = h.lease.certain
+	a.close(max(op.Invoke.Time, h.alive), Released, op.Invoke.Index)
+	a.last, a.gone = a.before, op.Complete.Time
+}
+
+// denied judges the answer "not held", after which there is no hold.
+func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
+	good, why, ender := a.earliest()
+	if good <= op.Complete.Time {
+		a.endValidity(at)
+		a.endAt(good, why, ender)
+		return
+	}
+	a.endValidity(at)
+	a.close(max(at, a.hold.alive), ToldLost, by)
+	a.Denied = append(a.Denied, Denial{Operation: op, Hold: a.before, Good: good})
+}
+
+// inferGrant looks for the unknown acquire that explains why op was answered ok
+// although the owner has no known hold. It is granted at the latest when op is
+// answered.
+func (a *ownerState) inferGrant(op *Op) {
+	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
+		a.Uncovered = append(a.Uncovered, op)
+		return
+	}
+	if a.cut { // an acquire that was part of a hold is no grant after it
+		a.usedAgain()
+	}
+	acquire := a.unproven[0]
+	a.unproven = a.unproven[1:]
+	a.begin(acquire, op, 1)
+	if op.Verb == Release {
+		a.hold.Release = op
+		a.lapse = a.hold.lease.certain
+		a.close(op.Invoke.Time, Released, op.Invoke.Index)
+		a.last, a.gone = a.before, op.Complete.Time
+	}
+}
+
+func (a *ownerState) extend(op *Op) {
+	switch {
+	case op.Unknown():
+		a.mayShorten(op)
+		if a.hold != nil {
+			a.hold.Extensions = append(a.hold.Extensions, op)
+		}
+	case op.Failed():
+		switch {
+		case a.grantedDuring(op):
+			a.doubt("an extend of owner ", " overlaps its acquire")
+		case a.hold == nil:
+			if a.last != nil && op.Invoke.Time > a.last.Start {
+				a.gone = min(a.gone, op.Complete.Time)
+			}
+		case op.Invoke.Time <= a.hold.Start:
+			// It may have been answered before the hold began.
+		default:
+			a.hold.Extensions = append(a.hold.Extensions, op)
+			a.denied(op, op.Complete.Time, op.Complete.Index)
+		}
+	case a.grantedDuring(op):
+		// It may belong to an earlier hold, or to this one.
+		a.doubt("an extend of owner ", " overlaps its acquire")
+		a.mayShorten(op)
+	case (a.hold != nil || a.last != nil && op.Invoke.Time <= a.gone) && a.again(op):
+	case a.hold == nil && a.last != nil && op.Invoke.Time <= a.gone:
+		// At the same time as the release that ended the hold, and before it.
+		h := a.last
+		h.prove(op)
+		end := max(h.End, op.Invoke.Time)
+		if op.Invoke.Time > a.lapse { // else its lease was there until then
+			if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
+				h.Late[n-1].Until = end
+			} else {
+				h.Late = append(h.Late, Late{Span: Span{From: max(a.lapse, h.End), Until: end}, By: op})
+			}
+		}
+		a.lapse = max(a.lapse, op.Ends)
+		h.End = end
+		h.Extensions = append(h.Extensions, op)
+	case a.hold == nil:
+		a.inferGrant(op)
+	default:
+		a.confirm(op)
+	}
+}
+
+// grantedDuring reports whether op, an extend, may have come before or after a
+// grant: an acquire that was not refused was invoked, or one was answered ok,
+// between its invoke and its completion.
+func (a *ownerState) grantedDuring(op *Op) bool {
+	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].invoke > op.Complete.Index })
+	if at == 0 {
+		return false
+	}
+	last := a.asked[at-1]
+	return last.invoke > op.Invoke.Index || last.answered > op.Invoke.Index
+}
+
+// mayShorten notes that op may have cut a hold to its own lease.
+func (a *ownerState) mayShorten(op *Op) {
+	if op.Expires() == 0 {
+		a.endless = min(a.endless, op.Invoke.Time)
+	}
+	a.renew = min(a.renew, max(op.Invoke.Time, op.Ends))
+}
+
+// joins notes that the process of an acquire has part in what the owner holds: if
+// an operation with an unknown outcome left that without a lease, whatever lease
+// the acquire asked for, then the crash of the process may have ended it.
+func (a *ownerState) joins(acquire *Op) {
+	if at, crashed := a.record.crash(acquire.Process, a.endless); crashed && at < a.renew {
+		a.renew, a.carried = at, true
+	}
+}

@@ -1,0 +1,177 @@
+package holding
+
+import (
+	"math"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Stamp is when an event was, and where it is in its history.
+type Stamp struct {
+	Time  time.Duration
+	Index int64
+}
+
+// A Verb is what an [Op] did.
+type Verb uint8
+
+// The verbs.
+const (
+	Acquire Verb = iota
+	Release
+	Extend
+	Access
+	Lost // a single event: its Invoke is its Complete
+	verbs
+)
+
+// String is the name of the op in a history.
+func (v Verb) String() string { return string(v.op()) }
+
+func (v Verb) op() history.Op {
+	return [verbs]history.Op{history.Acquire, history.Release, history.Extend, history.Access, history.Lost}[v]
+}
+
+// A Mode is how a lock was asked for.
+type Mode uint8
+
+// The modes; none is Exclusive.
+const (
+	NoMode Mode = iota
+	Exclusive
+	Read
+	Write
+	Permit
+	modes
+)
+
+func (m Mode) mode() history.Mode {
+	return [modes]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}[m]
+}
+
+func modeOf(m history.Mode) Mode {
+	switch m {
+	case history.Exclusive:
+		return Exclusive
+	case history.Read:
+		return Read
+	case history.Write:
+		return Write
+	case history.Permit:
+		return Permit
+	default:
+		return NoMode
+	}
+}
+
+// outcome is how an operation ended.
+type outcome uint8
+
+const (
+	info outcome = iota
+	ok
+	fail
+)
+
+// An Op is one operation of a client, both of its events, as far as they matter to the judge:
+// in a sixth of their memory, without a pointer. Names are numbers, see [Record.Name].
+type Op struct {
+	// Invoke is its first event and Complete its answer. Of one that is still open at the end
+	// of the history that is the end, with an index of -1.
+	Invoke, Complete Stamp
+	Lease            time.Duration // asked for; 0 for none
+	Expiry           time.Duration // as answered; 0 if it does not say
+	// Ends is the first end of the lease that an acquire or extend gave which was not refused:
+	// its expiry less the declared drift, and no later than a lost that followed, or, without a
+	// lease, than the crash of a process of the hold; else [history.Never].
+	Ends    time.Duration
+	Token   int64 // of the answer to an acquire; of an access
+	Queued  int64 // of the answer to an acquire; -1 if it does not say
+	Process int
+	Lock    int32
+	Owner   int32 // if it names none, that which has the name of its process
+	Permits int32 // as the event says; 0 if it does not
+	// Account is the account of its owner that an acquire, release or extend belongs to; -1
+	// for none. A release that gives back several grants has more: see [Lock.Accounts].
+	Account int32
+
+	Resource      int32 // of an access
+	Read, Written int32 // of an access that read one version and wrote another; else 0
+
+	rank    int32
+	Verb    Verb
+	Mode    Mode
+	outcome outcome
+	flags   flags
+}
+
+// flags are what few operations have.
+type flags uint8
+
+const (
+	unnamed   flags = 1 << iota // its owner has the name of its process
+	abandoned                   // its error says that it was given up
+)
+
+// OK reports whether the operation happened for certain.
+func (o *Op) OK() bool { return o.outcome == ok }
+
+// Failed reports whether the operation did not happen for certain.
+func (o *Op) Failed() bool { return o.outcome == fail }
+
+// Unknown reports whether the operation may have happened.
+func (o *Op) Unknown() bool { return o.outcome == info }
+
+// Open reports whether it had no answer when the history ended.
+func (o *Op) Open() bool { return o.Complete.Index < 0 }
+
+// Abandoned reports whether the client had given it up: see [history.Abandoned].
+func (o *Op) Abandoned() bool { return o.flags&abandoned != 0 }
+
+// Unnamed reports whether it names no owner.
+func (o *Op) Unnamed() bool { return o.flags&unnamed != 0 }
+
+// Outcome is the type of its second event.
+func (o *Op) Outcome() history.Type {
+	return [...]history.Type{info: history.Info, ok: history.OK, fail: history.Fail}[o.outcome]
+}
+
+// Rank is its place in the order of the answers, from 0; those that had none are the last.
+func (o *Op) Rank() int { return int(o.rank) }
+
+// Amount is how many permits it is about: at least 1.
+func (o *Op) Amount() int { return max(int(o.Permits), 1) }
+
+// Expires is the end of the belief that a completed acquire or extend gives:
+// the recorded expiry if it was answered ok, else invoke plus lease, else 0 for no end.
+func (o *Op) Expires() time.Duration {
+	switch {
+	case o.OK() && o.Expiry > 0:
+		return o.Expiry
+	case o.Lease > 0 && o.Lease <= history.Never-o.Invoke.Time:
+		return o.Invoke.Time + o.Lease
+	default:
+		return 0
+	}
+}
+
+// Latest is the latest end of the lease that it gives, if it took effect when it was answered.
+func (o *Op) Latest(drift time.Duration) time.Duration {
+	switch answered := o.Complete.Time; {
+	case o.OK() && o.Expiry > 0:
+		return After(max(o.Expiry, After(answered, o.Lease)), drift)
+	case o.Lease == 0:
+		return history.Never
+	default:
+		return After(After(answered, o.Lease), drift)
+	}
+}
+
+// After is t and some time more, which may be [history.Never].
+func After(t, more time.Duration) time.Duration {
+	if more > math.MaxInt64-t {
+		return history.Never
+	}
+	return t + more
+}

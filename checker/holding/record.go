@@ -1,0 +1,379 @@
+package holding
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Record is a whole history in little memory: some 150 bytes for each operation.
+type Record struct {
+	// Faults are the events that no client made, but for declarations.
+	Faults []history.Event
+	// Crashes are those of each process, in order.
+	Crashes map[int][]Stamp
+	// Events is how many there were, and End the time of the last.
+	Events int64
+	End    time.Duration
+	// Truncated is the number of the last line if it was cut short, else 0.
+	Truncated int
+
+	pages [][]Op // in order of their invokes
+	count int
+	ranks int32
+	open  map[int]*Op // by process
+	losts []*Op
+
+	names   []string
+	numbers map[string]int32
+	last    [4]int32 // the numbers that were asked for last
+	locks   []*Lock
+	lockOf  map[int32]*Lock
+	lock    *Lock // of the last event
+
+	began map[int]int64 // the first event of each process; nil until it is asked for
+}
+
+const page = 1 << 12
+
+// NewRecord returns an empty record.
+func NewRecord() *Record {
+	r := &Record{Crashes: map[int][]Stamp{}, open: map[int]*Op{}, numbers: map[string]int32{}, lockOf: map[int32]*Lock{}}
+	r.number("")
+	return r
+}
+
+// RecordOf is the record of a history.
+func RecordOf(h *history.History) *Record {
+	r := NewRecord()
+	for i := range h.Events {
+		r.Add(&h.Events[i])
+	}
+	r.Close(h.Truncated)
+	return r
+}
+
+// Len is how many operations there are.
+func (r *Record) Len() int { return r.count }
+
+// Ops are the operations in order of their invokes.
+func (r *Record) Ops() iter.Seq[*Op] {
+	return func(yield func(*Op) bool) {
+		for _, p := range r.pages {
+			for i := range p {
+				if !yield(&p[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Locks are those that the history names, in order of their names.
+func (r *Record) Locks() []*Lock { return r.locks }
+
+// Lock is the lock of that name; nil if the history does not name it.
+func (r *Record) Lock(name string) *Lock {
+	at, found := slices.BinarySearchFunc(r.locks, name, func(l *Lock, name string) int { return strings.Compare(l.Name, name) })
+	if !found {
+		return nil
+	}
+	return r.locks[at]
+}
+
+// LockOf is the lock of an operation.
+func (r *Record) LockOf(op *Op) *Lock { return r.lockOf[op.Lock] }
+
+// Names is how many names there are, the empty one included: their numbers are smaller.
+func (r *Record) Names() int { return len(r.names) }
+
+// Name is the name that has a number.
+func (r *Record) Name(number int32) string { return r.names[number] }
+
+func (r *Record) number(name string) int32 {
+	for _, n := range r.last {
+		if int(n) < len(r.names) && r.names[n] == name {
+			return n
+		}
+	}
+	n, known := r.numbers[name]
+	if !known {
+		n = int32(len(r.names)) //nolint:gosec // fewer than fit into memory
+		name = strings.Clone(name)
+		r.names = append(r.names, name)
+		r.numbers[name] = n
+	}
+	copy(r.last[1:], r.last[:])
+	r.last[0] = n
+	return n
+}
+
+// Add adds the next event, of which it keeps nothing.
+func (r *Record) Add(e *history.Event) {
+	r.Events, r.End = r.Events+1, e.Time
+	if e.Lock != "" {
+		r.promise(e)
+	}
+	switch {
+	case e.Op == history.Crash:
+		r.Crashes[e.Process] = append(r.Crashes[e.Process], Stamp{e.Time, e.Index})
+	case e.Op == history.Declare:
+	case e.Op == history.Lost:
+		op := r.newOp(e, Lost)
+		op.Complete = op.Invoke
+		op.outcome = ok
+		r.losts = append(r.losts, &op)
+	case e.Process < 0:
+		r.Faults = append(r.Faults, *e)
+	case e.Type == history.Invoke:
+		r.invoke(e)
+	default:
+		r.complete(e)
+	}
+}
+
+func (r *Record) newOp(e *history.Event, verb Verb) Op {
+	op := Op{
+		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Mode: modeOf(e.Mode), Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
+		Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
+	}
+	if e.Lock != "" {
+		op.Lock = r.lock.number
+	}
+	if verb == Access {
+		op.Resource, op.Token = r.number(e.Resource), e.Token
+	}
+	switch {
+	case e.Owner == "":
+		op.Owner, op.flags = r.number(e.LockOwner()), unnamed
+	default:
+		op.Owner = r.number(e.Owner)
+		if verb != Access && e.Owner[0] == 'p' && e.Owner[1:] == strconv.Itoa(e.Process) {
+			op.flags = unnamed
+		}
+	}
+	return op
+}
+
+func (r *Record) invoke(e *history.Event) {
+	verb := Verb(slices.Index([]history.Op{history.Acquire, history.Release, history.Extend, history.Access}, e.Op)) //nolint:gosec // of the four
+	if verb >= verbs {
+		return
+	}
+	n := len(r.pages)
+	if n == 0 || len(r.pages[n-1]) == cap(r.pages[n-1]) {
+		r.pages = append(r.pages, make([]Op, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
+		n++
+	}
+	p := &r.pages[n-1]
+	*p = append(*p, r.newOp(e, verb))
+	op := &(*p)[len(*p)-1]
+	op.Complete.Index = -1
+	op.rank = -1
+	r.open[e.Process] = op
+	r.count++
+}
+
+func (r *Record) complete(e *history.Event) {
+	op := r.open[e.Process]
+	if op == nil {
+		return
+	}
+	delete(r.open, e.Process)
+	op.Complete, op.rank = Stamp{e.Time, e.Index}, r.ranks
+	r.ranks++
+	switch e.Type {
+	case history.OK:
+		op.outcome = ok
+		op.Expiry = e.Expires
+	case history.Fail:
+		op.outcome = fail
+	default:
+	}
+	switch op.Verb {
+	case Access:
+		if e.Token != 0 {
+			op.Token = e.Token
+		}
+		if e.Error == history.Abandoned {
+			op.flags |= abandoned
+		}
+		if read, written, is := strings.Cut(e.Value, ">"); is && read != "" && written != "" && read != written {
+			op.Read, op.Written = r.number(read), r.number(written)
+		}
+	case Acquire:
+		op.Token = e.Token
+		if e.Queued != nil {
+			op.Queued = *e.Queued
+		}
+	default:
+	}
+}
+
+// promise takes note of what an event tells of the lock that it names.
+func (r *Record) promise(e *history.Event) {
+	if r.lock == nil || r.lock.Name != e.Lock {
+		number := r.number(e.Lock)
+		if r.lock = r.lockOf[number]; r.lock == nil {
+			r.lock = &Lock{record: r, number: number, Name: r.names[number]}
+			r.lockOf[number] = r.lock
+			r.locks = append(r.locks, r.lock)
+		}
+	}
+	l := r.lock
+	l.Used = l.Used || e.Op.OfHolder() || e.Op == history.Declare
+	switch {
+	case e.Op == history.Declare && e.From > 0:
+		if l.Capacities == nil {
+			l.Capacities, l.Capacity = []history.Capacity{{Permits: l.Capacity}}, 0
+		}
+		l.Capacities = append(l.Capacities, history.Capacity{From: e.From, Permits: e.Capacity})
+	case e.Op == history.Declare:
+		l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
+		l.declared = &history.Event{Index: e.Index, Time: e.Time, Process: e.Process, Type: e.Type, Op: e.Op, Lock: l.Name, Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: e.Fenced}
+		if e.Fenced != nil {
+			l.Fenced = *e.Fenced
+		}
+	case e.Op == history.Acquire && e.Token != 0 && (l.declared == nil || l.declared.Fenced == nil):
+		l.Fenced = true
+	default:
+	}
+	if l.Kind == "" {
+		switch e.Mode {
+		case history.Read, history.Write:
+			l.Kind = history.KindRW
+		case history.Permit:
+			l.Kind = history.KindSemaphore
+		default:
+		}
+	}
+}
+
+// Close ends the record: what is open has an unknown outcome.
+func (r *Record) Close(truncated int) {
+	r.Truncated = truncated
+	for op := range r.Ops() {
+		if op.rank < 0 {
+			op.Complete.Time, op.rank = r.End, r.ranks
+			r.ranks++
+		}
+		if l := r.lockOf[op.Lock]; l != nil && op.Lock != 0 {
+			if op.Verb == Access {
+				l.uses++
+			} else {
+				l.acts++
+			}
+		}
+	}
+	r.open, r.numbers = nil, nil
+	for _, l := range r.locks {
+		if l.Kind == "" {
+			l.Kind = history.KindMutex
+		}
+		l.Ops, l.Accesses = make([]*Op, 0, l.acts), make([]*Op, 0, l.uses)
+	}
+	l := (*Lock)(nil)
+	for op := range r.Ops() {
+		if op.Lock == 0 {
+			continue
+		}
+		if l == nil || l.number != op.Lock {
+			l = r.lockOf[op.Lock]
+		}
+		if op.Verb == Access {
+			l.Accesses = append(l.Accesses, op)
+		} else {
+			l.Ops = append(l.Ops, op)
+		}
+	}
+	for _, op := range r.losts {
+		if l := r.lockOf[op.Lock]; l != nil {
+			l.Losts = append(l.Losts, op)
+		}
+	}
+	slices.SortFunc(r.locks, func(a, b *Lock) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// firstOf is the first event of each process.
+func (r *Record) firstOf(process int) int64 {
+	if r.began == nil {
+		r.began = map[int]int64{}
+		for op := range r.Ops() {
+			if _, more := r.began[op.Process]; !more {
+				r.began[op.Process] = op.Invoke.Index
+			}
+		}
+	}
+	return r.began[process]
+}
+
+// crash is when a process first crashed from an instant on.
+func (r *Record) crash(process int, from time.Duration) (at time.Duration, did bool) {
+	for _, c := range r.Crashes[process] {
+		if c.Time >= from {
+			return c.Time, true
+		}
+	}
+	return 0, false
+}
+
+// History is a history of the operations that are kept, as far as a record has it: without
+// errors, nodes and hold counts. Crashes, faults and declarations are in it.
+func (r *Record) History(keep func(*Op) bool) *history.History {
+	var events []history.Event
+	for op := range r.Ops() {
+		if keep(op) {
+			events = append(events, r.events(op)...)
+		}
+	}
+	for _, op := range r.losts {
+		if keep(op) {
+			events = append(events, r.events(op)...)
+		}
+	}
+	for process, list := range r.Crashes {
+		for _, c := range list {
+			events = append(events, history.Event{Index: c.Index, Time: c.Time, Process: process, Type: history.Info, Op: history.Crash})
+		}
+	}
+	for _, l := range r.locks {
+		if l.declared != nil {
+			events = append(events, *l.declared)
+		}
+	}
+	events = append(events, r.Faults...)
+	slices.SortFunc(events, func(a, b history.Event) int { return int(a.Index - b.Index) })
+	return &history.History{Events: events}
+}
+
+// events are the events of an operation.
+func (r *Record) events(op *Op) []history.Event {
+	e := history.Event{
+		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: op.Verb.op(),
+		Lock: r.names[op.Lock], Owner: r.names[op.Owner], Mode: op.Mode.mode(), Permits: int(op.Permits), Lease: op.Lease, Resource: r.names[op.Resource],
+	}
+	if op.Verb == Access && op.Unnamed() {
+		e.Owner = ""
+	}
+	if op.Verb == Lost {
+		e.Type = history.OK
+		return []history.Event{e}
+	}
+	if op.Open() {
+		return []history.Event{e}
+	}
+	answer := e
+	answer.Index, answer.Time, answer.Type = op.Complete.Index, op.Complete.Time, op.Outcome()
+	answer.Expires, answer.Token = op.Expiry, op.Token
+	if op.Queued >= 0 {
+		answer.Queued = &op.Queued
+	}
+	if op.Written != 0 {
+		answer.Value = r.names[op.Read] + ">" + r.names[op.Written]
+	}
+	return []history.Event{e, answer}
+}

@@ -1,0 +1,161 @@
+package checker
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// requestsOf makes requests of what can matter to the order of one lock, in order of
+// their invokes. Owners whose account is unclear are left out: without them, a
+// legal history stays legal.
+//
+// An acquire that failed, or whose outcome is unknown and that nothing proves,
+// is optional and left out (but one by a holder may have cut its lease); so are
+// the releases and extends of owners that were never granted the lock, unless
+// they were confirmed. An unknown acquire that a later confirmation proves
+// happened before that confirmation.
+func requestsOf(l *holding.Lock) []request {
+	granted := make([]bool, l.Accounts())
+	proofs, proving := map[*holding.Op]time.Duration{}, map[*holding.Op]bool{}
+	for _, h := range l.Holds {
+		granted[h.Account] = true
+		if h.Proof != h.Acquire {
+			proofs[h.Acquire], proving[h.Proof] = h.Proof.Complete.Time, true
+		}
+	}
+	requests := make([]request, 0, len(l.Ops))
+	add := func(op *holding.Op, account int32) {
+		r := request{
+			op: op, verb: op.Verb, outcome: answerOf(op), account: account, again: l.Reentrant || l.Reads(account),
+			invoke: op.Invoke.Time, until: op.Complete.Time, lease: op.Ends,
+		}
+		if len(proving) > 0 {
+			r.proves = proving[op]
+		}
+		switch {
+		case op.OK():
+		case op.Verb == holding.Acquire && op.Unknown():
+			at, proven := proofs[op]
+			if !proven && (!granted[account] || !r.again || r.lease == history.Never) {
+				return
+			}
+			r.until = history.Never
+			if proven {
+				r.outcome, r.until = confirmed, at
+			}
+		case op.Verb == holding.Acquire || !granted[account]:
+			return
+		case op.Unknown():
+			r.until = history.Never
+		}
+		requests = append(requests, r)
+	}
+	for _, op := range l.Ops {
+		if l.Doubtful[op.Owner] != "" {
+			continue
+		}
+		if op.Account >= 0 {
+			add(op, op.Account)
+		}
+		for _, account := range l.Also(op) {
+			add(op, account)
+		}
+	}
+	if l.Semaphore() {
+		pin(requests)
+	}
+	return requests
+}
+
+// pin notes in each grant how often the hold is confirmed later.
+func pin(requests []request) {
+	grants := map[int32]*request{}
+	for i := range requests {
+		switch r := &requests[i]; {
+		case r.outcome != confirmed:
+		case r.verb == holding.Acquire:
+			grants[r.account] = r
+			r.pinned = 0
+		default:
+			if g := grants[r.account]; g != nil {
+				g.pinned++
+			}
+		}
+	}
+}
+
+// likely reports whether one order of the requests, the likeliest, explains them: a yes is a
+// proof by the same rules that the search uses, and takes no search. In that order grants come
+// as late as they can, and whatever ends a hold as early as it can.
+func likely(l *holding.Lock, requests []request) bool {
+	s := holders{capacity: capacityOf(l)}
+	for r := range inTurn(requests) {
+		if !s.step(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// capacityOf is the capacity of a semaphore; 0 of other locks.
+func capacityOf(l *holding.Lock) int {
+	if !l.Semaphore() {
+		return 0
+	}
+	return l.Capacity
+}
+
+// A turn is when a request takes effect in that order.
+type turn struct {
+	at   time.Duration
+	asks int32 // which of the requests it is
+	rank uint8 // at the same instant
+}
+
+// inTurn is that order. Each has its turn within its interval, so that the order
+// respects which were answered before others were invoked.
+func inTurn(requests []request) iter.Seq[*request] {
+	// Those that have their turn when they are invoked are in order.
+	late := make([]turn, 0, len(requests)/2)
+	early := make([]turn, 0, len(requests)/2)
+	for i := range requests {
+		r := &requests[i]
+		t := turn{at: r.until, rank: 3, asks: int32(i)} //nolint:gosec // fewer than events, which fit into memory
+		switch {
+		case r.until == history.Never, r.outcome == confirmed && r.verb != holding.Acquire && !r.proves:
+			t.at, t.rank = r.invoke, 0
+			early = append(early, t)
+			continue
+		case r.outcome == confirmed && r.verb == holding.Acquire && r.op.Unknown():
+			t.rank = 1 // right before what proves it
+		case r.outcome == confirmed && r.verb != holding.Acquire:
+			t.rank = 2
+		}
+		late = append(late, t)
+	}
+	slices.SortStableFunc(early, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(late, func(a, b turn) int {
+		if a.at != b.at {
+			return cmp.Compare(a.at, b.at)
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
+	})
+	return func(yield func(*request) bool) {
+		early := early
+		for _, t := range append(late, turn{at: history.Never, asks: -1}) {
+			for ; len(early) > 0 && early[0].at <= t.at; early = early[1:] {
+				if !yield(&requests[early[0].asks]) {
+					return
+				}
+			}
+			if t.asks >= 0 && !yield(&requests[t.asks]) {
+				return
+			}
+		}
+	}
+}
