@@ -17,12 +17,9 @@ import (
 // answered, and when, because porcupine tells a model no time.
 type request struct {
 	op      *holding.Op
-	invoke  time.Duration // the earliest instant of its effect
-	until   time.Duration // the latest: its completion, or Never
-	lease   time.Duration // the end that it gives the hold; Never for none
+	until   time.Duration // the latest instant of its effect: its completion, or Never
 	account int32         // that it belongs to
 	pinned  int32         // of a grant of permits: how often it is confirmed later
-	verb    holding.Verb
 	outcome answer
 	again   bool // the lock is re-entrant
 	proves  bool // it alone shows that an acquire with an unknown outcome was granted
@@ -52,7 +49,7 @@ func answerOf(op *holding.Op) answer {
 // texts for HTML.
 func (r *request) describe(names *holding.Record) string {
 	typ := [...]history.Type{history.Info, history.OK, history.Fail}[r.outcome]
-	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
+	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.op.Verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
 }
 
 // A holder is one of those who may hold a lock.
@@ -134,11 +131,11 @@ func (s *holders) clone() *holders {
 // step lets r be the next operation, and reports whether it can be. After a no, the state is of
 // no use. Of two orders with the same outcome the one with the lesser now allows more.
 func (s *holders) step(r *request) bool {
-	now := max(s.now, r.invoke)
+	now := max(s.now, r.op.Invoke.Time)
 	if now > r.until {
 		return false
 	}
-	if r.outcome == confirmed && r.verb == holding.Acquire {
+	if r.outcome == confirmed && r.op.Verb == holding.Acquire {
 		return s.grant(r, now)
 	}
 	i, mine := s.find(r.account)
@@ -154,17 +151,17 @@ func (s *holders) step(r *request) bool {
 	case r.outcome == confirmed:
 		h.pinned--
 		switch {
-		case r.verb == holding.Extend:
-			h.least, h.lease = max(h.least, 1), r.lease
+		case r.op.Verb == holding.Extend:
+			h.least, h.lease = max(h.least, 1), r.op.Ends
 		case h.most == 1:
 			s.remove(h)
 		default:
 			h.least, h.most = max(h.least, 1)-1, h.most-1
 		}
-	case r.verb == holding.Release: // may have ended it
+	case r.op.Verb == holding.Release: // may have ended it
 		h.least = max(h.least-1, 0)
 	default: // may have cut its lease
-		h.lease = min(h.lease, r.lease)
+		h.lease = min(h.lease, r.op.Ends)
 	}
 	s.now = now
 	return now <= r.until
@@ -174,7 +171,7 @@ func (s *holders) step(r *request) bool {
 func (s *holders) grant(r *request, now time.Duration) bool {
 	g := occupant{
 		account: r.account, owner: r.op.Owner, reads: r.op.Mode == holding.Read && s.capacity == 0, permits: r.op.Amount(),
-		least: 1, most: 1, lease: r.lease, pinned: r.pinned,
+		least: 1, most: 1, lease: r.op.Ends, pinned: r.pinned,
 	}
 	if i, mine := s.find(r.account); mine {
 		h := &s.list[i]

@@ -182,7 +182,7 @@ func operations(requests []request) []porcupine.Operation {
 	ops := make([]porcupine.Operation, len(requests))
 	for i := range requests {
 		r := &requests[i]
-		ops[i] = porcupine.Operation{ClientId: r.op.Process, Input: r, Call: int64(r.invoke), Return: int64(r.until)}
+		ops[i] = porcupine.Operation{ClientId: r.op.Process, Input: r, Call: int64(r.op.Invoke.Time), Return: int64(r.until)}
 	}
 	return ops
 }

@@ -31,8 +31,7 @@ func requestsOf(l *holding.Lock) []request {
 	requests := make([]request, 0, len(l.Ops))
 	add := func(op *holding.Op, account int32) {
 		r := request{
-			op: op, verb: op.Verb, outcome: answerOf(op), account: account, again: l.Reentrant || l.Reads(account),
-			invoke: op.Invoke.Time, until: op.Complete.Time, lease: op.Ends,
+			op: op, until: op.Complete.Time, outcome: answerOf(op), account: account, again: l.Reentrant || l.Reads(account),
 		}
 		if len(proving) > 0 {
 			r.proves = proving[op]
@@ -41,7 +40,7 @@ func requestsOf(l *holding.Lock) []request {
 		case op.OK():
 		case op.Verb == holding.Acquire && op.Unknown():
 			at, proven := proofs[op]
-			if !proven && (!granted[account] || !r.again || r.lease == history.Never) {
+			if !proven && (!granted[account] || !r.again || r.op.Ends == history.Never) {
 				return
 			}
 			r.until = history.Never
@@ -78,7 +77,7 @@ func pin(requests []request) {
 	for i := range requests {
 		switch r := &requests[i]; {
 		case r.outcome != confirmed:
-		case r.verb == holding.Acquire:
+		case r.op.Verb == holding.Acquire:
 			grants[r.account] = r
 			r.pinned = 0
 		default:
@@ -121,19 +120,18 @@ type turn struct {
 // respects which were answered before others were invoked.
 func inTurn(requests []request) iter.Seq[*request] {
 	// Those that have their turn when they are invoked are in order.
-	late := make([]turn, 0, len(requests)/2)
-	early := make([]turn, 0, len(requests)/2)
+	late, early := make([]turn, 0, len(requests)/2+1), make([]turn, 0, len(requests)/2)
 	for i := range requests {
 		r := &requests[i]
 		t := turn{at: r.until, rank: 3, asks: int32(i)} //nolint:gosec // fewer than events, which fit into memory
 		switch {
-		case r.until == history.Never, r.outcome == confirmed && r.verb != holding.Acquire && !r.proves:
-			t.at, t.rank = r.invoke, 0
+		case r.until == history.Never, r.outcome == confirmed && r.op.Verb != holding.Acquire && !r.proves:
+			t.at, t.rank = r.op.Invoke.Time, 0
 			early = append(early, t)
 			continue
-		case r.outcome == confirmed && r.verb == holding.Acquire && r.op.Unknown():
+		case r.outcome == confirmed && r.op.Verb == holding.Acquire && r.op.Unknown():
 			t.rank = 1 // right before what proves it
-		case r.outcome == confirmed && r.verb != holding.Acquire:
+		case r.outcome == confirmed && r.op.Verb != holding.Acquire:
 			t.rank = 2
 		}
 		late = append(late, t)

@@ -48,7 +48,7 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		if r.until != history.Never {
 			end = max(end, r.until)
 		}
-		end = max(end, r.invoke)
+		end = max(end, r.op.Invoke.Time)
 	}
 	end += time.Millisecond
 	ops := operations(requests)
@@ -127,7 +127,7 @@ func around(requests []request, v Violation, most int) (picked []request, entire
 		}
 		g.requests = append(g.requests, r)
 		g.named = g.named || slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index)
-		g.distance = min(g.distance, max(v.From-r.op.Complete.Time, r.invoke-v.Until, 0))
+		g.distance = min(g.distance, max(v.From-r.op.Complete.Time, r.op.Invoke.Time-v.Until, 0))
 	}
 	slices.SortStableFunc(order, func(a, b *group) int {
 		if a.named != b.named {
@@ -145,7 +145,7 @@ func around(requests []request, v Violation, most int) (picked []request, entire
 			}
 			// An owner with more operations than fit: those nearest in time.
 			slices.SortStableFunc(g.requests, func(a, b *request) int {
-				return cmp.Compare(max(v.From-a.op.Complete.Time, a.invoke-v.Until, 0), max(v.From-b.op.Complete.Time, b.invoke-v.Until, 0))
+				return cmp.Compare(max(v.From-a.op.Complete.Time, a.op.Invoke.Time-v.Until, 0), max(v.From-b.op.Complete.Time, b.op.Invoke.Time-v.Until, 0))
 			})
 			g.requests = g.requests[:most-len(picked)]
 			entire = false

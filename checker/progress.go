@@ -245,7 +245,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 			if h.Acquire.Unknown() {
 				proven[h.Acquire] = true
 			}
-			list = append(list, occupationsOf(l, h)...)
+			list = occupationsOf(list, l, h)
 		}
 	}
 	for i, op := range l.Ops {
@@ -280,10 +280,10 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 	return list
 }
 
-// occupationsOf are those of a hold: from each acquire and extend that may have given it a lease until
+// occupationsOf adds those of a hold to a list: from each acquire and extend that may have given it a lease until
 // that was over, or until a release or refusal was answered. A renewal that was sent after its owner
 // had asked to release prolongs nothing, where no inner grant can be left.
-func occupationsOf(l *holding.Lock, h *holding.Grant) []occupation {
+func occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occupation {
 	answered := history.Never
 	released := int64(math.MaxInt64)
 	if r := h.Release; r != nil {
@@ -299,28 +299,30 @@ func occupationsOf(l *holding.Lock, h *holding.Grant) []occupation {
 			answered = x.Complete.Time
 		}
 	}
-	add := func(list []occupation, op *holding.Op, from int64) []occupation {
+	first := len(list)
+	add := func(op *holding.Op, from int64) {
 		o := occupation{from: from, until: min(op.Latest(l.Drift), answered), permits: h.Permits(), reads: h.Reads()}
 		if o.firm = max(o.until, h.End); o.until == history.Never {
 			o.firm = h.End
 		}
-		return append(list, o)
+		list = append(list, o)
 	}
 	lease := h.Acquire
 	if lease.Unknown() && h.Proof.Verb == holding.Extend {
 		lease = h.Proof
 	}
-	list := add(make([]occupation, 0, 1+len(h.Extensions)), lease, h.Proof.Complete.Index)
+	add(lease, h.Proof.Complete.Index)
 	for _, x := range h.Extensions {
 		if !x.Failed() && (x.Verb == holding.Acquire || x.Invoke.Index < released) {
-			list = add(list, x, x.Complete.Index)
+			add(x, x.Complete.Index)
 		}
 	}
 	if l.Semaphore() { // the same permits, which count once
-		for _, o := range list[1:] {
-			list[0].until, list[0].firm = max(list[0].until, o.until), max(list[0].firm, o.firm)
+		whole := &list[first]
+		for _, o := range list[first+1:] {
+			whole.until, whole.firm = max(whole.until, o.until), max(whole.firm, o.firm)
 		}
-		list = list[:1]
+		list = list[:first+1]
 	}
 	return list
 }
@@ -335,6 +337,7 @@ type watch struct {
 	waiting  []*holding.Op // the acquires under way, in the order in which they were sent
 
 	free    *free            // since the lock was free and asked for; nil if it is not
+	space   free             // for it
 	refused *free            // the same by requests that were refused alone, where faults of one message are left out
 	firm    [2]time.Duration // until when it was in the way of requests: by those who do not read, and by those who do
 	granted time.Duration    // when it was granted last, or found to be held
@@ -487,7 +490,10 @@ func (w *watch) askedFor(op *holding.Op, faults *calm, now time.Duration, refuse
 	first := w.first(op, answeredAt(op))
 	from := max(first.Invoke.Time, since)
 	if w.free == nil || w.free.since != since || from-w.free.heard > w.bound/4 {
-		w.free = &free{since: since, first: first, asked: from}
+		if w.free == nil {
+			w.free = &w.space
+		}
+		*w.free = free{since: since, first: first, asked: from}
 	} else if from < w.free.asked {
 		w.free.first, w.free.asked = first, from
 	}

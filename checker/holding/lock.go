@@ -176,9 +176,13 @@ func (l *Lock) derive(places []int32) {
 	g := grouper{Lock: l, places: places}
 	g.read()
 	entries := g.sorted()
-	for _, o := range g.owners {
-		places[o.number] = 0
+	for i := range l.accounts {
+		places[l.accounts[i].owner] = 0
 	}
+	for i := range g.owners {
+		places[g.owners[i].number] = 0
+	}
+	g.owners = nil
 	grants := 0
 	for _, op := range l.Ops {
 		if op.Verb == Acquire && op.OK() {
@@ -364,8 +368,14 @@ func (g *grouper) owner(number int32) *lockOwner {
 
 // accountOf is the account of an operation, or of a lost, of a lock without permits.
 func (g *grouper) accountOf(op *Op) int32 {
+	if g.Kind != history.KindRW {
+		if g.places[op.Owner] == 0 {
+			g.places[op.Owner] = g.open(op.Owner, false) + 1
+		}
+		return g.places[op.Owner] - 1
+	}
 	o := g.owner(op.Owner)
-	at, reads := &o.account, g.Kind == history.KindRW && g.reads(o, op)
+	at, reads := &o.account, g.reads(o, op)
 	if reads {
 		at = &o.reads
 	}

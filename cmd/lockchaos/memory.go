@@ -16,10 +16,10 @@ const (
 	// in bytes, before the collector works harder and the search gives up, where
 	// the user sets no other limit by GOMEMLIMIT. At a third more the program ends.
 	easeMemory = 768 << 20
-	// gcPercent trades memory for time: the judge works in windows, and leaves
-	// little behind that lives. Where more lives, so much less may be garbage that
-	// the heap has a quarter of easeMemory, but for leastGCPercent.
-	gcPercent, leastGCPercent = 400, 40
+	// gcPercent trades memory for time. Where more lives, so much less may be garbage that
+	// the heap has three eighths of easeMemory, but for leastGCPercent: most of what the judge
+	// keeps has no pointers, and costs the collector little.
+	gcPercent, leastGCPercent = 400, 10
 	// measureEvery is how often the memory is measured.
 	measureEvery = 2 * time.Millisecond
 )
@@ -63,7 +63,7 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 			worker.Wait()
 			return err
 		case <-tick.C:
-			if next := garbage(ease / 4); next < percent*7/8 || next > percent*8/7 {
+			if next := garbage(ease / 8 * 3); next < percent*7/8 || next > percent*8/7 {
 				percent = next
 				debug.SetGCPercent(percent)
 			}
