@@ -128,6 +128,9 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	}
 	g := o.grant(Options{Owner: string(d.Holder), Lease: d.Lease})
 	g.request, g.copied, g.id, g.named, g.anonymous = d.Request, d.Copied, d.ID, string(d.Owner), false
+	if d.Copied {
+		g.unheard = time.Now() // so far no copy may have come: see copiesComeLate
+	}
 	g.encodeIdentity()
 	return g, d, nil
 }

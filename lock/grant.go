@@ -59,8 +59,9 @@ func words(of *[11]any) []any {
 type claim struct {
 	request, owner string
 
-	copied bool // there may be copies of the request on their way
-	passed int  // how often it was passed on in memory
+	copied  bool      // there may be copies of the request on their way
+	unheard time.Time // when a first request was sent whose answer was lost; zero: none was
+	passed  int       // how often it was passed on in memory
 
 	// Of a plain lock, ready to be sent:
 	held   any    // both, as a lock of one grant says it: see free.lua
@@ -132,6 +133,64 @@ func (r *request) late(ctx context.Context, err error) {
 	}
 }
 
+// copiesComeLate is when a request by one command whose answer was lost is withdrawn once more: so long after it was
+// sent. A copy that comes after the first withdrawal knows no mark, and would hold the lock until its lease ends; no
+// copy is expected after markLife.
+var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //nolint:gochecknoglobals // a constant
+
+// askFirst asks for a plain lock by one command, sent by the caller's goroutine. It grants a lock that
+// is free, and so without a ticket, but for one whose lease ran out. ok is false where all else is to be
+// asked for: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
+func (g *grant) askFirst(ctx context.Context) (a answer, ok bool) {
+	c := g.client
+	if !g.kind.plain || g.kind.fenced || c.config.ReplicaAcks > 0 || g.keys.contended.Load() || ctx.Err() != nil || !c.enter() {
+		return answer{}, false
+	}
+	defer c.tasks.Done()
+	g.encodeIdentity()
+	returned := false
+	defer func() {
+		if !returned {
+			g.abandon(ctx)
+		}
+	}()
+	sent := time.Now()
+	r, tried := c.transport.Direct(ctx, transport.NewCommand("set", g.keys.lock, g.held, "px", milliseconds(g.lease), "nx"))
+	returned = true
+	switch {
+	case !tried:
+		return answer{}, false
+	case r.Err == nil:
+		a = answer{granted: true, holds: 1, expires: c.expires(sent, g.lease), sent: true}
+		if time.Now().Before(a.expires) {
+			return a, true
+		}
+	case !r.Copies:
+		return answer{}, false
+	}
+	g.copied, g.unheard = true, sent // or it was granted too late
+	return answer{}, false
+}
+
+// withdrawFirst takes back what a first request whose answer was lost was or will be granted.
+func (g *grant) withdrawFirst(ctx context.Context) {
+	g.client.background(func() {
+		_ = g.withdraw(ctx)
+		g.withdrawLate(ctx)
+	})
+}
+
+// withdrawLate takes it back again, until no copy can come any more or the client is closed.
+func (g *grant) withdrawLate(ctx context.Context) {
+	var closed error
+	for _, after := range copiesComeLate {
+		if left := time.Until(g.unheard.Add(after)); left > 0 && closed == nil {
+			closed = transport.Sleep(context.WithoutCancel(ctx), left, g.client.closing)
+			_ = g.withdraw(ctx)
+		}
+	}
+}
+
 // try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
 // leaves nothing behind that outlives the lease: an unknown outcome is undone in the
 // background.
@@ -164,6 +223,7 @@ func (g *grant) try(ctx context.Context) (a answer, err error) {
 		return a, nil // the failure is in the answer, and the wait goes on
 	case !a.granted:
 		g.failures = 0
+		g.keys.contended.Store(true)
 		g.place, g.refused = a.place, a.at // here, since a request that was given up may be answered yet
 		return a, nil
 	case a.unacked != nil:
@@ -290,6 +350,9 @@ func (g *grant) begin(ctx context.Context) (answer, error) {
 		g.waiter = wakeups.Attend(g.client.inbox, g.request)
 	}
 	a, err := g.try(ctx)
+	if err == nil && a.granted {
+		g.keys.contended.Store(false)
+	}
 	if g.waiter != nil && (err != nil || a.granted) {
 		wakeups.Leave(g.waiter, false)
 	}
@@ -409,6 +472,22 @@ func (r *release) send(ctx context.Context) error {
 
 func (*release) late(context.Context, error) {}
 
+// sendFirst sends the request by the goroutine of its caller, and reports whether it was answered.
+func (r *release) sendFirst(ctx context.Context) bool {
+	g := r.grant
+	if ctx.Err() != nil || g.client.config.ReplicaAcks > 0 || !g.client.enter() {
+		return false
+	}
+	defer g.client.tasks.Done()
+	reply, tried := g.client.transport.Direct(ctx, g.kind.release(g, false))
+	if !tried {
+		return false
+	}
+	r.reply = reply
+	r.sent.Store(reply.Sent)
+	return reply.Err == nil
+}
+
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
@@ -424,8 +503,12 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	if r.grant != nil { // it was given up, and belongs to its goroutine
 		r = new(release)
 	}
-	r.grant, r.call = g, g.kind.release(g, false)
-	gaveUp, err := c.carryOut(ctx, nil, r)
+	r.grant = g
+	gaveUp, err := false, error(nil)
+	if !r.sendFirst(ctx) {
+		r.call = g.kind.release(g, false)
+		gaveUp, err = c.carryOut(ctx, nil, r)
+	}
 	until := time.Now().Add(withdrawLimit)
 	for tries := 0; !gaveUp && transport.IsBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
 		r.call = g.kind.release(g, false)
@@ -443,6 +526,9 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	}
 	if !gaveUp {
 		*r = release{}
+	}
+	if !g.unheard.IsZero() {
+		c.background(func() { g.withdrawLate(ctx) })
 	}
 	c.tell(ctx, Released, l, time.Since(begin), err)
 	return err

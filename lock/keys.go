@@ -17,6 +17,9 @@ type keys struct {
 	// The lock, its tickets and its token as arguments of a script, which every grant of a plain
 	// lock needs.
 	lockWord, ticketsWord, tokenWord any
+	// contended says that the last request of this client was refused, so the next is not a first one
+	// that would be refused too: a lock that changes hands costs two requests.
+	contended *atomic.Bool
 }
 
 // keyCache has the keys of the locks that a client used last, by a hash of their names.
@@ -38,6 +41,7 @@ func (c *keyCache) get(prefix, name string) *keys {
 
 func newKeys(prefix, name string) *keys {
 	k := keysOf(prefix, name)
+	k.contended = new(atomic.Bool)
 	k.lockWord, k.ticketsWord, k.tokenWord = k.lock, k.tickets(), k.token()
 	return &k
 }

@@ -128,6 +128,14 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 // which the options say so.
 func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
 	g = o.grant(opt)
+	if a, ok := g.askFirst(ctx); ok {
+		return g, a, false, nil
+	}
+	defer func() {
+		if !g.unheard.IsZero() && (err != nil || !a.granted) {
+			g.withdrawFirst(ctx)
+		}
+	}()
 	queues := g.waits && g.shares()
 	if queues {
 		if w := o.client.queues.join(g.queueKey()); w != nil {

@@ -370,20 +370,52 @@ func TestGivingUpCrossesAHandOver(t *testing.T) {
 	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 }
 
-// Who comes when a lease has run out does not go before those who wait.
+// Who comes when a lease has run out, and was refused before, does not go before those who wait.
 func TestNewcomerDoesNotOvertakeTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
+	holder, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
 	c := listening(t, s, holder, lock.Config{})
 	h := acquire(t, holder, "a", long)
 	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
 	queued(t, rdb, 1)
+	_, err := other.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
-	_, err := holder.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
+	_, err = other.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	var next *lock.Hold
 	soonerThan(t, rdb, beforePoll, "the newcomer's request did not hand it over", func() {
+		next = <-holds
+		require.NotNil(t, next)
+	})
+	require.NoError(t, next.Release(t.Context()))
+	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+}
+
+// A first request looks at no tickets, so it may overtake those that wait where a lease ran out. Its release hands
+// the lock to them.
+func TestFirstRequestLeavesTheLockToTheQueue(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	holder, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+	c := listening(t, s, holder, lock.Config{})
+	first := func() *lock.Hold {
+		t.Helper()
+		h, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "c", Lease: long})
+		require.NoError(t, err)
+		return h
+	}
+	require.NoError(t, first().Release(t.Context())) // the server is known to answer soon
+	h := acquire(t, holder, "a", long)
+	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+	queued(t, rdb, 1)
+	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
+	newcomer := first()
+	queued(t, rdb, 1)
+	var next *lock.Hold
+	soonerThan(t, rdb, beforePoll, "the newcomer's release did not hand it over", func() {
+		require.NoError(t, newcomer.Release(t.Context()))
 		next = <-holds
 		require.NotNil(t, next)
 	})

@@ -43,7 +43,11 @@ type Call struct {
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only
 	// some of its keys are there: it names one key. Optional.
 	Narrow *Call
+	plain  bool // the words are a command, and no script; for Direct alone
 }
+
+// NewCommand is a call of a command whose first argument is its key, for [Transport.Direct].
+func NewCommand(words ...any) Call { return Call{words: words, plain: true} }
 
 // FirstKey is where the first key is in the words of a call.
 const FirstKey = 3
@@ -79,6 +83,8 @@ func (s Call) command(ctx context.Context, words []any, full bool) *redis.Cmd {
 		words[0], words[1] = "eval", s.Script.source
 	}
 	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(FirstKey)
+	if !s.plain {
+		cmd.SetFirstKeyPos(FirstKey)
+	}
 	return cmd
 }

@@ -71,6 +71,7 @@ type pipeliner struct {
 	generation int  // grows when slots are abandoned
 	inUse      int  // slots that were taken,
 	abandoned  int  // and those of former generations
+	silent     bool // what was sent last was not answered
 
 	lastBatch int    // how many calls the last answered batch had
 	batching  bool   // the goroutine that took a slot last collects a batch
@@ -221,7 +222,8 @@ func (l *pipeliner) sendBatch(calls []*queuedCall) {
 	}
 	live := calls
 	defer func() {
-		l.freeSlot(begin, calls[0].generation, live)
+		answered := len(live) > 0 && !slices.ContainsFunc(live, unanswered)
+		l.freeSlot(begin, calls[0].generation, len(live), answered)
 		for _, p := range calls[1:] {
 			p.ready <- false
 		}
@@ -265,11 +267,10 @@ func callerGone(p *queuedCall) bool {
 	return err != nil
 }
 
-// freeSlot gives the slot by which calls were sent to the next in the queue.
-func (l *pipeliner) freeSlot(begin time.Time, era int, calls []*queuedCall) {
+// freeSlot gives the slot by which so many calls were sent to the next in the queue.
+func (l *pipeliner) freeSlot(begin time.Time, generation, calls int, answered bool) {
 	now := time.Now()
-	took := max(now.Sub(begin)-time.Duration(len(calls)-1)*callWork, 0)
-	answered := len(calls) > 0 && !slices.ContainsFunc(calls, unanswered)
+	took := max(now.Sub(begin)-time.Duration(calls-1)*callWork, 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if answered {
@@ -278,9 +279,10 @@ func (l *pipeliner) freeSlot(begin time.Time, era int, calls []*queuedCall) {
 		}
 		l.best = min(l.best, took)
 	}
+	l.silent = !answered
 	l.completed++
-	l.lastBatch = len(calls)
-	if era == l.generation {
+	l.lastBatch = calls
+	if generation == l.generation {
 		l.inUse--
 	} else {
 		l.abandoned--

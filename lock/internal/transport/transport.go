@@ -56,6 +56,9 @@ type Transport struct {
 	known *sync.Map // of the scripts that a server knows, by its address and the digest
 	idle  sync.Pool // of *singleAttempt
 
+	quick *redis.Client // one with a short timeout, which shares its connections, for while it has no hooks
+	hooks hooks
+
 	slots      int // to each server
 	single     *pipeliner
 	mu         sync.Mutex
@@ -64,6 +67,14 @@ type Transport struct {
 
 // New returns a Transport by that client. Commit awaits so many replicas for so long.
 func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transport {
+	w := newTransport(rdb, acks, ackTimeout)
+	if w.one != nil {
+		w.quick, w.hooks = w.one.WithTimeout(directTimeout), hooksOf(w.one)
+	}
+	return w
+}
+
+func newTransport(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transport {
 	w := &Transport{
 		rdb: rdb, Window: repeatWindow, acks: acks, ackTimeout: ackTimeout, known: &sync.Map{}, pipeliners: map[string]*pipeliner{},
 	}
@@ -82,7 +93,7 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 
 // at is a Transport to one of the servers of a cluster.
 func (w *Transport) at(node *redis.Client) *Transport {
-	to := New(node, w.acks, w.ackTimeout)
+	to := newTransport(node, w.acks, w.ackTimeout)
 	to.known = w.known
 	return to
 }

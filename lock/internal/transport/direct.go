@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"reflect"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// directTimeout is how long a caller waits for the answer to a request that it sends by itself:
+	// so long a call whose context ends may go on. A server that is silent for longer is asked again
+	// by a goroutine, which the caller can leave.
+	directTimeout = 25 * time.Millisecond
+	// directLatency is how long the server may have taken at best, lately, for that.
+	directLatency = directTimeout / 5
+)
+
+// Direct sends a call once, by the goroutine of its caller, and waits for the answer for no longer
+// than 25 ms, whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client
+// of which a request can't be ended so soon (see quickly), to a server that did not answer the last request or takes longer than
+// 5 ms, and while other requests are under way, with which this one may share a pipeline.
+//
+// To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
+// uncontended-1 of docs/benchmarks.md falls by a third without this.
+//
+// An error says the same as that of Run, of one try. The words of the call are the hooks'
+// afterwards, so a repetition needs a copy.
+func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
+	if w.one == nil {
+		return Reply{}, false
+	}
+	p, limited := w.quickly()
+	if p == nil {
+		return Reply{}, false
+	}
+	generation, ok := w.single.takeAlone()
+	if !ok {
+		return Reply{}, false
+	}
+	begin := time.Now()
+	answered := false
+	defer func() { w.single.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
+	if !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, directTimeout)
+		defer cancel()
+	}
+	cmd := s.command(ctx, s.words, false)
+	_ = p.Process(ctx, noRetryCmd{cmd})
+	_, broken := p.Exec(ctx)
+	value, err := cmd.Result()
+	if err == nil && value == nil {
+		err = broken
+	}
+	answered = err == nil || IsRefusal(err)
+	return Reply{Value: value, Err: err, Copies: MayArrive(err), Sent: !IsUnsent(err)}, true
+}
+
+// quickly is a pipeline whose requests end after directTimeout: by itself, if it is limited, or with a
+// deadline; nil if neither is possible. A clone with a short timeout shares the connections of the Redis
+// client and has none of its hooks, of which one may put a prefix before keys, so that another lock would be taken.
+func (w *Transport) quickly() (p redis.Pipeliner, limited bool) {
+	switch {
+	case w.hooks.none():
+		return w.quick.Pipeline(), true
+	case w.one.Options().ContextTimeoutEnabled:
+		return w.one.Pipeline(), false
+	default:
+		return nil, false
+	}
+}
+
+// hooks tell whether a Redis client has any: no exported function of go-redis does. The zero value says that it may.
+type hooks struct {
+	at    *unsafe.Pointer // where it has them, in a value that is replaced when one is added
+	empty unsafe.Pointer  // the value without any
+}
+
+// none reports whether no hook was added so far.
+func (h hooks) none() bool { return h.at != nil && atomic.LoadPointer(h.at) == h.empty }
+
+// hooksOf finds the hooks of a Redis client that has none yet. The result is the zero value if it has one, and with
+// a version of go-redis that keeps them in another way.
+func hooksOf(rdb *redis.Client) hooks {
+	at := field(field(reflect.ValueOf(rdb), "hooksMixin"), "state") // an *atomic.Pointer[hooksState]
+	value := field(at, "v")
+	if value.Kind() != reflect.UnsafePointer || value.IsNil() {
+		return hooks{}
+	}
+	for i := range at.Type().Elem().NumField() {
+		if t := at.Type().Elem().Field(i).Type; t.Kind() == reflect.Array && t.Elem().Kind() == reflect.Pointer { // as atomic.Pointer says its type
+			added := field(reflect.NewAt(t.Elem().Elem(), value.UnsafePointer()), "slice")
+			if added.Kind() == reflect.Slice && added.Len() == 0 {
+				return hooks{(*unsafe.Pointer)(value.Addr().UnsafePointer()), value.UnsafePointer()}
+			}
+		}
+	}
+	return hooks{}
+}
+
+// field is a field of a struct, or of what a pointer to one leads to; the zero Value if there is none.
+func field(v reflect.Value, name string) reflect.Value {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
+}
+
+// takeAlone takes a slot for a call that is sent alone, if nothing else is under way, and the
+// server is known to answer soon.
+func (l *pipeliner) takeAlone() (generation int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.silent || l.inUse+l.abandoned+len(l.queue) > 0 || min(l.best, l.bestBefore) > directLatency {
+		return 0, false
+	}
+	l.inUse++
+	return l.generation, true
+}
